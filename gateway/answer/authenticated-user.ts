@@ -1,0 +1,97 @@
+import type { Principal } from '../authenticate/principal.ts'
+import type { Authority } from '../authorize/authority.ts'
+import type { PermittedCaller } from '../authorize/decide.ts'
+import type { OrganizationRecord, RoleAssignment } from '../directory/directory.ts'
+import { holds, type OrganizationRole, type Roles } from '../policy/role.ts'
+
+/** The AuthenticatedUser of the specification; `organization` is the one in force, hydrated. */
+export function describeUser(caller: PermittedCaller, organization: OrganizationRecord | undefined, roles: Roles) {
+  const { user } = caller.principal
+  return {
+    id: user.id,
+    email: user.email,
+    username: user.username,
+    firstName: user.firstName,
+    lastName: user.lastName,
+    fullName: user.fullName,
+    userType: user.userType,
+    currentOrganizationId: user.currentOrganizationId,
+    currentOrganization: organization ? describeOrganization(organization) : null,
+    ...(organization ? describePermission(caller.authority, roles) : noPermission),
+    currentAccessToken: describeToken(caller.principal),
+    roles: user.roles.map((assignment) => describeRole(assignment, roles)),
+  }
+}
+
+const noPermission = {
+  canWriteToCurrentOrganization: null,
+  canModifyCurrentOrganization: null,
+  ownsCurrentOrganization: null,
+  organizationUserPermission: null,
+}
+
+/** SPEC section 6: by the role that counts, and by what credential and role allow together. */
+function describePermission({ role, abilities }: Authority, roles: Roles) {
+  const isAtLeast = (slug: string): boolean => (role?.rank ?? 0) >= rankOf(slug, roles)
+  const canWriteSomething = abilities === '*' || [...abilities].some((ability) => ability.endsWith(':write'))
+  return {
+    canWriteToCurrentOrganization: isAtLeast('org-admin') && canWriteSomething,
+    canModifyCurrentOrganization: isAtLeast('org-admin') && holds(abilities, 'organizations:write'),
+    ownsCurrentOrganization: isAtLeast('org-owner'),
+    organizationUserPermission: permissions.find(([slug]) => isAtLeast(slug))?.[1] ?? null,
+  }
+}
+
+const permissions = [
+  ['org-owner', 'own'],
+  ['org-admin', 'write'],
+  ['org-member', 'read'],
+  ['org-client', 'execute'],
+] as const
+
+const rankOf = (slug: string, roles: Roles): number => roles.organization.get(slug)?.rank ?? Number.POSITIVE_INFINITY
+
+/** Names and descriptions are the policy's; a slug that it does not list is shown as it is. */
+function describeRole({ id, role: slug, organization }: RoleAssignment, roles: Roles) {
+  const role: Pick<OrganizationRole, 'name' | 'description'> | undefined = organization
+    ? roles.organization.get(slug)
+    : roles.platform.get(slug)
+  return {
+    id,
+    name: role?.name ?? slug,
+    slug,
+    description: role?.description ?? null,
+    organizationId: organization?.id ?? null,
+  }
+}
+
+const describeOrganization = (organization: OrganizationRecord) => ({
+  id: organization.id,
+  name: organization.name,
+  slug: organization.slug,
+  description: organization.description,
+  logoUrl: organization.logoUrl,
+  websiteUrl: organization.websiteUrl,
+  contactEmail: organization.contactEmail,
+  location: organization.location,
+  companySize: organization.companySize,
+  domain: organization.domain,
+  accountType: organization.accountType,
+  isVerified: organization.isVerified,
+  memberCount: String(organization.memberCount),
+  createdAt: organization.createdAt.toISOString(),
+  updatedAt: organization.updatedAt.toISOString(),
+})
+
+/** Metadata of the credential of this request; its value is never echoed. */
+function describeToken({ proof }: Principal) {
+  if (proof.kind === 'oauth')
+    return { type: 'oauth', name: null, abilities: ['*'], lastUsedAt: null, expiresAt: proof.expiresAt.toISOString() }
+  return {
+    type: 'bearer',
+    name: proof.name,
+    abilities: proof.abilities,
+    lastUsedAt: proof.lastUsedAt?.toISOString() ?? null,
+    expiresAt: proof.expiresAt?.toISOString() ?? null,
+  }
+}

@@ -1,0 +1,36 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+
+/** An API token taken apart; `hash` is what the store keeps of it. */
+export type ApiToken = Readonly<{ id: number; hash: string }>
+
+const largestId = 2_147_483_647
+
+/**
+ * Reads the format of AdonisJS access tokens (SPEC section 2.6): `oat_` + base64url(decimal id) + `.` +
+ * base64url(40 characters and the decimal CRC32 of them). Undefined for anything else: a typing error or a
+ * guess is refused here, without asking the store.
+ */
+export function parseApiToken(token: string): ApiToken | undefined {
+  const [, encodedId = '', encodedSecret = ''] = /^oat_([A-Za-z0-9_-]{2,14})\.([A-Za-z0-9_-]{54,67})$/.exec(token) ?? []
+  const id = decodeCanonical(encodedId)
+  const secret = decodeCanonical(encodedSecret)
+  if (id === undefined || secret === undefined || !/^[1-9]\d{0,9}$/.test(id) || Number(id) > largestId) return undefined
+  // AdonisJS draws from the alphabet of base64url, our own tokens from base62.
+  const [, random = '', checksum = ''] = /^([A-Za-z0-9_-]{40})(0|[1-9]\d{0,9})$/.exec(secret) ?? []
+  if (random === '' || String(crc32(random)) !== checksum) return undefined
+  return { id: Number(id), hash: createHash('sha256').update(secret).digest('hex') }
+}
+
+/** Base64url without padding and without stray bits: one token has one spelling. */
+function decodeCanonical(encoded: string): string | undefined {
+  const bytes = Buffer.from(encoded, 'base64url')
+  return bytes.toString('base64url') === encoded ? bytes.toString('latin1') : undefined
+}
+
+/** Compares two hex digests without telling by time where they differ. */
+export function isSameHash(left: string, right: string): boolean {
+  const a = Buffer.from(left, 'hex')
+  const b = Buffer.from(right, 'hex')
+  return a.length === 32 && b.length === 32 && timingSafeEqual(a, b)
+}

@@ -1,0 +1,76 @@
+import type { Directory, UserRecord } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import { isSameHash, parseApiToken } from './api-token.ts'
+import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
+import type { Credential } from './credential.ts'
+import type { KeySet } from './jwks.ts'
+import { placeholderEmail } from './placeholder-email.ts'
+import type { Principal } from './principal.ts'
+import { parseObject, parseToken, verifySignature } from './signature.ts'
+
+export type Authenticate = (credential: Credential) => Promise<Principal>
+
+export type Guards = Readonly<{
+  directory: Directory
+  /** By the exact value of `iss`. */
+  issuers: ReadonlyMap<string, Readonly<{ trust: TrustedIssuer; keys: KeySet }>>
+  now: () => Date
+}>
+
+/** The two guards: each reads its own kind of credential and knows nothing of the other's. */
+export const createAuthenticate =
+  (guards: Guards): Authenticate =>
+  (credential) => {
+    switch (credential.kind) {
+      case 'oauth':
+        return authenticateOauth(credential.jwt, guards)
+      case 'api-token':
+        return authenticateApiToken(credential.token, guards)
+      default:
+        return credential satisfies never
+    }
+  }
+
+async function authenticateOauth(jwt: string, { directory, issuers, now }: Guards): Promise<Principal> {
+  const unverified = parseToken(jwt)
+  const { iss } = parseObject(unverified.payload)
+  // The name only chooses whose keys must fit; it is judged again once the signature holds.
+  const issuer = typeof iss === 'string' ? issuers.get(iss) : undefined
+  if (!issuer) throw new GatewayError('unauthenticated')
+  const payload = await verifySignature(jwt, issuer.keys.findKey)
+  const claims = readClaims(parseObject(payload), issuer.trust, Math.floor(now().getTime() / 1000))
+  const user =
+    (await directory.findByIdentity(issuer.trust.issuer, claims.subject)) ??
+    (await createUser(claims, issuer.trust, directory))
+  return { user, proof: { kind: 'oauth', expiresAt: claims.expiresAt } }
+}
+
+/** First login (SPEC section 2.5). */
+function createUser(claims: Claims, trust: TrustedIssuer, directory: Directory): Promise<UserRecord> {
+  const isLinkable = trust.linkVerifiedEmail && claims.isEmailVerified
+  return directory.createByIdentity({
+    issuer: trust.issuer,
+    subject: claims.subject,
+    email: claims.email ?? placeholderEmail(trust.issuer, claims.subject),
+    username: claims.preferredUsername,
+    firstName: claims.givenName,
+    lastName: claims.familyName,
+    linkByEmail: isLinkable ? claims.email : undefined,
+  })
+}
+
+async function authenticateApiToken(token: string, { directory, now }: Guards): Promise<Principal> {
+  const parsed = parseApiToken(token)
+  const record = parsed && (await directory.findToken(parsed.id))
+  const at = now()
+  const isValid =
+    parsed !== undefined &&
+    record !== undefined &&
+    isSameHash(parsed.hash, record.hash) &&
+    (record.expiresAt === null || record.expiresAt > at) &&
+    record.user.userType === 'client-managed'
+  if (!isValid) throw new GatewayError('unauthenticated')
+  directory.noteTokenUse(record.id, at)
+  const { id, name, abilities, lastUsedAt, expiresAt } = record
+  return { user: record.user, proof: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt } }
+}

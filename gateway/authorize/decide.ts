@@ -1,0 +1,79 @@
+import type { Principal } from '../authenticate/principal.ts'
+import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
+import { holds, type Roles } from '../policy/role.ts'
+import type { Organization } from '../resolve/organization.ts'
+import type { Resource } from '../resolve/resource.ts'
+import type { RouteMatch } from '../route/table.ts'
+import { type Authority, weighAuthority } from './authority.ts'
+
+/** Who asks, and for what: everything that a decision about an authenticated request rests on. */
+export type Caller = Readonly<{
+  principal: Principal
+  organization: Organization | undefined
+  resource: Resource | undefined
+}>
+
+/** A caller whose authority has been weighed and found enough. */
+export type PermittedCaller = Caller & Readonly<{ authority: Authority }>
+
+/** The class is not exported: outside this file nobody can make one, and a look-alike is no instance. */
+class IssuedPermit {
+  readonly match: RouteMatch
+  /** Undefined on a public route, which knows no caller. */
+  readonly caller: PermittedCaller | undefined
+  readonly #isIssued = true
+
+  constructor(match: RouteMatch, caller: PermittedCaller | undefined) {
+    this.match = match
+    this.caller = caller
+  }
+
+  static isIssued(value: object): boolean {
+    return #isIssued in value && value.#isIssued
+  }
+}
+
+/** Proof that policy allowed this request. Only `decide` makes one; locate, pin and forward demand one. */
+export type Permit = IssuedPermit
+
+export type Decision = Readonly<{ isAllowed: true; permit: Permit } | { isAllowed: false; reason: RefusalCode }>
+
+const allow = (match: RouteMatch, caller: PermittedCaller | undefined): Decision => ({
+  isAllowed: true,
+  permit: new IssuedPermit(match, caller),
+})
+const deny = (reason: RefusalCode): Decision => ({ isAllowed: false, reason })
+
+/** The policy decision point: no I/O, no clock, no state. Role first, then ability, then resource. */
+export function decide(match: RouteMatch, caller: Caller | undefined, roles: Roles): Decision {
+  const { route } = match
+  if (route.isPublic) return allow(match, undefined)
+  if (!caller) return deny('unauthenticated')
+  const authority = weighAuthority(caller.principal, caller.organization, roles)
+  const permitted = { ...caller, authority }
+  const agent = caller.resource?.agent
+  if (agent?.isPublic) {
+    // A public agent needs no role; what the token itself may do still counts (SPEC section 11).
+    const isAble = route.ability === undefined || holds(authority.credentialAbilities, route.ability)
+    return isAble ? allow(match, permitted) : deny('ability_missing')
+  }
+  if (route.role && (authority.role?.rank ?? 0) < route.role.rank) return deny('role_insufficient')
+  if (route.ability !== undefined && !holds(authority.abilities, route.ability)) return deny('ability_missing')
+  if (route.resource && !isOwned(agent?.organizationId, caller.organization)) return deny('resource_not_found')
+  return allow(match, permitted)
+}
+
+/** Another organization's resource does not exist for this one. */
+const isOwned = (owner: number | undefined, organization: Organization | undefined): boolean =>
+  owner !== undefined && owner === organization?.id
+
+/** The policy enforcement point. */
+export function enforce(decision: Decision): Permit {
+  if (decision.isAllowed) return decision.permit
+  throw new GatewayError(decision.reason)
+}
+
+/** A last guard where a permit leaves the compiler's sight: a forged object is a bug of ours, and goes nowhere. */
+export function assertIssued(permit: Permit): void {
+  if (!IssuedPermit.isIssued(permit)) throw new GatewayError('internal')
+}

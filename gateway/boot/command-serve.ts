@@ -1,0 +1,24 @@
+import { loadConfiguration } from './configuration.ts'
+import { startGateway } from './gateway.ts'
+
+/** How a stopping gateway hurries when somebody stands before the terminal. */
+const impatient = { delayMs: 0, timeoutMs: 2_000 }
+
+/** Runs the gateway until a signal: SIGTERM drains, Ctrl-C hurries, a second signal ends at once. */
+export async function runServe(configFile: string): Promise<void> {
+  const gateway = await startGateway(loadConfiguration(configFile, process.env), configFile)
+  let isStopping = false
+  const stop = (options?: typeof impatient): void => {
+    if (isStopping) process.exit(1)
+    isStopping = true
+    gateway.drain(options).then(
+      () => process.exit(0),
+      () => process.exit(1),
+    )
+  }
+  process.on('SIGTERM', () => stop())
+  process.on('SIGINT', () => stop(impatient))
+  // Started by another process (the demo), we tell it our addresses, and end when it does.
+  process.on('disconnect', () => stop({ delayMs: 0, timeoutMs: 0 }))
+  process.send?.({ public: gateway.public, admin: gateway.admin })
+}

@@ -1,0 +1,59 @@
+import { readFileSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import type { LogLevel } from '../observe/log.ts'
+import type { SigningAlgorithm } from '../pin/signing-keys.ts'
+import { ConfigurationError } from '../policy/configuration-error.ts'
+import { parseYaml, validateYaml } from '../policy/document.ts'
+import { compileSchema } from '../policy/load.ts'
+import { type Environment, interpolate } from './interpolate.ts'
+
+/** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
+export type Configuration = Readonly<{
+  listeners: Readonly<Record<'public' | 'admin', Readonly<{ host: string; port: number }>>>
+  database: Readonly<{ url: string; poolSize: number; connectTimeoutMs: number; queryTimeoutMs: number }>
+  issuers: readonly Readonly<{
+    issuer: string
+    audience: string | readonly string[]
+    jwksUri?: string
+    clockToleranceSeconds: number
+    linkVerifiedEmail: boolean
+  }>[]
+  jwks: Readonly<{ refreshMs: number; maxStaleMs: number }>
+  identity: Readonly<{
+    issuer: string
+    algorithm: SigningAlgorithm
+    keys: readonly string[]
+    publishOnPublicListener: boolean
+  }>
+  upstreams: Readonly<
+    Record<string, Readonly<{ url: string; credentials: 'strip' | 'forward'; bind: boolean; preserveHost: boolean }>>
+  >
+  policies: Readonly<{ directory: string }>
+  cluster: Readonly<{ staleAfterMs: number }>
+  trustedProxies: readonly string[]
+  limits: Readonly<{ bodyBytes: number }>
+  timeouts: Readonly<{ headersMs: number; bodyIdleMs: number; connectMs: number; firstByteMs: number; idleMs: number }>
+  drain: Readonly<{ delayMs: number; timeoutMs: number }>
+  log: Readonly<{ level: LogLevel }>
+}>
+
+const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
+
+/** Reads the configuration file; paths in it are relative to it. Throws `ConfigurationError`. */
+export function loadConfiguration(path: string, environment: Environment): Configuration {
+  const file = parseYaml(path, readText(path))
+  interpolate(file, dirname(resolve(path)), environment)
+  // The schema has just held: its shape is the type's.
+  const configuration = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
+  const directory = resolve(dirname(path), configuration.policies.directory)
+  return Object.freeze({ ...configuration, policies: { directory } })
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    const message = `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`
+    throw new ConfigurationError([{ file: path, line: 1, column: 1, message }])
+  }
+}

@@ -1,0 +1,127 @@
+import { createAnswer } from '../answer/answer.ts'
+import { createAuthenticate } from '../authenticate/authenticate.ts'
+import { createPostgresDirectory } from '../directory/postgres/directory.ts'
+import { openDatabase } from '../directory/postgres/pool.ts'
+import { collectTokenUses } from '../directory/postgres/token-uses.ts'
+import type { Listener } from '../engine/engine.ts'
+import type { Exchange } from '../engine/exchange.ts'
+import { createNodeEngine } from '../engine/node/engine.ts'
+import { createForward } from '../forward/forward.ts'
+import { createAdmin } from '../observe/admin.ts'
+import { createLog, describeError } from '../observe/log.ts'
+import { createMetrics } from '../observe/metrics.ts'
+import { createTrails } from '../observe/trail.ts'
+import { createPin } from '../pin/pin.ts'
+import { createPipeline } from '../pipeline.ts'
+import { relay } from '../relay/relay.ts'
+import type { Configuration } from './configuration.ts'
+import { startIssuers } from './issuers.ts'
+import { readKeys } from './keys.ts'
+import { createSnapshot, readTrustedProxies } from './snapshot.ts'
+
+/** A running gateway. */
+export type Gateway = Readonly<{
+  public: Listener['address']
+  admin: Listener['address']
+  /** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
+  drain: (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
+}>
+
+const now = (): Date => new Date()
+const monotonicMs = (): number => performance.now()
+
+/** Wires every room of the house and opens its doors. Throws `ConfigurationError` before it opens any. */
+export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
+  const log = createLog(configuration.log.level)
+  const metrics = createMetrics()
+  const engine = createNodeEngine()
+  const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
+  const keys = await readKeys(configuration, configurationFile)
+
+  const database = openDatabase(configuration.database, (error) =>
+    log.warn({ error: describeError(error) }, 'database connection lost'),
+  )
+  const tokenUses = collectTokenUses(database.query, (error) =>
+    log.warn({ error: describeError(error) }, 'token uses could not be written yet'),
+  )
+  const directory = createPostgresDirectory(database, tokenUses.note)
+  const snapshot = createSnapshot(configuration, directory, now)
+  const issuers = startIssuers(configuration, { log, metrics, monotonicMs })
+
+  const handle = createPipeline({
+    snapshot: () => snapshot,
+    isTrustedProxy,
+    authenticate: createAuthenticate({ directory, issuers: issuers.byName, now }),
+    directory,
+    answer: createAnswer(directory),
+    pin: createPin({ issuer: configuration.identity.issuer, keys: () => keys, now }),
+    forward: createForward(engine.send),
+    relay,
+    beginTrail: createTrails(log, metrics, monotonicMs),
+  })
+
+  const publishesKeys = configuration.identity.publishOnPublicListener
+  const inFlight = new Set<Exchange>()
+  metrics.watchInFlight(() => inFlight.size)
+  let isDraining = false
+  const { headersMs, bodyIdleMs } = configuration.timeouts
+  const listenerOptions = {
+    headersTimeoutMs: headersMs,
+    bodyIdleTimeoutMs: bodyIdleMs,
+    onUnparsed: metrics.countUnparsed,
+  }
+  const publicListener = await engine.listen({ ...configuration.listeners.public, ...listenerOptions }, (exchange) => {
+    inFlight.add(exchange)
+    exchange.onEnd(() => inFlight.delete(exchange))
+    if (publishesKeys && exchange.method === 'GET' && exchange.target === '/.well-known/jwks.json') {
+      exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published))
+      return
+    }
+    handle(exchange).catch((error: unknown) => {
+      log.error({ error: describeError(error) }, 'a request ended outside its pipeline')
+      exchange.destroy()
+    })
+  })
+  const adminListener = await engine.listen(
+    { ...configuration.listeners.admin, ...listenerOptions },
+    createAdmin({
+      metrics,
+      publicKeys: () => keys.published,
+      readiness: [
+        { name: 'database', check: () => directory.ping() },
+        { name: 'policy', check: () => void snapshot.table },
+        {
+          name: 'draining',
+          check: () => {
+            if (isDraining) throw new Error('draining')
+          },
+        },
+      ],
+    }),
+  )
+  log.info({ public: publicListener.address, admin: adminListener.address }, 'listening')
+
+  const drain: Gateway['drain'] = async (options = {}) => {
+    if (isDraining) return
+    isDraining = true
+    const { delayMs, timeoutMs } = { ...configuration.drain, ...options }
+    log.info({ delayMs, timeoutMs }, 'draining')
+    // Whoever routes to us reads /readyz first; until then new connections still find us.
+    await sleep(delayMs)
+    const closed = publicListener.close()
+    const timer = setTimeout(publicListener.destroy, timeoutMs)
+    await closed
+    clearTimeout(timer)
+    issuers.stop()
+    tokenUses.stop()
+    await tokenUses.flush().catch((error: unknown) => log.warn({ error: describeError(error) }, 'token uses were lost'))
+    const adminClosed = adminListener.close()
+    adminListener.destroy()
+    await Promise.all([adminClosed, engine.close(), database.close()])
+    log.info({}, 'stopped')
+    log.flush()
+  }
+  return { public: publicListener.address, admin: adminListener.address, drain }
+}
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

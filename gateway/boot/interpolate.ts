@@ -1,0 +1,61 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { visit } from 'yaml'
+import { ConfigurationError, type Problem } from '../policy/configuration-error.ts'
+import type { YamlFile } from '../policy/document.ts'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * Replaces `${NAME}`, `${NAME:-default}` and `file:PATH` in every value of the file, in place, so that later
+ * problems still know their line. No message ever quotes a value.
+ */
+export function interpolate(file: YamlFile, directory: string, environment: Environment): void {
+  const problems: Problem[] = []
+  visit(file.document, {
+    Scalar(key, node) {
+      if (key === 'key' || typeof node.value !== 'string') return
+      try {
+        node.value = readValue(node.value, directory, environment)
+      } catch (error) {
+        problems.push(file.problemAtOffset(node.range?.[0] ?? 0, (error as Error).message))
+      }
+    },
+  })
+  if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+function readValue(text: string, directory: string, environment: Environment): string {
+  const expanded = expand(text, environment)
+  return expanded.startsWith('file:') ? readSecret(resolve(directory, expanded.slice('file:'.length))) : expanded
+}
+
+/** Innermost first, so that a default may itself name a variable. */
+function expand(text: string, environment: Environment): string {
+  const pattern = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}/
+  const done: string[] = []
+  let rest = text
+  for (let match = pattern.exec(rest); match; match = pattern.exec(rest)) {
+    const [whole, name = '', fallback] = match
+    const value = environment[name]
+    const isSet = value !== undefined && value !== ''
+    if (!isSet && fallback === undefined)
+      throw new Error(`environment variable ${name} is not set; set it, or give a default: \${${name}:-value}`)
+    // A value is data: what looks like a variable inside it stays as it is, behind a place-holder until the end.
+    done.push(isSet ? value : (fallback ?? ''))
+    rest = rest.replace(whole, () => `\u0000${done.length - 1}\u0001`)
+  }
+  for (let index = done.length - 1; index >= 0; index--)
+    rest = rest.replace(`\u0000${index}\u0001`, () => done[index] ?? '')
+  if (rest.includes('${')) throw new Error('has a malformed variable; docs/operate/configure.md shows the two forms')
+  return rest
+}
+
+/** A secret's file usually ends in a line feed that is not part of it. */
+function readSecret(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').replace(/\r?\n$/, '')
+  } catch (error) {
+    throw new Error(`file ${path} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`)
+  }
+}

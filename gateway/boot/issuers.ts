@@ -1,0 +1,37 @@
+import type { Guards } from '../authenticate/authenticate.ts'
+import { createKeyLoader } from '../authenticate/fetch-keys.ts'
+import { createKeySet } from '../authenticate/jwks.ts'
+import { describeError, type Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import type { Configuration } from './configuration.ts'
+
+export type Issuers = Readonly<{ byName: Guards['issuers']; stop: () => void }>
+
+type Surroundings = Readonly<{ log: Log; metrics: Metrics; monotonicMs: () => number }>
+
+/** Fetches every issuer's keys now and in the background; an issuer that is down does not keep us from starting. */
+export function startIssuers(configuration: Configuration, { log, metrics, monotonicMs }: Surroundings): Issuers {
+  const { refreshMs, maxStaleMs } = configuration.jwks
+  const byName = new Map(
+    configuration.issuers.map(({ issuer, audience, jwksUri, clockToleranceSeconds, linkVerifiedEmail }) => {
+      const keys = createKeySet(createKeyLoader(issuer, jwksUri), {
+        maxStaleMs,
+        monotonicMs,
+        onFailure: (error) => {
+          metrics.countJwksFailure(issuer)
+          log.warn({ issuer, error: describeError(error) }, 'keys could not be fetched; known keys go on')
+        },
+      })
+      metrics.watchJwksAge(issuer, keys.ageMs)
+      const audiences = typeof audience === 'string' ? [audience] : audience
+      return [issuer, { trust: { issuer, audiences, clockToleranceSeconds, linkVerifiedEmail }, keys }] as const
+    }),
+  )
+  const refresh = (): void => {
+    for (const { keys } of byName.values()) void keys.refresh()
+  }
+  refresh()
+  const timer = setInterval(refresh, refreshMs)
+  timer.unref()
+  return { byName, stop: () => clearInterval(timer) }
+}

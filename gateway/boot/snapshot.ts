@@ -1,0 +1,43 @@
+import type { Directory } from '../directory/directory.ts'
+import { createLocate } from '../locate/locate.ts'
+import type { Snapshot } from '../pipeline.ts'
+import { ConfigurationError } from '../policy/configuration-error.ts'
+import { loadPolicy } from '../policy/load.ts'
+import { type TrustedProxies, trustProxies } from '../receive/client.ts'
+import { compileRoutes } from '../route/table.ts'
+import type { Configuration } from './configuration.ts'
+
+/** Loads, checks and compiles the policies: everything that cannot change during a request. */
+export function createSnapshot(configuration: Configuration, directory: Directory, now: () => Date): Snapshot {
+  const upstreams = new Map(
+    Object.entries(configuration.upstreams).map(([name, { url, credentials, bind, preserveHost }]) => [
+      name,
+      {
+        name,
+        origin: new URL(url).origin,
+        preservesHost: preserveHost,
+        forwardsCredentials: credentials === 'forward',
+        isBound: bind,
+      },
+    ]),
+  )
+  const policy = loadPolicy(configuration.policies.directory, new Set(upstreams.keys()))
+  const { connectMs, firstByteMs, idleMs } = configuration.timeouts
+  const locate = createLocate({
+    directory,
+    upstreams,
+    clusterStaleAfterMs: configuration.cluster.staleAfterMs,
+    defaults: { timeouts: { connectMs, firstByteMs, idleMs }, bodyLimitBytes: configuration.limits.bodyBytes },
+    now,
+  })
+  return Object.freeze({ table: compileRoutes(policy.routes), roles: policy.roles, locate })
+}
+
+/** Compiles `trustedProxies`, or says which entry is no address. */
+export function readTrustedProxies({ trustedProxies }: Configuration, file: string): TrustedProxies {
+  try {
+    return trustProxies(trustedProxies)
+  } catch (error) {
+    throw new ConfigurationError([{ file, line: 1, column: 1, message: `trustedProxies: ${(error as Error).message}` }])
+  }
+}

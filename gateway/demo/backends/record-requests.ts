@@ -1,0 +1,93 @@
+import type { IncomingBody } from './receive-body.ts'
+
+/** Header lines as they came: order, case and duplicates kept. */
+export type HeaderPairs = readonly (readonly [name: string, value: string])[]
+
+/** One request as a backend saw it, in the words of the demo's contract. */
+export type RecordedRequest = Readonly<{
+  backend: string
+  requestLine: string
+  headers: HeaderPairs
+  bodySha256: string
+  bodyBytes: number
+  bodyComplete: boolean
+  startedAtMs: number
+  closedAtMs: number | null
+  aborted: boolean
+}>
+
+/** Ends one recorded exchange; only the first call counts, so a drop of our own is never read as the peer's. */
+export type EndExchange = (how: Readonly<{ aborted: boolean }>) => void
+
+/** The head of a request, and its body while it still arrives. */
+export type OpenedRequest = Readonly<{
+  backend: string
+  requestLine: string
+  headers: HeaderPairs
+  body: Pick<IncomingBody, 'bytes' | 'sha256' | 'isComplete'>
+}>
+
+/** What all backends together have received since the last clearing. */
+export type Journal = Readonly<{
+  open: (request: OpenedRequest) => EndExchange
+  list: () => RecordedRequest[]
+  clear: () => void
+}>
+
+// A finished entry holds plain values alone: the open one keeps its request and its connection alive.
+type Entry = { record: OpenRecord | RecordedRequest; readonly weight: number }
+type OpenRecord = Readonly<{ opened: OpenedRequest; startedAtMs: number }>
+
+const maxEntries = 50_000
+// A load test sends few headers often, a limits test big ones seldom: both must fit into memory.
+const maxHeaderCharacters = 64 * 1024 * 1024
+
+/** Keeps the newest requests, and forgets the oldest beyond a bound of entries and of header text. */
+export function openJournal(now: () => number): Journal {
+  const entries = new Set<Entry>()
+  let weight = 0
+
+  function forgetOldest(): void {
+    for (const oldest of entries) {
+      if (entries.size <= maxEntries && (weight <= maxHeaderCharacters || entries.size === 1)) return
+      entries.delete(oldest)
+      weight -= oldest.weight
+    }
+  }
+
+  function open(opened: OpenedRequest): EndExchange {
+    const startedAtMs = now()
+    const entry: Entry = { record: { opened, startedAtMs }, weight: weigh(opened) }
+    entries.add(entry)
+    weight += entry.weight
+    forgetOldest()
+    return ({ aborted }) => {
+      if (!('opened' in entry.record)) return
+      entry.record = describe(opened, { startedAtMs, closedAtMs: now(), aborted })
+    }
+  }
+
+  function clear(): void {
+    entries.clear()
+    weight = 0
+  }
+
+  return { open, list: () => Array.from(entries, ({ record }) => readRecord(record)), clear }
+}
+
+function weigh(request: OpenedRequest): number {
+  return request.headers.reduce((sum, [name, value]) => sum + name.length + value.length, request.requestLine.length)
+}
+
+function readRecord(record: OpenRecord | RecordedRequest): RecordedRequest {
+  if (!('opened' in record)) return record
+  return describe(record.opened, { startedAtMs: record.startedAtMs, closedAtMs: null, aborted: false })
+}
+
+function describe(
+  { backend, requestLine, headers, body }: OpenedRequest,
+  fate: Pick<RecordedRequest, 'startedAtMs' | 'closedAtMs' | 'aborted'>,
+): RecordedRequest {
+  const bodyFacts = { bodySha256: body.sha256(), bodyBytes: body.bytes(), bodyComplete: body.isComplete() }
+  return { backend, requestLine, headers, ...bodyFacts, ...fate }
+}

@@ -1,0 +1,37 @@
+import { relative } from 'node:path'
+import type { World } from './world.ts'
+
+/** Says where everything is, and what to try first: each line can be pasted as it is. */
+export function printBanner({ description }: World, file: string, elapsedMs: number): void {
+  const { users, serviceAccounts, organizations } = description
+  const oauth = (jwt: string): string => `-H 'x-oauth-access-token: ${jwt}'`
+  const tries = [
+    ['who am I: a human, by an OAuth token', `${description.public}/users/me ${oauth(users.owner.jwt)}`],
+    [
+      'a service account reads datasets; the recorder shows the signed identity the backend got',
+      `${description.public}/datasets -H 'Authorization: Bearer ${serviceAccounts.robot.apiKey}'`,
+    ],
+    ['401: no credential', `${description.public}/datasets`],
+    ['403: a client may not read datasets', `${description.public}/datasets ${oauth(users.client.jwt)}`],
+    [
+      '401: not a member of the organization asked for',
+      `${description.public}/datasets -H 'x-organization-id: ${organizations.globex.id}' ${oauth(users.member.jwt)}`,
+    ],
+  ] as const
+  const lines = [
+    '',
+    `Sallyport demo, ready in ${(elapsedMs / 1000).toFixed(1)} s`,
+    `  gateway   ${description.public}`,
+    `  admin     ${description.admin}  (/healthz /readyz /metrics /.well-known/jwks.json)`,
+    `  issuer    ${description.oidc.issuer}  (POST ${description.oidc.mintUrl} signs tokens)`,
+    `  recorder  ${description.backends.recorder}/requests  (what reached the backends)`,
+    `  all credentials: ${relative('', file)}    log: ${relative('', file.replace('demo.json', 'gateway.log'))}`,
+    '',
+    'Try, from another terminal:',
+    ...tries.flatMap(([what, call]) => [`  # ${what}`, `  curl -si ${call}`]),
+    '',
+    'Ctrl-C stops everything.',
+    '',
+  ]
+  process.stdout.write(`${lines.join('\n')}\n`)
+}

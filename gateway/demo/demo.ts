@@ -1,0 +1,41 @@
+import { mkdirSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { printBanner } from './banner.ts'
+import { removeDemoFile, writeDemoFile } from './demo-file.ts'
+import { startWorld } from './world.ts'
+
+/** What Ctrl-C, `kill` and a closed terminal send. */
+const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/** Runs the demo world until it is told to stop, or until its gateway ends. */
+export async function runDemo(): Promise<void> {
+  const directory = resolve('.sallyport')
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  removeDemoFile(directory)
+  const startedMs = performance.now()
+  let isStopping = false
+  let stop: () => Promise<number> = async () => process.exit(1)
+  const end = (): void => {
+    // A second Ctrl-C means it: what is left falls to the watchdog.
+    if (isStopping) process.exit(1)
+    isStopping = true
+    void stop().then((code) => process.exit(code))
+  }
+  for (const signal of stopSignals) process.on(signal, end)
+
+  const world = await startWorld({ directory, ports: { public: 8080, admin: 9090 }, notify })
+  stop = async () => {
+    removeDemoFile(directory)
+    return world.stop()
+  }
+  void world.ended.then(() => isStopping || end())
+  if (isStopping) {
+    process.exit(await stop())
+  }
+  const file = writeDemoFile(directory, world.description)
+  printBanner(world, file, performance.now() - startedMs)
+}
+
+const notify = (sentence: string): void => {
+  process.stderr.write(`${sentence}\n`)
+}

@@ -1,0 +1,56 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { openSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+type Address = Readonly<{ host: string; port: number }>
+
+/** The gateway in a process of its own, as in production. */
+export type GatewayProcess = Readonly<{
+  pid: number
+  public: string
+  admin: string
+  /** Resolves to the exit code, 1 where a signal ended it. */
+  ended: Promise<number>
+  /** Stops it without the delay that a load balancer would need; resolves to its exit code. */
+  stop: () => Promise<number>
+}>
+
+const isSource = import.meta.url.endsWith('.ts')
+const root = new URL('../../', import.meta.url)
+
+/** The compiled program: from the sources (in tests) too, since only that is what users run. */
+const program = fileURLToPath(isSource ? new URL('dist/main.js', root) : new URL('../main.js', import.meta.url))
+const configuration = fileURLToPath(new URL('config/demo.yaml', root))
+
+/** Starts `sallyport serve` with its log in a file, and waits until it listens. */
+export async function spawnGateway(
+  logFile: string,
+  environment: Readonly<Record<string, string>>,
+): Promise<GatewayProcess> {
+  const log = openSync(logFile, 'w', 0o600)
+  const child = fork(program, ['serve', '--config', configuration], {
+    env: { ...process.env, ...environment },
+    execArgv: [],
+    stdio: ['ignore', log, log, 'ipc'],
+    // Out of the terminal's group: Ctrl-C comes to us, and we stop the world in order.
+    detached: true,
+  })
+  const ended = once(child, 'exit').then(([code]) => (typeof code === 'number' ? code : 1))
+  const ready = once(child, 'message').then(([message]) => message as Readonly<{ public: Address; admin: Address }>)
+  const addresses = await Promise.race([ready, ended.then(() => undefined)])
+  if (!addresses) throw new Error(`the gateway did not start; see ${logFile}`)
+  return {
+    pid: child.pid ?? 0,
+    public: toUrl(addresses.public),
+    admin: toUrl(addresses.admin),
+    ended,
+    stop: () => {
+      child.kill('SIGINT')
+      const timer = setTimeout(() => child.kill('SIGKILL'), 5_000)
+      return ended.finally(() => clearTimeout(timer))
+    },
+  }
+}
+
+const toUrl = ({ host, port }: Address): string => `http://${host}:${port}`

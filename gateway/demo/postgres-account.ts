@@ -1,0 +1,69 @@
+import { spawn } from 'node:child_process'
+import type { Stats } from 'node:fs'
+import { lstat, realpath } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname } from 'node:path'
+
+/** The user the database runs as; undefined means the user we are. */
+export type Account = Readonly<{ uid: number; gid: number }> | undefined
+
+// PostgreSQL refuses to run as root. 65534 is `nobody` on Debian and nearly everywhere else.
+const nobody = { uid: 65534, gid: 65534 } as const
+
+/** Somebody other than root, whoever started us. */
+export function unprivilegedAccount(): Account {
+  return process.getuid?.() === 0 ? nobody : undefined
+}
+
+/** The first system temporary directory that the account can reach (root's own TMPDIR may be private). */
+export async function temporaryRoot(account: Account): Promise<string> {
+  if (account === undefined) return tmpdir()
+  for (const candidate of [tmpdir(), '/tmp', '/var/tmp']) {
+    if (await isTraversableByAll(candidate)) return candidate
+  }
+  throw new Error(`No temporary directory can be entered by user ${account.uid}: set TMPDIR to one that can`)
+}
+
+/** Runs a program to its end as the account and gives its output; a failure carries what it wrote. */
+export function runProgram(command: string, args: readonly string[], account: Account, cwd: string): Promise<string> {
+  return new Promise((fulfil, reject) => {
+    const child = spawn(command, args, { ...account, cwd, env: programEnvironment, stdio: ['ignore', 'pipe', 'pipe'] })
+    let output = ''
+    const collect = (chunk: Buffer): void => {
+      output += chunk.toString()
+    }
+    child.stdout.on('data', collect)
+    child.stderr.on('data', collect)
+    child.once('error', reject)
+    child.once('close', (code, signal) => {
+      if (code === 0) fulfil(output)
+      else reject(new Error(`${command} ended with ${signal ?? `exit code ${code}`}: ${output.trim()}`))
+    })
+  })
+}
+
+/** What PostgreSQL's programs see of our environment: nothing of ours, so no PGDATA, locale or secret leaks in. */
+export const programEnvironment: NodeJS.ProcessEnv = { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' }
+
+async function isTraversableByAll(folder: string): Promise<boolean> {
+  for (let path = await realpath(folder); ; path = dirname(path)) {
+    const folder = await lookUp(path)
+    if (folder === undefined || (folder.mode & 0o001) === 0) return false
+    if (path === dirname(path)) return true
+  }
+}
+
+/** What is at a path, links not followed; undefined if nothing is. */
+export async function lookUp(path: string): Promise<Stats | undefined> {
+  try {
+    return await lstat(path)
+  } catch (cause) {
+    if (isMissing(cause)) return undefined
+    throw cause
+  }
+}
+
+/** Whether a file operation failed because there is nothing at that path. */
+export function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+}

@@ -1,0 +1,99 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { type Account, programEnvironment } from './postgres-account.ts'
+
+/** How to run the server on its one port and data directory. */
+export type ServerCommand = Readonly<{ program: string; account: Account; data: string; port: number }>
+
+/** One run of the server: `ended` is settled with the manner of its end, `readLog` gives its last words. */
+export type ServerRun = Readonly<{ child: ChildProcess; ended: Promise<string>; readLog: () => string }>
+
+/** A server that is started again whenever it ends unasked, until it is stopped. */
+export type SupervisedServer = Readonly<{ pid: () => number | undefined; stop: () => Promise<void> }>
+
+const restartDelayMs = 3000
+const quitAfterMs = 3000
+const killAfterMs = 5000
+const logTailLength = 4000
+
+const settings = [
+  'listen_addresses=127.0.0.1',
+  'unix_socket_directories=',
+  'max_connections=100',
+  'shared_buffers=16MB',
+  'fsync=off',
+  'full_page_writes=off',
+  'synchronous_commit=off',
+  'wal_level=minimal',
+  'max_wal_senders=0',
+  // No worker processes for input and output: they cost start time and memory, and a demo reads from the page cache.
+  'io_method=sync',
+  // Files of the data directory, so that a killed server leaves nothing in /dev/shm.
+  'dynamic_shared_memory_type=mmap',
+  'log_checkpoints=off',
+  // A failing statement may carry a password; its text stays out of the log.
+  'log_min_error_statement=panic',
+]
+
+/** Starts the server, in a session of its own: Ctrl-C reaches us, and we stop it after those that use it. */
+export function spawnServer({ program, account, data, port }: ServerCommand): ServerRun {
+  const args = ['-D', data, '-p', String(port), ...settings.flatMap((setting) => ['-c', setting])]
+  const child = spawn(program, args, {
+    ...account,
+    cwd: '/',
+    env: programEnvironment,
+    detached: true,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  let log = ''
+  child.stderr.on('data', (chunk: Buffer) => {
+    log = (log + chunk.toString()).slice(-logTailLength)
+  })
+  const ended = once(child, 'exit').then(
+    ([code, signal]) => (signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`),
+    (error: Error) => `could not be run (${error.message})`,
+  )
+  return { child, ended, readLog: () => log }
+}
+
+/** Takes over a server that is ready, and keeps it running. */
+export function superviseServer(
+  command: ServerCommand,
+  first: ServerRun,
+  onUnexpectedExit: (detail: string) => void,
+): SupervisedServer {
+  let current: ServerRun | undefined
+  let restart: NodeJS.Timeout | undefined
+  let isStopping = false
+
+  const watch = (run: ServerRun): void => {
+    current = run
+    void run.ended.then((manner) => {
+      current = undefined
+      if (isStopping) return
+      // Right after a kill -9 its children still hold the shared memory: then this start fails, and we come here again.
+      restart = setTimeout(() => watch(spawnServer(command)), restartDelayMs)
+      onUnexpectedExit(`PostgreSQL ${manner}; starting it again in ${restartDelayMs / 1000} s`)
+    })
+  }
+  watch(first)
+
+  return {
+    pid: () => current?.child.pid,
+    stop: async () => {
+      isStopping = true
+      clearTimeout(restart)
+      if (current !== undefined) await stopServer(current)
+    },
+  }
+}
+
+/** Stops a server in order: fast shutdown, then immediate, then by force. */
+export async function stopServer({ child, ended }: ServerRun): Promise<void> {
+  const quit = setTimeout(() => child.kill('SIGQUIT'), quitAfterMs)
+  const kill = setTimeout(() => child.kill('SIGKILL'), killAfterMs)
+  child.kill('SIGINT')
+  await ended
+  clearTimeout(quit)
+  clearTimeout(kill)
+}

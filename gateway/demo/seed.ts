@@ -1,0 +1,171 @@
+import { createHash, randomInt } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+import type pg from 'pg'
+
+/** Who lives in the demo world, by the names of the contract (SPEC section 9). */
+export type Population = Readonly<{
+  users: Readonly<Record<DemoUser, number>>
+  serviceAccounts: Readonly<Record<DemoServiceAccount, ServiceAccount>>
+  organizations: Readonly<Record<DemoOrganization, number>>
+}>
+
+export type DemoUser = 'owner' | 'admin' | 'member' | 'client' | 'outsider' | 'platformAdmin' | 'homeless'
+export type DemoServiceAccount = 'robot' | 'robotAdmin'
+export type DemoOrganization = 'acme' | 'globex' | 'initech'
+export type ServiceAccount = Readonly<{ id: number } & Record<'apiKey' | 'apiSecret' | 'expired' | 'revoked', string>>
+
+/** Base addresses of the clusters; the unreachable one's leads nowhere. */
+export type ClusterUrls = Readonly<{ healthy: string; globex: string; unreachable: string }>
+
+export const demoUsers: readonly DemoUser[] = [
+  'owner',
+  'admin',
+  'member',
+  'client',
+  'outsider',
+  'platformAdmin',
+  'homeless',
+]
+
+/** The subject and address of a demo user at the demo issuer. */
+export const identityOf = (user: DemoUser) => ({ sub: `demo-${user}`, email: `${user}@demo.example` })
+
+const assignments: readonly (readonly [DemoUser | DemoServiceAccount, DemoOrganization | null, string])[] = [
+  ['owner', 'acme', 'org-owner'],
+  ['owner', 'globex', 'org-member'],
+  ['admin', 'acme', 'org-admin'],
+  ['member', 'acme', 'org-member'],
+  ['client', 'acme', 'org-client'],
+  ['outsider', 'globex', 'org-owner'],
+  ['platformAdmin', null, 'admin'],
+  ['platformAdmin', 'acme', 'org-client'],
+  ['robot', 'acme', 'org-member'],
+  ['robotAdmin', 'acme', 'org-admin'],
+]
+
+type Scopes = ReadonlyMap<string, ReadonlySet<string>>
+
+/** Fills an empty directory. Ids follow from the order of the inserts and are the contract's. */
+export async function seed(
+  client: pg.ClientBase,
+  issuer: string,
+  clusters: ClusterUrls,
+  scopes: Scopes,
+): Promise<Population> {
+  await client.query('begin')
+  const organizations = {
+    acme: await addOrganization(client, 'acme', 'Acme', 'enterprise', 3),
+    globex: await addOrganization(client, 'globex', 'Globex', 'team', 2),
+    initech: await addOrganization(client, 'initech', 'Initech', 'enterprise', 1),
+  }
+  const users: Record<string, number> = {}
+  for (const user of demoUsers) users[user] = await addHuman(client, user, issuer)
+  for (const account of ['robot', 'robotAdmin']) users[account] = await addServiceAccount(client, account)
+  for (const [user, organization, role] of assignments)
+    await client.query('insert into role_assignments (user_id, organization_id, role) values ($1, $2, $3)', [
+      users[user],
+      organization && organizations[organization],
+      role,
+    ])
+  await addAgents(client, organizations)
+  await addClusters(client, organizations, clusters)
+  const serviceAccounts = {
+    robot: await addTokens(client, users.robot ?? 0, scopes),
+    robotAdmin: await addTokens(client, users.robotAdmin ?? 0, scopes),
+  }
+  await client.query('commit')
+  // Every name of the list was just inserted.
+  return { users: users as Population['users'], serviceAccounts, organizations }
+}
+
+async function insert(client: pg.ClientBase, text: string, values: readonly unknown[]): Promise<number> {
+  const { rows } = await client.query<{ id: number }>(`insert into ${text} returning id`, [...values])
+  const [row] = rows
+  if (!row) throw new Error('nothing was inserted')
+  return row.id
+}
+
+const addOrganization = (client: pg.ClientBase, slug: string, name: string, accountType: string, yearsOld: number) =>
+  insert(
+    client,
+    `organizations (slug, name, account_type, is_verified, description, contact_email, created_at)
+     values ($1, $2, $3, true, $4, $5, now() - make_interval(years => $6))`,
+    [slug, name, accountType, `${name} of the demo world`, `hello@${slug}.example`, yearsOld],
+  )
+
+async function addHuman(client: pg.ClientBase, user: DemoUser, issuer: string): Promise<number> {
+  const { sub, email } = identityOf(user)
+  const id = await insert(
+    client,
+    `users (email, username, first_name, last_name, full_name, user_type)
+     values ($1, $2, $3, 'Demo', $3 || ' Demo', 'human')`,
+    [email, user, user.charAt(0).toUpperCase() + user.slice(1)],
+  )
+  await client.query('insert into user_identities (user_id, issuer, subject) values ($1, $2, $3)', [id, issuer, sub])
+  return id
+}
+
+const addServiceAccount = (client: pg.ClientBase, name: string): Promise<number> =>
+  insert(client, `users (email, username, user_type) values ($1, $2, 'client-managed')`, [`${name}@demo.example`, name])
+
+async function addAgents(client: pg.ClientBase, { acme, globex, initech }: Population['organizations']): Promise<void> {
+  await client.query(
+    `insert into agents (organization_id, name, is_public)
+     values ($1, 'acme helper', false), ($2, 'globex helper', false), ($3, 'public helper', true)`,
+    [acme, globex, initech],
+  )
+}
+
+async function addClusters(client: pg.ClientBase, { acme, globex }: Population['organizations'], urls: ClusterUrls) {
+  await client.query(
+    `insert into clusters (organization_id, name, slug, base_url, status, last_heartbeat_at) values
+      ($1, 'Healthy', 'healthy', $3, 'active', now()),
+      ($1, 'Suspended', 'suspended', $3, 'suspended', now()),
+      ($1, 'Stale', 'stale', $3, 'active', now() - interval '1 day'),
+      ($1, 'Deleting', 'deleting', $3, 'deleting', now()),
+      ($1, 'Unreachable', 'unreachable', $4, 'active', now()),
+      ($2, 'Globex', 'globex', $5, 'active', now())`,
+    [acme, globex, urls.healthy, urls.unreachable, urls.globex],
+  )
+}
+
+/** The clusters that are heard of; the stale one is not. */
+export const heartbeat = "update clusters set last_heartbeat_at = now() where slug <> 'stale'"
+
+async function addTokens(client: pg.ClientBase, userId: number, scopes: Scopes): Promise<ServiceAccount> {
+  const mint = (scope: string, name: string, expiry: string | null) =>
+    addToken(client, userId, name, [...(scopes.get(scope) ?? [])], expiry)
+  const revoked = await mint('api-secret', 'revoked', null)
+  await client.query('delete from auth_access_tokens where id = $1', [revoked.id])
+  return {
+    id: userId,
+    apiKey: (await mint('api-key', 'demo key', null)).value,
+    apiSecret: (await mint('api-secret', 'demo secret', null)).value,
+    expired: (await mint('api-secret', 'expired', "now() - interval '1 hour'")).value,
+    revoked: revoked.value,
+  }
+}
+
+/** The token format of SPEC section 2.6. */
+async function addToken(
+  client: pg.ClientBase,
+  userId: number,
+  name: string,
+  abilities: string[],
+  expiry: string | null,
+) {
+  const random = Array.from({ length: 40 }, () => base62.charAt(randomInt(base62.length))).join('')
+  const secret = `${random}${crc32(random)}`
+  const hash = createHash('sha256').update(secret).digest('hex')
+  const id = await insert(
+    client,
+    `auth_access_tokens (tokenable_id, type, name, hash, abilities, created_at, updated_at, expires_at)
+     values ($1, 'auth_token', $2, $3, $4, now(), now(), ${expiry ?? 'null'})`,
+    [userId, name, hash, JSON.stringify(abilities)],
+  )
+  return { id, value: `oat_${toBase64Url(String(id))}.${toBase64Url(secret)}` }
+}
+
+const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+const toBase64Url = (text: string): string => Buffer.from(text).toString('base64url')

@@ -1,0 +1,141 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { generatePem } from '../boot/command-keys.ts'
+import { migrate } from '../directory/postgres/migrate.ts'
+import { loadPolicy } from '../policy/load.ts'
+import { type DemoBackends, startBackends } from './backends/start-backends.ts'
+import { describeWorld, type WorldDescription } from './describe-world.ts'
+import { findFreePort, isPortFree } from './free-port.ts'
+import { type GatewayProcess, spawnGateway } from './gateway-process.ts'
+import { type DemoIssuer, startIssuer } from './issuer.ts'
+import { type EmbeddedPostgres, startPostgres } from './postgres.ts'
+import { heartbeat, type Population, seed } from './seed.ts'
+
+/** The demo world, running. */
+export type World = Readonly<{
+  description: WorldDescription
+  postgres: EmbeddedPostgres
+  gateway: GatewayProcess
+  /** Resolves when the gateway has ended, by itself or by a signal. */
+  ended: Promise<number>
+  /** Stops everything and resolves to the gateway's exit code. */
+  stop: () => Promise<number>
+}>
+
+export type WorldOptions = Readonly<{
+  /** For the signing key and the gateway's log. */
+  directory: string
+  /** Preferred ports; the next free one is taken where one is not. 0 takes any. */
+  ports: Readonly<{ public: number; admin: number }>
+  notify: (sentence: string) => void
+}>
+
+const audience = 'sallyport-demo'
+const heartbeatMs = 10_000
+
+/** Nothing ever listens on the port multiplexer's port: a cluster there is unreachable. */
+const unreachableUrl = 'http://127.0.0.1:1'
+
+/** Starts PostgreSQL, the issuer, the backends and the gateway; what was started is stopped again on failure. */
+export async function startWorld(options: WorldOptions): Promise<World> {
+  const stops: (() => Promise<unknown>)[] = []
+  try {
+    return await build(options, stops)
+  } catch (error) {
+    await Promise.allSettled(stops.reverse().map((stop) => stop()))
+    throw error
+  }
+}
+
+async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): Promise<World> {
+  const { directory, notify } = options
+  const keep = <Part extends { stop: () => Promise<unknown> }>(part: Part): Part => {
+    stops.push(part.stop)
+    return part
+  }
+  const [postgres, issuer, backends] = await Promise.all([
+    startPostgres({ onUnexpectedExit: notify, filesToRemove: [join(directory, 'demo.json')] }).then(keep),
+    startIssuer({ audience }).then(keep),
+    startBackends().then(keep),
+  ])
+  const population = await populate(postgres, issuer, backends)
+  const signingKey = join(directory, 'identity.pem')
+  writeFileSync(signingKey, generatePem('EdDSA'), { mode: 0o600 })
+  const publicPort = await choosePort(options.ports.public)
+  const gateway = keep(
+    await spawnGateway(join(directory, 'gateway.log'), {
+      DATABASE_URL: postgres.url,
+      DEMO_PUBLIC_PORT: String(publicPort),
+      DEMO_ADMIN_PORT: String(await choosePort(options.ports.admin, publicPort)),
+      DEMO_ISSUER: issuer.issuer,
+      DEMO_SIGNING_KEY: signingKey,
+      DEMO_PLATFORM_URL: backends.urls.platform,
+      DEMO_AGENT_URL: backends.urls.agent,
+      DEMO_FILES_URL: backends.urls.files,
+      DEMO_GRAPHQL_URL: backends.urls.graphql,
+      DEMO_DATA_URL: backends.urls.data,
+    }),
+  )
+  const hearts = startHeartbeats(postgres.url)
+  const description = await describeWorld({ population, gateway, postgres, issuer, backends, audience })
+  let stopped: Promise<number> | undefined
+  const stopAll = async (): Promise<number> => {
+    hearts.stop()
+    const code = await gateway.stop()
+    await Promise.all([postgres.stop(), issuer.stop(), backends.stop()])
+    return code
+  }
+  return {
+    description,
+    postgres,
+    gateway,
+    ended: gateway.ended,
+    stop: () => {
+      stopped ??= stopAll()
+      return stopped
+    },
+  }
+}
+
+const policies = fileURLToPath(new URL('../../policies', import.meta.url))
+const upstreamNames = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
+
+async function populate(postgres: EmbeddedPostgres, issuer: DemoIssuer, backends: DemoBackends): Promise<Population> {
+  await migrate(postgres.url)
+  const client = new pg.Client({ connectionString: postgres.url })
+  await client.connect()
+  try {
+    const { roles } = loadPolicy(policies, upstreamNames)
+    const urls = {
+      healthy: backends.urls.clusterHealthy,
+      globex: backends.urls.clusterGlobex,
+      unreachable: unreachableUrl,
+    }
+    return await seed(client, issuer.issuer, urls, roles.tokenScopes)
+  } finally {
+    await client.end()
+  }
+}
+
+/** The preferred port or the next free one after it, as the contract says. */
+async function choosePort(preferred: number, taken?: number): Promise<number> {
+  if (preferred === 0) return findFreePort()
+  for (let port = preferred; port < preferred + 100; port++) if (port !== taken && (await isPortFree(port))) return port
+  return findFreePort()
+}
+
+/** What the clusters' own heartbeats would do; a database that is down is tried again with the next beat. */
+function startHeartbeats(url: string): Readonly<{ stop: () => void }> {
+  const timer = setInterval(() => {
+    const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 1_000, query_timeout: 2_000 })
+    client.on('error', () => undefined)
+    client
+      .connect()
+      .then(() => client.query(heartbeat))
+      .catch(() => undefined)
+      .finally(() => client.end().catch(() => undefined))
+  }, heartbeatMs)
+  return { stop: () => clearInterval(timer) }
+}

@@ -1,0 +1,92 @@
+import type { ClusterRecord, OrganizationRecord, TokenRecord, UserRecord } from '../directory.ts'
+
+/** Rows as PostgreSQL gives them; its check constraints keep the enumerations. */
+export type TokenRow = {
+  id: number
+  hash: string
+  name: string | null
+  abilities: string
+  last_used_at: Date | null
+  expires_at: Date | null
+  created_at: Date | null
+  user: UserRecord
+}
+
+export type OrganizationRow = {
+  id: number
+  name: string
+  slug: string
+  description: string | null
+  logo_url: string | null
+  website_url: string | null
+  contact_email: string | null
+  location: string | null
+  company_size: string | null
+  domain: string | null
+  account_type: OrganizationRecord['accountType']
+  is_verified: boolean
+  created_at: Date
+  updated_at: Date
+  member_count: number
+}
+
+export type AgentRow = { id: number; organization_id: number; is_public: boolean }
+
+export type ClusterRow = {
+  id: number
+  organization_id: number
+  slug: string
+  base_url: string
+  status: string
+  last_heartbeat_at: Date | null
+}
+
+export const toToken = (row: TokenRow): TokenRecord => ({
+  id: row.id,
+  hash: row.hash,
+  name: row.name,
+  abilities: parseAbilities(row.abilities),
+  lastUsedAt: row.last_used_at,
+  expiresAt: row.expires_at,
+  createdAt: row.created_at,
+  user: row.user,
+})
+
+/** AdonisJS keeps a JSON array in a text column; what is no such array grants nothing. */
+function parseAbilities(text: string): readonly string[] {
+  try {
+    const value: unknown = JSON.parse(text)
+    return Array.isArray(value) && value.every((part) => typeof part === 'string') ? value : []
+  } catch {
+    return []
+  }
+}
+
+export const toOrganization = (row: OrganizationRow): OrganizationRecord => ({
+  id: row.id,
+  name: row.name,
+  slug: row.slug,
+  description: row.description,
+  logoUrl: row.logo_url,
+  websiteUrl: row.website_url,
+  contactEmail: row.contact_email,
+  location: row.location,
+  companySize: row.company_size,
+  domain: row.domain,
+  accountType: row.account_type,
+  isVerified: row.is_verified,
+  memberCount: row.member_count,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+})
+
+export const toCluster = (row: ClusterRow): ClusterRecord => ({
+  id: row.id,
+  organizationId: row.organization_id,
+  slug: row.slug,
+  baseUrl: row.base_url,
+  isSuspended: row.status === 'suspended',
+  // A state that we do not know is none in which a cluster could serve.
+  isDeleting: row.status !== 'active' && row.status !== 'suspended',
+  lastHeartbeatAt: row.last_heartbeat_at,
+})

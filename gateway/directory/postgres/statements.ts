@@ -1,0 +1,85 @@
+import type { Statement } from './pool.ts'
+
+/** A user's columns and roles as one JSON value: one round trip for all that a decision needs. */
+const userJson = `
+  json_build_object(
+    'id', u.id, 'email', u.email, 'username', u.username, 'firstName', u.first_name, 'lastName', u.last_name,
+    'fullName', u.full_name, 'userType', u.user_type, 'currentOrganizationId', u.current_organization_id,
+    'roles', coalesce((
+      select json_agg(
+        json_build_object(
+          'id', r.id, 'role', r.role,
+          'organization', case when o.id is null then null else
+            json_build_object('id', o.id, 'slug', o.slug, 'accountType', o.account_type) end
+        ) order by o.created_at, o.id, r.id
+      )
+      from role_assignments r left join organizations o on o.id = r.organization_id
+      where r.user_id = u.id
+    ), '[]'::json)
+  )`
+
+export const findByIdentity: Statement = {
+  name: 'find-by-identity',
+  text: `select ${userJson} as user from user_identities i join users u on u.id = i.user_id
+    where i.issuer = $1 and i.subject = $2`,
+}
+
+export const findToken: Statement = {
+  name: 'find-token',
+  text: `select t.id, t.hash, t.name, t.abilities, t.last_used_at, t.expires_at, t.created_at, ${userJson} as user
+    from auth_access_tokens t join users u on u.id = t.tokenable_id where t.id = $1`,
+}
+
+export const lockIdentity: Statement = {
+  name: 'lock-identity',
+  // A JSON array keeps the two apart whatever they hold.
+  text: `select pg_advisory_xact_lock(hashtextextended(json_build_array($1::text, $2::text)::text, 0))`,
+}
+
+export const findHumansByEmail: Statement = {
+  name: 'find-humans-by-email',
+  text: `select id from users where lower(email) = lower($1) and user_type = 'human' order by id limit 2`,
+}
+
+export const createUser: Statement = {
+  name: 'create-user',
+  text: `insert into users (email, username, first_name, last_name, full_name, user_type)
+    values ($1, $2, $3, $4, $5, 'human') returning id`,
+}
+
+export const createIdentity: Statement = {
+  name: 'create-identity',
+  text: 'insert into user_identities (user_id, issuer, subject) values ($1, $2, $3)',
+}
+
+export const findOrganization: Statement = {
+  name: 'find-organization',
+  text: `select o.*, (select count(*)::int from role_assignments r where r.organization_id = o.id) as member_count
+    from organizations o where o.id = $1`,
+}
+
+export const findAgent: Statement = {
+  name: 'find-agent',
+  text: 'select id, organization_id, is_public from agents where id = $1',
+}
+
+export const findCluster: Statement = {
+  name: 'find-cluster',
+  text: 'select id, organization_id, slug, base_url, status, last_heartbeat_at from clusters where id = $1',
+}
+
+export const switchOrganization: Statement = {
+  name: 'switch-organization',
+  // Only while the membership lasts: it may have ended since it was looked up.
+  text: `update users set current_organization_id = $2, updated_at = now() where id = $1
+    and exists (select from role_assignments where user_id = $1 and organization_id = $2) returning id`,
+}
+
+export const noteTokenUses: Statement = {
+  name: 'note-token-uses',
+  // greatest: of several replicas the latest use counts, in whatever order they write.
+  text: `update auth_access_tokens t set last_used_at = greatest(t.last_used_at, n.at)
+    from unnest($1::int[], $2::timestamptz[]) as n (id, at) where t.id = n.id`,
+}
+
+export const ping: Statement = { name: 'ping', text: 'select 1' }

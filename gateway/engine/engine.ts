@@ -1,0 +1,79 @@
+import type { RefusalCode } from '../errors/gateway-error.ts'
+import type { Exchange, RawHeaders, RequestBody } from './exchange.ts'
+
+export type ListenerOptions = Readonly<{
+  host: string
+  port: number
+  /** Time for a request's head to arrive, from the first byte or from the connection's start. */
+  headersTimeoutMs: number
+  /** Silence allowed inside a request's body. */
+  bodyIdleTimeoutMs: number
+  /** Told of every request that was refused before it could be read. */
+  onUnparsed: (code: RefusalCode) => void
+}>
+
+export type Listener = Readonly<{
+  address: Readonly<{ host: string; port: number }>
+  /** Stops accepting, closes idle connections, and resolves when the last exchange has ended. */
+  close: () => Promise<void>
+  /** Breaks whatever is still open. */
+  destroy: () => void
+}>
+
+export type UpstreamTimeouts = Readonly<{ connectMs: number; firstByteMs: number; idleMs: number }>
+
+export type UpstreamRequest = Readonly<{
+  /** Scheme, host and port. */
+  origin: string
+  method: string
+  /** Path and query, byte for byte. */
+  path: string
+  headers: RawHeaders
+  body: RequestBody | undefined
+  bodyLimitBytes: number
+  timeouts: UpstreamTimeouts
+  /** Opens a connection of its own instead of taking one from the pool. */
+  isFreshConnection: boolean
+  /** Registers what cancels this request, should the client leave. */
+  onCancellable: (cancel: () => void) => void
+}>
+
+/** Where the body of an upstream's answer goes. `data` returns false to pause until `resume` is called. */
+export type ResponseSink = Readonly<{
+  data: (chunk: Uint8Array) => boolean
+  end: () => void
+  fail: (error: UpstreamError) => void
+}>
+
+export type UpstreamResponse = Readonly<{
+  status: number
+  reason: string
+  headers: RawHeaders
+  /** Starts the flow of the body. Called once. */
+  pipe: (sink: ResponseSink) => void
+  resume: () => void
+  abort: () => void
+}>
+
+/** `unreachable` and `broken` before the head are worth another try; `cancelled` is our own doing. */
+export type UpstreamFault = 'unreachable' | 'timeout' | 'broken' | 'body-too-large' | 'body-timeout' | 'cancelled'
+
+export class UpstreamError extends Error {
+  override readonly name = 'UpstreamError'
+  readonly fault: UpstreamFault
+
+  constructor(fault: UpstreamFault, options?: ErrorOptions) {
+    super(`upstream request failed: ${fault}`, options)
+    this.fault = fault
+  }
+}
+
+/** Sends a request and resolves when the final head of the answer is in; rejects with an `UpstreamError`. */
+export type Send = (request: UpstreamRequest) => Promise<UpstreamResponse>
+
+/** Both ends of the wire. What lies behind it may be replaced whole. */
+export interface Engine {
+  listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener>
+  readonly send: Send
+  close(): Promise<void>
+}

@@ -1,0 +1,45 @@
+/** Header lines as they stood on the wire, in order: name, value, name, value, … */
+export type RawHeaders = readonly string[]
+
+/** The head of an answer; the engine adds framing, `Date` and `Connection` itself. */
+export type ResponseHead = Readonly<{ status: number; reason?: string; headers: RawHeaders }>
+
+/** The request's body, unread. An engine hands it on to an upstream; only owned endpoints read it here. */
+export interface RequestBody {
+  /** Bytes announced by Content-Length, 0 without a body, undefined when chunked. */
+  readonly length: number | undefined
+  /** Collects the body, at most `limitBytes`: more throws `body_too_large`, silence throws `request_timeout`. */
+  read(limitBytes: number): Promise<Buffer>
+}
+
+/** An answer under way. `write` returns false when the client is slow; `onDrain` says when to go on. */
+export interface ResponseWriter {
+  write(chunk: Uint8Array): boolean
+  onDrain(listener: () => void): void
+  end(): void
+}
+
+/** One request as it stands on the wire, and the means to answer it: all that the pipeline sees of HTTP. */
+export interface Exchange {
+  readonly method: string
+  /** The request-target, byte for byte (RFC 9112 3.2). Only `receive/` reads it. */
+  readonly target: string
+  readonly httpVersion: string
+  readonly headers: RawHeaders
+  /** The address of the TCP peer, which may be a proxy. */
+  readonly peerAddress: string
+  readonly isEncrypted: boolean
+  readonly body: RequestBody
+  /** True once a head went out: from then on a refusal can only break the connection. */
+  readonly hasStarted: boolean
+  /** The status that went out, 0 before that. */
+  readonly status: number
+  /** Answers whole. */
+  answer(head: ResponseHead, body: string): void
+  /** Answers in pieces. */
+  start(head: ResponseHead): ResponseWriter
+  /** Breaks the connection, so that what was sent so far cannot pass for a complete answer. */
+  destroy(): void
+  /** Calls back once, when the answer is complete or the client has gone. */
+  onEnd(listener: (isComplete: boolean) => void): void
+}

@@ -1,0 +1,41 @@
+import type { RefusalCode } from '../../errors/gateway-error.ts'
+
+/** What node:http tells about a head that it could not read. */
+export type ParseError = NodeJS.ErrnoException & { rawPacket?: Buffer }
+
+/** The refusal for bytes that are no request: mostly 400, else the status that RFC 9112 or the contract names. */
+export function refusalOf(error: ParseError): RefusalCode {
+  const packet = error.rawPacket?.toString('latin1') ?? ''
+  switch (error.code) {
+    case 'HPE_INVALID_METHOD':
+      return isWord(packet) ? 'method_unknown' : 'headers_malformed'
+    case 'HPE_INVALID_TRANSFER_ENCODING':
+      return namesUnknownEncoding(packet) ? 'transfer_encoding_unknown' : 'headers_malformed'
+    case 'HPE_HEADER_OVERFLOW':
+      return isTargetLong(packet) ? 'target_too_long' : 'headers_too_large'
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return 'request_timeout'
+    default:
+      return 'headers_malformed'
+  }
+}
+
+/** An unknown method is 501 only where the rest of the line is a request's (RFC 9110 9.1). */
+const isWord = (packet: string): boolean => /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64} \S+ HTTP\/1\.[01]\r\n/.test(packet)
+
+/** RFC 9112 6.1: 501 for a coding we do not know; beside Content-Length, or on HTTP/1.0, it is an attack: 400. */
+function namesUnknownEncoding(packet: string): boolean {
+  const head = packet.slice(0, packet.indexOf('\r\n\r\n'))
+  if (/^content[-_.]length[ \t]*:/im.test(head) || / HTTP\/1\.0\r\n/.test(head)) return false
+  const codings = [...head.matchAll(/^transfer-encoding:[ \t]*(.*?)[ \t]*\r?$/gim)].map(([, value]) => value ?? '')
+  return (
+    codings.length === 1 &&
+    /^[a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*$/i.test(codings[0] ?? '') &&
+    codings[0]?.toLowerCase() !== 'chunked'
+  )
+}
+
+const isTargetLong = (packet: string): boolean => {
+  const end = packet.indexOf('\r\n')
+  return end < 0 || end > 8192
+}

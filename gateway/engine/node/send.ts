@@ -1,0 +1,177 @@
+import { type Dispatcher, errors, Pool } from 'undici'
+import { type ResponseSink, type Send, UpstreamError, type UpstreamRequest, type UpstreamResponse } from '../engine.ts'
+import { NodeRequestBody } from './request-body.ts'
+
+/** Connections to one origin; further requests wait for a free one. */
+const connectionsPerOrigin = 512
+
+/** What is kept of a body before somebody reads it: about one read of a socket. */
+const earlyLimitBytes = 64 * 1024
+
+/** Sends over undici's pools, one for each origin and connect time-out. */
+export function createSender(): Readonly<{ send: Send; close: () => Promise<void> }> {
+  const pools = new Map<string, Pool>()
+  const poolFor = (request: UpstreamRequest): Pool => {
+    const key = `${request.timeouts.connectMs} ${request.origin}`
+    const known = pools.get(key)
+    if (known) return known
+    const pool = createPool(request, connectionsPerOrigin)
+    pools.set(key, pool)
+    return pool
+  }
+  return {
+    send: (request) => {
+      if (!request.isFreshConnection) return exchange(poolFor(request), request)
+      const pool = createPool(request, 1)
+      return exchange(pool, request, () => void pool.close().catch(() => pool.destroy()))
+    },
+    close: async () => {
+      await Promise.all([...pools.values()].map((pool) => pool.destroy()))
+    },
+  }
+}
+
+const createPool = (request: UpstreamRequest, connections: number): Pool =>
+  new Pool(request.origin, {
+    connections,
+    pipelining: 1,
+    connect: { timeout: request.timeouts.connectMs },
+    maxHeaderSize: 64 * 1024,
+    // Shorter than the idle time-out of common backends, so that fewer reuses meet a closing connection.
+    keepAliveTimeout: 4_000,
+  })
+
+function exchange(pool: Pool, request: UpstreamRequest, onDone = () => {}): Promise<UpstreamResponse> {
+  return new Promise((resolve, reject) => {
+    const handler = new ResponseHandler(request, resolve, reject, onDone)
+    const options: Dispatcher.DispatchOptions = {
+      path: request.path,
+      method: request.method as Dispatcher.HttpMethod, // receive/ lets only standard methods through
+      headers: request.headers as string[], // undici reads the flat pairs and does not change them
+      body: request.body instanceof NodeRequestBody ? request.body.take(request.bodyLimitBytes) : null,
+      headersTimeout: request.timeouts.firstByteMs,
+      bodyTimeout: request.timeouts.idleMs,
+    }
+    try {
+      pool.dispatch(options, handler)
+    } catch (error) {
+      reject(new UpstreamError('broken', { cause: error }))
+    }
+  })
+}
+
+/** Keeps what arrives before the answer is piped, which for a small answer is all of it. */
+class ResponseHandler implements Dispatcher.DispatchHandler {
+  readonly #resolve: (response: UpstreamResponse) => void
+  readonly #reject: (error: UpstreamError) => void
+  readonly #onDone: () => void
+  #controller: Dispatcher.DispatchController | undefined
+  #sink: ResponseSink | undefined
+  #early: Buffer[] = []
+  #earlyBytes = 0
+  #isCancelled = false
+  #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
+
+  constructor(
+    request: UpstreamRequest,
+    resolve: (response: UpstreamResponse) => void,
+    reject: (error: UpstreamError) => void,
+    onDone: () => void,
+  ) {
+    this.#resolve = resolve
+    this.#reject = reject
+    this.#onDone = onDone
+    request.onCancellable(() => {
+      this.#isCancelled = true
+      this.#controller?.abort(new UpstreamError('cancelled'))
+    })
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller
+    // The client may have left while the request waited for a connection.
+    if (this.#isCancelled) controller.abort(new UpstreamError('cancelled'))
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, _headers: unknown, reason?: string): void {
+    if (status < 200) return
+    this.#resolve({
+      status,
+      reason: reason ?? '',
+      headers: latin1Pairs(controller.rawHeaders),
+      pipe: (sink) => this.#pipe(sink),
+      resume: () => controller.resume(),
+      abort: () => controller.abort(new UpstreamError('cancelled')),
+    })
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#sink) {
+      if (!this.#sink.data(chunk)) controller.pause()
+      return
+    }
+    this.#early.push(chunk)
+    this.#earlyBytes += chunk.length
+    if (this.#earlyBytes > earlyLimitBytes) controller.pause()
+  }
+
+  onResponseEnd(): void {
+    this.#finish('complete')
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    const failure = toUpstreamError(error)
+    this.#reject(failure)
+    this.#finish(failure)
+  }
+
+  #pipe(sink: ResponseSink): void {
+    this.#sink = sink
+    let wantsMore = true
+    for (const chunk of this.#early) wantsMore = sink.data(chunk)
+    this.#early = []
+    if (this.#outcome !== 'pending') this.#tell(sink)
+    else if (!wantsMore) this.#controller?.pause()
+    else if (this.#earlyBytes > earlyLimitBytes) this.#controller?.resume()
+  }
+
+  #finish(outcome: 'complete' | UpstreamError): void {
+    this.#outcome = outcome
+    this.#onDone()
+    if (this.#sink) this.#tell(this.#sink)
+  }
+
+  #tell(sink: ResponseSink): void {
+    if (this.#outcome === 'complete') sink.end()
+    else if (this.#outcome !== 'pending') sink.fail(this.#outcome)
+  }
+}
+
+/** Header bytes as they came: undici's own parsing would join, lower and decode them. */
+function latin1Pairs(raw: Dispatcher.DispatchController['rawHeaders']): string[] {
+  const pairs: string[] = []
+  if (Array.isArray(raw)) for (const part of raw) pairs.push(typeof part === 'string' ? part : part.toString('latin1'))
+  return pairs
+}
+
+function toUpstreamError(error: Error): UpstreamError {
+  if (error instanceof UpstreamError) return error
+  if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
+    return new UpstreamError('timeout', { cause: error })
+  if (error instanceof errors.ConnectTimeoutError || isConnectFailure(error))
+    return new UpstreamError('unreachable', { cause: error })
+  return new UpstreamError('broken', { cause: error })
+}
+
+const connectCodes = new Set([
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ETIMEDOUT',
+  'EADDRNOTAVAIL',
+])
+
+const isConnectFailure = (error: NodeJS.ErrnoException): boolean =>
+  error.code !== undefined && connectCodes.has(error.code)

@@ -1,0 +1,73 @@
+/** Which check of the policy a 403 failed (SPEC section 5); it never says what would have been enough. */
+export type Check = 'role' | 'ability' | 'resource'
+
+/** The parts of an answer that only some refusals carry. */
+export type RefusalDetails = Readonly<{
+  /** The fields of a validation failure, in the order they were checked. */
+  messages?: readonly ValidationMessage[]
+  /** Methods that the path does know, for the Allow header of a 405 (RFC 9110 15.5.6). */
+  allow?: readonly string[]
+}>
+
+export type ValidationMessage = Readonly<{ field: string; rule: string; message: string }>
+
+/**
+ * Every refusal the gateway can give: its HTTP status, and the one message a client sees.
+ * All 401s about a credential share code and message, so that nobody learns which guess came close.
+ */
+const refusals = {
+  target_malformed: [400, 'The request target is malformed.'],
+  headers_malformed: [400, 'The request headers are malformed.'],
+  ambiguous_credentials: [400, 'Send one credential: an OAuth token or an API token, not both.'],
+  invalid_organization_id: [400, 'x-organization-id must be a positive integer.'],
+  body_unparseable: [400, 'The request body is not valid JSON.'],
+  unauthenticated: [401, 'Authentication is required: the credential is missing, invalid or expired.'],
+  not_a_member: [401, 'You are not a member of this organization.'],
+  role_insufficient: [403, 'Your role does not permit this action.', 'role'],
+  ability_missing: [403, 'This credential does not permit this action.', 'ability'],
+  organization_forbidden: [403, 'You are not a member of this organization.', 'role'],
+  cluster_suspended: [403, 'The cluster is suspended.', 'resource'],
+  route_not_found: [404, 'Nothing is served at this path.'],
+  resource_not_found: [404, 'The resource does not exist or is not visible to you.'],
+  method_not_allowed: [405, 'This path does not take this method.'],
+  request_timeout: [408, 'The request was not received in time.'],
+  body_too_large: [413, 'The request body is larger than this route accepts.'],
+  target_too_long: [414, 'The request target is too long.'],
+  expectation_failed: [417, 'Only Expect: 100-continue is understood.'],
+  validation_failure: [422, 'Validation failure'],
+  headers_too_large: [431, 'The request headers are too large.'],
+  internal: [500, 'Something went wrong on our side.'],
+  method_unknown: [501, 'This method is not implemented.'],
+  transfer_encoding_unknown: [501, 'This transfer encoding is not implemented.'],
+  cluster_offline: [503, 'The cluster is offline.'],
+  upstream_unavailable: [503, 'The upstream is unavailable.'],
+  upstream_timeout: [503, 'The upstream did not answer in time.'],
+  directory_unavailable: [503, 'The directory is unavailable; try again shortly.'],
+  issuer_unavailable: [503, 'The identity provider is unavailable; try again shortly.'],
+} as const satisfies Record<string, readonly [status: number, message: string, check?: Check]>
+
+export type RefusalCode = keyof typeof refusals
+
+/** A refusal by its code: the only kind of error that a client may be told about. */
+export class GatewayError extends Error {
+  override readonly name = 'GatewayError'
+  readonly code: RefusalCode
+  readonly status: number
+  readonly check: Check | undefined
+  readonly details: RefusalDetails
+
+  constructor(code: RefusalCode, options: ErrorOptions & RefusalDetails = {}) {
+    const { cause, ...details } = options
+    const [status, message, check] = refusals[code] as readonly [number, string, Check?]
+    super(message, cause === undefined ? undefined : { cause })
+    this.code = code
+    this.status = status
+    this.check = check
+    this.details = details
+  }
+
+  /** Anything that is not a GatewayError is a bug of ours, and says nothing to the client. */
+  static from(error: unknown): GatewayError {
+    return error instanceof GatewayError ? error : new GatewayError('internal', { cause: error })
+  }
+}

@@ -1,0 +1,82 @@
+import type { GatewayError } from './gateway-error.ts'
+import type { Surface } from './surface.ts'
+
+/** An answer of our own, ready for the wire: header pairs lie flat, name then value. */
+export type Rendered = Readonly<{ status: number; headers: readonly string[]; body: string }>
+
+/** `error.status` and `success` are the stable fields; code, check and requestId are best-effort (SPEC section 7). */
+const platform = (error: GatewayError, requestId: string): unknown => ({
+  success: false,
+  message: error.message,
+  error: {
+    status: error.status,
+    code: error.code,
+    ...check(error),
+    ...(error.details.messages && { messages: error.details.messages }),
+    requestId,
+  },
+})
+
+const data = (error: GatewayError): unknown => ({ detail: error.message })
+
+const model = (error: GatewayError): unknown => ({
+  error: { message: error.message, type: modelErrorType(error.status), code: error.code, ...check(error) },
+})
+
+const graphql = (error: GatewayError): unknown => ({
+  data: null,
+  errors: [
+    {
+      message: error.message,
+      path: [],
+      extensions: { code: graphqlCode(error.status), status: error.status, reason: error.code, ...check(error) },
+    },
+  ],
+})
+
+const check = (error: GatewayError) => (error.check ? { check: error.check } : {})
+
+const modelErrorType = (status: number): string =>
+  status === 429 ? 'rate_limit_error' : status >= 500 ? 'server_error' : 'invalid_request_error'
+
+/** The conventional codes of GraphQL servers, by status. */
+const graphqlCodes: Readonly<Record<number, string>> = {
+  400: 'BAD_REQUEST',
+  401: 'UNAUTHENTICATED',
+  403: 'FORBIDDEN',
+  404: 'NOT_FOUND',
+  405: 'METHOD_NOT_ALLOWED',
+  408: 'REQUEST_TIMEOUT',
+  413: 'PAYLOAD_TOO_LARGE',
+  422: 'BAD_USER_INPUT',
+  500: 'INTERNAL_SERVER_ERROR',
+  503: 'SERVICE_UNAVAILABLE',
+}
+
+const graphqlCode = (status: number): string =>
+  graphqlCodes[status] ?? (status >= 500 ? 'INTERNAL_SERVER_ERROR' : 'BAD_REQUEST')
+
+const shapes: Readonly<Record<Surface, (error: GatewayError, requestId: string) => unknown>> = {
+  platform,
+  files: platform,
+  data,
+  model,
+  graphql,
+}
+
+/** The only place where an error takes the shape of a surface. */
+export function render(error: GatewayError, surface: Surface, requestId: string): Rendered {
+  const headers = ['content-type', 'application/json; charset=utf-8', 'x-request-id', requestId]
+  // RFC 9110 15.5.2: every 401 names a scheme; the API token's is Bearer, and the JWT has no registered one.
+  if (error.status === 401) headers.push('www-authenticate', 'Bearer')
+  if (error.details.allow) headers.push('allow', error.details.allow.join(', '))
+  if (error.status === 409 && surface === 'model') headers.push('x-should-retry', 'false')
+  return { status: error.status, headers, body: JSON.stringify(shapes[surface](error, requestId)) }
+}
+
+/** A success of an endpoint that the gateway owns, in the platform's envelope. */
+export const renderSuccess = (data: unknown, requestId: string, status = 200): Rendered => ({
+  status,
+  headers: ['content-type', 'application/json; charset=utf-8', 'cache-control', 'no-store', 'x-request-id', requestId],
+  body: JSON.stringify({ success: true, data }),
+})

@@ -1,0 +1,90 @@
+import { assertIssued, type Permit } from '../authorize/decide.ts'
+import { type Send, UpstreamError, type UpstreamRequest, type UpstreamResponse } from '../engine/engine.ts'
+import type { Exchange, RawHeaders } from '../engine/exchange.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { Upstream } from '../locate/upstream.ts'
+import type { PinnedHeaders } from '../pin/pin.ts'
+import type { Client } from '../receive/client.ts'
+import type { RequestHeaders } from '../receive/headers.ts'
+
+/** What the client sent, as the earlier stages read it. */
+export type Received = Readonly<{ exchange: Exchange; headers: RequestHeaders; client: Client; requestId: string }>
+
+/** Sends the permitted request, and resolves when the head of the upstream's answer is in. */
+export type Forward = (
+  permit: Permit,
+  upstream: Upstream,
+  pinned: PinnedHeaders,
+  received: Received,
+) => Promise<UpstreamResponse>
+
+/** RFC 9110 9.2.2. A body cannot be sent twice, so only requests without one are tried again. */
+const idempotent = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
+
+export const createForward =
+  (send: Send): Forward =>
+  async (permit, upstream, pinned, received) => {
+    assertIssued(permit)
+    const { exchange } = received
+    const { method } = permit.match.target
+    const hasBody = exchange.body.length !== 0
+    // Announced too large: refused before a byte of it is read.
+    if ((exchange.body.length ?? 0) > upstream.bodyLimitBytes) throw new GatewayError('body_too_large')
+    const request: UpstreamRequest = {
+      origin: upstream.origin,
+      method,
+      path: upstream.path,
+      headers: composeHeaders(upstream, pinned, received),
+      body: hasBody ? exchange.body : undefined,
+      bodyLimitBytes: upstream.bodyLimitBytes,
+      timeouts: upstream.timeouts,
+      isFreshConnection: false,
+      onCancellable: (cancel) => exchange.onEnd((isComplete) => !isComplete && cancel()),
+    }
+    try {
+      return await send(request)
+    } catch (error) {
+      // A kept connection may close just as we reuse it. No byte of an answer came, or `send` had resolved.
+      const isStale = error instanceof UpstreamError && error.fault === 'broken'
+      if (!isStale || hasBody || !idempotent.has(method)) throw toGatewayError(error)
+    }
+    try {
+      return await send({ ...request, isFreshConnection: true })
+    } catch (error) {
+      throw toGatewayError(error)
+    }
+  }
+
+/** The client's lines, then what a proxy says, then what only we may say: in this order nothing can name ours. */
+function composeHeaders(upstream: Upstream, pinned: PinnedHeaders, received: Received): RawHeaders {
+  const { headers, client, exchange, requestId } = received
+  const lines: string[] =
+    upstream.host === undefined ? [...headers.passing] : ['host', upstream.host, ...headers.passing]
+  if (exchange.body.length) lines.push('content-length', String(exchange.body.length))
+  if (upstream.forwardsCredentials) {
+    for (const value of headers.authorization) lines.push('authorization', value)
+    for (const value of headers.oauthAccessToken) lines.push('x-oauth-access-token', value)
+  }
+  lines.push('x-forwarded-for', client.forwardedFor, 'x-forwarded-proto', client.proto, 'x-forwarded-host', client.host)
+  lines.push('x-request-id', requestId, ...pinned)
+  return lines
+}
+
+/** The users' clients retry 500 and 503 alone, so an upstream's trouble is 503 and never 502 or 504. */
+function toGatewayError(error: unknown): GatewayError {
+  if (!(error instanceof UpstreamError)) return GatewayError.from(error)
+  switch (error.fault) {
+    case 'timeout':
+      return new GatewayError('upstream_timeout', { cause: error })
+    case 'body-too-large':
+      return new GatewayError('body_too_large', { cause: error })
+    case 'body-timeout':
+      return new GatewayError('request_timeout', { cause: error })
+    case 'unreachable':
+    case 'broken':
+    case 'cancelled':
+      return new GatewayError('upstream_unavailable', { cause: error })
+    default:
+      return error.fault satisfies never
+  }
+}

@@ -1,0 +1,82 @@
+import type { Permit } from '../authorize/decide.ts'
+import type { ClusterRecord, Directory } from '../directory/directory.ts'
+import type { UpstreamTimeouts } from '../engine/engine.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { Destination } from '../policy/route.ts'
+import { parseId } from '../resolve/organization-id.ts'
+import type { Upstream, UpstreamSettings } from './upstream.ts'
+
+export type Locate = (permit: Permit, clientHost: string) => Promise<Upstream>
+
+export type Locations = Readonly<{
+  directory: Directory
+  upstreams: ReadonlyMap<string, UpstreamSettings>
+  /** A cluster that has not been heard of for longer is offline. */
+  clusterStaleAfterMs: number
+  defaults: Readonly<{ timeouts: UpstreamTimeouts; bodyLimitBytes: number }>
+  now: () => Date
+}>
+
+/** Finds the upstream of a permit; clusters answer for their state here (403 suspended, 503 offline). */
+export const createLocate =
+  (locations: Locations): Locate =>
+  async (permit, clientHost) => {
+    const { route, target, rest } = permit.match
+    const limits = {
+      timeouts: { ...locations.defaults.timeouts, ...route.timeouts },
+      bodyLimitBytes: route.bodyLimitBytes ?? locations.defaults.bodyLimitBytes,
+    }
+    const place = await findPlace(route.destination, permit, locations)
+    if ('settings' in place) {
+      const { name, origin, preservesHost, forwardsCredentials, isBound } = place.settings
+      const host = preservesHost ? clientHost : undefined
+      return { name, origin, path: `${target.path}${target.search}`, host, forwardsCredentials, isBound, ...limits }
+    }
+    const base = readBaseUrl(place.cluster)
+    return {
+      name: `cluster:${place.cluster.id}`,
+      origin: base.origin,
+      path: `${base.pathname.replace(/\/$/, '')}/${rest ?? ''}${target.search}`,
+      host: undefined,
+      forwardsCredentials: false,
+      isBound: false,
+      ...limits,
+    }
+  }
+
+type Place = Readonly<{ settings: UpstreamSettings } | { cluster: ClusterRecord }>
+
+async function findPlace(destination: Destination, permit: Permit, locations: Locations): Promise<Place> {
+  switch (destination.kind) {
+    case 'upstream': {
+      const settings = locations.upstreams.get(destination.name)
+      if (!settings) throw new GatewayError('upstream_unavailable')
+      return { settings }
+    }
+    case 'cluster':
+      return { cluster: await findCluster(permit, destination.param, locations) }
+    case 'answer':
+      throw new GatewayError('internal') // owned endpoints end before this stage
+    default:
+      return destination satisfies never
+  }
+}
+
+async function findCluster(permit: Permit, param: string, locations: Locations): Promise<ClusterRecord> {
+  const id = parseId(permit.match.params.get(param) ?? '')
+  const cluster = id === undefined ? undefined : await locations.directory.findCluster(id)
+  const organization = permit.caller?.organization
+  if (!cluster || !organization || cluster.organizationId !== organization.id)
+    throw new GatewayError('resource_not_found')
+  if (cluster.isSuspended) throw new GatewayError('cluster_suspended')
+  const silentMs = locations.now().getTime() - (cluster.lastHeartbeatAt?.getTime() ?? 0)
+  if (cluster.isDeleting || silentMs > locations.clusterStaleAfterMs) throw new GatewayError('cluster_offline')
+  return cluster
+}
+
+/** The address is another system's data: one that we cannot speak to is an unreachable cluster. */
+function readBaseUrl({ baseUrl }: ClusterRecord): URL {
+  const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined
+  if (url?.protocol === 'http:' || url?.protocol === 'https:') return url
+  throw new GatewayError('upstream_unavailable')
+}

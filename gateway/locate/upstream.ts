@@ -1,0 +1,26 @@
+import type { UpstreamTimeouts } from '../engine/engine.ts'
+
+/** Where a permitted request goes, and how that backend wants it. */
+export type Upstream = Readonly<{
+  /** The audience of the identity header. */
+  name: string
+  origin: string
+  /** Path and query as they go out. */
+  path: string
+  /** The Host header: the upstream's own, or the client's. */
+  host: string | undefined
+  forwardsCredentials: boolean
+  /** Binds the identity header to method and path. */
+  isBound: boolean
+  timeouts: UpstreamTimeouts
+  bodyLimitBytes: number
+}>
+
+/** An upstream of the configuration. */
+export type UpstreamSettings = Readonly<{
+  name: string
+  origin: string
+  preservesHost: boolean
+  forwardsCredentials: boolean
+  isBound: boolean
+}>

@@ -1,0 +1,93 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+
+/** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
+export type Metrics = Readonly<{
+  countRequest: (route: string, method: string, status: number, seconds: number) => void
+  countDecision: (route: string, reason: string) => void
+  countUnparsed: (reason: string) => void
+  countJwksFailure: (issuer: string) => void
+  /** Calls back at each scrape. */
+  watchJwksAge: (issuer: string, ageMs: () => number | undefined) => void
+  watchInFlight: (count: () => number) => void
+  text: () => Promise<string>
+  contentType: string
+}>
+
+const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+
+/** A registry of its own, so that two gateways in one process (in tests) do not share counts. */
+export function createMetrics(): Metrics {
+  const registry = new Registry()
+  const registers = [registry]
+  collectDefaultMetrics({ register: registry })
+  const requests = new Counter({
+    name: 'sallyport_requests_total',
+    help: 'Requests answered, by route, method and status; status 0 where the client left first.',
+    labelNames: ['route', 'method', 'status'],
+    registers,
+  })
+  const durations = new Histogram({
+    name: 'sallyport_request_duration_seconds',
+    help: 'Time from the head of a request to the end of its answer.',
+    labelNames: ['route'],
+    buckets: durationBuckets,
+    registers,
+  })
+  const decisions = new Counter({
+    name: 'sallyport_decisions_total',
+    help: 'Decisions, by route and reason; the reason is "allowed" or the code of the refusal.',
+    labelNames: ['route', 'reason'],
+    registers,
+  })
+  const unparsed = new Counter({
+    name: 'sallyport_unparsed_requests_total',
+    help: 'Requests refused before they could be read, by reason.',
+    labelNames: ['reason'],
+    registers,
+  })
+  const jwksFailures = new Counter({
+    name: 'sallyport_jwks_fetch_failures_total',
+    help: 'Failed fetches of an issuer’s keys.',
+    labelNames: ['issuer'],
+    registers,
+  })
+  const issuers: [issuer: string, ageMs: () => number | undefined][] = []
+  new Gauge({
+    name: 'sallyport_jwks_age_seconds',
+    help: 'Time since the last good fetch of an issuer’s keys; absent before the first.',
+    labelNames: ['issuer'],
+    registers,
+    collect() {
+      for (const [issuer, ageMs] of issuers) {
+        const age = ageMs()
+        if (age !== undefined) this.set({ issuer }, age / 1000)
+      }
+    },
+  })
+  let inFlight = () => 0
+  new Gauge({
+    name: 'sallyport_requests_in_flight',
+    help: 'Requests whose answer is not complete.',
+    registers,
+    collect() {
+      this.set(inFlight())
+    },
+  })
+  return {
+    countRequest: (route, method, status, seconds) => {
+      requests.inc({ route, method, status })
+      durations.observe({ route }, seconds)
+    },
+    countDecision: (route, reason) => decisions.inc({ route, reason }),
+    countUnparsed: (reason) => unparsed.inc({ reason }),
+    countJwksFailure: (issuer) => jwksFailures.inc({ issuer }),
+    watchJwksAge: (issuer, ageMs) => {
+      issuers.push([issuer, ageMs])
+    },
+    watchInFlight: (count) => {
+      inFlight = count
+    },
+    text: () => registry.metrics(),
+    contentType: registry.contentType,
+  }
+}

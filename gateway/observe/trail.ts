@@ -1,0 +1,103 @@
+import type { Principal } from '../authenticate/principal.ts'
+import type { Exchange } from '../engine/exchange.ts'
+import type { GatewayError } from '../errors/gateway-error.ts'
+import type { Upstream } from '../locate/upstream.ts'
+import { methods } from '../policy/route.ts'
+import type { Client } from '../receive/client.ts'
+import type { Organization } from '../resolve/organization.ts'
+import type { RouteMatch } from '../route/table.ts'
+import { describeBug, describeError, type Log } from './log.ts'
+import type { Metrics } from './metrics.ts'
+
+/** What is written down about one request: each stage tells its fact, and the end of the exchange writes the line. */
+export type Trail = Readonly<{
+  received: (client: Client) => void
+  matched: (match: RouteMatch) => void
+  authenticated: (principal: Principal) => void
+  resolved: (organization: Organization | undefined) => void
+  allowed: () => void
+  located: (upstream: Upstream) => void
+  refused: (error: GatewayError) => void
+}>
+
+export type BeginTrail = (exchange: Exchange, requestId: string) => Trail
+
+type Facts = {
+  client?: Client
+  match?: RouteMatch
+  principal?: Principal
+  organization?: Organization | undefined
+  upstream?: Upstream
+  reason?: string
+  error?: GatewayError
+}
+
+/** No route: a label of its own, so that unknown paths cannot multiply series. */
+const noRoute = 'none'
+
+export const createTrails =
+  (log: Log, metrics: Metrics, monotonicMs: () => number): BeginTrail =>
+  (exchange, requestId) => {
+    const startedMs = monotonicMs()
+    const facts: Facts = {}
+    exchange.onEnd((isComplete) => {
+      const route = facts.match?.route.id ?? noRoute
+      const durationMs = monotonicMs() - startedMs
+      metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
+      metrics.countDecision(route, facts.reason ?? 'abandoned')
+      const line = composeLine(exchange, requestId, facts, durationMs, isComplete)
+      if (facts.error && facts.error.status >= 500) log.error(line, 'request failed')
+      else log.info(line, 'request')
+    })
+    return {
+      received: (client) => {
+        facts.client = client
+      },
+      matched: (match) => {
+        facts.match = match
+      },
+      authenticated: (principal) => {
+        facts.principal = principal
+      },
+      resolved: (organization) => {
+        facts.organization = organization
+      },
+      allowed: () => {
+        facts.reason = 'allowed'
+      },
+      located: (upstream) => {
+        facts.upstream = upstream
+      },
+      refused: (error) => {
+        facts.error = error
+        // The decision stands even when what it allowed then failed.
+        facts.reason ??= error.code
+      },
+    }
+  }
+
+/** A client may invent methods; series it may not. */
+const methodLabel = (method: string): string => ((methods as readonly string[]).includes(method) ? method : 'other')
+
+function composeLine(exchange: Exchange, requestId: string, facts: Facts, durationMs: number, isComplete: boolean) {
+  const { client, match, principal, organization, upstream, reason, error } = facts
+  return {
+    requestId,
+    clientAddress: client?.address ?? exchange.peerAddress,
+    method: exchange.method,
+    // The query stays out: it is where careless clients put secrets.
+    path: match?.target.path,
+    route: match?.route.id,
+    status: exchange.status,
+    reason,
+    ...(error && reason !== error.code && { failure: error.code }),
+    userId: principal?.user.id,
+    credential: principal?.proof.kind,
+    organizationId: organization?.id,
+    upstream: upstream?.name,
+    durationMs: Math.round(durationMs * 1000) / 1000,
+    ...(!isComplete && { isComplete }),
+    // Below 500 a cause describes the client's input, which is none of the log's business.
+    ...(error && error.status >= 500 && { error: error.status === 500 ? describeBug(error) : describeError(error) }),
+  }
+}

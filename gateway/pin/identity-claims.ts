@@ -1,0 +1,46 @@
+import type { Permit, PermittedCaller } from '../authorize/decide.ts'
+import type { Upstream } from '../locate/upstream.ts'
+
+/** What the identity header says, but for its times (SPEC section 4). */
+export type IdentityClaims = Readonly<{
+  iss: string
+  aud: string
+  sub: string
+  user: Readonly<{ id: number; type: string; email: string }>
+  organization: Readonly<{ id: number; slug: string; role: string }> | null
+  roles: readonly string[]
+  abilities: readonly string[]
+  credential: Readonly<{ kind: 'oauth' } | { kind: 'api-token'; id: number }>
+  htm?: string
+  htu?: string
+}>
+
+/** The facts of a permit for one upstream. The role is the one held; a bypass scope shows in the abilities. */
+export function composeIdentity(
+  issuer: string,
+  permit: Permit,
+  caller: PermittedCaller,
+  upstream: Upstream,
+): IdentityClaims {
+  const { principal, organization, authority } = caller
+  const { user, proof } = principal
+  const { target } = permit.match
+  return {
+    iss: issuer,
+    aud: upstream.name,
+    sub: String(user.id),
+    user: { id: user.id, type: user.userType, email: user.email },
+    organization: organization ? { id: organization.id, slug: organization.slug, role: organization.role } : null,
+    roles: rolesInForce(caller),
+    abilities: authority.abilities === '*' ? ['*'] : [...authority.abilities].sort(),
+    credential: proof.kind === 'oauth' ? { kind: 'oauth' } : { kind: 'api-token', id: proof.id },
+    ...(upstream.isBound && { htm: target.method, htu: `${target.path}${target.search}` }),
+  }
+}
+
+/** The role in the organization in force, then the platform's; roles in other organizations are not this one's business. */
+function rolesInForce({ principal, organization }: PermittedCaller): readonly string[] {
+  const here = principal.user.roles.filter(({ organization: at }) => at !== null && at.id === organization?.id)
+  const platform = principal.user.roles.filter(({ organization: at }) => at === null)
+  return [...here, ...platform].map(({ role }) => role)
+}

@@ -1,0 +1,102 @@
+import type { Answer } from './answer/answer.ts'
+import type { Authenticate } from './authenticate/authenticate.ts'
+import { readCredential } from './authenticate/credential.ts'
+import { type Caller, decide, enforce, type Permit } from './authorize/decide.ts'
+import type { Directory } from './directory/directory.ts'
+import type { Exchange } from './engine/exchange.ts'
+import { GatewayError } from './errors/gateway-error.ts'
+import { render } from './errors/render.ts'
+import type { Surface } from './errors/surface.ts'
+import type { Forward } from './forward/forward.ts'
+import type { Locate } from './locate/locate.ts'
+import type { BeginTrail, Trail } from './observe/trail.ts'
+import type { Pin } from './pin/pin.ts'
+import type { Roles } from './policy/role.ts'
+import { readClient, type TrustedProxies } from './receive/client.ts'
+import { type RequestHeaders, readHeaders } from './receive/headers.ts'
+import { readRequestId } from './receive/request-id.ts'
+import { readTarget } from './receive/target.ts'
+import type { Relay } from './relay/relay.ts'
+import { resolveOrganization } from './resolve/organization.ts'
+import { resolveResource } from './resolve/resource.ts'
+import { MethodNotAllowed, type RouteMatch, type RouteTable } from './route/table.ts'
+
+/** What a reload replaces, whole. A request takes one and keeps it. */
+export type Snapshot = Readonly<{ table: RouteTable; roles: Roles; locate: Locate }>
+
+export type Stages = Readonly<{
+  snapshot: () => Snapshot
+  isTrustedProxy: TrustedProxies
+  authenticate: Authenticate
+  directory: Directory
+  answer: Answer
+  pin: Pin
+  forward: Forward
+  relay: Relay
+  beginTrail: BeginTrail
+}>
+
+/** The way of one request. Every stage adds one fact; the first that cannot, refuses. */
+export const createPipeline = (stage: Stages) =>
+  async function handle(exchange: Exchange): Promise<void> {
+    const { table, roles, locate } = stage.snapshot()
+    const requestId = readRequestId(exchange.headers)
+    const trail = stage.beginTrail(exchange, requestId)
+    let surface: Surface = 'platform'
+    try {
+      const headers = readHeaders(exchange)
+      const target = readTarget(exchange.method, exchange.target, headers.host)
+      const client = readClient(exchange, headers, stage.isTrustedProxy)
+      trail.received(client)
+
+      const match = table.match(target, headers.host)
+      surface = match.route.surface
+      trail.matched(match)
+
+      const permit = await authorize(match, headers, roles, stage, trail)
+      trail.allowed()
+      const { destination } = match.route
+      if (destination.kind === 'answer') {
+        const answer = await stage.answer(destination.name, permit, roles, requestId)
+        exchange.answer(answer, answer.body)
+        return
+      }
+
+      const upstream = await locate(permit, headers.host)
+      trail.located(upstream)
+      const pinned = await stage.pin(permit, upstream)
+      const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
+      stage.relay(response, exchange)
+    } catch (caught) {
+      const error = GatewayError.from(caught)
+      trail.refused(error)
+      refuse(exchange, error, error instanceof MethodNotAllowed ? error.surface : surface, requestId)
+    }
+  }
+
+/** From a route to a permit: the only way to one, whichever door a request came through. */
+async function authorize(
+  match: RouteMatch,
+  headers: RequestHeaders,
+  roles: Roles,
+  stage: Pick<Stages, 'authenticate' | 'directory'>,
+  trail: Trail,
+): Promise<Permit> {
+  if (match.route.isPublic) return enforce(decide(match, undefined, roles))
+  const principal = await stage.authenticate(readCredential(headers))
+  trail.authenticated(principal)
+  const organization = resolveOrganization(principal, match, headers)
+  trail.resolved(organization)
+  const caller: Caller = { principal, organization, resource: await resolveResource(match, stage.directory) }
+  return enforce(decide(match, caller, roles))
+}
+
+/** A refusal after the head went out can only be a broken connection: it must not pass for a complete answer. */
+function refuse(exchange: Exchange, error: GatewayError, surface: Surface, requestId: string): void {
+  if (exchange.hasStarted) {
+    exchange.destroy()
+    return
+  }
+  const refusal = render(error, surface, requestId)
+  exchange.answer(refusal, refusal.body)
+}

@@ -1,0 +1,64 @@
+import type { Problem } from './configuration-error.ts'
+import type { PolicyFile } from './file.ts'
+import type { OrganizationRole, PlatformRole, Roles } from './role.ts'
+
+/** The roles that the specification gives meaning to; others may stand between or around them. */
+const specified = ['org-client', 'org-member', 'org-admin', 'org-owner']
+
+/** Reads roles and token scopes, which stand in one file only. Undefined when there is nothing to go on with. */
+export function compileRoles(files: readonly PolicyFile[], problems: Problem[]): Roles | undefined {
+  const owner = onlyOwner(files, 'organizationRoles', problems)
+  const platformOwner = onlyOwner(files, 'platformRoles', problems)
+  const scopesOwner = onlyOwner(files, 'tokenScopes', problems)
+  const organization = owner ? compileOrganizationRoles(owner, problems) : new Map<string, OrganizationRole>()
+  const highest = [...organization.values()].at(-1)
+  if (!owner || !highest) {
+    const [first] = files
+    if (first) problems.push(first.yaml.problemAt([], 'no policy file lists organizationRoles'))
+    return undefined
+  }
+  const platform = new Map<string, PlatformRole>(
+    (platformOwner?.content.platformRoles ?? []).map(({ slug, name, description, bypass }) => [
+      slug,
+      { slug, name, description: description ?? null, isBypassScope: bypass === true },
+    ]),
+  )
+  const granted = highest.abilities
+  const tokenScopes = new Map(
+    Object.entries(scopesOwner?.content.tokenScopes ?? {}).map(([scope, abilities]) => {
+      for (const [index, ability] of abilities.entries())
+        if (!granted.has(ability) && scopesOwner)
+          problems.push(
+            scopesOwner.yaml.problemAt(
+              ['tokenScopes', scope, index],
+              `no role grants "${ability}": a scope cannot either`,
+            ),
+          )
+      return [scope, new Set(abilities)] as const
+    }),
+  )
+  return { organization, highest, platform, tokenScopes }
+}
+
+function onlyOwner(files: readonly PolicyFile[], key: keyof PolicyFile['content'], problems: Problem[]) {
+  const [owner, ...others] = files.filter(({ content }) => content[key] !== undefined)
+  for (const other of others)
+    problems.push(other.yaml.problemAt([key], `${key} already stand in ${owner?.yaml.name}; keep them in one file`))
+  return owner
+}
+
+function compileOrganizationRoles(file: PolicyFile, problems: Problem[]): ReadonlyMap<string, OrganizationRole> {
+  const roles = new Map<string, OrganizationRole>()
+  let inherited: readonly string[] = []
+  for (const [index, row] of (file.content.organizationRoles ?? []).entries()) {
+    if (roles.has(row.slug))
+      problems.push(file.yaml.problemAt(['organizationRoles', index, 'slug'], `role "${row.slug}" is listed twice`))
+    inherited = [...inherited, ...row.abilities]
+    const { slug, name, description } = row
+    roles.set(slug, { slug, name, description: description ?? null, rank: index + 1, abilities: new Set(inherited) })
+  }
+  const ranks = specified.map((slug) => roles.get(slug)?.rank ?? 0)
+  if (ranks.some((rank, index) => rank <= (ranks[index - 1] ?? 0)))
+    problems.push(file.yaml.problemAt(['organizationRoles'], `must list ${specified.join(', ')} in this order`))
+  return roles
+}

@@ -1,0 +1,114 @@
+import type { RouteContent } from './file.ts'
+import type { OrganizationRole, Roles } from './role.ts'
+import { type Destination, type Method, methods, parsePattern, type Route } from './route.ts'
+
+type Report = (path: readonly string[], message: string) => void
+
+/** One row, checked against the rest of the table; undefined when a problem was reported. */
+export function compileRoute(
+  row: RouteContent,
+  source: string,
+  roles: Roles,
+  upstreamNames: ReadonlySet<string>,
+  report: Report,
+): Route | undefined {
+  let isSound = true
+  const refuse: Report = (path, message) => {
+    isSound = false
+    report(path, message)
+  }
+  const names = readParamNames(row, refuse)
+  const destination = readDestination(row, upstreamNames, names, refuse)
+  const role = readRole(row, roles, refuse)
+  checkAbility(row, roles, refuse)
+  checkPublic(row, refuse)
+  checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
+  checkParam(row.resource?.param, ['resource', 'param'], names, refuse)
+  if (!isSound || !destination) return undefined
+  return Object.freeze({
+    id: row.id,
+    source,
+    host: row.match.host,
+    path: row.match.path,
+    methods: expandMethods(row.match.methods ?? methods),
+    surface: row.surface,
+    isPublic: row.access === 'public',
+    destination,
+    role,
+    ability: row.require?.ability,
+    organizationParam: row.organization?.param,
+    resource: row.resource,
+    isWebSocket: row.websocket === true,
+    bodyLimitBytes: row.limits?.bodyBytes,
+    timeouts: row.timeouts ?? {},
+  })
+}
+
+const expandMethods = (listed: readonly Method[]): ReadonlySet<Method> =>
+  new Set(listed.includes('GET') ? [...listed, 'HEAD'] : listed)
+
+/** The path's parameter names, with `*` for a rest. */
+function readParamNames(row: RouteContent, refuse: Report): ReadonlySet<string> {
+  try {
+    return new Set(
+      parsePattern(row.match.path).flatMap((segment) =>
+        segment.kind === 'param' ? segment.name : segment.kind === 'rest' ? '*' : [],
+      ),
+    )
+  } catch (error) {
+    refuse(['match', 'path'], (error as Error).message)
+    return new Set()
+  }
+}
+
+function readDestination(
+  row: RouteContent,
+  upstreamNames: ReadonlySet<string>,
+  names: ReadonlySet<string>,
+  refuse: Report,
+): Destination | undefined {
+  const { upstream, cluster, answer } = row
+  if ([upstream, cluster, answer].filter((part) => part !== undefined).length !== 1) {
+    refuse([], 'needs exactly one of upstream, cluster and answer')
+    return undefined
+  }
+  if (answer !== undefined) return { kind: 'answer', name: answer }
+  if (cluster !== undefined) {
+    checkParam(cluster.param, ['cluster', 'param'], names, refuse)
+    if (!names.has('*')) refuse(['match', 'path'], 'a cluster route ends in /*, which is what it forwards')
+    return { kind: 'cluster', param: cluster.param }
+  }
+  if (upstream !== undefined && upstreamNames.has(upstream)) return { kind: 'upstream', name: upstream }
+  refuse(['upstream'], `upstream "${upstream}" is not configured; known: ${[...upstreamNames].join(', ') || 'none'}`)
+  return undefined
+}
+
+function readRole(row: RouteContent, roles: Roles, refuse: Report): OrganizationRole | undefined {
+  const slug = row.require?.role
+  if (slug === undefined) return undefined
+  const role = roles.organization.get(slug)
+  if (!role)
+    refuse(['require', 'role'], `role "${slug}" is not listed; known: ${[...roles.organization.keys()].join(', ')}`)
+  return role
+}
+
+function checkAbility(row: RouteContent, roles: Roles, refuse: Report): void {
+  const ability = row.require?.ability
+  if (ability !== undefined && !roles.highest.abilities.has(ability))
+    refuse(['require', 'ability'], `no role grants "${ability}", so nobody could pass`)
+}
+
+function checkPublic(row: RouteContent, refuse: Report): void {
+  if (row.access !== 'public') return
+  for (const key of ['require', 'organization', 'resource', 'cluster', 'answer'] as const)
+    if (row[key] !== undefined) refuse([key], `a public route knows no caller, so it cannot have "${key}"`)
+}
+
+function checkParam(
+  param: string | undefined,
+  path: readonly string[],
+  names: ReadonlySet<string>,
+  refuse: Report,
+): void {
+  if (param !== undefined && !names.has(param)) refuse(path, `":${param}" is not in the path`)
+}

@@ -1,0 +1,76 @@
+import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
+import { type Document, isNode, LineCounter, parseDocument } from 'yaml'
+import { ConfigurationError, type Problem } from './configuration-error.ts'
+
+export type Path = readonly (string | number)[]
+
+/** A YAML file that was read strictly, and can say where each of its values stands. */
+export type YamlFile = Readonly<{
+  name: string
+  document: Document.Parsed
+  /** A problem at the value of this path, or at the nearest one above that exists. */
+  problemAt: (path: Path, message: string) => Problem
+  problemAtOffset: (offset: number, message: string) => Problem
+}>
+
+/** Parses YAML 1.2: no aliases, no duplicate keys, no unknown tags, one document. Throws `ConfigurationError`. */
+export function parseYaml(name: string, text: string): YamlFile {
+  const counter = new LineCounter()
+  // Pretty errors would quote the line, and a line of configuration may hold a secret.
+  const document = parseDocument(text, { version: '1.2', uniqueKeys: true, prettyErrors: false, lineCounter: counter })
+  const placed = (offset: number, message: string): Problem => {
+    const { line, col } = counter.linePos(offset)
+    return { file: name, line, column: col, message }
+  }
+  // Unknown tags only warn, and would leave a string where a type was meant.
+  const faults = [...document.errors, ...document.warnings]
+  if (faults.length > 0) throw new ConfigurationError(faults.map(({ pos, message }) => placed(pos[0], message)))
+  const file: YamlFile = {
+    name,
+    document,
+    problemAt: (path, message) => placed(offsetOf(document, path), message),
+    problemAtOffset: placed,
+  }
+  refuseAliases(file)
+  return file
+}
+
+function refuseAliases(file: YamlFile): void {
+  try {
+    file.document.toJS({ maxAliasCount: 0 })
+  } catch (error) {
+    if (!(error instanceof ReferenceError)) throw error
+    throw new ConfigurationError([file.problemAt([], 'aliases (*name) are not allowed; write the value out')])
+  }
+}
+
+/** The file's values, checked against a schema; every violation becomes a problem with its place. */
+export function validateYaml(file: YamlFile, validate: ValidateFunction): unknown {
+  const value: unknown = file.document.toJS() ?? {}
+  if (validate(value)) return value
+  throw new ConfigurationError((validate.errors ?? []).filter(isTelling).map((error) => toProblem(file, error)))
+}
+
+/** The summaries of `if`, `oneOf` and the like say nothing that their parts do not. */
+const isTelling = ({ keyword }: ErrorObject): boolean => keyword !== 'if'
+
+function toProblem(file: YamlFile, error: ErrorObject): Problem {
+  const path = error.instancePath.split('/').slice(1).map(unescapePointer)
+  const where = path.length > 0 ? `${path.join('.')} ` : ''
+  const { additionalProperty, unevaluatedProperty, allowedValues } = error.params as Record<string, unknown>
+  const unknown = additionalProperty ?? unevaluatedProperty
+  if (typeof unknown === 'string') return file.problemAt([...path, unknown], `${where}does not know "${unknown}"`)
+  if (Array.isArray(allowedValues)) return file.problemAt(path, `${where}must be one of ${allowedValues.join(', ')}`)
+  return file.problemAt(path, `${where}${error.message ?? 'is invalid'}`)
+}
+
+// Array positions arrive as digits; `yaml` looks up both kinds of key with a string.
+const unescapePointer = (part: string): string => part.replaceAll('~1', '/').replaceAll('~0', '~')
+
+function offsetOf(document: Document.Parsed, path: Path): number {
+  for (let depth = path.length; depth >= 0; depth--) {
+    const node = document.getIn(path.slice(0, depth), true)
+    if (isNode(node) && node.range) return node.range[0]
+  }
+  return 0
+}

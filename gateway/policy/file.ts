@@ -1,0 +1,34 @@
+import type { Surface } from '../errors/surface.ts'
+import type { YamlFile } from './document.ts'
+import type { AnswerName, Method } from './route.ts'
+
+/** A policy file as written, after its schema held (`policies/policy.schema.json`). */
+export type PolicyFileContent = Readonly<{
+  organizationRoles?: readonly Readonly<{
+    slug: string
+    name: string
+    description?: string
+    abilities: readonly string[]
+  }>[]
+  platformRoles?: readonly Readonly<{ slug: string; name: string; description?: string; bypass?: boolean }>[]
+  tokenScopes?: Readonly<Record<string, readonly string[]>>
+  routes?: readonly RouteContent[]
+}>
+
+export type RouteContent = Readonly<{
+  id: string
+  match: Readonly<{ methods?: readonly Method[]; path: string; host?: string }>
+  surface: Surface
+  access?: 'authenticated' | 'public'
+  upstream?: string
+  cluster?: Readonly<{ param: string }>
+  answer?: AnswerName
+  require?: Readonly<{ role?: string; ability?: string }>
+  organization?: Readonly<{ param: string }>
+  resource?: Readonly<{ kind: 'agent'; param: string }>
+  websocket?: boolean
+  limits?: Readonly<{ bodyBytes?: number }>
+  timeouts?: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number }>
+}>
+
+export type PolicyFile = Readonly<{ yaml: YamlFile; content: PolicyFileContent }>

@@ -1,0 +1,72 @@
+import type { Surface } from '../errors/surface.ts'
+import type { OrganizationRole } from './role.ts'
+
+/** The methods that the gateway knows; every other is 405, and an unknown word 501 (SPEC section 11). */
+export const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+
+export type Method = (typeof methods)[number]
+
+/** The endpoints that the gateway answers itself. */
+export const answerNames = ['users.me', 'users.abilities', 'organizations.switch'] as const
+
+export type AnswerName = (typeof answerNames)[number]
+
+/** Where a permitted request goes. */
+export type Destination =
+  | Readonly<{ kind: 'upstream'; name: string }>
+  | Readonly<{ kind: 'cluster'; param: string }>
+  | Readonly<{ kind: 'answer'; name: AnswerName }>
+
+/** One row of the table, compiled. */
+export type Route = Readonly<{
+  id: string
+  /** Where the row stands, for errors and explanations: file:line. */
+  source: string
+  host: string | undefined
+  /** The pattern as written. */
+  path: string
+  /** HEAD follows GET. */
+  methods: ReadonlySet<Method>
+  surface: Surface
+  isPublic: boolean
+  destination: Destination
+  role: OrganizationRole | undefined
+  ability: string | undefined
+  /** The path parameter that names the organization. */
+  organizationParam: string | undefined
+  resource: Readonly<{ kind: 'agent'; param: string }> | undefined
+  isWebSocket: boolean
+  bodyLimitBytes: number | undefined
+  timeouts: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number }>
+}>
+
+/** A path pattern's segment: a literal (decoded), one named segment, or the rest. */
+export type PatternSegment =
+  | Readonly<{ kind: 'literal'; text: string }>
+  | Readonly<{ kind: 'param'; name: string }>
+  | Readonly<{ kind: 'rest' }>
+
+/** Splits a pattern such as `/clusters/:clusterId/proxy/*`; throws a sentence for one that is malformed. */
+export function parsePattern(path: string): readonly PatternSegment[] {
+  if (!path.startsWith('/')) throw new Error('a path starts with /')
+  const parts = path.slice(1).split('/')
+  const names = new Set<string>()
+  return parts.map((part, index) => {
+    const isLast = index === parts.length - 1
+    if (part === '' && !isLast) throw new Error('a path has no empty segment')
+    if (part === '*') {
+      if (!isLast) throw new Error('* is only allowed as the last segment')
+      return { kind: 'rest' }
+    }
+    if (part.startsWith(':')) {
+      const name = part.slice(1)
+      if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw new Error(`":${name}" is not a parameter name`)
+      if (names.has(name)) throw new Error(`":${name}" appears twice`)
+      names.add(name)
+      return { kind: 'param', name }
+    }
+    if (/[?#\\]/.test(part)) throw new Error('a path holds no ?, # or backslash')
+    if (part.startsWith('*')) throw new Error('write a literal leading * as %2A')
+    return { kind: 'literal', text: decodeURIComponent(part) }
+  })
+}

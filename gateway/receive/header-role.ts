@@ -1,0 +1,64 @@
+/**
+ * What becomes of a header line: it passes on, is read by a stage, is dropped in silence, or makes the
+ * request malformed.
+ */
+export type HeaderRole =
+  | Readonly<{ kind: 'pass' | 'drop' | 'forbidden' }>
+  | Readonly<{ kind: 'read'; name: ReadHeader }>
+
+const readNames = [
+  'host',
+  'authorization',
+  'x-oauth-access-token',
+  'x-organization-id',
+  'cookie',
+  'traceparent',
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-forwarded-host',
+  'transfer-encoding',
+  'content-length',
+  'expect',
+  'connection',
+] as const
+
+export type ReadHeader = (typeof readNames)[number]
+
+const read = new Map(readNames.map((name) => [name as string, { kind: 'read', name }] as const))
+
+/** Never passed on: hop-by-hop (RFC 9110 7.6.1), made anew by us, or read by some backends as another target. */
+const dropped = new Set([
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'upgrade',
+  'http2-settings',
+  'forwarded',
+  'x-request-id',
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+])
+
+const droppedPrefixes = ['x-gateway-', 'x-forwarded-', 'x-original-', 'x-rewrite-']
+
+const framing = new Set(['content-length', 'transfer-encoding'])
+
+const pass: HeaderRole = { kind: 'pass' }
+const drop: HeaderRole = { kind: 'drop' }
+const forbidden: HeaderRole = { kind: 'forbidden' }
+
+/** The role of a header by its name. CGI and WSGI backends read `_`, and some `.`, as `-`: so do we, to refuse it. */
+export function headerRole(name: string): HeaderRole {
+  const exact = name.toLowerCase()
+  const role = read.get(exact)
+  if (role) return role
+  const canonical = exact.replace(/[_.]/g, '-')
+  // An alias of a header that decides is never believed and never forwarded.
+  if (canonical !== exact && read.has(canonical)) return framing.has(canonical) ? forbidden : drop
+  if (dropped.has(canonical) || droppedPrefixes.some((prefix) => canonical.startsWith(prefix))) return drop
+  return pass
+}

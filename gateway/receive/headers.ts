@@ -1,0 +1,111 @@
+import type { Exchange, RawHeaders } from '../engine/exchange.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import { headerRole } from './header-role.ts'
+
+/** The request's headers, read once: what decides, and what may go on. Values stand in the order of their lines. */
+export type RequestHeaders = Readonly<{
+  host: string
+  authorization: readonly string[]
+  oauthAccessToken: readonly string[]
+  organizationId: readonly string[]
+  cookie: readonly string[]
+  forwarded: ForwardedHeaders
+  /** The lines that may reach a backend as they are. */
+  passing: RawHeaders
+}>
+
+/** What a proxy before us says; to be believed only from a trusted one. */
+export type ForwardedHeaders = Readonly<{ for: readonly string[]; proto: readonly string[]; host: readonly string[] }>
+
+const headersLimitBytes = 16 * 1024
+
+/** Sorts every line into its role and refuses what the framing rules forbid (SPEC section 11). */
+export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>): RequestHeaders {
+  if (exchange.httpVersion !== '1.1' && exchange.httpVersion !== '1.0') throw malformed()
+  const values = {
+    host: [] as string[],
+    authorization: [] as string[],
+    'x-oauth-access-token': [] as string[],
+    'x-organization-id': [] as string[],
+    cookie: [] as string[],
+    traceparent: [] as string[],
+    'x-forwarded-for': [] as string[],
+    'x-forwarded-proto': [] as string[],
+    'x-forwarded-host': [] as string[],
+    'transfer-encoding': [] as string[],
+    'content-length': [] as string[],
+    expect: [] as string[],
+    connection: [] as string[],
+  }
+  const passing: string[] = []
+  let bytes = 0
+  for (let index = 0; index < exchange.headers.length; index += 2) {
+    const name = exchange.headers[index] ?? ''
+    const value = exchange.headers[index + 1] ?? ''
+    bytes += name.length + value.length + 4
+    const role = headerRole(name)
+    if (role.kind === 'pass') passing.push(name, value)
+    else if (role.kind === 'read') values[role.name].push(value)
+    else if (role.kind === 'forbidden') throw malformed()
+  }
+  if (bytes > headersLimitBytes) throw new GatewayError('headers_too_large')
+  checkFraming(values, exchange.httpVersion)
+  // Several lines are one list (RFC 9113 8.2.3); some backends would read the first alone.
+  if (values.cookie.length > 0) passing.push('cookie', values.cookie.join('; '))
+  const [trace] = values.traceparent
+  if (trace !== undefined && values.traceparent.length === 1 && traceparent.test(trace))
+    passing.push('traceparent', trace)
+  return {
+    host: readHost(values.host),
+    authorization: values.authorization,
+    oauthAccessToken: values['x-oauth-access-token'],
+    organizationId: values['x-organization-id'],
+    cookie: values.cookie,
+    forwarded: {
+      for: values['x-forwarded-for'],
+      proto: values['x-forwarded-proto'],
+      host: values['x-forwarded-host'],
+    },
+    passing: withoutNominated(passing, values.connection),
+  }
+}
+
+// W3C Trace Context, version 00 and its forward-compatible successors; ff is invalid.
+const traceparent = /^(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
+
+const malformed = (): GatewayError => new GatewayError('headers_malformed')
+
+type Framing = Readonly<Record<'transfer-encoding' | 'content-length' | 'expect', readonly string[]>>
+
+/** RFC 9112 6.1-6.3: one length, told one way. The parser refuses most of it; this is what it lets through. */
+function checkFraming(values: Framing, httpVersion: string): void {
+  const [encoding, ...moreEncodings] = values['transfer-encoding']
+  const [length, ...moreLengths] = values['content-length']
+  if (moreEncodings.length > 0 || moreLengths.length > 0) throw malformed()
+  if (length !== undefined && (!/^\d{1,15}$/.test(length) || encoding !== undefined)) throw malformed()
+  if (encoding !== undefined) {
+    if (httpVersion === '1.0' || encoding.trim() === '') throw malformed()
+    if (encoding.toLowerCase() !== 'chunked') throw new GatewayError('transfer_encoding_unknown')
+  }
+  if (values.expect.some((value) => value.toLowerCase() !== '100-continue'))
+    throw new GatewayError('expectation_failed')
+}
+
+// RFC 9110 4.2.1 and 7.2: a name, an IPv4 address or a bracketed IPv6 address, and a port; no userinfo, path or list.
+const hostPattern = /^(?:[a-z0-9._~!$&'()*+;=-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i
+
+function readHost(lines: readonly string[]): string {
+  const [host] = lines
+  if (lines.length !== 1 || host === undefined || !hostPattern.test(host)) throw malformed()
+  return host
+}
+
+/** Without the lines that `Connection` names: they were meant for us alone (RFC 9110 7.6.1). */
+function withoutNominated(passing: readonly string[], connection: readonly string[]): RawHeaders {
+  const nominated = new Set(connection.flatMap((line) => line.split(',').map((name) => name.trim().toLowerCase())))
+  nominated.delete('')
+  nominated.delete('close')
+  nominated.delete('keep-alive')
+  if (nominated.size === 0) return passing
+  return passing.filter((_, index) => !nominated.has((passing[index - (index % 2)] ?? '').toLowerCase()))
+}

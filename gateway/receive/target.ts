@@ -1,0 +1,47 @@
+import { GatewayError } from '../errors/gateway-error.ts'
+import { decodeSegment } from './segment.ts'
+
+/** What was asked for, read once. The same object feeds the policy and the upstream. */
+export type RequestTarget = Readonly<{
+  method: string
+  /** As received, byte for byte, without the query. */
+  path: string
+  /** The query with its question mark, or an empty string; a lone `?` is kept. */
+  search: string
+  /** The path's segments, decoded once: what the policy matches. `/a/` has a last, empty one. */
+  segments: readonly string[]
+}>
+
+const targetLimitBytes = 8192
+
+// Visible ASCII without the number sign: a fragment has no place in a request-target (RFC 9112 3.2).
+const visible = /^[\x21\x22\x24-\x7e]*$/
+
+/** Reads the request-target strictly (SPEC section 11); whatever could be read in two ways is refused. */
+export function readTarget(method: string, target: string, host: string): RequestTarget {
+  if (target.length > targetLimitBytes) throw new GatewayError('target_too_long')
+  const origin = toOriginForm(target, host)
+  if (!visible.test(origin)) throw new GatewayError('target_malformed')
+  const query = origin.indexOf('?')
+  const path = query < 0 ? origin : origin.slice(0, query)
+  return { method, path, search: query < 0 ? '' : origin.slice(query), segments: readSegments(path) }
+}
+
+/** Absolute form is accepted where it names the very host that the Host header names (RFC 9112 3.2.2). */
+function toOriginForm(target: string, host: string): string {
+  if (target.startsWith('/')) return target
+  const [, authority, rest] = /^https?:\/\/([^/?#\\]*)(.*)$/i.exec(target) ?? []
+  if (authority === undefined || rest === undefined || authority.toLowerCase() !== host.toLowerCase())
+    throw new GatewayError('target_malformed')
+  return rest.startsWith('/') ? rest : `/${rest}`
+}
+
+function readSegments(path: string): readonly string[] {
+  if (path.includes('\\')) throw new GatewayError('target_malformed')
+  const raw = path.slice(1).split('/')
+  return raw.map((segment, index) => {
+    // Only the last segment may be empty: that is a trailing slash, and another path.
+    if (segment === '' && index < raw.length - 1) throw new GatewayError('target_malformed')
+    return decodeSegment(segment)
+  })
+}

@@ -1,0 +1,56 @@
+import type { Principal } from '../authenticate/principal.ts'
+import type { AccountType, OrganizationSummary, RoleAssignment } from '../directory/directory.ts'
+import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
+import type { RequestHeaders } from '../receive/headers.ts'
+import type { RouteMatch } from '../route/table.ts'
+import { parseId, readOrganizationCookie, readOrganizationId } from './organization-id.ts'
+
+/** The organization in force, and the role that the caller holds in it. */
+export type Organization = Readonly<{ id: number; slug: string; accountType: AccountType; role: string }>
+
+type OrganizationHeaders = Pick<RequestHeaders, 'organizationId' | 'cookie'>
+
+/**
+ * The organization in force: the route's path decides, then the header, then the cookie, then what the user
+ * last chose (SPEC section 3). Undefined for a user without any.
+ */
+export function resolveOrganization(
+  principal: Principal,
+  match: RouteMatch,
+  headers: OrganizationHeaders,
+): Organization | undefined {
+  const { organizationParam } = match.route
+  if (organizationParam !== undefined)
+    return resolveFromPath(principal, match.params.get(organizationParam) ?? '', headers)
+  const named = readOrganizationId(headers.organizationId) ?? readOrganizationCookie(headers.cookie)
+  if (named !== undefined) return requireMembership(principal, named, 'not_a_member')
+  const memberships = principal.user.roles.flatMap((assignment) => toOrganization(assignment) ?? [])
+  // A revoked current organization is no error: the user falls back to the oldest membership, which stands first.
+  return memberships.find(({ id }) => id === principal.user.currentOrganizationId) ?? memberships[0]
+}
+
+function resolveFromPath(principal: Principal, segment: string, headers: OrganizationHeaders): Organization {
+  const id = parseId(segment)
+  if (id === undefined) throw new GatewayError('resource_not_found')
+  // A header that says otherwise would leave it open which of the two was authorized.
+  const beside = readOrganizationId(headers.organizationId)
+  if (beside !== undefined && beside !== id) throw new GatewayError('invalid_organization_id')
+  return requireMembership(principal, id, 'organization_forbidden')
+}
+
+/** An unknown organization reads the same as one of others. */
+function requireMembership(principal: Principal, id: number, refusal: RefusalCode): Organization {
+  for (const assignment of principal.user.roles)
+    if (assignment.organization?.id === id) return asOrganization(assignment.organization, assignment.role)
+  throw new GatewayError(refusal)
+}
+
+const toOrganization = ({ organization, role }: RoleAssignment): Organization | undefined =>
+  organization ? asOrganization(organization, role) : undefined
+
+const asOrganization = ({ id, slug, accountType }: OrganizationSummary, role: string): Organization => ({
+  id,
+  slug,
+  accountType,
+  role,
+})

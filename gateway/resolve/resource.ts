@@ -1,0 +1,14 @@
+import type { AgentRecord, Directory } from '../directory/directory.ts'
+import type { RouteMatch } from '../route/table.ts'
+import { parseId } from './organization-id.ts'
+
+/** The resource that a route guards, as far as the directory knows it. */
+export type Resource = Readonly<{ kind: 'agent'; agent: AgentRecord | undefined }>
+
+/** Looks the route's resource up, so that the decision can be pure. Undefined for a route without one. */
+export async function resolveResource(match: RouteMatch, directory: Directory): Promise<Resource | undefined> {
+  const { resource } = match.route
+  if (!resource) return undefined
+  const id = parseId(match.params.get(resource.param) ?? '')
+  return { kind: resource.kind, agent: id === undefined ? undefined : await directory.findAgent(id) }
+}

@@ -1,0 +1,129 @@
+import { GatewayError } from '../errors/gateway-error.ts'
+import { type Method, methods, parsePattern, type Route } from '../policy/route.ts'
+import type { RequestTarget } from '../receive/target.ts'
+
+/** The row of the table that a request falls under, with the decoded values of its parameters. */
+export type RouteMatch = Readonly<{
+  route: Route
+  target: RequestTarget
+  params: ReadonlyMap<string, string>
+  /** What `*` stands for, raw and without its leading slash: it is forwarded as it was authorized. */
+  rest: string | undefined
+}>
+
+export type RouteTable = Readonly<{ match: (target: RequestTarget, host: string) => RouteMatch }>
+
+type Node = {
+  literals: Map<string, Node>
+  param: Node | undefined
+  /** Rows that end here, by method. */
+  rows: Map<Method, Row> | undefined
+  /** Rows that end in `*` here. */
+  restRows: Map<Method, Row> | undefined
+}
+
+type Row = Readonly<{ route: Route; names: readonly string[] }>
+
+/**
+ * Compiles the table to a trie. The path chooses first: literals before parameters before the rest, segment
+ * by segment from the left; then the method. A path that the most specific pattern knows is never served
+ * by a wider one.
+ */
+export function compileRoutes(routes: readonly Route[]): RouteTable {
+  const anyHost = newNode()
+  const hosts = new Map<string, Node>()
+  for (const route of routes) {
+    let root = anyHost
+    if (route.host !== undefined) {
+      root = hosts.get(route.host) ?? newNode()
+      hosts.set(route.host, root)
+    }
+    insert(root, route)
+  }
+  return {
+    match: (target, host) => {
+      const own = hosts.size > 0 ? hosts.get(hostName(host)) : undefined
+      const found = (own && find(own, target, 0, [])) ?? find(anyHost, target, 0, [])
+      return pick(found, target)
+    },
+  }
+}
+
+const newNode = (): Node => ({ literals: new Map(), param: undefined, rows: undefined, restRows: undefined })
+
+/** RFC 3986 3.2.2: host names compare without case, and a root dot changes nothing. */
+const hostName = (host: string): string => host.toLowerCase().replace(/:\d+$/, '').replace(/\.$/, '')
+
+function insert(root: Node, route: Route): void {
+  const segments = parsePattern(route.path)
+  const names: string[] = []
+  let node = root
+  for (const segment of segments) {
+    if (segment.kind === 'rest') continue
+    if (segment.kind === 'literal') {
+      const next = node.literals.get(segment.text) ?? newNode()
+      node.literals.set(segment.text, next)
+      node = next
+    } else {
+      names.push(segment.name)
+      node.param ??= newNode()
+      node = node.param
+    }
+  }
+  const isRest = segments.at(-1)?.kind === 'rest'
+  const rows = (isRest ? node.restRows : node.rows) ?? new Map<Method, Row>()
+  if (isRest) node.restRows = rows
+  else node.rows = rows
+  const row = { route, names }
+  for (const method of route.methods) rows.set(method, row)
+}
+
+type Found = Readonly<{ rows: ReadonlyMap<Method, Row>; values: readonly string[]; restFrom: number | undefined }>
+
+/** Depth first, the most specific branch first; `values` holds the parameters on the way. */
+function find(node: Node, target: RequestTarget, index: number, values: readonly string[]): Found | undefined {
+  const segment = target.segments[index]
+  if (segment === undefined) return node.rows && { rows: node.rows, values, restFrom: undefined }
+  const literal = node.literals.get(segment)
+  const found = literal && find(literal, target, index + 1, values)
+  if (found) return found
+  // A parameter takes no empty segment: /datasets/ is not /datasets/:id.
+  const other = segment !== '' && node.param && find(node.param, target, index + 1, [...values, segment])
+  if (other) return other
+  return node.restRows && segment !== '' ? { rows: node.restRows, values, restFrom: index } : undefined
+}
+
+function pick(found: Found | undefined, target: RequestTarget): RouteMatch {
+  if (!found) {
+    if (isKnownMethod(target.method)) throw new GatewayError('route_not_found')
+    throw new GatewayError('method_not_allowed', { allow: methods })
+  }
+  const row = isKnownMethod(target.method) ? found.rows.get(target.method) : undefined
+  if (!row) throw new MethodNotAllowed(found.rows)
+  return {
+    route: row.route,
+    target,
+    params: new Map(row.names.map((name, index) => [name, found.values[index] ?? ''])),
+    rest: found.restFrom === undefined ? undefined : rawRest(target.path, found.restFrom),
+  }
+}
+
+const isKnownMethod = (method: string): method is Method => (methods as readonly string[]).includes(method)
+
+/** The raw path after its first `count` segments: segments never hold an encoded slash, so slashes count. */
+function rawRest(path: string, count: number): string {
+  let position = 0
+  for (let skipped = 0; skipped < count; skipped++) position = path.indexOf('/', position + 1)
+  return path.slice(position + 1)
+}
+
+/** A known path with another method: it speaks the dialect of the rows at that path. */
+export class MethodNotAllowed extends GatewayError {
+  readonly surface: Route['surface']
+
+  constructor(rows: ReadonlyMap<Method, Row>) {
+    const [first] = rows.values()
+    super('method_not_allowed', { allow: methods.filter((method) => rows.has(method)) })
+    this.surface = first?.route.surface ?? 'platform'
+  }
+}

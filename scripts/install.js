@@ -1,0 +1,28 @@
+// Installs the packages of the lock file where they are missing or no longer the ones it names.
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+
+export function install() {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
+  if (major < 20 || (major === 20 && minor < 19)) {
+    console.error(`Sallyport needs Node 20.19 or newer; this is ${process.versions.node}`)
+    process.exit(2)
+  }
+  const stamp = join(root, 'node_modules', '.sallyport-lock')
+  const lock = createHash('sha256')
+    .update(readFileSync(join(root, 'package-lock.json')))
+    .digest('hex')
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
+  console.log('Installing packages …')
+  const npm = process.env.npm_execpath
+  const [command, first] = npm ? [process.execPath, [npm]] : ['npm', []]
+  // No package's scripts run: nothing here needs them.
+  const args = [...first, 'ci', '--ignore-scripts', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error']
+  execFileSync(command, args, { cwd: root, stdio: 'inherit' })
+  writeFileSync(stamp, lock)
+}
