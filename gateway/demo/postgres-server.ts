@@ -21,9 +21,9 @@ const settings = [
   'unix_socket_directories=',
   'max_connections=100',
   'shared_buffers=16MB',
+  // Lost only if the machine goes down. synchronous_commit stays on: a killed server must not forget an answered write.
   'fsync=off',
   'full_page_writes=off',
-  'synchronous_commit=off',
   'wal_level=minimal',
   'max_wal_senders=0',
   // No worker processes for input and output: they cost start time and memory, and a demo reads from the page cache.

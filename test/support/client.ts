@@ -1,0 +1,76 @@
+import { request as httpRequest } from 'node:http'
+import { connect } from 'node:net'
+
+/** A request as a test writes it; header values in an array become lines of their own. */
+export type Call = Readonly<{
+  method?: string
+  path: string
+  headers?: Readonly<Record<string, string | string[]>>
+  body?: string | Buffer
+}>
+
+export type Answer = Readonly<{
+  status: number
+  headers: Readonly<Record<string, string | string[] | undefined>>
+  rawHeaders: readonly string[]
+  text: string
+  /** The body as JSON; throws where it is none. */
+  json: () => JsonValue
+}>
+
+/** Parsed JSON of a shape that the test knows: reading a member that is not there is a test that fails. */
+// biome-ignore lint/suspicious/noExplicitAny: assertions walk freely through answers of many shapes
+export type JsonValue = any
+
+/** One request on a connection of its own. The path goes out as it is: no client-side normalisation. */
+export function call(origin: string, { method = 'GET', path, headers = {}, body }: Call): Promise<Answer> {
+  const { hostname, port } = new URL(origin)
+  return new Promise((resolve, reject) => {
+    const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }
+    const request = httpRequest(
+      { host: hostname, port, method, path, headers: { ...length, ...headers }, agent: false },
+      (response) => {
+        const chunks: Buffer[] = []
+        response.on('data', (chunk: Buffer) => chunks.push(chunk))
+        response.on('error', reject)
+        response.on('end', () => {
+          const text = Buffer.concat(chunks).toString('utf8')
+          resolve({
+            status: response.statusCode ?? 0,
+            headers: response.headers,
+            rawHeaders: response.rawHeaders,
+            text,
+            json: () => JSON.parse(text),
+          })
+        })
+      },
+    )
+    request.on('error', reject)
+    request.end(body)
+  })
+}
+
+/** Sends bytes as they are; resolves with what came back, once the peer closed or `silenceMs` passed without a byte. */
+export function callRaw(origin: string, bytes: string | Buffer, silenceMs = 400): Promise<string> {
+  const { hostname, port } = new URL(origin)
+  return new Promise((resolve) => {
+    const socket = connect(Number(port), hostname)
+    const chunks: Buffer[] = []
+    const finish = (): void => {
+      socket.destroy()
+      resolve(Buffer.concat(chunks).toString('latin1'))
+    }
+    let timer = setTimeout(finish, 5_000)
+    socket.on('data', (chunk) => {
+      chunks.push(chunk)
+      clearTimeout(timer)
+      timer = setTimeout(finish, silenceMs)
+    })
+    socket.on('error', () => {})
+    socket.on('close', () => {
+      clearTimeout(timer)
+      finish()
+    })
+    socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
+  })
+}
