@@ -26,3 +26,5 @@ export function install() {
   execFileSync(command, args, { cwd: root, stdio: 'inherit' })
   writeFileSync(stamp, lock)
 }
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) install()

@@ -1,0 +1,157 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+/**
+ * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
+ * `directory` stands for its interface, `engine` for its interface.
+ */
+const leaves = ['errors', 'policy']
+const rooms: Readonly<Record<string, readonly string[]>> = {
+  errors: [],
+  policy: [],
+  engine: [],
+  directory: [],
+  receive: ['engine'],
+  route: ['receive'],
+  authenticate: ['directory', 'receive'],
+  resolve: ['directory', 'receive', 'route', 'authenticate'],
+  authorize: ['route', 'authenticate', 'resolve'],
+  answer: ['directory', 'authenticate', 'authorize', 'resolve'],
+  locate: ['directory', 'engine', 'resolve', 'authorize'],
+  pin: ['engine', 'locate', 'authorize'],
+  forward: ['engine', 'receive', 'authorize', 'locate', 'pin'],
+  relay: ['engine'],
+  observe: ['engine', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
+}
+
+/** Rooms that may import anything but a door: they wire, or stand outside the way. */
+const wiring = ['boot', 'demo']
+
+/** Each package has one owner, and jose two: one verifies, one signs. */
+const owners: Readonly<Record<string, readonly string[]>> = {
+  undici: ['engine'],
+  jose: ['authenticate', 'pin'],
+  pg: ['directory'],
+  postgrator: ['directory'],
+  yaml: ['policy', 'boot'],
+  ajv: ['policy', 'boot'],
+  'prom-client': ['observe'],
+  pino: ['observe'],
+  commander: ['main.ts'],
+}
+
+/** Implementations of the directory are known to boot alone; everybody else sees the interface. */
+const interfaceFiles: Readonly<Record<string, readonly string[]>> = {
+  directory: ['directory/directory.ts'],
+  engine: ['engine/engine.ts', 'engine/exchange.ts'],
+}
+
+type Import = Readonly<{ from: string; specifier: string; isType: boolean }>
+
+function importsOf(file: string, source: string): readonly Import[] {
+  const statements = source.matchAll(/^(?:import|export)\s+(type\s+)?[^'"]*?from\s+'([^']+)'|import\('([^']+)'\)/gm)
+  return [...statements].map(([, type, from, dynamic]) => ({
+    from: file,
+    specifier: from ?? dynamic ?? '',
+    isType: type !== undefined,
+  }))
+}
+
+/** Every rule that an import breaks, as sentences. */
+function violationsOf({ from, specifier }: Import): readonly string[] {
+  const room = from.includes('/') ? (from.split('/')[0] ?? '') : from
+  const complain = (rule: string): readonly string[] => [`${from} imports ${specifier}: ${rule}`]
+  if (!specifier.startsWith('.')) return checkPackage(room, specifier, complain)
+  const target = resolveImport(from, specifier)
+  const targetRoom = target.includes('/') ? (target.split('/')[0] ?? '') : target
+  if (targetRoom === room) return []
+  if (targetRoom === 'boot' && room !== 'main.ts' && room !== 'demo') return complain('only main.ts imports boot')
+  if (targetRoom === 'demo' && room !== 'main.ts') return complain('nobody but main.ts imports the demo')
+  const isPrivate = interfaceFiles[targetRoom]?.includes(target) === false
+  if (isPrivate && !wiring.includes(room)) return complain('this is an implementation, known to boot alone')
+  if (wiring.includes(room) || room === 'main.ts') return []
+  if (room === 'pipeline.ts') return []
+  if (room === 'authorize' && !leaves.includes(targetRoom) && !rooms.authorize?.includes(targetRoom))
+    return complain('authorize is pure')
+  if (leaves.includes(targetRoom) && !(leaves.includes(room) && room === 'errors')) return []
+  return rooms[room]?.includes(targetRoom) ? [] : complain(`${room} may not import ${targetRoom}`)
+}
+
+function checkPackage(room: string, specifier: string, complain: (rule: string) => readonly string[]) {
+  if (room === 'authorize') return complain('authorize is pure: no package, no node:')
+  const isWire = /^node:(?:http|https|http2|net|tls)$/.test(specifier)
+  // node:net's address arithmetic (BlockList, isIP) opens no socket.
+  if (isWire && !['engine', 'demo'].includes(room) && !(room === 'receive' && specifier === 'node:net'))
+    return complain('only engine knows the wire')
+  const name = specifier.startsWith('@') ? specifier.split('/').slice(0, 2).join('/') : (specifier.split('/')[0] ?? '')
+  if (specifier.startsWith('node:') || room === 'demo') return []
+  return owners[name]?.includes(room)
+    ? []
+    : complain(`${name} belongs to ${owners[name]?.join(' and ') ?? 'nobody yet'}`)
+}
+
+const resolveImport = (from: string, specifier: string): string =>
+  new URL(specifier, `file:///${from}`).pathname.slice(1)
+
+const root = fileURLToPath(new URL('../gateway', import.meta.url))
+const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
+
+t.test('every import stays within its room’s rights', async (t) => {
+  t.ok(files.length > 50, 'the sources were found')
+  const violations = files.flatMap((file) =>
+    importsOf(file, readFileSync(`${root}/${file}`, 'utf8')).flatMap((found) => violationsOf(found)),
+  )
+  t.same(violations, [])
+})
+
+t.test('every folder is known to the table', async (t) => {
+  const folders = new Set(files.filter((file) => file.includes('/')).map((file) => file.split('/')[0] ?? ''))
+  t.same(
+    [...folders].filter((folder) => !(folder in rooms) && !wiring.includes(folder)),
+    [],
+  )
+})
+
+t.test('a planted violation of each rule is found', async (t) => {
+  const planted: readonly (readonly [file: string, source: string])[] = [
+    ['receive/x.ts', "import { decide } from '../authorize/decide.ts'"],
+    ['errors/x.ts', "import type { Route } from '../policy/route.ts'"],
+    ['policy/x.ts', "import { openDatabase } from '../directory/postgres/pool.ts'"],
+    ['answer/x.ts', "import { openDatabase } from '../directory/postgres/pool.ts'"],
+    ['forward/x.ts', "import { createSender } from '../engine/node/send.ts'"],
+    ['authorize/x.ts', "import { randomUUID } from 'node:crypto'"],
+    ['authorize/x.ts', "import { SignJWT } from 'jose'"],
+    ['locate/x.ts', "import { request } from 'node:http'"],
+    ['relay/x.ts', "import { Pool } from 'undici'"],
+    ['answer/x.ts', "import pg from 'pg'"],
+    ['pipeline.ts', "import { startGateway } from './boot/gateway.ts'"],
+    ['boot/x.ts', "import { runDemo } from '../demo/demo.ts'"],
+    ['boot/x.ts', "import leftPad from 'left-pad'"],
+    ['boot/x.ts', "const { runDemo } = await import('../demo/demo.ts')"],
+  ]
+  for (const [file, source] of planted)
+    t.equal(importsOf(file, source).flatMap((found) => violationsOf(found)).length, 1, `${file}: ${source}`)
+})
+
+t.test('authorize waits for nothing and reads no clock', async (t) => {
+  for (const file of files.filter((name) => name.startsWith('authorize/'))) {
+    const source = readFileSync(`${root}/${file}`, 'utf8')
+    t.notMatch(source, /\bawait\b|\basync\b|Date\.|new Date|performance\.|Math\.random/, file)
+  }
+})
+
+/** They hand the target to `receive/`, or serve a listener without routes. */
+const targetReaders = ['pipeline.ts', 'observe/admin.ts', 'boot/gateway.ts']
+
+t.test('nobody past receive reads the raw target', async (t) => {
+  for (const file of files.filter((name) => !/^(?:demo|engine|receive)\//.test(name))) {
+    if (targetReaders.includes(file)) continue
+    t.notMatch(readFileSync(`${root}/${file}`, 'utf8'), /request\.url\b|exchange\.target\b/, file)
+  }
+})
+
+t.test('only the renderer knows the shapes of errors', async (t) => {
+  for (const file of files.filter((name) => !/^(?:demo|errors)\//.test(name)))
+    t.notMatch(readFileSync(`${root}/${file}`, 'utf8'), /success: (?:false|true)|\bdetail:/, file)
+})
