@@ -61,7 +61,7 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
     startBackends().then(keep),
   ])
   const population = await populate(postgres, issuer, backends)
-  const signingKey = join(directory, 'identity.pem')
+  const signingKey = join(directory, 'demo-identity.pem')
   writeFileSync(signingKey, generatePem('EdDSA'), { mode: 0o600 })
   const publicPort = await choosePort(options.ports.public)
   const gateway = keep(
