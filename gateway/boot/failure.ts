@@ -21,6 +21,8 @@ function explain(error: unknown, message: string): string {
       return `${message}; this user may not open it: take a port above 1023, or another file`
     case 'ECONNREFUSED':
       return `${message}; is the server running, and is its address right?`
+    case 'ERR_MODULE_NOT_FOUND':
+      return 'the demo needs the development packages: clone the repository and run "npm start" there'
     default:
       return message
   }

@@ -6,6 +6,7 @@ import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import type { Listener } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
 import { createNodeEngine } from '../engine/node/engine.ts'
+import type { RefusalCode } from '../errors/gateway-error.ts'
 import { createForward } from '../forward/forward.ts'
 import { createAdmin } from '../observe/admin.ts'
 import { createLog, describeError } from '../observe/log.ts'
@@ -68,7 +69,10 @@ export async function startGateway(configuration: Configuration, configurationFi
   const listenerOptions = {
     headersTimeoutMs: headersMs,
     bodyIdleTimeoutMs: bodyIdleMs,
-    onUnparsed: metrics.countUnparsed,
+    onUnparsed: (reason: RefusalCode) => {
+      metrics.countUnparsed(reason)
+      log.info({ reason }, 'unparsed request')
+    },
   }
   const publicListener = await engine.listen({ ...configuration.listeners.public, ...listenerOptions }, (exchange) => {
     inFlight.add(exchange)

@@ -28,6 +28,9 @@ const portAttempts = 3
 
 /** Starts a PostgreSQL on loopback whose processes, data and passwords do not outlive this process. */
 export async function startPostgres(options: EmbeddedPostgresOptions = {}): Promise<EmbeddedPostgres> {
+  if (options.port !== undefined && !(await isPortFree(options.port))) {
+    throw new Error(`Port ${options.port} of 127.0.0.1 is taken`)
+  }
   const account = unprivilegedAccount()
   const root = await realpath(await temporaryRoot(account))
   const directory = await mkdtemp(join(root, 'sallyport-'))
@@ -58,7 +61,6 @@ export async function startPostgres(options: EmbeddedPostgresOptions = {}): Prom
 async function startServer(cluster: Cluster, options: EmbeddedPostgresOptions): Promise<Started> {
   for (let attempt = 1; ; attempt += 1) {
     const port = options.port ?? (await findFreePort())
-    if (!(await isPortFree(port))) throw new Error(`Port ${port} of 127.0.0.1 is taken`)
     try {
       return await startOnPort(port, cluster, options.onUnexpectedExit ?? (() => undefined))
     } catch (cause) {

@@ -46,7 +46,8 @@ export const createTrails =
       metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
       metrics.countDecision(route, facts.reason ?? 'abandoned')
       const line = composeLine(exchange, requestId, facts, durationMs, isComplete)
-      if (facts.error && facts.error.status >= 500) log.error(line, 'request failed')
+      // A client that left is nobody's failure, whatever it interrupted.
+      if (exchange.status >= 500 && facts.error) log.error(line, 'request failed')
       else log.info(line, 'request')
     })
     return {

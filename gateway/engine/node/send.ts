@@ -2,9 +2,6 @@ import { type Dispatcher, errors, Pool } from 'undici'
 import { type ResponseSink, type Send, UpstreamError, type UpstreamRequest, type UpstreamResponse } from '../engine.ts'
 import { NodeRequestBody } from './request-body.ts'
 
-/** Connections to one origin; further requests wait for a free one. */
-const connectionsPerOrigin = 512
-
 /** What is kept of a body before somebody reads it: about one read of a socket. */
 const earlyLimitBytes = 64 * 1024
 
@@ -15,7 +12,7 @@ export function createSender(): Readonly<{ send: Send; close: () => Promise<void
     const key = `${request.timeouts.connectMs} ${request.origin}`
     const known = pools.get(key)
     if (known) return known
-    const pool = createPool(request, connectionsPerOrigin)
+    const pool = createPool(request, null)
     pools.set(key, pool)
     return pool
   }
@@ -31,8 +28,9 @@ export function createSender(): Readonly<{ send: Send; close: () => Promise<void
   }
 }
 
-const createPool = (request: UpstreamRequest, connections: number): Pool =>
+const createPool = (request: UpstreamRequest, connections: number | null): Pool =>
   new Pool(request.origin, {
+    // No limit: streams hold a connection each, and a request that waits for one of them would wait for ever.
     connections,
     pipelining: 1,
     connect: { timeout: request.timeouts.connectMs },

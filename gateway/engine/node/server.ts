@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
 import { render } from '../../errors/render.ts'
+import { methods } from '../../policy/route.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { NodeExchange } from './exchange.ts'
@@ -70,7 +71,11 @@ const refuse = (socket: Duplex, code: RefusalCode, options: ListenerOptions): vo
     socket.destroy()
     return
   }
-  const { status, headers, body } = render(new GatewayError(code), 'platform', randomUUID())
+  const { status, headers, body } = render(
+    new GatewayError(code, code === 'method_not_allowed' ? { allow: methods } : {}),
+    'platform',
+    randomUUID(),
+  )
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${toLines(headers)}content-length: ${Buffer.byteLength(body)}\r\n` +
       `connection: close\r\n\r\n${body}`,
