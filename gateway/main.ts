@@ -44,6 +44,7 @@ program
 program
   .command('keys')
   .description('keys that sign the identity header')
+  .addHelpText('after', example('npx sallyport keys generate'))
   .command('generate')
   .description('make a private key in a new file (mode 0600)')
   .option('-o, --out <file>', 'where to write it', '.sallyport/identity.pem')

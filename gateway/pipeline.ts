@@ -75,7 +75,7 @@ export const createPipeline = (stage: Stages) =>
   }
 
 /** From a route to a permit: the only way to one, whichever door a request came through. */
-async function authorize(
+export async function authorize(
   match: RouteMatch,
   headers: RequestHeaders,
   roles: Roles,

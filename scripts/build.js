@@ -1,6 +1,6 @@
 // Compiles gateway/ to dist/, unless nothing has changed since the last time.
 import { execFileSync } from 'node:child_process'
-import { chmodSync, cpSync, existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { install } from './install.js'
@@ -18,12 +18,18 @@ const inputs = ['gateway', 'tsconfig.json', 'package-lock.json'].map((name) => j
 
 export function build({ force = false } = {}) {
   if (!force && existsSync(stamp) && inputs.every((path) => newest(path) < statSync(stamp).mtimeMs)) return
-  rmSync(join(root, 'dist'), { recursive: true, force: true })
-  execFileSync(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', root], { stdio: 'inherit' })
+  // Beside, then swapped: a program that runs from dist/ meanwhile finds the old files or the new, never half of them.
+  const fresh = join(root, `dist-${process.pid}`)
+  const tsc = join(root, 'node_modules/typescript/bin/tsc')
+  execFileSync(process.execPath, [tsc, '-p', root, '--outDir', fresh], { stdio: 'inherit' })
   const migrations = 'directory/postgres/migrations'
-  cpSync(join(root, 'gateway', migrations), join(root, 'dist', migrations), { recursive: true })
-  chmodSync(join(root, 'dist/main.js'), 0o755)
-  writeFileSync(stamp, '')
+  cpSync(join(root, 'gateway', migrations), join(fresh, migrations), { recursive: true })
+  chmodSync(join(fresh, 'main.js'), 0o755)
+  writeFileSync(join(fresh, '.built'), '')
+  const old = join(root, `dist-${process.pid}-old`)
+  if (existsSync(join(root, 'dist'))) renameSync(join(root, 'dist'), old)
+  renameSync(fresh, join(root, 'dist'))
+  rmSync(old, { recursive: true, force: true })
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

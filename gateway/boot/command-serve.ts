@@ -20,5 +20,5 @@ export async function runServe(configFile: string): Promise<void> {
   process.on('SIGINT', () => stop(impatient))
   // Started by another process (the demo), we tell it our addresses, and end when it does.
   process.on('disconnect', () => stop({ delayMs: 0, timeoutMs: 0 }))
-  process.send?.({ public: gateway.public, admin: gateway.admin })
+  process.send?.({ public: gateway.public, decision: gateway.decision, admin: gateway.admin })
 }

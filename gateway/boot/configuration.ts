@@ -9,7 +9,7 @@ import { type Environment, interpolate } from './interpolate.ts'
 
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
-  listeners: Readonly<Record<'public' | 'admin', Readonly<{ host: string; port: number }>>>
+  listeners: Readonly<Record<'public' | 'decision' | 'admin', Readonly<{ host: string; port: number }>>>
   database: Readonly<{ url: string; poolSize: number; connectTimeoutMs: number; queryTimeoutMs: number }>
   issuers: readonly Readonly<{
     issuer: string

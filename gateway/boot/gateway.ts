@@ -1,5 +1,6 @@
 import { createAnswer } from '../answer/answer.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
+import { createDecision } from '../decision/decision.ts'
 import { createPostgresDirectory } from '../directory/postgres/directory.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
@@ -9,11 +10,11 @@ import { createNodeEngine } from '../engine/node/engine.ts'
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import { createForward } from '../forward/forward.ts'
 import { createAdmin } from '../observe/admin.ts'
-import { createLog, describeError } from '../observe/log.ts'
+import { createLog, describeBug, describeError } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
-import { createPipeline } from '../pipeline.ts'
+import { createPipeline, type Stages } from '../pipeline.ts'
 import { relay } from '../relay/relay.ts'
 import type { Configuration } from './configuration.ts'
 import { startIssuers } from './issuers.ts'
@@ -23,6 +24,7 @@ import { createSnapshot, readTrustedProxies } from './snapshot.ts'
 /** A running gateway. */
 export type Gateway = Readonly<{
   public: Listener['address']
+  decision: Listener['address']
   admin: Listener['address']
   /** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
   drain: (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
@@ -49,7 +51,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   const snapshot = createSnapshot(configuration, directory, now)
   const issuers = startIssuers(configuration, { log, metrics, monotonicMs })
 
-  const handle = createPipeline({
+  const stages: Stages = {
     snapshot: () => snapshot,
     isTrustedProxy,
     authenticate: createAuthenticate({ directory, issuers: issuers.byName, now }),
@@ -59,7 +61,9 @@ export async function startGateway(configuration: Configuration, configurationFi
     forward: createForward(engine.send),
     relay,
     beginTrail: createTrails(log, metrics, monotonicMs),
-  })
+  }
+  const handle = createPipeline(stages)
+  const judge = createDecision(stages)
 
   const publishesKeys = configuration.identity.publishOnPublicListener
   const inFlight = new Set<Exchange>()
@@ -74,20 +78,28 @@ export async function startGateway(configuration: Configuration, configurationFi
       log.info({ reason }, 'unparsed request')
     },
   }
-  const publicListener = await engine.listen({ ...configuration.listeners.public, ...listenerOptions }, (exchange) => {
+  /** Whatever a handler lets through ends that one exchange, and nothing else. */
+  const watch = (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => {
     inFlight.add(exchange)
     exchange.onEnd(() => inFlight.delete(exchange))
-    if (publishesKeys && exchange.method === 'GET' && exchange.target === '/.well-known/jwks.json') {
-      exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published))
-      return
-    }
-    handle(exchange).catch((error: unknown) => {
-      log.error({ error: describeError(error) }, 'a request ended outside its pipeline')
+    work(exchange).catch((error: unknown) => {
+      log.error({ error: describeBug(error) }, 'a request ended outside its pipeline')
       exchange.destroy()
     })
-  })
+  }
+  const publishKeys = async (exchange: Exchange): Promise<void> =>
+    exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published))
+  const isForKeys = ({ method, target }: Exchange): boolean =>
+    publishesKeys && method === 'GET' && target === '/.well-known/jwks.json'
+
+  const { listeners } = configuration
+  const publicListener = await engine.listen(
+    { ...listeners.public, ...listenerOptions },
+    watch((exchange) => (isForKeys(exchange) ? publishKeys(exchange) : handle(exchange))),
+  )
+  const decisionListener = await engine.listen({ ...listeners.decision, ...listenerOptions }, watch(judge))
   const adminListener = await engine.listen(
-    { ...configuration.listeners.admin, ...listenerOptions },
+    { ...listeners.admin, ...listenerOptions },
     createAdmin({
       metrics,
       publicKeys: () => keys.published,
@@ -103,7 +115,12 @@ export async function startGateway(configuration: Configuration, configurationFi
       ],
     }),
   )
-  log.info({ public: publicListener.address, admin: adminListener.address }, 'listening')
+  const addresses = {
+    public: publicListener.address,
+    decision: decisionListener.address,
+    admin: adminListener.address,
+  }
+  log.info(addresses, 'listening')
 
   const drain: Gateway['drain'] = async (options = {}) => {
     if (isDraining) return
@@ -112,8 +129,11 @@ export async function startGateway(configuration: Configuration, configurationFi
     log.info({ delayMs, timeoutMs }, 'draining')
     // Whoever routes to us reads /readyz first; until then new connections still find us.
     await sleep(delayMs)
-    const closed = publicListener.close()
-    const timer = setTimeout(publicListener.destroy, timeoutMs)
+    const doors = [publicListener, decisionListener]
+    const closed = Promise.all(doors.map((door) => door.close()))
+    const timer = setTimeout(() => {
+      for (const door of doors) door.destroy()
+    }, timeoutMs)
     await closed
     clearTimeout(timer)
     issuers.stop()
@@ -125,7 +145,7 @@ export async function startGateway(configuration: Configuration, configurationFi
     log.info({}, 'stopped')
     log.flush()
   }
-  return { public: publicListener.address, admin: adminListener.address, drain }
+  return { ...addresses, drain }
 }
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

@@ -22,6 +22,7 @@ export function printBanner({ description }: World, file: string, elapsedMs: num
     '',
     `Sallyport demo, ready in ${(elapsedMs / 1000).toFixed(1)} s`,
     `  gateway   ${description.public}`,
+    `  decision  ${description.decision}  (for proxies: /authorize, /envoy/*)`,
     `  admin     ${description.admin}  (/healthz /readyz /metrics /.well-known/jwks.json)`,
     `  issuer    ${description.oidc.issuer}  (POST ${description.oidc.mintUrl} signs tokens)`,
     `  recorder  ${description.backends.recorder}/requests  (what reached the backends)`,

@@ -23,7 +23,7 @@ export async function runDemo(): Promise<void> {
   }
   for (const signal of stopSignals) process.on(signal, end)
 
-  const world = await startWorld({ directory, ports: { public: 8080, admin: 9090 }, notify })
+  const world = await startWorld({ directory, ports: { public: 8080, decision: 8081, admin: 9090 }, notify })
   stop = async () => {
     removeDemoFile(directory)
     return world.stop()

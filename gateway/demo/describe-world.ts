@@ -27,7 +27,7 @@ export async function describeWorld({ population, gateway, postgres, issuer, bac
   return {
     pids: { gateway: gateway.pid, demo: process.pid, postgres: postgres.pid() },
     public: gateway.public,
-    decision: null,
+    decision: gateway.decision,
     admin: gateway.admin,
     databaseUrl: postgres.url,
     redisUrl: null,

@@ -4,11 +4,13 @@ import { openSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 type Address = Readonly<{ host: string; port: number }>
+type Addresses = Readonly<Record<'public' | 'decision' | 'admin', Address>>
 
 /** The gateway in a process of its own, as in production. */
 export type GatewayProcess = Readonly<{
   pid: number
   public: string
+  decision: string
   admin: string
   /** Resolves to the exit code, 1 where a signal ended it. */
   ended: Promise<number>
@@ -37,12 +39,13 @@ export async function spawnGateway(
     detached: true,
   })
   const ended = once(child, 'exit').then(([code]) => (typeof code === 'number' ? code : 1))
-  const ready = once(child, 'message').then(([message]) => message as Readonly<{ public: Address; admin: Address }>)
+  const ready = once(child, 'message').then(([message]) => message as Addresses)
   const addresses = await Promise.race([ready, ended.then(() => undefined)])
   if (!addresses) throw new Error(`the gateway did not start; see ${logFile}`)
   return {
     pid: child.pid ?? 0,
     public: toUrl(addresses.public),
+    decision: toUrl(addresses.decision),
     admin: toUrl(addresses.admin),
     ended,
     stop: () => {

@@ -28,7 +28,7 @@ export type WorldOptions = Readonly<{
   /** For the signing key and the gateway's log. */
   directory: string
   /** Preferred ports; the next free one is taken where one is not. 0 takes any. */
-  ports: Readonly<{ public: number; admin: number }>
+  ports: Readonly<{ public: number; decision: number; admin: number }>
   notify: (sentence: string) => void
 }>
 
@@ -63,12 +63,13 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
   const population = await populate(postgres, issuer, backends)
   const signingKey = join(directory, 'demo-identity.pem')
   writeFileSync(signingKey, generatePem('EdDSA'), { mode: 0o600 })
-  const publicPort = await choosePort(options.ports.public)
+  const ports = await choosePorts(options.ports)
   const gateway = keep(
     await spawnGateway(join(directory, 'gateway.log'), {
       DATABASE_URL: postgres.url,
-      DEMO_PUBLIC_PORT: String(publicPort),
-      DEMO_ADMIN_PORT: String(await choosePort(options.ports.admin, publicPort)),
+      DEMO_PUBLIC_PORT: String(ports.public),
+      DEMO_DECISION_PORT: String(ports.decision),
+      DEMO_ADMIN_PORT: String(ports.admin),
       DEMO_ISSUER: issuer.issuer,
       DEMO_SIGNING_KEY: signingKey,
       DEMO_PLATFORM_URL: backends.urls.platform,
@@ -119,11 +120,22 @@ async function populate(postgres: EmbeddedPostgres, issuer: DemoIssuer, backends
   }
 }
 
-/** The preferred port or the next free one after it, as the contract says. */
-async function choosePort(preferred: number, taken?: number): Promise<number> {
-  if (preferred === 0) return findFreePort()
-  for (let port = preferred; port < preferred + 100; port++) if (port !== taken && (await isPortFree(port))) return port
-  return findFreePort()
+/** Each listener's preferred port, or the next free one after it that no other listener takes. */
+async function choosePorts(preferred: WorldOptions['ports']): Promise<WorldOptions['ports']> {
+  const taken = new Set<number>()
+  const choose = async (first: number): Promise<number> => {
+    for (let port = first; first !== 0 && port < first + 100; port++) {
+      if (taken.has(port) || !(await isPortFree(port))) continue
+      taken.add(port)
+      return port
+    }
+    return findFreePort()
+  }
+  return {
+    public: await choose(preferred.public),
+    decision: await choose(preferred.decision),
+    admin: await choose(preferred.admin),
+  }
 }
 
 /** What the clusters' own heartbeats would do; a database that is down is tried again with the next beat. */

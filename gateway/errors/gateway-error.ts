@@ -18,6 +18,7 @@ export type ValidationMessage = Readonly<{ field: string; rule: string; message:
 const refusals = {
   target_malformed: [400, 'The request target is malformed.'],
   headers_malformed: [400, 'The request headers are malformed.'],
+  ambiguous_target: [400, 'The original method and target are missing or contradict each other.'],
   ambiguous_credentials: [400, 'Send one credential: an OAuth token or an API token, not both.'],
   invalid_organization_id: [400, 'x-organization-id must be a positive integer.'],
   body_unparseable: [400, 'The request body is not valid JSON.'],

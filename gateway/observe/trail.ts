@@ -85,7 +85,8 @@ function composeLine(exchange: Exchange, requestId: string, facts: Facts, durati
   return {
     requestId,
     clientAddress: client?.address ?? exchange.peerAddress,
-    method: exchange.method,
+    // On the decision listener the request that is judged is another than the one that asks.
+    method: match?.target.method ?? exchange.method,
     // The query stays out: it is where careless clients put secrets.
     path: match?.target.path,
     route: match?.route.id,

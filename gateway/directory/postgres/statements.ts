@@ -77,9 +77,10 @@ export const switchOrganization: Statement = {
 
 export const noteTokenUses: Statement = {
   name: 'note-token-uses',
-  // greatest: of several replicas the latest use counts, in whatever order they write.
-  text: `update auth_access_tokens t set last_used_at = greatest(t.last_used_at, n.at)
-    from unnest($1::int[], $2::timestamptz[]) as n (id, at) where t.id = n.id`,
+  // Of several replicas that saw the token in one minute the first writes, and no late batch turns time back.
+  text: `update auth_access_tokens t set last_used_at = n.at
+    from unnest($1::int[], $2::timestamptz[]) as n (id, at)
+    where t.id = n.id and (t.last_used_at is null or n.at - t.last_used_at >= interval '1 minute')`,
 }
 
 export const ping: Statement = { name: 'ping', text: 'select 1' }

@@ -1,0 +1,78 @@
+import type { Permit } from '../authorize/decide.ts'
+import type { Exchange } from '../engine/exchange.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import { render } from '../errors/render.ts'
+import type { Surface } from '../errors/surface.ts'
+import type { Trail } from '../observe/trail.ts'
+import { authorize, type Snapshot, type Stages } from '../pipeline.ts'
+import { readClient } from '../receive/client.ts'
+import { readHeaders } from '../receive/headers.ts'
+import { readRequestId } from '../receive/request-id.ts'
+import { readTarget } from '../receive/target.ts'
+import { MethodNotAllowed } from '../route/table.ts'
+import { readOriginalRequest } from './original-request.ts'
+
+/**
+ * The second front door, for proxies that forward themselves: the same table and the same stages up to `pin`.
+ * 200 with the pinned headers, or the refusal that the first door would give.
+ */
+export const createDecision = (stage: Stages) =>
+  async function handle(exchange: Exchange): Promise<void> {
+    const requestId = readRequestId(exchange.headers)
+    const trail = stage.beginTrail(exchange, requestId)
+    const answer = chooseAnswer(exchange, requestId)
+    let surface: Surface = 'platform'
+    try {
+      const permitted = await judge(exchange, stage, trail, (found) => {
+        surface = found
+      })
+      answer(200, permitted, '')
+    } catch (caught) {
+      const error = GatewayError.from(caught)
+      trail.refused(error)
+      const refusal = render(error, error instanceof MethodNotAllowed ? error.surface : surface, requestId)
+      answer(refusal.status, refusal.headers, refusal.body)
+    }
+  }
+
+/** Judges the original request; resolves to the headers that the proxy is to send on. */
+async function judge(
+  exchange: Exchange,
+  stage: Stages,
+  trail: Trail,
+  onSurface: (surface: Surface) => void,
+): Promise<readonly string[]> {
+  const path = exchange.target.split('?')[0] ?? ''
+  if (path !== '/authorize' && !path.startsWith('/envoy/')) throw new GatewayError('route_not_found')
+  const snapshot = stage.snapshot()
+  const original = readOriginalRequest(exchange)
+  const headers = readHeaders(exchange)
+  const host = original.host ?? headers.host
+  const target = readTarget(original.method, original.target, host)
+  trail.received(readClient(exchange, headers, stage.isTrustedProxy))
+  const match = snapshot.table.match(target, host)
+  onSurface(match.route.surface)
+  trail.matched(match)
+  const permit = await authorize(match, headers, snapshot.roles, stage, trail)
+  trail.allowed()
+  return pin(permit, snapshot, host, stage, trail)
+}
+
+/** An endpoint that the gateway owns has no upstream: the proxy sends the request to the first door. */
+async function pin(permit: Permit, { locate }: Snapshot, host: string, stage: Stages, trail: Trail) {
+  if (permit.match.route.destination.kind === 'answer') return []
+  const upstream = await locate(permit, host)
+  trail.located(upstream)
+  return stage.pin(permit, upstream)
+}
+
+/** nginx's `auth_request` understands 2xx, 401 and 403 alone: `?statuses=nginx` keeps the truth in a header. */
+function chooseAnswer(exchange: Exchange, requestId: string) {
+  const isNginx = new URLSearchParams(exchange.target.split('?')[1] ?? '').get('statuses') === 'nginx'
+  return (status: number, headers: readonly string[], body: string): void => {
+    const sent = isNginx && status !== 200 && status !== 401 ? 403 : status
+    const lines = headers.includes('x-request-id') ? [...headers] : [...headers, 'x-request-id', requestId]
+    if (isNginx) lines.push('x-gateway-status', String(status))
+    exchange.answer({ status: sent, headers: lines }, body)
+  }
+}
