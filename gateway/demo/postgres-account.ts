@@ -27,7 +27,13 @@ export async function temporaryRoot(account: Account): Promise<string> {
 /** Runs a program to its end as the account and gives its output; a failure carries what it wrote. */
 export function runProgram(command: string, args: readonly string[], account: Account, cwd: string): Promise<string> {
   return new Promise((fulfil, reject) => {
-    const child = spawn(command, args, { ...account, cwd, env: programEnvironment, stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn(command, args, {
+      ...account,
+      cwd,
+      env: programEnvironment,
+      detached: true, // Ctrl-C is for us to handle: initdb interrupted half-way leaves shared memory behind.
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
     let output = ''
     const collect = (chunk: Buffer): void => {
       output += chunk.toString()

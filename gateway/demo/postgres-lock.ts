@@ -1,44 +1,41 @@
 import { spawnSync } from 'node:child_process'
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { isMissing } from './postgres-account.ts'
+import { readdir, readFile, readlink } from 'node:fs/promises'
+import { join, sep } from 'node:path'
 
 /** The process that serves this data directory now, by its lock file, or undefined if there is none. */
 export async function findPostmaster(data: string): Promise<number | undefined> {
-  const text = await readOrEmpty(join(data, 'postmaster.pid'))
+  const text = await readOrEmpty(readFile(join(data, 'postmaster.pid'), 'utf8'))
   const [firstLine, secondLine] = text.split('\n')
   const pid = Number(firstLine)
   if (!Number.isSafeInteger(pid) || pid <= 1 || secondLine !== data) return undefined
-  return (await isServing(pid, data)) ? pid : undefined
+  // A lock file outlives a crash, and pids come again: signal nobody but the server of this directory.
+  return (await readWords(pid)).includes(data) ? pid : undefined
 }
 
-/** Whether that process lives and is the server of this directory: a lock file outlives a crash, and pids come again. */
-export async function isServing(pid: number, data: string): Promise<boolean> {
-  const words = process.platform === 'linux' ? await wordsByProc(pid) : wordsByPs(pid)
-  return words.includes(data)
+/** Every process that works inside the directory; known on Linux alone, elsewhere always empty. */
+export async function findInhabitants(directory: string): Promise<readonly string[]> {
+  if (process.platform !== 'linux') return []
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+  const places = await Promise.all(pids.map((pid) => readOrEmpty(readlink(`/proc/${pid}/cwd`))))
+  return pids.filter((_, index) => `${places[index]}${sep}`.startsWith(directory + sep))
 }
 
 // Empty for a zombie, which counts as ended: an orphan may never be reaped in a container without an init.
-async function wordsByProc(pid: number): Promise<readonly string[]> {
-  return (await readOrEmpty(`/proc/${pid}/cmdline`)).split('\0')
-}
-
-function wordsByPs(pid: number): readonly string[] {
+async function readWords(pid: number): Promise<readonly string[]> {
+  if (process.platform === 'linux') return (await readOrEmpty(readFile(`/proc/${pid}/cmdline`, 'utf8'))).split('\0')
   return spawnSync('ps', ['-o', 'command=', '-p', String(pid)], { encoding: 'utf8' })
     .stdout.trim()
     .split(' ')
 }
 
-async function readOrEmpty(path: string): Promise<string> {
+// The end of a process is no failure, nor is a process of somebody else: neither is what we look for.
+const answersForNothing = new Set(['ENOENT', 'ESRCH', 'EACCES', 'EPERM'])
+
+async function readOrEmpty(reading: Promise<string>): Promise<string> {
   try {
-    return await readFile(path, 'utf8')
+    return await reading
   } catch (cause) {
-    if (isMissing(cause) || isGone(cause)) return ''
+    if (cause instanceof Error && 'code' in cause && answersForNothing.has(String(cause.code))) return ''
     throw cause
   }
-}
-
-// /proc answers so when the process ends between the open and the read.
-function isGone(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ESRCH'
 }

@@ -3,7 +3,13 @@ import { once } from 'node:events'
 import { type Account, programEnvironment } from './postgres-account.ts'
 
 /** How to run the server on its one port and data directory. */
-export type ServerCommand = Readonly<{ program: string; account: Account; data: string; port: number }>
+export type ServerCommand = Readonly<{
+  program: string
+  account: Account
+  directory: string
+  data: string
+  port: number
+}>
 
 /** One run of the server: `ended` is settled with the manner of its end, `readLog` gives its last words. */
 export type ServerRun = Readonly<{ child: ChildProcess; ended: Promise<string>; readLog: () => string }>
@@ -36,11 +42,11 @@ const settings = [
 ]
 
 /** Starts the server, in a session of its own: Ctrl-C reaches us, and we stop it after those that use it. */
-export function spawnServer({ program, account, data, port }: ServerCommand): ServerRun {
+export function spawnServer({ program, account, directory, data, port }: ServerCommand): ServerRun {
   const args = ['-D', data, '-p', String(port), ...settings.flatMap((setting) => ['-c', setting])]
   const child = spawn(program, args, {
     ...account,
-    cwd: '/',
+    cwd: directory, // Where the watchdog looks for it, until it moves on to its data.
     env: programEnvironment,
     detached: true,
     stdio: ['ignore', 'ignore', 'pipe'],

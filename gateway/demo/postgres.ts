@@ -20,7 +20,13 @@ export type EmbeddedPostgresOptions = Readonly<{
   filesToRemove?: readonly string[]
 }>
 
-type Cluster = Readonly<{ program: string; account: Account; data: string; superuserPassword: string }>
+type Cluster = Readonly<{
+  program: string
+  account: Account
+  directory: string
+  data: string
+  superuserPassword: string
+}>
 type Started = Readonly<{ server: SupervisedServer; url: string }>
 
 const readyTimeoutMs = 20_000
@@ -45,7 +51,7 @@ export async function startPostgres(options: EmbeddedPostgresOptions = {}): Prom
     if (account !== undefined) await chmod(directory, 0o711)
     const { initdb, postgres: program } = await prepareBinaries(account, root, join(directory, 'binaries'))
     const superuserPassword = await createCluster(initdb, account, directory, data)
-    const { server, url } = await startServer({ program, account, data, superuserPassword }, options)
+    const { server, url } = await startServer({ program, account, directory, data, superuserPassword }, options)
     let stopped: Promise<void> | undefined
     const stop = (): Promise<void> => {
       stopped ??= server.stop().then(removeAll)

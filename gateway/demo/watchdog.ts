@@ -2,15 +2,13 @@
 // and what it left (a database server, its directory, files) is removed. Started by watchdog-process.ts.
 import { rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
-import { findPostmaster, isServing } from './postgres-lock.ts'
+import { findInhabitants, findPostmaster } from './postgres-lock.ts'
 import { parseDuty, wordOfRelease } from './watchdog-duty.ts'
 
 const pollMs = 50
-const patience = [
-  { signal: 'SIGINT', timeoutMs: 3000 },
-  { signal: 'SIGQUIT', timeoutMs: 2000 },
-  { signal: 'SIGKILL', timeoutMs: 2000 },
-] as const
+const quitAfterMs = 3000
+const killAfterMs = 5000
+const giveUpAfterMs = 7000
 
 // A service manager that signals the whole group must not take the cleaner away before the mess.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
@@ -31,22 +29,30 @@ async function readToEnd(): Promise<string> {
 
 async function cleanUp(): Promise<void> {
   for (const file of duty.files) await rm(file, { force: true })
-  // Twice, with a pause: a server in its first moments has no lock file yet, and dies of the missing directory.
-  for (let round = 0; round < 2; round += 1) {
+  await emptyDirectory()
+  await rm(duty.directory, { recursive: true, force: true, maxRetries: 20, retryDelay: pollMs })
+}
+
+// Waits also for what has no lock file yet, initdb and a server in its first moments: were the directory taken from
+// under them, they would abort and leave shared memory behind.
+async function emptyDirectory(): Promise<void> {
+  let sent = ''
+  for (let waitedMs = 0; waitedMs < giveUpAfterMs; waitedMs += pollMs) {
     const pid = await findPostmaster(duty.data)
-    if (pid !== undefined) await stopServer(pid)
-    await rm(duty.directory, { recursive: true, force: true, maxRetries: 20, retryDelay: pollMs })
-    await delay(pollMs * 4)
+    if (pid === undefined && (await findInhabitants(duty.directory)).length === 0) return
+    const signal = waitedMs < quitAfterMs ? 'SIGINT' : waitedMs < killAfterMs ? 'SIGQUIT' : 'SIGKILL'
+    if (pid !== undefined && sent !== `${signal} ${pid}`) {
+      sent = `${signal} ${pid}`
+      sendSignal(pid, signal)
+    }
+    await delay(pollMs)
   }
 }
 
-async function stopServer(pid: number): Promise<void> {
-  for (const { signal, timeoutMs } of patience) {
-    if (!(await isServing(pid, duty.data))) return
+function sendSignal(pid: number, signal: NodeJS.Signals): void {
+  try {
     process.kill(pid, signal)
-    for (let waitedMs = 0; waitedMs < timeoutMs; waitedMs += pollMs) {
-      await delay(pollMs)
-      if (!(await isServing(pid, duty.data))) return
-    }
+  } catch (cause) {
+    if (!(cause instanceof Error && 'code' in cause && cause.code === 'ESRCH')) throw cause // It just ended.
   }
 }
