@@ -19,6 +19,7 @@ export function readCredential(headers: Pick<RequestHeaders, 'authorization' | '
 
 /** The value after `Bearer`, in any case (RFC 9110 11.1); undefined for another scheme, such as an ingress' Basic. */
 function readBearer(value: string | undefined): string | undefined {
-  if (value === undefined || !/^bearer(?: |$)/i.test(value)) return undefined
-  return value.slice(7).replace(/^ +/, '')
+  // The name ends where no name goes on (RFC 9110 5.6.2): with a tab or a comma behind it, it is a bad Bearer still.
+  if (value === undefined || !/^bearer(?![!#$%&'*+.^_`|~\w-])/i.test(value)) return undefined
+  return value.slice(6).replace(/^ +/, '')
 }

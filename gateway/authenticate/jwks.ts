@@ -1,6 +1,8 @@
+import { createPublicKey } from 'node:crypto'
 import { createLocalJWKSet, errors, type JWK } from 'jose'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { algorithms, type FindKey } from './signature.ts'
+import { isStrongRsa } from './weak-rsa.ts'
 
 /** Loads an issuer's key set, or rejects: the network is somebody else's business. */
 export type LoadKeys = () => Promise<readonly JWK[]>
@@ -92,28 +94,31 @@ export function createKeySet(load: LoadKeys, { maxStaleMs, monotonicMs, onFailur
 export const usableKeys = (keys: readonly JWK[]): JWK[] => keys.filter(isUsable).map(publicPart)
 
 function isUsable(key: JWK): boolean {
-  if ((key.use !== undefined && key.use !== 'sig') || (key.key_ops !== undefined && !key.key_ops.includes('verify')))
-    return false
-  if (key.alg !== undefined && !algorithms.includes(key.alg)) return false
-  switch (key.kty) {
+  const { use, key_ops: operations, alg, kty, crv } = key
+  if (use !== undefined && use !== 'sig') return false
+  if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify'))) return false
+  if (alg !== undefined && !algorithms.includes(alg)) return false
+  switch (kty) {
     case 'RSA':
-      return isStrongRsa(key)
+      return isReadable(key) && isStrongRsa(key)
     case 'EC':
-      return key.crv === 'P-256'
+      return crv === 'P-256' && isReadable(key)
     case 'OKP':
-      return key.crv === 'Ed25519'
+      return crv === 'Ed25519' && isReadable(key)
     default:
       return false
   }
 }
 
-/** RSA from 2048 bits, and no exponent 1, under which every signature equals its message (RFC 8017 3.1: e >= 3, odd). */
-function isStrongRsa({ n, e }: JWK): boolean {
-  const modulus = Buffer.from(n ?? '', 'base64url')
-  const exponent = Buffer.from(e ?? '', 'base64url')
-  const bits = modulus.length === 0 ? 0 : BigInt(`0x${modulus.toString('hex')}`).toString(2).length
-  const value = exponent.length === 0 || exponent.length > 8 ? 0n : BigInt(`0x${exponent.toString('hex')}`)
-  return bits >= 2048 && value >= 3n && value % 2n === 1n
+/** Whether there is a key in it at all: a point off its curve would else fail at every token that names it. */
+function isReadable(key: JWK): boolean {
+  try {
+    createPublicKey({ key: publicPart(key), format: 'jwk' })
+    return true
+  } catch {
+    // The issuer's other keys are not to suffer from it.
+    return false
+  }
 }
 
 const publicPart = ({ kty, kid, alg, crv, x, y, n, e }: JWK): JWK =>

@@ -55,8 +55,18 @@ export type UpstreamResponse = Readonly<{
   abort: () => void
 }>
 
-/** `unreachable` and `broken` before the head are worth another try; `cancelled` is our own doing. */
-export type UpstreamFault = 'unreachable' | 'timeout' | 'broken' | 'body-too-large' | 'body-timeout' | 'cancelled'
+/**
+ * `unanswered`: the connection broke before the first byte of an answer, as a kept one does that closes under
+ * its next request. `cancelled` is our own doing.
+ */
+export type UpstreamFault =
+  | 'unreachable'
+  | 'unanswered'
+  | 'timeout'
+  | 'broken'
+  | 'body-too-large'
+  | 'body-timeout'
+  | 'cancelled'
 
 export class UpstreamError extends Error {
   override readonly name = 'UpstreamError'

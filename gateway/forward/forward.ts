@@ -44,8 +44,8 @@ export const createForward =
     try {
       return await send(request)
     } catch (error) {
-      // A kept connection may close just as we reuse it. No byte of an answer came, or `send` had resolved.
-      const isStale = error instanceof UpstreamError && error.fault === 'broken'
+      // A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done.
+      const isStale = error instanceof UpstreamError && error.fault === 'unanswered'
       if (!isStale || hasBody || !idempotent.has(method)) throw toGatewayError(error)
     }
     try {
@@ -61,10 +61,7 @@ function composeHeaders(upstream: Upstream, pinned: PinnedHeaders, received: Rec
   const lines: string[] =
     upstream.host === undefined ? [...headers.passing] : ['host', upstream.host, ...headers.passing]
   if (exchange.body.length) lines.push('content-length', String(exchange.body.length))
-  if (upstream.forwardsCredentials) {
-    for (const value of headers.authorization) lines.push('authorization', value)
-    for (const value of headers.oauthAccessToken) lines.push('x-oauth-access-token', value)
-  }
+  if (upstream.forwardsCredentials) lines.push(...headers.credentials)
   lines.push('x-forwarded-for', client.forwardedFor, 'x-forwarded-proto', client.proto, 'x-forwarded-host', client.host)
   lines.push('x-request-id', requestId, ...pinned)
   return lines
@@ -81,6 +78,7 @@ function toGatewayError(error: unknown): GatewayError {
     case 'body-timeout':
       return new GatewayError('request_timeout', { cause: error })
     case 'unreachable':
+    case 'unanswered':
     case 'broken':
     case 'cancelled':
       return new GatewayError('upstream_unavailable', { cause: error })

@@ -28,8 +28,10 @@ export const createLocate =
     }
     const place = await findPlace(route.destination, permit, locations)
     if ('settings' in place) {
-      const { name, origin, preservesHost, forwardsCredentials, isBound } = place.settings
+      const { name, origin, preservesHost, isBound } = place.settings
       const host = preservesHost ? clientHost : undefined
+      // What nobody verified is not passed on as if somebody had (SPEC section 5, `access: public`).
+      const forwardsCredentials = place.settings.forwardsCredentials && !route.isPublic
       return { name, origin, path: `${target.path}${target.search}`, host, forwardsCredentials, isBound, ...limits }
     }
     const base = readBaseUrl(place.cluster)

@@ -24,11 +24,9 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
       const { line } = yaml.problemAt(['routes', index], '')
       const route = compileRoute(row, `${yaml.name}:${line}`, roles, upstreamNames, report)
       if (!route) continue
-      refuseTie(takenIds, row.id, route, (other) => report(['id'], `the id is taken by ${other}`))
-      for (const key of patternKeys(route))
-        refuseTie(takenPatterns, key, route, (other) =>
-          report(['match'], `matches the same requests as ${other}; one of them would never be reached`),
-        )
+      for (const other of claim(takenIds, [row.id], route)) report(['id'], `the id is taken by ${other}`)
+      for (const other of claim(takenPatterns, patternKeys(route), route))
+        report(['match'], `matches the same requests as ${other}; one of them would never be reached`)
       routes.push(route)
     }
   }
@@ -36,10 +34,15 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
   return Object.freeze({ roles, routes: Object.freeze(routes) })
 }
 
-function refuseTie(taken: Map<string, string>, key: string, route: Route, report: (other: string) => void): void {
-  const other = taken.get(key)
-  if (other === undefined) taken.set(key, `"${route.id}" (${route.source})`)
-  else report(other)
+/** Takes the keys that are free, and names each row, once, that holds one already. */
+function claim(taken: Map<string, string>, keys: readonly string[], route: Route): ReadonlySet<string> {
+  const others = new Set<string>()
+  for (const key of keys) {
+    const other = taken.get(key)
+    if (other === undefined) taken.set(key, `"${route.id}" (${route.source})`)
+    else others.add(other)
+  }
+  return others
 }
 
 /** Two patterns tie when they differ in nothing but the names of their parameters. */

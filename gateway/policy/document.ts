@@ -1,5 +1,5 @@
 import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
-import { type Document, isNode, LineCounter, parseDocument } from 'yaml'
+import { type Document, isNode, LineCounter, parseDocument, visit } from 'yaml'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 
 export type Path = readonly (string | number)[]
@@ -36,12 +36,14 @@ export function parseYaml(name: string, text: string): YamlFile {
 }
 
 function refuseAliases(file: YamlFile): void {
-  try {
-    file.document.toJS({ maxAliasCount: 0 })
-  } catch (error) {
-    if (!(error instanceof ReferenceError)) throw error
-    throw new ConfigurationError([file.problemAt([], 'aliases (*name) are not allowed; write the value out')])
-  }
+  const problems: Problem[] = []
+  visit(file.document, {
+    Alias: (_, alias) => {
+      const message = `aliases (*${alias.source}) are not allowed; write the value out`
+      problems.push(file.problemAtOffset(alias.range?.[0] ?? 0, message))
+    },
+  })
+  if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
 /** The file's values, checked against a schema; every violation becomes a problem with its place. */

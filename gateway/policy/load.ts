@@ -35,17 +35,29 @@ function listFiles(directory: string): readonly string[] {
       .filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml') && !name.startsWith('.'))
       .sort()
   } catch (error) {
-    throw fault(directory, `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`)
+    throw unreadable(directory, error)
   }
 }
+
+/** What the file system says, by its code: its own message would name the path a second time. */
+const unreadable = (file: string, error: unknown): ConfigurationError =>
+  fault(file, `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`)
 
 const fault = (file: string, message: string): ConfigurationError =>
   new ConfigurationError([{ file, line: 1, column: 1, message }])
 
 function readPolicyFile(path: string, validate: ValidateFunction): PolicyFile {
-  const yaml = parseYaml(path, readFileSync(path, 'utf8'))
+  const yaml = parseYaml(path, readText(path))
   // The schema has just held: its shape is the type's.
   return { yaml, content: validateYaml(yaml, validate) as PolicyFileContent }
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw unreadable(path, error)
+  }
 }
 
 /** Compiles a JSON Schema that ships with the package; `coerceTypes` for values that come as text, from the environment. */

@@ -67,6 +67,21 @@ export function parsePattern(path: string): readonly PatternSegment[] {
     }
     if (/[?#\\]/.test(part)) throw new Error('a path holds no ?, # or backslash')
     if (part.startsWith('*')) throw new Error('write a literal leading * as %2A')
-    return { kind: 'literal', text: decodeURIComponent(part) }
+    return { kind: 'literal', text: readLiteral(part) }
   })
+}
+
+/** A literal's text. What no request can hold past `receive/` (SPEC section 11) would make a row that never matches. */
+function readLiteral(part: string): string {
+  if (/%(?![0-9a-f]{2})/i.test(part))
+    throw new Error('a path has % only before two hexadecimal digits; write it as %25')
+  let text: string
+  try {
+    text = decodeURIComponent(part)
+  } catch (cause) {
+    throw new Error('a path holds escapes of valid UTF-8 only', { cause })
+  }
+  if (text === '.' || text === '..') throw new Error('a path has no dot segment')
+  if (/[/\\\p{Cc}]/u.test(text)) throw new Error('a path holds no encoded slash, backslash or control character')
+  return text
 }

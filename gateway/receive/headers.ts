@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net'
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { headerRole } from './header-role.ts'
@@ -12,6 +13,8 @@ export type RequestHeaders = Readonly<{
   forwarded: ForwardedHeaders
   /** The lines that may reach a backend as they are. */
   passing: RawHeaders
+  /** The credentials' lines, for the rare backend that wants them. */
+  credentials: RawHeaders
 }>
 
 /** What a proxy before us says; to be believed only from a trusted one. */
@@ -67,6 +70,12 @@ export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>)
       host: values['x-forwarded-host'],
     },
     passing: withoutNominated(passing, values.connection),
+    credentials: withoutNominated(
+      (['authorization', 'x-oauth-access-token'] as const).flatMap((name) =>
+        values[name].flatMap((value) => [name, value]),
+      ),
+      values.connection,
+    ),
   }
 }
 
@@ -92,11 +101,14 @@ function checkFraming(values: Framing, httpVersion: string): void {
 }
 
 // RFC 9110 4.2.1 and 7.2: a name, an IPv4 address or a bracketed IPv6 address, and a port; no userinfo, path or list.
-const hostPattern = /^(?:[a-z0-9._~!$&'()*+;=-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i
+const hostPattern = /^(?:[a-z0-9._~!$&'()*+;=-]+|\[([0-9a-f:.]+)\])(?::(\d{1,5}))?$/i
 
 function readHost(lines: readonly string[]): string {
   const [host] = lines
-  if (lines.length !== 1 || host === undefined || !hostPattern.test(host)) throw malformed()
+  const parts = lines.length === 1 ? hostPattern.exec(host ?? '') : null
+  const [, address, port] = parts ?? []
+  if (host === undefined || !parts || (address !== undefined && !isIPv6(address)) || Number(port ?? 0) > 65_535)
+    throw malformed()
   return host
 }
 

@@ -1,5 +1,5 @@
 import type { UpstreamResponse } from '../engine/engine.ts'
-import type { Exchange, RawHeaders } from '../engine/exchange.ts'
+import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../engine/exchange.ts'
 
 export type Relay = (response: UpstreamResponse, exchange: Exchange) => void
 
@@ -18,7 +18,7 @@ const hopByHop = new Set([
 /** Passes an upstream's answer on as it comes, at the pace of the slower side. */
 export function relay(response: UpstreamResponse, exchange: Exchange): void {
   const { status, reason } = response
-  const writer = exchange.start({ status, reason, headers: withoutHopByHop(response.headers) })
+  const writer = startAnswer(response, exchange, { status, reason, headers: withoutHopByHop(response.headers) })
   writer.onDrain(response.resume)
   response.pipe({
     data: writer.write,
@@ -26,6 +26,16 @@ export function relay(response: UpstreamResponse, exchange: Exchange): void {
     // A truncated answer must stay recognizable: no terminating chunk, no filled-up length.
     fail: () => exchange.destroy(),
   })
+}
+
+/** A head that the engine refuses to write must not leave the upstream's body waiting for a reader. */
+function startAnswer(response: UpstreamResponse, exchange: Exchange, head: ResponseHead): ResponseWriter {
+  try {
+    return exchange.start(head)
+  } catch (error) {
+    response.abort()
+    throw error
+  }
 }
 
 function withoutHopByHop(headers: RawHeaders): RawHeaders {

@@ -30,10 +30,11 @@ export function resolveOrganization(
 }
 
 function resolveFromPath(principal: Principal, segment: string, headers: OrganizationHeaders): Organization {
+  // Read first: a malformed header is refused before a malformed path (SPEC section 5, order of refusal).
+  const beside = readOrganizationId(headers.organizationId)
   const id = parseId(segment)
   if (id === undefined) throw new GatewayError('resource_not_found')
   // A header that says otherwise would leave it open which of the two was authorized.
-  const beside = readOrganizationId(headers.organizationId)
   if (beside !== undefined && beside !== id) throw new GatewayError('invalid_organization_id')
   return requireMembership(principal, id, 'organization_forbidden')
 }

@@ -52,14 +52,19 @@ export function openDatabase(settings: DatabaseSettings, onError: (error: Error)
 
 async function inTransaction<Result>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<Result>): Promise<Result> {
   const client = await pool.connect()
+  // The pool listens on idle connections alone. The statement under way rejects by itself; unheard, the event
+  // beside it would end the process.
+  const ignore = (): void => {}
+  client.on('error', ignore)
   try {
     await client.query('begin')
     const result = await work(client)
     await client.query('commit')
+    client.off('error', ignore)
     client.release()
     return result
   } catch (error) {
-    // The connection goes with whatever state it is in; the server rolls back.
+    // The connection goes with whatever state it is in; the server rolls back. It may fail once more on its way out.
     client.release(true)
     throw error
   }

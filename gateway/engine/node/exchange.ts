@@ -1,11 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../exchange.ts'
+import type { Connection } from './connection.ts'
 import { NodeRequestBody } from './request-body.ts'
 
-/** What is read of a body that nobody wanted before its connection is dropped. */
-const unwantedBodyBytes = 1024 * 1024
+/** For how long a body that nobody wanted is read before its connection is dropped. */
 const unwantedBodyMs = 5_000
+
+/**
+ * Refusals of a head that could be read in two ways, or not to its end. Where the next request begins is then
+ * anybody's guess, so nothing more is read from the connection (RFC 9112 6.3).
+ */
+const closingStatuses: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
+
+type BodyOptions = Readonly<{ expectsContinue: boolean; bodyIdleTimeoutMs: number }>
 
 export class NodeExchange implements Exchange {
   readonly method: string
@@ -15,12 +23,14 @@ export class NodeExchange implements Exchange {
   readonly peerAddress: string
   readonly isEncrypted: boolean
   readonly body: NodeRequestBody
+  readonly #connection: Connection
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
   #onEnd: ((isComplete: boolean) => void)[] = []
   #hasEnded = false
 
-  constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, bodyIdleTimeoutMs: number) {
+  constructor(connection: Connection, request: IncomingMessage, response: ServerResponse, options: BodyOptions) {
+    this.#connection = connection
     this.#request = request
     this.#response = response
     this.method = request.method ?? ''
@@ -29,7 +39,7 @@ export class NodeExchange implements Exchange {
     this.headers = request.rawHeaders
     this.peerAddress = request.socket.remoteAddress ?? ''
     this.isEncrypted = (request.socket as TLSSocket).encrypted === true // node:http types every socket as plain
-    this.body = new NodeRequestBody(request, response, expectsContinue, bodyIdleTimeoutMs)
+    this.body = new NodeRequestBody(request, response, options.expectsContinue, options.bodyIdleTimeoutMs)
     response.on('close', () => this.#end(response.writableFinished))
     // Without a listener a client's reset in the middle of a body would be an uncaught exception.
     request.on('error', () => {})
@@ -46,7 +56,10 @@ export class NodeExchange implements Exchange {
 
   answer(head: ResponseHead, body: string): void {
     const bytes = Buffer.from(body)
-    this.#writeHead({ ...head, headers: [...head.headers, 'content-length', String(bytes.length)] })
+    const isClosing = closingStatuses.has(head.status) || this.#leavesBodyUnsent()
+    if (isClosing) this.#connection.markRefused()
+    const framing = ['content-length', String(bytes.length), ...(isClosing ? ['connection', 'close'] : [])]
+    this.#writeHead({ ...head, headers: [...head.headers, ...framing] })
     this.#response.end(bytes)
     this.#drainUnwantedBody()
   }
@@ -72,8 +85,18 @@ export class NodeExchange implements Exchange {
     }
   }
 
+  /** True while its request's body is still on its way. */
+  get isReceiving(): boolean {
+    return !this.#request.complete
+  }
+
   destroy(): void {
     this.#request.socket.destroy()
+  }
+
+  /** The client has gone: node:http does not tell the answers that wait behind another one on their connection. */
+  abandon(): void {
+    this.#end(false)
   }
 
   onEnd(listener: (isComplete: boolean) => void): void {
@@ -82,8 +105,7 @@ export class NodeExchange implements Exchange {
   }
 
   #writeHead(head: ResponseHead): void {
-    // Node takes raw pairs in an array; its types want them mutable.
-    const headers = this.#leavesBodyUnsent() ? [...head.headers, 'connection', 'close'] : (head.headers as string[])
+    const headers = head.headers as string[] // Node takes raw pairs in an array, but its types want them mutable
     if (head.reason === undefined) this.#response.writeHead(head.status, headers)
     else this.#response.writeHead(head.status, head.reason, headers)
   }
@@ -101,20 +123,21 @@ export class NodeExchange implements Exchange {
   }
 
   /**
-   * A refused upload: its rest is read and dropped, within bounds, so that the client sees our answer
-   * and the next request on the connection starts where it should.
+   * A refused upload: its rest is read and dropped, for a while, so that the client sees our answer (a reset would
+   * take it away again) and the next request on the connection starts where it should.
    */
   #drainUnwantedBody(): void {
     const request = this.#request
-    if (request.complete || this.body.length === 0) return
-    let drainedBytes = 0
-    const timer = setTimeout(() => request.socket.destroy(), unwantedBodyMs)
-    request.on('data', (chunk: Buffer) => {
-      drainedBytes += chunk.length
-      if (drainedBytes > unwantedBodyBytes) request.socket.destroy()
-    })
-    request.once('close', () => clearTimeout(timer))
-    request.once('end', () => clearTimeout(timer))
+    if (request.complete || request.destroyed || this.body.length === 0) return
+    const { socket } = request
+    const timer = setTimeout(() => socket.destroy(), unwantedBodyMs)
+    const stop = (): void => {
+      clearTimeout(timer)
+      socket.off('close', stop)
+    }
+    // Once it is answered, node:http no longer tells a request that its connection has closed.
+    socket.once('close', stop)
+    request.once('end', stop)
     request.resume()
   }
 }

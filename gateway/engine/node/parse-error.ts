@@ -1,16 +1,20 @@
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 
 /** What node:http tells about a head that it could not read. */
-export type ParseError = NodeJS.ErrnoException & { rawPacket?: Buffer }
+export type ParseError = NodeJS.ErrnoException & { rawPacket?: Buffer; bytesParsed?: number }
 
 /** The refusal for bytes that are no request: mostly 400, else the status that RFC 9112 or the contract names. */
 export function refusalOf(error: ParseError): RefusalCode {
   const packet = error.rawPacket?.toString('latin1') ?? ''
+  const parsed = error.bytesParsed ?? 0
   switch (error.code) {
     case 'HPE_INVALID_METHOD':
-      return isWord(packet) ? 'method_unknown' : 'headers_malformed'
+      return isWord(sliceHead(packet, parsed - blankLine.length)) ? 'method_unknown' : 'headers_malformed'
     case 'HPE_INVALID_TRANSFER_ENCODING':
-      return namesUnknownEncoding(packet) ? 'transfer_encoding_unknown' : 'headers_malformed'
+      // Found at the head's end, so the blank line before is the one that counts.
+      return namesUnknownEncoding(sliceHead(packet, parsed - blankLine.length - 1))
+        ? 'transfer_encoding_unknown'
+        : 'headers_malformed'
     case 'HPE_HEADER_OVERFLOW':
       return isTargetLong(packet) ? 'target_too_long' : 'headers_too_large'
     case 'ERR_HTTP_REQUEST_TIMEOUT':
@@ -20,12 +24,20 @@ export function refusalOf(error: ParseError): RefusalCode {
   }
 }
 
+const blankLine = '\r\n\r\n'
+
+/** The head at fault, without what was pipelined before it: it begins behind the last blank line up to a place. */
+function sliceHead(packet: string, upTo: number): string {
+  const blank = upTo < 0 ? -1 : packet.lastIndexOf(blankLine, upTo)
+  return blank < 0 ? packet : packet.slice(blank + blankLine.length)
+}
+
 /** An unknown method is 501 only where the rest of the line is a request's (RFC 9110 9.1). */
 const isWord = (packet: string): boolean => /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64} \S+ HTTP\/1\.[01]\r\n/.test(packet)
 
 /** RFC 9112 6.1: 501 for a coding we do not know; beside Content-Length, or on HTTP/1.0, it is an attack: 400. */
 function namesUnknownEncoding(packet: string): boolean {
-  const head = packet.slice(0, packet.indexOf('\r\n\r\n'))
+  const head = packet.slice(0, packet.indexOf(blankLine))
   if (/^content[-_.]length[ \t]*:/im.test(head) || / HTTP\/1\.0\r\n/.test(head)) return false
   const codings = [...head.matchAll(/^transfer-encoding:[ \t]*(.*?)[ \t]*\r?$/gim)].map(([, value]) => value ?? '')
   return (
@@ -35,7 +47,10 @@ function namesUnknownEncoding(packet: string): boolean {
   )
 }
 
+/** The packet that went too far holds the request line's end, mostly its whole; else a header is the better guess. */
 const isTargetLong = (packet: string): boolean => {
   const end = packet.indexOf('\r\n')
-  return end < 0 || end > 8192
+  const line = end < 0 ? packet : packet.slice(0, end)
+  if (/^[A-Z]+ \//.test(line)) return line.length > 8192
+  return / HTTP\/1\.[01]$/.test(line)
 }

@@ -1,3 +1,5 @@
+import { subscribe } from 'node:diagnostics_channel'
+import type { Socket } from 'node:net'
 import { type Dispatcher, errors, Pool } from 'undici'
 import { type ResponseSink, type Send, UpstreamError, type UpstreamRequest, type UpstreamResponse } from '../engine.ts'
 import { NodeRequestBody } from './request-body.ts'
@@ -58,6 +60,17 @@ function exchange(pool: Pool, request: UpstreamRequest, onDone = () => {}): Prom
   })
 }
 
+/**
+ * Undici does not say on which connection a request goes out, but announces both: the start of a request, and in
+ * the same breath its head on a socket.
+ */
+let starting: ResponseHandler | undefined
+subscribe('undici:client:sendHeaders', (message) => {
+  const { socket } = message as Readonly<{ socket: Socket }> // as undici documents this channel
+  starting?.sentOn(socket)
+  starting = undefined
+})
+
 /** Keeps what arrives before the answer is piped, which for a small answer is all of it. */
 class ResponseHandler implements Dispatcher.DispatchHandler {
   readonly #resolve: (response: UpstreamResponse) => void
@@ -68,6 +81,9 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   #early: Buffer[] = []
   #earlyBytes = 0
   #isCancelled = false
+  #socket: Socket | undefined
+  /** What the connection had received for earlier requests. */
+  #bytesBefore = 0
   #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
 
   constructor(
@@ -89,13 +105,20 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
     this.#controller = controller
     // The client may have left while the request waited for a connection.
     if (this.#isCancelled) controller.abort(new UpstreamError('cancelled'))
+    else starting = this
+  }
+
+  sentOn(socket: Socket): void {
+    this.#socket = socket
+    this.#bytesBefore = socket.bytesRead
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number, _headers: unknown, reason?: string): void {
     if (status < 200) return
     this.#resolve({
       status,
-      reason: reason ?? '',
+      // Undici reads the phrase as UTF-8; what node:http would refuse to write is left out.
+      reason: reason !== undefined && /^[\t\x20-\x7e]*$/.test(reason) ? reason : '',
       headers: latin1Pairs(controller.rawHeaders),
       pipe: (sink) => this.#pipe(sink),
       resume: () => controller.resume(),
@@ -118,9 +141,18 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    const failure = toUpstreamError(error)
+    const failure = this.#toUpstreamError(error)
     this.#reject(failure)
     this.#finish(failure)
+  }
+
+  #toUpstreamError(error: Error): UpstreamError {
+    if (error instanceof UpstreamError) return error
+    if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
+      return new UpstreamError('timeout', { cause: error })
+    if (!this.#controller) return new UpstreamError('unreachable', { cause: error })
+    const isAnswered = this.#socket !== undefined && this.#socket.bytesRead > this.#bytesBefore
+    return new UpstreamError(isAnswered ? 'broken' : 'unanswered', { cause: error })
   }
 
   #pipe(sink: ResponseSink): void {
@@ -151,25 +183,3 @@ function latin1Pairs(raw: Dispatcher.DispatchController['rawHeaders']): string[]
   if (Array.isArray(raw)) for (const part of raw) pairs.push(typeof part === 'string' ? part : part.toString('latin1'))
   return pairs
 }
-
-function toUpstreamError(error: Error): UpstreamError {
-  if (error instanceof UpstreamError) return error
-  if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
-    return new UpstreamError('timeout', { cause: error })
-  if (error instanceof errors.ConnectTimeoutError || isConnectFailure(error))
-    return new UpstreamError('unreachable', { cause: error })
-  return new UpstreamError('broken', { cause: error })
-}
-
-const connectCodes = new Set([
-  'ECONNREFUSED',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'ETIMEDOUT',
-  'EADDRNOTAVAIL',
-])
-
-const isConnectFailure = (error: NodeJS.ErrnoException): boolean =>
-  error.code !== undefined && connectCodes.has(error.code)

@@ -1,0 +1,93 @@
+import { randomUUID } from 'node:crypto'
+import { STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
+import { render } from '../../errors/render.ts'
+import { methods } from '../../policy/route.ts'
+import type { NodeExchange } from './exchange.ts'
+
+/** How long a client may take to close a connection that we have refused. */
+const lingerMs = 1_000
+
+/** One client's connection, and the exchanges that are open on it, in the order of their requests. */
+export class Connection {
+  readonly #socket: Socket
+  readonly #exchanges = new Set<NodeExchange>()
+  #isRefused = false
+
+  constructor(socket: Socket) {
+    this.#socket = socket
+    // node:http takes its listeners off a CONNECT's socket: a reset would then end the process.
+    socket.on('error', () => {})
+    socket.once('close', () => {
+      for (const exchange of this.#exchanges) exchange.abandon()
+    })
+  }
+
+  /** True once it was refused as a whole: what still arrives on it may be the rest of anything, and is no request. */
+  get isRefused(): boolean {
+    return this.#isRefused
+  }
+
+  get hasReceived(): boolean {
+    return this.#socket.bytesRead > 0
+  }
+
+  add(exchange: NodeExchange): void {
+    this.#exchanges.add(exchange)
+    exchange.onEnd(() => this.#exchanges.delete(exchange))
+  }
+
+  /** Nothing that arrives from now on is read as a request. */
+  markRefused(): void {
+    this.#isRefused = true
+  }
+
+  /**
+   * Answers bytes that could not be read, and closes; once, since the parser fails anew with every packet that
+   * follows. Never in the place, or in the middle, of an earlier request's answer.
+   */
+  refuse(code: RefusalCode): void {
+    if (this.#isRefused) return
+    this.#isRefused = true
+    const [first, ...later] = this.#exchanges
+    if (!first) {
+      this.#writeRefusal(code)
+    } else if (![first, ...later].some(({ isReceiving }) => isReceiving)) {
+      // The next head is at fault: the answers before it go out first.
+      for (const exchange of this.#exchanges)
+        exchange.onEnd(() => {
+          if (this.#exchanges.size === 0) this.#writeRefusal(code)
+        })
+    } else if (later.length > 0 || first.hasStarted) {
+      this.destroy()
+    } else {
+      // A body is at fault, and its answer has not begun: this is its answer.
+      this.#writeRefusal(code)
+      first.abandon()
+    }
+  }
+
+  destroy(): void {
+    this.#socket.destroy()
+  }
+
+  #writeRefusal(code: RefusalCode): void {
+    const socket = this.#socket
+    if (!socket.writable) {
+      socket.destroy()
+      return
+    }
+    const details = code === 'method_not_allowed' ? { allow: methods } : {}
+    const { status, headers, body } = render(new GatewayError(code, details), 'platform', randomUUID())
+    socket.end(
+      `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${toLines(headers)}content-length: ${Buffer.byteLength(body)}\r\n` +
+        `connection: close\r\n\r\n${body}`,
+    )
+    const timer = setTimeout(() => socket.destroy(), lingerMs)
+    socket.once('close', () => clearTimeout(timer))
+  }
+}
+
+const toLines = (headers: readonly string[]): string =>
+  headers.map((part, index) => (index % 2 === 0 ? `${part}: ` : `${part}\r\n`)).join('')

@@ -1,0 +1,452 @@
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import type { Policy } from '../../gateway/policy/compile.ts'
+import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
+import { loadPolicy } from '../../gateway/policy/load.ts'
+import { compileRoutes } from '../../gateway/route/table.ts'
+
+type Files = Readonly<Record<string, string>>
+
+const upstreams = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
+
+const roles = `organizationRoles:
+  - { slug: org-client, name: Client, abilities: [agents:execute] }
+  - { slug: org-member, name: Member, abilities: [datasets:read] }
+  - { slug: org-admin, name: Administrator, abilities: [datasets:write] }
+  - { slug: org-owner, name: Owner, abilities: [organizations:manage] }
+platformRoles:
+  - { slug: admin, name: Platform administrator, bypass: true }
+tokenScopes:
+  api-key: [datasets:read]
+`
+
+function load(t: Test, files: Files): Policy {
+  return loadPolicy(t.testdir({ ...files }), upstreams)
+}
+
+/** Every problem as `file:line:column: sentence`, with the file's name alone. */
+function problemsOf(t: Test, files: Files): readonly string[] {
+  const directory = t.testdir({ ...files })
+  try {
+    loadPolicy(directory, upstreams)
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error
+    return error.message.split('\n').map((line) => relative(directory, line))
+  }
+  return []
+}
+
+/** The problems of one file of routes beside sound roles. */
+const routeProblems = (t: Test, text: string): readonly string[] =>
+  problemsOf(t, { 'roles.yaml': roles, 'routes.yaml': text })
+
+/** A file of one row. */
+const row = (fields: string): string => `routes:\n  - { id: a, surface: platform, ${fields} }\n`
+
+const sound = 'match: { path: /a }, upstream: platform'
+
+t.test('the shipped policies load without a problem', async (t) => {
+  const { routes } = loadPolicy(fileURLToPath(new URL('../../policies', import.meta.url)), upstreams)
+  t.ok(routes.length > 20)
+})
+
+t.test('all *.yaml of a directory are one table, in any order and whatever their names', async (t) => {
+  const parts = [
+    'routes: [{ id: x, match: { path: /x }, surface: data, upstream: data }]',
+    'routes: [{ id: y, match: { path: /y }, surface: data, upstream: data, require: { role: org-owner } }]',
+  ]
+  const [first = '', second = ''] = parts
+  const forward = load(t, { 'a.yaml': first, 'b.yaml': second, 'z.yaml': roles })
+  const backward = load(t, { 'b.yaml': first, 'a.yaml': second, '0.yaml': roles })
+  t.strictSame(forward.routes.map(({ id }) => id).sort(), ['x', 'y'])
+  t.strictSame(backward.routes.map(({ id }) => id).sort(), ['x', 'y'])
+})
+
+t.test('expectations, hidden files and other formats are no policy', async (t) => {
+  const { routes } = load(t, {
+    'roles.yaml': roles,
+    'routes.test.yaml': 'routes: nonsense',
+    '.routes.yaml': 'routes: nonsense',
+    'routes.yaml.bak': 'routes: nonsense',
+    'policy.schema.json': '{',
+  })
+  t.strictSame(routes, [])
+})
+
+t.test('a compiled table cannot be changed', async (t) => {
+  const policy = load(t, { 'roles.yaml': roles, 'routes.yaml': row(sound) })
+  t.ok(Object.isFrozen(policy))
+  t.ok(Object.isFrozen(policy.routes))
+  t.ok(policy.routes.every(Object.isFrozen))
+})
+
+t.test('a row knows where it stands', async (t) => {
+  const [route] = load(t, { 'roles.yaml': roles, 'routes.yaml': row(sound) }).routes
+  t.match(route?.source, /routes\.yaml:2$/)
+})
+
+t.test('a higher role has all abilities of the lower ones, and a scope only its own', async (t) => {
+  const { roles: compiled } = load(t, { 'roles.yaml': roles })
+  const abilities = [...compiled.organization.values()].map((role) => [role.slug, role.rank, [...role.abilities]])
+  t.strictSame(abilities, [
+    ['org-client', 1, ['agents:execute']],
+    ['org-member', 2, ['agents:execute', 'datasets:read']],
+    ['org-admin', 3, ['agents:execute', 'datasets:read', 'datasets:write']],
+    ['org-owner', 4, ['agents:execute', 'datasets:read', 'datasets:write', 'organizations:manage']],
+  ])
+  t.equal(compiled.highest.slug, 'org-owner')
+  t.strictSame([...(compiled.tokenScopes.get('api-key') ?? [])], ['datasets:read'])
+})
+
+t.test('an empty directory, or one that is not there, is told by name', async (t) => {
+  const empty = t.testdir({})
+  t.throws(() => loadPolicy(empty, upstreams), {
+    name: 'ConfigurationError',
+    message: `${empty}:1:1: holds no policy: expected at least one *.yaml file`,
+  })
+  const missing = join(empty, 'missing')
+  t.throws(() => loadPolicy(missing, upstreams), {
+    name: 'ConfigurationError',
+    message: `${missing}:1:1: cannot be read: ENOENT`,
+  })
+})
+
+t.test('a policy without organization roles is refused', async (t) => {
+  t.strictSame(problemsOf(t, { 'routes.yaml': row(sound) }), [
+    'routes.yaml:1:1: no policy file lists organizationRoles',
+  ])
+})
+
+t.test('empty files say nothing, and that is no mistake', async (t) => {
+  t.strictSame(problemsOf(t, { 'empty.yaml': '', 'comment.yaml': '# to come\n', 'roles.yaml': roles }), [])
+})
+
+/** The text with `§` before each place that a problem should name, in order, and what it should say there. */
+type Mistake = readonly [rule: string, text: string, ...sentences: (string | RegExp)[]]
+
+const mistakes: readonly Mistake[] = [
+  [
+    'an alias is refused where it stands',
+    'routes:\n  - &row { id: a, match: { path: /a }, surface: platform, upstream: platform }\n  - §*row\n',
+    'aliases (*row) are not allowed; write the value out',
+  ],
+  [
+    'every alias is told, one without an anchor too',
+    'routes:\n  - id: &name a\n    surface: §*name\n    upstream: §*nobody\n',
+    'aliases (*name) are not allowed; write the value out',
+    'aliases (*nobody) are not allowed; write the value out',
+  ],
+  ['a duplicate key is refused', 'routes: []\n§routes: []\n', 'Map keys must be unique'],
+  [
+    'a duplicate key is refused inside a row',
+    row('match: { path: /a, §path: /b }, upstream: platform'),
+    'Map keys must be unique',
+  ],
+  ['an unknown tag is refused', 'routes: §!rows []\n', 'Unresolved tag: !rows'],
+  ['a second document is refused', 'routes: []\n§---\nroutes: []\n', /^Source contains multiple documents/],
+  ['text that is no YAML is refused', 'routes: [\n§', /^Flow sequence .+ must .+/],
+  ['a merge key is no YAML 1.2', 'routes: []\n<<: §{}\n', 'does not know "<<"'],
+  ['a file that is no mapping is refused', '§- routes\n', 'must be object'],
+  [
+    'a misspelt key is refused by its name',
+    row(`${sound}, requires: §{ role: org-owner }`),
+    'routes.0 does not know "requires"',
+  ],
+  [
+    'a missing key is named',
+    'routes:\n  - §{ id: a, surface: platform, upstream: platform }\n',
+    "routes.0 must have required property 'match'",
+  ],
+  [
+    'an unknown surface is refused with the known ones',
+    'routes:\n  - id: a\n    match: { path: /a }\n    surface: §html\n    upstream: platform\n',
+    'routes.0.surface must be one of platform, data, model, files, graphql',
+  ],
+  [
+    'an unknown method is refused with the known ones',
+    row('match: { path: /a, methods: [GET, §TRACE] }, upstream: platform'),
+    'routes.0.match.methods.1 must be one of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
+  ],
+  [
+    'an unknown role is refused with the known ones',
+    row(`${sound}, require: { role: §org-king }`),
+    'route "a": role "org-king" is not listed; known: org-client, org-member, org-admin, org-owner',
+  ],
+  [
+    'a platform role is no role of an organization',
+    row(`${sound}, require: { role: §admin }`),
+    'route "a": role "admin" is not listed; known: org-client, org-member, org-admin, org-owner',
+  ],
+  [
+    'an ability that no role grants is refused',
+    row(`${sound}, require: { ability: §datasets:erase }`),
+    'route "a": no role grants "datasets:erase", so nobody could pass',
+  ],
+  [
+    'an ability that is no resource:verb is refused',
+    row(`${sound}, require: { ability: §datasets }`),
+    /^routes\.0\.require\.ability must match pattern /,
+  ],
+  [
+    'a requirement of nothing is refused',
+    row(`${sound}, require: §{}`),
+    'routes.0.require must NOT have fewer than 1 properties',
+  ],
+  [
+    'an unknown upstream is refused with the configured ones',
+    row('match: { path: /a }, upstream: §plattform'),
+    'route "a": upstream "plattform" is not configured; known: platform, agents, files, graphql, data',
+  ],
+  [
+    'an unknown answer is refused with the known ones',
+    row('match: { path: /a }, answer: §users.you'),
+    /^routes\.0\.answer must be one of users\.me, users\.abilities, /,
+  ],
+  [
+    'two destinations are refused',
+    'routes:\n  - §{ id: a, surface: data, match: { path: /a }, upstream: platform, answer: users.me }\n',
+    'route "a": needs exactly one of upstream, cluster and answer',
+  ],
+  [
+    'no destination is refused',
+    'routes:\n  - §{ id: a, surface: data, match: { path: /a } }\n',
+    'route "a": needs exactly one of upstream, cluster and answer',
+  ],
+  [
+    'an organization parameter that is not in the path is refused',
+    row('match: { path: /a/:id }, upstream: platform, organization: { param: §org }'),
+    'route "a": ":org" is not in the path',
+  ],
+  [
+    'a resource parameter that is not in the path is refused',
+    row('match: { path: /a/:id }, upstream: platform, resource: { kind: agent, param: §agent }'),
+    'route "a": ":agent" is not in the path',
+  ],
+  [
+    'a cluster parameter that is not in the path is refused',
+    row('match: { path: "/a/:id/*" }, cluster: { param: §clusterId }'),
+    'route "a": ":clusterId" is not in the path',
+  ],
+  [
+    'a cluster route without a rest to forward is refused',
+    row('match: { path: §/a/:id }, cluster: { param: id }'),
+    'route "a": a cluster route ends in /*, which is what it forwards',
+  ],
+  [
+    'a public route that requires something is refused',
+    row(`${sound}, access: public, require: §{ role: org-owner }`),
+    'route "a": a public route knows no caller, so it cannot have "require"',
+  ],
+  [
+    'a public route with an organization or a resource is refused',
+    `routes:
+  - id: a
+    access: public
+    surface: data
+    upstream: data
+    match: { path: /a/:id }
+    organization: §{ param: id }
+    resource: §{ kind: agent, param: id }
+`,
+    'route "a": a public route knows no caller, so it cannot have "organization"',
+    'route "a": a public route knows no caller, so it cannot have "resource"',
+  ],
+  [
+    'a public route to a cluster, or to an answer of ours, is refused',
+    `routes:
+  - { id: a, surface: platform, access: public, match: { path: "/a/:id/*" }, cluster: §{ param: id } }
+  - { id: b, surface: platform, access: public, match: { path: /b }, answer: §users.me }
+`,
+    'route "a": a public route knows no caller, so it cannot have "cluster"',
+    'route "b": a public route knows no caller, so it cannot have "answer"',
+  ],
+  [
+    'an id taken twice is refused, and the other row named',
+    `routes:
+  - { id: a, surface: platform, match: { path: /a }, upstream: platform }
+  - { id: §a, surface: platform, match: { path: /b }, upstream: platform }
+`,
+    /^route "a": the id is taken by "a" \(\S*routes\.yaml:2\)$/,
+  ],
+  [
+    'every mistake of a file is told at once',
+    `routes:
+  - { id: a, surface: platform, match: { path: /a }, upstream: §nowhere, require: { role: §org-king } }
+  - { id: b, surface: platform, match: { path: /b }, upstream: platform, require: { ability: §x:y } }
+`,
+    'route "a": upstream "nowhere" is not configured; known: platform, agents, files, graphql, data',
+    'route "a": role "org-king" is not listed; known: org-client, org-member, org-admin, org-owner',
+    'route "b": no role grants "x:y", so nobody could pass',
+  ],
+]
+
+/** Lines and columns count from 1. */
+function placesOf(marked: string): readonly string[] {
+  const before = marked.split('§').slice(0, -1)
+  return before.map((_, index) => {
+    const lines = before
+      .slice(0, index + 1)
+      .join('')
+      .split('\n')
+    return `${lines.length}:${(lines.at(-1)?.length ?? 0) + 1}`
+  })
+}
+
+for (const [rule, marked, ...sentences] of mistakes)
+  t.test(rule, async (t) => {
+    const problems = routeProblems(t, marked.replaceAll('§', ''))
+    const places = placesOf(marked)
+    t.equal(problems.length, sentences.length, problems.join('\n'))
+    for (const [index, sentence] of sentences.entries()) {
+      const [, place, said] = /^routes\.yaml:(\d+:\d+): (.+)$/.exec(problems[index] ?? '') ?? []
+      t.equal(place, places[index], 'the place')
+      if (typeof sentence === 'string') t.equal(said, sentence)
+      else t.match(said, sentence)
+    }
+  })
+
+const badPaths: readonly (readonly [path: string, sentence: string])[] = [
+  ['/a//b', 'a path has no empty segment'],
+  ['/*/a', '* is only allowed as the last segment'],
+  ['/a/**', 'write a literal leading * as %2A'],
+  ['/a/*rest', 'write a literal leading * as %2A'],
+  ['/a/:', '":" is not a parameter name'],
+  ['/a/:1', '":1" is not a parameter name'],
+  ['/a/:id.json', '":id.json" is not a parameter name'],
+  ['/a/:id(\\d+)', '":id(\\d+)" is not a parameter name'],
+  ['/a/:id/:id', '":id" appears twice'],
+  ['/a?b', 'a path holds no ?, # or backslash'],
+  ['/a#b', 'a path holds no ?, # or backslash'],
+  ['/a\\b', 'a path holds no ?, # or backslash'],
+  ['/100%', 'a path has % only before two hexadecimal digits; write it as %25'],
+  ['/%ff', 'a path holds escapes of valid UTF-8 only'],
+  ['/a/../b', 'a path has no dot segment'],
+  ['/a/.', 'a path has no dot segment'],
+  ['/%2e%2E', 'a path has no dot segment'],
+  ['/a%2Fb', 'a path holds no encoded slash, backslash or control character'],
+  ['/a%5Cb', 'a path holds no encoded slash, backslash or control character'],
+  ['/a%00', 'a path holds no encoded slash, backslash or control character'],
+]
+
+t.test('a malformed pattern is refused where it stands, with what is wrong', async (t) => {
+  for (const [path, sentence] of badPaths)
+    t.strictSame(
+      routeProblems(t, row(`match: { path: '${path}' }, upstream: platform`)),
+      [`routes.yaml:2:48: route "a": ${sentence}`],
+      path,
+    )
+})
+
+t.test('a pattern starts with a slash', async (t) => {
+  const [problem, ...more] = routeProblems(t, row('match: { path: a/b }, upstream: platform'))
+  t.match(problem, /^routes\.yaml:2:48: routes\.0\.match\.path must match pattern "\^\/"$/)
+  t.strictSame(more, [])
+})
+
+type Tie = readonly [rule: string, first: string, second: string]
+
+const ties: readonly Tie[] = [
+  ['the same path', '{ path: /a/:id }', '{ path: /a/:id }'],
+  ['parameters that differ in their names', '{ path: /a/:id }', '{ path: /a/:name }'],
+  ['a literal in two spellings', '{ path: /a }', '{ path: /%61 }'],
+  ['the rest of the same path', '{ path: "/a/*" }', '{ path: "/a/*" }'],
+  ['methods that overlap', '{ methods: [GET, POST], path: /a }', '{ methods: [POST, PUT], path: /a }'],
+  ['a method of a row that takes all', '{ path: /a }', '{ methods: [PATCH], path: /a }'],
+  ['HEAD beside GET, which it follows', '{ methods: [GET], path: /a }', '{ methods: [HEAD], path: /a }'],
+  ['the same host', '{ host: h, path: /a }', '{ host: h, path: /a }'],
+]
+
+for (const [rule, first, second] of ties)
+  t.test(`two rows that tie are refused: ${rule}`, async (t) => {
+    const rows = [first, second].map(
+      (match, index) => `  - { id: r${index}, surface: data, upstream: data, match: ${match} }\n`,
+    )
+    const problems = routeProblems(t, `routes:\n${rows.join('')}`)
+    t.ok(problems.length > 0)
+    for (const problem of problems)
+      t.match(
+        problem,
+        /^routes\.yaml:3:53: route "r1": matches the same requests as "r0" \(\S*routes\.yaml:2\); one of them would never be reached$/,
+      )
+    t.equal(problems.length, 1, 'one tie is one problem, however many methods tie')
+  })
+
+t.test('a tie between two files is refused', async (t) => {
+  const one = (id: string): string => `routes: [{ id: ${id}, surface: data, upstream: data, match: { path: /a } }]\n`
+  const [problem, ...more] = problemsOf(t, { 'roles.yaml': roles, 'one.yaml': one('x'), 'two.yaml': one('y') })
+  t.match(problem, /^two\.yaml:1:\d+: route "y": matches the same requests as "x" \(\S*one\.yaml:1\)/)
+  t.strictSame(more, [])
+})
+
+t.test('rows that share no request do not tie', async (t) => {
+  const matches = [
+    '{ methods: [GET], path: /a/:id }',
+    '{ methods: [POST], path: /a/:name }',
+    '{ path: /a/b }',
+    '{ path: "/a/*" }',
+    '{ path: /a/ }',
+    '{ path: /a }',
+    '{ path: /A }',
+    '{ path: /a, host: h }',
+    '{ path: /a, host: i }',
+  ]
+  const rows = matches.map((match, index) => `  - { id: r${index}, surface: data, upstream: data, match: ${match} }\n`)
+  const policy = load(t, { 'roles.yaml': roles, 'routes.yaml': `routes:\n${rows.join('')}` })
+  t.equal(policy.routes.length, matches.length)
+  t.ok(compileRoutes(policy.routes))
+})
+
+t.test('roles stand in one file only', async (t) => {
+  const [problem, ...more] = problemsOf(t, { 'a.yaml': roles, 'b.yaml': 'platformRoles: []\n' })
+  t.match(problem, /^b\.yaml:1:16: platformRoles already stand in \S*a\.yaml; keep them in one file$/)
+  t.strictSame(more, [])
+})
+
+t.test('a role listed twice is refused', async (t) => {
+  const twice = roles.replace('platformRoles:', '  - { slug: org-owner, name: Twice, abilities: [] }\nplatformRoles:')
+  t.strictSame(problemsOf(t, { 'roles.yaml': twice }), ['roles.yaml:6:13: role "org-owner" is listed twice'])
+})
+
+t.test('the roles of the specification must stand in their order', async (t) => {
+  const must = 'must list org-client, org-member, org-admin, org-owner in this order'
+  const lines = roles.split('\n')
+  const swapped = [...lines]
+  ;[swapped[2], swapped[3]] = [lines[3] ?? '', lines[2] ?? '']
+  const without = lines.filter((line) => !line.includes('org-client'))
+  t.strictSame(problemsOf(t, { 'roles.yaml': swapped.join('\n') }), [`roles.yaml:2:3: ${must}`])
+  t.strictSame(problemsOf(t, { 'roles.yaml': without.join('\n') }), [`roles.yaml:2:3: ${must}`])
+})
+
+t.test('a role of its own may stand between the specified ones', async (t) => {
+  const own = roles.replace(
+    '  - { slug: org-admin',
+    '  - { slug: org-editor, name: Editor, abilities: [] }\n  - { slug: org-admin',
+  )
+  const { organization } = load(t, { 'roles.yaml': own }).roles
+  t.strictSame([...organization.keys()], ['org-client', 'org-member', 'org-editor', 'org-admin', 'org-owner'])
+})
+
+t.test('a scope may not hold what no role grants', async (t) => {
+  const wide = roles.replace('api-key: [datasets:read]', 'api-key: [datasets:read, x:y]')
+  t.strictSame(problemsOf(t, { 'roles.yaml': wide }), ['roles.yaml:9:28: no role grants "x:y": a scope cannot either'])
+})
+
+t.test('mistakes of every file are told at once', async (t) => {
+  const problems = problemsOf(t, { 'a.yaml': 'routes: !x []\n', 'b.yaml': 'rules: []\n', 'roles.yaml': roles })
+  t.strictSame(problems, ['a.yaml:1:9: Unresolved tag: !x', 'b.yaml:1:8: does not know "rules"'])
+})
+
+t.test('a problem never quotes the file, which may hold a secret', async (t) => {
+  const problems = routeProblems(t, 'routes: hunter2\nroutes: hunter2\npassword: &x hunter2\n')
+  t.ok(problems.length > 0)
+  t.notMatch(problems.join('\n'), 'hunter2')
+})
+
+t.test('a file that cannot be read is told by name, like any other mistake', async (t) => {
+  const directory = t.testdir({ 'roles.yaml': roles, 'routes.yaml': {}, 'gone.yaml': t.fixture('symlink', 'nowhere') })
+  t.throws(() => loadPolicy(directory, upstreams), {
+    name: 'ConfigurationError',
+    message: `${join(directory, 'gone.yaml')}:1:1: cannot be read: ENOENT\n${join(directory, 'routes.yaml')}:1:1: cannot be read: EISDIR`,
+  })
+})

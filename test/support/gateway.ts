@@ -1,0 +1,184 @@
+import { once } from 'node:events'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+import { generatePem } from '../../gateway/boot/command-keys.ts'
+import { loadConfiguration } from '../../gateway/boot/configuration.ts'
+import { type Gateway, startGateway } from '../../gateway/boot/gateway.ts'
+import type { TestWorld } from './world.ts'
+
+type Settings = Readonly<Record<string, unknown>>
+
+/** A gateway in this very process, as a configuration file describes it. */
+export type TestGateway = Readonly<{ public: string; admin: string; drain: Gateway['drain'] }>
+
+const policies = fileURLToPath(new URL('../../policies', import.meta.url))
+
+const anyPort = { host: '127.0.0.1', port: 0 }
+
+/** Nothing listens on the port multiplexer's port. */
+const nowhere = 'http://127.0.0.1:1'
+
+/**
+ * Starts a gateway from a written configuration and drains it with the test. Users and their tokens are those of
+ * the world; without one there is no database, and only public routes answer.
+ */
+export async function startTestGateway(
+  t: Test,
+  { world, settings = {}, upstreams = {}, routes }: TestGatewayOptions,
+): Promise<TestGateway> {
+  const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
+  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const file = join(directory, 'gateway.yaml')
+  writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
+  if (routes) {
+    mkdirSync(join(directory, 'policies'))
+    copyFileSync(join(policies, 'roles.yaml'), join(directory, 'policies', 'roles.yaml'))
+    writeFileSync(join(directory, 'policies', 'routes.yaml'), JSON.stringify({ routes }))
+  }
+  const names = ['platform', 'agents', 'files', 'graphql', 'data']
+  writeFileSync(
+    file,
+    JSON.stringify({
+      listeners: { public: anyPort, decision: anyPort, admin: anyPort },
+      database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere' },
+      issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo', clockToleranceSeconds: 0 }],
+      identity: { keys: ['file:identity.pem'] },
+      policies: { directory: routes ? 'policies' : policies },
+      log: { level: 'silent' },
+      ...settings,
+      upstreams: Object.fromEntries(names.map((name) => [name, { url: nowhere, ...upstreams[name] }])),
+    }),
+  )
+  const gateway = await startGateway(loadConfiguration(file, {}), file)
+  t.teardown(() => gateway.drain({ delayMs: 0, timeoutMs: 0 }))
+  return { public: toUrl(gateway.public), admin: toUrl(gateway.admin), drain: gateway.drain }
+}
+
+export type TestGatewayOptions = Readonly<{
+  world?: Pick<TestWorld, 'databaseUrl' | 'oidc'>
+  /** Whole top-level sections of the configuration. */
+  settings?: Settings
+  /** By the names that the shipped policies use. */
+  upstreams?: Readonly<Record<string, Settings>>
+  /** Instead of the shipped ones; the roles stay. */
+  routes?: readonly Settings[]
+}>
+
+const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string => `http://${host}:${port}`
+
+/** Every path, of anybody, to the platform's upstream. */
+export const openRoute: Settings = {
+  id: 'open',
+  match: { path: '/*' },
+  surface: 'platform',
+  access: 'public',
+  upstream: 'platform',
+}
+
+/** An upstream that says exactly the bytes it is told to. */
+export type RawUpstream = Readonly<{
+  url: string
+  /** What each connection has sent us so far, in the order of the connections. */
+  received: () => readonly string[]
+  sockets: () => readonly Socket[]
+}>
+
+/** Calls back with every chunk, and with all that its connection sent so far. */
+export type TakeBytes = (socket: Socket, soFar: string, connection: number) => void
+
+/** Listens on a free port and cuts every connection when the test ends. */
+export async function startRawUpstream(t: Test, take: TakeBytes): Promise<RawUpstream> {
+  const received: string[] = []
+  const sockets: Socket[] = []
+  const server: Server = createServer({ allowHalfOpen: true }, (socket) => {
+    const connection = sockets.push(socket) - 1
+    received.push('')
+    socket.on('error', () => {})
+    socket.on('data', (chunk) => {
+      received[connection] += chunk.toString('latin1')
+      take(socket, received[connection] ?? '', connection)
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
+  return { url: `http://127.0.0.1:${port}`, received: () => received, sockets: () => sockets }
+}
+
+/** How many requests stand in these bytes, by their heads. */
+export const countHeads = (bytes: string): number => bytes.split('\r\n\r\n').length - 1
+
+/** A client's socket, for what no HTTP client would do. */
+export type RawClient = Readonly<{
+  socket: Socket
+  send: (bytes: string | Buffer) => void
+  /** Everything that came back so far. */
+  text: () => string
+  /** Resolves with all that came once it matches; rejects when the other side closes before, or after 5 s. */
+  until: (pattern: RegExp) => Promise<string>
+  /** Resolves with all that came once the other side has closed, by FIN or reset; rejects after 5 s. */
+  closed: () => Promise<string>
+}>
+
+/** Connects, and drops the connection with the test. */
+export async function openRawClient(t: Test, origin: string): Promise<RawClient> {
+  const { hostname, port } = new URL(origin)
+  const socket = connect(Number(port), hostname)
+  t.teardown(() => socket.destroy())
+  let text = ''
+  let isClosed = false
+  const watchers = new Set<() => void>()
+  const tell = (): void => {
+    for (const watcher of watchers) watcher()
+  }
+  const close = (): void => {
+    isClosed = true
+    tell()
+  }
+  socket.on('error', () => {})
+  socket.on('data', (chunk) => {
+    text += chunk.toString('latin1')
+    tell()
+  })
+  socket.on('end', close)
+  socket.on('close', close)
+  await once(socket, 'connect')
+  const wait = (isDone: () => boolean, what: string): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const end = (settle: () => void): void => {
+        clearTimeout(timer)
+        watchers.delete(look)
+        settle()
+      }
+      const look = (): void => {
+        if (isDone()) end(() => resolve(text))
+        else if (isClosed) end(() => reject(new Error(`closed before ${what}: ${text}`)))
+      }
+      const timer = setTimeout(() => end(() => reject(new Error(`no ${what} within 5 s: ${text}`))), 5_000)
+      watchers.add(look)
+      look()
+    })
+  return {
+    socket,
+    send: (bytes) => void socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes),
+    text: () => text,
+    until: (pattern) => wait(() => pattern.test(text), String(pattern)),
+    closed: () => wait(() => isClosed, 'close'),
+  }
+}
+
+/** Resolves once the condition holds; fails the test when it has not after `withinMs`. */
+export async function until(condition: () => unknown, what: string, withinMs = 5_000): Promise<void> {
+  const startedMs = performance.now()
+  while (!(await condition())) {
+    if (performance.now() - startedMs > withinMs) throw new Error(`not within ${withinMs} ms: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
