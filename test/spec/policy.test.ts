@@ -80,15 +80,18 @@ async function createToken(userId: number | undefined, abilities: readonly strin
   return `oat_${encode(String(rows[0]?.id))}.${encode(secret)}`
 }
 
-/** A service account that is `org-client` of acme and holds the platform role `admin`. */
-async function createBypassingAccount(): Promise<number | undefined> {
+/** A service account of one test's own. */
+async function createServiceAccount(
+  ...memberships: (readonly [organization: number | null, role: string])[]
+): Promise<number | undefined> {
   const { rows } = await database.query<{ id: number }>(
-    "insert into users (email, user_type) values ('bypass@example.com', 'client-managed') returning id",
+    "insert into users (email, user_type) values ('account@example.com', 'client-managed') returning id",
   )
-  await database.query(
-    "insert into role_assignments (user_id, organization_id, role) values ($1, $2, 'org-client'), ($1, null, 'admin')",
-    [rows[0]?.id, organizations.acme.id],
-  )
+  for (const membership of memberships)
+    await database.query('insert into role_assignments (user_id, organization_id, role) values ($1, $2, $3)', [
+      rows[0]?.id,
+      ...membership,
+    ])
   return rows[0]?.id
 }
 
@@ -161,10 +164,38 @@ t.test('what an API token may do is the intersection of its abilities and the ro
   t.notOk(ofKey.includes('files:write'), 'the role alone grants it')
 })
 
-t.test('a token without abilities passes where nothing but a caller is required, and nowhere else', async (t) => {
-  const headers = bearer(await createToken(robotAdmin.id, []))
+t.test('a token without abilities passes where no ability is required, and nowhere else', async (t) => {
+  const account = await createServiceAccount([organizations.acme.id, 'org-owner'])
+  const headers = bearer(await createToken(account, []))
   await allows(t, 'platform', { path: '/public/x', headers })
-  await refuses(t, 403, 'ability', { path: '/datasets', headers })
+  await allows(t, 'platform', { path: '/admin/x', headers })
+  const guarded: readonly (readonly [path: string, ...methods: string[]])[] = [
+    ['/datasets', 'GET', 'POST'],
+    ['/datasets/1', 'GET', 'PUT', 'PATCH', 'DELETE'],
+    ['/datasets/1/entries', 'GET', 'POST'],
+    ['/workflows', 'GET', 'POST'],
+    ['/workflows/1', 'GET'],
+    ['/workflows/1/run', 'POST'],
+    ['/clusters', 'GET'],
+    [`/clusters/${clusters.healthy}/proxy/x`, 'GET', 'POST', 'DELETE', 'OPTIONS'],
+    [`/agent/${agents.acme}/responses`, 'POST'],
+    [`/agent/${agents.acme}/chat/completions`, 'POST'],
+    ['/v1/files', 'GET', 'POST'],
+    ['/v1/files/1', 'GET', 'DELETE'],
+    ['/v1/files/1/content', 'GET'],
+    ['/socket', 'GET'],
+  ]
+  for (const [path, ...methods] of guarded)
+    for (const method of methods) await refuses(t, 403, 'ability', { method, path, headers })
+  for (const request of [
+    { path: '/data/x' },
+    { method: 'POST', path: '/data/x' },
+    { method: 'POST', path: '/graphql' },
+  ]) {
+    const answer = await send({ ...request, headers })
+    t.equal(answer.status, 403, request.path)
+    t.strictSame(answer.arrived, [])
+  }
 })
 
 t.test('a token with * is bounded by the role of its account', async (t) => {
@@ -198,7 +229,7 @@ t.test('a bypass scope replaces no membership', async (t) => {
 })
 
 t.test("a bypass scope replaces no token's missing ability", async (t) => {
-  const account = await createBypassingAccount()
+  const account = await createServiceAccount([organizations.acme.id, 'org-client'], [null, 'admin'])
   const headers = bearer(await createToken(account, ['datasets:read']))
   await allows(t, 'platform', { path: '/admin/x', headers })
   await allows(t, 'platform', { path: '/datasets', headers })
