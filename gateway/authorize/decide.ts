@@ -33,6 +33,9 @@ class IssuedPermit {
   }
 }
 
+// An instance would else hand its class to whoever holds it.
+Object.defineProperty(IssuedPermit.prototype, 'constructor', { value: Object })
+
 /** Proof that policy allowed this request. Only `decide` makes one; locate, pin and forward demand one. */
 export type Permit = IssuedPermit
 

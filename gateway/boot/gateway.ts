@@ -17,7 +17,7 @@ import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Stages } from '../pipeline.ts'
 import { relay } from '../relay/relay.ts'
 import type { Configuration } from './configuration.ts'
-import { startIssuers } from './issuers.ts'
+import { checkIssuers, startIssuers } from './issuers.ts'
 import { readKeys } from './keys.ts'
 import { createSnapshot, readTrustedProxies } from './snapshot.ts'
 
@@ -38,6 +38,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   const log = createLog(configuration.log.level)
   const metrics = createMetrics()
   const engine = createNodeEngine()
+  checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
   const keys = await readKeys(configuration, configurationFile)
 

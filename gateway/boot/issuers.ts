@@ -3,11 +3,20 @@ import { createKeyLoader } from '../authenticate/fetch-keys.ts'
 import { createKeySet } from '../authenticate/jwks.ts'
 import { describeError, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { Configuration } from './configuration.ts'
 
 export type Issuers = Readonly<{ byName: Guards['issuers']; stop: () => void }>
 
 type Surroundings = Readonly<{ log: Log; metrics: Metrics; monotonicMs: () => number }>
+
+/** Two entries for one issuer would leave it open whose rules count. */
+export function checkIssuers({ issuers }: Configuration, file: string): void {
+  const names = issuers.map(({ issuer }) => issuer)
+  const twice = names.find((name, index) => names.indexOf(name) !== index)
+  if (twice === undefined) return
+  throw new ConfigurationError([{ file, line: 1, column: 1, message: `issuers: ${twice} is listed twice` }])
+}
 
 /** Fetches every issuer's keys now and in the background; an issuer that is down does not keep us from starting. */
 export function startIssuers(configuration: Configuration, { log, metrics, monotonicMs }: Surroundings): Issuers {

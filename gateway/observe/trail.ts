@@ -8,6 +8,7 @@ import type { Organization } from '../resolve/organization.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { describeBug, describeError, type Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
+import { redact } from './redact.ts'
 
 /** What is written down about one request: each stage tells its fact, and the end of the exchange writes the line. */
 export type Trail = Readonly<{
@@ -88,7 +89,7 @@ function composeLine(exchange: Exchange, requestId: string, facts: Facts, durati
     // On the decision listener the request that is judged is another than the one that asks.
     method: match?.target.method ?? exchange.method,
     // The query stays out: it is where careless clients put secrets.
-    path: match?.target.path,
+    path: match && redact(match.target.path),
     route: match?.route.id,
     status: exchange.status,
     reason,

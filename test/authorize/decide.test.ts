@@ -308,3 +308,9 @@ t.test('a look-alike of a permit is refused where it is used', async (t) => {
   for (const [index, forgery] of forgeries.entries())
     t.throws(() => assertIssued(forgery as Permit), { code: 'internal', status: 500 }, `forgery ${index}`)
 })
+
+t.test('a permit does not hand out its class', async (t) => {
+  const issued = enforce(decide(matchOf({}), callerOf({}), roles))
+  const Class = issued.constructor as new (...args: unknown[]) => Permit
+  t.throws(() => assertIssued(new Class(issued.match, undefined)), { code: 'internal' })
+})

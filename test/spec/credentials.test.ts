@@ -661,9 +661,12 @@ t.test('100 parallel first requests over two replicas make one user', async (t) 
     Array.from({ length: 100 }, (_, index) => call(origins[index % 2] ?? '', { path: '/users/me', headers })),
   )
   const waiting = "pg_stat_activity where application_name = 'sallyport' and wait_event_type = 'Lock'"
-  await until(async () => (await count(waiting, [])) >= 8, 'several first requests at the gate', patienceMs)
-  await gate.query('commit')
-  gate.release()
+  try {
+    await until(async () => (await count(waiting, [])) >= 8, 'several first requests at the gate', patienceMs)
+  } finally {
+    await gate.query('commit')
+    gate.release()
+  }
   const answers = await answering
   t.same(new Set(answers.map(({ status }) => status)), new Set([200]), 'each of them is answered')
   t.equal(new Set(answers.map((answer) => answer.json().data?.id)).size, 1)
