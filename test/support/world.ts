@@ -35,7 +35,11 @@ export type TestWorld = World['description'] &
 /** Starts a world on free ports and stops it with the test. */
 export async function startTestWorld(t: Test): Promise<TestWorld> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
-  const world = await startWorld({ directory, ports: { public: 0, decision: 0, admin: 0 }, notify: (text) => t.comment(text) })
+  const world = await startWorld({
+    directory,
+    ports: { public: 0, decision: 0, admin: 0 },
+    notify: (text) => t.comment(text),
+  })
   t.teardown(async () => {
     await world.stop()
     rmSync(directory, { recursive: true, force: true })
