@@ -57,7 +57,9 @@ export const createPipeline = (stage: Stages) =>
       trail.allowed()
       const { destination } = match.route
       if (destination.kind === 'answer') {
-        const answer = await stage.answer(destination.name, permit, roles, requestId)
+        const { search } = target
+        const facts = { requestId, clientAddress: client.address, search, body: exchange.body }
+        const answer = await stage.answer(destination.name, permit, roles, facts)
         exchange.answer(answer, answer.body)
         return
       }

@@ -17,7 +17,7 @@ const rooms: Readonly<Record<string, readonly string[]>> = {
   authenticate: ['directory', 'receive'],
   resolve: ['directory', 'receive', 'route', 'authenticate'],
   authorize: ['route', 'authenticate', 'resolve'],
-  answer: ['directory', 'authenticate', 'authorize', 'resolve'],
+  answer: ['engine', 'directory', 'authenticate', 'authorize', 'resolve'],
   locate: ['directory', 'engine', 'resolve', 'authorize'],
   pin: ['engine', 'locate', 'authorize'],
   forward: ['engine', 'receive', 'authorize', 'locate', 'pin'],

@@ -5,42 +5,55 @@ import { type Rendered, renderSuccess } from '../errors/render.ts'
 import type { Roles } from '../policy/role.ts'
 import type { AnswerName } from '../policy/route.ts'
 import { describeUser } from './authenticated-user.ts'
+import type { RequestFacts } from './request-facts.ts'
+import { listTokens, mintToken, revokeToken, type TokenCall, type TokenTools, toAudit } from './tokens.ts'
 
 /** Answers a request of an endpoint that the gateway owns. */
-export type Answer = (name: AnswerName, permit: Permit, roles: Roles, requestId: string) => Promise<Rendered>
+export type Answer = (name: AnswerName, permit: Permit, roles: Roles, facts: RequestFacts) => Promise<Rendered>
 
 export const createAnswer =
-  (directory: Directory): Answer =>
-  async (name, permit, roles, requestId) => {
-    const { caller } = permit
+  (tools: TokenTools): Answer =>
+  async (name, permit, roles, facts) => {
+    const { caller, match } = permit
     if (!caller) throw new GatewayError('internal') // no owned endpoint is public: the policy's check refuses it
-    return renderSuccess(await answers[name](caller, directory, roles), requestId)
+    return answers[name]({ caller, params: match.params, facts, roles }, tools)
   }
 
-type Endpoint = (caller: PermittedCaller, directory: Directory, roles: Roles) => Promise<unknown>
+type Endpoint = (call: TokenCall, tools: TokenTools) => Promise<Rendered>
 
-const readMe: Endpoint = async (caller, directory, roles) => {
+const readMe: Endpoint = async ({ caller, facts, roles }, { directory }) =>
+  renderSuccess(await describeCaller(caller, directory, roles), facts.requestId)
+
+async function describeCaller(caller: PermittedCaller, directory: Directory, roles: Roles) {
   const { organization } = caller
   return describeUser(caller, organization && (await directory.findOrganization(organization.id)), roles)
 }
 
 /** `*` stands for all: nobody lists what a bypass scope may do. */
-const readAbilities: Endpoint = async ({ authority }) => ({
-  abilities: authority.abilities === '*' ? ['*'] : [...authority.abilities].sort(),
-  bypass: { active: authority.isBypassing, scopes: authority.bypassScopes },
-})
+const readAbilities: Endpoint = async ({ caller: { authority }, facts }) =>
+  renderSuccess(
+    {
+      abilities: authority.abilities === '*' ? ['*'] : [...authority.abilities].sort(),
+      bypass: { active: authority.isBypassing, scopes: authority.bypassScopes },
+    },
+    facts.requestId,
+  )
 
 /** Stores the organization in force, which the route takes from its path, as the user's current one. */
-const switchOrganization: Endpoint = async (caller, directory, roles) => {
+const switchOrganization: Endpoint = async (call, tools) => {
+  const { caller, facts } = call
   const { organization, principal } = caller
   if (!organization) throw new GatewayError('organization_forbidden')
-  await directory.switchOrganization(principal.user.id, organization.id)
+  await tools.directory.switchOrganization(principal.user.id, organization.id, toAudit(caller, facts))
   const user = { ...principal.user, currentOrganizationId: organization.id }
-  return readMe({ ...caller, principal: { ...principal, user } }, directory, roles)
+  return readMe({ ...call, caller: { ...caller, principal: { ...principal, user } } }, tools)
 }
 
 const answers: Readonly<Record<AnswerName, Endpoint>> = {
   'users.me': readMe,
   'users.abilities': readAbilities,
   'organizations.switch': switchOrganization,
+  'tokens.mint': mintToken,
+  'tokens.list': listTokens,
+  'tokens.revoke': revokeToken,
 }

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { createAnswer } from '../answer/answer.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import { createDecision } from '../decision/decision.ts'
@@ -57,7 +58,7 @@ export async function startGateway(configuration: Configuration, configurationFi
     isTrustedProxy,
     authenticate: createAuthenticate({ directory, issuers: issuers.byName, now }),
     directory,
-    answer: createAnswer(directory),
+    answer: createAnswer({ directory, draw: randomInt, now }),
     pin: createPin({ issuer: configuration.identity.issuer, keys: () => keys, now }),
     forward: createForward(engine.send),
     relay,

@@ -1,6 +1,6 @@
-import { createHash, randomInt } from 'node:crypto'
-import { crc32 } from 'node:zlib'
+import { randomInt } from 'node:crypto'
 import type pg from 'pg'
+import { formatToken, makeSecret } from '../answer/token-secret.ts'
 
 /** Who lives in the demo world, by the names of the contract (SPEC section 9). */
 export type Population = Readonly<{
@@ -146,7 +146,6 @@ async function addTokens(client: pg.ClientBase, userId: number, scopes: Scopes):
   }
 }
 
-/** The token format of SPEC section 2.6. */
 async function addToken(
   client: pg.ClientBase,
   userId: number,
@@ -154,18 +153,12 @@ async function addToken(
   abilities: string[],
   expiry: string | null,
 ) {
-  const random = Array.from({ length: 40 }, () => base62.charAt(randomInt(base62.length))).join('')
-  const secret = `${random}${crc32(random)}`
-  const hash = createHash('sha256').update(secret).digest('hex')
+  const { secret, hash } = makeSecret(randomInt)
   const id = await insert(
     client,
     `auth_access_tokens (tokenable_id, type, name, hash, abilities, created_at, updated_at, expires_at)
      values ($1, 'auth_token', $2, $3, $4, now(), now(), ${expiry ?? 'null'})`,
     [userId, name, hash, JSON.stringify(abilities)],
   )
-  return { id, value: `oat_${toBase64Url(String(id))}.${toBase64Url(secret)}` }
+  return { id, value: formatToken(id, secret) }
 }
-
-const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-
-const toBase64Url = (text: string): string => Buffer.from(text).toString('base64url')

@@ -35,17 +35,39 @@ export type OrganizationRecord = OrganizationSummary &
     updatedAt: Date
   }>
 
-/** An API token, without its secret; `hash` is the lower-case hex SHA-256 of it. */
-export type TokenRecord = Readonly<{
+/** What may be shown of an API token. */
+export type TokenMetadata = Readonly<{
   id: number
-  hash: string
   name: string | null
   abilities: readonly string[]
   lastUsedAt: Date | null
   expiresAt: Date | null
   createdAt: Date | null
-  user: UserRecord
 }>
+
+/** An API token and its owner; `hash` is the lower-case hex SHA-256 of its secret. */
+export type TokenRecord = TokenMetadata & Readonly<{ hash: string; user: UserRecord }>
+
+export type NewToken = Readonly<{
+  userId: number
+  name: string | null
+  hash: string
+  abilities: readonly string[]
+  expiresAt: Date | null
+}>
+
+/** Who did something, for which organization, and from where; written in the same transaction as the deed. */
+export type AuditContext = Readonly<{
+  actorId: number
+  /** `oauth`, or `api-token:<id>`. */
+  credential: string
+  organizationId: number | null
+  clientAddress: string
+  requestId: string
+}>
+
+/** Pages count from 1. */
+export type TokenPage = Readonly<{ page: number; perPage: number }>
 
 export type AgentRecord = Readonly<{ id: number; organizationId: number; isPublic: boolean }>
 
@@ -83,8 +105,15 @@ export interface Directory {
   findOrganization(id: number): Promise<OrganizationRecord | undefined>
   findAgent(id: number): Promise<AgentRecord | undefined>
   findCluster(id: number): Promise<ClusterRecord | undefined>
+  /** A member of an organization, whoever asks. */
+  findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
+  mintToken(token: NewToken, audit: AuditContext): Promise<TokenMetadata>
+  /** A page of a user's tokens, newest first, and how many there are. */
+  listTokens(userId: number, page: TokenPage): Promise<Readonly<{ total: number; tokens: readonly TokenMetadata[] }>>
+  /** The metadata of the token that is now revoked; undefined when the user has no such token. */
+  revokeToken(token: Readonly<{ id: number; userId: number }>, audit: AuditContext): Promise<TokenMetadata | undefined>
   /** Stores the user's current organization. */
-  switchOrganization(userId: number, organizationId: number): Promise<void>
+  switchOrganization(userId: number, organizationId: number, audit: AuditContext): Promise<void>
   /** Notes that a token was used; written later and in batches. */
   noteTokenUse(tokenId: number, at: Date): void
   /** Rejects unless the store answers now. */

@@ -27,6 +27,7 @@ const refusals = {
   role_insufficient: [403, 'Your role does not permit this action.', 'role'],
   ability_missing: [403, 'This credential does not permit this action.', 'ability'],
   organization_forbidden: [403, 'You are not a member of this organization.', 'role'],
+  enterprise_required: [403, 'This needs an Enterprise organization.', 'resource'],
   cluster_suspended: [403, 'The cluster is suspended.', 'resource'],
   route_not_found: [404, 'Nothing is served at this path.'],
   resource_not_found: [404, 'The resource does not exist or is not visible to you.'],

@@ -80,3 +80,14 @@ export const renderSuccess = (data: unknown, requestId: string, status = 200): R
   headers: ['content-type', 'application/json; charset=utf-8', 'cache-control', 'no-store', 'x-request-id', requestId],
   body: JSON.stringify({ success: true, data }),
 })
+
+/** A page of a list; `lastPage` is at least 1. */
+export const renderList = (
+  data: readonly unknown[],
+  { page, perPage, total }: Readonly<{ page: number; perPage: number; total: number }>,
+  requestId: string,
+): Rendered => {
+  const meta = { currentPage: page, total, perPage, lastPage: Math.max(1, Math.ceil(total / perPage)) }
+  const { headers } = renderSuccess(undefined, requestId)
+  return { status: 200, headers, body: JSON.stringify({ success: true, meta, data }) }
+}

@@ -7,7 +7,14 @@ export const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTION
 export type Method = (typeof methods)[number]
 
 /** The endpoints that the gateway answers itself. */
-export const answerNames = ['users.me', 'users.abilities', 'organizations.switch'] as const
+export const answerNames = [
+  'users.me',
+  'users.abilities',
+  'organizations.switch',
+  'tokens.mint',
+  'tokens.list',
+  'tokens.revoke',
+] as const
 
 export type AnswerName = (typeof answerNames)[number]
 

@@ -1,9 +1,11 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Directory, NewIdentity, UserRecord } from '../directory.ts'
+import { writeAudit } from './audit.ts'
 import type { Database, Query } from './pool.ts'
 import {
   type AgentRow,
   type ClusterRow,
+  type MemberRow,
   type OrganizationRow,
   type TokenRow,
   toCluster,
@@ -11,6 +13,7 @@ import {
   toToken,
 } from './rows.ts'
 import * as statements from './statements.ts'
+import { createTokenStore } from './token-store.ts'
 
 /** The directory on PostgreSQL, without any caching. */
 export function createPostgresDirectory(database: Database, noteTokenUse: Directory['noteTokenUse']): Directory {
@@ -34,10 +37,17 @@ export function createPostgresDirectory(database: Database, noteTokenUse: Direct
       const [row] = await query<ClusterRow>(statements.findCluster, [id])
       return row && toCluster(row)
     },
-    switchOrganization: async (userId, organizationId) => {
-      const rows = await query(statements.switchOrganization, [userId, organizationId])
-      if (rows.length === 0) throw new GatewayError('organization_forbidden')
+    findMember: async (organizationId, userId) => {
+      const [row] = await query<MemberRow>(statements.findMember, [organizationId, userId])
+      return row && { id: row.id, userType: row.user_type }
     },
+    switchOrganization: (userId, organizationId, audit) =>
+      transaction(async (within) => {
+        const rows = await within(statements.switchOrganization, [userId, organizationId])
+        if (rows.length === 0) throw new GatewayError('organization_forbidden')
+        await writeAudit(within, { action: 'organization.switched', subjectId: userId }, audit)
+      }),
+    ...createTokenStore(database),
     noteTokenUse,
     ping: async () => {
       await query(statements.ping, [])

@@ -1,16 +1,16 @@
-import type { ClusterRecord, OrganizationRecord, TokenRecord, UserRecord } from '../directory.ts'
+import type { ClusterRecord, OrganizationRecord, TokenMetadata, TokenRecord, UserRecord } from '../directory.ts'
 
 /** Rows as PostgreSQL gives them; its check constraints keep the enumerations. */
-export type TokenRow = {
+export type TokenMetadataRow = {
   id: number
-  hash: string
   name: string | null
   abilities: string
   last_used_at: Date | null
   expires_at: Date | null
   created_at: Date | null
-  user: UserRecord
 }
+
+export type TokenRow = TokenMetadataRow & { hash: string; user: UserRecord }
 
 export type OrganizationRow = {
   id: number
@@ -30,6 +30,8 @@ export type OrganizationRow = {
   member_count: number
 }
 
+export type MemberRow = { id: number; user_type: UserRecord['userType'] }
+
 export type AgentRow = { id: number; organization_id: number; is_public: boolean }
 
 export type ClusterRow = {
@@ -41,16 +43,16 @@ export type ClusterRow = {
   last_heartbeat_at: Date | null
 }
 
-export const toToken = (row: TokenRow): TokenRecord => ({
+export const toMetadata = (row: TokenMetadataRow): TokenMetadata => ({
   id: row.id,
-  hash: row.hash,
   name: row.name,
   abilities: parseAbilities(row.abilities),
   lastUsedAt: row.last_used_at,
   expiresAt: row.expires_at,
   createdAt: row.created_at,
-  user: row.user,
 })
+
+export const toToken = (row: TokenRow): TokenRecord => ({ ...toMetadata(row), hash: row.hash, user: row.user })
 
 /** AdonisJS keeps a JSON array in a text column; what is no such array grants nothing. */
 function parseAbilities(text: string): readonly string[] {

@@ -75,6 +75,44 @@ export const switchOrganization: Statement = {
     and exists (select from role_assignments where user_id = $1 and organization_id = $2) returning id`,
 }
 
+export const findMember: Statement = {
+  name: 'find-member',
+  text: `select u.id, u.user_type from users u join role_assignments r on r.user_id = u.id
+    where r.organization_id = $1 and u.id = $2`,
+}
+
+const tokenMetadata = 'id, name, abilities, last_used_at, expires_at, created_at'
+
+export const mintToken: Statement = {
+  name: 'mint-token',
+  text: `insert into auth_access_tokens (tokenable_id, type, name, hash, abilities, created_at, updated_at, expires_at)
+    values ($1, 'auth_token', $2, $3, $4, now(), now(), $5) returning ${tokenMetadata}`,
+}
+
+export const listTokens: Statement = {
+  name: 'list-tokens',
+  text: `select ${tokenMetadata} from auth_access_tokens where tokenable_id = $1
+    order by created_at desc nulls last, id desc limit $2 offset $3`,
+}
+
+export const countTokens: Statement = {
+  name: 'count-tokens',
+  text: 'select count(*)::int as total from auth_access_tokens where tokenable_id = $1',
+}
+
+export const revokeToken: Statement = {
+  name: 'revoke-token',
+  // AdonisJS revokes by deleting, and so do we: nothing is left that could be accepted by mistake.
+  text: `delete from auth_access_tokens where id = $1 and tokenable_id = $2 returning ${tokenMetadata}`,
+}
+
+export const writeAudit: Statement = {
+  name: 'write-audit',
+  text: `insert into audit_events
+    (action, actor_id, credential, organization_id, subject_id, token_id, client_address, request_id)
+    values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+}
+
 export const noteTokenUses: Statement = {
   name: 'note-token-uses',
   // Of several replicas that saw the token in one minute the first writes, and no late batch turns time back.

@@ -1,0 +1,27 @@
+import { GatewayError, type ValidationMessage } from '../errors/gateway-error.ts'
+import type { RequestFacts } from './request-facts.ts'
+
+/** Bodies of owned endpoints are small. */
+const bodyLimitBytes = 64 * 1024
+
+export type JsonObject = Readonly<Record<string, unknown>>
+
+/** The body as a JSON object: no JSON is 400, JSON of another type 422 (SPEC section 11). */
+export async function readJsonObject({ body }: Pick<RequestFacts, 'body'>): Promise<JsonObject> {
+  const bytes = await body.read(bodyLimitBytes)
+  const value = parseJson(bytes)
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as JsonObject
+  throw invalid([{ field: '', rule: 'type', message: 'The body must be a JSON object.' }])
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch (error) {
+    throw new GatewayError('body_unparseable', { cause: error })
+  }
+}
+
+/** A validation failure with its messages, in the order of the checks. */
+export const invalid = (messages: readonly ValidationMessage[]): GatewayError =>
+  new GatewayError('validation_failure', { messages })
