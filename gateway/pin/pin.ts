@@ -14,8 +14,11 @@ export type PinOptions = Readonly<{ issuer: string; keys: () => SigningKeys; now
 
 const lifetimeSeconds = 60
 
-/** A header is handed out for this long, so that a backend always has most of its minute left. */
-const reuseMs = 5_000
+/**
+ * A header is handed out for at most three generations, five seconds or so: a backend always has most of its
+ * minute left.
+ */
+const generationMs = 1_700
 
 /** Signs who is calling, for whom, and with what right. */
 export function createPin({ issuer, keys, now }: PinOptions): Pin {
@@ -52,8 +55,8 @@ function rememberSigned(now: () => Date, sign: Sign) {
     if (!isReusable) return sign(claims, keys)
     const elapsedMs = now().getTime() - turnedAtMs
     // A clock stepped back counts as time passed: rather sign again than hand out a header from the future.
-    if (elapsedMs > reuseMs / 2 || elapsedMs < 0) {
-      old = elapsedMs > reuseMs || elapsedMs < 0 ? new Map() : young
+    if (elapsedMs > generationMs || elapsedMs < 0) {
+      old = elapsedMs > 2 * generationMs || elapsedMs < 0 ? new Map() : young
       young = new Map()
       turnedAtMs = now().getTime()
     }

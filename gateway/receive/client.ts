@@ -20,10 +20,10 @@ export function trustProxies(blocks: readonly string[]): TrustedProxies {
   if (blocks.length === 0) return () => false
   const list = new BlockList()
   for (const block of blocks) {
-    const [address = '', prefix] = block.split('/')
+    const [address = '', prefix, ...more] = block.split('/')
     const family = isIP(address)
     const bits = prefix === undefined ? (family === 6 ? 128 : 32) : /^\d{1,3}$/.test(prefix) ? Number(prefix) : -1
-    if (family === 0 || bits < 0 || bits > (family === 6 ? 128 : 32))
+    if (family === 0 || more.length > 0 || bits < 0 || bits > (family === 6 ? 128 : 32))
       throw new Error(`"${block}" is not an address or CIDR block`)
     list.addSubnet(address, bits, family === 6 ? 'ipv6' : 'ipv4')
   }

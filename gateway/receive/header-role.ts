@@ -13,6 +13,7 @@ const readNames = [
   'x-organization-id',
   'cookie',
   'traceparent',
+  'tracestate',
   'x-forwarded-for',
   'x-forwarded-proto',
   'x-forwarded-host',

@@ -32,6 +32,7 @@ export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>)
     'x-organization-id': [] as string[],
     cookie: [] as string[],
     traceparent: [] as string[],
+    tracestate: [] as string[],
     'x-forwarded-for': [] as string[],
     'x-forwarded-proto': [] as string[],
     'x-forwarded-host': [] as string[],
@@ -56,8 +57,11 @@ export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>)
   // Several lines are one list (RFC 9113 8.2.3); some backends would read the first alone.
   if (values.cookie.length > 0) passing.push('cookie', values.cookie.join('; '))
   const [trace] = values.traceparent
-  if (trace !== undefined && values.traceparent.length === 1 && traceparent.test(trace))
+  if (trace !== undefined && values.traceparent.length === 1 && traceparent.test(trace)) {
     passing.push('traceparent', trace)
+    // The vendors' part means nothing without its parent (W3C Trace Context 3.3.1.5).
+    for (const state of values.tracestate) passing.push('tracestate', state)
+  }
   return {
     host: readHost(values.host),
     authorization: values.authorization,

@@ -1,5 +1,6 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
 import t from 'tap'
+import { generatePem } from '../../gateway/boot/command-keys.ts'
 import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
 import { startTestGateway } from '../support/gateway.ts'
 import { bearer, oauth, type RecordedRequest, startTestWorld } from '../support/world.ts'
@@ -141,6 +142,45 @@ t.test('the key of the signature is published, and nothing private with it', asy
   t.match(decodeProtectedHeader(jws), { alg: 'EdDSA', kid: keys[0].kid })
   t.match(keys, [{ kty: 'OKP', crv: 'Ed25519', alg: 'EdDSA', use: 'sig' }])
   t.notOk(keys.some((key: object) => 'd' in key))
+})
+
+t.test('ES256 is there by configuration; of several keys all are published and the first signs', async (t) => {
+  const keys = [generatePem('ES256'), generatePem('ES256')]
+  const gateway = await startTestGateway(t, {
+    world,
+    upstreams: { platform: { url: await platformUrl() } },
+    settings: { identity: { issuer: 'another', algorithm: 'ES256', keys, publishOnPublicListener: true } },
+  })
+  await world.clearRecorder()
+  await call(gateway.public, { path: '/public/x', headers: member })
+  const [seen] = await world.recorded()
+  const [jws = ''] = linesOf(seen as RecordedRequest, 'x-gateway-identity')
+  const published = (await call(gateway.admin, { path: '/.well-known/jwks.json' })).json()
+  t.match(published.keys, [
+    { kty: 'EC', crv: 'P-256', alg: 'ES256', kid: String },
+    { kty: 'EC', kid: String },
+  ])
+  t.notOk(published.keys.some((key: object) => 'd' in key))
+  t.match(decodeProtectedHeader(jws), { alg: 'ES256', kid: published.keys[0].kid })
+  const options = { issuer: 'another', audience: 'platform', algorithms: ['ES256'] }
+  await t.resolves(jwtVerify(jws, createLocalJWKSet(published), options))
+  const onPublic = await call(gateway.public, { path: '/.well-known/jwks.json' })
+  t.same(onPublic.json(), published, 'on the public listener too, when configured')
+})
+
+t.test('no identity header serves another upstream, user or organization as well', async (t) => {
+  const sign = async (request: Partial<Call>) => linesOf(await forward(request), 'x-gateway-identity')[0]
+  const globex = { ...oauth(world.users.owner), 'x-organization-id': String(world.organizations.globex.id) }
+  const headers: (string | undefined)[] = []
+  for (const request of [
+    {},
+    { path: '/v1/files' },
+    { headers: oauth(world.users.admin) },
+    { headers: oauth(world.users.owner) },
+    { headers: globex },
+  ])
+    headers.push(await sign(request))
+  t.equal(new Set(headers).size, headers.length)
 })
 
 t.test('a bound upstream learns method and target in the identity header, each time anew', async (t) => {

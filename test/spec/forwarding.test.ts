@@ -214,6 +214,7 @@ const truncations: readonly (readonly [how: string, begin: string, end: (socket:
   ['a length, by FIN', 'content-length: 100\r\n\r\npart', (socket) => socket.end()],
   ['a length, by RST', 'content-length: 100\r\n\r\npart', (socket) => socket.resetAndDestroy()],
   ['a length and Connection: close', 'connection: close\r\ncontent-length: 100\r\n\r\npart', (socket) => socket.end()],
+  ['no framing, by RST', 'x-end: none\r\n\r\npart', (socket) => socket.resetAndDestroy()],
   ['chunks, by FIN', 'transfer-encoding: chunked\r\n\r\n4\r\npart\r\n', (socket) => socket.end()],
   ['chunks, inside one', 'transfer-encoding: chunked\r\n\r\n64\r\npart', (socket) => socket.end()],
   ['chunks, by RST', 'transfer-encoding: chunked\r\n\r\n4\r\npart\r\n', (socket) => socket.resetAndDestroy()],

@@ -391,6 +391,17 @@ for (const [what, middle, status] of [
   })
 }
 
+t.test('what follows a request that closes the connection is not read', async (t) => {
+  await world.clearRecorder()
+  const { text } = await closedAfter(t, `${get('/public/1', close)}\r\n${get('/public/2')}\r\n`)
+  t.equal(statusesOf(text)[0], 200)
+  t.notMatch(text, /"\/public\/2"/)
+  t.same(
+    (await world.recorded()).map(({ requestLine }) => requestLine),
+    ['GET /public/1 HTTP/1.1'],
+  )
+})
+
 t.test('unreadable bytes never stand in the middle of an answer under way', async (t) => {
   const upstream = await startRawUpstream(t, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\nfirst,')

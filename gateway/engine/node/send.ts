@@ -137,7 +137,9 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    this.#finish('complete')
+    // Undici takes a reset for the end of a body that only the connection's end delimits.
+    const cause = this.#socket?.errored
+    this.#finish(cause ? new UpstreamError('broken', { cause }) : 'complete')
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {

@@ -1,0 +1,180 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { loadConfiguration } from '../../gateway/boot/configuration.ts'
+import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
+
+const variable = (text: string): string => `\${${text}}`
+
+const minimal = [
+  'database: { url: "postgres://user@db/name" }',
+  'issuers: [{ issuer: "https://login.example", audience: api }]',
+  'identity: { keys: [pem] }',
+  'upstreams: { platform: { url: "http://platform:3333" } }',
+]
+
+type Environment = Readonly<Record<string, string>>
+
+function load(t: Test, lines: readonly string[], environment: Environment = {}, files: Environment = {}) {
+  const directory = t.testdir(files)
+  const file = join(directory, 'gateway.yaml')
+  writeFileSync(file, lines.join('\n'))
+  return { directory, configuration: () => loadConfiguration(file, environment) }
+}
+
+/** What is wrong with a configuration file. */
+function problemsIn(load: () => unknown): ConfigurationError['problems'] {
+  try {
+    load()
+    return []
+  } catch (error) {
+    if (error instanceof ConfigurationError) return error.problems
+    throw error
+  }
+}
+
+const instead = (line: number, text: string): readonly string[] =>
+  minimal.map((old, index) => (index === line ? text : old))
+
+t.test('the defaults are the contract’s', async (t) => {
+  const { directory, configuration } = load(t, minimal)
+  t.match(configuration(), {
+    listeners: {
+      public: { host: '0.0.0.0', port: 8080 },
+      decision: { host: '127.0.0.1', port: 8081 },
+      admin: { host: '127.0.0.1', port: 9090 },
+    },
+    issuers: [{ clockToleranceSeconds: Number, linkVerifiedEmail: false }],
+    jwks: { refreshMs: 300_000, maxStaleMs: 86_400_000 },
+    identity: { issuer: 'sallyport', algorithm: 'EdDSA', publishOnPublicListener: false },
+    upstreams: { platform: { credentials: 'strip', bind: false, preserveHost: false } },
+    policies: { directory: join(directory, '..', 'policies') },
+    cluster: { staleAfterMs: 60_000 },
+    trustedProxies: [],
+    limits: { bodyBytes: 100 * 1024 * 1024 },
+    timeouts: { headersMs: 20_000, bodyIdleMs: 30_000, connectMs: 2_000, firstByteMs: 60_000, idleMs: 60_000 },
+    drain: { delayMs: 5_000, timeoutMs: 30_000 },
+    log: { level: 'info' },
+  })
+  t.ok((configuration().issuers[0]?.clockToleranceSeconds ?? 61) <= 60)
+})
+
+t.test('a variable is replaced, a number among text becomes a number', async (t) => {
+  const { configuration } = load(
+    t,
+    [
+      ...instead(0, `database: { url: "${variable('URL')}" }`),
+      `listeners: { public: { port: "${variable('PORT')}" } }`,
+    ],
+    { URL: 'postgres://user@elsewhere/x', PORT: '8888' },
+  )
+  t.match(configuration(), {
+    database: { url: 'postgres://user@elsewhere/x' },
+    listeners: { public: { host: '0.0.0.0', port: 8888 } },
+  })
+})
+
+const expansions: readonly (readonly [text: string, environment: Environment, value: string])[] = [
+  [`a-${variable('X')}-b`, { X: '1' }, 'a-1-b'],
+  [`${variable('X')}${variable('Y')}`, { X: '1', Y: '2' }, '12'],
+  [variable('X:-other'), {}, 'other'],
+  [variable('X:-other'), { X: 'set' }, 'set'],
+  [variable('X:-other'), { X: '' }, 'other'],
+  [variable(`X:-${variable('Y')}`), { Y: 'nested' }, 'nested'],
+  [variable(`X:-${variable('Y:-deep')}`), {}, 'deep'],
+  [variable('X'), { X: variable('Y'), Y: 'no' }, variable('Y')],
+  [variable('X'), { X: '$&$1`' }, '$&$1`'],
+  ['$X {X} $', {}, '$X {X} $'],
+]
+t.test('variables may have defaults and nest, and a value is never read again', async (t) => {
+  for (const [text, environment, value] of expansions) {
+    const { configuration } = load(t, instead(2, `identity: { keys: ['${text}'] }`), environment)
+    t.same(configuration().identity.keys, [value], text)
+  }
+})
+
+t.test('file: is that file’s content, relative to the configuration, without its last line feed', async (t) => {
+  const { configuration } = load(
+    t,
+    instead(2, `identity: { keys: ["file:one.pem", "file:${variable('SECOND')}"] }`),
+    { SECOND: 'two.pem' },
+    { 'one.pem': 'first\n', 'two.pem': 'second\r\nline\n\n' },
+  )
+  t.same(configuration().identity.keys, ['first', 'second\r\nline\n'])
+})
+
+t.test('what a file holds is not interpreted', async (t) => {
+  const content = `${variable('X')} file:x`
+  const { configuration } = load(t, instead(2, 'identity: { keys: ["file:a"] }'), {}, { a: content })
+  t.same(configuration().identity.keys, [content])
+})
+
+const problems: Readonly<Record<string, readonly [lines: readonly string[], problem: RegExp]>> = {
+  'an unknown key': [[...minimal, 'frobnicate: 1'], /^5:\d+ does not know "frobnicate"$/],
+  'an unknown key inside': [[...minimal, 'limits:', '  bodySize: 1'], /^6:\d+ limits does not know "bodySize"$/],
+  'a value out of range': [[...minimal, 'drain: { delayMs: -1 }'], /^5:19 drain\.delayMs /],
+  'a tolerance beyond 60 s': [
+    instead(1, 'issuers: [{ issuer: "https://i", audience: a, clockToleranceSeconds: 61 }]'),
+    /^2:\d+ issuers\.0\.clockToleranceSeconds /,
+  ],
+  'another algorithm': [
+    instead(2, 'identity: { keys: [pem], algorithm: HS256 }'),
+    /^3:\d+ identity\.algorithm .*EdDSA, ES256/,
+  ],
+  'no issuer at all': [instead(1, 'issuers: []'), /^2:10 issuers /],
+  'no keys at all': [instead(2, 'identity: { keys: [] }'), /^3:19 identity\.keys /],
+  'an upstream with a path': [
+    instead(3, 'upstreams: { platform: { url: "http://h/base" } }'),
+    /^4:\d+ upstreams\.platform\.url /,
+  ],
+  'an upstream that is no HTTP': [
+    instead(3, 'upstreams: { platform: { url: "ftp://h" } }'),
+    /^4:\d+ upstreams\.platform\.url /,
+  ],
+  'an upstream with a user': [
+    instead(3, 'upstreams: { platform: { url: "http://u@h" } }'),
+    /^4:\d+ upstreams\.platform\.url /,
+  ],
+  'a missing section': [minimal.slice(0, 3), /^1:1 .*upstreams/],
+  'a missing variable': [instead(0, `database: { url: "${variable('NO_SUCH')}" }`), /^1:18 .*NO_SUCH is not set/],
+  'a malformed variable': [instead(0, `database: { url: "${variable('NO-SUCH')}" }`), /^1:18 has a malformed variable/],
+  'a missing file': [
+    instead(2, 'identity: { keys: ["file:no-such.pem"] }'),
+    /^3:20 file .*no-such\.pem cannot be read: ENOENT$/,
+  ],
+  'a key given twice': [[...minimal, 'drain: {}', 'drain: {}'], /^6:1 .*unique/],
+  'an anchor and its alias': [[...minimal, 'drain: &d { delayMs: 1 }', 'cluster: *d'], /^\d+:\d+ .*alias/],
+  'an unknown tag': [[...minimal, 'drain: !secret { delayMs: 1 }'], /^5:\d+ .*tag/],
+  'two documents': [[...minimal, '---', 'drain: {}'], /^\d+:\d+ .*document/],
+  'broken YAML': [[...minimal, 'drain: ['], /^\d+:\d+ /],
+}
+for (const [what, [lines, problem]] of Object.entries(problems))
+  t.test(`${what} is a problem with its line and column`, async (t) => {
+    const [first] = problemsIn(load(t, lines).configuration)
+    t.match(`${first?.line}:${first?.column} ${first?.message}`, problem)
+  })
+
+t.test('all problems are told at once', async (t) => {
+  const { configuration } = load(t, [...minimal, 'drain: { delayMs: -1, timeoutMs: -1 }', 'log: { level: loud }'])
+  t.match(problemsIn(configuration), [{ line: 5 }, { line: 5 }, { line: 6 }])
+})
+
+t.test('no problem quotes a value', async (t) => {
+  const secret = 'hunter2'
+  for (const [lines, environment] of [
+    [instead(0, `database: { url: "${variable('URL')}" }`), { URL: `mysql://user:${secret}@db` }],
+    [instead(0, `database: { url: "mysql://user:${secret}@db" }`), {}],
+    [instead(0, `database: { url: ${secret}: [ }`), {}],
+    [instead(3, `upstreams: { platform: { url: "ftp://user:${secret}@h" } }`), {}],
+  ] as const) {
+    const { configuration } = load(t, lines, environment)
+    const found = problemsIn(configuration)
+    t.ok(found.length > 0)
+    t.notMatch(JSON.stringify(found), secret)
+  }
+})
+
+t.test('a configuration that is not there is a problem of its own', async (t) => {
+  const found = problemsIn(() => loadConfiguration(join(t.testdir({}), 'no-such.yaml'), {}))
+  t.match(found, [{ line: 1, column: 1, message: 'cannot be read: ENOENT' }])
+})
