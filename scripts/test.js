@@ -16,9 +16,10 @@ const run = spawn(process.execPath, [tap, ...options], { cwd: root, stdio: ['ign
 const count = { passed: 0, failed: 0, skipped: 0 }
 const failures = []
 
-/** A test is an innermost named block; assertions are its parts. Resolves nothing: the counts are the result. */
+/** A test is an innermost named block; assertions are its parts. */
 function watch(parser, path) {
   let hasTests = false
+  let failedBefore = count.failed
   parser.on('child', (child) => {
     hasTests = true
     watch(child, [...path, child.name])
@@ -27,15 +28,15 @@ function watch(parser, path) {
     // A block's own line repeats its end; a lone line is a skipped block, or an assertion outside of any.
     if (result.skip) note('skipped', [...path, result.name], result.skip)
     else if (!result.ok && !result.todo) failures.push({ path: [...path, result.name], diag: result.diag })
+    if (path.length > 0) return
+    // A file's line: it may have crashed or timed out outside of every test.
+    if (!result.ok && count.failed === failedBefore) note('failed', [result.name])
+    failedBefore = count.failed
+    console.log(`${result.ok ? 'ok    ' : 'FAILED'} ${result.name} (${((result.time ?? 0) / 1000).toFixed(1)} s)`)
   })
   parser.on('complete', (results) => {
     if (path.length > 1 && !hasTests) note(results.ok ? 'passed' : 'failed', path)
-    // Something outside of every test went wrong: a crash, a time-out, a top-level assertion.
-    else if (!results.ok && count.failed === path.failedBefore) note('failed', path)
-    if (path.length === 1)
-      console.log(`${results.ok ? 'ok    ' : 'FAILED'} ${path[0]} (${(results.time / 1000).toFixed(1)} s)`)
   })
-  path.failedBefore = count.failed
 }
 
 function note(kind, path, reason) {

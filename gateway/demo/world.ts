@@ -7,7 +7,7 @@ import { migrate } from '../directory/postgres/migrate.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { type DemoBackends, startBackends } from './backends/start-backends.ts'
 import { describeWorld, type WorldDescription } from './describe-world.ts'
-import { findFreePort, isPortFree } from './free-port.ts'
+import { isPortFree } from './free-port.ts'
 import { type GatewayProcess, spawnGateway } from './gateway-process.ts'
 import { type DemoIssuer, startIssuer } from './issuer.ts'
 import { type EmbeddedPostgres, startPostgres } from './postgres.ts'
@@ -120,16 +120,16 @@ async function populate(postgres: EmbeddedPostgres, issuer: DemoIssuer, backends
   }
 }
 
-/** Each listener's preferred port, or the next free one after it that no other listener takes. */
+/** Each listener's preferred port, or the next free one after it that no other listener takes; 0 is left to the system. */
 async function choosePorts(preferred: WorldOptions['ports']): Promise<WorldOptions['ports']> {
   const taken = new Set<number>()
   const choose = async (first: number): Promise<number> => {
-    for (let port = first; first !== 0 && port < first + 100; port++) {
+    for (let port = first; first > 0 && port < first + 100; port++) {
       if (taken.has(port) || !(await isPortFree(port))) continue
       taken.add(port)
       return port
     }
-    return findFreePort()
+    return 0
   }
   return {
     public: await choose(preferred.public),

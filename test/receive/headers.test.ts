@@ -79,12 +79,12 @@ const roles: Readonly<Record<string, readonly string[]>> = {
     'Expect',
     'Connection',
     'traceparent',
+    'tracestate',
   ],
   pass: [
     'Accept',
     'x-gatewayidentity',
     'x-custom_header',
-    'tracestate',
     'x-forwarded',
     'forwarded-for',
     'x-organization',

@@ -1,49 +1,26 @@
 import { subscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
-import { type Dispatcher, errors, Pool } from 'undici'
+import { type Dispatcher, errors } from 'undici'
 import { type ResponseSink, type Send, UpstreamError, type UpstreamRequest, type UpstreamResponse } from '../engine.ts'
+import { type Connections, createConnections } from './connections.ts'
 import { NodeRequestBody } from './request-body.ts'
 
 /** What is kept of a body before somebody reads it: about one read of a socket. */
 const earlyLimitBytes = 64 * 1024
 
-/** Sends over undici's pools, one for each origin and connect time-out. */
+/** Sends each request over a connection that it has to itself until its answer is whole. */
 export function createSender(): Readonly<{ send: Send; close: () => Promise<void> }> {
-  const pools = new Map<string, Pool>()
-  const poolFor = (request: UpstreamRequest): Pool => {
-    const key = `${request.timeouts.connectMs} ${request.origin}`
-    const known = pools.get(key)
-    if (known) return known
-    const pool = createPool(request, null)
-    pools.set(key, pool)
-    return pool
-  }
-  return {
-    send: (request) => {
-      if (!request.isFreshConnection) return exchange(poolFor(request), request)
-      const pool = createPool(request, 1)
-      return exchange(pool, request, () => void pool.close().catch(() => pool.destroy()))
-    },
-    close: async () => {
-      await Promise.all([...pools.values()].map((pool) => pool.destroy()))
-    },
-  }
+  const connections = createConnections()
+  return { send: (request) => exchange(connections, request), close: connections.close }
 }
 
-const createPool = (request: UpstreamRequest, connections: number | null): Pool =>
-  new Pool(request.origin, {
-    // No limit: streams hold a connection each, and a request that waits for one of them would wait for ever.
-    connections,
-    pipelining: 1,
-    connect: { timeout: request.timeouts.connectMs },
-    maxHeaderSize: 64 * 1024,
-    // Shorter than the idle time-out of common backends, so that fewer reuses meet a closing connection.
-    keepAliveTimeout: 4_000,
-  })
-
-function exchange(pool: Pool, request: UpstreamRequest, onDone = () => {}): Promise<UpstreamResponse> {
+function exchange(connections: Connections, request: UpstreamRequest): Promise<UpstreamResponse> {
+  const client = connections.take(request.origin, request.timeouts.connectMs, request.isFreshConnection)
   return new Promise((resolve, reject) => {
-    const handler = new ResponseHandler(request, resolve, reject, onDone)
+    const handler = new ResponseHandler(resolve, reject, (isWhole) =>
+      isWhole ? connections.keep(client) : connections.drop(client),
+    )
+    request.onCancellable(handler.cancel)
     const options: Dispatcher.DispatchOptions = {
       path: request.path,
       method: request.method as Dispatcher.HttpMethod, // receive/ lets only standard methods through
@@ -53,8 +30,9 @@ function exchange(pool: Pool, request: UpstreamRequest, onDone = () => {}): Prom
       bodyTimeout: request.timeouts.idleMs,
     }
     try {
-      pool.dispatch(options, handler)
+      client.dispatch(options, handler)
     } catch (error) {
+      connections.drop(client)
       reject(new UpstreamError('broken', { cause: error }))
     }
   })
@@ -75,7 +53,7 @@ subscribe('undici:client:sendHeaders', (message) => {
 class ResponseHandler implements Dispatcher.DispatchHandler {
   readonly #resolve: (response: UpstreamResponse) => void
   readonly #reject: (error: UpstreamError) => void
-  readonly #onDone: () => void
+  readonly #onDone: (isWhole: boolean) => void
   #controller: Dispatcher.DispatchController | undefined
   #sink: ResponseSink | undefined
   #early: Buffer[] = []
@@ -87,23 +65,24 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
 
   constructor(
-    request: UpstreamRequest,
     resolve: (response: UpstreamResponse) => void,
     reject: (error: UpstreamError) => void,
-    onDone: () => void,
+    onDone: (isWhole: boolean) => void,
   ) {
     this.#resolve = resolve
     this.#reject = reject
     this.#onDone = onDone
-    request.onCancellable(() => {
-      this.#isCancelled = true
-      this.#controller?.abort(new UpstreamError('cancelled'))
-    })
+  }
+
+  /** The client may leave while we still connect: then there is nothing to abort yet. */
+  readonly cancel = (): void => {
+    if (this.#outcome !== 'pending') return
+    this.#isCancelled = true
+    this.#controller?.abort(new UpstreamError('cancelled'))
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller
-    // The client may have left while the request waited for a connection.
     if (this.#isCancelled) controller.abort(new UpstreamError('cancelled'))
     else starting = this
   }
@@ -122,7 +101,7 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
       headers: latin1Pairs(controller.rawHeaders),
       pipe: (sink) => this.#pipe(sink),
       resume: () => controller.resume(),
-      abort: () => controller.abort(new UpstreamError('cancelled')),
+      abort: this.cancel,
     })
   }
 
@@ -169,7 +148,7 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
 
   #finish(outcome: 'complete' | UpstreamError): void {
     this.#outcome = outcome
-    this.#onDone()
+    this.#onDone(outcome === 'complete')
     if (this.#sink) this.#tell(this.#sink)
   }
 
