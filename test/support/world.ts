@@ -2,21 +2,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import type { RecordedRequest } from '../../gateway/demo/backends/record-requests.ts'
 import { startWorld, type World } from '../../gateway/demo/world.ts'
 import { type Answer, type Call, call, callRaw } from './client.ts'
 
-/** What the recorder says of one request that reached a backend (SPEC section 9). */
-export type RecordedRequest = Readonly<{
-  backend: string
-  requestLine: string
-  headers: readonly (readonly [name: string, value: string])[]
-  bodySha256: string
-  bodyBytes: number
-  bodyComplete: boolean
-  startedAtMs: number
-  closedAtMs: number | null
-  aborted: boolean
-}>
+export type { RecordedRequest }
 
 /** A demo world of a test file's own, and the ways to speak to it. */
 export type TestWorld = World['description'] &
