@@ -1,8 +1,13 @@
 import { relative } from 'node:path'
-import type { World } from './world.ts'
+import type { World, WorldOptions } from './world.ts'
 
 /** Says where everything is, and what to try first: each line can be pasted as it is. */
-export function printBanner({ description }: World, file: string, elapsedMs: number): void {
+export function printBanner(
+  { description }: World,
+  preferred: WorldOptions['ports'],
+  file: string,
+  elapsedMs: number,
+): void {
   const { users, serviceAccounts, organizations } = description
   const oauth = (jwt: string): string => `-H 'x-oauth-access-token: ${jwt}'`
   const tries = [
@@ -21,9 +26,9 @@ export function printBanner({ description }: World, file: string, elapsedMs: num
   const lines = [
     '',
     `Sallyport demo, ready in ${(elapsedMs / 1000).toFixed(1)} s`,
-    `  gateway   ${description.public}`,
-    `  decision  ${description.decision}  (for proxies: /authorize, /envoy/*)`,
-    `  admin     ${description.admin}  (/healthz /readyz /metrics /.well-known/jwks.json)`,
+    `  gateway   ${description.public}${insteadOf(description.public, preferred.public)}`,
+    `  decision  ${description.decision}${insteadOf(description.decision, preferred.decision)}  (for proxies: /authorize, /envoy/*)`,
+    `  admin     ${description.admin}${insteadOf(description.admin, preferred.admin)}  (/healthz /readyz /metrics /.well-known/jwks.json)`,
     `  issuer    ${description.oidc.issuer}  (POST ${description.oidc.mintUrl} signs tokens)`,
     `  recorder  ${description.backends.recorder}/requests  (what reached the backends)`,
     `  all credentials: ${relative('', file)}    log: ${relative('', file.replace('demo.json', 'gateway.log'))}`,
@@ -36,3 +41,6 @@ export function printBanner({ description }: World, file: string, elapsedMs: num
   ]
   process.stdout.write(`${lines.join('\n')}\n`)
 }
+
+const insteadOf = (address: string, port: number): string =>
+  new URL(address).port === String(port) ? '' : `  (port ${port} is taken)`

@@ -4,6 +4,9 @@ import { printBanner } from './banner.ts'
 import { removeDemoFile, writeDemoFile } from './demo-file.ts'
 import { startWorld } from './world.ts'
 
+/** Where the contract expects the listeners. */
+const ports = { public: 8080, decision: 8081, admin: 9090 }
+
 /** What Ctrl-C, `kill` and a closed terminal send. */
 const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
@@ -23,7 +26,7 @@ export async function runDemo(): Promise<void> {
   }
   for (const signal of stopSignals) process.on(signal, end)
 
-  const world = await startWorld({ directory, ports: { public: 8080, decision: 8081, admin: 9090 }, notify })
+  const world = await startWorld({ directory, ports, notify })
   stop = async () => {
     removeDemoFile(directory)
     return world.stop()
@@ -33,7 +36,7 @@ export async function runDemo(): Promise<void> {
     process.exit(await stop())
   }
   const file = writeDemoFile(directory, world.description)
-  printBanner(world, file, performance.now() - startedMs)
+  printBanner(world, ports, file, performance.now() - startedMs)
 }
 
 const notify = (sentence: string): void => {
