@@ -34,6 +34,8 @@ const owners: Readonly<Record<string, readonly string[]>> = {
   jose: ['authenticate', 'pin'],
   pg: ['directory'],
   postgrator: ['directory'],
+  ioredis: ['directory'],
+  'lru-cache': ['directory'],
   yaml: ['policy', 'boot'],
   ajv: ['policy', 'boot'],
   'prom-client': ['observe'],
