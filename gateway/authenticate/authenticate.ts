@@ -1,19 +1,17 @@
 import type { Directory, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { isSameHash, parseApiToken } from './api-token.ts'
-import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
+import { type Claims, isInForce, type TrustedIssuer } from './claims.ts'
 import type { Credential } from './credential.ts'
-import type { KeySet } from './jwks.ts'
 import { placeholderEmail } from './placeholder-email.ts'
 import type { Principal } from './principal.ts'
-import { parseObject, parseToken, verifySignature } from './signature.ts'
+import type { Verify } from './verify.ts'
 
 export type Authenticate = (credential: Credential) => Promise<Principal>
 
 export type Guards = Readonly<{
   directory: Directory
-  /** By the exact value of `iss`. */
-  issuers: ReadonlyMap<string, Readonly<{ trust: TrustedIssuer; keys: KeySet }>>
+  verify: Verify
   now: () => Date
 }>
 
@@ -31,18 +29,13 @@ export const createAuthenticate =
     }
   }
 
-async function authenticateOauth(jwt: string, { directory, issuers, now }: Guards): Promise<Principal> {
-  const unverified = parseToken(jwt)
-  const { iss } = parseObject(unverified.payload)
-  // The name only chooses whose keys must fit; it is judged again once the signature holds.
-  const issuer = typeof iss === 'string' ? issuers.get(iss) : undefined
-  if (!issuer) throw new GatewayError('unauthenticated')
-  const payload = await verifySignature(jwt, issuer.keys.findKey)
-  const claims = readClaims(parseObject(payload), issuer.trust, Math.floor(now().getTime() / 1000))
+async function authenticateOauth(jwt: string, { directory, verify, now }: Guards): Promise<Principal> {
+  const { issuer, claims } = await verify(jwt)
+  const { trust } = issuer
+  if (!isInForce(claims, trust, Math.floor(now().getTime() / 1000))) throw new GatewayError('unauthenticated')
   const user =
-    (await directory.findByIdentity(issuer.trust.issuer, claims.subject)) ??
-    (await createUser(claims, issuer.trust, directory))
-  return { user, proof: { kind: 'oauth', expiresAt: claims.expiresAt } }
+    (await directory.findByIdentity(trust.issuer, claims.subject)) ?? (await createUser(claims, trust, directory))
+  return { user, proof: { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } }
 }
 
 /** First login (SPEC section 2.5). */
@@ -61,7 +54,7 @@ function createUser(claims: Claims, trust: TrustedIssuer, directory: Directory):
 
 async function authenticateApiToken(token: string, { directory, now }: Guards): Promise<Principal> {
   const parsed = parseApiToken(token)
-  const record = parsed && (await directory.findToken(parsed.id))
+  const record = parsed && (await directory.findToken(parsed.id, parsed.hash))
   const at = now()
   const isValid =
     parsed !== undefined &&

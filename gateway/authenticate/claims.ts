@@ -9,10 +9,12 @@ export type TrustedIssuer = Readonly<{
   linkVerifiedEmail: boolean
 }>
 
-/** The claims that count, checked. */
+/** The claims that count, checked. Times in epoch seconds, as they came. */
 export type Claims = Readonly<{
   subject: string
-  expiresAt: Date
+  expiresAt: number
+  notBefore: number | undefined
+  issuedAt: number | undefined
   email: string | undefined
   isEmailVerified: boolean
   givenName: string | null
@@ -22,28 +24,38 @@ export type Claims = Readonly<{
 
 type RawClaims = Readonly<Record<string, unknown>>
 
-/** Judges the claims of a token whose signature held (SPEC section 2.3). `now` in epoch seconds. */
-export function readClaims(raw: RawClaims, issuer: TrustedIssuer, now: number): Claims {
+/** Reads the claims of a token whose signature held (SPEC section 2.3); whether it is in force is asked apart. */
+export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   const { iss, aud, sub, exp, nbf, iat } = raw
-  const tolerance = issuer.clockToleranceSeconds
   const isSound =
     iss === issuer.issuer &&
     isAudience(aud, issuer.audiences) &&
     isSubject(sub) &&
     isSeconds(exp) &&
-    exp > now - tolerance &&
-    (nbf === undefined || (isSeconds(nbf) && nbf <= now + tolerance)) &&
-    (iat === undefined || (isSeconds(iat) && iat <= now + tolerance))
+    isSecondsOrAbsent(nbf) &&
+    isSecondsOrAbsent(iat)
   if (!isSound) throw new GatewayError('unauthenticated')
   return {
     subject: sub,
-    expiresAt: new Date(exp * 1000),
+    expiresAt: exp,
+    notBefore: nbf,
+    issuedAt: iat,
     email: isEmail(raw.email) ? raw.email : undefined,
     isEmailVerified: raw.email_verified === true,
     givenName: readName(raw.given_name),
     familyName: readName(raw.family_name),
     preferredUsername: readName(raw.preferred_username),
   }
+}
+
+/** Whether a token is in force at this moment, in epoch seconds; asked at every use, remembered or not. */
+export function isInForce({ expiresAt, notBefore, issuedAt }: Claims, issuer: TrustedIssuer, now: number): boolean {
+  const tolerance = issuer.clockToleranceSeconds
+  return (
+    expiresAt > now - tolerance &&
+    (notBefore === undefined || notBefore <= now + tolerance) &&
+    (issuedAt === undefined || issuedAt <= now + tolerance)
+  )
 }
 
 function isAudience(aud: unknown, accepted: readonly string[]): boolean {
@@ -54,6 +66,8 @@ function isAudience(aud: unknown, accepted: readonly string[]): boolean {
 // A Date holds 8.64e12 seconds; anything past that is not a time.
 const isSeconds = (value: unknown): value is number =>
   typeof value === 'number' && Number.isFinite(value) && Math.abs(value) <= 8.64e12
+
+const isSecondsOrAbsent = (value: unknown): value is number | undefined => value === undefined || isSeconds(value)
 
 /** OpenID Connect Core 2: at most 255 characters; control characters are nobody's name. */
 const isSubject = (value: unknown): value is string => isText(value) && value.length <= 255

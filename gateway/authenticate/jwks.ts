@@ -23,6 +23,8 @@ export type KeySet = Readonly<{
   refresh: () => Promise<boolean>
   /** Milliseconds since the last good fetch, undefined before the first. */
   ageMs: () => number | undefined
+  /** Changes with the keys; undefined while none may be used. */
+  version: () => number | undefined
 }>
 
 /** Whatever the rate of unknown key ids, the issuer is asked at most this often for their sake. */
@@ -71,6 +73,7 @@ export function createKeySet(load: LoadKeys, { maxStaleMs, monotonicMs, onFailur
   return {
     refresh,
     ageMs: () => (find ? monotonicMs() - fetchedAtMs : undefined),
+    version: () => (current() ? fetchedAtMs : undefined),
     findKey: async (header, token) => {
       try {
         return await lookUp(header, token)

@@ -10,7 +10,15 @@ import { type Environment, interpolate } from './interpolate.ts'
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
   listeners: Readonly<Record<'public' | 'decision' | 'admin', Readonly<{ host: string; port: number }>>>
-  database: Readonly<{ url: string; poolSize: number; connectTimeoutMs: number; queryTimeoutMs: number }>
+  database: Readonly<{
+    url: string
+    listenUrl?: string
+    poolSize: number
+    connectTimeoutMs: number
+    queryTimeoutMs: number
+  }>
+  redis: Readonly<{ url: string; hearsEveryWriter: boolean }>
+  cache: Readonly<{ maxEntries: number; ttlMs: number }>
   issuers: readonly Readonly<{
     issuer: string
     audience: string | readonly string[]

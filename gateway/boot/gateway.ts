@@ -2,23 +2,21 @@ import { randomInt } from 'node:crypto'
 import { createAnswer } from '../answer/answer.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import { createDecision } from '../decision/decision.ts'
-import { createPostgresDirectory } from '../directory/postgres/directory.ts'
-import { openDatabase } from '../directory/postgres/pool.ts'
-import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import type { Listener } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
 import { createNodeEngine } from '../engine/node/engine.ts'
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import { createForward } from '../forward/forward.ts'
 import { createAdmin } from '../observe/admin.ts'
-import { createLog, describeBug, describeError } from '../observe/log.ts'
+import { createLog, describeBug } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Stages } from '../pipeline.ts'
 import { relay } from '../relay/relay.ts'
 import type { Configuration } from './configuration.ts'
-import { checkIssuers, startIssuers } from './issuers.ts'
+import { openDirectory } from './directory.ts'
+import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { readKeys } from './keys.ts'
 import { createSnapshot, readTrustedProxies } from './snapshot.ts'
 
@@ -43,20 +41,19 @@ export async function startGateway(configuration: Configuration, configurationFi
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
   const keys = await readKeys(configuration, configurationFile)
 
-  const database = openDatabase(configuration.database, (error) =>
-    log.warn({ error: describeError(error) }, 'database connection lost'),
-  )
-  const tokenUses = collectTokenUses(database.query, (error) =>
-    log.warn({ error: describeError(error) }, 'token uses could not be written yet'),
-  )
-  const directory = createPostgresDirectory(database, tokenUses.note)
+  const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
+  const { directory } = opened
   const snapshot = createSnapshot(configuration, directory, now)
   const issuers = startIssuers(configuration, { log, metrics, monotonicMs })
 
   const stages: Stages = {
     snapshot: () => snapshot,
     isTrustedProxy,
-    authenticate: createAuthenticate({ directory, issuers: issuers.byName, now }),
+    authenticate: createAuthenticate({
+      directory,
+      verify: rememberVerified(issuers.byName, configuration, metrics),
+      now,
+    }),
     directory,
     answer: createAnswer({ directory, draw: randomInt, now }),
     pin: createPin({ issuer: configuration.identity.issuer, keys: () => keys, now }),
@@ -139,11 +136,9 @@ export async function startGateway(configuration: Configuration, configurationFi
     await closed
     clearTimeout(timer)
     issuers.stop()
-    tokenUses.stop()
-    await tokenUses.flush().catch((error: unknown) => log.warn({ error: describeError(error) }, 'token uses were lost'))
     const adminClosed = adminListener.close()
     adminListener.destroy()
-    await Promise.all([adminClosed, engine.close(), database.close()])
+    await Promise.all([adminClosed, engine.close(), opened.close()])
     log.info({}, 'stopped')
     log.flush()
   }

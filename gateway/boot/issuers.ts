@@ -1,12 +1,13 @@
-import type { Guards } from '../authenticate/authenticate.ts'
 import { createKeyLoader } from '../authenticate/fetch-keys.ts'
 import { createKeySet } from '../authenticate/jwks.ts'
+import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
+import { createBoundedMap } from '../directory/cache/bounded-map.ts'
 import { describeError, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { Configuration } from './configuration.ts'
 
-export type Issuers = Readonly<{ byName: Guards['issuers']; stop: () => void }>
+export type Issuers = Readonly<{ byName: VerifyOptions['issuers']; stop: () => void }>
 
 type Surroundings = Readonly<{ log: Log; metrics: Metrics; monotonicMs: () => number }>
 
@@ -43,4 +44,15 @@ export function startIssuers(configuration: Configuration, { log, metrics, monot
   const timer = setInterval(refresh, refreshMs)
   timer.unref()
   return { byName, stop: () => clearInterval(timer) }
+}
+
+/** Verifies tokens by the issuers' keys, each token once for as long as the keys stay the same. */
+export function rememberVerified(
+  issuers: Issuers['byName'],
+  { cache }: Configuration,
+  metrics: Pick<Metrics, 'countCacheRead' | 'watchCacheSizes'>,
+): Verify {
+  const verified = createBoundedMap<VerifiedToken>(cache.maxEntries)
+  metrics.watchCacheSizes(() => ({ verifications: verified.size() }))
+  return createVerify({ issuers, verified, onRead: (result) => metrics.countCacheRead('verifications', result) })
 }

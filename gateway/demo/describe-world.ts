@@ -30,7 +30,7 @@ export async function describeWorld({ population, gateway, postgres, issuer, bac
     decision: gateway.decision,
     admin: gateway.admin,
     databaseUrl: postgres.url,
-    redisUrl: null,
+    redisUrl: process.env.REDIS_URL || null,
     oidc: { issuer: issuer.issuer, audience, mintUrl: issuer.mintUrl },
     users: Object.fromEntries(users) as Record<DemoUser, { id: number; sub: string; email: string; jwt: string }>,
     serviceAccounts: population.serviceAccounts,

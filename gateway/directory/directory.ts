@@ -101,10 +101,15 @@ export interface Directory {
   findByIdentity(issuer: string, subject: string): Promise<UserRecord | undefined>
   /** Creates the user of an identity, or finds the one that somebody else has just created. */
   createByIdentity(identity: NewIdentity): Promise<UserRecord>
-  findToken(id: number): Promise<TokenRecord | undefined>
+  /**
+   * The token of this row, whatever its hash: comparing is the caller's. The `hash` that was claimed only names what
+   * to remember where there is no such row.
+   */
+  findToken(id: number, hash: string): Promise<TokenRecord | undefined>
   findOrganization(id: number): Promise<OrganizationRecord | undefined>
   findAgent(id: number): Promise<AgentRecord | undefined>
-  findCluster(id: number): Promise<ClusterRecord | undefined>
+  /** A record that was held is looked up again where its heartbeat is older than `aliveSince`. */
+  findCluster(id: number, aliveSince: Date): Promise<ClusterRecord | undefined>
   /** A member of an organization, whoever asks. */
   findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
   mintToken(token: NewToken, audit: AuditContext): Promise<TokenMetadata>

@@ -66,13 +66,14 @@ async function findPlace(destination: Destination, permit: Permit, locations: Lo
 
 async function findCluster(permit: Permit, param: string, locations: Locations): Promise<ClusterRecord> {
   const id = parseId(permit.match.params.get(param) ?? '')
-  const cluster = id === undefined ? undefined : await locations.directory.findCluster(id)
+  const aliveSince = new Date(locations.now().getTime() - locations.clusterStaleAfterMs)
+  const cluster = id === undefined ? undefined : await locations.directory.findCluster(id, aliveSince)
   const organization = permit.caller?.organization
   if (!cluster || !organization || cluster.organizationId !== organization.id)
     throw new GatewayError('resource_not_found')
   if (cluster.isSuspended) throw new GatewayError('cluster_suspended')
-  const silentMs = locations.now().getTime() - (cluster.lastHeartbeatAt?.getTime() ?? 0)
-  if (cluster.isDeleting || silentMs > locations.clusterStaleAfterMs) throw new GatewayError('cluster_offline')
+  const isSilent = cluster.lastHeartbeatAt === null || cluster.lastHeartbeatAt < aliveSince
+  if (cluster.isDeleting || isSilent) throw new GatewayError('cluster_offline')
   return cluster
 }
 

@@ -6,6 +6,11 @@ export type Metrics = Readonly<{
   countDecision: (route: string, reason: string) => void
   countUnparsed: (reason: string) => void
   countJwksFailure: (issuer: string) => void
+  /** `hit`, `absent`, `miss` or `shared`, for each cache by its name. */
+  countCacheRead: (cache: string, result: string) => void
+  watchCacheSizes: (sizes: () => Readonly<Record<string, number>>) => void
+  countChange: (source: string) => void
+  watchChangeSource: (source: string, isUp: () => boolean) => void
   /** Calls back at each scrape. */
   watchJwksAge: (issuer: string, ageMs: () => number | undefined) => void
   watchInFlight: (count: () => number) => void
@@ -64,6 +69,38 @@ export function createMetrics(): Metrics {
       }
     },
   })
+  const cacheReads = new Counter({
+    name: 'sallyport_cache_reads_total',
+    help: 'Reads of a cache, by result: hit, absent (known not to be there), miss, or shared with a load under way.',
+    labelNames: ['cache', 'result'],
+    registers,
+  })
+  const cacheSizes: (() => Readonly<Record<string, number>>)[] = []
+  new Gauge({
+    name: 'sallyport_cache_entries',
+    help: 'Entries held in a cache.',
+    labelNames: ['cache'],
+    registers,
+    collect() {
+      for (const sizes of cacheSizes) for (const [cache, size] of Object.entries(sizes())) this.set({ cache }, size)
+    },
+  })
+  const changes = new Counter({
+    name: 'sallyport_changes_heard_total',
+    help: 'Changes of the directory that reached the caches, by source.',
+    labelNames: ['source'],
+    registers,
+  })
+  const changeSources: [source: string, isUp: () => boolean][] = []
+  new Gauge({
+    name: 'sallyport_change_source_up',
+    help: 'Whether changes are heard from a source; without PostgreSQL nothing is held for longer than a second.',
+    labelNames: ['source'],
+    registers,
+    collect() {
+      for (const [source, isUp] of changeSources) this.set({ source }, isUp() ? 1 : 0)
+    },
+  })
   let inFlight = () => 0
   new Gauge({
     name: 'sallyport_requests_in_flight',
@@ -83,6 +120,14 @@ export function createMetrics(): Metrics {
     countJwksFailure: (issuer) => jwksFailures.inc({ issuer }),
     watchJwksAge: (issuer, ageMs) => {
       issuers.push([issuer, ageMs])
+    },
+    countCacheRead: (cache, result) => cacheReads.inc({ cache, result }),
+    watchCacheSizes: (sizes) => {
+      cacheSizes.push(sizes)
+    },
+    countChange: (source) => changes.inc({ source }),
+    watchChangeSource: (source, isUp) => {
+      changeSources.push([source, isUp])
     },
     watchInFlight: (count) => {
       inFlight = count

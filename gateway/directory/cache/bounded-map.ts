@@ -1,0 +1,17 @@
+import { LRUCache } from 'lru-cache'
+
+/** A map that drops what was not used for longest once it is full. */
+export type BoundedMap<Value extends object> = Readonly<{
+  get: (key: string) => Value | undefined
+  set: (key: string, value: Value) => void
+  size: () => number
+}>
+
+export function createBoundedMap<Value extends object>(maxEntries: number): BoundedMap<Value> {
+  const entries = new LRUCache<string, Value>({ max: maxEntries })
+  return {
+    get: (key) => entries.get(key),
+    set: (key, value) => void entries.set(key, value),
+    size: () => entries.size,
+  }
+}

@@ -1,0 +1,144 @@
+import type { Change, Tag } from '../change.ts'
+import type {
+  AgentRecord,
+  ClusterRecord,
+  Directory,
+  NewIdentity,
+  OrganizationRecord,
+  TokenRecord,
+  UserRecord,
+} from '../directory.ts'
+import { shareCalls } from './share-calls.ts'
+import { createTaggedCache, type ReadResult, type TaggedCache, type TaggedCacheOptions } from './tagged-cache.ts'
+
+/** What is held, each in a cache of its own. */
+export type CacheName = 'users' | 'tokens' | 'organizations' | 'agents' | 'clusters'
+
+export type CachedDirectory = Readonly<{
+  directory: Directory
+  /** Forgets what a change may have made untrue. */
+  forget: (change: Change) => void
+  sizes: () => Readonly<Record<CacheName, number>>
+}>
+
+export type CachedDirectoryOptions = Readonly<
+  Pick<TaggedCacheOptions<unknown>, 'maxEntries' | 'ttlMs' | 'freshness'> & {
+    onRead: (cache: CacheName, result: ReadResult) => void
+    /** Tells the other replicas of a change that we made; it was forgotten here already. */
+    announce: (change: Change) => void
+  }
+>
+
+/** A silent cluster is asked for again at most this often. */
+const silentClusterMs = 1_000
+
+/** The directory with its answers held in memory, for as long as nothing contradicts them. */
+export function createCachedDirectory(store: Directory, options: CachedDirectoryOptions): CachedDirectory {
+  const caches = createCaches(options)
+  const forget = (change: Change): void => forgetIn(caches, change)
+  const tell = (change: Change): void => {
+    forget(change)
+    options.announce(change)
+  }
+  const { users, tokens, organizations, agents, clusters } = caches
+  const createByIdentity = shareCalls(nameIdentity, (identity: NewIdentity) => store.createByIdentity(identity))
+  const directory: Directory = {
+    ...store,
+    findByIdentity: (issuer, subject) =>
+      // An absence is followed by a first login, which ends it.
+      users.read(nameIdentity({ issuer, subject }), () => store.findByIdentity(issuer, subject), { absenceKey: null }),
+    createByIdentity,
+    findToken: (id, hash) =>
+      // By its full hash, so that guesses cannot hide a token that is minted the next moment.
+      tokens.read(`token:${id}`, () => store.findToken(id, hash), { absenceKey: `token:${id}:${hash}` }),
+    findOrganization: (id) => organizations.read(`organization:${id}`, () => store.findOrganization(id)),
+    findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
+    findCluster: async (id, aliveSince) => {
+      const load = () => store.findCluster(id, aliveSince)
+      const held = await clusters.read(`cluster:${id}`, load)
+      if (!held || (held.lastHeartbeatAt?.getTime() ?? 0) >= aliveSince.getTime()) return held
+      // No heartbeat is announced: what we hold is a lower bound, and only one that is too low is worth a question.
+      return clusters.read(`cluster:${id}`, load, { maxAgeMs: silentClusterMs })
+    },
+    revokeToken: async (token, audit) => {
+      const revoked = await store.revokeToken(token, audit)
+      if (revoked) tell({ kind: 'token', id: token.id })
+      return revoked
+    },
+    switchOrganization: async (userId, organizationId, audit) => {
+      await store.switchOrganization(userId, organizationId, audit)
+      tell({ kind: 'user', id: userId })
+    },
+  }
+  const sizes = () => ({
+    users: users.size(),
+    tokens: tokens.size(),
+    organizations: organizations.size(),
+    agents: agents.size(),
+    clusters: clusters.size(),
+  })
+  return { directory, forget, sizes }
+}
+
+type Caches = Readonly<{
+  users: TaggedCache<UserRecord>
+  tokens: TaggedCache<TokenRecord>
+  organizations: TaggedCache<OrganizationRecord>
+  agents: TaggedCache<AgentRecord>
+  clusters: TaggedCache<ClusterRecord>
+}>
+
+function createCaches({ onRead, maxEntries, ttlMs, freshness }: CachedDirectoryOptions): Caches {
+  const create = <Value>(name: CacheName, tagsOf: (value: Value) => readonly Tag[]): TaggedCache<Value> =>
+    createTaggedCache({ maxEntries, ttlMs, freshness, tagsOf, onRead: (result) => onRead(name, result) })
+  return {
+    users: create('users', tagsOfUser),
+    tokens: create('tokens', ({ id, user }) => [`token:${id}`, ...tagsOfUser(user)]),
+    organizations: create('organizations', ({ id }) => [`organization:${id}`, `members:${id}`]),
+    agents: create('agents', ({ id }) => [`agent:${id}`]),
+    clusters: create('clusters', ({ id }) => [`cluster:${id}`]),
+  }
+}
+
+/** A user's record tells of its organizations too. */
+const tagsOfUser = ({ id, roles }: UserRecord): readonly Tag[] => [
+  `user:${id}`,
+  ...roles.flatMap(({ organization }): readonly Tag[] => (organization ? [`organization:${organization.id}`] : [])),
+]
+
+/** A JSON array keeps issuer and subject apart whatever they hold. */
+const nameIdentity = ({ issuer, subject }: Pick<NewIdentity, 'issuer' | 'subject'>): string =>
+  JSON.stringify([issuer, subject])
+
+function forgetIn({ users, tokens, organizations, agents, clusters }: Caches, change: Change): void {
+  if (change.kind === 'everything') {
+    for (const cache of [users, tokens, organizations, agents, clusters]) cache.clear()
+    return
+  }
+  const tag: Tag = `${change.kind}:${change.id}`
+  switch (change.kind) {
+    case 'user':
+      users.drop(tag)
+      tokens.drop(tag)
+      return
+    case 'token':
+      tokens.drop(tag)
+      return
+    case 'organization':
+      users.drop(tag)
+      tokens.drop(tag)
+      organizations.drop(tag)
+      return
+    case 'members':
+      organizations.drop(tag)
+      return
+    case 'agent':
+      agents.drop(tag)
+      return
+    case 'cluster':
+      clusters.drop(tag)
+      return
+    default:
+      change satisfies never
+  }
+}

@@ -1,0 +1,33 @@
+/** How long facts may be believed that nobody has contradicted. */
+export type Freshness = Readonly<{
+  /** Whether a fact that was asked for at this moment may still be used. */
+  isFresh: (askedAtMs: number, maxAgeMs: number) => boolean
+  /** Notes that every change committed before this moment has been heard. */
+  prove: (atMs: number) => void
+  now: () => number
+}>
+
+/**
+ * Nothing is believed for longer than this without a proof that changes still reach us. The promise is 1 s; the
+ * rest is for the way of the request itself.
+ */
+export const unprovenLimitMs = 900
+
+/**
+ * A fact is as young as the later of two moments: when it was asked for, and when we last knew that no change had
+ * been missed. A connection that dies, or freezes without a word, ends the proofs; so the bound holds by itself,
+ * and needs nobody to notice.
+ */
+export function createFreshness(monotonicMs: () => number): Freshness {
+  let provenAtMs = Number.NEGATIVE_INFINITY
+  return {
+    isFresh: (askedAtMs, maxAgeMs) => {
+      const nowMs = monotonicMs()
+      return nowMs - askedAtMs <= maxAgeMs && nowMs - Math.max(askedAtMs, provenAtMs) <= unprovenLimitMs
+    },
+    prove: (atMs) => {
+      provenAtMs = Math.max(provenAtMs, atMs)
+    },
+    now: monotonicMs,
+  }
+}

@@ -1,0 +1,32 @@
+import type { Tag } from '../change.ts'
+
+/** From what may change to the keys that depend on it. */
+export type TagIndex = Readonly<{
+  add: (key: string, tags: readonly Tag[]) => void
+  remove: (key: string, tags: readonly Tag[]) => void
+  /** A copy, so that it may be walked while keys are removed. */
+  keys: (tag: Tag) => readonly string[]
+  clear: () => void
+}>
+
+export function createTagIndex(): TagIndex {
+  const keysByTag = new Map<Tag, Set<string>>()
+  return {
+    add: (key, tags) => {
+      for (const tag of tags) {
+        const keys = keysByTag.get(tag)
+        if (keys) keys.add(key)
+        else keysByTag.set(tag, new Set([key]))
+      }
+    },
+    remove: (key, tags) => {
+      for (const tag of tags) {
+        const keys = keysByTag.get(tag)
+        keys?.delete(key)
+        if (keys?.size === 0) keysByTag.delete(tag)
+      }
+    },
+    keys: (tag) => [...(keysByTag.get(tag) ?? [])],
+    clear: () => keysByTag.clear(),
+  }
+}

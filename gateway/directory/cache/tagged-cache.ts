@@ -1,0 +1,114 @@
+import { LRUCache } from 'lru-cache'
+import type { Tag } from '../change.ts'
+import type { Freshness } from './freshness.ts'
+import { createTagIndex } from './tag-index.ts'
+
+/** Facts of the directory, held in memory under a key and found again by what they depend on. */
+export type TaggedCache<Value> = Readonly<{
+  /** From memory, or loaded; concurrent misses share one load. */
+  read: (key: string, load: Load<Value>, options?: ReadOptions) => Promise<Value | undefined>
+  /** Forgets what depends on this; loads under way are neither stored nor shared any more. */
+  drop: (tag: Tag) => void
+  clear: () => void
+  size: () => number
+}>
+
+export type Load<Value> = () => Promise<Value | undefined>
+
+export type ReadOptions = Readonly<{
+  maxAgeMs?: number
+  /** Under which name an absence is remembered; null for never. The key itself by default. */
+  absenceKey?: string | null
+}>
+
+export type TaggedCacheOptions<Value> = Readonly<{
+  /** Older entries are dropped for newer ones; an entry with many tags counts for more. */
+  maxEntries: number
+  ttlMs: number
+  freshness: Freshness
+  /** All that a value depends on. */
+  tagsOf: (value: Value, key: string) => readonly Tag[]
+  onRead: (result: ReadResult) => void
+}>
+
+/** `shared`: another request had already asked. */
+export type ReadResult = 'hit' | 'absent' | 'miss' | 'shared'
+
+type Held<Value> = Readonly<{ value: Value; askedAtMs: number; tags: readonly Tag[] }>
+
+/** Something that was not there may be there the next moment: that is believed for one second at most. */
+const absenceMs = 900
+
+/** The room of an entry with this many tags counts once. */
+const tagsPerEntry = 8
+
+export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): TaggedCache<Value> {
+  const { maxEntries, ttlMs, freshness, tagsOf, onRead } = options
+  const index = createTagIndex()
+  const held = new LRUCache<string, Held<Value>>({
+    max: maxEntries,
+    maxSize: maxEntries * tagsPerEntry,
+    sizeCalculation: ({ tags }) => Math.max(tagsPerEntry, tags.length),
+    dispose: ({ tags }, key) => index.remove(key, tags),
+  })
+  // Apart, so that a flood of guesses cannot push out what is known.
+  const absent = new LRUCache<string, number>({ max: maxEntries })
+  const loading = new Map<string, Promise<Value | undefined>>()
+  let generation = 0
+
+  const start = async (key: string, load: Load<Value>, absenceKey: string | null): Promise<Value | undefined> => {
+    const askedAtMs = freshness.now()
+    const began = generation
+    const value = await load()
+    // What was asked for before an invalidation may be the very thing that it was about.
+    if (began !== generation) return value
+    if (value !== undefined) store(key, { value, askedAtMs, tags: tagsOf(value, key) })
+    else if (absenceKey !== null) absent.set(absenceKey, askedAtMs)
+    return value
+  }
+  const store = (key: string, entry: Held<Value>): void => {
+    held.set(key, entry)
+    // Too large for the cache, it was not kept.
+    if (held.peek(key) === entry) index.add(key, entry.tags)
+  }
+  const forgetLoads = (): void => {
+    generation += 1
+    loading.clear()
+  }
+
+  return {
+    read: (key, load, { maxAgeMs = ttlMs, absenceKey = key } = {}) => {
+      const entry = held.get(key)
+      if (entry && freshness.isFresh(entry.askedAtMs, maxAgeMs)) {
+        onRead('hit')
+        return Promise.resolve(entry.value)
+      }
+      const missedAtMs = absenceKey === null ? undefined : absent.get(absenceKey)
+      if (missedAtMs !== undefined && freshness.isFresh(missedAtMs, absenceMs)) {
+        onRead('absent')
+        return Promise.resolve(undefined)
+      }
+      const shared = loading.get(key)
+      onRead(shared === undefined ? 'miss' : 'shared')
+      if (shared !== undefined) return shared
+      const loaded = start(key, load, absenceKey).finally(() => {
+        if (loading.get(key) === loaded) loading.delete(key)
+      })
+      loading.set(key, loaded)
+      return loaded
+    },
+    drop: (tag) => {
+      forgetLoads()
+      // Absences are few and live a second: which of them a change ends is not worth knowing.
+      absent.clear()
+      for (const key of index.keys(tag)) held.delete(key)
+    },
+    clear: () => {
+      forgetLoads()
+      absent.clear()
+      held.clear()
+      index.clear()
+    },
+    size: () => held.size,
+  }
+}
