@@ -53,6 +53,9 @@ export function keepConnected(
         isLossTold = false
         await sleep(probeIntervalMs, undefined, { signal: life, ref: false })
       }
+    } catch (error) {
+      // What broke it says more than that a wait was cut short.
+      throw life.aborted ? life.reason : error
     } finally {
       isUp = false
       link.close()

@@ -47,10 +47,8 @@ async function openLink(
     throw error
   }
   return {
-    // An empty query is the cheapest round trip. What was committed before it is delivered before its answer.
-    probe: async () => {
-      await client.query('')
-    },
+    // What was committed before the question is delivered before its answer.
+    probe: () => askWhetherReady(client),
     close,
   }
 }
@@ -72,3 +70,16 @@ async function proveDelivery(client: pg.Client): Promise<void> {
   client.off('notification', listen)
   if (!isDelivered) throw new Error('notifications are not delivered; set database.listenUrl to PostgreSQL itself')
 }
+
+/** The shortest round trip of the protocol, Sync and ReadyForQuery: no statement is run, no transaction begun. */
+const askWhetherReady = (client: pg.Client): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const question = {
+      // pg wraps it for its time-out.
+      callback: (error?: Error) => (error ? reject(error) : resolve()),
+      submit: (connection: pg.Connection) => connection.sync(),
+      handleError: (error: Error) => question.callback(error),
+      handleReadyForQuery: () => question.callback(),
+    }
+    client.query(question)
+  })
