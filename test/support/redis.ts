@@ -1,0 +1,37 @@
+import type { Test } from 'tap'
+import type { Owner } from './owner.ts'
+import { hasRedisServer, type RedisServer, startRedisServer } from './redis-server.ts'
+
+/** A Redis to test against. One that is not our own is shared: keys want a prefix of the test's, and it stays up. */
+export type TestRedis = RedisServer | Readonly<{ url: string; isOwn: false }>
+
+/** The Redis at `REDIS_URL`, else one of our own. */
+export async function startRedis(owner: Owner): Promise<TestRedis> {
+  const url = process.env.REDIS_URL
+  return url ? { url, isOwn: false } : startRedisServer(owner)
+}
+
+/** Why there is no Redis, or undefined where there is one. */
+export const findRedisLack = (): string | undefined =>
+  process.env.REDIS_URL || hasRedisServer() ? undefined : 'there is neither REDIS_URL nor a redis-server on PATH'
+
+/** Why no Redis of our own can be started, or undefined where one can. */
+export const findRedisServerLack = (): string | undefined =>
+  hasRedisServer() ? undefined : 'there is no redis-server on PATH to freeze and to kill'
+
+type Run = (t: Test) => Promise<unknown>
+
+/** A test, or a block of them, that calls `startRedis`. Without any Redis it is skipped, visibly. */
+export const testRedis = (t: Test, name: string, run: Run): void => testUnlessLacking(t, name, run, findRedisLack())
+
+/** A test, or a block of them, that calls `startRedisServer`: a shared Redis is not enough. */
+export const testRedisServer = (t: Test, name: string, run: Run): void =>
+  testUnlessLacking(t, name, run, findRedisServerLack())
+
+/** `REQUIRE_REDIS=1` and `REQUIRE_ALL=1` turn the skip into a failure. */
+function testUnlessLacking(t: Test, name: string, run: Run, lack: string | undefined): void {
+  if (lack === undefined) void t.test(name, run)
+  else if (process.env.REQUIRE_REDIS === '1' || process.env.REQUIRE_ALL === '1')
+    void t.test(name, async (t) => t.fail(lack))
+  else void t.test(name, { skip: lack }, async () => undefined)
+}
