@@ -1,19 +1,15 @@
-import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import pg from 'pg'
 import t from 'tap'
-import { formatToken, makeSecret } from '../../gateway/answer/token-secret.ts'
 import type { Answer, Call } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
-import { bearer, oauth, startTestWorld } from '../support/world.ts'
+import { populate } from '../support/population.ts'
+import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const { acme, globex, initech } = world.organizations
 
-/** Another writer: the gateway knows nothing of it. */
-const writer = new pg.Client({ connectionString: world.databaseUrl })
-await writer.connect()
-t.teardown(() => writer.end())
+const { writer, insert, assign, addAccount } = await populate(t, world)
 
 /** The promise is 1 s; the rest is for a machine that does other things beside. */
 const visibleWithinMs = 2_000
@@ -45,29 +41,6 @@ async function addHuman(name: string, organization: number, role: string) {
   await assign(id, organization, role)
   return { id, headers }
 }
-
-/** A service account of acme with a token of every ability, and the id of the token's row. */
-async function addAccount(name: string) {
-  const id = await insert(`users (email, user_type) values ('${name}@demo.example', 'client-managed')`)
-  await assign(id, acme.id, 'org-member')
-  const { secret, hash } = makeSecret(randomInt)
-  const tokenId = await insert(
-    `auth_access_tokens (tokenable_id, type, hash, abilities) values (${id}, 'auth_token', '${hash}', '["*"]')`,
-  )
-  return { id, tokenId, headers: bearer(formatToken(tokenId, secret)) }
-}
-
-async function insert(row: string): Promise<number> {
-  const { rows } = await writer.query<{ id: number }>(`insert into ${row} returning id`)
-  return rows[0]?.id ?? 0
-}
-
-const assign = (user: number, organization: number, role: string) =>
-  writer.query('insert into role_assignments (user_id, organization_id, role) values ($1, $2, $3)', [
-    user,
-    organization,
-    role,
-  ])
 
 const datasets = (headers: Record<string, string>): Call => ({ path: '/datasets', headers })
 
