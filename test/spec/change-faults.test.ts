@@ -1,0 +1,142 @@
+import t, { type Test } from 'tap'
+import { type Call, call } from '../support/client.ts'
+import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
+import { type Account, populate } from '../support/population.ts'
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const { addAccount, writer } = await populate(t, world)
+
+/** The database by way of a proxy. */
+async function reroute(t: Test): Promise<Readonly<{ url: string; proxy: TcpProxy }>> {
+  const url = new URL(world.databaseUrl)
+  const proxy = await startTcpProxy(t, { port: Number(url.port) })
+  url.port = String(proxy.port)
+  return { url: url.href, proxy }
+}
+
+const upstream = await startRawUpstream(t, (socket) => {
+  socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
+})
+
+/** A gateway whose queries and whose notifications come by wires of their own, and what a test asks of it. */
+async function startWired(t: Test) {
+  const [queries, notifications] = [await reroute(t), await reroute(t)]
+  const gateway = await startTestGateway(t, {
+    world,
+    settings: { database: { url: queries.url, listenUrl: notifications.url } },
+    upstreams: { platform: { url: upstream.url } },
+  })
+  const send = async (request: Call): Promise<number> => (await call(gateway.public, request)).status
+  const use = ({ headers }: Account): Promise<number> => send({ path: '/datasets', headers })
+  const isHearing = async (): Promise<boolean> =>
+    (await (await fetch(`${gateway.admin}/metrics`)).text()).includes('sallyport_change_source_up{source="postgres"} 1')
+  return { queries: queries.proxy, notifications: notifications.proxy, use, isHearing }
+}
+
+const revoke = ({ tokenId }: Account) => writer.query('delete from auth_access_tokens where id = $1', [tokenId])
+
+/** The promise is 1 s while PostgreSQL can be asked; the rest is for a machine that does other things beside. */
+const boundMs = 2_000
+
+t.test('while notifications are frozen without a word, nothing is believed for longer than a second', async (t) => {
+  const { notifications, use, isHearing } = await startWired(t)
+  await until(isHearing, 'the connection for changes')
+  const account = await addAccount('frozen-notifications')
+  t.equal(await use(account), 200)
+  notifications.freeze()
+  await revoke(account)
+  await until(async () => (await use(account)) === 401, 'the refusal', boundMs)
+  for (let again = 0; again < 20; again += 1) t.equal(await use(account), 401)
+  await until(async () => !(await isHearing()), 'the gauge')
+  notifications.thaw()
+  await until(isHearing, 'the connection again')
+  t.equal(await use(account), 401)
+})
+
+t.test('without notifications requests are served, by looks that are a second old at most', async (t) => {
+  const { notifications, use, isHearing } = await startWired(t)
+  notifications.refuse()
+  notifications.cut()
+  await until(async () => !(await isHearing()), 'the gauge')
+  const account = await addAccount('no-notifications')
+  for (let again = 0; again < 50; again += 1) t.equal(await use(account), 200)
+  await revoke(account)
+  await until(async () => (await use(account)) === 401, 'the refusal', boundMs)
+})
+
+t.test('what changed while nobody listened is known as soon as somebody does again', async (t) => {
+  const { notifications, use, isHearing } = await startWired(t)
+  await until(isHearing, 'the connection for changes')
+  const account = await addAccount('changed-meanwhile')
+  t.equal(await use(account), 200)
+  notifications.refuse()
+  notifications.cut()
+  await revoke(account)
+  notifications.accept()
+  await until(isHearing, 'the connection again')
+  t.equal(await use(account), 401)
+})
+
+t.test('a look that began before a change is neither kept nor shared after it', async (t) => {
+  const { queries, use, isHearing } = await startWired(t)
+  await until(isHearing, 'the connection for changes')
+  for (let round = 0; round < 5; round += 1) {
+    const account = await addAccount(`in-flight-${round}`)
+    // A connection that is ready, so that the look is on the wire at once.
+    await use(await addAccount(`warm-up-${round}`))
+    queries.freeze()
+    const early = use(account)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    await revoke(account)
+    // Heard meanwhile: the notifications' wire is another one.
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    queries.thaw()
+    t.ok([200, 401].includes(await early), 'the early request may have been in time')
+    for (let again = 0; again < 10; again += 1) t.equal(await use(account), 401)
+  }
+})
+
+t.test('a database that is frozen altogether is 503 after a second, and never 401', async (t) => {
+  const { queries, notifications, use, isHearing } = await startWired(t)
+  await until(isHearing, 'the connection for changes')
+  const account = await addAccount('all-frozen')
+  t.equal(await use(account), 200)
+  const frozenAtMs = performance.now()
+  queries.freeze()
+  notifications.freeze()
+  const seen = new Set<number>()
+  while (performance.now() - frozenAtMs < 3_000) {
+    const startedMs = performance.now()
+    const status = await use(account)
+    seen.add(status)
+    if (status === 200) t.ok(startedMs - frozenAtMs < boundMs, 'held for a second at most')
+  }
+  t.same([...seen].sort(), [200, 503])
+  queries.thaw()
+  notifications.thaw()
+  await until(async () => (await use(account)) === 200, 'the recovery')
+  await until(isHearing, 'the connection again')
+})
+
+t.test('a connection pooler that swallows notifications is found out', async (t) => {
+  const url = new URL(world.databaseUrl)
+  // It passes everything but NotificationResponse, as a pooler does that shares connections.
+  const pooler = await startTcpProxy(t, {
+    port: Number(url.port),
+    hearServer: (bytes) => (bytes.includes('sallyport_probe_') ? 'hold' : 'pass'),
+  })
+  url.port = String(pooler.port)
+  const gateway = await startTestGateway(t, {
+    world,
+    settings: { database: { url: world.databaseUrl, listenUrl: url.href } },
+    upstreams: { platform: { url: upstream.url } },
+  })
+  const account = await addAccount('pooled')
+  const use = async () => (await call(gateway.public, { path: '/datasets', headers: account.headers })).status
+  t.equal(await use(), 200)
+  await revoke(account)
+  await until(async () => (await use()) === 401, 'the refusal', boundMs)
+  t.match(await (await fetch(`${gateway.admin}/metrics`)).text(), /change_source_up\{source="postgres"\} 0/)
+})
