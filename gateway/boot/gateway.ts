@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto'
 import { createAnswer } from '../answer/answer.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import { createDecision } from '../decision/decision.ts'
+import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
 import type { Listener } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
 import { createNodeEngine } from '../engine/node/engine.ts'
@@ -44,7 +45,8 @@ export async function startGateway(configuration: Configuration, configurationFi
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
   const { directory } = opened
   const snapshot = createSnapshot(configuration, directory, now)
-  const issuers = startIssuers(configuration, { log, metrics, monotonicMs })
+  const keyStore = createIssuerKeyStore(opened.database.query)
+  const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
 
   const stages: Stages = {
     snapshot: () => snapshot,

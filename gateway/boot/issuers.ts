@@ -1,5 +1,8 @@
+import type { Clock } from '../authenticate/clock.ts'
 import { createKeyLoader } from '../authenticate/fetch-keys.ts'
 import { createKeySet } from '../authenticate/jwks.ts'
+import type { KeyStore } from '../authenticate/key-store.ts'
+import type { KeyEvent } from '../authenticate/refresh-keys.ts'
 import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
 import { createBoundedMap } from '../directory/cache/bounded-map.ts'
 import { describeError, type Log } from '../observe/log.ts'
@@ -9,7 +12,13 @@ import type { Configuration } from './configuration.ts'
 
 export type Issuers = Readonly<{ byName: VerifyOptions['issuers']; stop: () => void }>
 
-type Surroundings = Readonly<{ log: Log; metrics: Metrics; monotonicMs: () => number }>
+type Surroundings = Readonly<{
+  log: Log
+  metrics: Metrics
+  now: Clock['now']
+  monotonicMs: Clock['monotonicMs']
+  keyStore: KeyStore
+}>
 
 /** Two entries for one issuer would leave it open whose rules count. */
 export function checkIssuers({ issuers }: Configuration, file: string): void {
@@ -19,31 +28,68 @@ export function checkIssuers({ issuers }: Configuration, file: string): void {
   throw new ConfigurationError([{ file, line: 1, column: 1, message: `issuers: ${twice} is listed twice` }])
 }
 
-/** Fetches every issuer's keys now and in the background; an issuer that is down does not keep us from starting. */
-export function startIssuers(configuration: Configuration, { log, metrics, monotonicMs }: Surroundings): Issuers {
-  const { refreshMs, maxStaleMs } = configuration.jwks
+/** Fetches every issuer's keys now and in the background; what is down, issuer or store, does not keep us from starting. */
+export function startIssuers(configuration: Configuration, surroundings: Surroundings): Issuers {
+  const { log, metrics, now, monotonicMs, keyStore } = surroundings
+  const clock: Clock = { now, monotonicMs, after }
+  const stops: (() => void)[] = []
   const byName = new Map(
     configuration.issuers.map(({ issuer, audience, jwksUri, clockToleranceSeconds, linkVerifiedEmail }) => {
+      const stopping = new AbortController()
+      stops.push(() => stopping.abort())
       const keys = createKeySet(createKeyLoader(issuer, jwksUri), {
-        maxStaleMs,
-        monotonicMs,
-        onFailure: (error) => {
-          metrics.countJwksFailure(issuer)
-          log.warn({ issuer, error: describeError(error) }, 'keys could not be fetched; known keys go on')
-        },
+        issuer,
+        ...configuration.jwks,
+        clock,
+        store: keyStore,
+        onEvent: createReport(issuer, log, metrics),
+        signal: stopping.signal,
       })
       metrics.watchJwksAge(issuer, keys.ageMs)
+      void keys.refresh()
       const audiences = typeof audience === 'string' ? [audience] : audience
       return [issuer, { trust: { issuer, audiences, clockToleranceSeconds, linkVerifiedEmail }, keys }] as const
     }),
   )
-  const refresh = (): void => {
-    for (const { keys } of byName.values()) void keys.refresh()
+  return {
+    byName,
+    stop: () => {
+      for (const stop of stops) stop()
+    },
   }
-  refresh()
-  const timer = setInterval(refresh, refreshMs)
+}
+
+/** No timer of ours keeps a process alive that has nothing else to do. */
+const after: Clock['after'] = (ms, work) => {
+  const timer = setTimeout(work, ms)
   timer.unref()
-  return { byName, stop: () => clearInterval(timer) }
+  return () => clearTimeout(timer)
+}
+
+function createReport(issuer: string, log: Log, metrics: Metrics): (event: KeyEvent) => void {
+  let hasFailed = false
+  return (event) => {
+    switch (event.kind) {
+      case 'fetched':
+        metrics.countJwksFetch(issuer, 'ok')
+        if (hasFailed) log.info({ issuer }, 'keys can be fetched again')
+        hasFailed = false
+        break
+      case 'fetch-failed':
+        metrics.countJwksFetch(issuer, 'failed')
+        log.warn({ issuer, error: describeError(event.error) }, 'keys could not be fetched; known keys go on')
+        hasFailed = true
+        break
+      case 'recalled':
+        log.info({ issuer, ageMs: Math.round(event.ageMs) }, 'stored keys serve until the issuer has answered')
+        break
+      case 'store-failed':
+        log.warn({ issuer, error: describeError(event.error) }, 'keys could not be read from or written to the store')
+        break
+      default:
+        event satisfies never
+    }
+  }
 }
 
 /** Verifies tokens by the issuers' keys, each token once for as long as the keys stay the same. */

@@ -5,7 +5,7 @@ export type Metrics = Readonly<{
   countRequest: (route: string, method: string, status: number, seconds: number) => void
   countDecision: (route: string, reason: string) => void
   countUnparsed: (reason: string) => void
-  countJwksFailure: (issuer: string) => void
+  countJwksFetch: (issuer: string, outcome: 'ok' | 'failed') => void
   /** `hit`, `absent`, `miss` or `shared`, for each cache by its name. */
   countCacheRead: (cache: string, result: string) => void
   watchCacheSizes: (sizes: () => Readonly<Record<string, number>>) => void
@@ -56,10 +56,22 @@ export function createMetrics(): Metrics {
     labelNames: ['issuer'],
     registers,
   })
+  const jwksFetches = new Counter({
+    name: 'sallyport_jwks_fetches_total',
+    help: 'Fetches of an issuer’s keys that ended, by outcome: ok or failed.',
+    labelNames: ['issuer', 'outcome'],
+    registers,
+  })
+  const jwksIssuerUp = new Gauge({
+    name: 'sallyport_jwks_issuer_up',
+    help: 'Whether the last fetch of an issuer’s keys was good; absent before the first has ended.',
+    labelNames: ['issuer'],
+    registers,
+  })
   const issuers: [issuer: string, ageMs: () => number | undefined][] = []
   new Gauge({
     name: 'sallyport_jwks_age_seconds',
-    help: 'Time since the last good fetch of an issuer’s keys; absent before the first.',
+    help: 'Time since the last good fetch of the keys of an issuer that are in use; absent while there are none.',
     labelNames: ['issuer'],
     registers,
     collect() {
@@ -117,7 +129,11 @@ export function createMetrics(): Metrics {
     },
     countDecision: (route, reason) => decisions.inc({ route, reason }),
     countUnparsed: (reason) => unparsed.inc({ reason }),
-    countJwksFailure: (issuer) => jwksFailures.inc({ issuer }),
+    countJwksFetch: (issuer, outcome) => {
+      jwksFetches.inc({ issuer, outcome })
+      jwksFailures.inc({ issuer }, outcome === 'failed' ? 1 : 0)
+      jwksIssuerUp.set({ issuer }, outcome === 'ok' ? 1 : 0)
+    },
     watchJwksAge: (issuer, ageMs) => {
       issuers.push([issuer, ageMs])
     },

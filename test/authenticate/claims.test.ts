@@ -2,10 +2,11 @@ import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import t from 'tap'
 import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
 import { type Claims, isInForce, readClaims, type TrustedIssuer } from '../../gateway/authenticate/claims.ts'
-import { createKeySet } from '../../gateway/authenticate/jwks.ts'
+import type { KeySet } from '../../gateway/authenticate/jwks.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
 import type { Directory, NewIdentity, UserRecord } from '../../gateway/directory/directory.ts'
 import { GatewayError } from '../../gateway/errors/gateway-error.ts'
+import { holdKeySet } from '../support/key-set.ts'
 
 const now = 1_800_000_000
 const tolerance = 60
@@ -153,11 +154,11 @@ async function trustIssuers(settings: Readonly<Record<string, Partial<TrustedIss
   const created: NewIdentity[] = []
   const asked: string[] = []
   const signers: Record<string, (claims: Readonly<Record<string, unknown>>) => Promise<string>> = {}
-  const issuers = new Map<string, { trust: TrustedIssuer; keys: ReturnType<typeof createKeySet> }>()
+  const issuers = new Map<string, { trust: TrustedIssuer; keys: KeySet }>()
   for (const [issuer, own] of Object.entries(settings)) {
     const { publicKey, privateKey } = await generateKeyPair('EdDSA')
     const jwk: JWK = { ...(await exportJWK(publicKey)), kid: 'k' }
-    const keys = createKeySet(async () => [jwk], { maxStaleMs: 1, monotonicMs: () => 0, onFailure: () => undefined })
+    const { keys } = holdKeySet([jwk])
     issuers.set(issuer, { trust: { ...trust, issuer, ...own }, keys })
     signers[issuer] = (claims) =>
       new SignJWT({ ...sound, iss: issuer, ...claims }).setProtectedHeader({ alg: 'EdDSA', kid: 'k' }).sign(privateKey)

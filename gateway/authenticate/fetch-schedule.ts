@@ -1,0 +1,60 @@
+/** What has become of the fetches so far. */
+export type FetchHistory = Readonly<{
+  /** When the last one ended; undefined while none has. */
+  endedAtMs: number | undefined
+  /** In a row, up to the last one. */
+  failures: number
+  /** Whether one was ever good. */
+  isFetched: boolean
+  /** When the last one for the sake of an unknown key began. */
+  unknownKeyAtMs: number
+}>
+
+export const noFetches: FetchHistory = {
+  endedAtMs: undefined,
+  failures: 0,
+  isFetched: false,
+  unknownKeyAtMs: Number.NEGATIVE_INFINITY,
+}
+
+export const noteEnd = (history: FetchHistory, isGood: boolean, endedAtMs: number): FetchHistory => ({
+  ...history,
+  endedAtMs,
+  failures: isGood ? 0 : history.failures + 1,
+  isFetched: history.isFetched || isGood,
+})
+
+/** Whatever the rate of unknown keys or the reason to ask, an issuer in trouble is asked no more often (SPEC 2.4). */
+const intervalMs = 30_000
+
+/** Without any keys nobody gets in, so a start before the issuer's is tried again sooner. */
+const firstRetryMs = 1_000
+
+/** By the last fetch; before the first nobody knows, and that is not "up". */
+export const isIssuerUp = ({ endedAtMs, failures }: FetchHistory): boolean => endedAtMs !== undefined && failures === 0
+
+/** The circumstances that a schedule goes by. */
+export type Circumstances = Readonly<{
+  nowMs: number
+  refreshMs: number
+  /** Whether there have ever been keys here, fetched or recalled; they may be too old by now. */
+  hasHadKeys: boolean
+}>
+
+/** Milliseconds until the next fetch in the background; none are left once it is due. */
+export function untilRefreshMs(history: FetchHistory, { nowMs, refreshMs, hasHadKeys }: Circumstances): number {
+  if (history.endedAtMs === undefined) return 0
+  const waitMs = isIssuerUp(history) ? refreshMs : retryMs(history.failures, hasHadKeys)
+  // From the end of the last one, so that an issuer that hangs is not asked again the moment we gave up.
+  return history.endedAtMs + waitMs - nowMs
+}
+
+/** Whether a key that nobody knows may cost the issuer a fetch now. */
+export function mayFetchForUnknownKey(history: FetchHistory, circumstances: Circumstances): boolean {
+  if (isIssuerUp(history)) return circumstances.nowMs - history.unknownKeyAtMs >= intervalMs
+  return untilRefreshMs(history, circumstances) <= 0
+}
+
+/** 1, 2, 4, 8, 16 and then 30 seconds at a start without keys. */
+const retryMs = (failures: number, hasHadKeys: boolean): number =>
+  hasHadKeys ? intervalMs : Math.min(intervalMs, firstRetryMs * 2 ** (failures - 1))

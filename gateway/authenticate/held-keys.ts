@@ -1,0 +1,40 @@
+import { createLocalJWKSet, type JWK } from 'jose'
+
+type Find = ReturnType<typeof createLocalJWKSet>
+
+/** The set in force, for as long as it may serve. */
+export type HeldKeys = Readonly<{
+  adopt: (keys: readonly JWK[], fetchedAtMs: number) => void
+  /** Undefined when there is no set, or when it is too old; another function whenever the set is another. */
+  find: () => Find | undefined
+  /** As `KeySet` has it. */
+  version: () => number | undefined
+  ageMs: () => number | undefined
+}>
+
+/** Keeps one set of usable keys, replaced whole; the same keys fetched again are the same set, only younger. */
+export function createHeldKeys(maxStaleMs: number, monotonicMs: () => number): HeldKeys {
+  let held: Readonly<{ text: string; isEmpty: boolean; find: Find }> | undefined
+  let fetchedAtMs = 0
+  let version = 0
+  const inForce = () => (held && monotonicMs() - fetchedAtMs <= maxStaleMs ? held : undefined)
+  return {
+    adopt: (keys, atMs) => {
+      const text = spellKeys(keys)
+      fetchedAtMs = atMs
+      if (held?.text === text) return
+      held = { text, isEmpty: keys.length === 0, find: createLocalJWKSet({ keys: [...keys] }) }
+      version++
+    },
+    find: () => inForce()?.find,
+    version: () => (inForce()?.isEmpty === false ? version : undefined),
+    ageMs: () => (held ? monotonicMs() - fetchedAtMs : undefined),
+  }
+}
+
+/** One text for one set of usable keys, in whatever order an issuer lists them. */
+export const spellKeys = (keys: readonly JWK[]): string =>
+  keys
+    .map((key) => JSON.stringify(key))
+    .sort()
+    .join('\n')
