@@ -3,7 +3,9 @@ import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { generateKey } from './boot/command-keys.ts'
 import { runMigrate } from './boot/command-migrate.ts'
+import { type RotateOptions, runRotateKeys } from './boot/command-rotate.ts'
 import { runServe } from './boot/command-serve.ts'
+import { type MintOptions, runListTokens, runMintToken, runRevokeToken } from './boot/command-tokens.ts'
 import { reportFailure } from './boot/failure.ts'
 
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
@@ -41,10 +43,12 @@ program
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport migrate'))
   .action((options: { config: string; json?: boolean }) => runMigrate(options.config, options.json === true))
 
-program
+const keys = program
   .command('keys')
   .description('keys that sign the identity header')
   .addHelpText('after', example('npx sallyport keys generate'))
+
+keys
   .command('generate')
   .description('make a private key in a new file (mode 0600)')
   .option('-o, --out <file>', 'where to write it', '.sallyport/identity.pem')
@@ -52,6 +56,55 @@ program
   .option('--json', 'print the file and key id as JSON')
   .addHelpText('after', example('npx sallyport keys generate --out /etc/sallyport/identity.pem'))
   .action((options: { out: string; algorithm: string; json?: boolean }) => generateKey(options))
+
+keys
+  .command('rotate')
+  .description('add a key that will sign to a key file, and drop those that are long done')
+  .option('--file <file>', 'the key file', '.sallyport/identity.pem')
+  .option('--after <seconds>', 'how long the new key is published before it signs', '300')
+  .option('--force', 'replace a new key that does not sign yet')
+  .option('--json', 'print the key ids as JSON')
+  .addHelpText('after', example('npx sallyport keys rotate --file /etc/sallyport/identity.pem'))
+  .action((options: RotateOptions) => runRotateKeys(options))
+
+const tokens = program
+  .command('tokens')
+  .description('API tokens of service accounts, straight in the database')
+  .addHelpText('after', example('npx sallyport tokens list --user 8'))
+
+tokens
+  .command('mint')
+  .description('mint a token; it alone is printed on standard output, this once')
+  .requiredOption('--organization <id>', 'an Enterprise organization')
+  .requiredOption('--user <id>', 'a service account that is a member of it')
+  .requiredOption('--scope <scope>', 'api-key or api-secret, or another token scope of the policy')
+  .option('--name <text>', 'what it is for')
+  .option('--expires-at <time>', 'RFC 3339, such as 2030-01-01T00:00:00Z; without it the token does not expire')
+  .option('-c, --config <file>', 'configuration file', defaultConfig)
+  .option('--json', 'print token and metadata as JSON')
+  .addHelpText(
+    'after',
+    example('TOKEN=$(npx sallyport tokens mint --organization 1 --user 8 --scope api-key --name ci)'),
+  )
+  .action((options: MintOptions) => runMintToken(options))
+
+tokens
+  .command('list')
+  .description("list a user's tokens, newest first; never a secret")
+  .requiredOption('--user <id>', 'whose tokens')
+  .option('-c, --config <file>', 'configuration file', defaultConfig)
+  .option('--json', 'print the list as JSON')
+  .addHelpText('after', example('npx sallyport tokens list --user 8'))
+  .action((options: { config: string; user: string; json?: boolean }) => runListTokens(options))
+
+tokens
+  .command('revoke')
+  .description('revoke a token; whoever still sends it gets 401')
+  .argument('<id>', 'the number of the token, as "tokens list" shows it')
+  .option('-c, --config <file>', 'configuration file', defaultConfig)
+  .option('--json', 'print what was revoked as JSON')
+  .addHelpText('after', example('npx sallyport tokens revoke 12'))
+  .action((id: string, options: { config: string; json?: boolean }) => runRevokeToken(id, options))
 
 function example(...lines: string[]): string {
   return `\nExample:\n${lines.map((line) => `  $ ${line}\n`).join('')}`

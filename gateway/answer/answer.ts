@@ -5,8 +5,9 @@ import { type Rendered, renderSuccess } from '../errors/render.ts'
 import type { Roles } from '../policy/role.ts'
 import type { AnswerName } from '../policy/route.ts'
 import { describeUser } from './authenticated-user.ts'
+import type { TokenTools } from './issue-token.ts'
 import type { RequestFacts } from './request-facts.ts'
-import { listTokens, mintToken, revokeToken, type TokenCall, type TokenTools, toAudit } from './tokens.ts'
+import { listTokens, mintToken, revokeToken, type TokenCall, toAudit } from './tokens.ts'
 
 /** Answers a request of an endpoint that the gateway owns. */
 export type Answer = (name: AnswerName, permit: Permit, roles: Roles, facts: RequestFacts) => Promise<Rendered>

@@ -12,7 +12,7 @@ export async function generateKey(
   if (algorithm !== 'EdDSA' && algorithm !== 'ES256')
     throw new UsageError(`unknown algorithm "${algorithm}": take EdDSA or ES256`)
   const pem = generatePem(algorithm)
-  const { kid } = await readSigningKeys([pem], algorithm)
+  const [key] = await readSigningKeys(pem, algorithm)
   mkdirSync(dirname(out), { recursive: true, mode: 0o700 })
   try {
     writeFileSync(out, pem, { mode: 0o600, flag: 'wx' })
@@ -20,8 +20,8 @@ export async function generateKey(
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
     throw new UsageError(`${out} exists; choose another file with --out, or move the old key away first`)
   }
-  if (options.json) process.stdout.write(`${JSON.stringify({ file: out, kid, algorithm })}\n`)
-  else process.stdout.write(`wrote ${out} (kid ${kid})\nlist it first under identity.keys, as file:${out}\n`)
+  if (options.json) process.stdout.write(`${JSON.stringify({ file: out, kid: key?.kid, algorithm })}\n`)
+  else process.stdout.write(`wrote ${out} (kid ${key?.kid})\nlist it first under identity.keys, as file:${out}\n`)
 }
 
 /** A private key as PKCS #8 in PEM. */

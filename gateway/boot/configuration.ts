@@ -31,6 +31,8 @@ export type Configuration = Readonly<{
     issuer: string
     algorithm: SigningAlgorithm
     keys: readonly string[]
+    /** Which file each key was read from; undefined where it came otherwise. */
+    keyFiles: readonly (string | undefined)[]
     publishOnPublicListener: boolean
   }>
   upstreams: Readonly<
@@ -50,11 +52,18 @@ const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
 /** Reads the configuration file; paths in it are relative to it. Throws `ConfigurationError`. */
 export function loadConfiguration(path: string, environment: Environment): Configuration {
   const file = parseYaml(path, readText(path))
-  interpolate(file, dirname(resolve(path)), environment)
+  const files = interpolate(file, dirname(resolve(path)), environment)
   // The schema has just held: its shape is the type's.
   const configuration = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
   const directory = resolve(dirname(path), configuration.policies.directory)
-  return Object.freeze({ ...configuration, policies: { directory } })
+  const keyFiles = configuration.identity.keys.map((_, index) =>
+    files.get(file.document.getIn(['identity', 'keys', index], true)),
+  )
+  return Object.freeze({
+    ...configuration,
+    identity: { ...configuration.identity, keyFiles },
+    policies: { directory },
+  })
 }
 
 function readText(path: string): string {

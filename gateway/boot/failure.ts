@@ -21,9 +21,21 @@ function explain(error: unknown, message: string): string {
       return `${message}; this user may not open it: take a port above 1023, or another file`
     case 'ECONNREFUSED':
       return `${message}; is the server running, and is its address right?`
+    case 'directory_unavailable':
+      return explainDatabase((error as Error).cause)
     case 'ERR_MODULE_NOT_FOUND':
       return 'the demo needs the development packages: clone the repository and run "npm start" there'
     default:
       return message
   }
+}
+
+/** SQLSTATEs of a schema that lacks what we ask for: a table, a column, or a null that it does not take yet. */
+const outdated = new Set(['42P01', '42703', '23502'])
+
+/** By its code alone: what the driver says may hold values of the statement. */
+function explainDatabase(cause: unknown): string {
+  const code = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined
+  if (code !== undefined && outdated.has(code)) return `the schema is not up to date (${code}); run "sallyport migrate"`
+  return `the database could not be asked (${code ?? 'no answer'}); is it running, and is database.url right?`
 }

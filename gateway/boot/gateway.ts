@@ -18,7 +18,7 @@ import { relay } from '../relay/relay.ts'
 import type { Configuration } from './configuration.ts'
 import { openDirectory } from './directory.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
-import { readKeys } from './keys.ts'
+import { startKeys } from './keys.ts'
 import { createSnapshot, readTrustedProxies } from './snapshot.ts'
 
 /** A running gateway. */
@@ -40,7 +40,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   const engine = createNodeEngine()
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
-  const keys = await readKeys(configuration, configurationFile)
+  const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
   const { directory } = opened
@@ -58,7 +58,7 @@ export async function startGateway(configuration: Configuration, configurationFi
     }),
     directory,
     answer: createAnswer({ directory, draw: randomInt, now }),
-    pin: createPin({ issuer: configuration.identity.issuer, keys: () => keys, now }),
+    pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: createForward(engine.send),
     relay,
     beginTrail: createTrails(log, metrics, monotonicMs),
@@ -89,7 +89,7 @@ export async function startGateway(configuration: Configuration, configurationFi
     })
   }
   const publishKeys = async (exchange: Exchange): Promise<void> =>
-    exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published))
+    exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published()))
   const isForKeys = ({ method, target }: Exchange): boolean =>
     publishesKeys && method === 'GET' && target === '/.well-known/jwks.json'
 
@@ -103,7 +103,7 @@ export async function startGateway(configuration: Configuration, configurationFi
     { ...listeners.admin, ...listenerOptions },
     createAdmin({
       metrics,
-      publicKeys: () => keys.published,
+      publicKeys: keys.published,
       readiness: [
         { name: 'database', check: () => directory.ping() },
         { name: 'policy', check: () => void snapshot.table },
@@ -138,6 +138,7 @@ export async function startGateway(configuration: Configuration, configurationFi
     await closed
     clearTimeout(timer)
     issuers.stop()
+    keys.stop()
     const adminClosed = adminListener.close()
     adminListener.destroy()
     await Promise.all([adminClosed, engine.close(), opened.close()])

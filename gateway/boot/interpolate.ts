@@ -6,28 +6,31 @@ import type { YamlFile } from '../policy/document.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
+/** By the node of the document: the file that its value was read from. */
+export type ValueFiles = ReadonlyMap<unknown, string>
+
 /**
  * Replaces `${NAME}`, `${NAME:-default}` and `file:PATH` in every value of the file, in place, so that later
- * problems still know their line. No message ever quotes a value.
+ * problems still know their line; tells which values came from files. No message ever quotes a value.
  */
-export function interpolate(file: YamlFile, directory: string, environment: Environment): void {
+export function interpolate(file: YamlFile, directory: string, environment: Environment): ValueFiles {
   const problems: Problem[] = []
+  const files = new Map<unknown, string>()
   visit(file.document, {
     Scalar(key, node) {
       if (key === 'key' || typeof node.value !== 'string') return
       try {
-        node.value = readValue(node.value, directory, environment)
+        const text = expand(node.value, environment)
+        const path = text.startsWith('file:') ? resolve(directory, text.slice('file:'.length)) : undefined
+        if (path !== undefined) files.set(node, path)
+        node.value = path === undefined ? text : readSecret(path)
       } catch (error) {
         problems.push(file.problemAtOffset(node.range?.[0] ?? 0, (error as Error).message))
       }
     },
   })
   if (problems.length > 0) throw new ConfigurationError(problems)
-}
-
-function readValue(text: string, directory: string, environment: Environment): string {
-  const expanded = expand(text, environment)
-  return expanded.startsWith('file:') ? readSecret(resolve(directory, expanded.slice('file:'.length))) : expanded
+  return files
 }
 
 /** Innermost first, so that a default may itself name a variable. */

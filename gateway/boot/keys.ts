@@ -1,14 +1,81 @@
-import { readSigningKeys, type SigningKeys } from '../pin/signing-keys.ts'
+import { describeBug, type Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { createKeyring, type Keyring } from '../pin/keyring.ts'
+import { readSigningKeys, type SigningAlgorithm, type SigningKey } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { Configuration } from './configuration.ts'
+import { createKeyWatch } from './watch-keys.ts'
 
-/** The keys of the identity header, or a problem that says what to do about them. */
-export async function readKeys({ identity }: Configuration, file: string): Promise<SigningKeys> {
-  try {
-    return await readSigningKeys(identity.keys, identity.algorithm)
-  } catch (error) {
-    const advice = 'make one with "sallyport keys generate"'
-    const message = `identity.keys: ${(error as Error).message}; ${advice}`
+/** The keys of the identity header, which follow their files until they are stopped. */
+export type IdentityKeys = Pick<Keyring, 'signing' | 'published'> & Readonly<{ stop: () => void }>
+
+type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
+
+/** A change is taken once two looks in a row have found it: after a second or so. */
+const lookEveryMs = 500
+
+/** Reads the keys, or says what to do about them; from then on it looks after their files. */
+export async function startKeys(
+  { identity }: Configuration,
+  file: string,
+  { log, metrics, now }: Surroundings,
+): Promise<IdentityKeys> {
+  const { keys, keyFiles, algorithm } = identity
+  const keyring = await readKeyring(keys, algorithm, now).catch((error: Error) => {
+    const message = `identity.keys: ${error.message}; "sallyport keys generate" makes one`
     throw new ConfigurationError([{ file, line: 1, column: 1, message }])
+  })
+  const look = createKeyWatch({
+    texts: keys,
+    files: keyFiles,
+    adopt: async (texts) => keyring.replace(await readKeys(texts, algorithm)),
+    noteOutcome: metrics.noteKeysReload,
+    log,
+  })
+  const noteSigning = createSigningLog(keyring, log)
+  const stop = repeat(
+    () => look().then(noteSigning),
+    lookEveryMs,
+    (error) => log.error({ error: describeBug(error) }, 'the identity keys could not be looked after'),
+  )
+  return { signing: keyring.signing, published: keyring.published, stop }
+}
+
+const readKeyring = async (texts: readonly string[], algorithm: SigningAlgorithm, now: () => Date): Promise<Keyring> =>
+  createKeyring(await readKeys(texts, algorithm), now)
+
+/** The keys of all texts, in their order; a mistake says in which it is. */
+async function readKeys(texts: readonly string[], algorithm: SigningAlgorithm): Promise<readonly SigningKey[]> {
+  const read = texts.map((text, index) =>
+    readSigningKeys(text, algorithm).catch((error: Error) => {
+      throw new Error(texts.length > 1 ? `entry ${index + 1}: ${error.message}` : error.message)
+    }),
+  )
+  return (await Promise.all(read)).flat()
+}
+
+/** Says when another key has begun to sign. Asking is needed in itself: the ring then knows that the key served till now. */
+function createSigningLog(keyring: Keyring, log: Log): () => void {
+  let last = keyring.signing().kid
+  return () => {
+    const { kid } = keyring.signing()
+    if (kid !== last) log.info({ kid }, 'another key signs the identity header')
+    last = kid
+  }
+}
+
+/** Works again and again, each time a while after the last has ended, until it is stopped. */
+function repeat(work: () => Promise<void>, pauseMs: number, onBug: (error: unknown) => void): () => void {
+  let isStopped = false
+  let timer: NodeJS.Timeout
+  const wait = (): void => {
+    if (isStopped) return
+    timer = setTimeout(() => void work().catch(onBug).finally(wait), pauseMs)
+    timer.unref()
+  }
+  wait()
+  return () => {
+    isStopped = true
+    clearTimeout(timer)
   }
 }

@@ -58,8 +58,9 @@ export type NewToken = Readonly<{
 
 /** Who did something, for which organization, and from where; written in the same transaction as the deed. */
 export type AuditContext = Readonly<{
-  actorId: number
-  /** `oauth`, or `api-token:<id>`. */
+  /** Null for an operator at the command line, who is no user of the platform. */
+  actorId: number | null
+  /** `oauth`, `api-token:<id>` or `command-line`. */
   credential: string
   organizationId: number | null
   clientAddress: string

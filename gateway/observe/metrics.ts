@@ -11,6 +11,7 @@ export type Metrics = Readonly<{
   watchCacheSizes: (sizes: () => Readonly<Record<string, number>>) => void
   countChange: (source: string) => void
   watchChangeSource: (source: string, isUp: () => boolean) => void
+  noteKeysReload: (isGood: boolean) => void
   /** Calls back at each scrape. */
   watchJwksAge: (issuer: string, ageMs: () => number | undefined) => void
   watchInFlight: (count: () => number) => void
@@ -68,6 +69,12 @@ export function createMetrics(): Metrics {
     labelNames: ['issuer'],
     registers,
   })
+  const keysReload = new Gauge({
+    name: 'sallyport_identity_keys_reload_success',
+    help: '1 while the identity header’s key files are those in use, 0 while a bad one is waiting.',
+    registers,
+  })
+  keysReload.set(1)
   const issuers: [issuer: string, ageMs: () => number | undefined][] = []
   new Gauge({
     name: 'sallyport_jwks_age_seconds',
@@ -134,6 +141,7 @@ export function createMetrics(): Metrics {
       jwksFailures.inc({ issuer }, outcome === 'failed' ? 1 : 0)
       jwksIssuerUp.set({ issuer }, outcome === 'ok' ? 1 : 0)
     },
+    noteKeysReload: (isGood) => keysReload.set(isGood ? 1 : 0),
     watchJwksAge: (issuer, ageMs) => {
       issuers.push([issuer, ageMs])
     },

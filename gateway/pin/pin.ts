@@ -3,25 +3,21 @@ import { assertIssued, type Permit } from '../authorize/decide.ts'
 import type { RawHeaders } from '../engine/exchange.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { composeIdentity, type IdentityClaims } from './identity-claims.ts'
-import type { SigningKeys } from './signing-keys.ts'
+import { lifetimeSeconds, reuseMs } from './keyring.ts'
+import type { SigningKey } from './signing-keys.ts'
 
 /** The headers that speak for the caller; nobody but us can have set them. */
 export type PinnedHeaders = RawHeaders
 
 export type Pin = (permit: Permit, upstream: Upstream) => Promise<PinnedHeaders>
 
-export type PinOptions = Readonly<{ issuer: string; keys: () => SigningKeys; now: () => Date }>
+export type PinOptions = Readonly<{ issuer: string; signingKey: () => SigningKey; now: () => Date }>
 
-const lifetimeSeconds = 60
-
-/**
- * A header is handed out for at most three generations, five seconds or so: a backend always has most of its
- * minute left.
- */
-const generationMs = 1_700
+/** A header that is signed early in one generation is last handed out late in the next but one. */
+const generationMs = reuseMs / 3
 
 /** Signs who is calling, for whom, and with what right. */
-export function createPin({ issuer, keys, now }: PinOptions): Pin {
+export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
   const sign = rememberSigned(now, async (claims, signing) => {
     const issuedAt = Math.floor(now().getTime() / 1000)
     return new SignJWT({ ...claims })
@@ -33,7 +29,11 @@ export function createPin({ issuer, keys, now }: PinOptions): Pin {
   return async (permit, upstream) => {
     assertIssued(permit)
     if (!permit.caller) return []
-    const identity = await sign(composeIdentity(issuer, permit, permit.caller, upstream), keys(), !upstream.isBound)
+    const identity = await sign(
+      composeIdentity(issuer, permit, permit.caller, upstream),
+      signingKey(),
+      !upstream.isBound,
+    )
     const { organization } = permit.caller
     return organization
       ? ['x-gateway-identity', identity, 'x-organization-id', String(organization.id)]
@@ -41,7 +41,7 @@ export function createPin({ issuer, keys, now }: PinOptions): Pin {
   }
 }
 
-type Sign = (claims: IdentityClaims, keys: SigningKeys) => Promise<string>
+type Sign = (claims: IdentityClaims, key: SigningKey) => Promise<string>
 
 /**
  * Reuses a header for a few seconds. The key is every claim it makes and the key that signed it, so a change
@@ -51,8 +51,8 @@ function rememberSigned(now: () => Date, sign: Sign) {
   let young = new Map<string, Promise<string>>()
   let old = new Map<string, Promise<string>>()
   let turnedAtMs = 0
-  return (claims: IdentityClaims, keys: SigningKeys, isReusable: boolean): Promise<string> => {
-    if (!isReusable) return sign(claims, keys)
+  return (claims: IdentityClaims, signing: SigningKey, isReusable: boolean): Promise<string> => {
+    if (!isReusable) return sign(claims, signing)
     const elapsedMs = now().getTime() - turnedAtMs
     // A clock stepped back counts as time passed: rather sign again than hand out a header from the future.
     if (elapsedMs > generationMs || elapsedMs < 0) {
@@ -60,10 +60,10 @@ function rememberSigned(now: () => Date, sign: Sign) {
       young = new Map()
       turnedAtMs = now().getTime()
     }
-    const key = `${keys.kid} ${JSON.stringify(claims)}`
+    const key = `${signing.kid} ${JSON.stringify(claims)}`
     const known = young.get(key) ?? old.get(key)
     if (known) return known
-    const signed = sign(claims, keys)
+    const signed = sign(claims, signing)
     signed.catch(() => young.delete(key))
     young.set(key, signed)
     return signed

@@ -103,6 +103,18 @@ t.test('file: is that file’s content, relative to the configuration, without i
   t.same(configuration().identity.keys, ['first', 'second\r\nline\n'])
 })
 
+t.test('of each identity key it is known from which file it came, wherever its name came from', async (t) => {
+  const { directory, configuration } = load(
+    t,
+    instead(2, `identity: { keys: ["file:one.pem", inline, "${variable('THIRD')}"] }`),
+    { THIRD: 'file:two.pem' },
+    { 'one.pem': 'first', 'two.pem': 'file:one.pem' },
+  )
+  const { keys, keyFiles } = configuration().identity
+  t.same(keys, ['first', 'inline', 'file:one.pem'])
+  t.same(keyFiles, [join(directory, 'one.pem'), undefined, join(directory, 'two.pem')])
+})
+
 t.test('what a file holds is not interpreted', async (t) => {
   const content = `${variable('X')} file:x`
   const { configuration } = load(t, instead(2, 'identity: { keys: ["file:a"] }'), {}, { a: content })

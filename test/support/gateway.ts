@@ -13,7 +13,13 @@ import type { TestWorld } from './world.ts'
 type Settings = Readonly<Record<string, unknown>>
 
 /** A gateway in this very process, as a configuration file describes it. */
-export type TestGateway = Readonly<{ public: string; admin: string; drain: Gateway['drain'] }>
+export type TestGateway = Readonly<{
+  public: string
+  admin: string
+  drain: Gateway['drain']
+  /** The key file of its own that it signs with, unless the settings name another. */
+  keyFile: string
+}>
 
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
@@ -33,7 +39,8 @@ export async function startTestGateway(
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const file = join(directory, 'gateway.yaml')
-  writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
+  const keyFile = join(directory, 'identity.pem')
+  writeFileSync(keyFile, generatePem('EdDSA'), { mode: 0o600 })
   if (routes) {
     mkdirSync(join(directory, 'policies'))
     copyFileSync(join(policies, 'roles.yaml'), join(directory, 'policies', 'roles.yaml'))
@@ -55,7 +62,7 @@ export async function startTestGateway(
   )
   const gateway = await startGateway(loadConfiguration(file, {}), file)
   t.teardown(() => gateway.drain({ delayMs: 0, timeoutMs: 0 }))
-  return { public: toUrl(gateway.public), admin: toUrl(gateway.admin), drain: gateway.drain }
+  return { public: toUrl(gateway.public), admin: toUrl(gateway.admin), drain: gateway.drain, keyFile }
 }
 
 export type TestGatewayOptions = Readonly<{

@@ -113,6 +113,8 @@ export const writeAudit: Statement = {
     values ($1, $2, $3, $4, $5, $6, $7, $8)`,
 }
 
+export const isUser: Statement = { name: 'is-user', text: 'select id from users where id = $1' }
+
 export const noteTokenUses: Statement = {
   name: 'note-token-uses',
   // Of several replicas that saw the token in one minute the first writes, and no late batch turns time back.

@@ -1,0 +1,56 @@
+import { type FileHandle, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+
+/**
+ * Replaces a file of secrets as a whole: whoever reads it finds the old or the new, after a power cut too. The new
+ * file beside it, there from the beginning, keeps a second writer out. Rejects, and leaves the old, when `change` does.
+ */
+export async function replaceFile<Change extends Readonly<{ text: string }>>(
+  path: string,
+  change: (old: string) => Promise<Change>,
+): Promise<Change> {
+  // A symbolic link stays one.
+  const target = await realpath(path)
+  const beside = `${target}.new`
+  const file = await openExclusively(beside)
+  try {
+    const changed = await change(await readFile(target, 'utf8'))
+    await keepReaders(file, target)
+    await file.writeFile(changed.text)
+    await file.sync()
+    await rename(beside, target)
+    await syncDirectory(dirname(target))
+    return changed
+  } catch (error) {
+    await rm(beside, { force: true })
+    throw error
+  } finally {
+    await file.close()
+  }
+}
+
+async function openExclusively(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, 'wx', 0o600)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    throw new Error(`${path} exists: another change is under way; if none is, remove that file`)
+  }
+}
+
+/** Whoever could read the old file, but for the whole world, can read the new: the gateway runs as another user. */
+async function keepReaders(file: FileHandle, old: string): Promise<void> {
+  const [before, now] = [await stat(old), await file.stat()]
+  if (before.uid !== now.uid || before.gid !== now.gid) await file.chown(before.uid, before.gid)
+  await file.chmod(0o600 | (before.mode & 0o040))
+}
+
+/** A rename is on the disk once its directory is. */
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path)
+  try {
+    await directory.sync()
+  } finally {
+    await directory.close()
+  }
+}
