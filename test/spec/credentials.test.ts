@@ -650,30 +650,6 @@ t.test('a refused first login creates nobody', async (t) => {
   t.equal(await count('user_identities where subject = $1', ['never']), 0)
 })
 
-t.test('100 parallel first requests over two replicas make one user', async (t) => {
-  const origins = [world.public, (await startTestGateway(t, { world })).public]
-  const email = 'crowd@first.example'
-  const headers = oauth({ jwt: await world.mint({ sub: 'crowd', email }) })
-  // Nobody can write an identity until several are about to: without this the first is through before the others come.
-  const gate = await database.connect()
-  await gate.query('begin; lock table user_identities in exclusive mode')
-  const answering = Promise.all(
-    Array.from({ length: 100 }, (_, index) => call(origins[index % 2] ?? '', { path: '/users/me', headers })),
-  )
-  const waiting = "pg_stat_activity where application_name = 'sallyport' and wait_event_type = 'Lock'"
-  try {
-    await until(async () => (await count(waiting, [])) >= 8, 'several first requests at the gate', patienceMs)
-  } finally {
-    await gate.query('commit')
-    gate.release()
-  }
-  const answers = await answering
-  t.same(new Set(answers.map(({ status }) => status)), new Set([200]), 'each of them is answered')
-  t.equal(new Set(answers.map((answer) => answer.json().data?.id)).size, 1)
-  t.equal(await count('users where email = $1', [email]), 1)
-  t.equal(await count('user_identities where subject = $1', ['crowd']), 1)
-})
-
 /** Logs in at a gateway on the same database that trusts the issuer's word about addresses; gives the user's id. */
 async function trustVerifiedEmail(t: Test): Promise<(jwt: string) => Promise<number>> {
   const { issuer, audience } = world.oidc

@@ -2,12 +2,13 @@ import { once } from 'node:events'
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { generatePem } from '../../gateway/boot/command-keys.ts'
 import { loadConfiguration } from '../../gateway/boot/configuration.ts'
 import { type Gateway, startGateway } from '../../gateway/boot/gateway.ts'
+import type { Owner } from './owner.ts'
 import type { TestWorld } from './world.ts'
 
 type Settings = Readonly<Record<string, unknown>>
@@ -32,15 +33,23 @@ const nowhere = 'http://127.0.0.1:1'
  * Starts a gateway from a written configuration and drains it with the test. Users and their tokens are those of
  * the world; without one there is no database, and only public routes answer.
  */
-export async function startTestGateway(
-  t: Test,
+export async function startTestGateway(t: Test, options: TestGatewayOptions): Promise<TestGateway> {
+  const file = writeConfiguration(t, options)
+  const gateway = await startGateway(loadConfiguration(file, {}), file)
+  t.teardown(() => gateway.drain({ delayMs: 0, timeoutMs: 0 }))
+  const keyFile = join(dirname(file), 'identity.pem')
+  return { public: toUrl(gateway.public), admin: toUrl(gateway.admin), drain: gateway.drain, keyFile }
+}
+
+/** Writes a configuration, its key and its routes into a folder that goes with the owner; gives the file's path. */
+export function writeConfiguration(
+  owner: Owner,
   { world, settings = {}, upstreams = {}, routes }: TestGatewayOptions,
-): Promise<TestGateway> {
+): string {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const file = join(directory, 'gateway.yaml')
-  const keyFile = join(directory, 'identity.pem')
-  writeFileSync(keyFile, generatePem('EdDSA'), { mode: 0o600 })
+  writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
   if (routes) {
     mkdirSync(join(directory, 'policies'))
     copyFileSync(join(policies, 'roles.yaml'), join(directory, 'policies', 'roles.yaml'))
@@ -60,9 +69,7 @@ export async function startTestGateway(
       upstreams: Object.fromEntries(names.map((name) => [name, { url: nowhere, ...upstreams[name] }])),
     }),
   )
-  const gateway = await startGateway(loadConfiguration(file, {}), file)
-  t.teardown(() => gateway.drain({ delayMs: 0, timeoutMs: 0 }))
-  return { public: toUrl(gateway.public), admin: toUrl(gateway.admin), drain: gateway.drain, keyFile }
+  return file
 }
 
 export type TestGatewayOptions = Readonly<{

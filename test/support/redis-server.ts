@@ -34,7 +34,7 @@ export const hasRedisServer = (): boolean => spawnSync(program, ['--version']).s
 export async function startRedisServer(owner: Owner): Promise<RedisServer> {
   const password = randomBytes(18).toString('base64url')
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-redis-'))
-  const port = await findFreePort()
+  let port = await findFreePort()
   let current: ChildProcess | undefined
   const kill = async (): Promise<void> => {
     if (current === undefined) return
@@ -53,7 +53,11 @@ export async function startRedisServer(owner: Owner): Promise<RedisServer> {
     await kill()
     rmSync(directory, { recursive: true, force: true })
   })
-  await start()
+  // Somebody may take the free port between our look and the server's bind.
+  await start().catch(async () => {
+    port = await findFreePort()
+    await start()
+  })
   return {
     url: `redis://:${password}@127.0.0.1:${port}`,
     isOwn: true,

@@ -65,3 +65,10 @@ export async function startTcpProxy(owner: Owner, target: WireEnd): Promise<TcpP
     },
   }
 }
+
+/** The same address, by way of the proxy. */
+export function leadThrough({ port }: TcpProxy, address: string): string {
+  const url = new URL(address)
+  url.host = `127.0.0.1:${port}`
+  return url.href
+}

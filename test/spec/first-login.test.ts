@@ -1,0 +1,68 @@
+import pg from 'pg'
+import t from 'tap'
+import { type Answer, call } from '../support/client.ts'
+import { until } from '../support/gateway.ts'
+import { startReplica } from '../support/replicas.ts'
+import { oauth, startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const replicas = await Promise.all(
+  ['replica-1', 'replica-2'].map((name) => {
+    const url = `${world.databaseUrl}?application_name=${name}`
+    // A crowd at a closed gate must not be sent away before it opens.
+    return startReplica(t, { world, settings: { database: { url, connectTimeoutMs: 20_000, queryTimeoutMs: 20_000 } } })
+  }),
+)
+
+const database = new pg.Pool({ connectionString: world.databaseUrl, max: 2 })
+database.on('error', () => undefined)
+t.teardown(() => database.end())
+
+const crowdSize = 100
+
+/** As many first requests of a new identity as there are in a crowd, at every replica in turn. */
+async function logIn(subject: string): Promise<readonly Answer[]> {
+  const headers = oauth({ jwt: await world.mint({ sub: subject, email: emailOf(subject) }) })
+  const origins = Array.from({ length: crowdSize }, (_, index) => replicas[index % replicas.length]?.public ?? '')
+  return Promise.all(origins.map((origin) => call(origin, { path: '/users/me', headers })))
+}
+
+const emailOf = (subject: string): string => `${subject}@first.example`
+
+async function count(what: string, values: readonly unknown[] = []): Promise<number> {
+  const { rows } = await database.query<{ count: number }>(`select count(*)::int from ${what}`, [...values])
+  return rows[0]?.count ?? Number.NaN
+}
+
+/** What a crowd's answers and the tables say; one word for all of them, so that a failure shows the numbers. */
+const summarize = async (subject: string, answers: readonly Answer[]) => ({
+  succeeded: answers.filter(({ status }) => status === 200).length,
+  answeredUsers: new Set(answers.map((answer) => answer.json().data?.id)).size,
+  users: await count('users where email = $1', [emailOf(subject)]),
+  identities: await count('user_identities where subject = $1', [subject]),
+})
+
+const oneOfEach = { succeeded: crowdSize, answeredUsers: 1, users: 1, identities: 1 }
+
+t.test('100 parallel first requests over two replicas make one user', async (t) => {
+  // Nobody can write an identity until both are about to: without this one is through before the other comes.
+  const gate = await database.connect()
+  await gate.query('begin; lock table user_identities in exclusive mode')
+  const answering = logIn('crowd')
+  const waiting = "pg_stat_activity where application_name like 'replica-%' and wait_event_type = 'Lock'"
+  try {
+    const isAtGate = async () => (await count(`(select distinct application_name from ${waiting}) waiting`)) === 2
+    await until(isAtGate, 'first requests of both replicas at the gate', 20_000)
+  } finally {
+    await gate.query('commit')
+    gate.release()
+  }
+  t.same(await summarize('crowd', await answering), oneOfEach)
+})
+
+t.test('and however they meet, time after time', async (t) => {
+  for (let round = 1; round <= 5; round++) {
+    const subject = `crowd-${round}`
+    t.same(await summarize(subject, await logIn(subject)), oneOfEach, subject)
+  }
+})

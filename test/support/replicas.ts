@@ -1,0 +1,67 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, openSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
+import type { Owner } from './owner.ts'
+
+/** A gateway of a world in a process of its own, as production runs several. */
+export type Replica = Readonly<{
+  pid: number
+  public: string
+  decision: string
+  admin: string
+  logFile: string
+  readLog: () => string
+  /** Drains without a load balancer's delay; resolves to the exit code, 1 where a signal ended it. */
+  stop: () => Promise<number>
+  /** `kill -9`; resolves when it is gone. */
+  kill: () => Promise<void>
+}>
+
+type Address = Readonly<{ host: string; port: number }>
+
+/** The compiled program, since only that is what users run. */
+const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+
+/**
+ * Starts `sallyport serve` on free ports and waits until it listens. It ends with its owner, and with this process
+ * however that ends.
+ */
+export async function startReplica(owner: Owner, options: TestGatewayOptions): Promise<Replica> {
+  const file = writeConfiguration(owner, { ...options, settings: { log: { level: 'info' }, ...options.settings } })
+  const logFile = join(dirname(file), 'gateway.log')
+  const log = openSync(logFile, 'w', 0o600)
+  const child = fork(program, ['serve', '--config', file], {
+    // Variables of the machine must not reach it.
+    env: { PATH: process.env.PATH, HOME: process.env.HOME },
+    execArgv: [],
+    stdio: ['ignore', log, log, 'ipc'],
+  })
+  closeSync(log)
+  const ended = once(child, 'exit').then(([code]) => (typeof code === 'number' ? code : 1))
+  const end = async (signal: NodeJS.Signals): Promise<number> => {
+    child.kill(signal)
+    return ended
+  }
+  owner.teardown(() => end('SIGKILL'))
+  const ready = once(child, 'message').then(([message]) => message as Record<'public' | 'decision' | 'admin', Address>)
+  const addresses = await Promise.race([ready, ended.then(() => undefined)])
+  const readLog = (): string => readFileSync(logFile, 'utf8')
+  if (!addresses) throw new Error(`the replica did not start: ${readLog()}`)
+  return {
+    pid: child.pid ?? 0,
+    public: toUrl(addresses.public),
+    decision: toUrl(addresses.decision),
+    admin: toUrl(addresses.admin),
+    logFile,
+    readLog,
+    stop: () => end('SIGINT'),
+    kill: async () => {
+      await end('SIGKILL')
+    },
+  }
+}
+
+const toUrl = ({ host, port }: Address): string => `http://${host}:${port}`
