@@ -29,13 +29,17 @@ const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
  * Starts `sallyport serve` on free ports and waits until it listens. It ends with its owner, and with this process
  * however that ends.
  */
-export async function startReplica(owner: Owner, options: TestGatewayOptions): Promise<Replica> {
+export async function startReplica(
+  owner: Owner,
+  options: TestGatewayOptions,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Replica> {
   const file = writeConfiguration(owner, { ...options, settings: { log: { level: 'info' }, ...options.settings } })
   const logFile = join(dirname(file), 'gateway.log')
   const log = openSync(logFile, 'w', 0o600)
   const child = fork(program, ['serve', '--config', file], {
     // Variables of the machine must not reach it.
-    env: { PATH: process.env.PATH, HOME: process.env.HOME },
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
     execArgv: [],
     stdio: ['ignore', log, log, 'ipc'],
   })
