@@ -1,4 +1,6 @@
+import pg from 'pg'
 import t, { type Test } from 'tap'
+import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { type Call, call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { type Account, populate } from '../support/population.ts'
@@ -120,23 +122,68 @@ t.test('a database that is frozen altogether is 503 after a second, and never 40
   await until(isHearing, 'the connection again')
 })
 
-t.test('a connection pooler that swallows notifications is found out', async (t) => {
-  const url = new URL(world.databaseUrl)
-  // It passes everything but NotificationResponse, as a pooler does that shares connections.
-  const pooler = await startTcpProxy(t, {
-    port: Number(url.port),
-    hearServer: (bytes) => (bytes.includes('sallyport_probe_') ? 'hold' : 'pass'),
-  })
-  url.port = String(pooler.port)
+/** A gateway that hears changes from elsewhere than it asks its questions. */
+async function startListeningAt(t: Test, listenUrl: string) {
   const gateway = await startTestGateway(t, {
     world,
-    settings: { database: { url: world.databaseUrl, listenUrl: url.href } },
+    settings: { database: { url: world.databaseUrl, listenUrl } },
     upstreams: { platform: { url: upstream.url } },
   })
+  const use = async ({ headers }: Account): Promise<number> =>
+    (await call(gateway.public, { path: '/datasets', headers })).status
+  const metrics = async (): Promise<string> => (await fetch(`${gateway.admin}/metrics`)).text()
+  return { use, metrics }
+}
+
+t.test('a connection pooler that swallows notifications is found out', async (t) => {
+  const url = new URL(world.databaseUrl)
+  const notificationResponse = 'A'.charCodeAt(0)
+  let dropped = 0
+  // PgBouncer in transaction mode passes what comes beside an answer, and drops what comes while nobody asks.
+  const pooler = await startTcpProxy(t, {
+    port: Number(url.port),
+    hearServer: (bytes) => {
+      if (bytes[0] !== notificationResponse) return 'pass'
+      dropped += 1
+      return 'drop'
+    },
+  })
+  url.port = String(pooler.port)
+  const { use, metrics } = await startListeningAt(t, url.href)
   const account = await addAccount('pooled')
-  const use = async () => (await call(gateway.public, { path: '/datasets', headers: account.headers })).status
-  t.equal(await use(), 200)
+  t.equal(await use(account), 200)
+  await until(() => dropped > 0, 'a notification')
   await revoke(account)
-  await until(async () => (await use()) === 401, 'the refusal', boundMs)
-  t.match(await (await fetch(`${gateway.admin}/metrics`)).text(), /change_source_up\{source="postgres"\} 0/)
+  await until(async () => (await use(account)) === 401, 'the refusal', boundMs)
+  t.match(await metrics(), /change_source_up\{source="postgres"\} 0/)
+})
+
+t.test('a database whose triggers are missing or off is found out, until it is migrated', async (t) => {
+  const url = new URL(world.databaseUrl)
+  const admin = new pg.Client({ connectionString: url.href })
+  await admin.connect()
+  await admin.query('create database unmigrated')
+  await admin.end()
+  url.pathname = '/unmigrated'
+  const { use, metrics } = await startListeningAt(t, url.href)
+  const account = await addAccount('unmigrated')
+  t.equal(await use(account), 200)
+  await revoke(account)
+  await until(async () => (await use(account)) === 401, 'the refusal', boundMs)
+  const isUp = async (): Promise<boolean> => (await metrics()).includes('change_source_up{source="postgres"} 1')
+  t.notOk(await isUp())
+  await migrate(url.href)
+  await until(isUp, 'the connection for changes')
+  const owner = new pg.Client({ connectionString: url.href })
+  await owner.connect()
+  t.teardown(() => owner.end())
+  await owner.query('alter table role_assignments disable trigger sallyport_update')
+  await owner.query(
+    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'sallyport changes' and datname = 'unmigrated'",
+  )
+  await until(async () => !(await isUp()), 'the loss')
+  await new Promise((resolve) => setTimeout(resolve, 500))
+  t.notOk(await isUp(), 'and it stays so')
+  await owner.query('alter table role_assignments enable trigger sallyport_update')
+  await until(isUp, 'the connection again')
 })

@@ -129,3 +129,13 @@ t.test('the hook hears the server, and what it holds waits for its release, with
   t.equal(links[0]?.index, 0)
   t.equal(proxy.connections(), 2)
 })
+
+t.test('what the hook drops never arrives; what comes after it does', async (t) => {
+  const { connect } = await startEcho(t, (bytes) => (bytes.includes('d') ? 'drop' : 'pass'))
+  const client = await connect()
+  for (const letter of 'adb') {
+    client.send(letter)
+    await moment()
+  }
+  t.equal(client.text(), 'ab')
+})

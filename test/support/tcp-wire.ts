@@ -9,7 +9,7 @@ export type TcpLink = Readonly<{
 }>
 
 /** Sees each chunk from the server; from a `hold` on, that connection's server is not heard until it is released. */
-export type HearServer = (bytes: Buffer, link: TcpLink) => 'pass' | 'hold'
+export type HearServer = (bytes: Buffer, link: TcpLink) => 'pass' | 'hold' | 'drop'
 
 /** Where a wire leads, and who listens in. */
 export type WireEnd = Readonly<{ host?: string; port: number; hearServer?: HearServer }>
@@ -63,7 +63,7 @@ export function joinWire(client: Socket, { host = '127.0.0.1', port, hearServer 
 type Lane = Readonly<{ go: () => void; stop: () => void; release: () => void }>
 
 /** Carries one direction's bytes and its end, at the pace of the receiver; it starts stopped. */
-function openLane(from: Socket, to: Socket, hear: (bytes: Buffer) => 'pass' | 'hold' = () => 'pass'): Lane {
+function openLane(from: Socket, to: Socket, hear: (bytes: Buffer) => 'pass' | 'hold' | 'drop' = () => 'pass'): Lane {
   const held: Buffer[] = []
   let isHeld = false
   let isStopped = true
@@ -73,7 +73,9 @@ function openLane(from: Socket, to: Socket, hear: (bytes: Buffer) => 'pass' | 'h
     else from.resume()
   }
   from.on('data', (bytes) => {
-    if (hear(bytes) === 'hold') isHeld = true
+    const verdict = hear(bytes)
+    if (verdict === 'hold') isHeld = true
+    if (verdict === 'drop') return
     if (isHeld) held.push(bytes)
     else to.write(bytes)
     move()

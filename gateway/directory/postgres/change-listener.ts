@@ -6,6 +6,9 @@ import { answerTimeoutMs, keepConnected, type Link, type LinkEvents } from '../k
 /** Where the triggers of the migrations send. */
 const channel = 'sallyport_changes'
 
+/** Always the same, or a pooler's connections would gather them. */
+const probeChannel = 'sallyport_probe'
+
 const farewellMs = 500
 
 export type ListenerSettings = Readonly<{ url: string; connectTimeoutMs: number; monotonicMs: () => number }>
@@ -16,28 +19,15 @@ export function listenToPostgres(settings: ListenerSettings, handlers: ChangeHan
   return { name: 'postgres', ...keepConnected(connect, { handlers, monotonicMs: settings.monotonicMs }) }
 }
 
-async function openLink(
-  { url, connectTimeoutMs }: ListenerSettings,
-  events: LinkEvents,
-  handlers: ChangeHandlers,
-): Promise<Link> {
-  const client = new pg.Client({
-    connectionString: url,
-    connectionTimeoutMillis: connectTimeoutMs,
-    query_timeout: answerTimeoutMs,
-    keepAlive: true,
-    application_name: 'sallyport changes',
-  })
+async function openLink(settings: ListenerSettings, events: LinkEvents, handlers: ChangeHandlers): Promise<Link> {
+  const client = createClient(settings)
   client.on('error', events.onBroken)
   client.on('end', () => events.onBroken(new Error('the connection ended')))
-  const close = (): void => {
-    client.end().catch(() => undefined)
-    // A frozen server answers no farewell; the socket must not wait for one.
-    setTimeout(() => client.connection.stream.destroy(), farewellMs).unref()
-  }
+  const close = (): void => letGo(client)
   try {
     await client.connect()
-    await proveDelivery(client)
+    await requireTriggers(client)
+    await proveDelivery(client, settings)
     client.on('notification', ({ channel: from, payload = '' }) => {
       if (from === channel) handlers.onChange(parseChange(payload))
     })
@@ -53,22 +43,75 @@ async function openLink(
   }
 }
 
+const createClient = ({ url, connectTimeoutMs }: ListenerSettings): pg.Client =>
+  new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: connectTimeoutMs,
+    query_timeout: answerTimeoutMs,
+    keepAlive: true,
+    application_name: 'sallyport changes',
+  })
+
+function letGo(client: pg.Client): void {
+  client.end().catch(() => undefined)
+  // A frozen server answers no farewell; the socket must not wait for one.
+  setTimeout(() => client.connection.stream.destroy(), farewellMs).unref()
+}
+
+/** What the directory reads, and so what must tell of its changes. */
+const tables = [
+  'users',
+  'user_identities',
+  'role_assignments',
+  'organizations',
+  'auth_access_tokens',
+  'agents',
+  'clusters',
+]
+
+/** A database that was not migrated yet, or whose triggers are off, would be silent, and silence reads as "no change". */
+async function requireTriggers(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ relation: string }>(
+    `select relation from unnest($1::text[]) as relation where (
+      select bool_and(tgenabled in ('O', 'A')) from pg_trigger
+      where tgrelid = to_regclass(relation) and tgfoid = to_regproc('sallyport_announce_changes')
+    ) is not true`,
+    [tables],
+  )
+  if (rows.length === 0) return
+  const silent = rows.map(({ relation }) => relation).join(', ')
+  throw new Error(`no triggers tell of changes to ${silent}; run "sallyport migrate"`)
+}
+
 /**
- * Sends a notification to ourselves: a connection pooler that shares connections between clients takes a LISTEN
- * without a word, and delivers nothing.
+ * Has another connection notify us while we ask nothing. A connection pooler that shares connections between clients
+ * takes a LISTEN without a word, and delivers only what happens to come while it works for us.
  */
-async function proveDelivery(client: pg.Client): Promise<void> {
-  const own = `sallyport_probe_${randomBytes(8).toString('hex')}`
-  let isDelivered = false
-  const listen = ({ channel: from }: pg.Notification): void => {
-    isDelivered ||= from === own
+async function proveDelivery(client: pg.Client, settings: ListenerSettings): Promise<void> {
+  const own = randomBytes(8).toString('hex')
+  await client.query(`listen ${probeChannel}`)
+  await Promise.all([waitForDelivery(client, own), sendProbe(own, settings)])
+  await client.query(`unlisten ${probeChannel}`)
+}
+
+const waitForDelivery = (client: pg.Client, own: string): Promise<void> =>
+  new Promise((resolve, reject) => {
+    client.on('notification', ({ channel: from, payload }) => {
+      if (from === probeChannel && payload === own) resolve()
+    })
+    const message = 'notifications are not delivered; set database.listenUrl to PostgreSQL itself'
+    setTimeout(() => reject(new Error(message)), answerTimeoutMs).unref()
+  })
+
+async function sendProbe(payload: string, settings: ListenerSettings): Promise<void> {
+  const sender = createClient(settings)
+  sender.on('error', () => undefined) // what it was to do fails with it
+  try {
+    await sender.connect()
+    await sender.query(`notify ${probeChannel}, '${payload}'`)
+  } finally {
+    letGo(sender)
   }
-  client.on('notification', listen)
-  await client.query(`listen ${own}`)
-  await client.query(`notify ${own}`)
-  await client.query(`unlisten ${own}`)
-  client.off('notification', listen)
-  if (!isDelivered) throw new Error('notifications are not delivered; set database.listenUrl to PostgreSQL itself')
 }
 
 /** The shortest round trip of the protocol, Sync and ReadyForQuery: no statement is run, no transaction begun. */
