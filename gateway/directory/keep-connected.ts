@@ -39,26 +39,34 @@ export function keepConnected(
 
   /** From one connection to its end, which it rejects with. */
   const live = async (): Promise<never> => {
-    const breaking = new AbortController()
-    const life = AbortSignal.any([stopping.signal, breaking.signal])
-    const link = await connect({ onBroken: (error) => breaking.abort(error) })
+    const life = new AbortController()
+    const { signal } = life
+    const end = (): void => life.abort(stopping.signal.reason)
+    stopping.signal.addEventListener('abort', end)
+    const connecting = connect({ onBroken: (error) => life.abort(error) })
     try {
+      const link = await abandonOn(stopping.signal, connecting)
       // What was held from before may have changed while nobody listened.
       handlers.onConnected()
       for (;;) {
         const askedAtMs = monotonicMs()
-        await abandonOn(AbortSignal.any([life, AbortSignal.timeout(answerTimeoutMs)]), link.probe())
+        await prove(link, life)
         handlers.onProof(askedAtMs)
         isUp = true
         isLossTold = false
-        await sleep(probeIntervalMs, undefined, { signal: life, ref: false })
+        await sleep(probeIntervalMs, undefined, { signal, ref: false })
       }
     } catch (error) {
-      // What broke it says more than that a wait was cut short.
-      throw life.aborted ? life.reason : error
+      // What broke the link tells more than what failed for it.
+      throw signal.aborted ? signal.reason : error
     } finally {
       isUp = false
-      link.close()
+      stopping.signal.removeEventListener('abort', end)
+      // It may be made only after we stopped waiting for it.
+      connecting.then(
+        (link) => link.close(),
+        () => undefined,
+      )
     }
   }
   const keep = async (): Promise<void> => {
@@ -83,10 +91,26 @@ export function keepConnected(
   }
 }
 
-/** Settles with the work, or rejects when the signal comes first. */
-const abandonOn = (signal: AbortSignal, work: Promise<void>): Promise<void> =>
+/** A round trip; one that takes too long ends the life of its link. */
+async function prove(link: Link, life: AbortController): Promise<void> {
+  const timer = setTimeout(() => life.abort(new Error('no answer in time')), answerTimeoutMs)
+  timer.unref()
+  try {
+    await abandonOn(life.signal, link.probe())
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/**
+ * Settles with the work, or rejects when the signal comes first. `AbortSignal.any` would be shorter; a signal that
+ * lives as long as we do never lets go of those made from it (Node 20).
+ */
+const abandonOn = <Result>(signal: AbortSignal, work: Promise<Result>): Promise<Result> =>
   new Promise((resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-    work.then(resolve, reject)
-    if (signal.aborted) reject(signal.reason)
+    const abandon = (): void => reject(signal.reason)
+    const settle = (): void => signal.removeEventListener('abort', abandon)
+    signal.addEventListener('abort', abandon)
+    work.then(resolve, reject).finally(settle)
+    if (signal.aborted) abandon()
   })
