@@ -35,19 +35,23 @@ const silentClusterMs = 1_000
 /** The directory with its answers held in memory, for as long as nothing contradicts them. */
 export function createCachedDirectory(store: Directory, options: CachedDirectoryOptions): CachedDirectory {
   const caches = createCaches(options)
-  const forget = (change: Change): void => forgetIn(caches, change)
+  const firstLogins = shareCalls(nameIdentity, (identity: NewIdentity) => store.createByIdentity(identity))
+  const forget = (change: Change): void => {
+    forgetIn(caches, change)
+    // Such a login may have found its user before the change.
+    firstLogins.forget()
+  }
   const tell = (change: Change): void => {
     forget(change)
     options.announce(change)
   }
   const { users, tokens, organizations, agents, clusters } = caches
-  const createByIdentity = shareCalls(nameIdentity, (identity: NewIdentity) => store.createByIdentity(identity))
   const directory: Directory = {
     ...store,
     findByIdentity: (issuer, subject) =>
       // An absence is followed by a first login, which ends it.
       users.read(nameIdentity({ issuer, subject }), () => store.findByIdentity(issuer, subject), { absenceKey: null }),
-    createByIdentity,
+    createByIdentity: firstLogins.call,
     findToken: (id, hash) =>
       // By its full hash, so that guesses cannot hide a token that is minted the next moment.
       tokens.read(`token:${id}`, () => store.findToken(id, hash), { absenceKey: `token:${id}:${hash}` }),

@@ -1,12 +1,27 @@
+/** Calls that share, and the way to end that. */
+export type SharedCalls<Input, Result> = Readonly<{
+  call: (input: Input) => Promise<Result>
+  /** Calls under way are shared no more; they end as they would. */
+  forget: () => void
+}>
+
 /** Calls with the same name that come while one is under way share its result. */
-export function shareCalls<Input, Result>(nameOf: (input: Input) => string, call: (input: Input) => Promise<Result>) {
+export function shareCalls<Input, Result>(
+  nameOf: (input: Input) => string,
+  call: (input: Input) => Promise<Result>,
+): SharedCalls<Input, Result> {
   const pending = new Map<string, Promise<Result>>()
-  return (input: Input): Promise<Result> => {
-    const name = nameOf(input)
-    const shared = pending.get(name)
-    if (shared !== undefined) return shared
-    const result = call(input).finally(() => pending.delete(name))
-    pending.set(name, result)
-    return result
+  return {
+    call: (input) => {
+      const name = nameOf(input)
+      const shared = pending.get(name)
+      if (shared !== undefined) return shared
+      const result = call(input).finally(() => {
+        if (pending.get(name) === result) pending.delete(name)
+      })
+      pending.set(name, result)
+      return result
+    },
+    forget: () => pending.clear(),
   }
 }

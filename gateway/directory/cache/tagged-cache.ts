@@ -17,7 +17,7 @@ export type Load<Value> = () => Promise<Value | undefined>
 
 export type ReadOptions = Readonly<{
   maxAgeMs?: number
-  /** Under which name an absence is remembered; null for never. The key itself by default. */
+  /** Under which name an absence is remembered, and a load shared; null for never. The key itself by default. */
   absenceKey?: string | null
 }>
 
@@ -36,6 +36,8 @@ export type ReadResult = 'hit' | 'absent' | 'miss' | 'shared'
 
 type Held<Value> = Readonly<{ value: Value; askedAtMs: number; tags: readonly Tag[] }>
 
+type Loading<Value> = Readonly<{ value: Promise<Value | undefined>; askedAtMs: number }>
+
 /** Something that was not there may be there the next moment: that is believed for one second at most. */
 const absenceMs = 900
 
@@ -53,11 +55,10 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
   })
   // Apart, so that a flood of guesses cannot push out what is known.
   const absent = new LRUCache<string, number>({ max: maxEntries })
-  const loading = new Map<string, Promise<Value | undefined>>()
+  const loading = new Map<string, Loading<Value>>()
   let generation = 0
 
-  const start = async (key: string, load: Load<Value>, absenceKey: string | null): Promise<Value | undefined> => {
-    const askedAtMs = freshness.now()
+  const start = async (key: string, load: Load<Value>, absenceKey: string | null, askedAtMs: number) => {
     const began = generation
     const value = await load()
     // What was asked for before an invalidation may be the very thing that it was about.
@@ -88,14 +89,19 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
         onRead('absent')
         return Promise.resolve(undefined)
       }
-      const shared = loading.get(key)
+      // One that finds nothing is shared no more widely than its absence would be; and a slow one no longer than a
+      // change may go unheard.
+      const name = absenceKey ?? key
+      const pending = loading.get(name)
+      const shared = pending && freshness.isFresh(pending.askedAtMs, Number.POSITIVE_INFINITY) ? pending : undefined
       onRead(shared === undefined ? 'miss' : 'shared')
-      if (shared !== undefined) return shared
-      const loaded = start(key, load, absenceKey).finally(() => {
-        if (loading.get(key) === loaded) loading.delete(key)
+      if (shared !== undefined) return shared.value
+      const askedAtMs = freshness.now()
+      const value = start(key, load, absenceKey, askedAtMs).finally(() => {
+        if (loading.get(name)?.value === value) loading.delete(name)
       })
-      loading.set(key, loaded)
-      return loaded
+      loading.set(name, { value, askedAtMs })
+      return value
     },
     drop: (tag) => {
       forgetLoads()

@@ -1,0 +1,370 @@
+import t from 'tap'
+import { type CacheName, createCachedDirectory } from '../../../gateway/directory/cache/cached-directory.ts'
+import { createFreshness } from '../../../gateway/directory/cache/freshness.ts'
+import type { ReadResult } from '../../../gateway/directory/cache/tagged-cache.ts'
+import type { Change } from '../../../gateway/directory/change.ts'
+import type {
+  AuditContext,
+  ClusterRecord,
+  Directory,
+  NewIdentity,
+  OrganizationRecord,
+  RoleAssignment,
+  TokenRecord,
+  UserRecord,
+} from '../../../gateway/directory/directory.ts'
+import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
+
+const nowMs = 1_800_000_000_000
+const issuer = 'https://issuer.example'
+
+const roleIn = (id: number): RoleAssignment => ({
+  id,
+  role: 'org-member',
+  organization: { id, slug: `o-${id}`, accountType: 'team' },
+})
+
+const user = (id: number, ...organizations: readonly number[]): UserRecord => ({
+  id,
+  email: `${id}@demo.example`,
+  username: null,
+  firstName: null,
+  lastName: null,
+  fullName: null,
+  userType: 'human',
+  currentOrganizationId: null,
+  roles: organizations.map(roleIn),
+})
+
+const token = (id: number, owner: UserRecord): TokenRecord => ({
+  id,
+  name: null,
+  abilities: [],
+  lastUsedAt: null,
+  expiresAt: null,
+  createdAt: null,
+  hash: `hash-${id}`,
+  user: owner,
+})
+
+const organization = (id: number): OrganizationRecord => ({
+  id,
+  slug: `o-${id}`,
+  accountType: 'team',
+  name: 'O',
+  description: null,
+  logoUrl: null,
+  websiteUrl: null,
+  contactEmail: null,
+  location: null,
+  companySize: null,
+  domain: null,
+  isVerified: false,
+  memberCount: 1,
+  createdAt: new Date(0),
+  updatedAt: new Date(0),
+})
+
+const cluster = (id: number, lastHeartbeatAt: Date | null): ClusterRecord => ({
+  id,
+  organizationId: 1,
+  slug: `c-${id}`,
+  baseUrl: 'http://c',
+  isSuspended: false,
+  isDeleting: false,
+  lastHeartbeatAt,
+})
+
+const identity = (subject: string): NewIdentity => ({
+  issuer,
+  subject,
+  email: 'a@demo.example',
+  username: null,
+  firstName: null,
+  lastName: null,
+  linkByEmail: undefined,
+})
+
+const audit: AuditContext = {
+  actorId: 1,
+  credential: 'oauth',
+  organizationId: null,
+  clientAddress: '::1',
+  requestId: 'r',
+}
+
+/** A store whose rows the test changes, in front of it the caches, and notes of what was asked and told. */
+function holdDirectory() {
+  const users = new Map<string, UserRecord>([
+    ['one', user(1, 10, 20)],
+    ['two', user(2, 20)],
+    ['three', user(3)],
+  ])
+  const tokens = new Map([
+    [101, token(101, user(1, 10, 20))],
+    [102, token(102, user(2, 20))],
+  ])
+  const rows = { users, tokens, heartbeat: new Date(nowMs) as Date | null, revoked: true, isDown: false }
+  const asked: string[] = []
+  const told: Change[] = []
+  const reads: [CacheName, ReadResult][] = []
+  const ask = async <Row>(question: string, row: () => Row): Promise<Row> => {
+    asked.push(question)
+    if (rows.isDown) throw new GatewayError('directory_unavailable')
+    return row()
+  }
+  let clockMs = 0
+  const freshness = createFreshness(() => clockMs)
+  const store: Directory = {
+    findByIdentity: (of, subject) => ask(`user ${of} ${subject}`, () => users.get(subject)),
+    createByIdentity: ({ subject }) => ask(`create ${subject}`, () => users.get(subject) ?? user(99)),
+    findToken: (id) => ask(`token ${id}`, () => tokens.get(id)),
+    findOrganization: (id) => ask(`organization ${id}`, () => (id < 100 ? organization(id) : undefined)),
+    findAgent: (id) => ask(`agent ${id}`, () => ({ id, organizationId: 1, isPublic: false })),
+    findCluster: (id) => ask(`cluster ${id}`, () => cluster(id, rows.heartbeat)),
+    findMember: (_organization, id) => ask(`member ${id}`, () => ({ id, userType: 'human' as const })),
+    mintToken: () => ask('mint', () => token(1, user(1))),
+    listTokens: () => ask('list', () => ({ total: 0, tokens: [] })),
+    revokeToken: ({ id }) => ask(`revoke ${id}`, () => (rows.revoked ? token(id, user(1)) : undefined)),
+    switchOrganization: (id) => ask(`switch ${id}`, () => undefined),
+    noteTokenUse: (id) => asked.push(`use ${id}`),
+    ping: () => ask('ping', () => undefined),
+  }
+  const cached = createCachedDirectory(store, {
+    maxEntries: 100,
+    ttlMs: 60_000,
+    freshness,
+    onRead: (cache, result) => reads.push([cache, result]),
+    announce: (change) => told.push(change),
+  })
+  const { directory } = cached
+  /** One look at everything that is held. */
+  const warm = async (): Promise<void> => {
+    for (const subject of users.keys()) await directory.findByIdentity(issuer, subject)
+    for (const id of tokens.keys()) await directory.findToken(id, `hash-${id}`)
+    for (const id of [10, 20]) await directory.findOrganization(id)
+    await directory.findAgent(30)
+    await directory.findCluster(40, new Date(nowMs))
+  }
+  return {
+    ...cached,
+    rows,
+    asked,
+    told,
+    reads,
+    warm,
+    pass: (ms: number) => {
+      clockMs += ms
+      freshness.prove(clockMs)
+    },
+    /** What is asked of the store for one more look at everything. */
+    lookAgain: async (): Promise<readonly string[]> => {
+      asked.length = 0
+      await warm()
+      return [...asked]
+    },
+  }
+}
+
+t.test('whatever was looked up once is asked of the store no more', async (t) => {
+  const { warm, lookAgain, sizes } = holdDirectory()
+  await warm()
+  t.same(await lookAgain(), [])
+  t.same(sizes(), { users: 3, tokens: 2, organizations: 2, agents: 1, clusters: 1 })
+})
+
+const [one, two, three] = ['one', 'two', 'three'].map((subject) => `user ${issuer} ${subject}`)
+
+/** What each change makes the store be asked again. */
+const reach: readonly (readonly [change: Change, asked: readonly (string | undefined)[]])[] = [
+  [{ kind: 'user', id: 1 }, [one, 'token 101']],
+  [{ kind: 'user', id: 3 }, [three]],
+  [{ kind: 'token', id: 102 }, ['token 102']],
+  [{ kind: 'organization', id: 20 }, [one, two, 'token 101', 'token 102', 'organization 20']],
+  [{ kind: 'organization', id: 10 }, [one, 'token 101', 'organization 10']],
+  [{ kind: 'members', id: 20 }, ['organization 20']],
+  [{ kind: 'agent', id: 30 }, ['agent 30']],
+  [{ kind: 'cluster', id: 40 }, ['cluster 40']],
+  [
+    { kind: 'everything' },
+    [one, two, three, 'token 101', 'token 102', 'organization 10', 'organization 20', 'agent 30', 'cluster 40'],
+  ],
+  // One id, many kinds: a change is of its own kind alone.
+  [{ kind: 'token', id: 1 }, []],
+  [{ kind: 'agent', id: 40 }, []],
+  [{ kind: 'cluster', id: 30 }, []],
+  [{ kind: 'user', id: 101 }, []],
+]
+
+t.test('a change forgets what tells of the changed row, and nothing else', async (t) => {
+  for (const [change, asked] of reach) {
+    const { warm, forget, lookAgain, told } = holdDirectory()
+    await warm()
+    forget(change)
+    t.same(await lookAgain(), asked, JSON.stringify(change))
+    t.same(told, [], 'what was heard is not told on')
+  }
+})
+
+t.test('issuer and subject name a user together, whatever is in them', async (t) => {
+  const { directory, asked } = holdDirectory()
+  const names = [
+    ['a', 'b c'],
+    ['a b', 'c'],
+    ['a","b', 'c'],
+    ['a', 'b","c'],
+  ] as const
+  for (const [of, subject] of names) await directory.findByIdentity(of, subject)
+  t.equal(asked.length, names.length)
+})
+
+t.test('that a user is not there is not remembered: a first login follows', async (t) => {
+  const { directory, rows } = holdDirectory()
+  t.equal(await directory.findByIdentity(issuer, 'new'), undefined)
+  rows.users.set('new', user(4))
+  t.equal((await directory.findByIdentity(issuer, 'new'))?.id, 4)
+})
+
+t.test(
+  'that a token is not there is remembered for the hash that was claimed, so that a guess hides nothing',
+  async (t) => {
+    const { directory, rows, asked, pass } = holdDirectory()
+    t.equal(await directory.findToken(103, 'guess'), undefined)
+    t.equal(await directory.findToken(103, 'guess'), undefined)
+    t.same(asked, ['token 103'])
+    rows.tokens.set(103, token(103, user(1)))
+    t.equal((await directory.findToken(103, 'hash-103'))?.id, 103)
+    pass(1_000)
+    t.equal((await directory.findToken(103, 'guess'))?.id, 103, 'comparing is the caller’s')
+  },
+)
+
+t.test('a guess under way does not answer for the token that is minted meanwhile', async (t) => {
+  const { directory, rows, asked } = holdDirectory()
+  const guess = directory.findToken(103, 'guess')
+  rows.tokens.set(103, token(103, user(1)))
+  t.equal((await directory.findToken(103, 'hash-103'))?.id, 103)
+  t.equal(await guess, undefined)
+  t.equal(asked.length, 2)
+})
+
+t.test('guesses at the secret of a token that is held ask the store nothing', async (t) => {
+  const { directory, warm, asked } = holdDirectory()
+  await warm()
+  asked.length = 0
+  for (let guess = 0; guess < 100; guess++) await directory.findToken(101, `guess-${guess}`)
+  t.same(asked, [])
+})
+
+t.test('a store that is down is no answer, and is not remembered', async (t) => {
+  const { directory, rows, warm } = holdDirectory()
+  rows.isDown = true
+  const looks: readonly (() => Promise<unknown>)[] = [
+    () => directory.findByIdentity(issuer, 'one'),
+    () => directory.findToken(101, 'hash-101'),
+    () => directory.findOrganization(10),
+    () => directory.findAgent(30),
+    () => directory.findCluster(40, new Date(0)),
+    () => directory.createByIdentity(identity('new')),
+  ]
+  for (const look of looks) await t.rejects(look(), { code: 'directory_unavailable' })
+  rows.isDown = false
+  for (const look of looks) t.ok(await look())
+  await warm()
+})
+
+t.test('a held heartbeat that is young enough is not asked for again', async (t) => {
+  const { directory, asked, pass } = holdDirectory()
+  for (let count = 0; count < 10; count++) {
+    await directory.findCluster(40, new Date(nowMs))
+    pass(5_000)
+  }
+  t.equal(asked.length, 1)
+})
+
+t.test('a cluster that seems silent is asked for again, once a second', async (t) => {
+  const { directory, rows, asked, pass } = holdDirectory()
+  const silentSince = new Date(nowMs + 1)
+  await directory.findCluster(40, silentSince)
+  t.equal(asked.length, 1, 'what was just looked up is young enough')
+  for (let count = 0; count < 10; count++) {
+    await directory.findCluster(40, silentSince)
+    pass(100)
+  }
+  t.equal(asked.length, 1)
+  rows.heartbeat = new Date(nowMs + 500)
+  pass(1)
+  t.same((await directory.findCluster(40, silentSince))?.lastHeartbeatAt, new Date(nowMs + 500))
+  t.equal(asked.length, 2)
+})
+
+t.test('a cluster that never said anything is as good as one of the beginning of time', async (t) => {
+  const { directory, rows, asked, pass } = holdDirectory()
+  rows.heartbeat = null
+  for (let count = 0; count < 5; count++) {
+    t.equal((await directory.findCluster(40, new Date(0)))?.lastHeartbeatAt, null)
+    pass(2_000)
+  }
+  t.equal(asked.length, 1)
+})
+
+t.test('what we change ourselves is forgotten before it is answered, and told', async (t) => {
+  const { directory, warm, lookAgain, told } = holdDirectory()
+  await warm()
+  await directory.revokeToken({ id: 101, userId: 1 }, audit)
+  t.same(await lookAgain(), ['token 101'])
+  await directory.switchOrganization(2, 20, audit)
+  t.same(await lookAgain(), [two, 'token 102'])
+  t.same(told, [
+    { kind: 'token', id: 101 },
+    { kind: 'user', id: 2 },
+  ])
+})
+
+t.test('a revocation that found nothing, or failed, is told to nobody', async (t) => {
+  const { directory, rows, warm, lookAgain, told } = holdDirectory()
+  await warm()
+  rows.revoked = false
+  t.equal(await directory.revokeToken({ id: 101, userId: 2 }, audit), undefined)
+  rows.isDown = true
+  await t.rejects(directory.revokeToken({ id: 101, userId: 1 }, audit), { code: 'directory_unavailable' })
+  await t.rejects(directory.switchOrganization(1, 10, audit), { code: 'directory_unavailable' })
+  rows.isDown = false
+  t.same([await lookAgain(), told], [[], []])
+})
+
+t.test('first logins of one identity at once are one, until something changes', async (t) => {
+  const { directory, asked, forget } = holdDirectory()
+  const early = [directory.createByIdentity(identity('new')), directory.createByIdentity(identity('new'))]
+  const other = directory.createByIdentity(identity('other'))
+  t.same(asked, ['create new', 'create other'])
+  forget({ kind: 'user', id: 99 })
+  const late = directory.createByIdentity(identity('new'))
+  t.same(asked, ['create new', 'create other', 'create new'])
+  await Promise.all([...early, other, late])
+})
+
+t.test('what decides nothing about a request is never held', async (t) => {
+  const { directory, asked } = holdDirectory()
+  for (let count = 0; count < 2; count++) {
+    await directory.findMember(1, 2)
+    await directory.listTokens(1, { page: 1, perPage: 20 })
+    await directory.mintToken({ userId: 1, name: null, hash: 'h', abilities: [], expiresAt: null }, audit)
+    directory.noteTokenUse(7, new Date(0))
+    await directory.ping()
+  }
+  t.same(asked.slice(5), asked.slice(0, 5))
+  t.equal(asked.length, 10)
+})
+
+t.test('each read is counted under the name of its cache', async (t) => {
+  const { warm, reads } = holdDirectory()
+  await warm()
+  await warm()
+  for (const name of ['users', 'tokens', 'organizations', 'agents', 'clusters'] as const)
+    t.same(
+      new Set(reads.flatMap(([cache, result]) => (cache === name ? [result] : []))),
+      new Set(['miss', 'hit']),
+      name,
+    )
+})
