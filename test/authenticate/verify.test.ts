@@ -1,0 +1,285 @@
+import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
+import t from 'tap'
+import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
+import type { TrustedIssuer } from '../../gateway/authenticate/claims.ts'
+import { createKeySet, type KeySet } from '../../gateway/authenticate/jwks.ts'
+import { createVerify, type VerifiedToken } from '../../gateway/authenticate/verify.ts'
+import { createBoundedMap } from '../../gateway/directory/cache/bounded-map.ts'
+import type { Directory, UserRecord } from '../../gateway/directory/directory.ts'
+
+const now = 1_800_000_000
+
+const trust: TrustedIssuer = {
+  issuer: 'https://issuer.example',
+  audiences: ['api'],
+  clockToleranceSeconds: 10,
+  linkVerifiedEmail: false,
+}
+
+async function createSigner(kid: string) {
+  const { publicKey, privateKey } = await generateKeyPair('ES256')
+  const jwk: JWK = { ...(await exportJWK(publicKey)), kid, alg: 'ES256' }
+  const sign = (claims: Readonly<Record<string, unknown>> = {}) =>
+    new SignJWT({ iss: trust.issuer, aud: 'api', sub: 'a', exp: now + 100, ...claims })
+      .setProtectedHeader({ alg: 'ES256', kid })
+      .sign(privateKey)
+  return { jwk, sign }
+}
+
+const [first, second] = await Promise.all([createSigner('first'), createSigner('second')])
+
+/** The memory of one issuer's tokens, its keys and both clocks in the test's hand. */
+async function holdVerify(maxEntries = 100) {
+  const state = { published: [first.jwk], isDown: false, now, isHeld: false }
+  let monotonicMs = 0
+  let release: () => void = () => undefined
+  const keySet = createKeySet(
+    async () => {
+      if (state.isDown) throw new TypeError('fetch failed')
+      return state.published
+    },
+    { maxStaleMs: 60_000, monotonicMs: () => monotonicMs, onFailure: () => undefined },
+  )
+  await keySet.refresh()
+  const lookups = { count: 0 }
+  const keys: KeySet = {
+    ...keySet,
+    findKey: async (header, token) => {
+      lookups.count++
+      if (state.isHeld) await new Promise<void>((resolve) => (release = resolve))
+      return keySet.findKey(header, token)
+    },
+  }
+  const verified = createBoundedMap<VerifiedToken>(maxEntries)
+  const reads: string[] = []
+  const verify = createVerify({
+    issuers: new Map([[trust.issuer, { trust, keys }]]),
+    verified,
+    onRead: (result) => reads.push(result),
+  })
+  const user = { id: 1, userType: 'human', roles: [] } as Partial<UserRecord> as UserRecord // nothing else is read
+  const directory = { findByIdentity: async () => user } satisfies Pick<Directory, 'findByIdentity'>
+  const authenticate = createAuthenticate({
+    directory: directory as Partial<Directory> as Directory, // the OAuth guard calls no other method
+    verify,
+    now: () => new Date(state.now * 1000),
+  })
+  return {
+    state,
+    lookups,
+    reads,
+    verified,
+    verify,
+    /** Publishes other keys and fetches them. */
+    rotate: async (...published: readonly JWK[]) => {
+      state.published = [...published]
+      monotonicMs += 1_000
+      await keySet.refresh()
+    },
+    refresh: keySet.refresh,
+    pass: (ms: number) => {
+      monotonicMs += ms
+    },
+    release: () => release(),
+    log: (jwt: string) => authenticate({ kind: 'oauth', jwt }),
+  }
+}
+
+const unauthenticated = { code: 'unauthenticated', status: 401 }
+
+t.test('a token is verified once, and then known', async (t) => {
+  const { verify, lookups, reads } = await holdVerify()
+  const jwt = await first.sign({ email: 'a@b.example' })
+  const fresh = await verify(jwt)
+  for (let count = 0; count < 100; count++) t.equal(await verify(jwt), fresh)
+  t.equal(lookups.count, 1)
+  t.same([reads[0], new Set(reads.slice(1))], ['miss', new Set(['hit'])])
+  t.match(fresh, { issuer: { trust }, claims: { subject: 'a', email: 'a@b.example' } })
+})
+
+t.test('another token of the same subject is another token', async (t) => {
+  const { verify, lookups } = await holdVerify()
+  await verify(await first.sign())
+  await verify(await first.sign({ exp: now + 101 }))
+  t.equal(lookups.count, 2)
+})
+
+t.test('a known token with one character changed is refused', async (t) => {
+  const { verify } = await holdVerify()
+  const jwt = await first.sign()
+  await verify(jwt)
+  const [header = '', payload = '', signature = ''] = jwt.split('.')
+  const flip = (text: string): string => (text.startsWith('A') ? 'B' : 'A') + text.slice(1)
+  const other = Buffer.from(JSON.stringify({ iss: trust.issuer, aud: 'api', sub: 'b', exp: now + 100 }))
+  for (const changed of [
+    `${header}.${payload}.${flip(signature)}`,
+    `${header}.${other.toString('base64url')}.${signature}`,
+    `${flip(header)}.${payload}.${signature}`,
+    `${jwt}A`,
+    `${jwt} `,
+    jwt.slice(0, -1),
+    `${header}.${payload}.`,
+  ])
+    await t.rejects(verify(changed), unauthenticated, changed.slice(-20))
+})
+
+t.test('once the keys have been fetched anew a token is verified again, and then known again', async (t) => {
+  const { verify, rotate, lookups } = await holdVerify()
+  const jwt = await first.sign()
+  await verify(jwt)
+  await rotate(first.jwk, second.jwk)
+  await verify(jwt)
+  await verify(jwt)
+  t.equal(lookups.count, 2)
+})
+
+t.test('a token whose key was withdrawn is refused at its next use', async (t) => {
+  const { verify, rotate } = await holdVerify()
+  const jwt = await first.sign()
+  await verify(jwt)
+  await rotate(second.jwk)
+  await t.rejects(verify(jwt), unauthenticated)
+  await rotate(second.jwk, { ...second.jwk, kid: 'first' })
+  await t.rejects(verify(jwt), unauthenticated, 'nor does another key under its name help')
+})
+
+t.test('a refresh that fails makes no known token unknown', async (t) => {
+  const { verify, refresh, state, lookups, pass } = await holdVerify()
+  const jwt = await first.sign()
+  await verify(jwt)
+  state.isDown = true
+  for (let count = 0; count < 6; count++) {
+    pass(10_000)
+    t.notOk(await refresh())
+    await verify(jwt)
+  }
+  t.equal(lookups.count, 1)
+})
+
+t.test('a known token is of no use once the keys are too old, and again when they are young', async (t) => {
+  const { verify, state, pass, refresh } = await holdVerify()
+  const jwt = await first.sign()
+  await verify(jwt)
+  state.isDown = true
+  pass(60_001)
+  await t.rejects(verify(jwt), { code: 'issuer_unavailable', status: 503 })
+  state.isDown = false
+  await refresh()
+  t.ok(await verify(jwt))
+})
+
+t.test('keys that change while a token is verified make it one to verify again', async (t) => {
+  const { verify, rotate, state, release, lookups, reads } = await holdVerify()
+  const jwt = await first.sign()
+  state.isHeld = true
+  const verification = verify(jwt)
+  await until(() => lookups.count === 1)
+  await rotate(first.jwk, second.jwk)
+  release()
+  await verification
+  state.isHeld = false
+  await verify(jwt)
+  t.same(reads, ['miss', 'miss'])
+})
+
+t.test('a token that was verified before any keys were there is not known by that', async (t) => {
+  let fetches = 0
+  const load = async () => {
+    fetches++
+    return [first.jwk]
+  }
+  const keys = createKeySet(load, { maxStaleMs: 60_000, monotonicMs: () => 0, onFailure: () => undefined })
+  const reads: string[] = []
+  const verify = createVerify({
+    issuers: new Map([[trust.issuer, { trust, keys }]]),
+    verified: new Map(),
+    onRead: (result) => reads.push(result),
+  })
+  const jwt = await first.sign()
+  for (let count = 0; count < 3; count++) await verify(jwt)
+  t.same([reads, fetches], [['miss', 'miss', 'hit'], 1])
+})
+
+t.test('concurrent verifications of one token share', async (t) => {
+  const { verify, lookups, reads } = await holdVerify()
+  const [jwt, other] = [await first.sign(), await first.sign({ sub: 'b' })]
+  const tokens = await Promise.all(
+    Array.from({ length: 1_000 }, (_, index) => (index % 2 === 0 ? verify(jwt) : verify(other))),
+  )
+  t.equal(lookups.count, 2)
+  t.same(
+    tokens.slice(0, 2).map(({ claims }) => claims.subject),
+    ['a', 'b'],
+  )
+  t.equal(reads.filter((result) => result === 'shared').length, 998)
+})
+
+t.test('a refusal is everybody’s who shared it, and is not kept', async (t) => {
+  const { verify, lookups, verified, reads } = await holdVerify()
+  const jwt = await second.sign()
+  const verifications = Array.from({ length: 10 }, () => verify(jwt))
+  for (const verification of verifications) await t.rejects(verification, unauthenticated)
+  t.equal(lookups.count, 1)
+  await t.rejects(verify(jwt), unauthenticated)
+  t.equal(lookups.count, 2)
+  t.equal(verified.size(), 0)
+  t.same(reads.at(-1), 'miss')
+})
+
+t.test('what is no token, or nobody’s, leaves nothing behind and asks for no key', async (t) => {
+  const { verify, lookups, verified } = await holdVerify()
+  for (let index = 0; index < 1_000; index++) await t.rejects(verify(`no.token.${index}`), unauthenticated)
+  await t.rejects(verify(await first.sign({ iss: 'https://other.example' })), unauthenticated)
+  await t.rejects(verify('x'.repeat(10_000)), unauthenticated)
+  t.same([lookups.count, verified.size()], [0, 0])
+})
+
+t.test('of sound signatures over bad claims nothing is kept either', async (t) => {
+  const { verify, verified } = await holdVerify()
+  for (const claims of [{ sub: '' }, { aud: 'other' }, { exp: undefined }])
+    await t.rejects(verify(await first.sign(claims)), unauthenticated)
+  t.equal(verified.size(), 0)
+})
+
+t.test('an issuer that cannot be asked is no refusal, and is not kept as one', async (t) => {
+  const { verify, state, rotate } = await holdVerify()
+  const jwt = await second.sign()
+  state.isDown = true
+  await t.rejects(verify(jwt), { code: 'issuer_unavailable' })
+  state.isDown = false
+  await rotate(first.jwk, second.jwk)
+  t.ok(await verify(jwt))
+})
+
+t.test('a token that was verified before is refused at its first use after its end', async (t) => {
+  const { log, state, lookups } = await holdVerify()
+  const jwt = await first.sign()
+  await log(jwt)
+  state.now = now + 109
+  await log(jwt)
+  state.now = now + 110
+  await t.rejects(log(jwt), unauthenticated)
+  t.equal(lookups.count, 1, 'without another look at its signature')
+})
+
+t.test('a token that came before its time is refused, and accepted in it', async (t) => {
+  for (const name of ['nbf', 'iat']) {
+    const { log, state } = await holdVerify()
+    const jwt = await first.sign({ [name]: now + 11 })
+    await t.rejects(log(jwt), unauthenticated)
+    state.now = now + 1
+    t.equal((await log(jwt)).user.id, 1, name)
+    state.now = now
+    await t.rejects(log(jwt), unauthenticated, 'a clock that is set back counts as well')
+  }
+})
+
+t.test('no more tokens are kept than were allowed', async (t) => {
+  const { verify, verified } = await holdVerify(10)
+  for (let index = 0; index < 30; index++) await verify(await first.sign({ sub: `s-${index}` }))
+  t.equal(verified.size(), 10)
+})
+
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await new Promise((resolve) => setImmediate(resolve))
+}
