@@ -1,2 +1,12 @@
 /** Whoever started something and ends it with itself: a tap test, or a program with a list of its own. */
 export type Owner = Readonly<{ teardown: (end: () => unknown) => unknown }>
+
+/** Runs work that owns what it starts, and ends all of it afterwards, the latest first. */
+export async function withOwner<Result>(work: (owner: Owner) => Promise<Result>): Promise<Result> {
+  const ends: (() => unknown)[] = []
+  try {
+    return await work({ teardown: (end) => ends.push(end) })
+  } finally {
+    for (const end of ends.reverse()) await end()
+  }
+}

@@ -34,8 +34,8 @@ export function joinWire(client: Socket, { host = '127.0.0.1', port, hearServer 
     socket.on('error', () => {}) // The close that follows says all.
     socket.on('close', (isBroken) => {
       if (!isBroken) return // Both ends were passed on.
-      if (isFrozen) breaks.push(() => other.resetAndDestroy())
-      else other.resetAndDestroy()
+      if (isFrozen) breaks.push(() => reset(other))
+      else reset(other)
     })
   }
   const thaw = (): void => {
@@ -54,10 +54,19 @@ export function joinWire(client: Socket, { host = '127.0.0.1', port, hearServer 
     },
     thaw,
     cut: () => {
-      client.resetAndDestroy()
-      server.resetAndDestroy()
+      reset(client)
+      reset(server)
     },
   }
+}
+
+/**
+ * Ends a connection by RST. One that is just saying goodbye is closed instead: Node 20 loses hold of a socket that is
+ * reset while its FIN is on the way, and then the process never ends.
+ */
+function reset(socket: Socket): void {
+  if (socket.writableEnded && !socket.writableFinished) socket.destroy()
+  else socket.resetAndDestroy()
 }
 
 type Lane = Readonly<{ go: () => void; stop: () => void; release: () => void }>
