@@ -2,7 +2,7 @@ import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import t from 'tap'
 import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
 import type { TrustedIssuer } from '../../gateway/authenticate/claims.ts'
-import { createKeySet, type KeySet } from '../../gateway/authenticate/jwks.ts'
+import { createKeySet, type KeySet, type KeySetOptions } from '../../gateway/authenticate/jwks.ts'
 import { createVerify, type VerifiedToken } from '../../gateway/authenticate/verify.ts'
 import { createBoundedMap } from '../../gateway/directory/cache/bounded-map.ts'
 import type { Directory, UserRecord } from '../../gateway/directory/directory.ts'
@@ -28,6 +28,17 @@ async function createSigner(kid: string) {
 
 const [first, second] = await Promise.all([createSigner('first'), createSigner('second')])
 
+/** No timer goes off and nothing is stored: each fetch is the test's. */
+const composeOptions = (monotonicMs: () => number): KeySetOptions => ({
+  issuer: trust.issuer,
+  refreshMs: 30_000,
+  maxStaleMs: 60_000,
+  clock: { now: () => new Date(now * 1000), monotonicMs, after: () => () => undefined },
+  store: { load: async () => undefined, save: async () => undefined },
+  onEvent: () => undefined,
+  signal: new AbortController().signal,
+})
+
 /** The memory of one issuer's tokens, its keys and both clocks in the test's hand. */
 async function holdVerify(maxEntries = 100) {
   const state = { published: [first.jwk], isDown: false, now, isHeld: false }
@@ -38,7 +49,7 @@ async function holdVerify(maxEntries = 100) {
       if (state.isDown) throw new TypeError('fetch failed')
       return state.published
     },
-    { maxStaleMs: 60_000, monotonicMs: () => monotonicMs, onFailure: () => undefined },
+    composeOptions(() => monotonicMs),
   )
   await keySet.refresh()
   const lookups = { count: 0 }
@@ -188,7 +199,10 @@ t.test('a token that was verified before any keys were there is not known by tha
     fetches++
     return [first.jwk]
   }
-  const keys = createKeySet(load, { maxStaleMs: 60_000, monotonicMs: () => 0, onFailure: () => undefined })
+  const keys = createKeySet(
+    load,
+    composeOptions(() => 0),
+  )
   const reads: string[] = []
   const verify = createVerify({
     issuers: new Map([[trust.issuer, { trust, keys }]]),
