@@ -40,7 +40,6 @@ export function createKeyring(initial: readonly SigningKey[], now: () => Date): 
   return {
     signing,
     published: () => {
-      signing()
       const oldestMs = now().getTime() - retentionMs
       for (const [kid, { lastMs }] of signed) if (lastMs < oldestMs) signed.delete(kid)
       const gone = new Map([...signed].map(([kid, { published }]) => [kid, published]))
