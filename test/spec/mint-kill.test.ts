@@ -33,17 +33,20 @@ const mint = (origin: string, name: string) =>
     body: JSON.stringify({ name, scope: 'api-key' }),
   })
 
-/** The database's word that a transaction is done: a CommandComplete message. It comes in one piece, being short. */
+/** The database's word that a row is in, and that a transaction is done: messages so short that they come in one piece. */
+const insertComplete = Buffer.from('C\0\0\0\x0fINSERT 0 1\0', 'latin1')
 const commitComplete = Buffer.from('C\0\0\0\x0bCOMMIT\0', 'latin1')
 
 /** Kills a gateway whose mints are all committed and not yet known to it to be; says how each ended for its client. */
 const killBetween = (names: readonly string[]): Promise<readonly string[]> =>
   withOwner(async (owner) => {
+    const minting = new Set<number>()
     let committed = 0
     const proxy = await startTcpProxy(owner, {
       port: Number(new URL(world.databaseUrl).port),
-      hearServer: (bytes) => {
-        if (!bytes.includes(commitComplete)) return 'pass'
+      hearServer: (bytes, { index }) => {
+        if (bytes.includes(insertComplete)) minting.add(index)
+        if (!minting.has(index) || !bytes.includes(commitComplete)) return 'pass'
         committed += 1
         return 'hold'
       },

@@ -7,6 +7,17 @@ export async function withOwner<Result>(work: (owner: Owner) => Promise<Result>)
   try {
     return await work({ teardown: (end) => ends.push(end) })
   } finally {
-    for (const end of ends.reverse()) await end()
+    await endAll(ends)
+  }
+}
+
+/** One that cannot be ended must not keep the others. */
+async function endAll(ends: (() => unknown)[]): Promise<void> {
+  const end = ends.pop()
+  if (!end) return
+  try {
+    await end()
+  } finally {
+    await endAll(ends)
   }
 }
