@@ -1,12 +1,18 @@
 import { loadConfiguration } from './configuration.ts'
-import { startGateway } from './gateway.ts'
+import { reportFailure } from './failure.ts'
+import { type Gateway, startGateway } from './gateway.ts'
+import { countWorkers, startGroup } from './workers/group.ts'
+import { readAssignment } from './workers/messages.ts'
+import { runWorker } from './workers/worker.ts'
 
 /** How a stopping gateway hurries when somebody stands before the terminal. */
 const impatient = { delayMs: 0, timeoutMs: 2_000 }
 
 /** Runs the gateway until a signal: SIGTERM drains, Ctrl-C hurries, a second signal ends at once. */
 export async function runServe(configFile: string): Promise<void> {
-  const gateway = await startGateway(loadConfiguration(configFile, process.env), configFile)
+  const assignment = readAssignment(process.env)
+  if (assignment) return runWorker(configFile, assignment)
+  const gateway = await start(configFile)
   let isStopping = false
   const stop = (options?: typeof impatient): void => {
     if (isStopping) process.exit(1)
@@ -21,4 +27,12 @@ export async function runServe(configFile: string): Promise<void> {
   // Started by another process (the demo), we tell it our addresses, and end when it does.
   process.on('disconnect', () => stop({ delayMs: 0, timeoutMs: 0 }))
   process.send?.({ public: gateway.public, decision: gateway.decision, admin: gateway.admin })
+}
+
+async function start(configFile: string): Promise<Gateway> {
+  const configuration = loadConfiguration(configFile, process.env)
+  const workers = countWorkers(configuration)
+  // One worker needs no primary: the process does it all.
+  if (workers === 1) return startGateway(configuration, configFile)
+  return startGroup(configuration, configFile, workers, reportFailure)
 }

@@ -5,12 +5,33 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** Ends the process as the contract says: 2 for bad usage or configuration, 1 for anything that failed. */
-export function reportFailure(error: unknown): never {
-  const isOurs = error instanceof ConfigurationError || error instanceof UsageError
+/** A failure in words: the sentence for the terminal, and the exit code. */
+export type Failure = Readonly<{ exitCode: number; message: string }>
+
+/** A failure that another process of ours has put into words already. */
+export class ReportedError extends Error {
+  override readonly name = 'ReportedError'
+  readonly exitCode: number
+
+  constructor({ exitCode, message }: Failure) {
+    super(message)
+    this.exitCode = exitCode
+  }
+}
+
+/** Puts a failure into words; 2 is bad usage or configuration, 1 anything that failed. */
+export function describeFailure(error: unknown): Failure {
   const message = error instanceof Error ? error.message : 'unknown error'
-  process.stderr.write(`sallyport: ${isOurs ? message : explain(error, message)}\n`)
-  process.exit(isOurs ? 2 : 1)
+  if (error instanceof ReportedError) return { exitCode: error.exitCode, message }
+  if (error instanceof ConfigurationError || error instanceof UsageError) return { exitCode: 2, message }
+  return { exitCode: 1, message: explain(error, message) }
+}
+
+/** Ends the process as the contract says. */
+export function reportFailure(error: unknown): never {
+  const { exitCode, message } = describeFailure(error)
+  process.stderr.write(`sallyport: ${message}\n`)
+  process.exit(exitCode)
 }
 
 function explain(error: unknown, message: string): string {

@@ -5,12 +5,10 @@ import { createDecision } from '../decision/decision.ts'
 import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
 import type { Listener } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
-import { createNodeEngine } from '../engine/node/engine.ts'
-import type { RefusalCode } from '../errors/gateway-error.ts'
 import { createForward } from '../forward/forward.ts'
-import { createAdmin } from '../observe/admin.ts'
-import { createLog, describeBug } from '../observe/log.ts'
-import { createMetrics } from '../observe/metrics.ts'
+import type { AdminFacts } from '../observe/admin.ts'
+import { describeBug } from '../observe/log.ts'
+import { checkReadiness } from '../observe/readiness.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Stages } from '../pipeline.ts'
@@ -20,24 +18,37 @@ import { openDirectory } from './directory.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
 import { createSnapshot, readTrustedProxies } from './snapshot.ts'
+import { createSurroundings, openAdmin, readListenerOptions, type Surroundings } from './surroundings.ts'
 
-/** A running gateway. */
+/** A running gateway: one process, or a primary and its workers. */
 export type Gateway = Readonly<{
   public: Listener['address']
   decision: Listener['address']
   admin: Listener['address']
-  /** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
-  drain: (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
+  drain: Drain
+}>
+
+/** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
+export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
+
+/** All of a gateway but its admin listener, which workers leave to their primary. */
+export type Doors = Readonly<{
+  public: Listener['address']
+  decision: Listener['address']
+  facts: AdminFacts
+  drain: Drain
 }>
 
 const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
 /** Wires every room of the house and opens its doors. Throws `ConfigurationError` before it opens any. */
-export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
-  const log = createLog(configuration.log.level)
-  const metrics = createMetrics()
-  const engine = createNodeEngine()
+export async function openDoors(
+  configuration: Configuration,
+  configurationFile: string,
+  surroundings: Surroundings,
+): Promise<Doors> {
+  const { log, metrics, engine } = surroundings
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
@@ -70,15 +81,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   const inFlight = new Set<Exchange>()
   metrics.watchInFlight(() => inFlight.size)
   let isDraining = false
-  const { headersMs, bodyIdleMs } = configuration.timeouts
-  const listenerOptions = {
-    headersTimeoutMs: headersMs,
-    bodyIdleTimeoutMs: bodyIdleMs,
-    onUnparsed: (reason: RefusalCode) => {
-      metrics.countUnparsed(reason)
-      log.info({ reason }, 'unparsed request')
-    },
-  }
+  const listenerOptions = readListenerOptions(configuration, surroundings)
   /** Whatever a handler lets through ends that one exchange, and nothing else. */
   const watch = (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => {
     inFlight.add(exchange)
@@ -99,12 +102,11 @@ export async function startGateway(configuration: Configuration, configurationFi
     watch((exchange) => (isForKeys(exchange) ? publishKeys(exchange) : handle(exchange))),
   )
   const decisionListener = await engine.listen({ ...listeners.decision, ...listenerOptions }, watch(judge))
-  const adminListener = await engine.listen(
-    { ...listeners.admin, ...listenerOptions },
-    createAdmin({
-      metrics,
-      publicKeys: keys.published,
-      readiness: [
+  const facts: AdminFacts = {
+    metrics: metrics.snapshot,
+    publicKeys: async () => keys.published(),
+    readiness: () =>
+      checkReadiness([
         { name: 'database', check: () => directory.ping() },
         { name: 'policy', check: () => void snapshot.table },
         {
@@ -113,17 +115,10 @@ export async function startGateway(configuration: Configuration, configurationFi
             if (isDraining) throw new Error('draining')
           },
         },
-      ],
-    }),
-  )
-  const addresses = {
-    public: publicListener.address,
-    decision: decisionListener.address,
-    admin: adminListener.address,
+      ]),
   }
-  log.info(addresses, 'listening')
 
-  const drain: Gateway['drain'] = async (options = {}) => {
+  const drain: Drain = async (options = {}) => {
     if (isDraining) return
     isDraining = true
     const { delayMs, timeoutMs } = { ...configuration.drain, ...options }
@@ -139,13 +134,36 @@ export async function startGateway(configuration: Configuration, configurationFi
     clearTimeout(timer)
     issuers.stop()
     keys.stop()
-    const adminClosed = adminListener.close()
-    adminListener.destroy()
-    await Promise.all([adminClosed, engine.close(), opened.close()])
+    await opened.close()
+  }
+  return { public: publicListener.address, decision: decisionListener.address, facts, drain }
+}
+
+/** A whole gateway in this process. */
+export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
+  const surroundings = createSurroundings(configuration)
+  const { log, metrics, engine } = surroundings
+  const doors = await openDoors(configuration, configurationFile, surroundings)
+  const admin = await openAdmin(configuration, surroundings, {
+    ...doors.facts,
+    metrics: async () => ({ contentType: metrics.contentType, text: await metrics.text() }),
+  })
+  const addresses = { public: doors.public, decision: doors.decision, admin: admin.address }
+  log.info(addresses, 'listening')
+  let stopped: Promise<void> | undefined
+  const stop: Drain = async (options) => {
+    await doors.drain(options)
+    await Promise.all([admin.close(), engine.close()])
     log.info({}, 'stopped')
     log.flush()
   }
-  return { ...addresses, drain }
+  return {
+    ...addresses,
+    drain: (options) => {
+      stopped ??= stop(options)
+      return stopped
+    },
+  }
 }
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

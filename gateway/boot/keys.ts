@@ -14,17 +14,21 @@ type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 /** A change is taken once two looks in a row have found it: after a second or so. */
 const lookEveryMs = 500
 
-/** Reads the keys, or says what to do about them; from then on it looks after their files. */
-export async function startKeys(
-  { identity }: Configuration,
-  file: string,
-  { log, metrics, now }: Surroundings,
-): Promise<IdentityKeys> {
-  const { keys, keyFiles, algorithm } = identity
-  const keyring = await readKeyring(keys, algorithm, now).catch((error: Error) => {
+/** The keys as they stand, or what to do about them. Throws `ConfigurationError`. */
+export const openKeyring = ({ identity }: Configuration, file: string, now: () => Date): Promise<Keyring> =>
+  readKeyring(identity.keys, identity.algorithm, now).catch((error: Error) => {
     const message = `identity.keys: ${error.message}; "sallyport keys generate" makes one`
     throw new ConfigurationError([{ file, line: 1, column: 1, message }])
   })
+
+/** Opens the keys, and looks after their files from then on. */
+export async function startKeys(
+  configuration: Configuration,
+  file: string,
+  { log, metrics, now }: Surroundings,
+): Promise<IdentityKeys> {
+  const { keys, keyFiles, algorithm } = configuration.identity
+  const keyring = await openKeyring(configuration, file, now)
   const look = createKeyWatch({
     texts: keys,
     files: keyFiles,

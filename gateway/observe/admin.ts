@@ -1,13 +1,22 @@
 import type { Exchange } from '../engine/exchange.ts'
-import type { Metrics } from './metrics.ts'
+import type { MetricsSnapshot } from './combine-metrics.ts'
+import type { Readiness } from './readiness.ts'
 
-/** What `/readyz` asks; each check rejects or throws when its part is not ready. */
-export type ReadinessCheck = Readonly<{ name: string; check: () => void | Promise<void> }>
+/** A JSON Web Key Set, as far as it matters here (RFC 7517 5). */
+export type PublicKeys = Readonly<{ keys: readonly Readonly<{ kid?: string }>[] }>
 
+/** What one process contributes to the admin pages, as plain data: workers send it to their primary. */
+export type AdminFacts = Readonly<{
+  readiness: () => Promise<Readiness>
+  metrics: () => Promise<MetricsSnapshot>
+  publicKeys: () => Promise<PublicKeys>
+}>
+
+/** What the admin listener shows, for one process or for a group of them: a new page begins here. */
 export type AdminPages = Readonly<{
-  metrics: Metrics
-  readiness: readonly ReadinessCheck[]
-  publicKeys: () => unknown
+  readiness: () => Promise<Readiness>
+  metrics: () => Promise<Readonly<{ contentType: string; text: string }>>
+  publicKeys: () => Promise<PublicKeys>
 }>
 
 type Page = Readonly<{ status: number; contentType: string; body: string }>
@@ -24,16 +33,18 @@ export const createAdmin = (pages: AdminPages) => (exchange: Exchange) => {
     .catch(() => exchange.destroy())
 }
 
-async function render(path: string, { metrics, readiness, publicKeys }: AdminPages): Promise<Page> {
+async function render(path: string, pages: AdminPages): Promise<Page> {
   switch (path) {
     case '/healthz':
       return json(200, { status: 'alive' })
     case '/readyz':
-      return renderReadiness(readiness)
-    case '/metrics':
-      return { status: 200, contentType: metrics.contentType, body: await metrics.text() }
+      return renderReadiness(await pages.readiness())
+    case '/metrics': {
+      const { contentType, text } = await pages.metrics()
+      return { status: 200, contentType, body: text }
+    }
     case '/.well-known/jwks.json':
-      return json(200, publicKeys())
+      return json(200, await pages.publicKeys())
     default:
       return json(404, { error: 'not found', pages: ['/healthz', '/readyz', '/metrics', '/.well-known/jwks.json'] })
   }
@@ -45,18 +56,7 @@ const json = async (status: number, value: unknown): Promise<Page> => ({
   body: `${JSON.stringify(value)}\n`,
 })
 
-async function renderReadiness(readiness: readonly ReadinessCheck[]): Promise<Page> {
-  const checks = await Promise.all(
-    readiness.map(async ({ name, check }) => {
-      try {
-        await check()
-        return [name, 'ok'] as const
-      } catch {
-        // Which part it is says enough here; why is in the log.
-        return [name, 'failing'] as const
-      }
-    }),
-  )
-  const isReady = checks.every(([, state]) => state === 'ok')
-  return json(isReady ? 200 : 503, { status: isReady ? 'ready' : 'unavailable', checks: Object.fromEntries(checks) })
+function renderReadiness(checks: Readiness): Promise<Page> {
+  const isReady = Object.values(checks).every((state) => state === 'ok')
+  return json(isReady ? 200 : 503, { status: isReady ? 'ready' : 'unavailable', checks })
 }

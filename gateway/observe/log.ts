@@ -12,10 +12,18 @@ export type Log = Readonly<{
 
 export type LogFields = Readonly<Record<string, unknown>>
 
-/** One JSON object a line on standard output, times in RFC 3339. */
-export function createLog(level: LogLevel): Log {
-  const destination = pino.destination({ fd: 1, sync: false, minLength: 0 })
-  const logger = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters }, destination)
+/** PIPE_BUF on Linux: a longer write to a full pipe may be mixed with another process' (pipe(7)). */
+const atomicBytes = 4_096
+
+/**
+ * One JSON object a line on standard output, times in RFC 3339. `worker` is written on every line of a process that
+ * shares the output with others.
+ */
+export function createLog(level: LogLevel, worker?: number): Log {
+  const isShared = worker !== undefined
+  const destination = pino.destination({ fd: 1, sync: false, minLength: 0, ...(isShared && { maxWrite: atomicBytes }) })
+  const base = isShared ? { worker } : null
+  const logger = pino({ level, base, timestamp: pino.stdTimeFunctions.isoTime, formatters }, destination)
   return {
     info: (fields, message) => logger.info(fields, message),
     warn: (fields, message) => logger.warn(fields, message),

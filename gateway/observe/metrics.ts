@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { MetricsSnapshot } from './combine-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
 export type Metrics = Readonly<{
@@ -17,6 +18,8 @@ export type Metrics = Readonly<{
   watchInFlight: (count: () => number) => void
   text: () => Promise<string>
   contentType: string
+  /** The same as data, to be combined with that of other processes. */
+  snapshot: () => Promise<MetricsSnapshot>
 }>
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
@@ -158,5 +161,6 @@ export function createMetrics(): Metrics {
     },
     text: () => registry.metrics(),
     contentType: registry.contentType,
+    snapshot: () => registry.getMetricsAsJSON(),
   }
 }

@@ -1,0 +1,144 @@
+import cluster from 'node:cluster'
+import type { Log } from '../../observe/log.ts'
+import { ReportedError } from '../failure.ts'
+import type { Addresses, Assignment } from './messages.ts'
+import { createPatience } from './patience.ts'
+import { watchOver } from './watch-over.ts'
+import { forkWorker, type WorkerEnd, type WorkerProcess } from './worker-process.ts'
+
+/** Workers in a fixed number of places, each filled again when its worker dies. */
+export type Crew = Readonly<{
+  /** Resolves once every place has a worker that serves. */
+  started: Promise<Addresses>
+  serving: () => readonly WorkerProcess[]
+  /** Ends all of them in order; rejects when one had to be killed or ended badly. */
+  drain: (options: Readonly<{ delayMs: number; timeoutMs: number }>) => Promise<void>
+}>
+
+export type CrewOptions = Readonly<{
+  size: number
+  listeners: Assignment['listeners']
+  log: Log
+  monotonicMs: () => number
+  /** A worker that has not answered for this long is killed. */
+  silenceMs: number
+  onDeath: (worker: WorkerProcess) => void
+  onRestart: () => void
+  /** Told once, when it makes no sense to go on. */
+  onFailure: (error: Error) => void
+}>
+
+/** So many deaths at the start, one after the other, and the next one would be no better. */
+const hopelessDeaths = 5
+
+/** What a worker may take beyond the drain's own time, for its last writes. */
+const graceMs = 5_000
+
+/** Fills every place, and keeps it filled. No worker outlives this process. */
+export function startCrew(options: CrewOptions): Crew {
+  const { size, log, monotonicMs } = options
+  acceptInWorkers()
+  const living = new Set<WorkerProcess>()
+  const serving = new Set<WorkerProcess>()
+  let isStarted = false
+  let isEnding = false
+  let tellStart: (addresses: Addresses) => void = () => undefined
+  const started = new Promise<Addresses>((resolve) => {
+    tellStart = resolve
+  })
+  const killAll = (): void => {
+    for (const worker of living) worker.kill()
+  }
+  process.once('exit', killAll)
+
+  const fail = (error: Error): void => {
+    if (isEnding) return
+    isEnding = true
+    killAll()
+    options.onFailure(error)
+  }
+  let { listeners } = options
+  let addresses: Addresses | undefined
+  const open = (number: number): WorkerProcess => {
+    const worker = forkWorker({ number, listeners })
+    living.add(worker)
+    void worker.served.then((stands) => {
+      addresses ??= stands
+      if (!isSamePlace(stands, addresses)) {
+        // Port 0 is one port while a worker holds it, and another when all had died: now the first is free by number.
+        listeners = pinPorts(listeners, addresses)
+        worker.kill()
+        return
+      }
+      serving.add(worker)
+      log.info({ worker: number, pid: worker.pid }, 'worker serves')
+      void watchOver(worker, options.silenceMs, () => {
+        log.error({ worker: number, pid: worker.pid }, 'worker is silent, and is killed')
+        worker.kill()
+      })
+      if (serving.size < size) return
+      isStarted = true
+      tellStart(stands)
+    })
+    return worker
+  }
+  const keepFilled = async (number: number): Promise<void> => {
+    const judge = createPatience()
+    for (;;) {
+      const startedMs = monotonicMs()
+      const worker = open(number)
+      const end = await worker.ended
+      living.delete(worker)
+      serving.delete(worker)
+      options.onDeath(worker)
+      if (isEnding) return
+      const { delayMs, quickDeaths } = judge(monotonicMs() - startedMs)
+      log.error({ worker: number, pid: worker.pid, ...end, delayMs }, 'worker died; another takes its place')
+      // Its own words are better than anything we could say, and would be the same the next time.
+      if (end.failure && !isStarted) return fail(new ReportedError(end.failure))
+      if (quickDeaths >= hopelessDeaths && (!isStarted || serving.size === 0))
+        return fail(new Error(`worker ${number} ended ${quickDeaths} times soon after its start (${describeEnd(end)})`))
+      await sleep(delayMs)
+      if (isEnding) return
+      options.onRestart()
+    }
+  }
+  for (let number = 1; number <= size; number++) keepFilled(number).catch(fail)
+
+  return {
+    started,
+    serving: () => [...serving],
+    drain: async (times) => {
+      isEnding = true
+      for (const worker of living) worker.drain(times)
+      const timer = setTimeout(killAll, times.delayMs + times.timeoutMs + graceMs)
+      const ends = await Promise.all([...serving].map(({ ended }) => ended))
+      await Promise.all([...living].map(({ ended }) => ended))
+      clearTimeout(timer)
+      const bad = ends.find(({ code }) => code !== 0)
+      if (bad) throw new Error(`a worker did not drain (${describeEnd(bad)})`)
+    },
+  }
+}
+
+/**
+ * Workers accept for themselves, from one shared socket. If the primary accepted and handed out, node:cluster's
+ * default, a worker's death would leave clients hanging whose connection was on its way to it, a frozen worker would
+ * be handed more, and new connections would cost twice as much (measured: 3,400 instead of 7,000 a second).
+ */
+function acceptInWorkers(): void {
+  if (process.env.NODE_CLUSTER_SCHED_POLICY === undefined) cluster.schedulingPolicy = cluster.SCHED_NONE
+}
+
+const isSamePlace = (one: Addresses, other: Addresses): boolean =>
+  one.public.port === other.public.port && one.decision.port === other.decision.port
+
+const pinPorts = (listeners: Assignment['listeners'], addresses: Addresses): Assignment['listeners'] => ({
+  public: { ...listeners.public, port: addresses.public.port },
+  decision: { ...listeners.decision, port: addresses.decision.port },
+})
+
+const describeEnd = ({ code, signal, failure }: WorkerEnd): string =>
+  failure?.message ?? (signal === null ? `exit code ${code}` : signal)
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

@@ -1,0 +1,43 @@
+import cluster from 'node:cluster'
+import type { AdminFacts } from '../../observe/admin.ts'
+import type { Configuration } from '../configuration.ts'
+import type { Failure } from '../failure.ts'
+import type { Doors } from '../gateway.ts'
+
+/** Where the doors of a group stand. */
+export type Addresses = Readonly<Pick<Doors, 'public' | 'decision'>>
+
+/** What a worker is told at its start: its number from 1, and where its siblings listen. */
+export type Assignment = Readonly<{
+  number: number
+  listeners: Pick<Configuration['listeners'], 'public' | 'decision'>
+}>
+
+export type Question = keyof AdminFacts
+
+export type Answer<Name extends Question> = Awaited<ReturnType<AdminFacts[Name]>>
+
+/** From the primary to a worker. */
+export type Order =
+  | Readonly<{ kind: 'ask'; id: number; question: Question }>
+  | Readonly<{ kind: 'drain'; delayMs: number; timeoutMs: number }>
+
+/** From a worker to the primary. An answer without a value is one that could not be given. */
+export type Report =
+  | Readonly<{ kind: 'serving'; addresses: Addresses }>
+  | Readonly<{ kind: 'failed'; failure: Failure }>
+  | Readonly<{ kind: 'answer'; id: number; value?: unknown }>
+
+const variable = 'SALLYPORT_ASSIGNMENT'
+
+/** The environment of a worker: read before its first message could arrive. */
+export const writeAssignment = (assignment: Assignment): Record<string, string> => ({
+  [variable]: JSON.stringify(assignment),
+})
+
+/** Undefined in every process but a worker. */
+export function readAssignment(environment: NodeJS.ProcessEnv): Assignment | undefined {
+  const text = cluster.isWorker ? environment[variable] : undefined
+  // Written by our own primary, for this process.
+  return text === undefined ? undefined : (JSON.parse(text) as Assignment)
+}

@@ -1,0 +1,93 @@
+import cluster, { type Worker } from 'node:cluster'
+import type { Failure } from '../failure.ts'
+import {
+  type Addresses,
+  type Answer,
+  type Assignment,
+  type Order,
+  type Question,
+  type Report,
+  writeAssignment,
+} from './messages.ts'
+
+/** How a worker came to its end. */
+export type WorkerEnd = Readonly<{
+  code: number | null
+  signal: string | null
+  /** Why it could not start, where it told so itself. */
+  failure: Failure | undefined
+}>
+
+/** A worker as its primary sees it. */
+export type WorkerProcess = Readonly<{
+  number: number
+  pid: number
+  /** Where it serves; never resolves when it ends before. */
+  served: Promise<Addresses>
+  /** Resolves when the process is gone and has let go of its listeners. */
+  ended: Promise<WorkerEnd>
+  /** Rejects when there is no answer in time, or none to give. */
+  ask: <Name extends Question>(question: Name, withinMs: number) => Promise<Answer<Name>>
+  drain: (options: Readonly<{ delayMs: number; timeoutMs: number }>) => void
+  kill: () => void
+}>
+
+/** Starts one worker: this very program with the same arguments, and an assignment. */
+export function forkWorker(assignment: Assignment): WorkerProcess {
+  const worker = cluster.fork(writeAssignment(assignment))
+  // A worker that has just gone cannot be told anything; its end is told by its exit.
+  worker.on('error', () => undefined)
+  const waiting = new Map<number, (value: unknown) => void>()
+  let failure: Failure | undefined
+  let lastId = 0
+  const served = new Promise<Addresses>((resolve) => {
+    worker.on('message', (message: Report) => {
+      if (message.kind === 'serving') resolve(message.addresses)
+      else if (message.kind === 'failed') failure = message.failure
+      else waiting.get(message.id)?.(message.value)
+    })
+  })
+  const send = (order: Order): void => {
+    if (worker.isConnected()) worker.process.send(order, () => undefined)
+  }
+  const ask = <Name extends Question>(question: Name, withinMs: number): Promise<Answer<Name>> =>
+    new Promise((resolve, reject) => {
+      const id = ++lastId
+      const settle = (value: unknown): void => {
+        clearTimeout(timer)
+        waiting.delete(id)
+        if (value === undefined) reject(new Error(`worker ${assignment.number} did not tell its ${question}`))
+        // The worker answers each question from the function of the same name.
+        else resolve(value as Answer<Name>)
+      }
+      const timer = setTimeout(settle, withinMs)
+      waiting.set(id, settle)
+      send({ kind: 'ask', id, question })
+    })
+  const ended = waitForEnd(worker).then((end) => {
+    for (const settle of waiting.values()) settle(undefined)
+    return { ...end, failure }
+  })
+  return {
+    number: assignment.number,
+    pid: worker.process.pid ?? 0,
+    served,
+    ended,
+    ask,
+    drain: (options) => send({ kind: 'drain', ...options }),
+    kill: () => worker.process.kill('SIGKILL'),
+  }
+}
+
+/** node:cluster takes the listeners of a process away when its channel closes, which may be after its exit. */
+function waitForEnd(worker: Worker): Promise<Pick<WorkerEnd, 'code' | 'signal'>> {
+  // The system may refuse another process; no event then tells of an end.
+  if (worker.process.pid === undefined) return Promise.resolve({ code: null, signal: null })
+  const exit = new Promise<Pick<WorkerEnd, 'code' | 'signal'>>((resolve) => {
+    worker.once('exit', (code: number | null, signal: string | null) => resolve({ code, signal }))
+  })
+  const disconnect = new Promise<void>((resolve) => {
+    worker.once('disconnect', resolve)
+  })
+  return disconnect.then(() => exit)
+}

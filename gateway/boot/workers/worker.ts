@@ -1,0 +1,79 @@
+import cluster from 'node:cluster'
+import { loadConfiguration } from '../configuration.ts'
+import { describeFailure } from '../failure.ts'
+import { type Doors, openDoors } from '../gateway.ts'
+import { createSurroundings, type Surroundings } from '../surroundings.ts'
+import type { Assignment, Order, Report } from './messages.ts'
+
+/** Runs one worker until its primary ends it, or is gone: node:cluster then ends the process by itself. */
+export async function runWorker(configurationFile: string, assignment: Assignment): Promise<void> {
+  // Ctrl-C and service managers signal the whole group; when to stop, and how, is for the primary to say.
+  process.on('SIGINT', () => undefined)
+  process.on('SIGTERM', () => undefined)
+  // The channel to the primary breaks where the primary was killed.
+  cluster.worker?.on('error', () => process.exit(1))
+  let running: Running | undefined
+  process.on('message', (order: Order) => {
+    if (running) void obey(order, running)
+    // There is nothing to finish before the doors are open.
+    else if (order.kind === 'drain') process.exit(0)
+  })
+  try {
+    running = await start(configurationFile, assignment)
+  } catch (error) {
+    await report({ kind: 'failed', failure: describeFailure(error) })
+    process.exit(1)
+  }
+  const { doors } = running
+  await report({ kind: 'serving', addresses: { public: doors.public, decision: doors.decision } })
+}
+
+type Running = Readonly<{ doors: Doors; surroundings: Surroundings }>
+
+async function start(configurationFile: string, { number, listeners }: Assignment): Promise<Running> {
+  const written = loadConfiguration(configurationFile, process.env)
+  // The file may have changed since the siblings read it; all must stand at the same doors.
+  const configuration = { ...written, listeners: { ...written.listeners, ...listeners } }
+  const surroundings = createSurroundings(configuration, number)
+  return { doors: await openDoors(configuration, configurationFile, surroundings), surroundings }
+}
+
+async function obey(order: Order, { doors, surroundings }: Running): Promise<void> {
+  switch (order.kind) {
+    case 'ask': {
+      const value = await doors.facts[order.question]().catch(() => undefined)
+      return report({ kind: 'answer', id: order.id, value })
+    }
+    case 'drain': {
+      const code = await stop(order, doors, surroundings)
+      process.exit(code)
+      break
+    }
+    default:
+      return order satisfies never
+  }
+}
+
+async function stop(
+  options: Readonly<{ delayMs: number; timeoutMs: number }>,
+  doors: Doors,
+  { log, engine }: Surroundings,
+): Promise<number> {
+  try {
+    await doors.drain(options)
+    await engine.close()
+    log.info({}, 'stopped')
+    return 0
+  } catch {
+    return 1
+  } finally {
+    log.flush()
+  }
+}
+
+/** Resolves once it is on its way. A primary that has gone hears nothing, and our end is near. */
+const report = (message: Report): Promise<void> =>
+  new Promise((resolve) => {
+    if (process.send) process.send(message, undefined, undefined, () => resolve())
+    else resolve()
+  })

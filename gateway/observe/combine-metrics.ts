@@ -1,0 +1,62 @@
+import { type Aggregator, AggregatorRegistry, type Registry } from 'prom-client'
+
+/** The numbers of one process at one moment, as plain data. */
+export type MetricsSnapshot = Readonly<Awaited<ReturnType<Registry['getMetricsAsJSON']>>>
+
+/**
+ * How the values that several processes have for one gauge become one. A sum of ages, flags or limits would be
+ * nonsense, so every gauge has its line here; where each process has its own limit, the worst one counts.
+ */
+export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
+  sallyport_requests_in_flight: 'sum',
+  sallyport_jwks_age_seconds: 'max',
+  sallyport_jwks_issuer_up: 'min',
+  sallyport_cache_entries: 'sum',
+  sallyport_change_source_up: 'min',
+  sallyport_identity_keys_reload_success: 'min',
+  sallyport_workers: 'sum',
+  process_start_time_seconds: 'min',
+  process_resident_memory_bytes: 'sum',
+  process_virtual_memory_bytes: 'sum',
+  process_heap_bytes: 'sum',
+  process_open_fds: 'max',
+  process_max_fds: 'min',
+  nodejs_eventloop_lag_seconds: 'max',
+  nodejs_eventloop_lag_min_seconds: 'min',
+  nodejs_eventloop_lag_max_seconds: 'max',
+  nodejs_eventloop_lag_mean_seconds: 'max',
+  nodejs_eventloop_lag_stddev_seconds: 'max',
+  nodejs_eventloop_lag_p50_seconds: 'max',
+  nodejs_eventloop_lag_p90_seconds: 'max',
+  nodejs_eventloop_lag_p99_seconds: 'max',
+  nodejs_active_resources: 'sum',
+  nodejs_active_resources_total: 'sum',
+  nodejs_active_handles: 'sum',
+  nodejs_active_handles_total: 'sum',
+  nodejs_active_requests: 'sum',
+  nodejs_active_requests_total: 'sum',
+  nodejs_heap_size_total_bytes: 'sum',
+  nodejs_heap_size_used_bytes: 'sum',
+  nodejs_external_memory_bytes: 'sum',
+  nodejs_heap_space_size_total_bytes: 'sum',
+  nodejs_heap_space_size_used_bytes: 'sum',
+  nodejs_heap_space_size_available_bytes: 'sum',
+  nodejs_version_info: 'first',
+}
+
+/** One registry for several processes: counters and histograms add up, gauges follow the table. */
+export const combineMetrics = (parts: readonly MetricsSnapshot[]): Registry =>
+  AggregatorRegistry.aggregate(
+    parts.map((metrics) =>
+      metrics.map((metric) => ({ ...metric, aggregator: gaugeAggregators[metric.name] ?? metric.aggregator })),
+    ),
+  )
+
+/** What stays true of a process that has ended: its counts, without its states. */
+export const onlyCounts = (snapshot: MetricsSnapshot): MetricsSnapshot =>
+  // The type of `type` is an enum of numbers, and its values are words.
+  snapshot.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
+
+/** A primary does no request's work: the states of a gateway that it never set must not pass for a worker's. */
+export const withoutStates = (snapshot: MetricsSnapshot): MetricsSnapshot =>
+  snapshot.filter(({ name, type }) => String(type) !== 'gauge' || !name.startsWith('sallyport_'))

@@ -1,0 +1,150 @@
+import { readFileSync } from 'node:fs'
+import t from 'tap'
+import { call } from '../support/client.ts'
+import { until } from '../support/gateway.ts'
+import { startServing } from '../support/serve.ts'
+import {
+  askAtOnce,
+  busyWorkers,
+  countRequests,
+  countRestarts,
+  nowhere,
+  pidOf,
+  readiness,
+  readMetric,
+  startGroup,
+  visitBoth,
+} from '../support/workers.ts'
+import { bearer, oauth, startTestWorld } from '../support/world.ts'
+
+const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
+
+const world = await startTestWorld(t)
+
+/** For the tests that leave a group as they found it; they tell its counts by differences. */
+const shared = await startGroup(t, { world })
+
+t.test('two gateways on one database serve the same users, and a token of one works at the other', async (t) => {
+  const [first, second] = await Promise.all([startServing(t, { world }), startServing(t, { world })])
+  const { owner } = world.users
+  const { acme } = world.organizations
+  const { robot } = world.serviceAccounts
+  for (const { public: origin } of [first, second])
+    t.match((await call(origin, { path: '/users/me', headers: oauth(owner) })).json(), { data: { id: owner.id } })
+
+  const path = `/organizations/${acme.id}/users/${robot.id}/tokens`
+  const body = JSON.stringify({ scope: 'api-key' })
+  const minted = await call(first.public, { method: 'POST', path, headers: oauth(owner), body })
+  t.equal(minted.status, 201)
+  const { token, id } = minted.json().data
+  const useAt = async (origin: string): Promise<number> =>
+    (await call(origin, { path: '/users/me', headers: bearer(token) })).status
+  t.equal(await useAt(second.public), 200)
+  t.equal(await useAt(first.public), 200)
+
+  await call(second.public, { method: 'DELETE', path: `${path}/${id}`, headers: oauth(owner) })
+  await until(async () => (await useAt(first.public)) === 401, 'the revocation at the other gateway')
+  t.equal(await useAt(second.public), 401)
+})
+
+t.test('one worker, the default, is one process whose log and metrics know no workers', { skip }, async (t) => {
+  const serving = await startServing(t, { world })
+  await call(serving.public, nowhere)
+  await until(() => serving.stdout().includes('route_not_found'), 'the line')
+  t.notMatch(serving.stdout(), /worker/)
+  t.same(await readMetric(serving, 'sallyport_workers'), {})
+  t.equal(readFileSync(`/proc/${serving.pid}/task/${serving.pid}/children`, 'utf8'), '')
+})
+
+t.test('both workers serve at the same doors, and each line of the log says whose it is', async (t) => {
+  await visitBoth(shared)
+  t.same([...busyWorkers(shared)].sort(), [1, 2])
+  const judged = await call(shared.decision, {
+    path: '/authorize',
+    headers: { 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/datasets', ...oauth(world.users.owner) },
+  })
+  t.equal(judged.status, 200)
+  const keys = (await call(shared.admin, { path: '/.well-known/jwks.json' })).json()
+  t.equal(keys.keys.length, 1, 'the same key of both is told once')
+  const [head = ''] = String(judged.headers['x-gateway-identity']).split('.')
+  t.equal(JSON.parse(Buffer.from(head, 'base64url').toString()).kid, keys.keys[0].kid)
+  t.equal((await call(shared.admin, { path: '/healthz' })).status, 200)
+  t.match(await readiness(shared), {
+    status: 200,
+    checks: { database: 'ok', policy: 'ok', draining: 'ok', workers: 'ok' },
+  })
+})
+
+t.test('lines of the log stay whole when its reader is slow', async (t) => {
+  shared.child.stdout?.pause()
+  const headers = { 'x-request-id': 'slow' }
+  // Some 200 KB, where a pipe holds 64.
+  await askAtOnce(8, 75, () => call(shared.public, { ...nowhere, headers }))
+  shared.child.stdout?.resume()
+  await until(() => shared.stdout().split('"slow"').length === 601, 'every line')
+  t.doesNotThrow(shared.log)
+})
+
+t.test('metrics add up over the workers, and what cannot be added is told once', async (t) => {
+  await visitBoth(shared)
+  const series = 'route="none",method="GET",status="404"'
+  const read = async (): Promise<readonly (number | undefined)[]> => [
+    (await readMetric(shared, 'sallyport_requests_total'))[series],
+    (await readMetric(shared, 'sallyport_request_duration_seconds_count'))['route="none"'],
+  ]
+  const [requests = 0, durations = 0] = await read()
+  const linesBefore = shared.log().length
+  await askAtOnce(8, 25, () => call(shared.public, nowhere))
+  t.same(await read(), [requests + 200, durations + 200])
+  t.equal(busyWorkers(shared, linesBefore).size, 2, 'both had a share')
+  t.same(await readMetric(shared, 'sallyport_requests_in_flight'), { '': 0 })
+  t.same(await readMetric(shared, 'sallyport_workers'), { '': 2 })
+  const issuer = `issuer="${world.oidc.issuer}"`
+  t.ok(Number((await readMetric(shared, 'sallyport_jwks_age_seconds'))[issuer]) < 150)
+  const started = Number((await readMetric(shared, 'process_start_time_seconds'))[''])
+  t.ok(Math.abs(started - Date.now() / 1_000) < 150, 'a time, and no sum of times')
+})
+
+t.test('kill -9 of a worker: the other goes on, another takes its place, and no count falls', { skip }, async (t) => {
+  await visitBoth(shared)
+  const requests = await countRequests(shared)
+  const restarts = await countRestarts(shared)
+  const victim = pidOf(shared, 1)
+  process.kill(victim, 'SIGKILL')
+  for (let count = 0; count < 20; count++) t.equal((await call(shared.public, nowhere)).status, 404)
+  await until(() => pidOf(shared, 1) !== victim, 'another worker', 20_000)
+  t.equal(await countRestarts(shared), restarts + 1)
+  t.same(await readMetric(shared, 'sallyport_workers'), { '': 2 })
+  t.equal(await countRequests(shared), requests + 20)
+  const death = shared.log().find(({ msg, pid }) => msg.startsWith('worker died') && pid === victim)
+  t.match(death, { level: 'error', worker: 1, signal: 'SIGKILL' })
+  t.equal((await readiness(shared)).status, 200)
+})
+
+t.test('when all workers die at once, new ones stand at the same doors', { skip }, async (t) => {
+  const restarts = await countRestarts(shared)
+  const victims = [pidOf(shared, 1), pidOf(shared, 2)]
+  for (const pid of victims) process.kill(pid, 'SIGKILL')
+  await until(() => !victims.includes(pidOf(shared, 1)) && !victims.includes(pidOf(shared, 2)), 'new workers', 20_000)
+  await until(async () => Number((await readMetric(shared, 'sallyport_workers'))['']) === 2, 'both workers', 20_000)
+  t.ok((await countRestarts(shared)) >= restarts + 2)
+  t.equal((await call(shared.public, nowhere)).status, 404)
+  await visitBoth(shared)
+})
+
+t.test('a frozen worker makes the group unready, and takes no new client', { skip }, async (t) => {
+  const frozen = pidOf(shared, 2)
+  const before = await countRequests(shared)
+  process.kill(frozen, 'SIGSTOP')
+  const unready = await readiness(shared)
+  const during = await countRequests(shared)
+  const answers = await Promise.all(Array.from({ length: 10 }, () => call(shared.public, nowhere)))
+  process.kill(frozen, 'SIGCONT')
+  t.ok(
+    answers.every(({ status }) => status === 404),
+    'clients do not notice',
+  )
+  t.match(unready, { status: 503, checks: { workers: 'failing', database: 'ok' } })
+  t.equal(during, before, 'its last numbers stay in the sum')
+  t.equal((await readiness(shared)).status, 200)
+})

@@ -1,0 +1,149 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+import { generatePem } from '../../gateway/boot/command-keys.ts'
+import type { JsonValue } from './client.ts'
+import type { TestWorld } from './world.ts'
+
+/** `sallyport serve` in a process of its own, and whatever processes it starts. */
+export type Serve = Readonly<{
+  child: ChildProcess
+  pid: number
+  /** Its standard output so far, line by line. */
+  log: () => readonly JsonValue[]
+  stdout: () => string
+  stderr: () => string
+  /** The exit code, null where a signal ended it. */
+  ended: Promise<number | null>
+}>
+
+export type Serving = Serve & Readonly<{ public: string; decision: string; admin: string }>
+
+export type ServeOptions = Readonly<{
+  /** Without one there is no database, and only public routes answer. */
+  world?: Pick<TestWorld, 'databaseUrl' | 'oidc'>
+  /** Whole top-level sections of the configuration. */
+  settings?: Readonly<Record<string, unknown>>
+  /** Where every upstream is. */
+  upstream?: string
+  /** A script that every process of the gateway runs first. */
+  preload?: string
+}>
+
+/** The compiled program, since only that is what users run. */
+const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+const policies = fileURLToPath(new URL('../../policies', import.meta.url))
+
+/** Nothing listens on the port multiplexer's port. */
+const nowhere = 'http://127.0.0.1:1'
+
+const anyPort = { host: '127.0.0.1', port: 0 }
+
+/** Starts it with the shipped policies, in a process group of its own as a terminal would; all of it ends with the test. */
+export function runServe(t: Test, options: ServeOptions): Serve {
+  const directory = writeInstallation(t, options)
+  const { preload } = options
+  if (preload !== undefined) writeFileSync(join(directory, 'preload.cjs'), preload)
+  const child = fork(program, ['serve', '--config', 'gateway.yaml'], {
+    cwd: directory,
+    env: {
+      // Other variables of the machine must not reach it.
+      PATH: process.env.PATH,
+      HOME: process.env.HOME,
+      ...(preload !== undefined && { NODE_OPTIONS: `--require ${join(directory, 'preload.cjs')}` }),
+    },
+    execArgv: [],
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+  })
+  const pid = child.pid ?? 0
+  t.teardown(() => signalGroup(pid, 'SIGKILL'))
+  let stdout = ''
+  let stderr = ''
+  child.stdout?.on('data', (chunk: Buffer) => {
+    stdout += chunk.toString()
+  })
+  child.stderr?.on('data', (chunk: Buffer) => {
+    stderr += chunk.toString()
+  })
+  return {
+    child,
+    pid,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    log: () =>
+      stdout
+        .split('\n')
+        .slice(0, -1)
+        .map((line): JsonValue => JSON.parse(line)),
+    ended: waitForEnd(child),
+  }
+}
+
+/** The streams of a group are closed when its last process is gone. (`close` of a child stays out after `disconnect`.) */
+async function waitForEnd(child: ChildProcess): Promise<number | null> {
+  const streams = [child.stdout, child.stderr].map((stream) => stream && once(stream, 'close'))
+  const [[code]] = await Promise.all([once(child, 'exit'), ...streams])
+  return code as number | null
+}
+
+type Address = Readonly<{ host: string; port: number }>
+
+/** Starts it, and waits until it tells its addresses. */
+export async function startServing(t: Test, options: ServeOptions): Promise<Serving> {
+  const serve = runServe(t, options)
+  const ready = once(serve.child, 'message').then(
+    ([message]) => message as Record<'public' | 'decision' | 'admin', Address>,
+  )
+  const addresses = await Promise.race([ready, serve.ended])
+  if (addresses === null || typeof addresses === 'number') throw new Error(`it did not start: ${serve.stderr()}`)
+  return {
+    ...serve,
+    public: toUrl(addresses.public),
+    decision: toUrl(addresses.decision),
+    admin: toUrl(addresses.admin),
+  }
+}
+
+function writeInstallation(t: Test, { world, settings, upstream = nowhere }: ServeOptions): string {
+  const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
+  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
+  const names = ['platform', 'agents', 'files', 'graphql', 'data']
+  const configuration = {
+    listeners: { public: anyPort, decision: anyPort, admin: anyPort },
+    database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere' },
+    issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo' }],
+    identity: { keys: ['file:identity.pem'] },
+    upstreams: Object.fromEntries(names.map((name) => [name, { url: upstream }])),
+    policies: { directory: policies },
+    drain: { delayMs: 0, timeoutMs: 5_000 },
+    ...settings,
+  }
+  writeFileSync(join(directory, 'gateway.yaml'), JSON.stringify(configuration))
+  return directory
+}
+
+/** Signals every process of a group, as a terminal does; a group that is gone hears nothing. */
+export function signalGroup(leader: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-leader, signal)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
+/** True while a process is there and is no zombie; on Linux. */
+export function isAlive(pid: number): boolean {
+  try {
+    return !/^State:\tZ/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  } catch {
+    return false // it is gone
+  }
+}
+
+const toUrl = ({ host, port }: Address): string => `http://${host}:${port}`

@@ -1,0 +1,67 @@
+import type { Test } from 'tap'
+import { call, type JsonValue } from './client.ts'
+import { until } from './gateway.ts'
+import { type ServeOptions, type Serving, startServing } from './serve.ts'
+
+/** The pids of the workers, by their numbers; the last one of each number counts. */
+export const workersOf = ({ log }: Pick<Serving, 'log'>): ReadonlyMap<number, number> =>
+  new Map(log().flatMap(({ msg, worker, pid }) => (msg === 'worker serves' ? [[worker, pid] as const] : [])))
+
+/** A group of two, unless the settings say otherwise; its log is a little behind its word. */
+export async function startGroup(t: Test, options: Partial<ServeOptions> = {}): Promise<Serving> {
+  const serving = await startServing(t, { ...options, settings: { workers: 2, ...options.settings } })
+  await until(() => workersOf(serving).size === 2, 'the lines of both workers')
+  return serving
+}
+
+export const pidOf = (serving: Pick<Serving, 'log'>, worker: number): number => {
+  const pid = workersOf(serving).get(worker)
+  // A test must never signal pid 0, which would be itself.
+  if (pid === undefined) throw new Error(`there is no worker ${worker}`)
+  return pid
+}
+
+export const nowhere = { path: '/nowhere' }
+
+/** The numbers of the workers that have answered requests since this line of the log. */
+export const busyWorkers = ({ log }: Serving, since = 0): ReadonlySet<number> =>
+  new Set(
+    log()
+      .slice(since)
+      .flatMap(({ msg, worker }) => (msg === 'request' ? [worker as number] : [])),
+  )
+
+/** Asks until every one of two workers has answered. */
+export async function visitBoth(serving: Serving): Promise<void> {
+  const since = serving.log().length
+  await until(async () => {
+    await call(serving.public, nowhere)
+    return busyWorkers(serving, since).size === 2
+  }, 'an answer of each worker')
+}
+
+/** The values of one metric, by their labels as they are written. */
+export async function readMetric({ admin }: Serving, name: string): Promise<Readonly<Record<string, number>>> {
+  const { text } = await call(admin, { path: '/metrics' })
+  const lines = [...text.matchAll(new RegExp(`^${name}(?:\\{(.*)\\})? (\\S+)$`, 'gm'))]
+  return Object.fromEntries(lines.map(([, labels = '', value]) => [labels, Number(value)]))
+}
+
+/** Several clients, each asking again and again. */
+export async function askAtOnce(clients: number, times: number, ask: () => Promise<unknown>): Promise<void> {
+  const askAgain = async (): Promise<void> => {
+    for (let count = 0; count < times; count++) await ask()
+  }
+  await Promise.all(Array.from({ length: clients }, askAgain))
+}
+
+export const countRestarts = async (serving: Serving): Promise<number> =>
+  (await readMetric(serving, 'sallyport_worker_restarts_total'))[''] ?? 0
+
+export const countRequests = async (serving: Serving): Promise<number> =>
+  Object.values(await readMetric(serving, 'sallyport_requests_total')).reduce((sum, value) => sum + value, 0)
+
+export const readiness = async ({ admin }: Serving): Promise<Readonly<{ status: number; checks: JsonValue }>> => {
+  const answer = await call(admin, { path: '/readyz' })
+  return { status: answer.status, checks: answer.json().checks }
+}
