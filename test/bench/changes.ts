@@ -1,4 +1,5 @@
-import { addClusters, addMembers, addTokens, bearer, oauth } from './prepare-subjects.ts'
+import { bearer, oauth } from '../support/world.ts'
+import { addClusters, addMembers, addTokens } from './prepare-subjects.ts'
 import type { Bench } from './start-bench.ts'
 
 /** A request that is accepted, and what takes the right to it away. */
@@ -23,7 +24,7 @@ export const createChanges = ({ world, database, upstream, changing }: Bench): r
   const datasets = '/datasets'
   const revoke = async (tokenId: number): Promise<void> => {
     const path = `/organizations/${organization}/users/${robot}/tokens/${tokenId}`
-    const status = await changing({ method: 'DELETE', path, headers: oauth(world.users.admin.jwt) })
+    const status = await changing({ method: 'DELETE', path, headers: oauth(world.users.admin) })
     if (status !== 200) throw new Error(`a revocation was answered with ${status}`)
   }
   /** As another writer would do it: nobody tells the gateway. */
@@ -61,7 +62,7 @@ export const createChanges = ({ world, database, upstream, changing }: Bench): r
       prepare: async (count) =>
         (await addClusters(database, world, upstream, count)).map((id) => ({
           path: `/clusters/${id}/proxy/bench`,
-          headers: oauth(world.users.member.jwt),
+          headers: oauth(world.users.member),
           change: () => sql("update clusters set status = 'suspended' where id = $1", id),
         })),
     },

@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto'
 import type pg from 'pg'
 import { formatToken, makeSecret } from '../../gateway/answer/token-secret.ts'
 import type { World } from '../../gateway/demo/world.ts'
+import { bearer, oauth } from '../support/world.ts'
 
 type Headers = Readonly<Record<string, string>>
 type Description = World['description']
@@ -33,7 +34,8 @@ export async function addMembers(
   const accounts = rows.filter(({ user_type }) => user_type === 'client-managed').map(({ id }) => id)
   const tokens = await addTokens(database, accounts)
   const headers = new Map(tokens.map(({ userId, token }) => [userId, bearer(token)]))
-  for (const { id } of rows) if (!headers.has(id)) headers.set(id, oauth(await mintJwt(oidc.mintUrl, `bench-${id}`)))
+  for (const { id } of rows)
+    if (!headers.has(id)) headers.set(id, oauth({ jwt: await mintJwt(oidc.mintUrl, `bench-${id}`) }))
   return rows.map(({ id }) => ({ userId: id, headers: headers.get(id) ?? {} }))
 }
 
@@ -71,10 +73,6 @@ export async function addClusters(
   )
   return rows.map(({ id }) => id)
 }
-
-export const oauth = (jwt: string): Headers => ({ 'x-oauth-access-token': jwt })
-
-export const bearer = (token: string): Headers => ({ authorization: `Bearer ${token}` })
 
 async function mintJwt(mintUrl: string, sub: string): Promise<string> {
   const answer = await fetch(mintUrl, { method: 'POST', body: JSON.stringify({ sub }) })

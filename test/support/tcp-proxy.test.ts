@@ -48,6 +48,8 @@ t.test('frozen: connections stay and are silent, new ones too; thawed, all of it
   proxy.thaw()
   await old.until(/^a!b$/)
   await fresh.until(/^c$/)
+  for (const client of [old, fresh]) client.send('d')
+  await Promise.all([old.until(/d$/), fresh.until(/d$/)])
 })
 
 t.test('frozen: not even the death of one side reaches the other', async (t) => {
