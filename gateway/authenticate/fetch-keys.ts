@@ -4,6 +4,9 @@ import type { LoadKeys } from './refresh-keys.ts'
 const responseLimitBytes = 1024 * 1024
 const responseTimeoutMs = 5_000
 
+/** Reading a key takes 0.1 ms of everybody's time, and 1 MiB holds 7,000 of them. */
+const keyLimit = 256
+
 /** Loads from `jwksUri`, or from where the issuer's discovery document says (OpenID Connect Discovery 1.0, 4). */
 export function createKeyLoader(issuer: string, jwksUri: string | undefined): LoadKeys {
   let discovered: string | undefined
@@ -16,6 +19,7 @@ export function createKeyLoader(issuer: string, jwksUri: string | undefined): Lo
       const address = known ?? (await discover(issuer, bounded))
       const { keys } = await fetchJson(address, bounded)
       if (!Array.isArray(keys)) throw new Error('the key set has no keys')
+      if (keys.length > keyLimit) throw new Error('the key set has too many keys')
       discovered = address
       return keys
     })

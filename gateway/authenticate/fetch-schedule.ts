@@ -30,8 +30,8 @@ const intervalMs = 30_000
 /** Without any keys nobody gets in, so a start before the issuer's is tried again sooner. */
 const firstRetryMs = 1_000
 
-/** By the last fetch; before the first nobody knows, and that is not "up". */
-export const isIssuerUp = ({ endedAtMs, failures }: FetchHistory): boolean => endedAtMs !== undefined && failures === 0
+/** By the last fetch; before the first there is no sign of trouble. */
+export const isIssuerUp = ({ failures }: FetchHistory): boolean => failures === 0
 
 /** The circumstances that a schedule goes by. */
 export type Circumstances = Readonly<{

@@ -21,10 +21,11 @@ export function createHeldKeys(maxStaleMs: number, monotonicMs: () => number): H
   return {
     adopt: (keys, atMs) => {
       const text = spellKeys(keys)
+      if (held?.text !== text) {
+        held = { text, isEmpty: keys.length === 0, find: createLocalJWKSet({ keys: [...keys] }) }
+        version++
+      }
       fetchedAtMs = atMs
-      if (held?.text === text) return
-      held = { text, isEmpty: keys.length === 0, find: createLocalJWKSet({ keys: [...keys] }) }
-      version++
     },
     find: () => inForce()?.find,
     version: () => (inForce()?.isEmpty === false ? version : undefined),

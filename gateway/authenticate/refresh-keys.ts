@@ -60,7 +60,7 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
     refreshMs,
     hasHadKeys: held.ageMs() !== undefined,
   })
-  /** Looks again whenever something has ended, for each end may change what is due. */
+  /** Looks again when the time has come, for keys may have been recalled meanwhile. */
   const schedule = (): void => {
     callOff()
     if (signal.aborted || fetching) return
@@ -68,11 +68,7 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
     if (waitMs <= 0) void refresh()
     else callOff = clock.after(waitMs, schedule)
   }
-  const end = (): void => {
-    schedule()
-    onEnd()
-  }
-  const recollection = createRecollection(options, () => history.isFetched, end)
+  const recollection = createRecollection(options, () => history.isFetched)
 
   const fetchOnce = async (reason: FetchReason): Promise<boolean> => {
     let isGood = false
@@ -93,7 +89,8 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
     recollection.begin()
     fetching ??= fetchOnce(reason).finally(() => {
       fetching = undefined
-      end()
+      schedule()
+      onEnd()
     })
     return fetching
   }
@@ -112,8 +109,8 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
 }
 
 /** Reads the stored set beside each fetch until that has worked once, or the issuer itself has answered. */
-function createRecollection(options: RefresherOptions, isFetched: () => boolean, end: () => void) {
-  const { held, memory, clock, onEvent, signal } = options
+function createRecollection(options: RefresherOptions, isFetched: () => boolean) {
+  const { held, memory, clock, onEvent, onEnd, signal } = options
   let state: 'due' | 'under-way' | 'done' = 'due'
   const recall = async (): Promise<void> => {
     try {
@@ -131,7 +128,7 @@ function createRecollection(options: RefresherOptions, isFetched: () => boolean,
     begin: (): void => {
       if (state !== 'due' || isFetched()) return
       state = 'under-way'
-      void recall().finally(end)
+      void recall().finally(onEnd)
     },
     isUnderWay: () => state === 'under-way',
   }

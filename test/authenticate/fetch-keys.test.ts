@@ -139,6 +139,12 @@ t.test('an answer of 1 MiB is read, a larger one is refused', async (t) => {
   }
 })
 
+t.test('a key set of 256 keys is read, a larger one is refused', async (t) => {
+  const list = (length: number): RequestListener => json({ keys: Array.from({ length }, () => first.jwk) })
+  t.equal((await loadOnce('https://issuer.example', await serve(t, list(256)))).length, 256)
+  await t.rejects(loadOnce('https://issuer.example', await serve(t, list(257))), /too many/)
+})
+
 t.test('an answer that grows past 1 MiB when it is unpacked is refused', async (t) => {
   const body = gzipSync(JSON.stringify({ keys: [], pad: 'x'.repeat(4 * 1024 * 1024) }))
   t.ok(body.length < 64 * 1024)

@@ -48,6 +48,14 @@ t.test('an interval longer than keys live does not let them die of it', async (t
   }
 })
 
+t.test('stopping calls the next fetch off', async (t) => {
+  const { keys, clock, stop } = holdKeySet([first.jwk])
+  await keys.refresh()
+  t.equal(clock.timers(), 1)
+  stop()
+  t.equal(clock.timers(), 0)
+})
+
 t.test('once it is stopped nothing is fetched, and no timer is left', async (t) => {
   const { keys, issuer, clock, events, judge, fetches, stop } = holdKeySet([first.jwk], { refreshMs: 5_000 })
   await keys.refresh()
@@ -460,15 +468,22 @@ t.test('a start during an outage serves the stored keys', async (t) => {
 })
 
 t.test('with stored keys in hand the issuer is asked once in 30 s from the first failure on', async (t) => {
-  const { issuer, keys, clock } = holdKeySet([], { store: leave([first.jwk]) })
-  issuer.isDown = true
-  const startedMs = clock.monotonicMs()
-  void keys.refresh()
-  await clock.pass(100_000)
-  t.same(
-    issuer.fetchedAtMs.map((atMs) => (atMs - startedMs) / 1_000),
-    [0, 30, 60, 90],
-  )
+  for (const readingMs of [0, 500]) {
+    const store = leave([first.jwk])
+    store.door.isHeld = true
+    const { issuer, keys, clock } = holdKeySet([], { store })
+    issuer.isDown = true
+    const startedMs = clock.monotonicMs()
+    void keys.refresh()
+    await clock.pass(readingMs)
+    store.door.open()
+    await clock.pass(100_000)
+    t.same(
+      issuer.fetchedAtMs.map((atMs) => (atMs - startedMs) / 1_000),
+      [0, 30, 60, 90],
+      `read after ${readingMs} ms`,
+    )
+  }
 })
 
 t.test('the first good fetch takes the place of the stored keys', async (t) => {
@@ -504,6 +519,38 @@ t.test('a request that comes before the store was read waits for it, and not for
   await clock.pass(700)
   store.door.open()
   t.equal(await verdict, 'accepted')
+})
+
+t.test('a request waits for the store alone where the issuer has refused already', async (t) => {
+  const store = leave([first.jwk])
+  store.door.isHeld = true
+  const { issuer, keys, judge, clock } = holdKeySet([], { store })
+  issuer.isDown = true
+  void keys.refresh()
+  await clock.pass(100)
+  const verdict = judge(await first.sign())
+  await clock.pass(100)
+  store.door.open()
+  t.equal(await verdict, 'accepted')
+})
+
+t.test('whatever ends meanwhile, a request is out of patience at the same time', async (t) => {
+  const store = leave([])
+  store.door.isHeld = true
+  const { issuer, keys, judge, clock } = holdKeySet([], { store })
+  issuer.door.isHeld = true
+  void keys.refresh()
+  let verdict: string | undefined
+  void judge(await first.sign()).then((found) => {
+    verdict = found
+  })
+  await clock.pass(500)
+  store.door.open()
+  await clock.pass(299)
+  t.equal(verdict, undefined)
+  await clock.pass(1)
+  await clock.pass(0)
+  t.equal(verdict, 'issuer_unavailable')
 })
 
 t.test('a request that comes before the store was read waits for the issuer as well', async (t) => {

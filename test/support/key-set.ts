@@ -43,10 +43,11 @@ export function createTestStore(row?: StoredRow) {
   }
   const keyStore: KeyStore = {
     load: async () => {
+      const { row: found } = store
       store.loads++
       await store.door.enter()
       if (store.isDown) throw new Error('the store is down')
-      return store.row
+      return found
     },
     save: async (_issuer, keys, fetchedAt) => {
       if (store.isDown) throw new Error('the store is down')
