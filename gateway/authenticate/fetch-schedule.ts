@@ -10,6 +10,7 @@ export type FetchHistory = Readonly<{
   unknownKeyAtMs: number
 }>
 
+/** Where every history begins: nothing was asked, so anything may be. */
 export const noFetches: FetchHistory = {
   endedAtMs: undefined,
   failures: 0,
@@ -17,6 +18,7 @@ export const noFetches: FetchHistory = {
   unknownKeyAtMs: Number.NEGATIVE_INFINITY,
 }
 
+/** What is known after one more fetch, whatever it was for. */
 export const noteEnd = (history: FetchHistory, isGood: boolean, endedAtMs: number): FetchHistory => ({
   ...history,
   endedAtMs,

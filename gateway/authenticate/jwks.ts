@@ -18,6 +18,7 @@ export type KeySet = Readonly<{
   version: () => number | undefined
 }>
 
+/** Whose keys, how long they live, and everything from outside that they live by. */
 export type KeySetOptions = Readonly<{
   issuer: string
   /** How often a key set is fetched while its issuer is up. */

@@ -25,6 +25,7 @@ export type KeyMemory = Readonly<{
 /** The same set is written again only now and then: a restart then costs at most this share of the time that keys serve. */
 const rewriteShare = 1 / 10
 
+/** Remembers what the store holds, so that it is written only where that is news. */
 export function createKeyMemory(issuer: string, store: KeyStore, maxStaleMs: number, clock: Clock): KeyMemory {
   const { now, monotonicMs } = clock
   let stored: Readonly<{ text: string; atMs: number }> | undefined

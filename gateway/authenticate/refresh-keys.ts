@@ -25,6 +25,7 @@ export type KeyEvent =
   | Readonly<{ kind: 'recalled'; ageMs: number }>
   | Readonly<{ kind: 'store-failed'; error: unknown }>
 
+/** What it works on, and whom it tells. */
 export type RefresherOptions = Readonly<{
   held: HeldKeys
   memory: KeyMemory
@@ -48,6 +49,7 @@ export type Refresher = Readonly<{
   isIssuerUp: () => boolean
 }>
 
+/** Asks nobody before it is told to; from its first fetch on it goes by the schedule. */
 export function createRefresher(load: LoadKeys, options: RefresherOptions): Refresher {
   const { held, refreshMs, clock, onEvent, onEnd, signal } = options
   let history: FetchHistory = noFetches
