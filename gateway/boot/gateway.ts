@@ -15,10 +15,10 @@ import { createPipeline, type Stages } from '../pipeline.ts'
 import { relay } from '../relay/relay.ts'
 import type { Configuration } from './configuration.ts'
 import { openDirectory } from './directory.ts'
+import { type Equipment, equipProcess, openAdmin, readListenerOptions } from './equipment.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
 import { createSnapshot, readTrustedProxies } from './snapshot.ts'
-import { createSurroundings, openAdmin, readListenerOptions, type Surroundings } from './surroundings.ts'
 
 /** A running gateway: one process, or a primary and its workers. */
 export type Gateway = Readonly<{
@@ -46,9 +46,9 @@ const monotonicMs = (): number => performance.now()
 export async function openDoors(
   configuration: Configuration,
   configurationFile: string,
-  surroundings: Surroundings,
+  equipment: Equipment,
 ): Promise<Doors> {
-  const { log, metrics, engine } = surroundings
+  const { log, metrics, engine } = equipment
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
@@ -81,7 +81,7 @@ export async function openDoors(
   const inFlight = new Set<Exchange>()
   metrics.watchInFlight(() => inFlight.size)
   let isDraining = false
-  const listenerOptions = readListenerOptions(configuration, surroundings)
+  const listenerOptions = readListenerOptions(configuration, equipment)
   /** Whatever a handler lets through ends that one exchange, and nothing else. */
   const watch = (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => {
     inFlight.add(exchange)
@@ -141,10 +141,10 @@ export async function openDoors(
 
 /** A whole gateway in this process. */
 export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
-  const surroundings = createSurroundings(configuration)
-  const { log, metrics, engine } = surroundings
-  const doors = await openDoors(configuration, configurationFile, surroundings)
-  const admin = await openAdmin(configuration, surroundings, {
+  const equipment = equipProcess(configuration)
+  const { log, metrics, engine } = equipment
+  const doors = await openDoors(configuration, configurationFile, equipment)
+  const admin = await openAdmin(configuration, equipment, {
     ...doors.facts,
     metrics: async () => ({ contentType: metrics.contentType, text: await metrics.text() }),
   })

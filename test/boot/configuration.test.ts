@@ -1,7 +1,9 @@
 import { writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { loadConfiguration } from '../../gateway/boot/configuration.ts'
+import { countWorkers } from '../../gateway/boot/workers/group.ts'
 import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
 
 const variable = (text: string): string => `\${${text}}`
@@ -39,6 +41,7 @@ const instead = (line: number, text: string): readonly string[] =>
 t.test('the defaults are the contract’s', async (t) => {
   const { directory, configuration } = load(t, minimal)
   t.match(configuration(), {
+    workers: 1,
     listeners: {
       public: { host: '0.0.0.0', port: 8080 },
       decision: { host: '127.0.0.1', port: 8081 },
@@ -72,6 +75,18 @@ t.test('a variable is replaced, a number among text becomes a number', async (t)
     database: { url: 'postgres://user@elsewhere/x' },
     listeners: { public: { host: '0.0.0.0', port: 8888 } },
   })
+})
+
+t.test('workers are a number, or one for each processor', async (t) => {
+  const count = (text: string): number => countWorkers(load(t, [...minimal, `workers: ${text}`]).configuration())
+  t.equal(count('3'), 3)
+  t.equal(count('"4"'), 4)
+  t.equal(count('auto'), availableParallelism())
+  for (const text of ['0', '-1', '1.5', 'many', '257', '""']) {
+    const problems = problemsIn(load(t, [...minimal, `workers: ${text}`]).configuration)
+    t.match(problems, [{ line: 5, column: 10, message: /^workers must be / }], text)
+    t.equal(problems.length, 1)
+  }
 })
 
 const expansions: readonly (readonly [text: string, environment: Environment, value: string])[] = [

@@ -1,8 +1,9 @@
 import cluster from 'node:cluster'
 import type { Log } from '../../observe/log.ts'
 import { ReportedError } from '../failure.ts'
-import type { Addresses, Assignment } from './messages.ts'
+import type { Addresses, Assignment, DrainTimes } from './messages.ts'
 import { createPatience } from './patience.ts'
+import { createStanding } from './standing.ts'
 import { watchOver } from './watch-over.ts'
 import { forkWorker, type WorkerEnd, type WorkerProcess } from './worker-process.ts'
 
@@ -12,7 +13,7 @@ export type Crew = Readonly<{
   started: Promise<Addresses>
   serving: () => readonly WorkerProcess[]
   /** Ends all of them in order; rejects when one had to be killed or ended badly. */
-  drain: (options: Readonly<{ delayMs: number; timeoutMs: number }>) => Promise<void>
+  drain: (times: DrainTimes) => Promise<void>
 }>
 
 export type CrewOptions = Readonly<{
@@ -38,6 +39,7 @@ const graceMs = 5_000
 export function startCrew(options: CrewOptions): Crew {
   const { size, log, monotonicMs } = options
   acceptInWorkers()
+  const standing = createStanding(options.listeners)
   const living = new Set<WorkerProcess>()
   const serving = new Set<WorkerProcess>()
   let isStarted = false
@@ -57,36 +59,30 @@ export function startCrew(options: CrewOptions): Crew {
     killAll()
     options.onFailure(error)
   }
-  let { listeners } = options
-  let addresses: Addresses | undefined
-  const open = (number: number): WorkerProcess => {
-    const worker = forkWorker({ number, listeners })
-    living.add(worker)
-    void worker.served.then((stands) => {
-      addresses ??= stands
-      if (!isSamePlace(stands, addresses)) {
-        // Port 0 is one port while a worker holds it, and another when all had died: now the first is free by number.
-        listeners = pinPorts(listeners, addresses)
-        worker.kill()
-        return
-      }
-      serving.add(worker)
-      log.info({ worker: number, pid: worker.pid }, 'worker serves')
-      void watchOver(worker, options.silenceMs, () => {
-        log.error({ worker: number, pid: worker.pid }, 'worker is silent, and is killed')
-        worker.kill()
-      })
-      if (serving.size < size) return
-      isStarted = true
-      tellStart(stands)
+  const enlist = (worker: WorkerProcess, addresses: Addresses): void => {
+    const { number, pid } = worker
+    if (!standing.accept(addresses)) {
+      // It stands where no client looks for it.
+      worker.kill()
+      return
+    }
+    serving.add(worker)
+    log.info({ worker: number, pid }, 'worker serves')
+    void watchOver(worker, options.silenceMs, () => {
+      log.error({ worker: number, pid }, 'worker is silent, and is killed')
+      worker.kill()
     })
-    return worker
+    if (serving.size < size) return
+    isStarted = true
+    tellStart(addresses)
   }
   const keepFilled = async (number: number): Promise<void> => {
     const judge = createPatience()
     for (;;) {
       const startedMs = monotonicMs()
-      const worker = open(number)
+      const worker = forkWorker({ number, listeners: standing.listeners() })
+      living.add(worker)
+      void worker.served.then((addresses) => enlist(worker, addresses))
       const end = await worker.ended
       living.delete(worker)
       serving.delete(worker)
@@ -110,16 +106,22 @@ export function startCrew(options: CrewOptions): Crew {
     serving: () => [...serving],
     drain: async (times) => {
       isEnding = true
-      for (const worker of living) worker.drain(times)
       const timer = setTimeout(killAll, times.delayMs + times.timeoutMs + graceMs)
-      const ends = await Promise.all([...serving].map(({ ended }) => ended))
-      await Promise.all([...living].map(({ ended }) => ended))
-      clearTimeout(timer)
-      const bad = ends.find(({ code }) => code !== 0)
-      if (bad) throw new Error(`a worker did not drain (${describeEnd(bad)})`)
+      await endAll(living, serving, times).finally(() => clearTimeout(timer))
     },
   }
 }
+
+/** What a worker does before it serves is nobody's loss; one that has served must end well. */
+async function endAll(living: Workers, serving: Workers, times: DrainTimes): Promise<void> {
+  for (const worker of living) worker.drain(times)
+  const ends = Promise.all([...serving].map(({ ended }) => ended))
+  await Promise.all([...living].map(({ ended }) => ended))
+  const bad = (await ends).find(({ code }) => code !== 0)
+  if (bad) throw new Error(`a worker did not drain (${describeEnd(bad)})`)
+}
+
+type Workers = ReadonlySet<WorkerProcess>
 
 /**
  * Workers accept for themselves, from one shared socket. If the primary accepted and handed out, node:cluster's
@@ -129,14 +131,6 @@ export function startCrew(options: CrewOptions): Crew {
 function acceptInWorkers(): void {
   if (process.env.NODE_CLUSTER_SCHED_POLICY === undefined) cluster.schedulingPolicy = cluster.SCHED_NONE
 }
-
-const isSamePlace = (one: Addresses, other: Addresses): boolean =>
-  one.public.port === other.public.port && one.decision.port === other.decision.port
-
-const pinPorts = (listeners: Assignment['listeners'], addresses: Addresses): Assignment['listeners'] => ({
-  public: { ...listeners.public, port: addresses.public.port },
-  decision: { ...listeners.decision, port: addresses.decision.port },
-})
 
 const describeEnd = ({ code, signal, failure }: WorkerEnd): string =>
   failure?.message ?? (signal === null ? `exit code ${code}` : signal)

@@ -17,10 +17,13 @@ export type Question = keyof AdminFacts
 
 export type Answer<Name extends Question> = Awaited<ReturnType<AdminFacts[Name]>>
 
+export type DrainTimes = Readonly<{ delayMs: number; timeoutMs: number }>
+
 /** From the primary to a worker. */
 export type Order =
+  | Readonly<{ kind: 'ping'; id: number }>
   | Readonly<{ kind: 'ask'; id: number; question: Question }>
-  | Readonly<{ kind: 'drain'; delayMs: number; timeoutMs: number }>
+  | (Readonly<{ kind: 'drain' }> & DrainTimes)
 
 /** From a worker to the primary. An answer without a value is one that could not be given. */
 export type Report =

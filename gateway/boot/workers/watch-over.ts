@@ -15,10 +15,7 @@ export async function watchOver(worker: WorkerProcess, silenceMs: number, onSile
   const roundMs = silenceMs / missesAllowed
   let misses = 0
   while (!isGone && misses < missesAllowed) {
-    const isHeard = await worker.ask('publicKeys', roundMs).then(
-      () => true,
-      () => false,
-    )
+    const isHeard = await worker.isHeard(roundMs)
     misses = isHeard ? 0 : misses + 1
     if (isHeard) await pause(roundMs)
   }

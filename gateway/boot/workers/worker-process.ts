@@ -4,6 +4,7 @@ import {
   type Addresses,
   type Answer,
   type Assignment,
+  type DrainTimes,
   type Order,
   type Question,
   type Report,
@@ -28,7 +29,9 @@ export type WorkerProcess = Readonly<{
   ended: Promise<WorkerEnd>
   /** Rejects when there is no answer in time, or none to give. */
   ask: <Name extends Question>(question: Name, withinMs: number) => Promise<Answer<Name>>
-  drain: (options: Readonly<{ delayMs: number; timeoutMs: number }>) => void
+  /** Whether its event loop turns. */
+  isHeard: (withinMs: number) => Promise<boolean>
+  drain: (times: DrainTimes) => void
   kill: () => void
 }>
 
@@ -50,20 +53,25 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   const send = (order: Order): void => {
     if (worker.isConnected()) worker.process.send(order, () => undefined)
   }
-  const ask = <Name extends Question>(question: Name, withinMs: number): Promise<Answer<Name>> =>
-    new Promise((resolve, reject) => {
+  /** Resolves to undefined when the answer stays out. */
+  const call = (order: (id: number) => Order, withinMs: number): Promise<unknown> =>
+    new Promise((resolve) => {
       const id = ++lastId
       const settle = (value: unknown): void => {
         clearTimeout(timer)
         waiting.delete(id)
-        if (value === undefined) reject(new Error(`worker ${assignment.number} did not tell its ${question}`))
-        // The worker answers each question from the function of the same name.
-        else resolve(value as Answer<Name>)
+        resolve(value)
       }
       const timer = setTimeout(settle, withinMs)
       waiting.set(id, settle)
-      send({ kind: 'ask', id, question })
+      send(order(id))
     })
+  const ask = async <Name extends Question>(question: Name, withinMs: number): Promise<Answer<Name>> => {
+    const value = await call((id) => ({ kind: 'ask', id, question }), withinMs)
+    if (value === undefined) throw new Error(`worker ${assignment.number} did not tell its ${question}`)
+    // The worker answers each question from the function of the same name.
+    return value as Answer<Name>
+  }
   const ended = waitForEnd(worker).then((end) => {
     for (const settle of waiting.values()) settle(undefined)
     return { ...end, failure }
@@ -74,7 +82,8 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
     served,
     ended,
     ask,
-    drain: (options) => send({ kind: 'drain', ...options }),
+    isHeard: async (withinMs) => (await call((id) => ({ kind: 'ping', id }), withinMs)) !== undefined,
+    drain: (times) => send({ kind: 'drain', ...times }),
     kill: () => worker.process.kill('SIGKILL'),
   }
 }

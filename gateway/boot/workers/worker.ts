@@ -1,9 +1,9 @@
 import cluster from 'node:cluster'
 import { loadConfiguration } from '../configuration.ts'
+import { type Equipment, equipProcess } from '../equipment.ts'
 import { describeFailure } from '../failure.ts'
 import { type Doors, openDoors } from '../gateway.ts'
-import { createSurroundings, type Surroundings } from '../surroundings.ts'
-import type { Assignment, Order, Report } from './messages.ts'
+import type { Assignment, DrainTimes, Order, Report } from './messages.ts'
 
 /** Runs one worker until its primary ends it, or is gone: node:cluster then ends the process by itself. */
 export async function runWorker(configurationFile: string, assignment: Assignment): Promise<void> {
@@ -28,24 +28,26 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
   await report({ kind: 'serving', addresses: { public: doors.public, decision: doors.decision } })
 }
 
-type Running = Readonly<{ doors: Doors; surroundings: Surroundings }>
+type Running = Readonly<{ doors: Doors; equipment: Equipment }>
 
 async function start(configurationFile: string, { number, listeners }: Assignment): Promise<Running> {
   const written = loadConfiguration(configurationFile, process.env)
   // The file may have changed since the siblings read it; all must stand at the same doors.
   const configuration = { ...written, listeners: { ...written.listeners, ...listeners } }
-  const surroundings = createSurroundings(configuration, number)
-  return { doors: await openDoors(configuration, configurationFile, surroundings), surroundings }
+  const equipment = equipProcess(configuration, number)
+  return { doors: await openDoors(configuration, configurationFile, equipment), equipment }
 }
 
-async function obey(order: Order, { doors, surroundings }: Running): Promise<void> {
+async function obey(order: Order, { doors, equipment }: Running): Promise<void> {
   switch (order.kind) {
+    case 'ping':
+      return report({ kind: 'answer', id: order.id, value: 'alive' })
     case 'ask': {
       const value = await doors.facts[order.question]().catch(() => undefined)
       return report({ kind: 'answer', id: order.id, value })
     }
     case 'drain': {
-      const code = await stop(order, doors, surroundings)
+      const code = await stop(order, doors, equipment)
       process.exit(code)
       break
     }
@@ -54,13 +56,9 @@ async function obey(order: Order, { doors, surroundings }: Running): Promise<voi
   }
 }
 
-async function stop(
-  options: Readonly<{ delayMs: number; timeoutMs: number }>,
-  doors: Doors,
-  { log, engine }: Surroundings,
-): Promise<number> {
+async function stop(times: DrainTimes, doors: Doors, { log, engine }: Equipment): Promise<number> {
   try {
-    await doors.drain(options)
+    await doors.drain(times)
     await engine.close()
     log.info({}, 'stopped')
     return 0

@@ -6,9 +6,9 @@ import { createMetrics, type Metrics } from '../observe/metrics.ts'
 import type { Configuration } from './configuration.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
-export type Surroundings = Readonly<{ log: Log; metrics: Metrics; engine: Engine }>
+export type Equipment = Readonly<{ log: Log; metrics: Metrics; engine: Engine }>
 
-export const createSurroundings = ({ log }: Configuration, worker?: number): Surroundings => ({
+export const equipProcess = ({ log }: Configuration, worker?: number): Equipment => ({
   log: createLog(log.level, worker),
   metrics: createMetrics(),
   engine: createNodeEngine(),
@@ -17,7 +17,7 @@ export const createSurroundings = ({ log }: Configuration, worker?: number): Sur
 /** What every listener has in common. */
 export const readListenerOptions = (
   { timeouts }: Configuration,
-  { log, metrics }: Surroundings,
+  { log, metrics }: Equipment,
 ): Omit<ListenerOptions, 'host' | 'port'> => ({
   headersTimeoutMs: timeouts.headersMs,
   bodyIdleTimeoutMs: timeouts.bodyIdleMs,
@@ -30,11 +30,11 @@ export const readListenerOptions = (
 /** Opens the admin listener; its `close` breaks what is still open on it, since nobody waits for a probe. */
 export async function openAdmin(
   configuration: Configuration,
-  surroundings: Surroundings,
+  equipment: Equipment,
   pages: AdminPages,
 ): Promise<Listener> {
-  const options = { ...configuration.listeners.admin, ...readListenerOptions(configuration, surroundings) }
-  const listener = await surroundings.engine.listen(options, createAdmin(pages))
+  const options = { ...configuration.listeners.admin, ...readListenerOptions(configuration, equipment) }
+  const listener = await equipment.engine.listen(options, createAdmin(pages))
   const close = (): Promise<void> => {
     const closed = listener.close()
     listener.destroy()
