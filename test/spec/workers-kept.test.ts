@@ -91,6 +91,13 @@ t.test('a question to a worker that says nothing, or dies over it, is rejected',
   t.ok(performance.now() - askedAtMs < 30_000)
 })
 
+t.test('a worker that is gone counts as gone, though something holds its channel open', async (t) => {
+  const hold = "require('node:child_process').spawn('sleep', ['15'], { stdio: ['ignore', 'ignore', 'ignore', 3] })"
+  const crew = keep(t, `serve(); setTimeout(() => { ${hold}; process.exit(3) }, 20)`)
+  await crew.started
+  await until(() => crew.restarts() > 0, 'another worker', 5_000)
+})
+
 t.test('while others serve, one that dies again and again ends nothing', async (t) => {
   const crew = keep(t, 'serve(); if (number === 1) setTimeout(() => process.exit(3), 20)', { size: 2 })
   await until(() => crew.restarts() >= 5, 'the fifth restart', 60_000)

@@ -88,15 +88,22 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   }
 }
 
+/** A channel closes with its process, but for what is still under way on it: then node never says that it closed. */
+const channelCloseMs = 1_000
+
 /** node:cluster takes the listeners of a process away when its channel closes, which may be after its exit. */
-function waitForEnd(worker: Worker): Promise<Pick<WorkerEnd, 'code' | 'signal'>> {
+async function waitForEnd(worker: Worker): Promise<Pick<WorkerEnd, 'code' | 'signal'>> {
   // The system may refuse another process; no event then tells of an end.
-  if (worker.process.pid === undefined) return Promise.resolve({ code: null, signal: null })
-  const exit = new Promise<Pick<WorkerEnd, 'code' | 'signal'>>((resolve) => {
-    worker.once('exit', (code: number | null, signal: string | null) => resolve({ code, signal }))
-  })
+  if (worker.process.pid === undefined) return { code: null, signal: null }
   const disconnect = new Promise<void>((resolve) => {
     worker.once('disconnect', resolve)
   })
-  return disconnect.then(() => exit)
+  const end = await new Promise<Pick<WorkerEnd, 'code' | 'signal'>>((resolve) => {
+    worker.once('exit', (code: number | null, signal: string | null) => resolve({ code, signal }))
+  })
+  const patience = new Promise<void>((resolve) => {
+    setTimeout(resolve, channelCloseMs).unref()
+  })
+  await Promise.race([disconnect, patience])
+  return end
 }
