@@ -2,8 +2,9 @@ import { randomInt } from 'node:crypto'
 import t from 'tap'
 import { formatToken, makeSecret } from '../../gateway/answer/token-secret.ts'
 import { type Call, call } from '../support/client.ts'
-import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
+import { startRawUpstream, until } from '../support/gateway.ts'
 import { populate } from '../support/population.ts'
+import { startReplica } from '../support/replicas.ts'
 import { countStatements } from '../support/statements.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
@@ -22,7 +23,8 @@ const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
 })
 const names = ['platform', 'agents', 'files', 'graphql', 'data']
-const gateway = await startTestGateway(t, {
+// In a process of its own: one that is busy with our requests could not ask for proofs in time.
+const gateway = await startReplica(t, {
   world,
   settings: { database: { url: databaseUrl.href } },
   upstreams: Object.fromEntries(names.map((name) => [name, { url: upstream.url }])),
