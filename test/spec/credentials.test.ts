@@ -790,6 +790,8 @@ async function whileFrozen(work: () => Promise<void>): Promise<void> {
   const pids = [world.world.postgres.pid(), ...rows.map(({ pid }) => pid)].filter((pid) => pid !== undefined)
   try {
     for (const pid of pids) process.kill(pid, 'SIGSTOP')
+    // For a second what is held in memory still answers.
+    await new Promise((resolve) => setTimeout(resolve, 1_000))
     await work()
   } finally {
     for (const pid of pids) process.kill(pid, 'SIGCONT')
