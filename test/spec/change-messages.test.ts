@@ -29,7 +29,7 @@ async function tell(sql: string): Promise<readonly string[]> {
   return [...heard].sort()
 }
 
-await writer.query(`
+await tell(`
   insert into organizations (name, slug) select n, n from unnest(array['a', 'b', 'c']) n;
   insert into users (email, user_type) select n || '@demo.example', 'human' from generate_series(1, 500) n;
   insert into user_identities (user_id, issuer, subject) select id, 'i', id from users;
