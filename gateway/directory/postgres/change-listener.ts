@@ -37,7 +37,7 @@ async function openLink(settings: ListenerSettings, events: LinkEvents, handlers
     throw error
   }
   return {
-    // What was committed before the question is delivered before its answer.
+    // What its writer knew to be committed before the question is delivered before the answer.
     probe: () => askWhetherReady(client),
     close,
   }
