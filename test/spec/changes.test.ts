@@ -3,7 +3,7 @@ import pg from 'pg'
 import t from 'tap'
 import type { Answer, Call } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
-import { populate } from '../support/population.ts'
+import { type Account, populate } from '../support/population.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -247,15 +247,26 @@ t.test('what changes all the time and decides nothing notifies nobody', async (t
   t.same(heard, ['{"kind" : "user", "id" : 1}'])
 })
 
-t.test('a message that nobody understands empties the caches', async (t) => {
-  for (const text of ['', 'no JSON', '{"kind":"galaxy","id":1}', '{"kind":"user","id":"1"}', 'x'.repeat(7_000)]) {
-    const { tokenId, headers } = await addAccount(`unheard-${text.length}`)
-    t.equal((await world.call(datasets(headers))).status, 200)
-    // A change that nobody is told of.
+/**
+ * An account whose revocation nobody is told of: it is still held. On a machine that stalls for a second nothing is
+ * held any more, so there it takes another try.
+ */
+async function revokeUnheard(name: string): Promise<Account> {
+  for (let attempt = 0; attempt < 10; attempt += 1) {
+    const account = await addAccount(`${name}-${attempt}`)
+    const use = async (): Promise<number> => (await world.call(datasets(account.headers))).status
+    if ((await use()) !== 200) throw new Error(`${name} is refused from the start`)
     await writer.query('alter table auth_access_tokens disable trigger sallyport_delete')
-    await writer.query('delete from auth_access_tokens where id = $1', [tokenId])
+    await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
     await writer.query('alter table auth_access_tokens enable trigger sallyport_delete')
-    t.equal((await world.call(datasets(headers))).status, 200, 'still held')
+    if ((await use()) === 200) return account
+  }
+  throw new Error(`${name} was never held`)
+}
+
+t.test('a message that nobody understands empties the caches', async () => {
+  for (const text of ['', 'no JSON', '{"kind":"galaxy","id":1}', '{"kind":"user","id":"1"}', 'x'.repeat(7_000)]) {
+    const { headers } = await revokeUnheard(`unheard-${text.length}`)
     await writer.query("select pg_notify('sallyport_changes', $1)", [text])
     await until(async () => (await world.call(datasets(headers))).status === 401, 'the refusal', visibleWithinMs)
   }
