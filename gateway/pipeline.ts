@@ -1,4 +1,5 @@
 import type { Answer } from './answer/answer.ts'
+import type { Cors } from './answer/cors.ts'
 import type { Authenticate } from './authenticate/authenticate.ts'
 import { readCredential } from './authenticate/credential.ts'
 import { type Caller, decide, enforce, type Permit } from './authorize/decide.ts'
@@ -27,6 +28,7 @@ export type Snapshot = Readonly<{ table: RouteTable; roles: Roles; locate: Locat
 export type Stages = Readonly<{
   snapshot: () => Snapshot
   isTrustedProxy: TrustedProxies
+  cors: Cors
   authenticate: Authenticate
   directory: Directory
   answer: Answer
@@ -43,11 +45,19 @@ export const createPipeline = (stage: Stages) =>
     const requestId = readRequestId(exchange.headers)
     const trail = stage.beginTrail(exchange, requestId)
     let surface: Surface = 'platform'
+    stage.cors.attend(exchange)
     try {
       const headers = readHeaders(exchange)
       const target = readTarget(exchange.method, exchange.target, headers.host)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       trail.received(client)
+
+      const preflight = stage.cors.answerPreflight(exchange, () => table.methodsAt(target, headers.host))
+      if (preflight) {
+        trail.allowed()
+        exchange.answer(preflight, '')
+        return
+      }
 
       const match = table.match(target, headers.host)
       surface = match.route.surface

@@ -42,6 +42,7 @@ export type Configuration = Readonly<{
   policies: Readonly<{ directory: string }>
   cluster: Readonly<{ staleAfterMs: number }>
   trustedProxies: readonly string[]
+  cors?: Readonly<{ origins: readonly string[]; maxAgeSeconds: number; credentials: boolean }>
   limits: Readonly<{ bodyBytes: number }>
   timeouts: Readonly<{ headersMs: number; bodyIdleMs: number; connectMs: number; firstByteMs: number; idleMs: number }>
   drain: Readonly<{ delayMs: number; timeoutMs: number }>

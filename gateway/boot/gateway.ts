@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { createAnswer } from '../answer/answer.ts'
+import { createCors, noCors } from '../answer/cors.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import { createDecision } from '../decision/decision.ts'
 import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
@@ -62,6 +63,7 @@ export async function openDoors(
   const stages: Stages = {
     snapshot: () => snapshot,
     isTrustedProxy,
+    cors: configuration.cors ? createCors(configuration.cors) : noCors,
     authenticate: createAuthenticate({
       directory,
       verify: rememberVerified(issuers.byName, configuration, metrics),

@@ -34,6 +34,8 @@ export interface Exchange {
   readonly hasStarted: boolean
   /** The status that went out, 0 before that. */
   readonly status: number
+  /** Changes the header lines of whatever answer comes, ours or an upstream's. */
+  transformHead(transform: (headers: RawHeaders) => RawHeaders): void
   /** Answers whole. */
   answer(head: ResponseHead, body: string): void
   /** Answers in pieces. */

@@ -11,7 +11,11 @@ export type RouteMatch = Readonly<{
   rest: string | undefined
 }>
 
-export type RouteTable = Readonly<{ match: (target: RequestTarget, host: string) => RouteMatch }>
+export type RouteTable = Readonly<{
+  match: (target: RequestTarget, host: string) => RouteMatch
+  /** The methods that this path takes; undefined for a path that nothing is served at. */
+  methodsAt: (target: RequestTarget, host: string) => readonly Method[] | undefined
+}>
 
 type Node = {
   literals: Map<string, Node>
@@ -40,14 +44,20 @@ export function compileRoutes(routes: readonly Route[]): RouteTable {
     }
     insert(root, route)
   }
+  const findAt = (target: RequestTarget, host: string): Found | undefined => {
+    const own = hosts.size > 0 ? hosts.get(hostName(host)) : undefined
+    return (own && find(own, target, 0, [])) ?? find(anyHost, target, 0, [])
+  }
   return {
-    match: (target, host) => {
-      const own = hosts.size > 0 ? hosts.get(hostName(host)) : undefined
-      const found = (own && find(own, target, 0, [])) ?? find(anyHost, target, 0, [])
-      return pick(found, target)
+    match: (target, host) => pick(findAt(target, host), target),
+    methodsAt: (target, host) => {
+      const found = findAt(target, host)
+      return found && listMethods(found.rows)
     },
   }
 }
+
+const listMethods = (rows: ReadonlyMap<Method, Row>): readonly Method[] => methods.filter((method) => rows.has(method))
 
 const newNode = (): Node => ({ literals: new Map(), param: undefined, rows: undefined, restRows: undefined })
 
@@ -123,7 +133,7 @@ export class MethodNotAllowed extends GatewayError {
 
   constructor(rows: ReadonlyMap<Method, Row>) {
     const [first] = rows.values()
-    super('method_not_allowed', { allow: methods.filter((method) => rows.has(method)) })
+    super('method_not_allowed', { allow: listMethods(rows) })
     this.surface = first?.route.surface ?? 'platform'
   }
 }

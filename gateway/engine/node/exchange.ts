@@ -26,6 +26,7 @@ export class NodeExchange implements Exchange {
   readonly #connection: Connection
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
+  #transform: (headers: RawHeaders) => RawHeaders = (headers) => headers
   #onEnd: ((isComplete: boolean) => void)[] = []
   #hasEnded = false
 
@@ -54,11 +55,17 @@ export class NodeExchange implements Exchange {
     return this.#response.headersSent ? this.#response.statusCode : 0
   }
 
+  transformHead(transform: (headers: RawHeaders) => RawHeaders): void {
+    this.#transform = transform
+  }
+
   answer(head: ResponseHead, body: string): void {
     const bytes = Buffer.from(body)
     const isClosing = closingStatuses.has(head.status) || this.#leavesBodyUnsent()
     if (isClosing) this.#connection.markRefused()
-    const framing = ['content-length', String(bytes.length), ...(isClosing ? ['connection', 'close'] : [])]
+    // RFC 9110 8.6: a 204 has no body, and no length either.
+    const length = head.status === 204 ? [] : ['content-length', String(bytes.length)]
+    const framing = [...length, ...(isClosing ? ['connection', 'close'] : [])]
     this.#writeHead({ ...head, headers: [...head.headers, ...framing] })
     this.#response.end(bytes)
     this.#drainUnwantedBody()
@@ -105,7 +112,7 @@ export class NodeExchange implements Exchange {
   }
 
   #writeHead(head: ResponseHead): void {
-    const headers = head.headers as string[] // Node takes raw pairs in an array, but its types want them mutable
+    const headers = this.#transform(head.headers) as string[] // Node takes raw pairs in an array, but its types want them mutable
     if (head.reason === undefined) this.#response.writeHead(head.status, headers)
     else this.#response.writeHead(head.status, head.reason, headers)
   }

@@ -1,0 +1,129 @@
+import t, { type Test } from 'tap'
+import { type Call, call } from '../support/client.ts'
+import { openRoute, startRawUpstream, startTestGateway } from '../support/gateway.ts'
+
+const page = 'https://app.example'
+
+const routes = [
+  { id: 'read', match: { methods: ['GET'], path: '/things/:id' }, surface: 'platform', upstream: 'platform' },
+  {
+    id: 'write',
+    match: { methods: ['PUT', 'DELETE'], path: '/things/:id' },
+    surface: 'platform',
+    upstream: 'platform',
+  },
+  { ...openRoute, match: { methods: ['GET'], path: '/open/*' } },
+  { ...openRoute, id: 'options', match: { methods: ['OPTIONS', 'GET'], path: '/own/*' } },
+]
+
+/** A gateway before a backend that claims to be open to everybody. */
+async function start(t: Test, cors?: Readonly<Record<string, unknown>>) {
+  const upstream = await startRawUpstream(t, (socket) => {
+    const own = 'access-control-allow-origin: *\r\naccess-control-allow-credentials: true\r\nvary: accept\r\n'
+    socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 2\r\n${own}\r\n{}`)
+  })
+  const settings = cors ? { cors } : {}
+  const gateway = await startTestGateway(t, { settings, routes, upstreams: { platform: { url: upstream.url } } })
+  const send = (request: Call) => call(gateway.public, request)
+  return { upstream, send }
+}
+
+const preflight = (path: string, headers: Record<string, string | string[]> = {}): Call => ({
+  method: 'OPTIONS',
+  path,
+  headers: { origin: page, 'access-control-request-method': 'PUT', ...headers },
+})
+
+t.test('a preflight is answered from the table’s own methods, without a credential', async (t) => {
+  const { send, upstream } = await start(t, { origins: [page], maxAgeSeconds: 60 })
+  const asked = { 'access-control-request-headers': 'x-oauth-access-token, Content-Type, b@d' }
+  const { status, headers, text } = await send(preflight('/things/7', asked))
+  t.equal(status, 204)
+  t.match(headers, {
+    'access-control-allow-origin': page,
+    'access-control-allow-methods': 'GET, HEAD, PUT, DELETE',
+    'access-control-allow-headers': 'x-oauth-access-token, content-type',
+    'access-control-max-age': '60',
+  })
+  t.match(headers.vary, /access-control-request-method/)
+  t.match(headers.vary, /\borigin\b/)
+  t.same([text, headers['content-length'], headers['access-control-allow-credentials']], ['', undefined, undefined])
+  t.same(upstream.received(), [])
+})
+
+t.test('a preflight is answered before a route’s own OPTIONS, which other requests reach', async (t) => {
+  const { send, upstream } = await start(t, { origins: [page] })
+  t.equal((await send(preflight('/own/x'))).status, 204)
+  t.equal(upstream.received().length, 0)
+  t.equal((await send({ method: 'OPTIONS', path: '/own/x', headers: { origin: page } })).status, 200)
+  t.equal((await send({ method: 'OPTIONS', path: '/open/x', headers: { origin: page } })).status, 405)
+})
+
+t.test('a preflight for a path that nothing is served at is 404', async (t) => {
+  const { send } = await start(t, { origins: [page] })
+  t.equal((await send(preflight('/nowhere'))).status, 404)
+})
+
+t.test('a preflight from another origin is an OPTIONS like any other', async (t) => {
+  const { send } = await start(t, { origins: [page] })
+  for (const origin of ['https://evil.example', 'https://app.example.evil.example', 'http://app.example', 'null', '']) {
+    const { status, headers } = await send(preflight('/things/7', { origin }))
+    t.equal(status, 405, origin)
+    t.equal(headers['access-control-allow-origin'], undefined, origin)
+  }
+  const twice = await send(preflight('/things/7', { origin: [page, page] }))
+  t.equal(twice.headers['access-control-allow-origin'], undefined)
+})
+
+t.test('every answer says who may read it, refusals included', async (t) => {
+  const { send } = await start(t, { origins: [page] })
+  const expected: readonly (readonly [path: string, status: number])[] = [
+    ['/open/x', 200],
+    ['/things/7', 401],
+    ['/nowhere', 404],
+    ['/a//b', 400],
+  ]
+  for (const [path, status] of expected) {
+    const answer = await send({ path, headers: { origin: page } })
+    t.equal(answer.status, status, path)
+    t.equal(answer.headers['access-control-allow-origin'], page, path)
+    t.match(answer.headers['access-control-expose-headers'], /x-request-id/, path)
+  }
+})
+
+t.test('what a backend says about other origins is dropped, and the answer varies', async (t) => {
+  const { send } = await start(t, { origins: [page] })
+  for (const headers of [{}, { origin: 'https://evil.example' }]) {
+    const answer = await send({ path: '/open/x', headers })
+    t.equal(answer.headers['access-control-allow-origin'], undefined)
+    t.equal(answer.headers['access-control-allow-credentials'], undefined)
+    t.equal(answer.headers.vary, 'accept, origin')
+  }
+})
+
+t.test('* is for all, and says so without naming anybody', async (t) => {
+  const { send } = await start(t, { origins: ['*'] })
+  const { headers } = await send({ path: '/open/x', headers: { origin: 'https://anybody.example' } })
+  t.equal(headers['access-control-allow-origin'], '*')
+  t.equal(headers.vary, 'accept')
+})
+
+t.test('cookies are for named origins alone', async (t) => {
+  const { send } = await start(t, { origins: [page], credentials: true })
+  const answer = await send(preflight('/things/7'))
+  t.equal(answer.headers['access-control-allow-credentials'], 'true')
+  t.equal(answer.headers['access-control-allow-origin'], page)
+  await t.rejects(start(t, { origins: ['*'], credentials: true }), { message: /cors/ })
+  await t.rejects(start(t, { origins: [page, '*'], credentials: true }), { message: /cors/ })
+  await t.rejects(start(t, { origins: ['app.example'] }), { message: /cors\.origins/ })
+})
+
+t.test('with CORS off OPTIONS is 405 where no route takes it, and backends answer browsers themselves', async (t) => {
+  const { send } = await start(t)
+  const { status, headers } = await send(preflight('/things/7'))
+  t.equal(status, 405)
+  t.equal(headers['access-control-allow-origin'], undefined)
+  const answer = await send({ path: '/open/x', headers: { origin: page } })
+  t.equal(answer.headers['access-control-allow-origin'], '*')
+  t.equal(answer.headers.vary, 'accept')
+})
