@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
+import { runBeatCluster, runListClusters, runResumeCluster, runSuspendCluster } from './boot/command-clusters.ts'
 import { generateKey } from './boot/command-keys.ts'
 import { runMigrate } from './boot/command-migrate.ts'
 import { type RotateOptions, runRotateKeys } from './boot/command-rotate.ts'
@@ -105,6 +106,33 @@ tokens
   .option('--json', 'print what was revoked as JSON')
   .addHelpText('after', example('npx sallyport tokens revoke 12'))
   .action((id: string, options: { config: string; json?: boolean }) => runRevokeToken(id, options))
+
+const clusters = program
+  .command('clusters')
+  .description('data clusters, straight in the database')
+  .addHelpText('after', example('npx sallyport clusters list'))
+
+clusters
+  .command('list')
+  .description('list all clusters with their state')
+  .option('-c, --config <file>', 'configuration file', defaultConfig)
+  .option('--json', 'print the list as JSON')
+  .addHelpText('after', example('npx sallyport clusters list'))
+  .action((options: { config: string; json?: boolean }) => runListClusters(options))
+
+for (const [name, description, run] of [
+  ['suspend', 'suspend a cluster: its proxy answers 403', runSuspendCluster],
+  ['resume', 'take a suspension back', runResumeCluster],
+  ['heartbeat', 'note that a cluster was heard of just now', runBeatCluster],
+] as const)
+  clusters
+    .command(name)
+    .description(description)
+    .argument('<id>', 'the number of the cluster, as "clusters list" shows it')
+    .option('-c, --config <file>', 'configuration file', defaultConfig)
+    .option('--json', 'print the cluster as JSON')
+    .addHelpText('after', example(`npx sallyport clusters ${name} 7`))
+    .action((id: string, options: { config: string; json?: boolean }) => run(id, options))
 
 function example(...lines: string[]): string {
   return `\nExample:\n${lines.map((line) => `  $ ${line}\n`).join('')}`

@@ -1,4 +1,5 @@
 import type { AuditContext, Directory } from '../directory/directory.ts'
+import { type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory } from '../directory/postgres/directory.ts'
 import { isUser } from '../directory/postgres/is-user.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
@@ -12,6 +13,8 @@ import { UsageError } from './failure.ts'
 export type CommandTools = Readonly<{
   directory: Directory
   isUser: (id: number) => Promise<boolean>
+  clusters: ClusterStore
+  staleAfterMs: number
   roles: Roles
 }>
 
@@ -23,7 +26,7 @@ export async function withDirectory<Result>(
   configurationFile: string,
   work: (tools: CommandTools) => Promise<Result>,
 ): Promise<Result> {
-  const { database, policies, upstreams } = loadConfiguration(configurationFile, process.env)
+  const { database, policies, upstreams, cluster } = loadConfiguration(configurationFile, process.env)
   const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
   const settings = {
     url: database.url,
@@ -35,7 +38,13 @@ export async function withDirectory<Result>(
   const opened = openDatabase(settings, () => undefined)
   const directory = createPostgresDirectory(opened, () => undefined)
   try {
-    return await work({ directory, isUser: (id) => isUser(opened.query, id), roles })
+    return await work({
+      directory,
+      isUser: (id) => isUser(opened.query, id),
+      clusters: createClusterStore(opened),
+      staleAfterMs: cluster.staleAfterMs,
+      roles,
+    })
   } finally {
     await opened.close()
   }

@@ -3,16 +3,17 @@ import type { Query } from './pool.ts'
 import * as statements from './statements.ts'
 
 /** A deed worth remembering, and whom it concerned. */
-export type Deed = Readonly<{
-  action: 'token.minted' | 'token.revoked' | 'organization.switched'
-  subjectId: number
-  tokenId?: number
-}>
+export type Deed = Readonly<
+  | { action: 'token.minted' | 'token.revoked' | 'organization.switched'; subjectId: number; tokenId?: number }
+  | { action: 'cluster.suspended' | 'cluster.resumed'; clusterId: number }
+>
 
 /** Writes into the trail, within the transaction of the deed: neither is ever there without the other. */
 export async function writeAudit(query: Query, deed: Deed, context: AuditContext): Promise<void> {
-  const { action, subjectId, tokenId = null } = deed
+  const { action } = deed
+  const { subjectId, tokenId = null } = 'subjectId' in deed ? deed : { subjectId: null }
+  const clusterId = 'clusterId' in deed ? deed.clusterId : null
   const { actorId, credential, organizationId, clientAddress, requestId } = context
-  const values = [action, actorId, credential, organizationId, subjectId, tokenId, clientAddress, requestId]
-  await query(statements.writeAudit, values)
+  const subjects = [organizationId, subjectId, tokenId, clusterId]
+  await query(statements.writeAudit, [action, actorId, credential, ...subjects, clientAddress, requestId])
 }

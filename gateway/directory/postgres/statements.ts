@@ -68,6 +68,26 @@ export const findCluster: Statement = {
   text: 'select id, organization_id, slug, base_url, status, last_heartbeat_at from clusters where id = $1',
 }
 
+const clusterColumns = 'c.id, c.organization_id, c.slug, c.base_url, c.status, c.last_heartbeat_at'
+
+export const listClusters: Statement = {
+  name: 'list-clusters',
+  text: `select ${clusterColumns} from clusters c order by c.id`,
+}
+
+export const setClusterStatus: Statement = {
+  name: 'set-cluster-status',
+  // A cluster that is being deleted stays so.
+  text: `with before as (select id, status from clusters where id = $1 for update)
+    update clusters c set status = case when before.status in ('active', 'suspended') then $2 else before.status end
+    from before where c.id = before.id returning ${clusterColumns}, before.status as was`,
+}
+
+export const beatCluster: Statement = {
+  name: 'beat-cluster',
+  text: `update clusters c set last_heartbeat_at = now() where c.id = $1 returning ${clusterColumns}`,
+}
+
 export const switchOrganization: Statement = {
   name: 'switch-organization',
   // Only while the membership lasts: it may have ended since it was looked up.
@@ -109,8 +129,8 @@ export const revokeToken: Statement = {
 export const writeAudit: Statement = {
   name: 'write-audit',
   text: `insert into audit_events
-    (action, actor_id, credential, organization_id, subject_id, token_id, client_address, request_id)
-    values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+    (action, actor_id, credential, organization_id, subject_id, token_id, cluster_id, client_address, request_id)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 }
 
 export const isUser: Statement = { name: 'is-user', text: 'select id from users where id = $1' }
