@@ -49,8 +49,8 @@ export type UpstreamResponse = Readonly<{
   status: number
   reason: string
   headers: RawHeaders
-  /** Starts the flow of the body. Called once. */
-  pipe: (sink: ResponseSink) => void
+  /** Starts the flow of the body, whose silences may last the request's `idleMs`, or as said here. Called once. */
+  pipe: (sink: ResponseSink, idleMs?: number) => void
   resume: () => void
   abort: () => void
 }>

@@ -17,7 +17,7 @@ export function createSender(): Readonly<{ send: Send; close: () => Promise<void
 function exchange(connections: Connections, request: UpstreamRequest): Promise<UpstreamResponse> {
   const client = connections.take(request.origin, request.timeouts.connectMs, request.isFreshConnection)
   return new Promise((resolve, reject) => {
-    const handler = new ResponseHandler(resolve, reject, (isWhole) =>
+    const handler = new ResponseHandler(request.timeouts.idleMs, resolve, reject, (isWhole) =>
       isWhole ? connections.keep(client) : connections.drop(client),
     )
     request.onCancellable(handler.cancel)
@@ -27,7 +27,8 @@ function exchange(connections: Connections, request: UpstreamRequest): Promise<U
       headers: request.headers as string[], // undici reads the flat pairs and does not change them
       body: request.body instanceof NodeRequestBody ? request.body.take(request.bodyLimitBytes) : null,
       headersTimeout: request.timeouts.firstByteMs,
-      bodyTimeout: request.timeouts.idleMs,
+      // The handler's own: how long a body may be silent is known when its head is.
+      bodyTimeout: 0,
     }
     try {
       client.dispatch(options, handler)
@@ -49,8 +50,12 @@ subscribe('undici:client:sendHeaders', (message) => {
   starting = undefined
 })
 
+/** In the place of a paused socket's own `read`. */
+const readNothing = (): null => null
+
 /** Keeps what arrives before the answer is piped, which for a small answer is all of it. */
 class ResponseHandler implements Dispatcher.DispatchHandler {
+  readonly #idleMs: number
   readonly #resolve: (response: UpstreamResponse) => void
   readonly #reject: (error: UpstreamError) => void
   readonly #onDone: (isWhole: boolean) => void
@@ -59,16 +64,20 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   #early: Buffer[] = []
   #earlyBytes = 0
   #isCancelled = false
+  #isPaused = false
+  #idleTimer: NodeJS.Timeout | undefined
   #socket: Socket | undefined
   /** What the connection had received for earlier requests. */
   #bytesBefore = 0
   #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
 
   constructor(
+    idleMs: number,
     resolve: (response: UpstreamResponse) => void,
     reject: (error: UpstreamError) => void,
     onDone: (isWhole: boolean) => void,
   ) {
+    this.#idleMs = idleMs
     this.#resolve = resolve
     this.#reject = reject
     this.#onDone = onDone
@@ -99,20 +108,21 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
       // Undici reads the phrase as UTF-8; what node:http would refuse to write is left out.
       reason: reason !== undefined && /^[\t\x20-\x7e]*$/.test(reason) ? reason : '',
       headers: latin1Pairs(controller.rawHeaders),
-      pipe: (sink) => this.#pipe(sink),
-      resume: () => controller.resume(),
+      pipe: (sink, silenceMs = this.#idleMs) => this.#pipe(sink, silenceMs),
+      resume: this.#resume,
       abort: this.cancel,
     })
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#sink) {
-      if (!this.#sink.data(chunk)) controller.pause()
+      this.#idleTimer?.refresh()
+      if (!this.#sink.data(chunk)) this.#pause()
       return
     }
     this.#early.push(chunk)
     this.#earlyBytes += chunk.length
-    if (this.#earlyBytes > earlyLimitBytes) controller.pause()
+    if (this.#earlyBytes > earlyLimitBytes) this.#pause()
   }
 
   onResponseEnd(): void {
@@ -136,18 +146,54 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
     return new UpstreamError(isAnswered ? 'broken' : 'unanswered', { cause: error })
   }
 
-  #pipe(sink: ResponseSink): void {
+  #pipe(sink: ResponseSink, idleMs: number): void {
     this.#sink = sink
     let wantsMore = true
     for (const chunk of this.#early) wantsMore = sink.data(chunk)
     this.#early = []
-    if (this.#outcome !== 'pending') this.#tell(sink)
-    else if (!wantsMore) this.#controller?.pause()
-    else if (this.#earlyBytes > earlyLimitBytes) this.#controller?.resume()
+    if (this.#outcome !== 'pending') {
+      this.#tell(sink)
+      return
+    }
+    this.#idleTimer = setTimeout(this.#onIdle, idleMs)
+    if (wantsMore) this.#resume()
+    else this.#pause()
+  }
+
+  /**
+   * Stops the socket, not undici: undici 7 asserts, and so ends the process, when a connection that it has paused
+   * ends or is reset. What undici has read already, one read of a socket, still comes.
+   */
+  #pause(): void {
+    if (this.#isPaused || this.#outcome !== 'pending') return
+    this.#isPaused = true
+    if (this.#socket) this.#socket.read = readNothing
+  }
+
+  readonly #resume = (): void => {
+    if (!this.#unpause()) return
+    this.#idleTimer?.refresh()
+    // Undici has been told of what lies in the socket, and was given nothing: it is told again.
+    this.#socket?.emit('readable')
+  }
+
+  #unpause(): boolean {
+    if (!this.#isPaused) return false
+    this.#isPaused = false
+    if (this.#socket) Reflect.deleteProperty(this.#socket, 'read')
+    return true
+  }
+
+  readonly #onIdle = (): void => {
+    // Who pauses is waited for by the upstream, not the other way round.
+    if (this.#isPaused) this.#idleTimer?.refresh()
+    else this.#controller?.abort(new UpstreamError('timeout'))
   }
 
   #finish(outcome: 'complete' | UpstreamError): void {
     this.#outcome = outcome
+    clearTimeout(this.#idleTimer)
+    this.#unpause()
     this.#onDone(outcome === 'complete')
     if (this.#sink) this.#tell(this.#sink)
   }
