@@ -78,7 +78,7 @@ export const createPipeline = (stage: Stages) =>
       trail.located(upstream)
       const pinned = await stage.pin(permit, upstream)
       const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
-      stage.relay(response, exchange)
+      await stage.relay(response, exchange, { match, upstream, onStreamFailure: trail.streamFailed })
     } catch (caught) {
       const error = GatewayError.from(caught)
       trail.refused(error)

@@ -21,7 +21,7 @@ const rooms: Readonly<Record<string, readonly string[]>> = {
   locate: ['directory', 'engine', 'resolve', 'authorize'],
   pin: ['engine', 'locate', 'authorize'],
   forward: ['engine', 'receive', 'authorize', 'locate', 'pin'],
-  relay: ['engine'],
+  relay: ['engine', 'route', 'locate'],
   observe: ['engine', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
 }
 

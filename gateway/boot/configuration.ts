@@ -44,7 +44,15 @@ export type Configuration = Readonly<{
   trustedProxies: readonly string[]
   cors?: Readonly<{ origins: readonly string[]; maxAgeSeconds: number; credentials: boolean }>
   limits: Readonly<{ bodyBytes: number }>
-  timeouts: Readonly<{ headersMs: number; bodyIdleMs: number; connectMs: number; firstByteMs: number; idleMs: number }>
+  timeouts: Readonly<{
+    headersMs: number
+    bodyIdleMs: number
+    connectMs: number
+    firstByteMs: number
+    idleMs: number
+    streamIdleMs: number
+    keepAliveMs: number
+  }>
   drain: Readonly<{ delayMs: number; timeoutMs: number }>
   log: Readonly<{ level: LogLevel }>
 }>

@@ -1,4 +1,4 @@
-import { randomInt } from 'node:crypto'
+import { randomInt, randomUUID } from 'node:crypto'
 import { createAnswer } from '../answer/answer.ts'
 import { createCors, noCors } from '../answer/cors.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
@@ -13,7 +13,8 @@ import { checkReadiness } from '../observe/readiness.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Stages } from '../pipeline.ts'
-import { relay } from '../relay/relay.ts'
+import { createRelay } from '../relay/relay.ts'
+import { startTimer } from '../relay/timer.ts'
 import type { Configuration } from './configuration.ts'
 import { openDirectory } from './directory.ts'
 import { type Equipment, equipProcess, openAdmin, readListenerOptions } from './equipment.ts'
@@ -40,6 +41,9 @@ export type Doors = Readonly<{
   drain: Drain
 }>
 
+/** For how long what a stream says last may be on its way when the drain's time is up. */
+const lastWordsMs = 1_000
+
 const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
@@ -59,6 +63,14 @@ export async function openDoors(
   const snapshot = createSnapshot(configuration, directory, now)
   const keyStore = createIssuerKeyStore(opened.database.query)
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
+
+  const { relay, countStreams, drainStreams } = createRelay({
+    keepAliveMs: configuration.timeouts.keepAliveMs,
+    startTimer,
+    now,
+    makeId: () => randomUUID().replaceAll('-', ''),
+  })
+  metrics.watchStreams(countStreams)
 
   const stages: Stages = {
     snapshot: () => snapshot,
@@ -129,8 +141,12 @@ export async function openDoors(
     await sleep(delayMs)
     const doors = [publicListener, decisionListener]
     const closed = Promise.all(doors.map((door) => door.close()))
-    const timer = setTimeout(() => {
+    const cut = (): void => {
       for (const door of doors) door.destroy()
+    }
+    let timer = setTimeout(() => {
+      // A stream that is told of its end still has to take that to its client.
+      timer = setTimeout(cut, drainStreams() > 0 ? lastWordsMs : 0)
     }, timeoutMs)
     await closed
     clearTimeout(timer)

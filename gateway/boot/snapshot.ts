@@ -22,12 +22,15 @@ export function createSnapshot(configuration: Configuration, directory: Director
     ]),
   )
   const policy = loadPolicy(configuration.policies.directory, new Set(upstreams.keys()))
-  const { connectMs, firstByteMs, idleMs } = configuration.timeouts
+  const { connectMs, firstByteMs, idleMs, streamIdleMs } = configuration.timeouts
   const locate = createLocate({
     directory,
     upstreams,
     clusterStaleAfterMs: configuration.cluster.staleAfterMs,
-    defaults: { timeouts: { connectMs, firstByteMs, idleMs }, bodyLimitBytes: configuration.limits.bodyBytes },
+    defaults: {
+      timeouts: { connectMs, firstByteMs, idleMs, streamIdleMs },
+      bodyLimitBytes: configuration.limits.bodyBytes,
+    },
     now,
   })
   return Object.freeze({ table: compileRoutes(policy.routes), roles: policy.roles, locate })

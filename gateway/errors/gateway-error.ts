@@ -7,6 +7,10 @@ export type RefusalDetails = Readonly<{
   messages?: readonly ValidationMessage[]
   /** Methods that the path does know, for the Allow header of a 405 (RFC 9110 15.5.6). */
   allow?: readonly string[]
+  /** The status of an upstream's own failure, which goes on in our shape. */
+  status?: number
+  /** When an upstream says to try again. */
+  retryAfter?: string
 }>
 
 export type ValidationMessage = Readonly<{ field: string; rule: string; message: string }>
@@ -41,9 +45,12 @@ const refusals = {
   internal: [500, 'Something went wrong on our side.'],
   method_unknown: [501, 'This method is not implemented.'],
   transfer_encoding_unknown: [501, 'This transfer encoding is not implemented.'],
+  upstream_error: [502, 'The upstream failed to answer.'],
   cluster_offline: [503, 'The cluster is offline.'],
   upstream_unavailable: [503, 'The upstream is unavailable.'],
   upstream_timeout: [503, 'The upstream did not answer in time.'],
+  event_too_large: [503, 'The upstream sent an event that is too large.'],
+  gateway_draining: [503, 'The gateway is shutting down; try again shortly.'],
   directory_unavailable: [503, 'The directory is unavailable; try again shortly.'],
   issuer_unavailable: [503, 'The identity provider is unavailable; try again shortly.'],
 } as const satisfies Record<string, readonly [status: number, message: string, check?: Check]>
@@ -63,7 +70,7 @@ export class GatewayError extends Error {
     const [status, message, check] = refusals[code] as readonly [number, string, Check?]
     super(message, cause === undefined ? undefined : { cause })
     this.code = code
-    this.status = status
+    this.status = details.status ?? status
     this.check = check
     this.details = details
   }

@@ -70,6 +70,7 @@ export function render(error: GatewayError, surface: Surface, requestId: string)
   // RFC 9110 15.5.2: every 401 names a scheme; the API token's is Bearer, and the JWT has no registered one.
   if (error.status === 401) headers.push('www-authenticate', 'Bearer')
   if (error.details.allow) headers.push('allow', error.details.allow.join(', '))
+  if (error.details.retryAfter !== undefined) headers.push('retry-after', error.details.retryAfter)
   if (error.status === 409 && surface === 'model') headers.push('x-should-retry', 'false')
   return { status: error.status, headers, body: JSON.stringify(shapes[surface](error, requestId)) }
 }

@@ -34,7 +34,7 @@ export const createForward =
       origin: upstream.origin,
       method,
       path: upstream.path,
-      headers: composeHeaders(upstream, pinned, received),
+      headers: composeHeaders(permit, upstream, pinned, received),
       body: hasBody ? exchange.body : undefined,
       bodyLimitBytes: upstream.bodyLimitBytes,
       timeouts: upstream.timeouts,
@@ -56,16 +56,23 @@ export const createForward =
   }
 
 /** The client's lines, then what a proxy says, then what only we may say: in this order nothing can name ours. */
-function composeHeaders(upstream: Upstream, pinned: PinnedHeaders, received: Received): RawHeaders {
+function composeHeaders(permit: Permit, upstream: Upstream, pinned: PinnedHeaders, received: Received): RawHeaders {
   const { headers, client, exchange, requestId } = received
-  const lines: string[] =
-    upstream.host === undefined ? [...headers.passing] : ['host', upstream.host, ...headers.passing]
+  const passing = permit.match.route.surface === 'model' ? askingForIdentity(headers.passing) : headers.passing
+  const lines: string[] = upstream.host === undefined ? [...passing] : ['host', upstream.host, ...passing]
   if (exchange.body.length) lines.push('content-length', String(exchange.body.length))
   if (upstream.forwardsCredentials) lines.push(...headers.credentials)
   lines.push('x-forwarded-for', client.forwardedFor, 'x-forwarded-proto', client.proto, 'x-forwarded-host', client.host)
   lines.push('x-request-id', requestId, ...pinned)
   return lines
 }
+
+/** The events of a compressed stream could not be told apart, and so its end not watched over (SPEC section 6). */
+const askingForIdentity = (lines: RawHeaders): RawHeaders => [
+  ...lines.filter((_, index) => lines[index - (index % 2)]?.toLowerCase() !== 'accept-encoding'),
+  'accept-encoding',
+  'identity',
+]
 
 /** The users' clients retry 500 and 503 alone, so an upstream's trouble is 503 and never 502 or 504. */
 function toGatewayError(error: unknown): GatewayError {

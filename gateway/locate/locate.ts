@@ -1,10 +1,9 @@
 import type { Permit } from '../authorize/decide.ts'
 import type { ClusterRecord, Directory } from '../directory/directory.ts'
-import type { UpstreamTimeouts } from '../engine/engine.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Destination } from '../policy/route.ts'
 import { parseId } from '../resolve/organization-id.ts'
-import type { Upstream, UpstreamSettings } from './upstream.ts'
+import type { Timeouts, Upstream, UpstreamSettings } from './upstream.ts'
 
 export type Locate = (permit: Permit, clientHost: string) => Promise<Upstream>
 
@@ -13,7 +12,7 @@ export type Locations = Readonly<{
   upstreams: ReadonlyMap<string, UpstreamSettings>
   /** A cluster that has not been heard of for longer is offline. */
   clusterStaleAfterMs: number
-  defaults: Readonly<{ timeouts: UpstreamTimeouts; bodyLimitBytes: number }>
+  defaults: Readonly<{ timeouts: Timeouts; bodyLimitBytes: number }>
   now: () => Date
 }>
 

@@ -1,5 +1,8 @@
 import type { UpstreamTimeouts } from '../engine/engine.ts'
 
+/** `streamIdleMs` is the silence allowed in an event stream, which waits for a model to think. */
+export type Timeouts = UpstreamTimeouts & Readonly<{ streamIdleMs: number }>
+
 /** Where a permitted request goes, and how that backend wants it. */
 export type Upstream = Readonly<{
   /** The audience of the identity header. */
@@ -12,7 +15,7 @@ export type Upstream = Readonly<{
   forwardsCredentials: boolean
   /** Binds the identity header to method and path. */
   isBound: boolean
-  timeouts: UpstreamTimeouts
+  timeouts: Timeouts
   bodyLimitBytes: number
 }>
 

@@ -16,6 +16,8 @@ export type Metrics = Readonly<{
   /** Calls back at each scrape. */
   watchJwksAge: (issuer: string, ageMs: () => number | undefined) => void
   watchInFlight: (count: () => number) => void
+  watchStreams: (count: () => number) => void
+  countStreamFailure: (code: string) => void
   text: () => Promise<string>
   contentType: string
   /** The same as data, to be combined with that of other processes. */
@@ -132,6 +134,21 @@ export function createMetrics(): Metrics {
       this.set(inFlight())
     },
   })
+  let streams = () => 0
+  new Gauge({
+    name: 'sallyport_streams_open',
+    help: 'Event streams of the model surface that are open.',
+    registers,
+    collect() {
+      this.set(streams())
+    },
+  })
+  const streamFailures = new Counter({
+    name: 'sallyport_streams_failed_total',
+    help: 'Event streams that were ended with response.failed by the gateway, by x_service_error_code.',
+    labelNames: ['code'],
+    registers,
+  })
   return {
     countRequest: (route, method, status, seconds) => {
       requests.inc({ route, method, status })
@@ -159,6 +176,10 @@ export function createMetrics(): Metrics {
     watchInFlight: (count) => {
       inFlight = count
     },
+    watchStreams: (count) => {
+      streams = count
+    },
+    countStreamFailure: (code) => streamFailures.inc({ code }),
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),

@@ -1,6 +1,7 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { Exchange } from '../engine/exchange.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
+import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
 import type { Client } from '../receive/client.ts'
@@ -19,6 +20,8 @@ export type Trail = Readonly<{
   allowed: () => void
   located: (upstream: Upstream) => void
   refused: (error: GatewayError) => void
+  /** The stream began, and then ended in a failure that its client was told of. */
+  streamFailed: (code: StreamFailureCode, cause: unknown) => void
 }>
 
 export type BeginTrail = (exchange: Exchange, requestId: string) => Trail
@@ -31,6 +34,7 @@ type Facts = {
   upstream?: Upstream
   reason?: string
   error?: GatewayError
+  streamFailure?: Readonly<{ code: StreamFailureCode; cause: unknown }>
 }
 
 /** No route: a label of its own, so that unknown paths cannot multiply series. */
@@ -49,6 +53,7 @@ export const createTrails =
       const line = composeLine(exchange, requestId, facts, durationMs, isComplete)
       // A client that left is nobody's failure, whatever it interrupted.
       if (exchange.status >= 500 && facts.error) log.error(line, 'request failed')
+      else if (facts.streamFailure) log.warn(line, 'stream failed')
       else log.info(line, 'request')
     })
     return {
@@ -75,6 +80,10 @@ export const createTrails =
         // The decision stands even when what it allowed then failed.
         facts.reason ??= error.code
       },
+      streamFailed: (code, cause) => {
+        facts.streamFailure = { code, cause }
+        metrics.countStreamFailure(code)
+      },
     }
   }
 
@@ -82,7 +91,7 @@ export const createTrails =
 const methodLabel = (method: string): string => ((methods as readonly string[]).includes(method) ? method : 'other')
 
 function composeLine(exchange: Exchange, requestId: string, facts: Facts, durationMs: number, isComplete: boolean) {
-  const { client, match, principal, organization, upstream, reason, error } = facts
+  const { client, match, principal, organization, upstream, reason, error, streamFailure } = facts
   return {
     requestId,
     clientAddress: client?.address ?? exchange.peerAddress,
@@ -94,12 +103,14 @@ function composeLine(exchange: Exchange, requestId: string, facts: Facts, durati
     status: exchange.status,
     reason,
     ...(error && reason !== error.code && { failure: error.code }),
+    ...(streamFailure && { failure: streamFailure.code }),
     userId: principal?.user.id,
     credential: principal?.proof.kind,
     organizationId: organization?.id,
     upstream: upstream?.name,
     durationMs: Math.round(durationMs * 1000) / 1000,
     ...(!isComplete && { isComplete }),
+    ...(streamFailure?.cause !== undefined && { error: describeError(streamFailure.cause) }),
     // Below 500 a cause describes the client's input, which is none of the log's business.
     ...(error && error.status >= 500 && { error: error.status === 500 ? describeBug(error) : describeError(error) }),
   }

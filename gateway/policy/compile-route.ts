@@ -22,6 +22,8 @@ export function compileRoute(
   const role = readRole(row, roles, refuse)
   checkAbility(row, roles, refuse)
   checkPublic(row, refuse)
+  if (row.stream !== undefined && row.surface !== 'model')
+    refuse(['stream'], `only the model surface has streams that are watched, not "${row.surface}"`)
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
   checkParam(row.resource?.param, ['resource', 'param'], names, refuse)
   if (!isSound || !destination) return undefined
@@ -32,6 +34,7 @@ export function compileRoute(
     path: row.match.path,
     methods: expandMethods(row.match.methods ?? methods),
     surface: row.surface,
+    stream: row.stream,
     isPublic: row.access === 'public',
     destination,
     role,

@@ -1,4 +1,4 @@
-import type { Surface } from '../errors/surface.ts'
+import type { StreamKind, Surface } from '../errors/surface.ts'
 import type { YamlFile } from './document.ts'
 import type { AnswerName, Method } from './route.ts'
 
@@ -19,6 +19,7 @@ export type RouteContent = Readonly<{
   id: string
   match: Readonly<{ methods?: readonly Method[]; path: string; host?: string }>
   surface: Surface
+  stream?: StreamKind
   access?: 'authenticated' | 'public'
   upstream?: string
   cluster?: Readonly<{ param: string }>
@@ -28,7 +29,7 @@ export type RouteContent = Readonly<{
   resource?: Readonly<{ kind: 'agent'; param: string }>
   websocket?: boolean
   limits?: Readonly<{ bodyBytes?: number }>
-  timeouts?: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number }>
+  timeouts?: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number; streamIdleMs?: number }>
 }>
 
 export type PolicyFile = Readonly<{ yaml: YamlFile; content: PolicyFileContent }>

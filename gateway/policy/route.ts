@@ -1,4 +1,4 @@
-import type { Surface } from '../errors/surface.ts'
+import type { StreamKind, Surface } from '../errors/surface.ts'
 import type { OrganizationRole } from './role.ts'
 
 /** The methods that the gateway knows; every other is 405, and an unknown word 501 (SPEC section 11). */
@@ -35,6 +35,8 @@ export type Route = Readonly<{
   /** HEAD follows GET. */
   methods: ReadonlySet<Method>
   surface: Surface
+  /** What its event streams speak, where the row says it. */
+  stream: StreamKind | undefined
   isPublic: boolean
   destination: Destination
   role: OrganizationRole | undefined
@@ -44,7 +46,7 @@ export type Route = Readonly<{
   resource: Readonly<{ kind: 'agent'; param: string }> | undefined
   isWebSocket: boolean
   bodyLimitBytes: number | undefined
-  timeouts: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number }>
+  timeouts: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number; streamIdleMs?: number }>
 }>
 
 /** A path pattern's segment: a literal (decoded), one named segment, or the rest. */

@@ -1,24 +1,88 @@
 import type { UpstreamResponse } from '../engine/engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../engine/exchange.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { StreamFailureCode } from '../errors/stream-failure.ts'
+import type { Upstream } from '../locate/upstream.ts'
+import type { RouteMatch } from '../route/table.ts'
+import { findHeader, readMediaType, withoutHeader, withoutHopByHop } from './answer-headers.ts'
+import { readStreamKind } from './stream-kind.ts'
+import type { StartTimer } from './timer.ts'
+import { type StreamSettings, WatchedStream } from './watched-stream.ts'
 
-export type Relay = (response: UpstreamResponse, exchange: Exchange) => void
+/** What the relay must know of the request that is answered. */
+export type RelayContext = Readonly<{
+  match: RouteMatch
+  upstream: Upstream
+  onStreamFailure: (code: StreamFailureCode, cause: unknown) => void
+}>
 
-/** Lines about the upstream's connection, not about its answer (RFC 9110 7.6.1). */
-const hopByHop = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authenticate',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-])
+/** Resolves when the head of an answer is out; until then it rejects with what goes out instead. */
+export type Relay = (response: UpstreamResponse, exchange: Exchange, context: RelayContext) => Promise<void>
+
+export type RelayOptions = Readonly<{
+  /** SPEC section 6: quiet before a comment, and how long a head is held for its first event. */
+  keepAliveMs: number
+  startTimer: StartTimer
+  now: () => Date
+  makeId: () => string
+}>
+
+export type Relaying = Readonly<{
+  relay: Relay
+  countStreams: () => number
+  /** Ends every stream, now and from now on; says how many were open. */
+  drainStreams: () => number
+}>
+
+const eventLimitBytes = 16 * 1024 * 1024
+
+/** The last stage: answers pass as they come, and event streams of the model surface are watched over. */
+export function createRelay(options: RelayOptions): Relaying {
+  const streams = new Set<WatchedStream>()
+  let isDraining = false
+
+  const watch = (response: UpstreamResponse, exchange: Exchange, head: ResponseHead, context: RelayContext) =>
+    new Promise<void>((onStarted, onRefused) => {
+      const settings: StreamSettings = {
+        ...options,
+        kind: readStreamKind(context.match),
+        eventLimitBytes,
+        onStarted,
+        onRefused,
+        onFailure: context.onStreamFailure,
+      }
+      const stream = new WatchedStream(response, exchange, head, settings)
+      streams.add(stream)
+      exchange.onEnd(() => streams.delete(stream))
+      if (isDraining) stream.drain()
+      else response.pipe(stream, context.upstream.timeouts.streamIdleMs)
+    })
+
+  return {
+    relay: async (response, exchange, context) => {
+      const { status, reason } = response
+      const headers = withoutHopByHop(response.headers)
+      if (context.match.route.surface !== 'model') return passOn(response, exchange, { status, reason, headers })
+      if (status >= 500 && !isJson(headers)) throw toRefusal(response)
+      if (isWatchable(response, exchange)) {
+        // The stream may get an event of ours: its length is not for the upstream to say.
+        return watch(response, exchange, { status, reason, headers: withoutHeader(headers, 'content-length') }, context)
+      }
+      return passOn(response, exchange, { status, reason, headers: status === 409 ? withoutRetry(headers) : headers })
+    },
+    countStreams: () => streams.size,
+    drainStreams: () => {
+      isDraining = true
+      const count = streams.size
+      for (const stream of streams) stream.drain()
+      return count
+    },
+  }
+}
 
 /** Passes an upstream's answer on as it comes, at the pace of the slower side. */
-export function relay(response: UpstreamResponse, exchange: Exchange): void {
-  const { status, reason } = response
-  const writer = startAnswer(response, exchange, { status, reason, headers: withoutHopByHop(response.headers) })
+function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHead): void {
+  const writer = startAnswer(response, exchange, head)
   writer.onDrain(response.resume)
   response.pipe({
     data: writer.write,
@@ -38,21 +102,27 @@ function startAnswer(response: UpstreamResponse, exchange: Exchange, head: Respo
   }
 }
 
-function withoutHopByHop(headers: RawHeaders): RawHeaders {
-  const named = connectionNames(headers)
-  const passing: string[] = []
-  for (let index = 0; index < headers.length; index += 2) {
-    const name = headers[index] ?? ''
-    const lower = name.toLowerCase()
-    if (!hopByHop.has(lower) && !named.has(lower)) passing.push(name, headers[index + 1] ?? '')
-  }
-  return passing
+/** A compressed stream passes as it is: its events cannot be seen, and we asked for none (`forward/`). */
+function isWatchable({ status, headers }: UpstreamResponse, { method }: Exchange): boolean {
+  const hasBody = method !== 'HEAD' && status >= 200 && status < 300 && status !== 204 && status !== 205
+  const coding = findHeader(headers, 'content-encoding')?.trim().toLowerCase() ?? 'identity'
+  return hasBody && readMediaType(headers) === 'text/event-stream' && coding === 'identity'
 }
 
-function connectionNames(headers: RawHeaders): ReadonlySet<string> {
-  const names = new Set<string>()
-  for (let index = 0; index < headers.length; index += 2)
-    if (headers[index]?.toLowerCase() === 'connection')
-      for (const name of (headers[index + 1] ?? '').split(',')) names.add(name.trim().toLowerCase())
-  return names
+const isJson = (headers: RawHeaders): boolean =>
+  /^application\/(?:[a-z0-9!#$&^_.+-]+\+)?json$/.test(readMediaType(headers) ?? '')
+
+/** A page of HTML would lose its message in the clients of the model API. */
+function toRefusal(response: UpstreamResponse): GatewayError {
+  response.abort()
+  const { status, headers } = response
+  const retryAfter = findHeader(headers, 'retry-after')
+  return new GatewayError('upstream_error', { status, ...(retryAfter !== undefined && { retryAfter }) })
 }
+
+/** The clients' SDKs try a 409 again unless they are told not to. */
+const withoutRetry = (headers: RawHeaders): RawHeaders => [
+  ...withoutHeader(headers, 'x-should-retry'),
+  'x-should-retry',
+  'false',
+]

@@ -83,6 +83,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     path: '/things/:id',
     methods: new Set(methods),
     surface: 'platform',
+    stream: undefined,
     isPublic: false,
     destination: { kind: 'upstream', name: 'up' },
     role: undefined,

@@ -55,7 +55,15 @@ t.test('the defaults are the contract’s', async (t) => {
     cluster: { staleAfterMs: 60_000 },
     trustedProxies: [],
     limits: { bodyBytes: 100 * 1024 * 1024 },
-    timeouts: { headersMs: 20_000, bodyIdleMs: 30_000, connectMs: 2_000, firstByteMs: 60_000, idleMs: 60_000 },
+    timeouts: {
+      headersMs: 20_000,
+      bodyIdleMs: 30_000,
+      connectMs: 2_000,
+      firstByteMs: 60_000,
+      idleMs: 60_000,
+      streamIdleMs: 120_000,
+      keepAliveMs: 15_000,
+    },
     drain: { delayMs: 5_000, timeoutMs: 30_000 },
     log: { level: 'info' },
   })

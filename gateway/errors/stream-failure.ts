@@ -1,0 +1,20 @@
+import type { RefusalCode } from './gateway-error.ts'
+
+/**
+ * What can end a stream early, by the code that its client is told: the sentence for `x_service_error_message`, and
+ * the refusal that says the same while the head of the answer has not gone out.
+ */
+const failures = {
+  worker_disconnected: ['The agent worker dropped its connection mid-run.', 'upstream_unavailable'],
+  upstream_timeout: ['The agent worker fell silent mid-run.', 'upstream_timeout'],
+  gateway_draining: ['The gateway is shutting down.', 'gateway_draining'],
+  event_too_large: ['The agent worker sent an event that is too large.', 'event_too_large'],
+} as const satisfies Record<string, readonly [detail: string, refusal: RefusalCode]>
+
+export type StreamFailureCode = keyof typeof failures
+
+/** The detail text of a failure; like every text of ours it says nothing of what lies behind the gateway. */
+export const describeStreamFailure = (code: StreamFailureCode): string => failures[code][0]
+
+/** The refusal that a failure is as long as the client has no answer yet. */
+export const refusalOfStreamFailure = (code: StreamFailureCode): RefusalCode => failures[code][1]

@@ -1,0 +1,51 @@
+import type { RawHeaders } from '../engine/exchange.ts'
+
+/** Lines about the upstream's connection, not about its answer (RFC 9110 7.6.1). */
+const hopByHop = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/** The lines of an upstream's answer that go on to the client. */
+export function withoutHopByHop(headers: RawHeaders): RawHeaders {
+  const named = connectionNames(headers)
+  return keepLines(headers, (name) => !hopByHop.has(name) && !named.has(name))
+}
+
+/** The lines of every other name, which is given in lower case. */
+export const withoutHeader = (headers: RawHeaders, dropped: string): RawHeaders =>
+  keepLines(headers, (name) => name !== dropped)
+
+/** The value of the first line of a name, which is given in lower case. */
+export function findHeader(headers: RawHeaders, name: string): string | undefined {
+  for (let index = 0; index < headers.length; index += 2)
+    if (headers[index]?.toLowerCase() === name) return headers[index + 1]
+  return undefined
+}
+
+/** The media type alone, in lower case (RFC 9110 8.3.1). */
+export const readMediaType = (headers: RawHeaders): string | undefined =>
+  findHeader(headers, 'content-type')?.split(';', 1)[0]?.trim().toLowerCase()
+
+function keepLines(headers: RawHeaders, isKept: (name: string) => boolean): RawHeaders {
+  const kept: string[] = []
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    if (isKept(name.toLowerCase())) kept.push(name, headers[index + 1] ?? '')
+  }
+  return kept
+}
+
+function connectionNames(headers: RawHeaders): ReadonlySet<string> {
+  const names = new Set<string>()
+  for (let index = 0; index < headers.length; index += 2)
+    if (headers[index]?.toLowerCase() === 'connection')
+      for (const name of (headers[index + 1] ?? '').split(',')) names.add(name.trim().toLowerCase())
+  return names
+}

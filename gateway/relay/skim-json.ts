@@ -1,0 +1,97 @@
+const quote = 0x22
+const backslash = 0x5c
+const comma = 0x2c
+const colon = 0x3a
+const openBrace = 0x7b
+const closeBrace = 0x7d
+const openBracket = 0x5b
+const closeBracket = 0x5d
+
+/** Told of one member of an object: its key as written, and where its value stands; false ends the skimming. */
+export type TakeMember = (key: string, start: number, end: number) => boolean
+
+/**
+ * Walks over the members of the JSON object that begins at `from`, without reading what they hold: an event may be
+ * of many megabytes, and all that is asked of it are a few short members, mostly its first. What is no object, or no
+ * JSON, ends the walk; to complain about it is the client's part.
+ */
+export function skimMembers(json: Buffer, from: number, take: TakeMember): void {
+  let position = skipSpace(json, from)
+  if (json[position] !== openBrace) return
+  position = skipSpace(json, position + 1)
+  while (json[position] === quote) {
+    const keyEnd = endOfString(json, position)
+    if (keyEnd < 0) return
+    const key = json.toString('latin1', position + 1, keyEnd - 1)
+    position = skipSpace(json, keyEnd)
+    if (json[position] !== colon) return
+    const start = skipSpace(json, position + 1)
+    const end = endOfValue(json, start)
+    if (end < 0 || !take(key, start, end)) return
+    position = skipSpace(json, end)
+    if (json[position] !== comma) return
+    position = skipSpace(json, position + 1)
+  }
+}
+
+/** No number or text that is asked for is longer. */
+const scalarLimitBytes = 512
+
+/** A short string, number or literal; undefined for anything else. */
+export function readScalar(json: Buffer, start: number, end: number): unknown {
+  const first = json[start]
+  if (end - start > scalarLimitBytes || first === openBrace || first === openBracket) return undefined
+  try {
+    return JSON.parse(json.toString('utf8', start, end))
+  } catch {
+    // Malformed JSON is the upstream's to answer for: it passes as it is, and tells us nothing.
+    return undefined
+  }
+}
+
+function skipSpace(json: Buffer, from: number): number {
+  let position = from
+  while (isSpace(json[position])) position++
+  return position
+}
+
+const isSpace = (byte: number | undefined): boolean => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
+
+/** Behind the closing quote of the string that opens at `start`, or -1. */
+function endOfString(json: Buffer, start: number): number {
+  for (let end = json.indexOf(quote, start + 1); end >= 0; end = json.indexOf(quote, end + 1)) {
+    let escapes = 0
+    while (json[end - 1 - escapes] === backslash) escapes++
+    if (escapes % 2 === 0) return end + 1
+  }
+  return -1
+}
+
+function endOfValue(json: Buffer, start: number): number {
+  const first = json[start]
+  if (first === quote) return endOfString(json, start)
+  if (first === openBrace || first === openBracket) return endOfNested(json, start)
+  let end = start
+  while (end < json.length && !isSpace(json[end]) && !isClosing(json[end])) end++
+  return end === start ? -1 : end
+}
+
+const isClosing = (byte: number | undefined): boolean => byte === comma || byte === closeBrace || byte === closeBracket
+
+/** Behind the bracket that closes the one at `start`; counted, not recursed into, so that depth costs nothing. */
+function endOfNested(json: Buffer, start: number): number {
+  let depth = 0
+  let position = start
+  while (position < json.length) {
+    const byte = json[position]
+    if (byte === quote) {
+      position = endOfString(json, position)
+      if (position < 0) return -1
+      continue
+    }
+    if (byte === openBrace || byte === openBracket) depth++
+    position++
+    if ((byte === closeBrace || byte === closeBracket) && --depth === 0) return position
+  }
+  return -1
+}

@@ -1,0 +1,96 @@
+import t from 'tap'
+import { readScalar, skimMembers } from '../../gateway/relay/skim-json.ts'
+import { drawNumbers } from '../support/event-streams.ts'
+
+/** The members of an object, each with the text of its value. */
+function skim(json: string): readonly (readonly [key: string, text: string])[] {
+  const bytes = Buffer.from(json)
+  const members: [string, string][] = []
+  skimMembers(bytes, 0, (key, start, end) => {
+    members.push([Buffer.from(key, 'latin1').toString(), bytes.toString('utf8', start, end)])
+    return true
+  })
+  return members
+}
+
+t.test('only the members of the outermost object are told', async (t) => {
+  const json = '{ "type" : "a", "nested": {"type": "b", "list": [{"type": "c"}]}, "n":-1.5e3,"last":null}'
+  t.same(skim(json), [
+    ['type', '"a"'],
+    ['nested', '{"type": "b", "list": [{"type": "c"}]}'],
+    ['n', '-1.5e3'],
+    ['last', 'null'],
+  ])
+})
+
+t.test('quotes, brackets and backslashes within a text end nothing', async (t) => {
+  const text = '"}],{[\\"\\\\\\"type\\": \\\\"'
+  t.same(skim(`{"a":${text},"b":[${text},{"c":${text}}],"d":1}`), [
+    ['a', text],
+    ['b', `[${text},{"c":${text}}]`],
+    ['d', '1'],
+  ])
+})
+
+t.test('what is no object, or breaks off, ends the walk in silence', async (t) => {
+  for (const json of [
+    '',
+    '[DONE]',
+    '[1]',
+    '"a"',
+    'null',
+    '{',
+    '{}',
+    '{"a"',
+    '{"a":',
+    '{"a":"b',
+    '{"a":[1,2',
+    '{a:1}',
+    '{"a" 1}',
+  ])
+    t.same(skim(json), [], json)
+  t.same(skim('{"a":1,"b":{"c":'), [['a', '1']])
+  t.same(skim('{"a":1 "b":2}'), [['a', '1']])
+})
+
+t.test('the walk stops where it is told to', async (t) => {
+  let count = 0
+  skimMembers(Buffer.from('{"a":1,"b":2,"c":3}'), 0, (key) => ++count > 0 && key !== 'b')
+  t.equal(count, 2)
+})
+
+t.test('depth costs no stack', async (t) => {
+  const depth = 1_000_000
+  const nested = '['.repeat(depth) + ']'.repeat(depth)
+  t.equal(skim(`{"a":${nested},"b":1}`).length, 2)
+})
+
+t.test('scalars are read as JSON, everything else is not', async (t) => {
+  const read = (json: string): unknown => readScalar(Buffer.from(json), 0, Buffer.byteLength(json))
+  t.same(['"a\\u002eb"', '12', 'true', 'null'].map(read), ['a.b', 12, true, null])
+  t.same(['{"a":1}', '[1]', 'nul', '"a', `"${'x'.repeat(600)}"`].map(read), Array(5).fill(undefined))
+})
+
+/** Any JSON value, with texts that look like JSON. */
+function drawValue(draw: () => number, depth: number): unknown {
+  const pick = Math.floor(draw() * (depth > 3 ? 4 : 6))
+  const text = (): string =>
+    Array.from({ length: Math.floor(draw() * 8) }, () => '"\\{}[]:,ä x\n'[Math.floor(draw() * 12)]).join('')
+  const size = Math.floor(draw() * 4)
+  if (pick === 0) return text()
+  if (pick === 1) return Math.floor(draw() * 2000) / 10 - 100
+  if (pick === 2) return null
+  if (pick === 3) return draw() > 0.5
+  if (pick === 4) return Array.from({ length: size }, () => drawValue(draw, depth + 1))
+  return Object.fromEntries(Array.from({ length: size }, (_, index) => [`k${index}`, drawValue(draw, depth + 1)]))
+}
+
+t.test('it finds what JSON.parse finds', async (t) => {
+  const draw = drawNumbers(2)
+  for (let round = 0; round < 500; round++) {
+    const value = Object.fromEntries(Array.from({ length: 5 }, (_, index) => [`key${index}`, drawValue(draw, 0)]))
+    const json = JSON.stringify(value, null, round % 3)
+    const found = Object.fromEntries(skim(json).map(([key, text]) => [key, JSON.parse(text)]))
+    t.same(found, value, json)
+  }
+})

@@ -1,0 +1,114 @@
+import { UpstreamError, type UpstreamFault, type UpstreamResponse } from '../../gateway/engine/engine.ts'
+import type { Exchange, ResponseHead } from '../../gateway/engine/exchange.ts'
+import type { StreamKind } from '../../gateway/errors/surface.ts'
+import type { StartTimer } from '../../gateway/relay/timer.ts'
+import { WatchedStream } from '../../gateway/relay/watched-stream.ts'
+
+/** A clock that stands still until it is told how far to go. */
+export function createManualClock() {
+  let nowMs = Date.UTC(2026, 0, 1)
+  const running = new Map<object, { atMs: number; ms: number; onTime: () => void }>()
+  const startTimer: StartTimer = (ms, onTime) => {
+    const timer = {}
+    running.set(timer, { atMs: nowMs + ms, ms, onTime })
+    return {
+      restart: () => void running.set(timer, { atMs: nowMs + ms, ms, onTime }),
+      stop: () => void running.delete(timer),
+    }
+  }
+  return {
+    startTimer,
+    now: () => new Date(nowMs),
+    countRunning: () => running.size,
+    advance: (ms: number) => {
+      const endMs = nowMs + ms
+      for (;;) {
+        const [next] = [...running].sort(([, a], [, b]) => a.atMs - b.atMs)
+        if (!next || next[1].atMs > endMs) break
+        nowMs = next[1].atMs
+        running.delete(next[0])
+        next[1].onTime()
+      }
+      nowMs = endMs
+    },
+  }
+}
+
+export type FakeOptions = Readonly<{ kind?: StreamKind; eventLimitBytes?: number; headError?: Error }>
+
+/** A watched stream between an upstream and a client that both do as the test says, and all that was seen of it. */
+export function openFakeStream({ kind = 'responses', eventLimitBytes = 1_000, headError }: FakeOptions = {}) {
+  const clock = createManualClock()
+  const seen = {
+    written: '',
+    writes: 0,
+    heads: 0,
+    ends: 0,
+    aborts: 0,
+    resumes: 0,
+    started: 0,
+    refusal: undefined as unknown,
+    failures: [] as string[],
+  }
+  let isSlow = false
+  let onDrain = (): void => {}
+  const onEnd: ((isComplete: boolean) => void)[] = []
+  const response: Pick<UpstreamResponse, 'abort' | 'resume'> = {
+    abort: () => void seen.aborts++,
+    resume: () => void seen.resumes++,
+  }
+  const exchange: Pick<Exchange, 'start' | 'onEnd'> = {
+    start: () => {
+      if (headError) throw headError
+      seen.heads++
+      return {
+        write: (chunk) => {
+          seen.writes++
+          seen.written += Buffer.from(chunk).toString('latin1')
+          return !isSlow
+        },
+        onDrain: (listener) => {
+          onDrain = listener
+        },
+        end: () => void seen.ends++,
+      }
+    },
+    onEnd: (listener) => void onEnd.push(listener),
+  }
+  const head: ResponseHead = { status: 200, headers: [] }
+  // The machine uses no more of either than stands above.
+  const stream = new WatchedStream(response as UpstreamResponse, exchange as Exchange, head, {
+    kind,
+    keepAliveMs: 15_000,
+    eventLimitBytes,
+    startTimer: clock.startTimer,
+    now: clock.now,
+    makeId: () => 'made',
+    onStarted: () => void seen.started++,
+    onRefused: (error) => {
+      seen.refusal = error
+    },
+    onFailure: (code) => void seen.failures.push(code),
+  })
+  return {
+    seen,
+    clock,
+    stream,
+    /** Texts are taken as latin1, like what was written. */
+    data: (text: string | Buffer) => stream.data(typeof text === 'string' ? Buffer.from(text, 'latin1') : text),
+    end: () => stream.end(),
+    fail: (fault: UpstreamFault) => stream.fail(new UpstreamError(fault)),
+    leave: () => {
+      for (const listener of onEnd) listener(false)
+    },
+    slowDown: () => {
+      isSlow = true
+    },
+    catchUp: () => {
+      isSlow = false
+      onDrain()
+    },
+  }
+}
+
+export type FakeStream = ReturnType<typeof openFakeStream>

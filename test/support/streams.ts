@@ -1,0 +1,110 @@
+import { request as httpRequest, type IncomingHttpHeaders } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Test } from 'tap'
+import {
+  type RawUpstream,
+  startRawUpstream,
+  startTestGateway,
+  type TestGateway,
+  type TestGatewayOptions,
+} from './gateway.ts'
+
+/** What an upstream says to a request, by the test that sent it; the request's head is whole by then. */
+export type SayStream = (socket: Socket) => void
+
+export type StreamPair = Readonly<{
+  upstream: RawUpstream
+  gateway: TestGateway
+  /** Sends a request of its own, which the upstream answers as it is told here. */
+  open: (path: string, say: SayStream) => Promise<ReadAnswer>
+}>
+
+/** The paths of the model API, for everybody. */
+export const modelRoutes = [
+  { id: 'responses', match: { path: '/agent/:id/responses' }, surface: 'model', access: 'public', upstream: 'agents' },
+  {
+    id: 'chat',
+    match: { path: '/agent/:id/chat/completions' },
+    surface: 'model',
+    access: 'public',
+    upstream: 'agents',
+  },
+]
+
+export const responsesPath = '/agent/1/responses'
+export const chatPath = '/agent/1/chat/completions'
+
+/** A gateway and an upstream that says what each test tells it to. */
+export async function startStreamPair(
+  t: Test,
+  { settings = {}, routes = modelRoutes }: TestGatewayOptions = {},
+): Promise<StreamPair> {
+  const answers = new Map<string, SayStream>()
+  const upstream = await startRawUpstream(t, (socket, soFar) => {
+    const [, key] = /x-request-id: (\S+)\r\n[\s\S]*\r\n\r\n/i.exec(soFar.slice(soFar.lastIndexOf(' HTTP/1.1'))) ?? []
+    const say = key === undefined ? undefined : answers.get(key)
+    if (key === undefined || !say) return
+    answers.delete(key)
+    say(socket)
+  })
+  const gateway = await startTestGateway(t, { routes, upstreams: { agents: { url: upstream.url } }, settings })
+  let count = 0
+  const open: StreamPair['open'] = (path, say) => {
+    const key = `stream-${count++}`
+    answers.set(key, say)
+    return readAnswer(gateway.public + path, { 'x-request-id': key })
+  }
+  return { upstream, gateway, open }
+}
+
+/** An answer that is being read. */
+export type ReadAnswer = Readonly<{
+  status: number
+  headers: IncomingHttpHeaders
+  /** What has come so far, without its framing. */
+  text: () => string
+  body: () => Buffer
+  /** Resolves with the whole body at a clean end, rejects at a broken one. */
+  whole: () => Promise<Buffer>
+  hasEnded: () => boolean
+  pause: () => void
+  resume: () => void
+  leave: () => void
+}>
+
+/** Sends a POST on a connection of its own and resolves when the head of its answer is in. */
+export function readAnswer(url: string, headers: Record<string, string> = {}, body = ''): Promise<ReadAnswer> {
+  return new Promise((resolve, reject) => {
+    const request = httpRequest(url, { method: 'POST', headers, agent: false }, (response) => {
+      const chunks: Buffer[] = []
+      response.on('data', (chunk: Buffer) => chunks.push(chunk))
+      const read = (): Buffer => Buffer.concat(chunks)
+      const ended = new Promise<Buffer>((end, fail) => {
+        response.on('end', () => end(read()))
+        response.on('error', fail)
+      })
+      ended.catch(() => undefined)
+      resolve({
+        status: response.statusCode ?? 0,
+        headers: response.headers,
+        text: () => read().toString(),
+        body: read,
+        whole: () => ended,
+        hasEnded: () => response.readableEnded,
+        pause: () => void response.pause(),
+        resume: () => void response.resume(),
+        leave: () => void request.destroy(),
+      })
+    })
+    request.on('error', reject)
+    request.end(body)
+  })
+}
+
+export const streamHead = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n'
+
+/** A head for chunks, and the bytes as chunks: their ends are the upstream's, whatever the network makes of them. */
+export const chunkedHead = `${streamHead}transfer-encoding: chunked\r\n\r\n`
+export const lastChunk = '0\r\n\r\n'
+export const toChunk = (bytes: string | Buffer): Buffer =>
+  Buffer.concat([Buffer.from(`${Buffer.byteLength(bytes).toString(16)}\r\n`), Buffer.from(bytes), Buffer.from('\r\n')])
