@@ -9,14 +9,16 @@ import {
   type TestGatewayOptions,
 } from './gateway.ts'
 
-/** What an upstream says to a request, by the test that sent it; the request's head is whole by then. */
-export type SayStream = (socket: Socket) => void
+/** What an upstream says to a request, once its head is in. */
+export type SayStream = (socket: Socket, head: string) => void
 
 export type StreamPair = Readonly<{
   upstream: RawUpstream
   gateway: TestGateway
   /** Sends a request of its own, which the upstream answers as it is told here. */
   open: (path: string, say: SayStream) => Promise<ReadAnswer>
+  /** Has a request answered that the test sends itself, with the `x-request-id` that is given back. */
+  expect: (say: SayStream) => string
 }>
 
 /** The paths of the model API, for everybody. */
@@ -41,20 +43,21 @@ export async function startStreamPair(
 ): Promise<StreamPair> {
   const answers = new Map<string, SayStream>()
   const upstream = await startRawUpstream(t, (socket, soFar) => {
-    const [, key] = /x-request-id: (\S+)\r\n[\s\S]*\r\n\r\n/i.exec(soFar.slice(soFar.lastIndexOf(' HTTP/1.1'))) ?? []
-    const say = key === undefined ? undefined : answers.get(key)
-    if (key === undefined || !say) return
+    const [head = ''] = /[^\n]* HTTP\/1\.1\r\n(?:[^\r\n]+\r\n)+\r\n[^\r\n]*$/.exec(soFar) ?? []
+    const [, key = ''] = /\nx-request-id: (\S+)/i.exec(head) ?? []
+    const say = answers.get(key)
     answers.delete(key)
-    say(socket)
+    say?.(socket, head)
   })
   const gateway = await startTestGateway(t, { routes, upstreams: { agents: { url: upstream.url } }, settings })
   let count = 0
-  const open: StreamPair['open'] = (path, say) => {
+  const expect: StreamPair['expect'] = (say) => {
     const key = `stream-${count++}`
     answers.set(key, say)
-    return readAnswer(gateway.public + path, { 'x-request-id': key })
+    return key
   }
-  return { upstream, gateway, open }
+  const open: StreamPair['open'] = (path, say) => readAnswer(gateway.public + path, { 'x-request-id': expect(say) })
+  return { upstream, gateway, expect, open }
 }
 
 /** An answer that is being read. */
