@@ -101,24 +101,6 @@ t.test('silence after the terminal event is a clean end and nothing else', async
   t.equal((await answer.whole()).toString(), stream)
 })
 
-t.test('a client that does not read is not the upstream’s silence', async (t) => {
-  const events = deltaEvent(1).repeat(2_000)
-  let sent = 0
-  let end = (): void => {}
-  const answer = await open(responsesPath, (socket) => {
-    socket.write(`${streamHead}\r\n${createdEvent}`)
-    for (; sent < 60; sent++) socket.write(events)
-    end = () => void socket.end('data: {"type":"response.completed"}\n\n')
-  })
-  answer.pause()
-  await new Promise((resolve) => setTimeout(resolve, streamIdleMs + 500))
-  end()
-  answer.resume()
-  const body = await answer.whole()
-  t.equal(failureCode(body), undefined)
-  t.equal(parseEvents(body).length, 2 + 2_000 * 60)
-})
-
 t.test('streams of other surfaces are ordinary answers', async (t) => {
   const answer = await open('/elsewhere', (socket) => socket.end(`${streamHead}\r\ndata: half`))
   t.equal((await answer.whole()).toString(), 'data: half')

@@ -194,6 +194,11 @@ const mistakes: readonly Mistake[] = [
     'routes.0.require must NOT have fewer than 1 properties',
   ],
   [
+    'a kind of stream is refused where streams are not watched',
+    row(`${sound}, stream: §chat`),
+    'route "a": only the model surface has streams that are watched, not "platform"',
+  ],
+  [
     'an unknown upstream is refused with the configured ones',
     row('match: { path: /a }, upstream: §plattform'),
     'route "a": upstream "plattform" is not configured; known: platform, agents, files, graphql, data',

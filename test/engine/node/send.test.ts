@@ -1,0 +1,101 @@
+import type { Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import type { UpstreamResponse } from '../../../gateway/engine/engine.ts'
+import { createNodeEngine } from '../../../gateway/engine/node/engine.ts'
+import { type RawUpstream, startRawUpstream, until } from '../../support/gateway.ts'
+
+const engine = createNodeEngine()
+t.teardown(() => engine.close())
+
+const idleMs = 300
+
+const send = ({ url }: RawUpstream): Promise<UpstreamResponse> =>
+  engine.send({
+    origin: url,
+    method: 'GET',
+    path: '/',
+    headers: [],
+    body: undefined,
+    bodyLimitBytes: 0,
+    timeouts: { connectMs: 1_000, firstByteMs: 1_000, idleMs },
+    isFreshConnection: false,
+    onCancellable: () => undefined,
+  })
+
+/** Takes an answer, every chunk of which pauses it or not. */
+function read(response: UpstreamResponse, wantsMore: boolean, silenceMs?: number) {
+  const seen = { bytes: 0, end: undefined as string | undefined }
+  const sink = {
+    data: (chunk: Uint8Array) => {
+      seen.bytes += chunk.length
+      return wantsMore
+    },
+    end: () => {
+      seen.end = 'complete'
+    },
+    fail: ({ fault }: { fault: string }) => {
+      seen.end = fault
+    },
+  }
+  response.pipe(sink, silenceMs)
+  return seen
+}
+
+/** An upstream that begins an answer of ten bytes, and says the rest when it is told to. */
+async function startHalf(t: Test) {
+  const sockets: Socket[] = []
+  const upstream = await startRawUpstream(t, (socket) => {
+    sockets.push(socket)
+    socket.write('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nbegun')
+  })
+  return { upstream, finish: () => void sockets.at(-1)?.write('ended') }
+}
+
+t.test('an answer that falls silent is broken off', async (t) => {
+  const { upstream } = await startHalf(t)
+  const startedMs = performance.now()
+  const seen = read(await send(upstream), true)
+  await until(() => seen.end, 'the end')
+  t.match(seen, { bytes: 5, end: 'timeout' })
+  t.ok(performance.now() - startedMs >= idleMs - 5)
+  await until(() => upstream.sockets()[0]?.readableEnded || upstream.sockets()[0]?.destroyed, 'the close')
+})
+
+t.test('whoever reads an answer may allow it more silence', async (t) => {
+  const { upstream, finish } = await startHalf(t)
+  const seen = read(await send(upstream), true, 20_000)
+  await new Promise((resolve) => setTimeout(resolve, idleMs + 200))
+  t.equal(seen.end, undefined)
+  finish()
+  await until(() => seen.end, 'the end')
+  t.equal(seen.end, 'complete')
+})
+
+t.test('while its reader pauses an answer, nobody is silent', async (t) => {
+  const { upstream, finish } = await startHalf(t)
+  const response = await send(upstream)
+  const seen = read(response, false)
+  await until(() => seen.bytes === 5, 'the first bytes')
+  finish()
+  await new Promise((resolve) => setTimeout(resolve, idleMs * 2))
+  t.match(seen, { bytes: 5, end: undefined }, 'nothing comes before it is asked for')
+  response.resume()
+  await until(() => seen.end, 'the end')
+  t.match(seen, { bytes: 10, end: 'complete' })
+})
+
+t.test('a connection whose last chunk was answered by a pause serves the next request', async (t) => {
+  const upstream = await startRawUpstream(t, (socket) => {
+    socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwhole')
+  })
+  for (let round = 0; round < 3; round++) {
+    const response = await send(upstream)
+    const seen = read(response, false)
+    await until(() => seen.end, `the end of answer ${round}`)
+    t.match(seen, { bytes: 5, end: 'complete' })
+    response.resume()
+    // undici takes a connection back at the end of a turn.
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  t.equal(upstream.sockets().length, 1)
+})
