@@ -156,6 +156,7 @@ function permitOf(userId: number): Permit {
       path: '/x',
       methods: new Set(['GET']),
       surface: 'platform',
+      stream: undefined,
       isPublic: false,
       destination: { kind: 'upstream', name: 'up' },
       role: undefined,
@@ -192,7 +193,7 @@ const upstream: Upstream = {
   host: undefined,
   forwardsCredentials: false,
   isBound: false,
-  timeouts: { connectMs: 1, firstByteMs: 1, idleMs: 1 },
+  timeouts: { connectMs: 1, firstByteMs: 1, idleMs: 1, streamIdleMs: 1 },
   bodyLimitBytes: 1,
 }
 
