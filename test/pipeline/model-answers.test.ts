@@ -1,9 +1,10 @@
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
+import { call } from '../support/client.ts'
 import { createdEvent } from '../support/event-streams.ts'
 import { responsesPath, startStreamPair, streamHead } from '../support/streams.ts'
 
-const { open } = await startStreamPair(t)
+const { gateway, open, expect } = await startStreamPair(t)
 
 t.test('a compressed stream passes as it is, and none is asked for', async (t) => {
   const bytes = gzipSync(createdEvent)
@@ -70,5 +71,16 @@ t.test('a 5xx in JSON passes unchanged, whatever its shape', async (t) => {
     )
     t.equal(answer.status, 503)
     t.equal((await answer.whole()).toString(), '{"detail":"x"}')
+  }
+})
+
+t.test('an answer that has no body is no stream, whatever its type', async (t) => {
+  const heads = [
+    ['HEAD', `${streamHead}\r\n`, 200],
+    ['POST', `${streamHead.replace('200 OK', '204 No Content')}\r\n`, 204],
+  ] as const
+  for (const [method, head, status] of heads) {
+    const headers = { 'x-request-id': expect((socket) => socket.write(head)) }
+    t.match(await call(gateway.public, { method, path: responsesPath, headers }), { status, text: /^$/ })
   }
 })
