@@ -477,7 +477,7 @@ t.test('events of a stream pass one by one, at once', async (t) => {
   })
   const client = await openRawClient(t, gateway.public)
   client.send(`GET /stream HTTP/1.1\r\n${host}\r\n`)
-  await until(() => upstream.sockets().length === 1, 'the connection')
+  await until(() => upstream.received()[0]?.includes('/stream'), 'the request, which the head answers')
   for (let number = 1; number <= 5; number++) {
     const event = `event: ${sent.type}\ndata: ${JSON.stringify({ ...sent, sequence_number: number })}\n\n`
     for (const socket of upstream.sockets()) socket.write(`${event.length.toString(16)}\r\n${event}\r\n`)
@@ -510,6 +510,26 @@ t.test('a client that does not read holds its upstream back', async (t) => {
   client.socket.pause()
   await untilStill(() => writtenBytes)
   t.ok(writtenBytes < slackBytes, `the upstream got rid of ${writtenBytes} bytes`)
+})
+
+t.test('two long answers on one connection reach a slow reader whole', async (t) => {
+  const size = 8 * mebibyte
+  const { gateway } = await startPair(t, (socket) => {
+    socket.write(Buffer.concat([Buffer.from(`HTTP/1.1 200 OK\r\ncontent-length: ${size}\r\n\r\n`), Buffer.alloc(size)]))
+  })
+  const client = await openRawClient(t, gateway.public)
+  let receivedBytes = 0
+  client.socket.removeAllListeners('data')
+  client.socket.on('data', (chunk) => {
+    receivedBytes += chunk.length
+  })
+  client.socket.pause()
+  client.send(`GET /first HTTP/1.1\r\n${host}\r\n`)
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  client.send(`GET /second HTTP/1.1\r\n${host}\r\n`)
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  client.socket.resume()
+  await until(() => receivedBytes > 2 * size, 'both answers')
 })
 
 t.test('an upstream that does not read holds its client back', async (t) => {

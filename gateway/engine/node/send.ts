@@ -173,8 +173,9 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   readonly #resume = (): void => {
     if (!this.#unpause()) return
     this.#idleTimer?.refresh()
-    // Undici has been told of what lies in the socket, and was given nothing: it is told again.
-    this.#socket?.emit('readable')
+    // Undici has been told of what lies in the socket, and was given nothing: it is told again. Not at once:
+    // node:http tells of a drain in the middle of another answer, whose bytes undici is just reading.
+    queueMicrotask(() => this.#socket?.emit('readable'))
   }
 
   #unpause(): boolean {
