@@ -17,6 +17,7 @@ import { readClient, type TrustedProxies } from './receive/client.ts'
 import { type RequestHeaders, readHeaders } from './receive/headers.ts'
 import { readRequestId } from './receive/request-id.ts'
 import { readTarget } from './receive/target.ts'
+import type { Join } from './relay/join.ts'
 import type { Relay } from './relay/relay.ts'
 import { resolveOrganization } from './resolve/organization.ts'
 import { resolveResource } from './resolve/resource.ts'
@@ -35,6 +36,7 @@ export type Stages = Readonly<{
   pin: Pin
   forward: Forward
   relay: Relay
+  join: Join
   beginTrail: BeginTrail
 }>
 
@@ -78,7 +80,8 @@ export const createPipeline = (stage: Stages) =>
       trail.located(upstream)
       const pinned = await stage.pin(permit, upstream)
       const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
-      await stage.relay(response, exchange, { match, upstream, onStreamFailure: trail.streamFailed })
+      if ('connection' in response) stage.join(response, exchange, upstream)
+      else await stage.relay(response, exchange, { match, upstream, onStreamFailure: trail.streamFailed })
     } catch (caught) {
       const error = GatewayError.from(caught)
       trail.refused(error)

@@ -13,6 +13,7 @@ import { checkReadiness } from '../observe/readiness.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Stages } from '../pipeline.ts'
+import { join } from '../relay/join.ts'
 import { createRelay } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
 import type { Configuration } from './configuration.ts'
@@ -86,6 +87,7 @@ export async function openDoors(
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: createForward(engine.send),
     relay,
+    join,
     beginTrail: createTrails(log, metrics, monotonicMs),
   }
   const handle = createPipeline(stages)
@@ -94,6 +96,7 @@ export async function openDoors(
   const publishesKeys = configuration.identity.publishOnPublicListener
   const inFlight = new Set<Exchange>()
   metrics.watchInFlight(() => inFlight.size)
+  metrics.watchWebSockets(() => [...inFlight].filter(({ status }) => status === 101).length)
   let isDraining = false
   const listenerOptions = readListenerOptions(configuration, equipment)
   /** Whatever a handler lets through ends that one exchange, and nothing else. */
@@ -112,7 +115,7 @@ export async function openDoors(
 
   const { listeners } = configuration
   const publicListener = await engine.listen(
-    { ...listeners.public, ...listenerOptions },
+    { ...listeners.public, ...listenerOptions, takesHandshakes: true },
     watch((exchange) => (isForKeys(exchange) ? publishKeys(exchange) : handle(exchange))),
   )
   const decisionListener = await engine.listen({ ...listeners.decision, ...listenerOptions }, watch(judge))

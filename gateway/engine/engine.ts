@@ -1,5 +1,5 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
-import type { Exchange, RawHeaders, RequestBody } from './exchange.ts'
+import type { Exchange, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
 
 export type ListenerOptions = Readonly<{
   host: string
@@ -8,6 +8,8 @@ export type ListenerOptions = Readonly<{
   headersTimeoutMs: number
   /** Silence allowed inside a request's body. */
   bodyIdleTimeoutMs: number
+  /** Presents WebSocket handshakes as such; without it they are requests like any other. */
+  takesHandshakes?: boolean
   /** Told of every request that was refused before it could be read. */
   onUnparsed: (code: RefusalCode) => void
 }>
@@ -30,6 +32,8 @@ export type UpstreamRequest = Readonly<{
   path: string
   headers: RawHeaders
   body: RequestBody | undefined
+  /** Asks the upstream to switch to WebSocket. */
+  asksForWebSocket: boolean
   bodyLimitBytes: number
   timeouts: UpstreamTimeouts
   /** Opens a connection of its own instead of taking one from the pool. */
@@ -55,6 +59,11 @@ export type UpstreamResponse = Readonly<{
   abort: () => void
 }>
 
+/** A 101 as it was asked for. The connection is no longer HTTP's, and nobody's until it is joined or destroyed. */
+export type UpstreamUpgrade = Readonly<{ headers: RawHeaders; connection: UpgradedConnection }>
+
+export type UpstreamAnswer = UpstreamResponse | UpstreamUpgrade
+
 /**
  * `unanswered`: the connection broke before the first byte of an answer, as a kept one does that closes under
  * its next request. `cancelled` is our own doing.
@@ -79,7 +88,7 @@ export class UpstreamError extends Error {
 }
 
 /** Sends a request and resolves when the final head of the answer is in; rejects with an `UpstreamError`. */
-export type Send = (request: UpstreamRequest) => Promise<UpstreamResponse>
+export type Send = (request: UpstreamRequest) => Promise<UpstreamAnswer>
 
 /** Both ends of the wire. What lies behind it may be replaced whole. */
 export interface Engine {

@@ -19,6 +19,11 @@ export interface ResponseWriter {
   end(): void
 }
 
+/** A connection that has left HTTP. Opaque: the engine that made it joins it to a client's. */
+export interface UpgradedConnection {
+  destroy(): void
+}
+
 /** One request as it stands on the wire, and the means to answer it: all that the pipeline sees of HTTP. */
 export interface Exchange {
   readonly method: string
@@ -30,6 +35,8 @@ export interface Exchange {
   readonly peerAddress: string
   readonly isEncrypted: boolean
   readonly body: RequestBody
+  /** True for a WebSocket handshake (RFC 6455 4.2.1). Any other `Upgrade` is as good as absent (RFC 9110 7.8). */
+  readonly isHandshake: boolean
   /** True once a head went out: from then on a refusal can only break the connection. */
   readonly hasStarted: boolean
   /** The status that went out, 0 before that. */
@@ -40,6 +47,8 @@ export interface Exchange {
   answer(head: ResponseHead, body: string): void
   /** Answers in pieces. */
   start(head: ResponseHead): ResponseWriter
+  /** Answers a handshake with 101 and joins its two ends, until one has gone or both are silent for `idleMs`. */
+  join(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void
   /** Breaks the connection, so that what was sent so far cannot pass for a complete answer. */
   destroy(): void
   /** Calls back once, when the answer is complete or the client has gone. */

@@ -1,5 +1,5 @@
 import { assertIssued, type Permit } from '../authorize/decide.ts'
-import { type Send, UpstreamError, type UpstreamRequest, type UpstreamResponse } from '../engine/engine.ts'
+import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine/engine.ts'
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Upstream } from '../locate/upstream.ts'
@@ -16,7 +16,7 @@ export type Forward = (
   upstream: Upstream,
   pinned: PinnedHeaders,
   received: Received,
-) => Promise<UpstreamResponse>
+) => Promise<UpstreamAnswer>
 
 /** RFC 9110 9.2.2. A body cannot be sent twice, so only requests without one are tried again. */
 const idempotent = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
@@ -26,7 +26,8 @@ export const createForward =
   async (permit, upstream, pinned, received) => {
     assertIssued(permit)
     const { exchange } = received
-    const { method } = permit.match.target
+    const { route, target } = permit.match
+    const { method } = target
     const hasBody = exchange.body.length !== 0
     // Announced too large: refused before a byte of it is read.
     if ((exchange.body.length ?? 0) > upstream.bodyLimitBytes) throw new GatewayError('body_too_large')
@@ -37,6 +38,7 @@ export const createForward =
       headers: composeHeaders(permit, upstream, pinned, received),
       body: hasBody ? exchange.body : undefined,
       bodyLimitBytes: upstream.bodyLimitBytes,
+      asksForWebSocket: exchange.isHandshake && route.isWebSocket,
       timeouts: upstream.timeouts,
       isFreshConnection: false,
       onCancellable: (cancel) => exchange.onEnd((isComplete) => !isComplete && cancel()),

@@ -10,6 +10,7 @@ export type MetricsSnapshot = Readonly<Awaited<ReturnType<Registry['getMetricsAs
 export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_requests_in_flight: 'sum',
   sallyport_streams_open: 'sum',
+  sallyport_websockets_open: 'sum',
   sallyport_jwks_age_seconds: 'max',
   sallyport_jwks_issuer_up: 'min',
   sallyport_cache_entries: 'sum',

@@ -18,6 +18,7 @@ export type Metrics = Readonly<{
   watchInFlight: (count: () => number) => void
   watchStreams: (count: () => number) => void
   countStreamFailure: (code: string) => void
+  watchWebSockets: (count: () => number) => void
   text: () => Promise<string>
   contentType: string
   /** The same as data, to be combined with that of other processes. */
@@ -149,6 +150,15 @@ export function createMetrics(): Metrics {
     labelNames: ['code'],
     registers,
   })
+  let webSockets = () => 0
+  new Gauge({
+    name: 'sallyport_websockets_open',
+    help: 'WebSockets that are joined to their upstream.',
+    registers,
+    collect() {
+      this.set(webSockets())
+    },
+  })
   return {
     countRequest: (route, method, status, seconds) => {
       requests.inc({ route, method, status })
@@ -180,6 +190,9 @@ export function createMetrics(): Metrics {
       streams = count
     },
     countStreamFailure: (code) => streamFailures.inc({ code }),
+    watchWebSockets: (count) => {
+      webSockets = count
+    },
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),

@@ -25,12 +25,14 @@ async function readSlowly(t: Test, answer: (socket: Socket) => void) {
     path: '/',
     headers: [],
     body: undefined,
+    asksForWebSocket: false,
     bodyLimitBytes: 0,
     timeouts: { connectMs: 1_000, firstByteMs: 1_000, idleMs: 10_000 },
     isFreshConnection: false,
     onCancellable: () => undefined,
   }
   const response = await engine.send(request)
+  if ('connection' in response) throw new Error('switched protocols unasked')
   const read = { bytes: 0, end: undefined as string | undefined, upstream, resume: response.resume }
   response.pipe({
     data: (chunk) => {

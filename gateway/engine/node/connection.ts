@@ -38,6 +38,38 @@ export class Connection {
     exchange.onEnd(() => this.#exchanges.delete(exchange))
   }
 
+  /** Calls back when no answer is owed any more, at once where none is; a connection that breaks owes none. */
+  onIdle(listener: () => void): void {
+    if (this.#exchanges.size === 0) {
+      listener()
+      return
+    }
+    for (const exchange of this.#exchanges)
+      exchange.onEnd(() => {
+        if (this.#exchanges.size === 0) listener()
+      })
+  }
+
+  /** To be called when node:http has taken its parser and its listeners off the socket. */
+  leaveParser(): void {
+    // The answer under way would not hear that it may go on.
+    this.#socket.on('drain', this.#goOn)
+    // Where it had stopped reading, the socket still waits for the read under way: nothing came of it.
+    this.#socket.push('')
+  }
+
+  /** To be called before node:http puts a new parser and its listeners on the socket. */
+  awaitParser(): void {
+    this.#socket.off('drain', this.#goOn)
+    // Set after an earlier answer, by a parser that would have cleared it.
+    this.#socket.setTimeout(0)
+  }
+
+  readonly #goOn = (): void => {
+    const [first] = this.#exchanges
+    first?.goOn()
+  }
+
   /** Nothing that arrives from now on is read as a request. */
   markRefused(): void {
     this.#isRefused = true
@@ -55,10 +87,7 @@ export class Connection {
       this.#writeRefusal(code)
     } else if (![first, ...later].some(({ isReceiving }) => isReceiving)) {
       // The next head is at fault: the answers before it go out first.
-      for (const exchange of this.#exchanges)
-        exchange.onEnd(() => {
-          if (this.#exchanges.size === 0) this.#writeRefusal(code)
-        })
+      this.onIdle(() => this.#writeRefusal(code))
     } else if (later.length > 0 || first.hasStarted) {
       this.destroy()
     } else {

@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
-import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../exchange.ts'
+import type { Exchange, RawHeaders, ResponseHead, ResponseWriter, UpgradedConnection } from '../exchange.ts'
 import type { Connection } from './connection.ts'
 import { NodeRequestBody } from './request-body.ts'
+import { joinSockets, type Tunnel, UpgradedSocket } from './tunnel.ts'
 
 /** For how long a body that nobody wanted is read before its connection is dropped. */
 const unwantedBodyMs = 5_000
@@ -13,7 +14,12 @@ const unwantedBodyMs = 5_000
  */
 const closingStatuses: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
 
-type BodyOptions = Readonly<{ expectsContinue: boolean; bodyIdleTimeoutMs: number }>
+export type ExchangeOptions = Readonly<{
+  expectsContinue: boolean
+  bodyIdleTimeoutMs: number
+  /** Of a handshake: stops the reading of its socket and gives what the client has said since. */
+  takeOver?: () => Buffer
+}>
 
 export class NodeExchange implements Exchange {
   readonly method: string
@@ -23,14 +29,17 @@ export class NodeExchange implements Exchange {
   readonly peerAddress: string
   readonly isEncrypted: boolean
   readonly body: NodeRequestBody
+  readonly isHandshake: boolean
   readonly #connection: Connection
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
   #transform: (headers: RawHeaders) => RawHeaders = (headers) => headers
+  readonly #takeOver: (() => Buffer) | undefined
+  #tunnel: Tunnel | undefined
   #onEnd: ((isComplete: boolean) => void)[] = []
   #hasEnded = false
 
-  constructor(connection: Connection, request: IncomingMessage, response: ServerResponse, options: BodyOptions) {
+  constructor(connection: Connection, request: IncomingMessage, response: ServerResponse, options: ExchangeOptions) {
     this.#connection = connection
     this.#request = request
     this.#response = response
@@ -41,6 +50,8 @@ export class NodeExchange implements Exchange {
     this.peerAddress = request.socket.remoteAddress ?? ''
     this.isEncrypted = (request.socket as TLSSocket).encrypted === true // node:http types every socket as plain
     this.body = new NodeRequestBody(request, response, options.expectsContinue, options.bodyIdleTimeoutMs)
+    this.#takeOver = options.takeOver
+    this.isHandshake = options.takeOver !== undefined
     response.on('close', () => this.#end(response.writableFinished))
     // Without a listener a client's reset in the middle of a body would be an uncaught exception.
     request.on('error', () => {})
@@ -92,6 +103,24 @@ export class NodeExchange implements Exchange {
     }
   }
 
+  join(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void {
+    if (!this.#takeOver || !(upstream instanceof UpgradedSocket)) throw new TypeError('nothing to join')
+    if (this.#hasEnded) {
+      upstream.destroy()
+      return
+    }
+    const { socket } = this.#request
+    this.#writeHead({ status: 101, headers: [...headers, 'connection', 'upgrade', 'upgrade', 'websocket'] })
+    this.#response.flushHeaders()
+    this.#response.detachSocket(socket)
+    this.#tunnel = joinSockets(socket, upstream.socket, this.#takeOver(), idleMs)
+  }
+
+  /** The client reads again. */
+  goOn(): void {
+    this.#response.emit('drain')
+  }
+
   /** True while its request's body is still on its way. */
   get isReceiving(): boolean {
     return !this.#request.complete
@@ -103,7 +132,7 @@ export class NodeExchange implements Exchange {
 
   /** The client has gone: node:http does not tell the answers that wait behind another one on their connection. */
   abandon(): void {
-    this.#end(false)
+    this.#end(this.#tunnel?.isWhole() === true)
   }
 
   onEnd(listener: (isComplete: boolean) => void): void {

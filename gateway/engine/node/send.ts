@@ -1,9 +1,13 @@
 import { subscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { type Dispatcher, errors } from 'undici'
-import { type ResponseSink, type Send, UpstreamError, type UpstreamRequest, type UpstreamResponse } from '../engine.ts'
+import { type ResponseSink, type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine.ts'
+import type { RawHeaders } from '../exchange.ts'
 import { type Connections, createConnections } from './connections.ts'
 import { NodeRequestBody } from './request-body.ts'
+import { UpgradedSocket } from './tunnel.ts'
+import { isSwitched } from './websocket.ts'
 
 /** What is kept of a body before somebody reads it: about one read of a socket. */
 const earlyLimitBytes = 64 * 1024
@@ -14,10 +18,10 @@ export function createSender(): Readonly<{ send: Send; close: () => Promise<void
   return { send: (request) => exchange(connections, request), close: connections.close }
 }
 
-function exchange(connections: Connections, request: UpstreamRequest): Promise<UpstreamResponse> {
+function exchange(connections: Connections, request: UpstreamRequest): Promise<UpstreamAnswer> {
   const client = connections.take(request.origin, request.timeouts.connectMs, request.isFreshConnection)
   return new Promise((resolve, reject) => {
-    const handler = new ResponseHandler(request.timeouts.idleMs, resolve, reject, (isWhole) =>
+    const handler = new ResponseHandler(request.headers, request.timeouts.idleMs, resolve, reject, (isWhole) =>
       isWhole ? connections.keep(client) : connections.drop(client),
     )
     request.onCancellable(handler.cancel)
@@ -29,6 +33,7 @@ function exchange(connections: Connections, request: UpstreamRequest): Promise<U
       headersTimeout: request.timeouts.firstByteMs,
       // The handler's own: how long a body may be silent is known when its head is.
       bodyTimeout: 0,
+      ...(request.asksForWebSocket && { upgrade: 'websocket' }),
     }
     try {
       client.dispatch(options, handler)
@@ -55,8 +60,9 @@ const readNothing = (): null => null
 
 /** Keeps what arrives before the answer is piped, which for a small answer is all of it. */
 class ResponseHandler implements Dispatcher.DispatchHandler {
+  readonly #requested: RawHeaders
   readonly #idleMs: number
-  readonly #resolve: (response: UpstreamResponse) => void
+  readonly #resolve: (answer: UpstreamAnswer) => void
   readonly #reject: (error: UpstreamError) => void
   readonly #onDone: (isWhole: boolean) => void
   #controller: Dispatcher.DispatchController | undefined
@@ -72,11 +78,13 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
 
   constructor(
+    requested: RawHeaders,
     idleMs: number,
-    resolve: (response: UpstreamResponse) => void,
+    resolve: (answer: UpstreamAnswer) => void,
     reject: (error: UpstreamError) => void,
     onDone: (isWhole: boolean) => void,
   ) {
+    this.#requested = requested
     this.#idleMs = idleMs
     this.#resolve = resolve
     this.#reject = reject
@@ -112,6 +120,25 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
       resume: this.#resume,
       abort: this.cancel,
     })
+  }
+
+  onRequestUpgrade(
+    controller: Dispatcher.DispatchController,
+    _status: number,
+    _headers: unknown,
+    socket: Duplex,
+  ): void {
+    const connection = new UpgradedSocket(socket as Socket) // undici types it wider than it is
+    const headers = latin1Pairs(controller.rawHeaders)
+    if (isSwitched(this.#requested, headers)) {
+      this.#resolve({ headers, connection })
+    } else {
+      connection.destroy()
+      this.#reject(new UpstreamError('broken'))
+    }
+    // Undici's client has lost its connection either way.
+    this.#outcome = 'complete'
+    this.#onDone(false)
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {

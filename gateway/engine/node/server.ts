@@ -7,12 +7,20 @@ import type { Exchange } from '../exchange.ts'
 import { Connection } from './connection.ts'
 import { NodeExchange } from './exchange.ts'
 import { type ParseError, refusalOf } from './parse-error.ts'
+import { hearUpgrades, type TakeHandshake } from './upgrades.ts'
+import { announcesBody } from './websocket.ts'
 
 /**
  * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
  * and answer in the house's shape.
  */
 const parserHeaderBytes = 32 * 1024
+
+/**
+ * Node from 24.9 on asks which requests are upgrades. One with a body is none: Node 26 would keep the body from the
+ * bytes that we put back.
+ */
+const hasNoBody = (request: IncomingMessage): boolean => !announcesBody(request)
 
 /** Listens with node:http, which keeps the strict parser (no `insecureHTTPParser`). */
 export async function listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener> {
@@ -25,28 +33,35 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     requireHostHeader: false,
     noDelay: true,
     keepAliveTimeout: 65_000,
+    ...(options.takesHandshakes && { shouldUpgradeCallback: hasNoBody }),
   })
   // Node drops header lines past 2,000 in silence; the size limit is the one that counts.
   server.maxHeadersCount = 0
 
   const connections = new Map<Duplex, Connection>()
   server.on('connection', (socket: Socket) => {
+    if (connections.has(socket)) return // put back after an upgrade that was none
     connections.set(socket, new Connection(socket))
     socket.once('close', () => connections.delete(socket))
   })
+  const { bodyIdleTimeoutMs } = options
+  const begin = (connection: Connection, exchange: NodeExchange): void => {
+    connection.add(exchange)
+    handle(exchange)
+  }
   const onRequest = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) => {
     const connection = connections.get(request.socket)
     if (!connection || connection.isRefused) return
-    const exchange = new NodeExchange(connection, request, response, {
-      expectsContinue,
-      bodyIdleTimeoutMs: options.bodyIdleTimeoutMs,
-    })
-    connection.add(exchange)
-    handle(exchange)
+    begin(connection, new NodeExchange(connection, request, response, { expectsContinue, bodyIdleTimeoutMs }))
   }
   server.on('request', onRequest(false))
   server.on('checkContinue', onRequest(true))
   server.on('checkExpectation', onRequest(false))
+  const takeHandshake: TakeHandshake = (connection, request, response, takeOver) => {
+    const how = { expectsContinue: false, bodyIdleTimeoutMs, takeOver }
+    begin(connection, new NodeExchange(connection, request, response, how))
+  }
+  if (options.takesHandshakes) hearUpgrades(server, (socket) => connections.get(socket), takeHandshake)
   const refuse = (socket: Duplex, code: RefusalCode): void => {
     const connection = connections.get(socket)
     if (connection?.isRefused === false) options.onUnparsed(code)
@@ -66,7 +81,10 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
   return {
     address: { host: address, port },
     close: () => closeGracefully(server, connections),
-    destroy: () => server.closeAllConnections(),
+    // Not node's own: that leaves open what has been upgraded.
+    destroy: () => {
+      for (const connection of connections.values()) connection.destroy()
+    },
   }
 }
 

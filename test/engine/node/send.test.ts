@@ -9,18 +9,22 @@ t.teardown(() => engine.close())
 
 const idleMs = 300
 
-const send = ({ url }: RawUpstream): Promise<UpstreamResponse> =>
-  engine.send({
+async function send({ url }: RawUpstream): Promise<UpstreamResponse> {
+  const answer = await engine.send({
     origin: url,
     method: 'GET',
     path: '/',
     headers: [],
     body: undefined,
+    asksForWebSocket: false,
     bodyLimitBytes: 0,
     timeouts: { connectMs: 1_000, firstByteMs: 1_000, idleMs },
     isFreshConnection: false,
     onCancellable: () => undefined,
   })
+  if ('connection' in answer) throw new Error('switched protocols unasked')
+  return answer
+}
 
 /** Takes an answer, every chunk of which pauses it or not. */
 function read(response: UpstreamResponse, wantsMore: boolean, silenceMs?: number) {

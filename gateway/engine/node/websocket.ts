@@ -1,0 +1,46 @@
+import { createHash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import type { RawHeaders } from '../exchange.ts'
+
+/** RFC 6455 4.2.1: sixteen bytes in base64. */
+const keyPattern = /^[+/0-9A-Za-z]{22}==$/
+
+/** RFC 6455 1.3: what no server appends that does not speak WebSocket. */
+const acceptGuid = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
+
+/**
+ * Whether a request that node:http calls an upgrade (`Connection` names it) is a handshake to the letter. Repeated
+ * lines come joined by node:http and fail; one that waits for 100 Continue is a request first (RFC 9110 7.8).
+ */
+export function isHandshake({ method, httpVersion, headers }: IncomingMessage): boolean {
+  return (
+    method === 'GET' &&
+    httpVersion === '1.1' &&
+    headers.upgrade?.toLowerCase() === 'websocket' &&
+    headers['sec-websocket-version'] === '13' &&
+    keyPattern.test(headers['sec-websocket-key'] ?? '') &&
+    headers.expect === undefined &&
+    !announcesBody({ headers })
+  )
+}
+
+export function announcesBody({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
+  const { 'content-length': length, 'transfer-encoding': encoding } = headers
+  return encoding !== undefined || (length !== undefined && length !== '0')
+}
+
+/**
+ * Whether a 101 proves that its sender switched to WebSocket for this very request (RFC 6455 4.1). A status that
+ * somebody else put into the upstream's mouth does not, and joined to it a client could smuggle requests.
+ */
+export function isSwitched(requested: RawHeaders, answered: RawHeaders): boolean {
+  const [key, ...moreKeys] = readValues(requested, 'sec-websocket-key')
+  const accept = createHash('sha1').update(`${key}${acceptGuid}`).digest('base64')
+  const [protocol, ...moreProtocols] = readValues(answered, 'upgrade')
+  const [accepted, ...moreAccepted] = readValues(answered, 'sec-websocket-accept')
+  const isSingle = key !== undefined && moreKeys.length === 0 && moreProtocols.length === 0 && moreAccepted.length === 0
+  return isSingle && protocol?.toLowerCase() === 'websocket' && accepted === accept
+}
+
+const readValues = (headers: RawHeaders, name: string): readonly string[] =>
+  headers.filter((_, index) => index % 2 === 1 && headers[index - 1]?.toLowerCase() === name)
