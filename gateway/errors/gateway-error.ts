@@ -21,6 +21,7 @@ export type ValidationMessage = Readonly<{ field: string; rule: string; message:
  */
 const refusals = {
   target_malformed: [400, 'The request target is malformed.'],
+  target_misreadable: [400, 'Servers read this request target in different ways; write it plainly.'],
   headers_malformed: [400, 'The request headers are malformed.'],
   ambiguous_target: [400, 'The original method and target are missing or contradict each other.'],
   ambiguous_credentials: [400, 'Send one credential: an OAuth token or an API token, not both.'],

@@ -42,6 +42,7 @@ export function compileRoute(
     organizationParam: row.organization?.param,
     resource: row.resource,
     isWebSocket: row.websocket === true,
+    takesEncodedSlashes: row.encodedSlashes === 'allow',
     bodyLimitBytes: row.limits?.bodyBytes,
     timeouts: row.timeouts ?? {},
   })

@@ -28,6 +28,7 @@ export type RouteContent = Readonly<{
   organization?: Readonly<{ param: string }>
   resource?: Readonly<{ kind: 'agent'; param: string }>
   websocket?: boolean
+  encodedSlashes?: 'refuse' | 'allow'
   limits?: Readonly<{ bodyBytes?: number }>
   timeouts?: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number; streamIdleMs?: number }>
 }>

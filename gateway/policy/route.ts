@@ -45,6 +45,8 @@ export type Route = Readonly<{
   organizationParam: string | undefined
   resource: Readonly<{ kind: 'agent'; param: string }> | undefined
   isWebSocket: boolean
+  /** Whether a path with encoded slashes may pass. */
+  takesEncodedSlashes: boolean
   bodyLimitBytes: number | undefined
   timeouts: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number; streamIdleMs?: number }>
 }>

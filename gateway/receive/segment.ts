@@ -6,36 +6,56 @@ import { GatewayError } from '../errors/gateway-error.ts'
  */
 const decodingDepth = 8
 
-/** The segment decoded once, after a look at every further decoding that a backend might try. */
+/**
+ * The segment decoded once, after a look at every further decoding that a backend might try. A slash in it was
+ * encoded, once: whether that may pass is for the route to say.
+ */
 export function decodeSegment(raw: string): string {
   if (!raw.includes('%')) {
     refuseHiddenDots(raw)
     return raw
   }
   if (/%(?![0-9a-f]{2})/i.test(raw)) throw new GatewayError('target_malformed')
-  const decoded = decodeOnce(raw)
-  let deeper = decoded
-  for (let depth = 1; /%[0-9a-f]{2}/i.test(deeper); depth++) {
-    if (depth === decodingDepth) throw new GatewayError('target_malformed')
-    deeper = decodeOnce(deeper)
-  }
+  const decoded = decodeEscapes(raw)
+  const pieces = decoded.split('/')
+  // Decoded by a backend, the slash would leave an empty segment.
+  if (pieces.length > 1 && pieces.includes('')) throw new GatewayError('target_malformed')
+  for (const piece of pieces) refuseAtAnyDepth(piece)
   return decoded
 }
 
-/** Decodes what is a valid escape and leaves the rest; refuses what must not appear at any depth. */
-function decodeOnce(text: string): string {
+/** Every reading of the text by somebody who decodes once more, twice more, and so on; the last one changes nothing. */
+export function decodeFurther(text: string): readonly string[] {
+  const readings: string[] = []
+  for (let deeper = text; hasEscape(deeper) && readings.length < decodingDepth; readings.push(deeper))
+    deeper = decodeEscapes(deeper)
+  return readings
+}
+
+const hasEscape = (text: string): boolean => /%[0-9a-f]{2}/i.test(text)
+
+/** Decodes what is a valid escape and leaves the rest. */
+function decodeEscapes(text: string): string {
   // Runs are decoded together, since a character's UTF-8 bytes each have their own escape.
-  const decoded = text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => {
+  return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => {
     try {
       return decodeURIComponent(run) // throws on overlong, surrogate and otherwise invalid UTF-8
     } catch (error) {
       throw new GatewayError('target_malformed', { cause: error })
     }
   })
-  // A slash or backslash here was encoded; C0, DEL and C1 are control bytes.
-  if (/[/\\\p{Cc}]/u.test(decoded)) throw new GatewayError('target_malformed')
-  refuseHiddenDots(decoded)
-  return decoded
+}
+
+/** Refuses what must not appear at any depth. */
+function refuseAtAnyDepth(piece: string): void {
+  const readings = [piece, ...decodeFurther(piece)]
+  // Each further decoding costs an attacker a longer target, and us another look at it.
+  if (readings.length > decodingDepth) throw new GatewayError('target_malformed')
+  for (const reading of readings) {
+    // A slash or backslash here was encoded; C0, DEL and C1 are control bytes.
+    if (/[/\\\p{Cc}]/u.test(reading)) throw new GatewayError('target_malformed')
+    refuseHiddenDots(reading)
+  }
 }
 
 /**

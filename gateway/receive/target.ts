@@ -10,6 +10,8 @@ export type RequestTarget = Readonly<{
   search: string
   /** The path's segments, decoded once: what the policy matches. `/a/` has a last, empty one. */
   segments: readonly string[]
+  /** Some segment holds a slash that came encoded: a target only for a route that takes such. */
+  hasEncodedSlash: boolean
 }>
 
 const targetLimitBytes = 8192
@@ -24,7 +26,9 @@ export function readTarget(method: string, target: string, host: string): Reques
   if (!visible.test(origin)) throw new GatewayError('target_malformed')
   const query = origin.indexOf('?')
   const path = query < 0 ? origin : origin.slice(0, query)
-  return { method, path, search: query < 0 ? '' : origin.slice(query), segments: readSegments(path) }
+  const segments = readSegments(path)
+  const hasEncodedSlash = path.includes('%') && segments.some((segment) => segment.includes('/'))
+  return { method, path, search: query < 0 ? '' : origin.slice(query), segments, hasEncodedSlash }
 }
 
 /** Absolute form is accepted where it names the very host that the Host header names (RFC 9112 3.2.2). */

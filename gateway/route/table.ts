@@ -1,6 +1,8 @@
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Method, methods, parsePattern, type Route } from '../policy/route.ts'
 import type { RequestTarget } from '../receive/target.ts'
+import { isGuardedAlike } from './guard.ts'
+import { otherReadings } from './readings.ts'
 
 /** The row of the table that a request falls under, with the decoded values of its parameters. */
 export type RouteMatch = Readonly<{
@@ -44,18 +46,41 @@ export function compileRoutes(routes: readonly Route[]): RouteTable {
     }
     insert(root, route)
   }
-  const findAt = (target: RequestTarget, host: string): Found | undefined => {
+  const findAt = (segments: readonly string[], host: string): Found | undefined => {
     const own = hosts.size > 0 ? hosts.get(hostName(host)) : undefined
-    return (own && find(own, target, 0, [])) ?? find(anyHost, target, 0, [])
+    return (own && find(own, segments, 0, [])) ?? find(anyHost, segments, 0, [])
   }
   return {
-    match: (target, host) => pick(findAt(target, host), target),
+    match: (target, host) => {
+      const match = pick(findAt(target.segments, host), target)
+      refuseMisreadable(match, (segments) => findAt(segments, host))
+      return match
+    },
     methodsAt: (target, host) => {
-      const found = findAt(target, host)
+      const found = findAt(target.segments, host)
+      if (target.hasEncodedSlash && !takesEncodedSlashes(found)) throw new GatewayError('target_malformed')
       return found && listMethods(found.rows)
     },
   }
 }
+
+/**
+ * Refuses a target whose backend, reading it otherwise, would do what another row guards differently: `/files/ADMIN`,
+ * say, where `/files/*` and `/files/admin` ask for different roles. Where no other row stands, nothing is lost.
+ */
+function refuseMisreadable(
+  { route, target }: RouteMatch,
+  findAt: (segments: readonly string[]) => Found | undefined,
+): void {
+  for (const segments of otherReadings(target)) {
+    const other = findAt(segments)
+    if (other && !isGuardedAlike(route, rowFor(other, target.method)?.route))
+      throw new GatewayError('target_misreadable')
+  }
+}
+
+const takesEncodedSlashes = (found: Found | undefined): boolean =>
+  found !== undefined && [...found.rows.values()].some(({ route }) => route.takesEncodedSlashes)
 
 const listMethods = (rows: ReadonlyMap<Method, Row>): readonly Method[] => methods.filter((method) => rows.has(method))
 
@@ -91,24 +116,29 @@ function insert(root: Node, route: Route): void {
 type Found = Readonly<{ rows: ReadonlyMap<Method, Row>; values: readonly string[]; restFrom: number | undefined }>
 
 /** Depth first, the most specific branch first; `values` holds the parameters on the way. */
-function find(node: Node, target: RequestTarget, index: number, values: readonly string[]): Found | undefined {
-  const segment = target.segments[index]
+function find(node: Node, segments: readonly string[], index: number, values: readonly string[]): Found | undefined {
+  const segment = segments[index]
   if (segment === undefined) return node.rows && { rows: node.rows, values, restFrom: undefined }
   const literal = node.literals.get(segment)
-  const found = literal && find(literal, target, index + 1, values)
+  const found = literal && find(literal, segments, index + 1, values)
   if (found) return found
   // A parameter takes no empty segment: /datasets/ is not /datasets/:id.
-  const other = segment !== '' && node.param && find(node.param, target, index + 1, [...values, segment])
+  const other = segment !== '' && node.param && find(node.param, segments, index + 1, [...values, segment])
   if (other) return other
   return node.restRows && segment !== '' ? { rows: node.restRows, values, restFrom: index } : undefined
 }
 
+const rowFor = (found: Found, method: string): Row | undefined =>
+  isKnownMethod(method) ? found.rows.get(method) : undefined
+
 function pick(found: Found | undefined, target: RequestTarget): RouteMatch {
+  const row = found && rowFor(found, target.method)
+  const takesSlashes = row ? row.route.takesEncodedSlashes : takesEncodedSlashes(found)
+  if (target.hasEncodedSlash && !takesSlashes) throw new GatewayError('target_malformed')
   if (!found) {
     if (isKnownMethod(target.method)) throw new GatewayError('route_not_found')
     throw new GatewayError('method_not_allowed', { allow: methods })
   }
-  const row = isKnownMethod(target.method) ? found.rows.get(target.method) : undefined
   if (!row) throw new MethodNotAllowed(found.rows)
   return {
     route: row.route,
@@ -120,7 +150,7 @@ function pick(found: Found | undefined, target: RequestTarget): RouteMatch {
 
 const isKnownMethod = (method: string): method is Method => (methods as readonly string[]).includes(method)
 
-/** The raw path after its first `count` segments: segments never hold an encoded slash, so slashes count. */
+/** The raw path after its first `count` segments: a slash within one came encoded, so bare slashes count. */
 function rawRest(path: string, count: number): string {
   let position = 0
   for (let skipped = 0; skipped < count; skipped++) position = path.indexOf('/', position + 1)

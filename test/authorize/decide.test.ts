@@ -91,11 +91,12 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     organizationParam: undefined,
     resource: undefined,
     isWebSocket: false,
+    takesEncodedSlashes: false,
     bodyLimitBytes: undefined,
     timeouts: {},
     ...rules,
   }
-  const target = { method: 'GET', path: '/things/1', search: '', segments: ['things', '1'] }
+  const target = { method: 'GET', path: '/things/1', search: '', segments: ['things', '1'], hasEncodedSlash: false }
   return { route, target, params: new Map([['id', '1']]), rest: undefined }
 }
 

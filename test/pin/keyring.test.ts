@@ -164,10 +164,11 @@ function permitOf(userId: number): Permit {
       organizationParam: undefined,
       resource: undefined,
       isWebSocket: false,
+      takesEncodedSlashes: false,
       bodyLimitBytes: undefined,
       timeouts: {},
     },
-    target: { method: 'GET', path: '/x', search: '', segments: ['x'] },
+    target: { method: 'GET', path: '/x', search: '', segments: ['x'], hasEncodedSlash: false },
     params: new Map(),
     rest: undefined,
   }

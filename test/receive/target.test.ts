@@ -18,6 +18,7 @@ t.test('path and query are kept as they came, and the path’s segments are deco
     path: '/a%20b/%2541/%C3%A9',
     search: '?x=%zz&y',
     segments: ['a b', '%41', 'é'],
+    hasEncodedSlash: false,
   })
 })
 
@@ -92,12 +93,19 @@ t.test('dots are found at every depth of encoding', async (t) => {
 t.test('every byte is refused or belongs to exactly one segment, raw and encoded', async (t) => {
   for (let byte = 0; byte < 256; byte++) {
     const escaped = `%${byte.toString(16).padStart(2, '0')}`
-    const isEscapeLegal = byte >= 0x20 && byte < 0x7f && byte !== 0x2f && byte !== 0x5c
+    const isEscapeLegal = byte >= 0x20 && byte < 0x7f && byte !== 0x5c
     t.equal(refusalOf(`/a${escaped}b`), isEscapeLegal ? 'none' : 'target_malformed', escaped)
     const raw = String.fromCharCode(byte)
     const isRawLegal = byte > 0x20 && byte < 0x7f && !'#%\\'.includes(raw)
     t.equal(refusalOf(`/a${raw}b`), isRawLegal ? 'none' : 'target_malformed', JSON.stringify(raw))
   }
+})
+
+t.test('an encoded slash is told of, for the route to judge; encoded twice it is refused', async (t) => {
+  t.match(read('/a%2Fb/c'), { path: '/a%2Fb/c', segments: ['a/b', 'c'], hasEncodedSlash: true })
+  t.match(read('/a%20b/c'), { hasEncodedSlash: false })
+  for (const path of ['/a%252fb', '/%2f', '/a%2f', '/%2fa', '/a%2f%2fb', '/a%2f..%2fb', '/a%2f.;x%2fb'])
+    t.equal(refusalOf(path), 'target_malformed', path)
 })
 
 t.test('the query may hold what a path may not, except what is no visible ASCII or a fragment', async (t) => {

@@ -436,6 +436,38 @@ t.test('a connection that sends nothing, or only a part of a head, is closed in 
   await silent.closed()
 })
 
+t.test('an encoded slash passes byte for byte where the route allows it, and is 400 elsewhere', async (t) => {
+  const upstream = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 204 No Content\r\n\r\n'))
+  const objects = { ...openRoute, id: 'objects', match: { path: '/objects/*' }, encodedSlashes: 'allow' }
+  const gateway = await startTestGateway(t, {
+    routes: [openRoute, objects],
+    upstreams: { platform: { url: upstream.url } },
+  })
+  const ask = async (target: string) => {
+    const answer = await callRaw(gateway.public, `GET ${target} HTTP/1.1\r\n${host}${close}\r\n`)
+    return statusesOf(answer)[0]
+  }
+  t.equal(await ask('/objects/a%2Fb%2fc?d=%2F'), 204)
+  for (const target of ['/other/a%2Fb', '/objects/a%2F..%2Fb', '/objects/a%252Fb', '/objects%2Fa'])
+    t.equal(await ask(target), 400, target)
+  t.match(upstream.received(), [/^GET \/objects\/a%2Fb%2fc\?d=%2F HTTP\/1\.1\r\n/])
+})
+
+t.test('a target that a backend may take for a path guarded otherwise is 400 and goes nowhere', async (t) => {
+  const upstream = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 204 No Content\r\n\r\n'))
+  const guarded = { id: 'guarded', match: { path: '/files/admin' }, surface: 'platform', upstream: 'platform' }
+  const gateway = await startTestGateway(t, {
+    routes: [openRoute, guarded],
+    upstreams: { platform: { url: upstream.url } },
+  })
+  const ask = async (target: string) => callRaw(gateway.public, `GET ${target} HTTP/1.1\r\n${host}${close}\r\n`)
+  t.match(await ask('/files/admin'), /^HTTP\/1\.1 401 /)
+  for (const target of ['/files/ADMIN', '/files/admin/', '/files/admin;x', '/files/admin%20', '/files/%2561dmin'])
+    t.match(await ask(target), /^HTTP\/1\.1 400 .*"target_misreadable"/s, target)
+  t.same(upstream.received(), [])
+  t.match(await ask('/Files/Plain/'), /^HTTP\/1\.1 204 /)
+})
+
 /** A path with every dot segment resolved, as a careless backend would. */
 const resolveDots = (path: string): string => posix.normalize(path.startsWith('/') ? path : `/${path}`)
 

@@ -1,0 +1,239 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { compilePolicy } from '../../gateway/policy/compile.ts'
+import { parseYaml } from '../../gateway/policy/document.ts'
+import type { RouteContent } from '../../gateway/policy/file.ts'
+import { parsePattern } from '../../gateway/policy/route.ts'
+import { readTarget } from '../../gateway/receive/target.ts'
+import { compileRoutes, type RouteTable } from '../../gateway/route/table.ts'
+import { backendReadings } from '../support/backend-readings.ts'
+
+type Row = Readonly<{
+  path: string
+  role: string
+  methods?: RouteContent['match']['methods']
+  encodedSlashes?: 'allow'
+}>
+
+const slugs = ['org-client', 'org-member', 'org-admin', 'org-owner'] as const
+
+function compileTable(rows: readonly Row[]): RouteTable {
+  const organizationRoles = slugs.map((slug) => ({ slug, name: slug, abilities: [] }))
+  const routes = rows.map(
+    ({ path, role, methods, encodedSlashes }, index): RouteContent => ({
+      id: `row.${index}`,
+      match: { path, ...(methods && { methods }) },
+      surface: 'platform',
+      upstream: 'up',
+      require: { role },
+      ...(encodedSlashes && { encodedSlashes }),
+    }),
+  )
+  const yaml = parseYaml('routes.yaml', '{}')
+  return compileRoutes(compilePolicy([{ yaml, content: { organizationRoles, routes } }], new Set(['up'])).routes)
+}
+
+const find = (table: RouteTable, path: string, method = 'GET') => table.match(readTarget(method, path, 'h'), 'h').route
+
+const files = compileTable([
+  { path: '/files/*', role: 'org-member' },
+  { path: '/files/admin', role: 'org-owner' },
+  { path: '/files/admin/keys', role: 'org-owner' },
+  { path: '/files/a;b', role: 'org-owner' },
+  { path: '/files/status', role: 'org-client' },
+  { path: '/files/%25s', role: 'org-owner' },
+])
+
+const misreadable = { code: 'target_misreadable', status: 400 }
+
+for (const [reading, path] of Object.entries({
+  'without regard to case': '/files/ADMIN',
+  'with letters beyond ASCII folded': '/files/%C5%BFtatus',
+  'without path parameters': '/files/admin;x=1',
+  'without a trailing slash': '/files/admin/',
+  'without a space at its end': '/files/admin%20',
+  'decoded twice': '/files/%2561dmin',
+  'decoded three times': '/files/%252561dmin',
+  'in several of these ways at once': '/files/%2541DMIN;x/KEYS',
+  'in one of these ways, but not in another': '/files/A;b',
+  'not decoded, where the plain path asks for less': '/files/%73tatus',
+}))
+  t.test(`a path that a more guarded row knows, read ${reading}, is refused`, async (t) => {
+    t.throws(() => find(files, path), misreadable, path)
+  })
+
+t.test('a path that only rows with the same guard know, however it is read, passes', async (t) => {
+  const path = (target: string) => find(files, target).path
+  t.equal(path('/files/README.md'), '/files/*')
+  t.equal(path('/files/Adm%69n2'), '/files/*')
+  t.equal(path('/files/x;v=1/'), '/files/*')
+  t.equal(path('/files/100%25'), '/files/*')
+  t.equal(path('/files/admin'), '/files/admin')
+  t.equal(path('/files/admin/keys'), '/files/admin/keys')
+  t.equal(path('/files/a;b'.replace('a;b', 'b;a')), '/files/*')
+})
+
+t.test('a method that another reading does not take is refused, though this one takes it', async (t) => {
+  const table = compileTable([
+    { path: '/files/*', role: 'org-member' },
+    { path: '/files/admin', role: 'org-member', methods: ['GET'] },
+  ])
+  t.equal(find(table, '/files/ADMIN').path, '/files/*')
+  t.throws(() => find(table, '/files/ADMIN', 'DELETE'), misreadable)
+})
+
+t.test('what guards a row is who may pass, whether by role, ability, organization or resource', async (t) => {
+  const base: RouteContent = {
+    id: 'a',
+    match: { path: '/:org/:id/*' },
+    surface: 'platform',
+    upstream: 'up',
+    require: { role: 'org-member', ability: 'x:read' },
+    organization: { param: 'org' },
+    resource: { kind: 'agent', param: 'id' },
+  }
+  const { organization: _, ...withoutOrganization } = base
+  const { resource: __, ...withoutResource } = base
+  const { require: ___, organization: ____, resource: _____, ...open } = base
+  const others: Readonly<Record<string, RouteContent>> = {
+    'a role': { ...base, require: { role: 'org-owner', ability: 'x:read' } },
+    'an ability': { ...base, require: { role: 'org-member', ability: 'x:write' } },
+    'an organization': withoutOrganization,
+    'a resource': withoutResource,
+    'another parameter': { ...base, resource: { kind: 'agent', param: 'org' } },
+    'nothing at all': { ...open, access: 'public' },
+  }
+  const organizationRoles = slugs.map((slug) => ({ slug, name: slug, abilities: ['x:read', 'x:write'] }))
+  const compile = (other: RouteContent) => {
+    const routes = [base, { ...other, id: 'b', match: { path: '/:org/:id/keys' } }]
+    const yaml = parseYaml('routes.yaml', '{}')
+    return compileRoutes(compilePolicy([{ yaml, content: { organizationRoles, routes } }], new Set(['up'])).routes)
+  }
+  t.equal(find(compile(base), '/1/2/KEYS').id, 'a', 'the same guard')
+  for (const [what, other] of Object.entries(others))
+    t.throws(() => find(compile(other), '/1/2/KEYS'), misreadable, what)
+})
+
+t.test('an encoded slash passes where the row says so, and nowhere else', async (t) => {
+  const table = compileTable([
+    { path: '/objects/:name', role: 'org-member', encodedSlashes: 'allow' },
+    { path: '/objects/:name/meta', role: 'org-member' },
+    { path: '/plain/:name', role: 'org-member' },
+    { path: '/mixed/:name', role: 'org-member', methods: ['GET'], encodedSlashes: 'allow' },
+    { path: '/mixed/:name', role: 'org-member', methods: ['PUT'] },
+    { path: '/guarded/*', role: 'org-member', encodedSlashes: 'allow' },
+    { path: '/guarded/secret/:id', role: 'org-owner' },
+  ])
+  const match = table.match(readTarget('GET', '/objects/a%2Fb%2fc', 'h'), 'h')
+  t.same([match.target.path, match.params.get('name')], ['/objects/a%2Fb%2fc', 'a/b/c'])
+  t.equal(find(table, '/mixed/a%2Fb').path, '/mixed/:name')
+  const malformed = { code: 'target_malformed', status: 400 }
+  for (const path of ['/plain/a%2Fb', '/nothing/a%2Fb', '/objects%2Fa', '/objects/a%2Fb/meta'])
+    t.throws(() => find(table, path), malformed, path)
+  t.throws(() => find(table, '/mixed/a%2Fb', 'PUT'), malformed)
+  t.throws(() => find(table, '/mixed/a%2Fb', 'POST'), { code: 'method_not_allowed' })
+  t.throws(() => table.methodsAt(readTarget('OPTIONS', '/plain/a%2Fb', 'h'), 'h'), malformed)
+  t.throws(() => find(table, '/guarded/secret%2F1'), misreadable)
+  t.equal(find(table, '/guarded/other%2F1').path, '/guarded/*')
+})
+
+t.test('what hides behind an encoded slash is refused everywhere', async (t) => {
+  const table = compileTable([{ path: '/*', role: 'org-member', encodedSlashes: 'allow' }])
+  for (const name of [
+    '..%2Fa',
+    'a%2F..',
+    'a%2F.%2Fb',
+    'a%2F..;x%2Fb',
+    'a%2F%2Fb',
+    '%2Fa',
+    'a%2F',
+    'a%2F%252e%252e%2Fb',
+  ])
+    t.throws(() => find(table, `/x/${name}`), { code: 'target_malformed' }, name)
+  for (const name of ['a%252Fb', 'a%5Cb', 'a%2F%5C', 'a%2F%00'])
+    t.throws(() => find(table, `/x/${name}`), { code: 'target_malformed' }, name)
+})
+
+const kinds = { literal: 0, param: 1, rest: 2 }
+
+/** The row that a path of plain segments means, by the rule alone: the most specific pattern from the left. */
+function meaning(rows: readonly Row[], path: string, method: string): Row | 'nothing' | 'another method' {
+  const segments = path.slice(1).split('/')
+  const matching = rows
+    .map((row) => ({ row, pattern: parsePattern(row.path) }))
+    .filter(({ pattern }) => {
+      const isRest = pattern.at(-1)?.kind === 'rest'
+      if (isRest ? segments.length < pattern.length : segments.length !== pattern.length) return false
+      return pattern.every((part, index) => {
+        const segment = segments[index] ?? ''
+        return part.kind === 'literal' ? part.text === segment : segment !== ''
+      })
+    })
+    .map((found) => ({ ...found, rank: found.pattern.map(({ kind }) => kinds[kind]).join('') }))
+    .sort((a, b) => a.rank.localeCompare(b.rank))
+  const [first] = matching
+  if (!first) return 'nothing'
+  const same = matching.filter(({ row }) => row.path === first.row.path)
+  const taken = same.find(({ row }) => !row.methods || (row.methods as readonly string[]).includes(method))
+  return taken?.row ?? 'another method'
+}
+
+const names = ['admin', 'a;b', 'Keys', 'x', 'b', 'ſ', 'a b']
+const patternSegment = fc.oneof(fc.constantFrom(...names.map(encodeURIComponent), ''), fc.constantFrom(':p', ':q'))
+const pattern = fc
+  .tuple(
+    fc.uniqueArray(
+      patternSegment.filter((part) => part !== ''),
+      { minLength: 1, maxLength: 3 },
+    ),
+    fc.constantFrom('', '/*', '/'),
+  )
+  .map(([parts, end]) => `/${parts.join('/')}${end}`)
+const row: fc.Arbitrary<Row> = fc.record({ path: pattern, role: fc.constantFrom(...slugs) })
+
+const spell = (character: string): fc.Arbitrary<string> => {
+  const escaped = encodeURIComponent(character).replace(/^[^%]$/, (plain) => `%${plain.charCodeAt(0).toString(16)}`)
+  return fc.oneof(
+    { weight: 6, arbitrary: fc.constant(/^[\x21-\x7e]$/.test(character) ? character : escaped) },
+    { weight: 1, arbitrary: fc.constant(escaped) },
+    { weight: 1, arbitrary: fc.constant(escaped.replaceAll('%', '%25')) },
+    { weight: 1, arbitrary: fc.constant(encodeURI(character.toUpperCase())) },
+  )
+}
+const spelled = (name: string): fc.Arbitrary<string> => fc.tuple(...[...name].map(spell)).map((parts) => parts.join(''))
+const targetSegment = fc
+  .tuple(
+    fc.constantFrom(...names, 's', 'keys', 'z').chain(spelled),
+    fc.constantFrom('', '', '', '', ';v', '%3Bv', '%20', '/', '/..', '/.', '//', '%2F', '%2f..', '\\', '%5c', '..;'),
+  )
+  .map((parts) => parts.join(''))
+const target = fc
+  .tuple(fc.array(targetSegment, { minLength: 1, maxLength: 4 }), fc.constantFrom('', '', '/'))
+  .map(([parts, end]) => `/${parts.join('/')}${end}`)
+
+t.test('whatever reaches a backend, it means what was authorized, under every reading', async (t) => {
+  let passed = 0
+  fc.assert(
+    fc.property(
+      fc.uniqueArray(row, { minLength: 1, maxLength: 6, selector: ({ path }) => path.replace(/:[a-z]/g, ':') }),
+      target,
+      (rows, path) => {
+        const table = compileTable(rows)
+        let role: string | undefined
+        try {
+          role = find(table, path).role?.slug
+        } catch {
+          return
+        }
+        passed += 1
+        for (const { name, read } of backendReadings) {
+          const meant = meaning(rows, read(path), 'GET')
+          if (meant === 'nothing') continue
+          if (meant === 'another method' || meant.role !== role) throw new Error(`${name}: ${JSON.stringify(meant)}`)
+        }
+      },
+    ),
+    { numRuns: 20_000 },
+  )
+  t.ok(passed > 1_000, `${passed} of the generated targets passed`)
+})
