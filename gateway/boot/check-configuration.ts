@@ -2,12 +2,13 @@ import { loadPolicy } from '../policy/load.ts'
 import type { Configuration } from './configuration.ts'
 import { checkIssuers } from './issuers.ts'
 import { openKeyring } from './keys.ts'
-import { readTrustedProxies } from './snapshot.ts'
+import { checkPassedHeaders, readTrustedProxies } from './snapshot.ts'
 
 /** Finds, without opening anything, every mistake for which a gateway would not start. Throws `ConfigurationError`. */
 export async function checkConfiguration(configuration: Configuration, file: string): Promise<void> {
   checkIssuers(configuration, file)
   readTrustedProxies(configuration, file)
+  checkPassedHeaders(configuration, file)
   await openKeyring(configuration, file, () => new Date())
   loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
 }

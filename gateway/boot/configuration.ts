@@ -37,7 +37,16 @@ export type Configuration = Readonly<{
     publishOnPublicListener: boolean
   }>
   upstreams: Readonly<
-    Record<string, Readonly<{ url: string; credentials: 'strip' | 'forward'; bind: boolean; preserveHost: boolean }>>
+    Record<
+      string,
+      Readonly<{
+        url: string
+        credentials: 'strip' | 'forward'
+        bind: boolean
+        preserveHost: boolean
+        passHeaders: readonly string[]
+      }>
+    >
   >
   policies: Readonly<{ directory: string }>
   cluster: Readonly<{ staleAfterMs: number }>

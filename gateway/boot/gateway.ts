@@ -21,7 +21,7 @@ import { openDirectory } from './directory.ts'
 import { type Equipment, equipProcess, openAdmin, readListenerOptions } from './equipment.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
-import { createSnapshot, readTrustedProxies } from './snapshot.ts'
+import { checkPassedHeaders, createSnapshot, readTrustedProxies } from './snapshot.ts'
 
 /** A running gateway: one process, or a primary and its workers. */
 export type Gateway = Readonly<{
@@ -57,6 +57,7 @@ export async function openDoors(
   const { log, metrics, engine } = equipment
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
+  checkPassedHeaders(configuration, configurationFile)
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })

@@ -4,19 +4,21 @@ import type { Snapshot } from '../pipeline.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { type TrustedProxies, trustProxies } from '../receive/client.ts'
+import { headerRole } from '../receive/header-role.ts'
 import { compileRoutes } from '../route/table.ts'
 import type { Configuration } from './configuration.ts'
 
 /** Loads, checks and compiles the policies: everything that cannot change during a request. */
 export function createSnapshot(configuration: Configuration, directory: Directory, now: () => Date): Snapshot {
   const upstreams = new Map(
-    Object.entries(configuration.upstreams).map(([name, { url, credentials, bind, preserveHost }]) => [
+    Object.entries(configuration.upstreams).map(([name, { url, credentials, bind, preserveHost, passHeaders }]) => [
       name,
       {
         name,
         origin: new URL(url).origin,
         preservesHost: preserveHost,
         forwardsCredentials: credentials === 'forward',
+        passedOverrides: new Set(passHeaders),
         isBound: bind,
       },
     ]),
@@ -43,4 +45,18 @@ export function readTrustedProxies({ trustedProxies }: Configuration, file: stri
   } catch (error) {
     throw new ConfigurationError([{ file, line: 1, column: 1, message: `trustedProxies: ${(error as Error).message}` }])
   }
+}
+
+/** Finds names in `passHeaders` that pass anyhow, or never do. */
+export function checkPassedHeaders({ upstreams }: Configuration, file: string): void {
+  const problems = Object.entries(upstreams).flatMap(([upstream, { passHeaders }]) =>
+    passHeaders
+      .map((name) => ({ name, kind: headerRole(name).kind }))
+      .filter(({ kind }) => kind !== 'override')
+      .map(({ name, kind }) => {
+        const why = kind === 'pass' ? 'passes anyhow; leave it out' : 'never passes: it decides, or the gateway sets it'
+        return { file, line: 1, column: 1, message: `upstreams.${upstream}.passHeaders: ${name} ${why}` }
+      }),
+  )
+  if (problems.length > 0) throw new ConfigurationError(problems)
 }

@@ -63,6 +63,9 @@ function composeHeaders(permit: Permit, upstream: Upstream, pinned: PinnedHeader
   const passing = permit.match.route.surface === 'model' ? askingForIdentity(headers.passing) : headers.passing
   const lines: string[] = upstream.host === undefined ? [...passing] : ['host', upstream.host, ...passing]
   if (exchange.body.length) lines.push('content-length', String(exchange.body.length))
+  for (const [index, name] of headers.overrides.entries())
+    if (index % 2 === 0 && upstream.passedOverrides.has(name.toLowerCase()))
+      lines.push(name, headers.overrides[index + 1] ?? '')
   if (upstream.forwardsCredentials) lines.push(...headers.credentials)
   lines.push('x-forwarded-for', client.forwardedFor, 'x-forwarded-proto', client.proto, 'x-forwarded-host', client.host)
   lines.push('x-request-id', requestId, ...pinned)

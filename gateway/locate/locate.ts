@@ -16,6 +16,8 @@ export type Locations = Readonly<{
   now: () => Date
 }>
 
+const none: ReadonlySet<string> = new Set()
+
 /** Finds the upstream of a permit; clusters answer for their state here (403 suspended, 503 offline). */
 export const createLocate =
   (locations: Locations): Locate =>
@@ -27,11 +29,12 @@ export const createLocate =
     }
     const place = await findPlace(route.destination, permit, locations)
     if ('settings' in place) {
-      const { name, origin, preservesHost, isBound } = place.settings
+      const { name, origin, preservesHost, passedOverrides, isBound } = place.settings
       const host = preservesHost ? clientHost : undefined
       // What nobody verified is not passed on as if somebody had (SPEC section 5, `access: public`).
       const forwardsCredentials = place.settings.forwardsCredentials && !route.isPublic
-      return { name, origin, path: `${target.path}${target.search}`, host, forwardsCredentials, isBound, ...limits }
+      const path = `${target.path}${target.search}`
+      return { name, origin, path, host, forwardsCredentials, passedOverrides, isBound, ...limits }
     }
     const base = readBaseUrl(place.cluster)
     return {
@@ -40,6 +43,7 @@ export const createLocate =
       path: `${base.pathname.replace(/\/$/, '')}/${rest ?? ''}${target.search}`,
       host: undefined,
       forwardsCredentials: false,
+      passedOverrides: none,
       isBound: false,
       ...limits,
     }

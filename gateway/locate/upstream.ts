@@ -13,6 +13,8 @@ export type Upstream = Readonly<{
   /** The Host header: the upstream's own, or the client's. */
   host: string | undefined
   forwardsCredentials: boolean
+  /** Headers, by their names in lower case, that it wants though they could make it see another request. */
+  passedOverrides: ReadonlySet<string>
   /** Binds the identity header to method and path. */
   isBound: boolean
   timeouts: Timeouts
@@ -25,5 +27,6 @@ export type UpstreamSettings = Readonly<{
   origin: string
   preservesHost: boolean
   forwardsCredentials: boolean
+  passedOverrides: ReadonlySet<string>
   isBound: boolean
 }>

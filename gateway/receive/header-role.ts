@@ -1,9 +1,11 @@
+import { mayOverride } from './override-headers.ts'
+
 /**
  * What becomes of a header line: it passes on, is read by a stage, is dropped in silence, or makes the
- * request malformed.
+ * request malformed. An `override` is dropped too, unless its backend asks for it by name.
  */
 export type HeaderRole =
-  | Readonly<{ kind: 'pass' | 'drop' | 'forbidden' }>
+  | Readonly<{ kind: 'pass' | 'drop' | 'forbidden' | 'override' }>
   | Readonly<{ kind: 'read'; name: ReadHeader }>
 
 const readNames = [
@@ -27,7 +29,7 @@ export type ReadHeader = (typeof readNames)[number]
 
 const read = new Map(readNames.map((name) => [name as string, { kind: 'read', name }] as const))
 
-/** Never passed on: hop-by-hop (RFC 9110 7.6.1), made anew by us, or read by some backends as another target. */
+/** Never passed on: hop-by-hop (RFC 9110 7.6.1), or made anew by us. */
 const dropped = new Set([
   'keep-alive',
   'proxy-connection',
@@ -39,18 +41,17 @@ const dropped = new Set([
   'http2-settings',
   'forwarded',
   'x-request-id',
-  'x-http-method',
-  'x-http-method-override',
-  'x-method-override',
+  'x-forwarded',
 ])
 
-const droppedPrefixes = ['x-gateway-', 'x-forwarded-', 'x-original-', 'x-rewrite-']
+const droppedPrefixes = ['x-gateway-', 'x-forwarded-']
 
 const framing = new Set(['content-length', 'transfer-encoding'])
 
 const pass: HeaderRole = { kind: 'pass' }
 const drop: HeaderRole = { kind: 'drop' }
 const forbidden: HeaderRole = { kind: 'forbidden' }
+const override: HeaderRole = { kind: 'override' }
 
 /** The role of a header by its name. CGI and WSGI backends read `_`, and some `.`, as `-`: so do we, to refuse it. */
 export function headerRole(name: string): HeaderRole {
@@ -61,5 +62,5 @@ export function headerRole(name: string): HeaderRole {
   // An alias of a header that decides is never believed and never forwarded.
   if (canonical !== exact && read.has(canonical)) return framing.has(canonical) ? forbidden : drop
   if (dropped.has(canonical) || droppedPrefixes.some((prefix) => canonical.startsWith(prefix))) return drop
-  return pass
+  return mayOverride(canonical) ? override : pass
 }

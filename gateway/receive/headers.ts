@@ -13,6 +13,8 @@ export type RequestHeaders = Readonly<{
   forwarded: ForwardedHeaders
   /** The lines that may reach a backend as they are. */
   passing: RawHeaders
+  /** The lines that could make a backend see another request; for the one that asks for some by name. */
+  overrides: RawHeaders
   /** The credentials' lines, for the rare backend that wants them. */
   credentials: RawHeaders
 }>
@@ -42,6 +44,7 @@ export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>)
     connection: [] as string[],
   }
   const passing: string[] = []
+  const overrides: string[] = []
   let bytes = 0
   for (let index = 0; index < exchange.headers.length; index += 2) {
     const name = exchange.headers[index] ?? ''
@@ -49,6 +52,7 @@ export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>)
     bytes += name.length + value.length + 4
     const role = headerRole(name)
     if (role.kind === 'pass') passing.push(name, value)
+    else if (role.kind === 'override') overrides.push(name, value)
     else if (role.kind === 'read') values[role.name].push(value)
     else if (role.kind === 'forbidden') throw malformed()
   }
@@ -74,6 +78,7 @@ export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>)
       host: values['x-forwarded-host'],
     },
     passing: withoutNominated(passing, values.connection),
+    overrides: withoutNominated(overrides, values.connection),
     credentials: withoutNominated(
       (['authorization', 'x-oauth-access-token'] as const).flatMap((name) =>
         values[name].flatMap((value) => [name, value]),

@@ -1,7 +1,7 @@
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Method, methods, parsePattern, type Route } from '../policy/route.ts'
 import type { RequestTarget } from '../receive/target.ts'
-import { isGuardedAlike } from './guard.ts'
+import { guardCovers } from './guard.ts'
 import { otherReadings } from './readings.ts'
 
 /** The row of the table that a request falls under, with the decoded values of its parameters. */
@@ -65,8 +65,8 @@ export function compileRoutes(routes: readonly Route[]): RouteTable {
 }
 
 /**
- * Refuses a target whose backend, reading it otherwise, would do what another row guards differently: `/files/ADMIN`,
- * say, where `/files/*` and `/files/admin` ask for different roles. Where no other row stands, nothing is lost.
+ * Refuses a target whose backend, reading it otherwise, would do what another row asks more for: `/files/ADMIN`, say,
+ * where `/files/*` asks for less than `/files/admin`. Where no other row stands, nothing is lost.
  */
 function refuseMisreadable(
   { route, target }: RouteMatch,
@@ -74,8 +74,7 @@ function refuseMisreadable(
 ): void {
   for (const segments of otherReadings(target)) {
     const other = findAt(segments)
-    if (other && !isGuardedAlike(route, rowFor(other, target.method)?.route))
-      throw new GatewayError('target_misreadable')
+    if (other && !guardCovers(route, rowFor(other, target.method)?.route)) throw new GatewayError('target_misreadable')
   }
 }
 

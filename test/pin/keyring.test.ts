@@ -193,6 +193,7 @@ const upstream: Upstream = {
   path: '/x',
   host: undefined,
   forwardsCredentials: false,
+  passedOverrides: new Set(),
   isBound: false,
   timeouts: { connectMs: 1, firstByteMs: 1, idleMs: 1, streamIdleMs: 1 },
   bodyLimitBytes: 1,

@@ -40,6 +40,23 @@ t.test('the credentials stand apart, for backends that want them', async (t) => 
   t.same(read(['authorization', 'a', 'connection', 'Authorization']).credentials, [], 'unless Connection names them')
 })
 
+t.test('lines that could make a backend see another request stand apart, for backends that ask for them', async (t) => {
+  const { passing, overrides } = read([
+    'X-Real-IP',
+    '1',
+    'accept',
+    'a',
+    'url',
+    '/b',
+    'x-path',
+    'c',
+    'connection',
+    'X-Path',
+  ])
+  t.same(passing, ['accept', 'a'])
+  t.same(overrides, ['X-Real-IP', '1', 'url', '/b'], 'unless Connection names them')
+})
+
 const roles: Readonly<Record<string, readonly string[]>> = {
   drop: [
     'x-gateway-identity',
@@ -65,9 +82,26 @@ const roles: Readonly<Record<string, readonly string[]>> = {
     'Trailer',
     'Upgrade',
     'HTTP2-Settings',
+    'X-Forwarded',
+  ],
+  override: [
     'X-HTTP-Method-Override',
+    'x-http-method',
+    'x_method_override',
     'x-original-url',
+    'X-Original-Anything',
     'X-Rewrite-URL',
+    'x.rewrite.uri',
+    'Proxy',
+    'Proxy-Host',
+    'X-Envoy-Original-Path',
+    'X-Real-IP',
+    'x_real_ip',
+    'CF-Connecting-IP',
+    'Forwarded-For',
+    'URL',
+    'X-Host',
+    'Referrer',
   ],
   forbidden: ['Content_Length', 'content.length', 'Transfer_Encoding', 'TRANSFER.ENCODING'],
   read: [
@@ -85,11 +119,13 @@ const roles: Readonly<Record<string, readonly string[]>> = {
     'Accept',
     'x-gatewayidentity',
     'x-custom_header',
-    'x-forwarded',
-    'forwarded-for',
     'x-organization',
     'user-agent',
     'content-type',
+    'referer',
+    'origin',
+    'x-url-id',
+    'x-realip-seen',
   ],
 }
 for (const [kind, names] of Object.entries(roles))

@@ -2,7 +2,7 @@ import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
 import t from 'tap'
 import { generatePem } from '../../gateway/boot/command-keys.ts'
 import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
-import { startTestGateway } from '../support/gateway.ts'
+import { openRoute, startRawUpstream, startTestGateway } from '../support/gateway.ts'
 import { bearer, oauth, type RecordedRequest, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -485,6 +485,28 @@ t.test('a header that says another method or target goes nowhere', async (t) => 
     },
   })
   t.notMatch(namesOf(seen).join(), /override|x-http-method|x-original|x-rewrite/)
+})
+
+t.test('a backend that asks for such a header by name gets it, in its plain spelling alone', async (t) => {
+  const { url, received } = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 204 No Content\r\n\r\n'))
+  const upstreams = { platform: { url, passHeaders: ['cf-connecting-ip'] } }
+  const gateway = await startTestGateway(t, { upstreams, routes: [openRoute] })
+  const lines = 'CF-Connecting-IP: 192.0.2.1\r\ncf_connecting_ip: 192.0.2.2\r\nx-real-ip: 192.0.2.3\r\n'
+  await callRaw(gateway.public, `GET /x HTTP/1.1\r\nHost: h\r\n${lines}Connection: close\r\n\r\n`)
+  t.match(received()[0], /\r\nCF-Connecting-IP: 192\.0\.2\.1\r\n/)
+  t.notMatch(received()[0], /192\.0\.2\.[23]/)
+})
+
+t.test('a name in passHeaders that passes anyhow, or never, is a mistake of the configuration', async (t) => {
+  for (const [name, why] of [
+    ['accept', /accept passes anyhow/],
+    ['x-gateway-identity', /x-gateway-identity never passes/],
+    ['authorization', /authorization never passes/],
+    ['content-length', /content-length never passes/],
+  ] as const) {
+    const upstreams = { platform: { url: 'http://127.0.0.1:1', passHeaders: [name] } }
+    await t.rejects(startTestGateway(t, { upstreams, routes: [openRoute] }), why, name)
+  }
 })
 
 t.test('repeated headers keep their lines, order, case and bytes', async (t) => {

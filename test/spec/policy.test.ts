@@ -395,9 +395,11 @@ t.test('of two rows the more specific one decides, whichever is the stricter', a
   t.equal(await status('/a/anything'), 200)
   t.equal(await status('/a/secret'), 403)
   t.equal(await status('/a/%73ecret'), 403, 'in any spelling')
-  t.equal(await status('/a/secret/'), 200, 'a trailing slash is another path')
+  t.equal(await status('/a/secret/'), 400, 'a trailing slash is another path here, and perhaps not at the backend')
   t.equal(await status('/b/anything'), 403)
   t.equal(await status('/b/open'), 200)
+  t.equal(await status('/b/open/'), 403)
+  t.equal(await status('/b/%6fpen'), 400, 'a backend that does not decode would do what only an owner may')
 })
 
 const code = (answer: Answer): string => {

@@ -1,0 +1,68 @@
+/**
+ * Names by which some servers, frameworks or content networks let a request say that it is another one: another target,
+ * method, host or client. No standard knows them, and nothing before us vouches for them.
+ */
+const names = new Set([
+  // Another target.
+  'base-url',
+  'destinationurl',
+  'http-url',
+  'path',
+  'redirect',
+  'request-uri',
+  'uri',
+  'url',
+  'x-accel-redirect',
+  'x-cf-url',
+  'x-flx-redirect-url',
+  'x-http-destinationurl',
+  'x-http-path-override',
+  'x-ms-endpoint-absolute-path',
+  'x-ning-request-uri',
+  'x-override-url',
+  'x-path',
+  'x-route-request',
+  'x-sendfile',
+  'x-uri',
+  'x-url',
+  'x-wap-profile',
+  'x-waws-unencoded-url',
+  // Another method.
+  'x-http-method',
+  'x-http-method-override',
+  'x-method',
+  'x-method-override',
+  // Another host.
+  'x-host',
+  'x-http-host-override',
+  // Another client.
+  'cf-connecting-ip',
+  'cf-connecting-ipv6',
+  'client-ip',
+  'fastly-client-ip',
+  'forwarded-for',
+  'forwarded-for-ip',
+  'real-ip',
+  'true-client-ip',
+  'x-azure-clientip',
+  'x-azure-socketip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-custom-ip-authorization',
+  'x-originating-ip',
+  'x-real-ip',
+  'x-remote-addr',
+  'x-remote-ip',
+  'x-true-ip',
+  // Another page that it came from; the standard's name is Referer.
+  'referrer',
+  'x-referer',
+  'x-referrer',
+])
+
+/** `Proxy` alone is what CGI turns into HTTP_PROXY (CVE-2016-5385). */
+const families = ['original-', 'x-original-', 'x-rewrite-', 'x-envoy-', 'x-proxy-', 'proxy']
+
+/** Whether a header, by its name in lower case with hyphens, could make a backend see another request. */
+export const mayOverride = (canonical: string): boolean =>
+  names.has(canonical) || families.some((prefix) => canonical.startsWith(prefix))

@@ -1,0 +1,44 @@
+import t from 'tap'
+import { testVectors } from '../support/vectors.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const member = { 'x-oauth-access-token': world.users.member.jwt }
+
+/** What every client sends honestly, and what says nothing else to anybody. */
+const standard = new Set(['host', 'origin', 'referer', 'content-type'])
+
+/** These are made anew: the client's word is gone, ours stands in its place. */
+const rewritten = new Set(['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto'])
+
+type Vectors = Readonly<{ cases: readonly Readonly<{ header: string }>[] }>
+
+// Symfony CVE-2018-14773 (X-Original-URL, X-Rewrite-URL), httpoxy CVE-2016-5385, and every server that routes by such a
+// header: a request that is judged as one and acted upon as another.
+testVectors(t, 'paths/override-headers.json', 'no header makes another request of one', async (t, vectors) => {
+  const headers = new Set((vectors as Vectors).cases.map(({ header }) => header.split(' ')[0] ?? ''))
+  t.ok(headers.size > 60, `${headers.size} headers`)
+  for (const name of headers) {
+    await world.clearRecorder()
+    const isHost = name.toLowerCase() === 'host'
+    for (const value of ['/public/x', '127.0.0.1']) {
+      const lines = { ...member, [name]: value }
+      if (isHost && value.startsWith('/')) continue // no host at all: refused as malformed
+      const refused = await world.call({ path: '/admin/secrets', headers: lines })
+      t.equal(refused.status, 403, `${name}: ${value} on a path that is refused`)
+    }
+    t.same(await world.recorded(), [], `${name} brings no refused request to a backend`)
+    const value = isHost ? 'admin.example' : '/admin/secrets'
+    t.equal((await world.call({ path: '/public/x', headers: { ...member, [name]: value } })).status, 200, name)
+    const [arrived] = await world.recorded()
+    t.equal(arrived?.requestLine, 'GET /public/x HTTP/1.1', name)
+    if (standard.has(name.toLowerCase())) continue
+    const found = arrived?.headers.filter(([arrivedName]) => arrivedName.toLowerCase() === name.toLowerCase()) ?? []
+    if (rewritten.has(name.toLowerCase()))
+      t.notOk(
+        found.some(([, text]) => text === value),
+        `${name} is ours`,
+      )
+    else t.same(found, [], `${name} does not arrive`)
+  }
+})
