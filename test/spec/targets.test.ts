@@ -573,3 +573,26 @@ testVectors(t, 'paths/normalise-pairs.json', 'a path that others reject is refus
   for (const { input } of rejected)
     t.equal(await statusOf(`${get(`/public${input.startsWith('/') ? '' : '/'}${input}`, close)}\r\n`), 400, input)
 })
+
+testVectors(
+  t,
+  'paths/wpt-targets.json',
+  'a browser and a backend of its kind read the path that passed',
+  async (t, vectors) => {
+    const upstream = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 204 No Content\r\n\r\n'))
+    const gateway = await startTestGateway(t, { routes: [openRoute], upstreams: { platform: { url: upstream.url } } })
+    let passed = 0
+    for (const { target, whatwg } of vectors.cases as readonly { target: string; whatwg: string }[]) {
+    if (whatwg === 'FAILURE') continue // of its base, which a request has not
+      const bytes = Buffer.from(`GET ${target} HTTP/1.1\r\n${host}${close}\r\n`)
+      const [status] = statusesOf(await callRaw(gateway.public, bytes, 2_000))
+      if (status === 204) {
+        passed += 1
+        const read = new URL(`http://h${target}`)
+        t.equal(`${read.pathname}${read.search}`.split('?')[0], whatwg.split('?')[0], target)
+        t.equal(decodeURIComponent(read.pathname), decodeURIComponent(target.split('?')[0] ?? ''), target)
+      } else t.equal(status, target.split('?')[0] === '/' ? 404 : 400, target)
+    }
+    t.ok(passed > 20, `${passed} of them pass`)
+  },
+)
