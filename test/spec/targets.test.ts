@@ -583,7 +583,7 @@ testVectors(
     const gateway = await startTestGateway(t, { routes: [openRoute], upstreams: { platform: { url: upstream.url } } })
     let passed = 0
     for (const { target, whatwg } of vectors.cases as readonly { target: string; whatwg: string }[]) {
-    if (whatwg === 'FAILURE') continue // of its base, which a request has not
+      if (whatwg === 'FAILURE') continue // of its base, which a request has not
       const bytes = Buffer.from(`GET ${target} HTTP/1.1\r\n${host}${close}\r\n`)
       const [status] = statusesOf(await callRaw(gateway.public, bytes, 2_000))
       if (status === 204) {
@@ -591,7 +591,7 @@ testVectors(
         const read = new URL(`http://h${target}`)
         t.equal(`${read.pathname}${read.search}`.split('?')[0], whatwg.split('?')[0], target)
         t.equal(decodeURIComponent(read.pathname), decodeURIComponent(target.split('?')[0] ?? ''), target)
-      } else t.equal(status, target.split('?')[0] === '/' ? 404 : 400, target)
+      } else t.ok(status === 400 || (status === 404 && target.split('?')[0] === '/'), `${status} ${target}`)
     }
     t.ok(passed > 20, `${passed} of them pass`)
   },
