@@ -1,0 +1,54 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Command, InvalidArgumentError } from 'commander'
+import { startWorld } from '../../gateway/demo/world.ts'
+import { withOwner } from '../support/owner.ts'
+import { type FuzzReport, runFuzz } from './run-fuzz.ts'
+
+const positive = (text: string): number => {
+  const value = Number(text)
+  if (!(value > 0)) throw new InvalidArgumentError('it must be a number above 0')
+  return value
+}
+
+const command = new Command('npm run fuzz --')
+  .description('Sends generated requests through a gateway and judges everything that reaches the backend.')
+  .option('--minutes <number>', 'how long', positive, 60)
+  .option('--requests <number>', 'at most so many', positive, Number.POSITIVE_INFINITY)
+  .option('--seed <number>', 'repeats a run', positive, Math.floor(Math.random() * 1e9) + 1)
+  .option('--clients <number>', 'connections at once', positive, 48)
+  .option('--json', 'print the report as JSON')
+  .addHelpText('after', '\nExample:\n  npm run fuzz -- --minutes 5 --seed 42\n')
+  .parse()
+
+type Options = Readonly<{ minutes: number; requests: number; seed: number; clients: number; json?: boolean }>
+const { minutes, requests, seed, clients, json } = command.opts<Options>()
+const untilMs = performance.now() + minutes * 60_000
+
+console.error(`seed ${seed}; Ctrl-C ends it with the report so far`)
+let isInterrupted = false
+process.once('SIGINT', () => {
+  isInterrupted = true
+})
+
+const report = await withOwner(async (owner) => {
+  const directory = mkdtempSync(join(tmpdir(), 'sallyport-fuzz-'))
+  owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  const ports = { public: 0, decision: 0, admin: 0 }
+  const world = await startWorld({ directory, ports, notify: (sentence) => console.error(sentence) })
+  owner.teardown(world.stop)
+  const isTimeUp = (): boolean => isInterrupted || performance.now() > untilMs
+  return runFuzz(owner, world.description, { seed, requests, isTimeUp, clients })
+})
+if (json) console.log(JSON.stringify({ ...report, statuses: Object.fromEntries(report.statuses) }))
+else print(report)
+process.exitCode = report.violations.length > 0 ? 1 : 0
+
+function print({ requests, arrived, statuses, violations }: FuzzReport): void {
+  const counts = [...statuses].sort(([a], [b]) => a - b).map(([status, count]) => `${status}: ${count}`)
+  console.log(`${requests} requests, ${arrived} reached the backend; answers ${counts.join(', ')}`)
+  console.log(`${violations.length} violations`)
+  for (const { what, sent, arrived: bytes } of violations.slice(0, 10))
+    console.log(`${what}\n  sent ${JSON.stringify(sent)}\n  arrived ${JSON.stringify(bytes)}`)
+}

@@ -1,0 +1,75 @@
+import { headerRole } from '../../gateway/receive/header-role.ts'
+import { backendReadings } from '../support/backend-readings.ts'
+import type { FuzzRequest } from './requests.ts'
+
+/** A request as it came to the backend, read from its bytes. */
+export type Arrival = Readonly<{
+  requestLine: string
+  /** Lines in their order, names as they came. */
+  headers: readonly (readonly [name: string, value: string])[]
+}>
+
+/** What nobody in the run may reach. */
+const isProtected = (path: string): boolean => /^\/+admin(?:\/|;|$)/i.test(path)
+
+/** What is wrong with an arrival: nothing, or a sentence each. `sent` is the request that bore its mark. */
+export function judge(arrival: Arrival, sent: FuzzRequest | undefined): readonly string[] {
+  const [, method = '', target = ''] = /^([A-Z]+) (\S+) HTTP\/1\.1$/.exec(arrival.requestLine) ?? []
+  if (method === '') return ['the request line is not canonical']
+  return [...judgeTarget(target), ...judgeHeaders(arrival), ...(sent ? judgeOrigin(arrival, method, target, sent) : [])]
+}
+
+function judgeTarget(target: string): readonly string[] {
+  if (!/^\/[\x21\x22\x24-\x7e]*$/.test(target)) return ['the target is not in origin form']
+  const [path = ''] = target.split('?', 1)
+  return backendReadings
+    .filter(({ read }) => isProtected(read(path)))
+    .map(({ name }) => `read ${name}, the target is protected`)
+}
+
+function judgeHeaders({ headers }: Arrival): readonly string[] {
+  const problems: string[] = []
+  const counts = new Map<string, number>()
+  for (const [name, value] of headers) {
+    const canonical = name.toLowerCase().replace(/[_.]/g, '-')
+    counts.set(canonical, (counts.get(canonical) ?? 0) + 1)
+    if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) problems.push(`${JSON.stringify(name)} is no token`)
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not arrive
+    if (/[\x00-\x08\x0a-\x1f\x7f]/.test(value)) problems.push(`${name} has a control byte`)
+    if (canonical !== name.toLowerCase() && headerRole(name).kind !== 'pass') problems.push(`${name} is an alias`)
+    if (headerRole(name).kind === 'override') problems.push(`${name} may override`)
+    if (/^(?:authorization|x-oauth-access-token|proxy-.*|forwarded|upgrade|te|trailer|keep-alive)$/.test(canonical))
+      problems.push(`${name} arrived`)
+    if (/forged|192\.0\.2\.1|evil/.test(value)) problems.push(`${name} is the client’s word`)
+  }
+  for (const once of [
+    'host',
+    'x-gateway-identity',
+    'x-request-id',
+    'x-forwarded-for',
+    'x-forwarded-host',
+    'x-forwarded-proto',
+  ])
+    if (counts.get(once) !== 1) problems.push(`${counts.get(once) ?? 0} lines of ${once}`)
+  if ((counts.get('x-organization-id') ?? 0) > 1) problems.push('more than one organization')
+  if ((counts.get('content-length') ?? 0) + (counts.get('transfer-encoding') ?? 0) > 1) problems.push('two lengths')
+  return problems
+}
+
+type Claims = Readonly<{ sub: string; organization: Readonly<{ id: number }> | null }>
+
+function judgeOrigin(arrival: Arrival, method: string, target: string, sent: FuzzRequest): readonly string[] {
+  const problems: string[] = []
+  // A second space before the target is read over, and does not go on.
+  if (method !== sent.method.trim()) problems.push(`${sent.method} became ${method}`)
+  if (target !== sent.target.replace(/^https?:\/\/h(?=\/)/i, '')) problems.push(`${sent.target} became ${target}`)
+  const find = (wanted: string) => arrival.headers.find(([name]) => name.toLowerCase() === wanted)?.[1]
+  const [, payload = ''] = (find('x-gateway-identity') ?? '').split('.')
+  const claims = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8') || '{}') as Claims
+  // Another caller's credential may stand in the lines; with one beside it the request was ambiguous, and refused.
+  const speaks = sent.caller ?? undefined
+  if (speaks && claims.sub !== String(speaks.userId)) problems.push(`${speaks.name} became the user ${claims.sub}`)
+  if ((find('x-organization-id') ?? '') !== String(claims.organization?.id ?? ''))
+    problems.push('the organization differs from the one that is signed')
+  return problems
+}
