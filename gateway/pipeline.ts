@@ -14,6 +14,7 @@ import type { BeginTrail, Trail } from './observe/trail.ts'
 import type { Pin } from './pin/pin.ts'
 import type { Roles } from './policy/role.ts'
 import { readClient, type TrustedProxies } from './receive/client.ts'
+import { type HeadLimits, requireHead } from './receive/head-limits.ts'
 import { type RequestHeaders, readHeaders } from './receive/headers.ts'
 import { readRequestId } from './receive/request-id.ts'
 import { readTarget } from './receive/target.ts'
@@ -24,7 +25,12 @@ import { resolveResource } from './resolve/resource.ts'
 import { MethodNotAllowed, type RouteMatch, type RouteTable } from './route/table.ts'
 
 /** What a reload replaces, whole. A request takes one and keeps it. */
-export type Snapshot = Readonly<{ table: RouteTable; roles: Roles; locate: Locate }>
+export type Snapshot = Readonly<{
+  table: RouteTable
+  roles: Roles
+  locate: Locate
+  headLimits: Readonly<Record<'usual' | 'widest', HeadLimits>>
+}>
 
 export type Stages = Readonly<{
   snapshot: () => Snapshot
@@ -43,14 +49,14 @@ export type Stages = Readonly<{
 /** The way of one request. Every stage adds one fact; the first that cannot, refuses. */
 export const createPipeline = (stage: Stages) =>
   async function handle(exchange: Exchange): Promise<void> {
-    const { table, roles, locate } = stage.snapshot()
+    const { table, roles, locate, headLimits } = stage.snapshot()
     const requestId = readRequestId(exchange.headers)
     const trail = stage.beginTrail(exchange, requestId)
     let surface: Surface = 'platform'
     stage.cors.attend(exchange)
     try {
-      const headers = readHeaders(exchange)
-      const target = readTarget(exchange.method, exchange.target, headers.host)
+      const headers = readHeaders(exchange, headLimits.widest.headerBytes)
+      const target = readTarget(exchange.method, exchange.target, headers.host, headLimits.widest.targetBytes)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       trail.received(client)
 
@@ -64,6 +70,7 @@ export const createPipeline = (stage: Stages) =>
       const match = table.match(target, headers.host)
       surface = match.route.surface
       trail.matched(match)
+      requireHead(headers, target, match.route.headLimits, headLimits.usual)
 
       const permit = await authorize(match, headers, roles, stage, trail)
       trail.allowed()

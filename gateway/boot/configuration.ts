@@ -52,7 +52,7 @@ export type Configuration = Readonly<{
   cluster: Readonly<{ staleAfterMs: number }>
   trustedProxies: readonly string[]
   cors?: Readonly<{ origins: readonly string[]; maxAgeSeconds: number; credentials: boolean }>
-  limits: Readonly<{ bodyBytes: number }>
+  limits: Readonly<{ headerBytes: number; targetBytes: number; bodyBytes: number }>
   timeouts: Readonly<{
     headersMs: number
     bodyIdleMs: number

@@ -4,6 +4,7 @@ import type { Snapshot } from '../pipeline.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { type TrustedProxies, trustProxies } from '../receive/client.ts'
+import { widenLimits } from '../receive/head-limits.ts'
 import { headerRole } from '../receive/header-role.ts'
 import { compileRoutes } from '../route/table.ts'
 import type { Configuration } from './configuration.ts'
@@ -35,7 +36,11 @@ export function createSnapshot(configuration: Configuration, directory: Director
     },
     now,
   })
-  return Object.freeze({ table: compileRoutes(policy.routes), roles: policy.roles, locate })
+  const { headerBytes, targetBytes } = configuration.limits
+  const usual = { headerBytes, targetBytes }
+  const rows = policy.routes.map((route) => route.headLimits)
+  const headLimits = { usual, widest: widenLimits(usual, rows) }
+  return Object.freeze({ table: compileRoutes(policy.routes), roles: policy.roles, locate, headLimits })
 }
 
 /** Compiles `trustedProxies`, or says which entry is no address. */

@@ -6,6 +6,7 @@ import type { Surface } from '../errors/surface.ts'
 import type { Trail } from '../observe/trail.ts'
 import { authorize, type Snapshot, type Stages } from '../pipeline.ts'
 import { readClient } from '../receive/client.ts'
+import { requireHead } from '../receive/head-limits.ts'
 import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import { readTarget } from '../receive/target.ts'
@@ -45,14 +46,16 @@ async function judge(
   const path = exchange.target.split('?')[0] ?? ''
   if (path !== '/authorize' && !path.startsWith('/envoy/')) throw new GatewayError('route_not_found')
   const snapshot = stage.snapshot()
+  const { usual, widest } = snapshot.headLimits
   const original = readOriginalRequest(exchange)
-  const headers = readHeaders(exchange)
+  const headers = readHeaders(exchange, widest.headerBytes)
   const host = original.host ?? headers.host
-  const target = readTarget(original.method, original.target, host)
+  const target = readTarget(original.method, original.target, host, widest.targetBytes)
   trail.received(readClient(exchange, headers, stage.isTrustedProxy))
   const match = snapshot.table.match(target, host)
   onSurface(match.route.surface)
   trail.matched(match)
+  requireHead(headers, target, match.route.headLimits, usual)
   const permit = await authorize(match, headers, snapshot.roles, stage, trail)
   trail.allowed()
   return pin(permit, snapshot, host, stage, trail)

@@ -22,7 +22,13 @@ export type Listener = Readonly<{
   destroy: () => void
 }>
 
-export type UpstreamTimeouts = Readonly<{ connectMs: number; firstByteMs: number; idleMs: number }>
+export type UpstreamTimeouts = Readonly<{
+  connectMs: number
+  firstByteMs: number
+  idleMs: number
+  /** Silence of the client inside its body, where it is not the listener's. */
+  bodyIdleMs?: number
+}>
 
 export type UpstreamRequest = Readonly<{
   /** Scheme, host and port. */

@@ -22,6 +22,7 @@ export function compileRoute(
   const role = readRole(row, roles, refuse)
   checkAbility(row, roles, refuse)
   checkPublic(row, refuse)
+  checkOwned(row, refuse)
   if (row.stream !== undefined && row.surface !== 'model')
     refuse(['stream'], `only the model surface has streams that are watched, not "${row.surface}"`)
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
@@ -44,6 +45,7 @@ export function compileRoute(
     isWebSocket: row.websocket === true,
     takesEncodedSlashes: row.encodedSlashes === 'allow',
     bodyLimitBytes: row.limits?.bodyBytes,
+    headLimits: row.limits ?? {},
     timeouts: row.timeouts ?? {},
   })
 }
@@ -106,6 +108,14 @@ function checkPublic(row: RouteContent, refuse: Report): void {
   if (row.access !== 'public') return
   for (const key of ['require', 'organization', 'resource', 'cluster', 'answer'] as const)
     if (row[key] !== undefined) refuse([key], `a public route knows no caller, so it cannot have "${key}"`)
+}
+
+/** What is for the way to an upstream would have no effect, and must not look as if it had. */
+function checkOwned(row: RouteContent, refuse: Report): void {
+  if (row.answer === undefined) return
+  const rule = 'an endpoint of the gateway goes to no upstream, so it cannot have'
+  if (row.timeouts) refuse(['timeouts'], `${rule} "timeouts"`)
+  if (row.limits?.bodyBytes !== undefined) refuse(['limits', 'bodyBytes'], `${rule} "bodyBytes"`)
 }
 
 function checkParam(

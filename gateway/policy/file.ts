@@ -1,6 +1,6 @@
 import type { StreamKind, Surface } from '../errors/surface.ts'
 import type { YamlFile } from './document.ts'
-import type { AnswerName, Method } from './route.ts'
+import type { AnswerName, Method, RouteTimeouts } from './route.ts'
 
 /** A policy file as written, after its schema held (`policies/policy.schema.json`). */
 export type PolicyFileContent = Readonly<{
@@ -29,8 +29,8 @@ export type RouteContent = Readonly<{
   resource?: Readonly<{ kind: 'agent'; param: string }>
   websocket?: boolean
   encodedSlashes?: 'refuse' | 'allow'
-  limits?: Readonly<{ bodyBytes?: number }>
-  timeouts?: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number; streamIdleMs?: number }>
+  limits?: Readonly<{ headerBytes?: number; targetBytes?: number; bodyBytes?: number }>
+  timeouts?: RouteTimeouts
 }>
 
 export type PolicyFile = Readonly<{ yaml: YamlFile; content: PolicyFileContent }>

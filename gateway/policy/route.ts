@@ -48,7 +48,17 @@ export type Route = Readonly<{
   /** Whether a path with encoded slashes may pass. */
   takesEncodedSlashes: boolean
   bodyLimitBytes: number | undefined
-  timeouts: Readonly<{ connectMs?: number; firstByteMs?: number; idleMs?: number; streamIdleMs?: number }>
+  headLimits: Readonly<{ headerBytes?: number; targetBytes?: number }>
+  timeouts: RouteTimeouts
+}>
+
+/** What a row may say of time, instead of the configuration. */
+export type RouteTimeouts = Readonly<{
+  bodyIdleMs?: number
+  connectMs?: number
+  firstByteMs?: number
+  idleMs?: number
+  streamIdleMs?: number
 }>
 
 /** A path pattern's segment: a literal (decoded), one named segment, or the rest. */

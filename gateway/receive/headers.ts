@@ -1,11 +1,14 @@
 import { isIPv6 } from 'node:net'
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { usualHeadLimits } from './head-limits.ts'
 import { headerRole } from './header-role.ts'
 
 /** The request's headers, read once: what decides, and what may go on. Values stand in the order of their lines. */
 export type RequestHeaders = Readonly<{
   host: string
+  /** Of all lines as they stood on the wire. */
+  bytes: number
   authorization: readonly string[]
   oauthAccessToken: readonly string[]
   organizationId: readonly string[]
@@ -22,10 +25,11 @@ export type RequestHeaders = Readonly<{
 /** What a proxy before us says; to be believed only from a trusted one. */
 export type ForwardedHeaders = Readonly<{ for: readonly string[]; proto: readonly string[]; host: readonly string[] }>
 
-const headersLimitBytes = 16 * 1024
-
 /** Sorts every line into its role and refuses what the framing rules forbid (SPEC section 11). */
-export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>): RequestHeaders {
+export function readHeaders(
+  exchange: Pick<Exchange, 'headers' | 'httpVersion'>,
+  limitBytes: number = usualHeadLimits.headerBytes,
+): RequestHeaders {
   if (exchange.httpVersion !== '1.1' && exchange.httpVersion !== '1.0') throw malformed()
   const values = {
     host: [] as string[],
@@ -56,7 +60,7 @@ export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>)
     else if (role.kind === 'read') values[role.name].push(value)
     else if (role.kind === 'forbidden') throw malformed()
   }
-  if (bytes > headersLimitBytes) throw new GatewayError('headers_too_large')
+  if (bytes > limitBytes) throw new GatewayError('headers_too_large')
   checkFraming(values, exchange.httpVersion)
   // Several lines are one list (RFC 9113 8.2.3); some backends would read the first alone.
   if (values.cookie.length > 0) passing.push('cookie', values.cookie.join('; '))
@@ -68,6 +72,7 @@ export function readHeaders(exchange: Pick<Exchange, 'headers' | 'httpVersion'>)
   }
   return {
     host: readHost(values.host),
+    bytes,
     authorization: values.authorization,
     oauthAccessToken: values['x-oauth-access-token'],
     organizationId: values['x-organization-id'],

@@ -1,4 +1,5 @@
 import { GatewayError } from '../errors/gateway-error.ts'
+import { usualHeadLimits } from './head-limits.ts'
 import { decodeSegment } from './segment.ts'
 
 /** What was asked for, read once. The same object feeds the policy and the upstream. */
@@ -14,14 +15,17 @@ export type RequestTarget = Readonly<{
   hasEncodedSlash: boolean
 }>
 
-const targetLimitBytes = 8192
-
 // Visible ASCII without the number sign: a fragment has no place in a request-target (RFC 9112 3.2).
 const visible = /^[\x21\x22\x24-\x7e]*$/
 
 /** Reads the request-target strictly (SPEC section 11); whatever could be read in two ways is refused. */
-export function readTarget(method: string, target: string, host: string): RequestTarget {
-  if (target.length > targetLimitBytes) throw new GatewayError('target_too_long')
+export function readTarget(
+  method: string,
+  target: string,
+  host: string,
+  limitBytes: number = usualHeadLimits.targetBytes,
+): RequestTarget {
+  if (target.length > limitBytes) throw new GatewayError('target_too_long')
   const origin = toOriginForm(target, host)
   if (!visible.test(origin)) throw new GatewayError('target_malformed')
   const query = origin.indexOf('?')

@@ -12,11 +12,15 @@ const hopByHop = new Set([
   'upgrade',
 ])
 
-/** The lines of an upstream's answer that go on to the client. */
+/** The lines of an upstream's answer that are about the answer. */
 export function withoutHopByHop(headers: RawHeaders): RawHeaders {
   const named = connectionNames(headers)
   return keepLines(headers, (name) => !hopByHop.has(name) && !named.has(name))
 }
+
+/** The lines of an answer that go on to the client. RFC 9110 8.6: a 204 names no length; some upstreams say 0. */
+export const passingLines = (status: number, headers: RawHeaders): RawHeaders =>
+  status === 204 ? withoutHeader(withoutHopByHop(headers), 'content-length') : withoutHopByHop(headers)
 
 /** The lines of every other name, which is given in lower case. */
 export const withoutHeader = (headers: RawHeaders, dropped: string): RawHeaders =>

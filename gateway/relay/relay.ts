@@ -4,7 +4,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { RouteMatch } from '../route/table.ts'
-import { findHeader, readMediaType, withoutHeader, withoutHopByHop } from './answer-headers.ts'
+import { findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
 import { readStreamKind } from './stream-kind.ts'
 import type { StartTimer } from './timer.ts'
 import { type StreamSettings, WatchedStream } from './watched-stream.ts'
@@ -61,7 +61,7 @@ export function createRelay(options: RelayOptions): Relaying {
   return {
     relay: async (response, exchange, context) => {
       const { status, reason } = response
-      const headers = withoutHopByHop(response.headers)
+      const headers = passingLines(status, response.headers)
       if (context.match.route.surface !== 'model') return passOn(response, exchange, { status, reason, headers })
       if (status >= 500 && !isJson(headers)) throw toRefusal(response)
       if (isWatchable(response, exchange)) {

@@ -93,6 +93,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     isWebSocket: false,
     takesEncodedSlashes: false,
     bodyLimitBytes: undefined,
+    headLimits: {},
     timeouts: {},
     ...rules,
   }

@@ -54,7 +54,7 @@ t.test('the defaults are the contract’s', async (t) => {
     policies: { directory: join(directory, '..', 'policies') },
     cluster: { staleAfterMs: 60_000 },
     trustedProxies: [],
-    limits: { bodyBytes: 100 * 1024 * 1024 },
+    limits: { headerBytes: 16 * 1024, targetBytes: 8 * 1024, bodyBytes: 100 * 1024 * 1024 },
     timeouts: {
       headersMs: 20_000,
       bodyIdleMs: 30_000,

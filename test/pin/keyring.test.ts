@@ -166,6 +166,7 @@ function permitOf(userId: number): Permit {
       isWebSocket: false,
       takesEncodedSlashes: false,
       bodyLimitBytes: undefined,
+      headLimits: {},
       timeouts: {},
     },
     target: { method: 'GET', path: '/x', search: '', segments: ['x'], hasEncodedSlash: false },

@@ -267,6 +267,15 @@ const mistakes: readonly Mistake[] = [
     'route "b": a public route knows no caller, so it cannot have "answer"',
   ],
   [
+    'limits on the way to an upstream are refused where there is none',
+    `routes:
+  - { id: a, surface: platform, match: { path: /a }, answer: users.me, timeouts: §{ idleMs: 1 } }
+  - { id: b, surface: platform, match: { path: /b }, answer: users.me, limits: { headerBytes: 1, bodyBytes: §1 } }
+`,
+    'route "a": an endpoint of the gateway goes to no upstream, so it cannot have "timeouts"',
+    'route "b": an endpoint of the gateway goes to no upstream, so it cannot have "bodyBytes"',
+  ],
+  [
     'an id taken twice is refused, and the other row named',
     `routes:
   - { id: a, surface: platform, match: { path: /a }, upstream: platform }

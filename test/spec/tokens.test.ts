@@ -2,6 +2,7 @@ import pg from 'pg'
 import t from 'tap'
 import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import type { Answer } from '../support/client.ts'
+import { openRawClient, startTestGateway } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -45,6 +46,35 @@ t.test('a mint answers 201 with the raw token, once, and says not to store it', 
     rows.some(({ row }) => row.includes(secret)),
     'only its hash is stored',
   )
+})
+
+/** The head of a mint, with lines of its own. */
+const mintHead = (lines: string): string =>
+  `POST ${tokensOf(robot.id)} HTTP/1.1\r\nHost: h\r\nx-oauth-access-token: ${admin.jwt}\r\n${lines}\r\n`
+
+t.test('a mint asks for its body when it is allowed, and for no more than 64 KiB', async (t) => {
+  const body = JSON.stringify({ scope: 'api-key', name: 'asked' })
+  const client = await openRawClient(t, world.public)
+  client.send(mintHead(`Expect: 100-continue\r\nContent-Length: ${body.length}\r\n`))
+  t.equal(await client.until(/\r\n\r\n/), 'HTTP/1.1 100 Continue\r\n\r\n')
+  client.send(body)
+  t.match(await client.until(/"asked"/), /\r\n\r\nHTTP\/1\.1 201 /)
+
+  const large = `{"scope":"api-key","name":"${'x'.repeat(64 * 1024)}"}`
+  t.match((await mint(large)).json(), { success: false, error: { status: 413, code: 'body_too_large' } })
+  const chunked = `${large.length.toString(16)}\r\n${large}\r\n0\r\n\r\n`
+  t.match(await world.raw(mintHead('Transfer-Encoding: chunked\r\n') + chunked), /^HTTP\/1\.1 413 /)
+  const refused = await world.raw(mintHead('Expect: 100-continue\r\nContent-Length: 65537\r\n'))
+  t.match(refused, /^HTTP\/1\.1 413 [\s\S]*\r\nconnection: close\r\n/)
+})
+
+t.test('a mint whose body falls silent is 408, and mints nothing', async (t) => {
+  const gateway = await startTestGateway(t, { world, settings: { timeouts: { bodyIdleMs: 200 } } })
+  const before = (await get(tokensOf(robot.id))).json().meta.total
+  const client = await openRawClient(t, gateway.public)
+  client.send(`${mintHead('Content-Length: 100\r\n')}{"scope":"api-key"}`)
+  t.match(await client.until(/request_timeout/), /^HTTP\/1\.1 408 /)
+  t.equal((await get(tokensOf(robot.id))).json().meta.total, before)
 })
 
 t.test('a scope’s abilities are the token’s: api-key cannot write, api-secret can', async (t) => {

@@ -16,6 +16,7 @@ type Settings = Readonly<Record<string, unknown>>
 /** A gateway in this very process, as a configuration file describes it. */
 export type TestGateway = Readonly<{
   public: string
+  decision: string
   admin: string
   drain: Gateway['drain']
   /** The key file of its own that it signs with, unless the settings name another. */
@@ -38,7 +39,8 @@ export async function startTestGateway(t: Test, options: TestGatewayOptions): Pr
   const gateway = await startGateway(loadConfiguration(file, {}), file)
   t.teardown(() => gateway.drain({ delayMs: 0, timeoutMs: 0 }))
   const keyFile = join(dirname(file), 'identity.pem')
-  return { public: toUrl(gateway.public), admin: toUrl(gateway.admin), drain: gateway.drain, keyFile }
+  const { public: clients, decision, admin, drain } = gateway
+  return { public: toUrl(clients), decision: toUrl(decision), admin: toUrl(admin), drain, keyFile }
 }
 
 /** Writes a configuration, its key and its routes into a folder that goes with the owner; gives the file's path. */

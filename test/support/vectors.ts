@@ -12,7 +12,7 @@ const folder = process.env.SALLYPORT_VECTORS
   : resolve(repository, '..', 'shared', 'vectors')
 
 /**
- * A test over one file of vectors, or over every `.json` of a folder of them. Without the file the test is
+ * A test over one file of vectors, or over every `.json` of a folder of them; a file that is no JSON is given as text. Without the file the test is
  * skipped, visibly; with `REQUIRE_ALL=1` it fails.
  */
 export function testVectors(
@@ -38,6 +38,7 @@ export function testVectors(
 /** One file is its content; a folder is an object of its files' contents, by name. */
 function readVectors(file: string): JsonValue {
   if (file.endsWith('.json')) return JSON.parse(readFileSync(file, 'utf8'))
+  if (file.endsWith('.md')) return readFileSync(file, 'utf8')
   const names = readdirSync(file).filter((name) => name.endsWith('.json'))
   return Object.fromEntries(names.map((name) => [name, JSON.parse(readFileSync(join(file, name), 'utf8'))]))
 }

@@ -23,10 +23,10 @@ export class NodeRequestBody implements RequestBody {
   }
 
   /** The bytes, counted against the limit and watched for silence. */
-  take(limitBytes: number): Readable {
+  take(limitBytes: number, idleTimeoutMs: number = this.#idleTimeoutMs): Readable {
     this.isTaken = true
     if (this.expectsContinue) this.#response.writeContinue()
-    return new BodyStream(this.#request, limitBytes, this.#idleTimeoutMs)
+    return new BodyStream(this.#request, this.#response, limitBytes, idleTimeoutMs)
   }
 
   async read(limitBytes: number): Promise<Buffer> {
@@ -48,14 +48,16 @@ export class NodeRequestBody implements RequestBody {
  */
 class BodyStream extends Readable {
   readonly #source: IncomingMessage
+  readonly #response: ServerResponse
   readonly #limitBytes: number
   readonly #idleTimeoutMs: number
   #timer: NodeJS.Timeout | undefined
   #receivedBytes = 0
 
-  constructor(source: IncomingMessage, limitBytes: number, idleTimeoutMs: number) {
+  constructor(source: IncomingMessage, response: ServerResponse, limitBytes: number, idleTimeoutMs: number) {
     super()
     this.#source = source
+    this.#response = response
     this.#limitBytes = limitBytes
     this.#idleTimeoutMs = idleTimeoutMs
     source.on('data', this.#onData)
@@ -76,7 +78,8 @@ class BodyStream extends Readable {
     this.#source.off('data', this.#onData)
     this.#source.off('end', this.#onEnd)
     this.#source.off('close', this.#onClose)
-    this.#source.pause()
+    // Undici may do this after the answer: then the rest is being read already, and dropped.
+    if (!this.#response.writableEnded) this.#source.pause()
     callback(error)
   }
 

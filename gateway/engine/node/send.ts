@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream'
 import { type Dispatcher, errors } from 'undici'
 import { type ResponseSink, type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine.ts'
 import type { RawHeaders } from '../exchange.ts'
+import { endsWithHead, isSoundHead } from './answer-head.ts'
 import { type Connections, createConnections } from './connections.ts'
 import { NodeRequestBody } from './request-body.ts'
 import { UpgradedSocket } from './tunnel.ts'
@@ -29,7 +30,10 @@ function exchange(connections: Connections, request: UpstreamRequest): Promise<U
       path: request.path,
       method: request.method as Dispatcher.HttpMethod, // receive/ lets only standard methods through
       headers: request.headers as string[], // undici reads the flat pairs and does not change them
-      body: request.body instanceof NodeRequestBody ? request.body.take(request.bodyLimitBytes) : null,
+      body:
+        request.body instanceof NodeRequestBody
+          ? request.body.take(request.bodyLimitBytes, request.timeouts.bodyIdleMs)
+          : null,
       headersTimeout: request.timeouts.firstByteMs,
       // The handler's own: how long a body may be silent is known when its head is.
       bodyTimeout: 0,
@@ -75,6 +79,7 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   #socket: Socket | undefined
   /** What the connection had received for earlier requests. */
   #bytesBefore = 0
+  #endsWithHead = false
   #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
 
   constructor(
@@ -111,11 +116,17 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number, _headers: unknown, reason?: string): void {
     if (status < 200) return
+    const headers = latin1Pairs(controller.rawHeaders)
+    if (!isSoundHead(status, headers)) {
+      controller.abort(new UpstreamError('broken'))
+      return
+    }
+    this.#endsWithHead = endsWithHead(status)
     this.#resolve({
       status,
       // Undici reads the phrase as UTF-8; what node:http would refuse to write is left out.
       reason: reason !== undefined && /^[\t\x20-\x7e]*$/.test(reason) ? reason : '',
-      headers: latin1Pairs(controller.rawHeaders),
+      headers,
       pipe: (sink, silenceMs = this.#idleMs) => this.#pipe(sink, silenceMs),
       resume: this.#resume,
       abort: this.cancel,
@@ -219,7 +230,8 @@ class ResponseHandler implements Dispatcher.DispatchHandler {
   }
 
   #finish(outcome: 'complete' | UpstreamError): void {
-    this.#outcome = outcome
+    // Undici misses the body that the length of a 304 tells of, and breaks the connection.
+    this.#outcome = this.#endsWithHead ? 'complete' : outcome
     clearTimeout(this.#idleTimer)
     this.#unpause()
     this.#onDone(outcome === 'complete')

@@ -1,0 +1,27 @@
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { RequestHeaders } from './headers.ts'
+import type { RequestTarget } from './target.ts'
+
+/** How much the head of a request may say. */
+export type HeadLimits = Readonly<{ headerBytes: number; targetBytes: number }>
+
+/** SPEC section 6. */
+export const usualHeadLimits: HeadLimits = { headerBytes: 16 * 1024, targetBytes: 8 * 1024 }
+
+/** The limits that a head must keep before its route is known: those of the most generous route. */
+export const widenLimits = (usual: HeadLimits, rows: readonly Partial<HeadLimits>[]): HeadLimits => ({
+  headerBytes: Math.max(usual.headerBytes, ...rows.map(({ headerBytes = 0 }) => headerBytes)),
+  targetBytes: Math.max(usual.targetBytes, ...rows.map(({ targetBytes = 0 }) => targetBytes)),
+})
+
+/** Holds a head against its route's own limits, and the usual ones for what the route does not say. */
+export function requireHead(
+  headers: Pick<RequestHeaders, 'bytes'>,
+  target: Pick<RequestTarget, 'path' | 'search'>,
+  { headerBytes, targetBytes }: Partial<HeadLimits>,
+  usual: HeadLimits,
+): void {
+  if (headers.bytes > (headerBytes ?? usual.headerBytes)) throw new GatewayError('headers_too_large')
+  if (target.path.length + target.search.length > (targetBytes ?? usual.targetBytes))
+    throw new GatewayError('target_too_long')
+}
