@@ -64,9 +64,6 @@ const covers: readonly Cover[] = [
 const awaited: ReadonlySet<string> = new Set([
   'pipeline/large-bodies',
   'pipeline/many-streams',
-  'spec/websocket',
-  'advisories/h2c-smuggling',
-  'advisories/websocket-smuggling',
 ])
 
 const is503 = 'the users’ clients try 500 and 503 again and nothing else of the kind, so a bad upstream is 503'
