@@ -61,10 +61,7 @@ const covers: readonly Cover[] = [
 ]
 
 /** Files that are still on their way: until they are here, what they cover is skipped, visibly. */
-const awaited: ReadonlySet<string> = new Set([
-  'pipeline/large-bodies',
-  'pipeline/many-streams',
-])
+const awaited: ReadonlySet<string> = new Set(['pipeline/large-bodies', 'pipeline/many-streams'])
 
 const is503 = 'the users’ clients try 500 and 503 again and nothing else of the kind, so a bad upstream is 503'
 
