@@ -8,7 +8,7 @@ import { runWorker } from './workers/worker.ts'
 /** How a stopping gateway hurries when somebody stands before the terminal. */
 const impatient = { delayMs: 0, timeoutMs: 2_000 }
 
-/** Runs the gateway until a signal: SIGTERM drains, Ctrl-C hurries, a second signal ends at once. */
+/** Runs the gateway until a signal: SIGTERM drains, Ctrl-C hurries, a second signal ends at once. SIGHUP reloads. */
 export async function runServe(configFile: string): Promise<void> {
   const assignment = readAssignment(process.env)
   if (assignment) return runWorker(configFile, assignment)
@@ -24,6 +24,7 @@ export async function runServe(configFile: string): Promise<void> {
   }
   process.on('SIGTERM', () => stop())
   process.on('SIGINT', () => stop(impatient))
+  process.on('SIGHUP', () => void gateway.reload())
   // Started by another process (the demo), we tell it our addresses, and end when it does.
   process.on('disconnect', () => stop({ delayMs: 0, timeoutMs: 0 }))
   process.send?.({ public: gateway.public, decision: gateway.decision, admin: gateway.admin })

@@ -12,7 +12,8 @@ import { describeBug } from '../observe/log.ts'
 import { checkReadiness } from '../observe/readiness.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
-import { createPipeline, type Stages } from '../pipeline.ts'
+import { createPipeline, type Snapshot, type Stages } from '../pipeline.ts'
+import type { Policy } from '../policy/compile.ts'
 import { join } from '../relay/join.ts'
 import { createRelay } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
@@ -21,6 +22,7 @@ import { openDirectory } from './directory.ts'
 import { type Equipment, equipProcess, openAdmin, readListenerOptions } from './equipment.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
+import { startPolicies } from './policies.ts'
 import { checkPassedHeaders, createSnapshot, readTrustedProxies } from './snapshot.ts'
 
 /** A running gateway: one process, or a primary and its workers. */
@@ -29,10 +31,14 @@ export type Gateway = Readonly<{
   decision: Listener['address']
   admin: Listener['address']
   drain: Drain
+  reload: Reload
 }>
 
 /** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
 export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
+
+/** Looks at policies and keys at once; whatever is no good leaves the last good one in force. */
+export type Reload = () => Promise<void>
 
 /** All of a gateway but its admin listener, which workers leave to their primary. */
 export type Doors = Readonly<{
@@ -40,6 +46,7 @@ export type Doors = Readonly<{
   decision: Listener['address']
   facts: AdminFacts
   drain: Drain
+  reload: Reload
 }>
 
 /** For how long what a stream says last may be on its way when the drain's time is up. */
@@ -62,7 +69,15 @@ export async function openDoors(
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
   const { directory } = opened
-  const snapshot = createSnapshot(configuration, directory, now)
+  let snapshot: Snapshot | undefined
+  const adopt = (policy: Policy): void => {
+    snapshot = createSnapshot(configuration, policy, directory, now)
+  }
+  const policies = startPolicies(configuration, adopt, { log, metrics, now })
+  const currentSnapshot = (): Snapshot => {
+    if (!snapshot) throw new Error('no policy is in force')
+    return snapshot
+  }
   const keyStore = createIssuerKeyStore(opened.database.query)
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
 
@@ -75,7 +90,7 @@ export async function openDoors(
   metrics.watchStreams(countStreams)
 
   const stages: Stages = {
-    snapshot: () => snapshot,
+    snapshot: currentSnapshot,
     isTrustedProxy,
     cors: configuration.cors ? createCors(configuration.cors) : noCors,
     authenticate: createAuthenticate({
@@ -126,7 +141,7 @@ export async function openDoors(
     readiness: () =>
       checkReadiness([
         { name: 'database', check: () => directory.ping() },
-        { name: 'policy', check: () => void snapshot.table },
+        { name: 'policy', check: () => void currentSnapshot().table },
         {
           name: 'draining',
           check: () => {
@@ -156,9 +171,14 @@ export async function openDoors(
     clearTimeout(timer)
     issuers.stop()
     keys.stop()
+    policies.stop()
     await opened.close()
   }
-  return { public: publicListener.address, decision: decisionListener.address, facts, drain }
+  const reload = async (): Promise<void> => {
+    log.info({}, 'asked to reload policies and keys')
+    await Promise.all([policies.reload(), keys.reload()])
+  }
+  return { public: publicListener.address, decision: decisionListener.address, facts, drain, reload }
 }
 
 /** A whole gateway in this process. */
@@ -181,6 +201,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   }
   return {
     ...addresses,
+    reload: doors.reload,
     drain: (options) => {
       stopped ??= stop(options)
       return stopped

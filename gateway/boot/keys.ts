@@ -4,10 +4,12 @@ import { createKeyring, type Keyring } from '../pin/keyring.ts'
 import { readSigningKeys, type SigningAlgorithm, type SigningKey } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { Configuration } from './configuration.ts'
+import { repeat } from './watch-files.ts'
 import { createKeyWatch } from './watch-keys.ts'
 
-/** The keys of the identity header, which follow their files until they are stopped. */
-export type IdentityKeys = Pick<Keyring, 'signing' | 'published'> & Readonly<{ stop: () => void }>
+/** The keys of the identity header, which follow their files until they are stopped; `reload` looks at once. */
+export type IdentityKeys = Pick<Keyring, 'signing' | 'published'> &
+  Readonly<{ reload: () => Promise<void>; stop: () => void }>
 
 type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 
@@ -37,12 +39,12 @@ export async function startKeys(
     log,
   })
   const noteSigning = createSigningLog(keyring, log)
-  const stop = repeat(
-    () => look().then(noteSigning),
-    lookEveryMs,
-    (error) => log.error({ error: describeBug(error) }, 'the identity keys could not be looked after'),
-  )
-  return { signing: keyring.signing, published: keyring.published, stop }
+  const onBug = (error: unknown): void => {
+    log.error({ error: describeBug(error) }, 'the identity keys could not be looked after')
+  }
+  const stop = repeat(() => look().then(noteSigning), lookEveryMs, onBug)
+  const reload = (): Promise<void> => look(true).then(noteSigning).catch(onBug)
+  return { signing: keyring.signing, published: keyring.published, reload, stop }
 }
 
 const readKeyring = async (texts: readonly string[], algorithm: SigningAlgorithm, now: () => Date): Promise<Keyring> =>
@@ -65,21 +67,5 @@ function createSigningLog(keyring: Keyring, log: Log): () => void {
     const { kid } = keyring.signing()
     if (kid !== last) log.info({ kid }, 'another key signs the identity header')
     last = kid
-  }
-}
-
-/** Works again and again, each time a while after the last has ended, until it is stopped. */
-function repeat(work: () => Promise<void>, pauseMs: number, onBug: (error: unknown) => void): () => void {
-  let isStopped = false
-  let timer: NodeJS.Timeout
-  const wait = (): void => {
-    if (isStopped) return
-    timer = setTimeout(() => void work().catch(onBug).finally(wait), pauseMs)
-    timer.unref()
-  }
-  wait()
-  return () => {
-    isStopped = true
-    clearTimeout(timer)
   }
 }

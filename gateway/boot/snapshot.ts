@@ -1,16 +1,21 @@
 import type { Directory } from '../directory/directory.ts'
 import { createLocate } from '../locate/locate.ts'
 import type { Snapshot } from '../pipeline.ts'
+import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
-import { loadPolicy } from '../policy/load.ts'
 import { type TrustedProxies, trustProxies } from '../receive/client.ts'
 import { widenLimits } from '../receive/head-limits.ts'
 import { headerRole } from '../receive/header-role.ts'
 import { compileRoutes } from '../route/table.ts'
 import type { Configuration } from './configuration.ts'
 
-/** Loads, checks and compiles the policies: everything that cannot change during a request. */
-export function createSnapshot(configuration: Configuration, directory: Directory, now: () => Date): Snapshot {
+/** Compiles a policy and its surroundings to all that cannot change during a request. */
+export function createSnapshot(
+  configuration: Configuration,
+  policy: Policy,
+  directory: Directory,
+  now: () => Date,
+): Snapshot {
   const upstreams = new Map(
     Object.entries(configuration.upstreams).map(([name, { url, credentials, bind, preserveHost, passHeaders }]) => [
       name,
@@ -24,7 +29,6 @@ export function createSnapshot(configuration: Configuration, directory: Director
       },
     ]),
   )
-  const policy = loadPolicy(configuration.policies.directory, new Set(upstreams.keys()))
   const { connectMs, firstByteMs, idleMs, streamIdleMs } = configuration.timeouts
   const locate = createLocate({
     directory,

@@ -16,6 +16,8 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_cache_entries: 'sum',
   sallyport_change_source_up: 'min',
   sallyport_identity_keys_reload_success: 'min',
+  sallyport_policy_reload_success: 'min',
+  sallyport_policy_loaded_timestamp_seconds: 'min',
   sallyport_workers: 'sum',
   process_start_time_seconds: 'min',
   process_resident_memory_bytes: 'sum',

@@ -13,6 +13,8 @@ export type Metrics = Readonly<{
   countChange: (source: string) => void
   watchChangeSource: (source: string, isUp: () => boolean) => void
   noteKeysReload: (isGood: boolean) => void
+  notePolicyReload: (isGood: boolean) => void
+  notePolicyLoad: (at: Date) => void
   /** Calls back at each scrape. */
   watchJwksAge: (issuer: string, ageMs: () => number | undefined) => void
   watchInFlight: (count: () => number) => void
@@ -73,6 +75,22 @@ export function createMetrics(): Metrics {
     name: 'sallyport_jwks_issuer_up',
     help: 'Whether the last fetch of an issuer’s keys was good; absent before the first has ended.',
     labelNames: ['issuer'],
+    registers,
+  })
+  const policyReload = new Gauge({
+    name: 'sallyport_policy_reload_success',
+    help: '0 while the policy files are no good and the last good table goes on.',
+    registers,
+  })
+  const policyReloads = new Counter({
+    name: 'sallyport_policy_reloads_total',
+    help: 'Policy tables that were taken or refused, the one of the start included.',
+    labelNames: ['outcome'],
+    registers,
+  })
+  const policyLoaded = new Gauge({
+    name: 'sallyport_policy_loaded_timestamp_seconds',
+    help: 'When the table in force was loaded.',
     registers,
   })
   const keysReload = new Gauge({
@@ -171,6 +189,11 @@ export function createMetrics(): Metrics {
       jwksFailures.inc({ issuer }, outcome === 'failed' ? 1 : 0)
       jwksIssuerUp.set({ issuer }, outcome === 'ok' ? 1 : 0)
     },
+    notePolicyReload: (isGood) => {
+      policyReload.set(isGood ? 1 : 0)
+      policyReloads.inc({ outcome: isGood ? 'ok' : 'failed' })
+    },
+    notePolicyLoad: (at) => policyLoaded.set(at.getTime() / 1_000),
     noteKeysReload: (isGood) => keysReload.set(isGood ? 1 : 0),
     watchJwksAge: (issuer, ageMs) => {
       issuers.push([issuer, ageMs])

@@ -59,6 +59,9 @@ export async function startGroup(
   }
   return {
     ...addresses,
+    reload: async () => {
+      for (const worker of crew.serving()) worker.reload()
+    },
     drain: (options) => {
       stopped ??= stop(options)
       return stopped

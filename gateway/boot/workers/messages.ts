@@ -23,6 +23,7 @@ export type DrainTimes = Readonly<{ delayMs: number; timeoutMs: number }>
 export type Order =
   | Readonly<{ kind: 'ping'; id: number }>
   | Readonly<{ kind: 'ask'; id: number; question: Question }>
+  | Readonly<{ kind: 'reload' }>
   | (Readonly<{ kind: 'drain' }> & DrainTimes)
 
 /** From a worker to the primary. An answer without a value is one that could not be given. */

@@ -31,6 +31,7 @@ export type WorkerProcess = Readonly<{
   ask: <Name extends Question>(question: Name, withinMs: number) => Promise<Answer<Name>>
   /** Whether its event loop turns. */
   isHeard: (withinMs: number) => Promise<boolean>
+  reload: () => void
   drain: (times: DrainTimes) => void
   kill: () => void
 }>
@@ -83,6 +84,7 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
     ended,
     ask,
     isHeard: async (withinMs) => (await call((id) => ({ kind: 'ping', id }), withinMs)) !== undefined,
+    reload: () => send({ kind: 'reload' }),
     drain: (times) => send({ kind: 'drain', ...times }),
     kill: () => worker.process.kill('SIGKILL'),
   }

@@ -7,9 +7,10 @@ import type { Assignment, DrainTimes, Order, Report } from './messages.ts'
 
 /** Runs one worker until its primary ends it, or is gone: node:cluster then ends the process by itself. */
 export async function runWorker(configurationFile: string, assignment: Assignment): Promise<void> {
-  // Ctrl-C and service managers signal the whole group; when to stop, and how, is for the primary to say.
+  // Ctrl-C and service managers signal the whole group; when to stop or to reload, and how, is for the primary to say.
   process.on('SIGINT', () => undefined)
   process.on('SIGTERM', () => undefined)
+  process.on('SIGHUP', () => undefined)
   // The channel to the primary breaks where the primary was killed.
   cluster.worker?.on('error', () => process.exit(1))
   let running: Running | undefined
@@ -46,6 +47,8 @@ async function obey(order: Order, { doors, equipment }: Running): Promise<void> 
       const value = await doors.facts[order.question]().catch(() => undefined)
       return report({ kind: 'answer', id: order.id, value })
     }
+    case 'reload':
+      return doors.reload()
     case 'drain': {
       const code = await stop(order, doors, equipment)
       process.exit(code)

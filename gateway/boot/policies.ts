@@ -1,0 +1,51 @@
+import { describeBug, type Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import type { Policy } from '../policy/compile.ts'
+import { type PolicyTexts, parsePolicy, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
+import type { Configuration } from './configuration.ts'
+import { createFilesWatch, repeat } from './watch-files.ts'
+
+/** The policy in force, which follows its files until it is stopped. */
+export type Policies = Readonly<{
+  /** Looks now, and takes what it finds; resolves when the new table is in force, or the old one stays. */
+  reload: () => Promise<void>
+  stop: () => void
+}>
+
+type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
+
+/** A change is taken once two looks in a row have found it: well within a second. */
+const lookEveryMs = 250
+
+/** Hands over the table as it stands, and every later one; whole tables only. Throws `ConfigurationError` at the start. */
+export function startPolicies(
+  configuration: Configuration,
+  adopt: (policy: Policy) => void,
+  { log, metrics, now }: Surroundings,
+): Policies {
+  const { directory } = configuration.policies
+  const upstreams = new Set(Object.keys(configuration.upstreams))
+  const take = (texts: PolicyTexts): void => {
+    adopt(parsePolicy(directory, texts, upstreams))
+    metrics.notePolicyLoad(now())
+  }
+  const inUse = readPolicyTextsNow(directory)
+  take(inUse)
+  metrics.notePolicyReload(true)
+  const look = createFilesWatch<PolicyTexts>({
+    inUse,
+    read: () => readPolicyTexts(directory),
+    adopt: take,
+    noteOutcome: metrics.notePolicyReload,
+    log,
+    sentences: {
+      failed: 'policies could not be reloaded; the last good table goes on',
+      reloaded: 'policies reloaded',
+      restored: 'the policies in force are back in their files',
+    },
+  })
+  const onBug = (error: unknown): void => {
+    log.error({ error: describeBug(error) }, 'the policies could not be looked after')
+  }
+  return { reload: () => look(true).catch(onBug), stop: repeat(look, lookEveryMs, onBug) }
+}

@@ -1,0 +1,78 @@
+import { isDeepStrictEqual } from 'node:util'
+import { describeError, type Log } from '../observe/log.ts'
+
+export type FilesWatch<Content> = Readonly<{
+  /** What the files held when they were read at the start. */
+  inUse: Content
+  /** Reads them; rejects with an error whose message may be logged. */
+  read: (inUse: Content) => Promise<Content>
+  /** Takes other contents, or rejects and leaves everything as it was. */
+  adopt: (content: Content) => void | Promise<void>
+  noteOutcome: (isGood: boolean) => void
+  log: Log
+  /** What the log says of each outcome. */
+  sentences: Readonly<Record<'failed' | 'reloaded' | 'restored', string>>
+}>
+
+/** One look at the files. A trusting one takes what it finds at once: somebody has said that it is whole. */
+export type Look = (isTrusting?: boolean) => Promise<void>
+
+/**
+ * Looks, each time it is called, whether files hold something else. It compares what they hold and not their dates,
+ * so it follows a rename, a symbolic link that was turned, and an edit within one tick of the file system's clock.
+ * What two looks in a row agree on is not half written.
+ */
+export function createFilesWatch<Content>(watch: FilesWatch<Content>): Look {
+  const { read, adopt, noteOutcome, log, sentences } = watch
+  let { inUse } = watch
+  let last: Content | Error = inUse
+  let complaint: string | undefined
+
+  const complain = (error: Error): void => {
+    noteOutcome(false)
+    if (error.message === complaint) return
+    complaint = error.message
+    log.error({ error: describeError(error) }, sentences.failed)
+  }
+  const look = async (isTrusting: boolean): Promise<void> => {
+    const found = await read(inUse).catch((error: Error) => error)
+    const isSettled = isTrusting || isDeepStrictEqual(found, last)
+    last = found
+    if (!isSettled) return
+    if (found instanceof Error) return complain(found)
+    const isChanged = !isDeepStrictEqual(found, inUse)
+    if (!isChanged && complaint === undefined) return
+    try {
+      if (isChanged) await adopt(found)
+    } catch (error) {
+      return complain(error as Error)
+    }
+    inUse = found
+    complaint = undefined
+    noteOutcome(true)
+    log.info({}, isChanged ? sentences.reloaded : sentences.restored)
+  }
+  let turn: Promise<void> = Promise.resolve()
+  return (isTrusting = false) => {
+    // One look at a time: two could adopt in the wrong order.
+    const next = turn.then(() => look(isTrusting))
+    turn = next.catch(() => undefined)
+    return next
+  }
+}
+
+/** Works again and again, each time a while after the last has ended, until it is stopped. */
+export function repeat(work: () => Promise<void>, pauseMs: number, onBug: (error: unknown) => void): () => void {
+  let isStopped = false
+  let timer: NodeJS.Timeout
+  const wait = (): void => {
+    if (isStopped) return
+    timer = setTimeout(() => void work().catch(onBug).finally(wait), pauseMs)
+    timer.unref()
+  }
+  wait()
+  return () => {
+    isStopped = true
+    clearTimeout(timer)
+  }
+}

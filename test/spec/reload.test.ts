@@ -1,0 +1,161 @@
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import t, { type Test } from 'tap'
+import { call } from '../support/client.ts'
+import { openRoute, startRawUpstream, startTestGateway, type TestGateway, until } from '../support/gateway.ts'
+import { type Replica, startReplica } from '../support/replicas.ts'
+
+type Routes = readonly Readonly<Record<string, unknown>>[]
+
+const open = (path: string) => ({ ...openRoute, id: path.replace(/\W+/g, '.').slice(1), match: { path } })
+const refused = (path: string) => ({ ...open(path), access: 'authenticated' })
+const tableOf = (routes: Routes): string => JSON.stringify({ routes })
+
+const startUpstream = (t: Test) =>
+  startRawUpstream(t, (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nseen'))
+
+const folderOf = ({ keyFile }: TestGateway): string => join(dirname(keyFile), 'policies')
+
+/** As careful operators and editors do it: written beside, then renamed over. */
+function replace(folder: string, name: string, text: string): void {
+  writeFileSync(join(folder, `.${name}.new`), text)
+  renameSync(join(folder, `.${name}.new`), join(folder, name))
+}
+
+async function start(t: Test, routes: Routes) {
+  const upstream = await startUpstream(t)
+  const gateway = await startTestGateway(t, { routes, upstreams: { platform: { url: upstream.url } } })
+  const status = async (path: string): Promise<number> => (await call(gateway.public, { path })).status
+  return { gateway, folder: folderOf(gateway), status, metric: (name: string) => readMetric(gateway.admin, name) }
+}
+
+async function readMetric(admin: string, name: string): Promise<number> {
+  const { text } = await call(admin, { path: '/metrics' })
+  const line = text.split('\n').find((line) => line.startsWith(`${name} `))
+  return Number(line?.split(' ')[1])
+}
+
+t.test('a changed table is in force within a second, whole', async (t) => {
+  const { folder, status } = await start(t, [open('/a')])
+  t.same([await status('/a'), await status('/b')], [200, 404])
+  replace(folder, 'routes.yaml', tableOf([refused('/a'), open('/b')]))
+  const changedMs = performance.now()
+  await until(async () => (await status('/b')) === 200, 'the new table')
+  t.comment(`${Math.round(performance.now() - changedMs)} ms`)
+  t.equal(await status('/a'), 401)
+})
+
+t.test('a file that is added, and one that is taken away, belong to the table at once', async (t) => {
+  const { folder, status } = await start(t, [open('/a')])
+  replace(folder, 'more.yaml', tableOf([open('/b')]))
+  await until(async () => (await status('/b')) === 200, 'the added file')
+  t.equal(await status('/a'), 200)
+  rmSync(join(folder, 'more.yaml'))
+  await until(async () => (await status('/b')) === 404, 'its end')
+})
+
+t.test('a ConfigMap whose link is turned is followed', async (t) => {
+  const { folder, status } = await start(t, [open('/old')])
+  rmSync(join(folder, 'routes.yaml'))
+  for (const version of ['1', '2']) {
+    mkdirSync(join(folder, `..v${version}`))
+    writeFileSync(join(folder, `..v${version}`, 'routes.yaml'), tableOf([open(`/v${version}`)]))
+  }
+  symlinkSync('..v1', join(folder, '..data'))
+  symlinkSync(join('..data', 'routes.yaml'), join(folder, 'routes.yaml'))
+  await until(async () => (await status('/v1')) === 200, 'the first version')
+  symlinkSync('..v2', join(folder, '..data_tmp'))
+  renameSync(join(folder, '..data_tmp'), join(folder, '..data'))
+  await until(async () => (await status('/v2')) === 200, 'the second version')
+  t.equal(await status('/v1'), 404)
+})
+
+const broken: Readonly<Record<string, string>> = {
+  'no YAML': 'routes: [',
+  'against the schema': JSON.stringify({ routes: [{ id: 'x' }] }),
+  'with an unknown role': tableOf([{ ...open('/b'), access: 'authenticated', require: { role: 'nobody' } }]),
+  'with rows that tie': tableOf([open('/b'), { ...open('/b'), id: 'other' }]),
+  'to an unknown upstream': tableOf([{ ...open('/b'), upstream: 'nowhere' }]),
+}
+for (const [what, text] of Object.entries(broken))
+  t.test(`a table ${what} changes nothing, and is told of until it is mended`, async (t) => {
+    const { folder, status, metric } = await start(t, [open('/a')])
+    t.equal(await metric('sallyport_policy_reload_success'), 1)
+    replace(folder, 'routes.yaml', text)
+    await until(async () => (await metric('sallyport_policy_reload_success')) === 0, 'the metric')
+    t.same([await status('/a'), await status('/b')], [200, 404])
+    replace(folder, 'routes.yaml', tableOf([open('/b')]))
+    await until(async () => (await metric('sallyport_policy_reload_success')) === 1, 'the metric')
+    t.same([await status('/a'), await status('/b')], [404, 200])
+  })
+
+t.test('a folder without policies changes nothing', async (t) => {
+  const { folder, status, metric } = await start(t, [open('/a')])
+  for (const name of ['routes.yaml', 'roles.yaml']) rmSync(join(folder, name))
+  await until(async () => (await metric('sallyport_policy_reload_success')) === 0, 'the metric')
+  t.equal(await status('/a'), 200)
+})
+
+/** The routes.yaml of a gateway in a process of its own. */
+const folderBeside = ({ logFile }: Replica): string => join(dirname(logFile), 'policies')
+
+for (const workers of [1, 2])
+  t.test(`SIGHUP reloads ${workers === 1 ? 'a gateway' : 'every worker'} at once, and ends none`, async (t) => {
+    const upstream = await startUpstream(t)
+    const replica = await startReplica(t, {
+      routes: [open('/a')],
+      upstreams: { platform: { url: upstream.url } },
+      settings: { workers },
+    })
+    const status = async (path: string): Promise<number> => (await call(replica.public, { path })).status
+    replace(folderBeside(replica), 'routes.yaml', tableOf([open('/b')]))
+    process.kill(replica.pid, 'SIGHUP')
+    await until(async () => (await status('/b')) === 200, 'the new table', 10_000)
+    for (let count = 0; count < 8; count++) t.equal(await status('/a'), 404)
+    t.match(replica.readLog(), /asked to reload policies and keys/)
+    replace(folderBeside(replica), 'routes.yaml', 'routes: [')
+    process.kill(replica.pid, 'SIGHUP')
+    await until(() => replica.readLog().includes('could not be reloaded'), 'the log')
+    t.match(replica.readLog(), /routes\.yaml:1:/, 'with the place')
+    t.equal(await status('/b'), 200)
+    t.equal(await replica.stop(), 0)
+  })
+
+t.test('ten reloads under load: every answer is one of the old table or of the new one, and none fails', async (t) => {
+  const upstream = await startUpstream(t)
+  const replica = await startReplica(t, {
+    routes: [open('/v0'), open('/always')],
+    upstreams: { platform: { url: upstream.url } },
+    settings: { log: { level: 'error' } },
+  })
+  let version = 0
+  let isOver = false
+  const misjudged: string[] = []
+  let asked = 0
+  const ask = async (): Promise<void> => {
+    while (!isOver) {
+      const before = version
+      const { status } = await call(replica.public, { path: '/always' })
+      if (status !== 200) misjudged.push(`/always ${status}`)
+      const { status: old } = await call(replica.public, { path: `/v${before}` })
+      // A new table may have come between.
+      if (old !== 200 && !(old === 404 && version !== before)) misjudged.push(`/v${before} ${old}`)
+      const { status: never } = await call(replica.public, { path: '/never' })
+      if (never !== 404) misjudged.push(`/never ${never}`)
+      asked += 3
+    }
+  }
+  const load = [ask(), ask(), ask(), ask()]
+  const folder = folderBeside(replica)
+  for (let next = 1; next <= 10; next++) {
+    // The old path stays until the new one is known, so that each answer has one right value.
+    replace(folder, 'routes.yaml', tableOf([open(`/v${next - 1}`), open(`/v${next}`), open('/always')]))
+    await until(async () => (await call(replica.public, { path: `/v${next}` })).status === 200, `version ${next}`)
+    version = next
+  }
+  isOver = true
+  await Promise.all(load)
+  t.same(misjudged, [])
+  t.ok(asked > 100, `${asked} requests`)
+  t.equal(await replica.stop(), 0)
+})
