@@ -41,8 +41,8 @@ export function renderStreamFailure(code: StreamFailureCode, stream: BrokenStrea
     },
   })
   if (stream.kind === 'chat') {
-    // Without an event name, or SDKs would skip it; the top-level error is what they raise.
-    const error = { message, type: 'server_error', code: 'server_error' }
+    // Without an event name, or SDKs would skip it; the top-level error is what they raise, and all that they hand on.
+    const error = { message, type: 'server_error', code: 'server_error', x_service_error_code: code }
     return `data: ${JSON.stringify({ ...failed(0), error })}\n\n`
   }
   if (stream.hasEvents) return writeEvent(failed((stream.sequenceNumber ?? -1) + 1))

@@ -189,7 +189,7 @@ for (const [how, [end, code, refusal]] of Object.entries(ends)) {
       t.equal(ending?.event, undefined)
       t.match(JSON.parse(ending?.data ?? ''), {
         ...failureOf(code, 0, identity),
-        error: { message: String, type: 'server_error', code: 'server_error' },
+        error: { message: String, type: 'server_error', code: 'server_error', x_service_error_code: code },
       })
       testEnded(t, fake)
     }
