@@ -1,0 +1,16 @@
+import OpenAI6 from 'openai-6'
+import { VERSION as version6 } from 'openai-6/version'
+import OpenAINewest from 'openai-newest'
+import { VERSION as versionNewest } from 'openai-newest/version'
+import t from 'tap'
+import { javascriptSdk } from '../support/openai/javascript.ts'
+import { startStage } from '../support/openai/stage.ts'
+import { testSdk } from '../support/openai/test-sdk.ts'
+
+const stage = await startStage(t)
+
+t.test(`openai ${version6} for JavaScript`, async (t) => testSdk(t, stage, javascriptSdk(OpenAI6)))
+
+// Version 7 asks for Node 22, but runs on 20.19, too. What is used of it here is as in version 6.
+const newest = javascriptSdk(OpenAINewest as unknown as typeof OpenAI6)
+t.test(`openai ${versionNewest} for JavaScript`, async (t) => testSdk(t, stage, newest))

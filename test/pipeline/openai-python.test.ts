@@ -1,0 +1,13 @@
+import t from 'tap'
+import { testPython } from '../support/openai/python.ts'
+import { type Stage, startStage } from '../support/openai/stage.ts'
+import { testSdk } from '../support/openai/test-sdk.ts'
+
+let stage: Promise<Stage> | undefined
+
+for (const name of ['openai-1', 'openai-newest'] as const)
+  testPython(t, name, async (own, sdk) => {
+    // Where there is no Python, nothing needs to be started.
+    stage ??= startStage(t)
+    testSdk(own, await stage, sdk)
+  })

@@ -1,0 +1,107 @@
+import type { Test } from 'tap'
+import type { RecordedRequest } from '../../../gateway/demo/backends/record-requests.ts'
+import type { JsonValue } from '../client.ts'
+import { startTestGateway } from '../gateway.ts'
+import { startTestWorld, type TestWorld } from '../world.ts'
+import { type AgentBackend, firstScriptHeader, startAgentBackend } from './agent-backend.ts'
+import { type Api, apis, type Outcome, type Sdk, type Way } from './sdk.ts'
+import type { Script } from './worker-scripts.ts'
+
+/** What is to happen when an SDK is used. */
+export type Scene = Readonly<{
+  /** The agent's worker plays this; without one it answers as it likes. */
+  script?: Script
+  /** The worker plays this at the first request, and only then the other. */
+  firstScript?: readonly JsonValue[]
+  maxRetries?: number
+  leaveAfter?: number
+  /** The robot's key, unless it says another; undefined for none. */
+  apiKey?: string | undefined
+  headers?: Readonly<Record<string, string>>
+  gateway?: string
+  path?: string
+}>
+
+/** One use of an SDK that has come to its end. */
+export type Use = Readonly<{
+  /** For messages of assertions. */
+  title: string
+  api: Api
+  way: Way
+  outcome: Outcome
+  /** What has reached the worker, tries after the first included. */
+  listRequests: () => readonly RecordedRequest[]
+}>
+
+export type Stage = Readonly<{
+  world: TestWorld
+  backend: AgentBackend
+  /** A gateway's settings for the world's database, which has time: on a busy machine a lookup takes a while. */
+  database: Readonly<Record<string, unknown>>
+  /** With the time-outs of production. */
+  gateway: string
+  /** Loses patience, and says so to those who wait, in about a second. */
+  hastyGateway: string
+  /** Has nobody behind it. */
+  lonelyGateway: string
+  /** Uses the SDK in each of these ways, on both APIs and with each of its clients, all at once. */
+  play: (sdk: Sdk, ways: readonly Way[], scene: Scene) => Promise<readonly Use[]>
+}>
+
+/** How long a stream is quiet before the hasty gateway says something, and how long before it gives it up. */
+export const hasteMs = { keepAlive: 200, silence: 1_500 }
+
+/** Starts whatever an SDK may meet, short of the gateway's own end. */
+export async function startStage(t: Test): Promise<Stage> {
+  const world = await startTestWorld(t)
+  const backend = await startAgentBackend(t)
+  const upstreams = { agents: { url: backend.url } }
+  const { keepAlive: keepAliveMs, silence } = hasteMs
+  const timeouts = { keepAliveMs, streamIdleMs: silence, firstByteMs: silence, idleMs: silence }
+  const database = { url: world.databaseUrl, connectTimeoutMs: 15_000, queryTimeoutMs: 15_000 }
+  const [steady, hasty, lonely] = await Promise.all([
+    startTestGateway(t, { world, upstreams, settings: { database } }),
+    startTestGateway(t, { world, upstreams, settings: { database, timeouts } }),
+    startTestGateway(t, { world, settings: { database } }),
+  ])
+  const standard = { apiKey: world.serviceAccounts.robot.apiKey, gateway: steady.public, path: '/agent/1' }
+  let count = 0
+
+  const playOne = async (sdk: Sdk, api: Api, way: Way, client: string, scene: Scene): Promise<Use> => {
+    const { script, firstScript, maxRetries = 0, leaveAfter, ...rest } = { ...standard, ...scene }
+    const requestId = `sdk-${count++}`
+    const outcome = await sdk.ask(
+      {
+        api,
+        way,
+        baseUrl: rest.gateway + rest.path,
+        apiKey: rest.apiKey,
+        headers: {
+          'x-request-id': requestId,
+          ...(firstScript && { [firstScriptHeader]: JSON.stringify(firstScript) }),
+          ...rest.headers,
+        },
+        metadata: script && { script: script[api] },
+        maxRetries,
+        leaveAfter,
+      },
+      client,
+    )
+    return { title: `${client} ${api} ${way}`, api, way, outcome, listRequests: () => backend.listRequests(requestId) }
+  }
+
+  return {
+    world,
+    backend,
+    database,
+    gateway: steady.public,
+    hastyGateway: hasty.public,
+    lonelyGateway: lonely.public,
+    play: (sdk, ways, scene) =>
+      Promise.all(
+        sdk.clients.flatMap((client) =>
+          apis.flatMap((api) => ways.map((way) => playOne(sdk, api, way, client, scene))),
+        ),
+      ),
+  }
+}

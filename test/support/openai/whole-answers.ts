@@ -1,0 +1,53 @@
+import type { Test } from 'tap'
+import { until } from '../gateway.ts'
+import { oauth } from '../world.ts'
+import { type Outcome, type Sdk, streamingWays, ways } from './sdk.ts'
+import { hasteMs, type Stage } from './stage.ts'
+import { either, firstHalf, joinScripts, numberEvents, secondHalf } from './worker-scripts.ts'
+
+/** What goes well, and what an SDK's user must not notice. */
+export function testWholeAnswers(t: Test, stage: Stage, sdk: Sdk): void {
+  t.test('an answer arrives whole, as an object and as a stream', async (t) => {
+    for (const { title, api, way, outcome, listRequests } of await stage.play(sdk, ways, {})) {
+      const { events, result } = outcome
+      assertAnswered(t, outcome, title)
+      if (way !== 'iterate') t.equal(result, api === 'chat' ? 'stop' : 'completed', title)
+      if (way !== 'create') t.equal(events.at(-1), api === 'chat' ? 'chunk' : 'response.completed', title)
+      t.equal(listRequests().length, 1, title)
+    }
+  })
+
+  const pause = either({ waitMs: hasteMs.keepAlive * 2.5 })
+  const quiet = joinScripts(either({ comment: 'thinking' }), pause, firstHalf, pause, secondHalf)
+  const quietStreams = { 'a quiet stream': quiet, 'a quiet stream of numbered events': numberEvents(quiet) }
+  for (const [name, script] of Object.entries(quietStreams))
+    t.test(`${name} gets keep-alives that nobody notices`, async (t) => {
+      const gateway = stage.hastyGateway
+      for (const { title, outcome } of await stage.play(sdk, streamingWays, { gateway, script })) {
+        t.equal(outcome.raised, undefined, title)
+        t.equal(outcome.text, 'Hello', title)
+      }
+    })
+
+  t.test('an OAuth token goes into its own header, without the SDK’s Authorization', async (t) => {
+    const headers = oauth(stage.world.users.client)
+    for (const { title, outcome } of await stage.play(sdk, ['create'], { apiKey: undefined, headers }))
+      assertAnswered(t, outcome, title)
+  })
+
+  t.test('whoever leaves a stream sets the worker free', async (t) => {
+    const script = joinScripts(firstHalf, either({ end: 'hang' }))
+    const uses = await stage.play(sdk, ['iterate'], { script, leaveAfter: 1 })
+    for (const { title, outcome, listRequests } of uses) {
+      t.equal(outcome.raised, undefined, title)
+      t.equal(outcome.events.length, 1, title)
+      await until(() => listRequests()[0]?.aborted, `the worker’s release: ${title}`)
+    }
+  })
+}
+
+/** The worker's own answer, and nothing raised. */
+export function assertAnswered(t: Test, { raised, text }: Outcome, title: string): void {
+  t.equal(raised, undefined, title)
+  t.equal(text, 'Hello from agent 1. You said: hi', title)
+}
