@@ -1,0 +1,91 @@
+import type { Policy } from '../../policy/compile.ts'
+import { loadPolicy } from '../../policy/load.ts'
+import { loadConfiguration } from '../configuration.ts'
+import { UsageError } from '../failure.ts'
+import { disarm, formatTable } from '../format-table.ts'
+import { type Explanation, explain } from './explain.ts'
+import { formatMatrix, type MatrixFormat, matrixFormats } from './format-matrix.ts'
+import type { Imagined } from './imagine-caller.ts'
+import { lintPolicy } from './lint.ts'
+import { buildMatrix } from './matrix.ts'
+
+/** Where the policies are: in the folder of a configuration, or in one that is named. */
+export type PolicySource = Readonly<{ config: string; policies?: string }>
+
+/** A folder alone says nothing of upstreams: there every name is as good as another. */
+const anyName: ReadonlySet<string> = Object.assign(new Set<string>(), { has: () => true })
+
+function readPolicy({ config, policies }: PolicySource): Policy {
+  if (policies !== undefined) return loadPolicy(policies, anyName)
+  const configuration = loadConfiguration(config, process.env)
+  return loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
+}
+
+type CheckOptions = PolicySource & Readonly<{ strict?: boolean; json?: boolean }>
+
+/** Finds every mistake, and says what is seldom meant. With `--strict` a warning ends with 1. */
+export function runCheckPolicy(options: CheckOptions): void {
+  const policy = readPolicy(options)
+  const warnings = lintPolicy(policy)
+  const summary = { routes: policy.routes.length, roles: policy.roles.organization.size, warnings }
+  if (options.json) process.stdout.write(`${JSON.stringify(summary)}\n`)
+  else {
+    for (const { source, message } of warnings) process.stdout.write(`${source}: warning: ${disarm(message)}\n`)
+    process.stdout.write(`${summary.routes} routes, ${summary.roles} roles, no mistakes, ${warnings.length} warnings\n`)
+  }
+  if (options.strict && warnings.length > 0) process.exitCode = 1
+}
+
+/** Prints who may do what, for every route, role and credential. */
+export function runMatrix(options: PolicySource & Readonly<{ format: string; json?: boolean }>): void {
+  const format = options.json ? 'json' : options.format
+  if (!(matrixFormats as readonly string[]).includes(format))
+    throw new UsageError(`the format "${format}" is none of ${matrixFormats.join(', ')}`)
+  process.stdout.write(formatMatrix(buildMatrix(readPolicy(options)), format as MatrixFormat))
+}
+
+type ExplainOptions = PolicySource &
+  Readonly<{
+    role?: string
+    platformRole: readonly string[]
+    scope?: string
+    ability: readonly string[]
+    agent: string
+    host: string
+    anonymous?: boolean
+    json?: boolean
+  }>
+
+/** Says what a request would get and why. Exit code 1 where it would be refused. */
+export function runExplain(method: string, target: string, options: ExplainOptions): void {
+  const policy = readPolicy(options)
+  const caller = options.anonymous ? undefined : imagineFrom(options, policy)
+  const explanation = explain(policy, { method: method.toUpperCase(), target, host: options.host, caller })
+  if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
+  else process.stdout.write(describe(explanation))
+  if (explanation.outcome !== 'allowed') process.exitCode = 1
+}
+
+function imagineFrom(options: ExplainOptions, { roles }: Policy): Imagined {
+  const { role, platformRole: platformRoles, scope, ability, agent } = options
+  requireKnown('role', role, roles.organization)
+  for (const platformRole of platformRoles) requireKnown('platform role', platformRole, roles.platform)
+  requireKnown('scope', scope, roles.tokenScopes)
+  if (agent !== 'own' && agent !== 'public' && agent !== 'foreign')
+    throw new UsageError('--agent is one of own, public, foreign')
+  const granted = scope === undefined ? [] : [...(roles.tokenScopes.get(scope) ?? [])]
+  const tokenAbilities = scope !== undefined || ability.length > 0 ? [...granted, ...ability] : undefined
+  return { role, platformRoles, tokenAbilities, agent }
+}
+
+function requireKnown(what: string, name: string | undefined, known: ReadonlyMap<string, unknown>): void {
+  if (name !== undefined && !known.has(name))
+    throw new UsageError(`there is no ${what} "${name}"; known: ${[...known.keys()].join(', ')}`)
+}
+
+function describe({ status, outcome, route, source, checks }: Explanation): string {
+  const rows = checks.map(({ check, isPassed, why }) => [check, isPassed ? 'hit' : 'miss', why])
+  const verdict = outcome === 'allowed' ? 'allowed' : `refused: ${status} ${outcome}`
+  const where = route === undefined ? '' : `, by route ${route} (${source})`
+  return `${formatTable(['check', '', 'why'], rows)}\n${disarm(`${verdict}${where}`)}\n`
+}

@@ -1,0 +1,75 @@
+import { weighAuthority } from '../../authorize/authority.ts'
+import { GatewayError } from '../../errors/gateway-error.ts'
+import type { Policy } from '../../policy/compile.ts'
+import { type AbilitySet, holds, type Roles } from '../../policy/role.ts'
+import type { Route } from '../../policy/route.ts'
+import { readTarget } from '../../receive/target.ts'
+import { compileRoutes, type RouteMatch } from '../../route/table.ts'
+import { type Imagined, imagineCaller } from './imagine-caller.ts'
+import { isOutside, judge } from './judge.ts'
+
+/** One check, in the order in which they are made; what was not reached or is not asked for is no check. */
+export type ExplainedCheck = Readonly<{ check: string; isPassed: boolean; why: string }>
+
+export type Explanation = Readonly<{
+  /** What the caller would get: 200 stands for whatever the upstream answers. */
+  status: number
+  /** `allowed`, or the code of the refusal. */
+  outcome: string
+  /** The row that decided, and where it stands. */
+  route: string | undefined
+  source: string | undefined
+  checks: readonly ExplainedCheck[]
+}>
+
+export type Question = Readonly<{ method: string; target: string; host: string; caller: Imagined | undefined }>
+
+/** Says what a request would get and why, by the very stages that judge requests. */
+export function explain({ routes, roles }: Policy, { method, target, host, caller }: Question): Explanation {
+  const checks: ExplainedCheck[] = []
+  const note = (check: string, isPassed: boolean, why: string): void => void checks.push({ check, isPassed, why })
+  let match: RouteMatch | undefined
+  try {
+    match = compileRoutes(routes).match(readTarget(method, target, host), host)
+  } catch (error) {
+    const refusal = GatewayError.from(error)
+    note(refusal.status === 400 ? 'target' : 'route', false, refusal.message)
+    return { status: refusal.status, outcome: refusal.code, route: undefined, source: undefined, checks }
+  }
+  const { route, params } = match
+  const values = [...params].map(([name, value]) => `, ${name} = ${value}`).join('')
+  note('route', true, `${[...route.methods].join(' ')} ${route.path}${values}`)
+  const outcome = judge(route, caller, roles)
+  if (route.isPublic) note('public', true, 'no credential is read')
+  else if (!caller) note('credential', false, 'there is none')
+  else explainCaller(route, caller, roles, note)
+  const status = outcome === 'allowed' ? 200 : new GatewayError(outcome).status
+  return { status, outcome, route: route.id, source: route.source, checks }
+}
+
+type Note = (check: string, isPassed: boolean, why: string) => void
+
+function explainCaller(route: Route, imagined: Imagined, roles: Roles, note: Note): void {
+  const caller = imagineCaller(imagined, route.resource)
+  const authority = weighAuthority(caller.principal, caller.organization, roles)
+  const held = authority.isBypassing
+    ? `a bypass scope (${authority.bypassScopes.join(', ')}) stands in for ${authority.role?.slug}`
+    : (authority.role?.slug ?? 'no role: no organization is in force')
+  note('credential', true, caller.principal.proof.kind === 'oauth' ? 'an OAuth token' : 'an API token')
+  if (route.organizationParam !== undefined)
+    note('organization', !isOutside(route, imagined), `:${route.organizationParam} must be one of the caller's own`)
+  const isPublicAgent = route.resource !== undefined && caller.resource?.agent?.isPublic === true
+  if (route.role && isPublicAgent) note('role', true, 'a public agent needs none')
+  else if (route.role) note('role', (authority.role?.rank ?? 0) >= route.role.rank, `${route.role.slug}; held: ${held}`)
+  if (route.ability !== undefined) {
+    const set = isPublicAgent ? authority.credentialAbilities : authority.abilities
+    note('ability', holds(set, route.ability), `${route.ability}; effective: ${describeAbilities(set)}`)
+  }
+  if (route.resource) {
+    const isOwn = caller.resource?.agent?.organizationId === caller.organization?.id
+    const whose = isPublicAgent ? 'a public agent' : isOwn ? 'an agent of the organization in force' : 'another’s agent'
+    note('resource', isPublicAgent || (isOwn && caller.organization !== undefined), whose)
+  }
+}
+
+const describeAbilities = (set: AbilitySet): string => (set === '*' ? 'all' : [...set].sort().join(' ') || 'none')

@@ -1,0 +1,91 @@
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { buildMatrix } from '../../gateway/boot/policy/matrix.ts'
+import { loadPolicy } from '../../gateway/policy/load.ts'
+import { runCommand } from '../support/command-line.ts'
+import { bearer, oauth, startTestWorld } from '../support/world.ts'
+
+const policies = fileURLToPath(new URL('../../policies', import.meta.url))
+
+const run = (...words: string[]) => runCommand(['policy', ...words])
+
+t.test('policy check passes the shipped table, and ends with 1 for a warning where it is strict', async (t) => {
+  const passed = await run('check', '--policies', policies)
+  t.match(passed, { code: 0, stdout: /\d+ routes, 4 roles, no mistakes, \d+ warnings\n$/ })
+  t.match(await run('check', '--policies', policies, '--strict'), { code: 1 })
+  t.match(JSON.parse((await run('check', '--policies', policies, '--json')).stdout), { roles: 4, warnings: Array })
+})
+
+t.test('policy check tells of mistakes with file, line and column, and ends with 2', async (t) => {
+  const folder = t.testdir({ 'bad.yaml': 'routes:\n  - id: x\n    match: { path: nowhere }\n' })
+  t.match(await run('check', '--policies', folder), { code: 2, stderr: /bad\.yaml:2:\d+: / })
+  t.match(await run('check', '--policies', `${folder}/gone`), { code: 2, stderr: /cannot be read: ENOENT/ })
+})
+
+t.test('policy explain ends with 0 where the request would pass, else with 1', async (t) => {
+  const ask = (...words: string[]) => run('explain', ...words, '--policies', policies)
+  t.match(await ask('GET', '/datasets', '--role', 'org-member'), {
+    code: 0,
+    stdout: /\nallowed, by route datasets\.list/,
+  })
+  t.match(await ask('get', '/datasets', '--role', 'org-client'), {
+    code: 1,
+    stdout: /role +miss .*\n.*\n\nrefused: 403/,
+  })
+  t.match(await ask('POST', '/datasets', '--role', 'org-owner', '--scope', 'api-key'), {
+    code: 1,
+    stdout: /ability +miss/,
+  })
+  t.match(await ask('GET', '/datasets', '--anonymous'), { code: 1, stdout: /refused: 401/ })
+  t.match(await ask('GET', '/datasets', '--role', 'king'), { code: 2, stderr: /no role "king"; known: org-client/ })
+})
+
+t.test('policy matrix prints each format, and refuses others', async (t) => {
+  t.match((await run('matrix', '--policies', policies)).stdout, /^route +methods +path +nobody/)
+  t.match((await run('matrix', '--policies', policies, '--format', 'csv')).stdout, /^route,methods,path,nobody,/)
+  t.match(await run('matrix', '--policies', policies, '--format', 'pdf'), {
+    code: 2,
+    stderr: /none of table, markdown/,
+  })
+})
+
+t.test('the matrix is what the running gateway answers, cell by cell', async (t) => {
+  const world = await startTestWorld(t)
+  const { users, serviceAccounts, organizations, agents, clusters } = world
+  const { robot, robotAdmin } = serviceAccounts
+  const callers: Readonly<Record<string, Record<string, string>>> = {
+    'nobody/none': {},
+    'no organization/oauth': oauth(users.homeless),
+    'org-client/oauth': oauth(users.client),
+    'org-member/oauth': oauth(users.member),
+    'org-admin/oauth': oauth(users.admin),
+    'org-owner/oauth': oauth(users.owner),
+    'admin in org-client/oauth': oauth(users.platformAdmin),
+    'org-member/api-key': bearer(robot.apiKey),
+    'org-member/api-secret': bearer(robot.apiSecret),
+    'org-admin/api-key': bearer(robotAdmin.apiKey),
+    'org-admin/api-secret': bearer(robotAdmin.apiSecret),
+  }
+  const upstreams = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
+  let compared = 0
+  for (const { path, methods, cells } of buildMatrix(loadPolicy(policies, upstreams)))
+    for (const { role, credential, outcome } of cells) {
+      const headers = callers[`${role}/${credential}`]
+      if (!headers) continue
+      const filled = path
+        .replace(/^\/organizations\/:id/, `/organizations/${organizations.acme.id}`)
+        .replace(':userId', String(robot.id))
+        .replace(/^\/agent\/:id/, `/agent/${agents.acme}`)
+        .replace(':clusterId', String(clusters.healthy))
+        .replace(/:\w+/g, '999')
+        .replace('*', 'x')
+      // HEAD follows GET, and another method of a row is judged like the first.
+      const [method = ''] = methods
+      const { status } = await world.call({ method, path: filled, headers })
+      const said = status === 401 || status === 403 ? status : 'passed'
+      const expected = outcome === 'allowed' ? 'passed' : outcome === 'unauthenticated' ? 401 : 403
+      t.equal(said, expected, `${method} ${filled} as ${role} by ${credential}: ${outcome}`)
+      compared += 1
+    }
+  t.ok(compared > 300, `${compared} cells`)
+})
