@@ -30,6 +30,7 @@ export interface Exchange {
   /** The request-target, byte for byte (RFC 9112 3.2). Only `receive/` reads it. */
   readonly target: string
   readonly httpVersion: string
+  /** Empty once the head of an answer went out: a stream would hold them for hours. */
   readonly headers: RawHeaders
   /** The address of the TCP peer, which may be a proxy. */
   readonly peerAddress: string

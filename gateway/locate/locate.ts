@@ -1,7 +1,7 @@
 import type { Permit } from '../authorize/decide.ts'
 import type { ClusterRecord, Directory } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { Destination } from '../policy/route.ts'
+import type { Destination, Route } from '../policy/route.ts'
 import { parseId } from '../resolve/organization-id.ts'
 import type { Timeouts, Upstream, UpstreamSettings } from './upstream.ts'
 
@@ -19,14 +19,11 @@ export type Locations = Readonly<{
 const none: ReadonlySet<string> = new Set()
 
 /** Finds the upstream of a permit; clusters answer for their state here (403 suspended, 503 offline). */
-export const createLocate =
-  (locations: Locations): Locate =>
-  async (permit, clientHost) => {
+export const createLocate = (locations: Locations): Locate => {
+  const limitsOf = rememberLimits(locations.defaults)
+  return async (permit, clientHost) => {
     const { route, target, rest } = permit.match
-    const limits = {
-      timeouts: { ...locations.defaults.timeouts, ...route.timeouts },
-      bodyLimitBytes: route.bodyLimitBytes ?? locations.defaults.bodyLimitBytes,
-    }
+    const { timeouts, bodyLimitBytes } = limitsOf(route)
     const place = await findPlace(route.destination, permit, locations)
     if ('settings' in place) {
       const { name, origin, preservesHost, passedOverrides, isBound } = place.settings
@@ -34,7 +31,7 @@ export const createLocate =
       // What nobody verified is not passed on as if somebody had (SPEC section 5, `access: public`).
       const forwardsCredentials = place.settings.forwardsCredentials && !route.isPublic
       const path = `${target.path}${target.search}`
-      return { name, origin, path, host, forwardsCredentials, passedOverrides, isBound, ...limits }
+      return { name, origin, path, host, forwardsCredentials, passedOverrides, isBound, timeouts, bodyLimitBytes }
     }
     const base = readBaseUrl(place.cluster)
     return {
@@ -45,9 +42,26 @@ export const createLocate =
       forwardsCredentials: false,
       passedOverrides: none,
       isBound: false,
-      ...limits,
+      timeouts,
+      bodyLimitBytes,
     }
   }
+}
+
+type Limits = Pick<Upstream, 'timeouts' | 'bodyLimitBytes'>
+
+/** One for each route, not for each request: requests may last for hours. */
+function rememberLimits(defaults: Limits): (route: Route) => Limits {
+  const known = new WeakMap<Route, Limits>()
+  return (route) => {
+    const limits = known.get(route) ?? {
+      timeouts: { ...defaults.timeouts, ...route.timeouts },
+      bodyLimitBytes: route.bodyLimitBytes ?? defaults.bodyLimitBytes,
+    }
+    known.set(route, limits)
+    return limits
+  }
+}
 
 type Place = Readonly<{ settings: UpstreamSettings } | { cluster: ClusterRecord }>
 

@@ -26,15 +26,34 @@ export type Trail = Readonly<{
 
 export type BeginTrail = (exchange: Exchange, requestId: string) => Trail
 
+/** What the line will say, and no more: a stream holds it until it ends, and there may be thousands. */
 type Facts = {
-  client?: Client
-  match?: RouteMatch
-  principal?: Principal
-  organization?: Organization | undefined
-  upstream?: Upstream
-  reason?: string
-  error?: GatewayError
-  streamFailure?: Readonly<{ code: StreamFailureCode; cause: unknown }>
+  clientAddress: string | undefined
+  /** On the decision listener the request that is judged is another than the one that asks. */
+  method: string | undefined
+  path: string | undefined
+  route: string | undefined
+  userId: number | undefined
+  credential: string | undefined
+  organizationId: number | undefined
+  upstream: string | undefined
+  reason: string | undefined
+  error: GatewayError | undefined
+  streamFailure: Readonly<{ code: StreamFailureCode; cause: unknown }> | undefined
+}
+
+const noFacts: Facts = {
+  clientAddress: undefined,
+  method: undefined,
+  path: undefined,
+  route: undefined,
+  userId: undefined,
+  credential: undefined,
+  organizationId: undefined,
+  upstream: undefined,
+  reason: undefined,
+  error: undefined,
+  streamFailure: undefined,
 }
 
 /** No route: a label of its own, so that unknown paths cannot multiply series. */
@@ -44,9 +63,9 @@ export const createTrails =
   (log: Log, metrics: Metrics, monotonicMs: () => number): BeginTrail =>
   (exchange, requestId) => {
     const startedMs = monotonicMs()
-    const facts: Facts = {}
+    const facts = { ...noFacts }
     exchange.onEnd((isComplete) => {
-      const route = facts.match?.route.id ?? noRoute
+      const route = facts.route ?? noRoute
       const durationMs = monotonicMs() - startedMs
       metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
       metrics.countDecision(route, facts.reason ?? 'abandoned')
@@ -58,22 +77,25 @@ export const createTrails =
     })
     return {
       received: (client) => {
-        facts.client = client
+        facts.clientAddress = client.address
       },
       matched: (match) => {
-        facts.match = match
+        facts.route = match.route.id
+        facts.method = match.target.method
+        facts.path = match.target.path
       },
       authenticated: (principal) => {
-        facts.principal = principal
+        facts.userId = principal.user.id
+        facts.credential = principal.proof.kind
       },
       resolved: (organization) => {
-        facts.organization = organization
+        facts.organizationId = organization?.id
       },
       allowed: () => {
         facts.reason = 'allowed'
       },
       located: (upstream) => {
-        facts.upstream = upstream
+        facts.upstream = upstream.name
       },
       refused: (error) => {
         facts.error = error
@@ -91,23 +113,22 @@ export const createTrails =
 const methodLabel = (method: string): string => ((methods as readonly string[]).includes(method) ? method : 'other')
 
 function composeLine(exchange: Exchange, requestId: string, facts: Facts, durationMs: number, isComplete: boolean) {
-  const { client, match, principal, organization, upstream, reason, error, streamFailure } = facts
+  const { clientAddress, method, path, route, reason, error, streamFailure } = facts
   return {
     requestId,
-    clientAddress: client?.address ?? exchange.peerAddress,
-    // On the decision listener the request that is judged is another than the one that asks.
-    method: match?.target.method ?? exchange.method,
+    clientAddress: clientAddress ?? exchange.peerAddress,
+    method: method ?? exchange.method,
     // The query stays out: it is where careless clients put secrets.
-    path: match && redact(match.target.path),
-    route: match?.route.id,
+    path: path === undefined ? undefined : redact(path),
+    route,
     status: exchange.status,
     reason,
     ...(error && reason !== error.code && { failure: error.code }),
     ...(streamFailure && { failure: streamFailure.code }),
-    userId: principal?.user.id,
-    credential: principal?.proof.kind,
-    organizationId: organization?.id,
-    upstream: upstream?.name,
+    userId: facts.userId,
+    credential: facts.credential,
+    organizationId: facts.organizationId,
+    upstream: facts.upstream,
     durationMs: Math.round(durationMs * 1000) / 1000,
     ...(!isComplete && { isComplete }),
     ...(streamFailure?.cause !== undefined && { error: describeError(streamFailure.cause) }),

@@ -39,21 +39,19 @@ const eventLimitBytes = 16 * 1024 * 1024
 /** The last stage: answers pass as they come, and event streams of the model surface are watched over. */
 export function createRelay(options: RelayOptions): Relaying {
   const streams = new Set<WatchedStream>()
+  const settings: StreamSettings = { ...options, eventLimitBytes, open: streams }
   let isDraining = false
 
   const watch = (response: UpstreamResponse, exchange: Exchange, head: ResponseHead, context: RelayContext) =>
     new Promise<void>((onStarted, onRefused) => {
-      const settings: StreamSettings = {
-        ...options,
+      const { resume, abort } = response
+      const stream = new WatchedStream({ resume, abort }, exchange, settings, {
         kind: readStreamKind(context.match),
-        eventLimitBytes,
+        head,
         onStarted,
         onRefused,
         onFailure: context.onStreamFailure,
-      }
-      const stream = new WatchedStream(response, exchange, head, settings)
-      streams.add(stream)
-      exchange.onEnd(() => streams.delete(stream))
+      })
       if (isDraining) stream.drain()
       else response.pipe(stream, context.upstream.timeouts.streamIdleMs)
     })

@@ -8,8 +8,8 @@ import { EventSplitter } from './split-events.ts'
 import { StreamAccount, withoutByteOrderMark } from './stream-account.ts'
 import type { StartTimer, Timer } from './timer.ts'
 
+/** What all streams have in common. */
 export type StreamSettings = Readonly<{
-  kind: StreamKind
   /** Quiet after which a comment goes out, and with the first of them the head. */
   keepAliveMs: number
   eventLimitBytes: number
@@ -17,6 +17,14 @@ export type StreamSettings = Readonly<{
   now: () => Date
   /** For a response that never told its id. */
   makeId: () => string
+  /** Those that have a client: each adds itself, and takes itself out. */
+  open: Set<WatchedStream>
+}>
+
+/** One answer that is to become a stream. */
+export type StreamStart = Readonly<{
+  kind: StreamKind
+  head: ResponseHead
   /** Called once: the head is out, or the client gone. */
   onStarted: () => void
   /** Called instead, with what goes out in the head's place. */
@@ -24,6 +32,9 @@ export type StreamSettings = Readonly<{
   /** Called just before the client is told of a failure. */
   onFailure: (code: StreamFailureCode, cause: unknown) => void
 }>
+
+/** The flow of an upstream's answer, without its head. */
+export type StreamSource = Pick<UpstreamResponse, 'resume' | 'abort'>
 
 type State = 'waiting' | 'streaming' | 'done' | 'failed' | 'closed'
 
@@ -37,13 +48,16 @@ type State = 'waiting' | 'streaming' | 'done' | 'failed' | 'closed'
  * takes the upstream with it is seen to where the request was sent.
  */
 export class WatchedStream implements ResponseSink {
-  readonly #response: UpstreamResponse
+  readonly #source: StreamSource
   readonly #exchange: Exchange
-  readonly #head: ResponseHead
   readonly #settings: StreamSettings
+  readonly #kind: StreamKind
+  readonly #onFailure: StreamStart['onFailure']
   readonly #splitter: EventSplitter
   readonly #account: StreamAccount
   readonly #quiet: Timer
+  /** Let go of once the head is out: most streams are long, and there may be many. */
+  #start: StreamStart | undefined
   #state: State = 'waiting'
   #writer: ResponseWriter | undefined
   /** Comments and the like, which came while the head waits for an event. */
@@ -52,14 +66,17 @@ export class WatchedStream implements ResponseSink {
   #hasPassed = false
   #isBlocked = false
 
-  constructor(response: UpstreamResponse, exchange: Exchange, head: ResponseHead, settings: StreamSettings) {
-    this.#response = response
+  constructor(source: StreamSource, exchange: Exchange, settings: StreamSettings, start: StreamStart) {
+    this.#source = source
     this.#exchange = exchange
-    this.#head = head
     this.#settings = settings
+    this.#start = start
+    this.#kind = start.kind
+    this.#onFailure = start.onFailure
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
-    this.#account = new StreamAccount(settings.kind)
+    this.#account = new StreamAccount(start.kind)
     this.#quiet = settings.startTimer(settings.keepAliveMs, () => this.#onQuiet())
+    settings.open.add(this)
     exchange.onEnd(() => this.#close())
   }
 
@@ -115,25 +132,28 @@ export class WatchedStream implements ResponseSink {
   }
 
   #begin(): void {
+    const start = this.#start
+    if (!start) return
+    this.#start = undefined
     try {
-      this.#writer = this.#exchange.start(this.#head)
+      this.#writer = this.#exchange.start(start.head)
     } catch (error) {
       this.#state = 'failed'
       this.#quiet.stop()
-      this.#response.abort()
-      this.#settings.onRefused(error)
+      this.#source.abort()
+      start.onRefused(error)
       return
     }
     this.#state = 'streaming'
     this.#writer.onDrain(() => {
       this.#isBlocked = false
-      this.#response.resume()
+      this.#source.resume()
     })
     this.#quiet.restart()
     for (const bytes of this.#held) this.#write(bytes)
     this.#hasPassed = this.#held.length > 0
     this.#held = []
-    this.#settings.onStarted()
+    start.onStarted()
   }
 
   #write(bytes: Buffer): void {
@@ -159,21 +179,22 @@ export class WatchedStream implements ResponseSink {
     if (state === 'failed' || state === 'closed') return
     this.#state = state === 'done' ? 'closed' : 'failed'
     this.#quiet.stop()
-    this.#response.abort()
+    this.#source.abort()
     if (state === 'waiting') {
       this.#held = []
-      this.#settings.onRefused(new GatewayError(refusalOfStreamFailure(code), { cause }))
+      this.#start?.onRefused(new GatewayError(refusalOfStreamFailure(code), { cause }))
       return
     }
     if (state === 'streaming') {
-      this.#settings.onFailure(code, cause)
+      this.#onFailure(code, cause)
       this.#write(Buffer.from(this.#composeFailure(code)))
     }
     this.#writer?.end()
   }
 
   #composeFailure(code: StreamFailureCode): string {
-    const { kind, now, makeId } = this.#settings
+    const { now, makeId } = this.#settings
+    const kind = this.#kind
     const { responseId, createdAt, sequenceNumber, hasEvents } = this.#account
     return renderStreamFailure(code, {
       kind,
@@ -189,6 +210,7 @@ export class WatchedStream implements ResponseSink {
     this.#state = 'closed'
     this.#quiet.stop()
     this.#held = []
-    if (isWaiting) this.#settings.onStarted()
+    if (isWaiting) this.#start?.onStarted()
+    this.#settings.open.delete(this)
   }
 }

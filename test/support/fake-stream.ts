@@ -1,8 +1,8 @@
-import { UpstreamError, type UpstreamFault, type UpstreamResponse } from '../../gateway/engine/engine.ts'
-import type { Exchange, ResponseHead } from '../../gateway/engine/exchange.ts'
+import { UpstreamError, type UpstreamFault } from '../../gateway/engine/engine.ts'
+import type { Exchange } from '../../gateway/engine/exchange.ts'
 import type { StreamKind } from '../../gateway/errors/surface.ts'
 import type { StartTimer } from '../../gateway/relay/timer.ts'
-import { WatchedStream } from '../../gateway/relay/watched-stream.ts'
+import { type StreamSettings, type StreamSource, WatchedStream } from '../../gateway/relay/watched-stream.ts'
 
 /** A clock that stands still until it is told how far to go. */
 export function createManualClock() {
@@ -53,7 +53,7 @@ export function openFakeStream({ kind = 'responses', eventLimitBytes = 1_000, he
   let isSlow = false
   let onDrain = (): void => {}
   const onEnd: ((isComplete: boolean) => void)[] = []
-  const response: Pick<UpstreamResponse, 'abort' | 'resume'> = {
+  const source: StreamSource = {
     abort: () => void seen.aborts++,
     resume: () => void seen.resumes++,
   }
@@ -75,15 +75,19 @@ export function openFakeStream({ kind = 'responses', eventLimitBytes = 1_000, he
     },
     onEnd: (listener) => void onEnd.push(listener),
   }
-  const head: ResponseHead = { status: 200, headers: [] }
-  // The machine uses no more of either than stands above.
-  const stream = new WatchedStream(response as UpstreamResponse, exchange as Exchange, head, {
-    kind,
+  const open = new Set<WatchedStream>()
+  const settings: StreamSettings = {
     keepAliveMs: 15_000,
     eventLimitBytes,
     startTimer: clock.startTimer,
     now: clock.now,
     makeId: () => 'made',
+    open,
+  }
+  // The machine uses no more of the exchange than stands above.
+  const stream = new WatchedStream(source, exchange as Exchange, settings, {
+    kind,
+    head: { status: 200, headers: [] },
     onStarted: () => void seen.started++,
     onRefused: (error) => {
       seen.refusal = error
@@ -94,6 +98,7 @@ export function openFakeStream({ kind = 'responses', eventLimitBytes = 1_000, he
     seen,
     clock,
     stream,
+    isOpen: () => open.has(stream),
     /** Texts are taken as latin1, like what was written. */
     data: (text: string | Buffer) => stream.data(typeof text === 'string' ? Buffer.from(text, 'latin1') : text),
     end: () => stream.end(),

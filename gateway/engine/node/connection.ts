@@ -9,6 +9,8 @@ import type { NodeExchange } from './exchange.ts'
 /** How long a client may take to close a connection that we have refused. */
 const lingerMs = 1_000
 
+const ignore = (): void => {}
+
 /** One client's connection, and the exchanges that are open on it, in the order of their requests. */
 export class Connection {
   readonly #socket: Socket
@@ -18,8 +20,8 @@ export class Connection {
   constructor(socket: Socket) {
     this.#socket = socket
     // node:http takes its listeners off a CONNECT's socket: a reset would then end the process.
-    socket.on('error', () => {})
-    socket.once('close', () => {
+    socket.on('error', ignore)
+    socket.on('close', () => {
       for (const exchange of this.#exchanges) exchange.abandon()
     })
   }

@@ -1,4 +1,4 @@
-import { Client } from 'undici'
+import { buildConnector, Client, type Dispatcher } from 'undici'
 
 /** Clients of undici, each for one connection and one request at a time. */
 export type Connections = Readonly<{
@@ -11,13 +11,16 @@ export type Connections = Readonly<{
   close: () => Promise<void>
 }>
 
+/** What the connections to one origin share; made for each of them it would be a tenth of what a stream costs. */
+type Home = Readonly<{ origin: URL; connect: buildConnector.connector; idle: Client[] }>
+
 /**
  * Keeps idle connections by origin and connect time-out. Not undici's own Pool: that opens a spare connection for
  * every request that was cancelled, and looks through all of its connections, streams too, at every request.
  */
 export function createConnections(): Connections {
-  const idle = new Map<string, Client[]>()
-  const homes = new WeakMap<Client, Client[]>()
+  const homes = new Map<string, Home>()
+  const homeOf = new WeakMap<Client, Home>()
   const open = new Set<Client>()
 
   const drop = (client: Client): void => {
@@ -25,38 +28,41 @@ export function createConnections(): Connections {
     // What it was doing learns of it by its own error.
     client.destroy().catch(() => undefined)
   }
-  const connect = (origin: string, connectTimeoutMs: number, home: Client[]): Client => {
-    const client = new Client(origin, {
+  /** A kept connection that closes is of no more use than a new one, and costs memory. */
+  const onDisconnect = (_origin: URL, [dispatcher]: readonly Dispatcher[]): void => {
+    const client = dispatcher as Client // which alone is given this listener
+    const idle = homeOf.get(client)?.idle
+    const index = idle?.indexOf(client) ?? -1
+    if (index < 0) return
+    idle?.splice(index, 1)
+    drop(client)
+  }
+  const openClient = (home: Home): Client => {
+    const client = new Client(home.origin, {
       pipelining: 1,
-      connect: { timeout: connectTimeoutMs },
+      connect: home.connect,
       maxHeaderSize: 64 * 1024,
       // Shorter than the idle time-out of common backends, so that fewer reuses meet a closing connection.
       keepAliveTimeout: 4_000,
     })
-    homes.set(client, home)
+    homeOf.set(client, home)
     open.add(client)
-    // A kept connection that closes is of no more use than a new one, and costs memory.
-    client.on('disconnect', () => {
-      const index = home.indexOf(client)
-      if (index < 0) return
-      home.splice(index, 1)
-      drop(client)
-    })
+    client.on('disconnect', onDisconnect)
     return client
   }
   return {
     take: (origin, connectTimeoutMs, isFresh) => {
       const key = `${connectTimeoutMs} ${origin}`
-      let home = idle.get(key)
+      let home = homes.get(key)
       if (!home) {
-        home = []
-        idle.set(key, home)
+        home = { origin: new URL(origin), connect: buildConnector({ timeout: connectTimeoutMs }), idle: [] }
+        homes.set(key, home)
       }
-      const kept = isFresh ? undefined : home.pop()
-      return kept ?? connect(origin, connectTimeoutMs, home)
+      const kept = isFresh ? undefined : home.idle.pop()
+      return kept ?? openClient(home)
     },
     keep: (client) => {
-      if (!client.destroyed) homes.get(client)?.push(client)
+      if (!client.destroyed) homeOf.get(client)?.idle.push(client)
     },
     drop,
     close: async () => {

@@ -14,6 +14,10 @@ const unwantedBodyMs = 5_000
  */
 const closingStatuses: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
 
+const ignore = (): void => {}
+
+const keepHead = (headers: RawHeaders): RawHeaders => headers
+
 export type ExchangeOptions = Readonly<{
   expectsContinue: boolean
   bodyIdleTimeoutMs: number
@@ -25,7 +29,7 @@ export class NodeExchange implements Exchange {
   readonly method: string
   readonly target: string
   readonly httpVersion: string
-  readonly headers: RawHeaders
+  headers: RawHeaders
   readonly peerAddress: string
   readonly isEncrypted: boolean
   readonly body: NodeRequestBody
@@ -33,7 +37,7 @@ export class NodeExchange implements Exchange {
   readonly #connection: Connection
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
-  #transform: (headers: RawHeaders) => RawHeaders = (headers) => headers
+  #transform: (headers: RawHeaders) => RawHeaders = keepHead
   readonly #takeOver: (() => Buffer) | undefined
   #tunnel: Tunnel | undefined
   #onEnd: ((isComplete: boolean) => void)[] = []
@@ -54,8 +58,8 @@ export class NodeExchange implements Exchange {
     this.isHandshake = options.takeOver !== undefined
     response.on('close', () => this.#end(response.writableFinished))
     // Without a listener a client's reset in the middle of a body would be an uncaught exception.
-    request.on('error', () => {})
-    response.on('error', () => {})
+    request.on('error', ignore)
+    response.on('error', ignore)
   }
 
   get hasStarted(): boolean {
@@ -143,6 +147,15 @@ export class NodeExchange implements Exchange {
     const headers = this.#transform(head.headers) as string[] // Node takes raw pairs in an array, but its types want them mutable
     if (head.reason === undefined) this.#response.writeHead(head.status, headers)
     else this.#response.writeHead(head.status, head.reason, headers)
+    this.#forgetHead()
+  }
+
+  /** What the request said has been answered; the rest of a stream's answer may last for hours. */
+  #forgetHead(): void {
+    this.headers = []
+    this.#request.rawHeaders = []
+    this.#request.headers = {}
+    this.#transform = keepHead
   }
 
   /** A client that waits for 100 Continue and gets a final answer may or may not send its body: RFC 9110 10.1.1. */

@@ -51,6 +51,7 @@ class BodyStream extends Readable {
   readonly #response: ServerResponse
   readonly #limitBytes: number
   readonly #idleTimeoutMs: number
+  #leaveSource: (() => void) | undefined
   #timer: NodeJS.Timeout | undefined
   #receivedBytes = 0
 
@@ -60,30 +61,41 @@ class BodyStream extends Readable {
     this.#response = response
     this.#limitBytes = limitBytes
     this.#idleTimeoutMs = idleTimeoutMs
-    source.on('data', this.#onData)
-    source.on('end', this.#onEnd)
-    source.on('close', this.#onClose)
-    source.on('error', this.#onClose)
+    const onClose = (): void => {
+      if (!source.complete) this.destroy(new UpstreamError('cancelled'))
+    }
+    const listeners = Object.entries({
+      data: (chunk: Buffer): void => this.#take(chunk),
+      end: (): void => this.#finish(),
+      close: onClose,
+      error: onClose,
+    })
+    for (const [event, listener] of listeners) source.on(event, listener)
+    this.#leaveSource = () => {
+      for (const [event, listener] of listeners) source.off(event, listener)
+    }
     source.pause()
   }
 
   override _read(): void {
     // The clock runs only while we wait for the client: a slow upstream is not the client's fault.
-    this.#timer ??= setTimeout(this.#onIdle, this.#idleTimeoutMs)
+    this.#timer ??= setTimeout(() => this.destroy(new UpstreamError('body-timeout')), this.#idleTimeoutMs)
     this.#source.resume()
   }
 
+  /** undici holds on to a body until its answer has ended, which for a stream takes long: little may hang on it. */
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    clearTimeout(this.#timer)
-    this.#source.off('data', this.#onData)
-    this.#source.off('end', this.#onEnd)
-    this.#source.off('close', this.#onClose)
+    this.#stopTimer()
+    this.#leaveSource?.()
+    this.#leaveSource = undefined
     // Undici may do this after the answer: then the rest is being read already, and dropped.
     if (!this.#response.writableEnded) this.#source.pause()
+    // A listener of undici's stays, and with it the text of the request's whole head.
+    this.once('close', () => this.removeAllListeners())
     callback(error)
   }
 
-  readonly #onData = (chunk: Buffer): void => {
+  #take(chunk: Buffer): void {
     this.#receivedBytes += chunk.length
     if (this.#receivedBytes > this.#limitBytes) {
       this.destroy(new UpstreamError('body-too-large'))
@@ -93,21 +105,17 @@ class BodyStream extends Readable {
       this.#timer?.refresh()
       return
     }
-    clearTimeout(this.#timer)
-    this.#timer = undefined
+    this.#stopTimer()
     this.#source.pause()
   }
 
-  readonly #onEnd = (): void => {
-    clearTimeout(this.#timer)
+  #finish(): void {
+    this.#stopTimer()
     this.push(null)
   }
 
-  readonly #onClose = (): void => {
-    if (!this.#source.complete) this.destroy(new UpstreamError('cancelled'))
-  }
-
-  readonly #onIdle = (): void => {
-    this.destroy(new UpstreamError('body-timeout'))
+  #stopTimer(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
   }
 }

@@ -39,10 +39,13 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
   server.maxHeadersCount = 0
 
   const connections = new Map<Duplex, Connection>()
+  const forget = function (this: Socket): void {
+    connections.delete(this)
+  }
   server.on('connection', (socket: Socket) => {
     if (connections.has(socket)) return // put back after an upgrade that was none
     connections.set(socket, new Connection(socket))
-    socket.once('close', () => connections.delete(socket))
+    socket.on('close', forget)
   })
   const { bodyIdleTimeoutMs } = options
   const begin = (connection: Connection, exchange: NodeExchange): void => {
