@@ -1,4 +1,5 @@
 import type { Test } from 'tap'
+import { testUnlessLacking } from './lacks.ts'
 import type { Owner } from './owner.ts'
 import { hasRedisServer, type RedisServer, startRedisServer } from './redis-server.ts'
 
@@ -21,17 +22,10 @@ export const findRedisServerLack = (): string | undefined =>
 
 type Run = (t: Test) => Promise<unknown>
 
-/** A test, or a block of them, that calls `startRedis`. Without any Redis it is skipped, visibly. */
-export const testRedis = (t: Test, name: string, run: Run): void => testUnlessLacking(t, name, run, findRedisLack())
+/** A test, or a block of them, that calls `startRedis`. Without any Redis it is skipped; `REQUIRE_REDIS=1` forbids it. */
+export const testRedis = (t: Test, name: string, run: Run): void =>
+  testUnlessLacking(t, name, run, findRedisLack(), 'REQUIRE_REDIS')
 
 /** A test, or a block of them, that calls `startRedisServer`: a shared Redis is not enough. */
 export const testRedisServer = (t: Test, name: string, run: Run): void =>
-  testUnlessLacking(t, name, run, findRedisServerLack())
-
-/** `REQUIRE_REDIS=1` and `REQUIRE_ALL=1` turn the skip into a failure. */
-function testUnlessLacking(t: Test, name: string, run: Run, lack: string | undefined): void {
-  if (lack === undefined) void t.test(name, run)
-  else if (process.env.REQUIRE_REDIS === '1' || process.env.REQUIRE_ALL === '1')
-    void t.test(name, async (t) => t.fail(lack))
-  else void t.test(name, { skip: lack }, async () => undefined)
-}
+  testUnlessLacking(t, name, run, findRedisServerLack(), 'REQUIRE_REDIS')

@@ -14,8 +14,10 @@ export type Replica = Readonly<{
   admin: string
   logFile: string
   readLog: () => string
-  /** Drains without a load balancer's delay; resolves to the exit code, 1 where a signal ended it. */
-  stop: () => Promise<number>
+  /** By default drains without a load balancer's delay; resolves to the exit code, 1 where a signal ended it. */
+  stop: (signal?: NodeJS.Signals) => Promise<number>
+  /** Says something to it that only what `NODE_OPTIONS` preloads understands, and resolves to the answer. */
+  ask: (question: string) => Promise<unknown>
   /** `kill -9`; resolves when it is gone. */
   kill: () => Promise<void>
 }>
@@ -61,7 +63,13 @@ export async function startReplica(
     admin: toUrl(addresses.admin),
     logFile,
     readLog,
-    stop: () => end('SIGINT'),
+    stop: (signal = 'SIGINT') => end(signal),
+    ask: async (question) => {
+      const answered = once(child, 'message')
+      child.send(question)
+      const [answer] = await answered
+      return answer
+    },
     kill: async () => {
       await end('SIGKILL')
     },

@@ -1,0 +1,226 @@
+import { once } from 'node:events'
+import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { type CrowdClient, composeRequest, hasEnded, leave, openCrowd, readEvents } from '../support/crowd.ts'
+import { beginStream, startCrowdUpstream } from '../support/crowd-upstream.ts'
+import { writeEvent } from '../support/event-streams.ts'
+import { until } from '../support/gateway.ts'
+import { testUnlessLacking } from '../support/lacks.ts'
+import {
+  findMeasureLack,
+  heldBytes,
+  measurable,
+  type ProcessFigures,
+  readFigures,
+  readSettledFigures,
+} from '../support/process-figures.ts'
+import { startReplica } from '../support/replicas.ts'
+import { connectSlowly } from '../support/slow-reader.ts'
+import { toChunk } from '../support/streams.ts'
+import { watchRss } from '../support/watch-rss.ts'
+import { bearer, startTestWorld } from '../support/world.ts'
+
+const many = 1_000
+
+/** For what a loaded machine may keep a thousand connections waiting. */
+const patienceMs = 20_000
+
+const world = await startTestWorld(t)
+
+const path = `/agent/${world.agents.acme}/responses`
+const headers = bearer(world.serviceAccounts.robot.apiKey)
+
+/** A gateway in a process of its own before an upstream, and clients with a token. */
+async function startCrowd(t: Test, settings: Readonly<Record<string, unknown>> = {}, begin = beginStream) {
+  const upstream = await startCrowdUpstream(t, begin)
+  const upstreams = { agents: { url: upstream.url } }
+  const replica = await startReplica(t, { world, upstreams, settings }, measurable)
+  const open = (count: number): Promise<readonly CrowdClient[]> =>
+    openCrowd(t, { origin: replica.public, path, headers, count })
+  return { upstream, replica, open }
+}
+
+/** Exactly one failure, as the last event, and a clean end. */
+function testFailed(t: Test, clients: readonly CrowdClient[], code: string): void {
+  const wrong = clients.filter((client) => {
+    const types = readEvents(client).map(({ event }) => event)
+    const failure = JSON.parse(readEvents(client).at(-1)?.data ?? '{}')
+    const isRight = types.join() === 'response.created,response.failed' && hasEnded(client)
+    return !isRight || failure.response.metadata.x_service_error_code !== code
+  })
+  t.same(
+    wrong.slice(0, 3).map(({ text }) => text()),
+    [],
+    `${wrong.length} of ${clients.length} are wrong`,
+  )
+}
+
+const dropByTurns = (streams: Iterable<Socket>): void => {
+  for (const [index, socket] of [...streams].entries()) index % 2 === 0 ? socket.destroy() : socket.resetAndDestroy()
+}
+
+testUnlessLacking(t, `${many} streams at once`, testMany, findMeasureLack(2 * many))
+
+async function testMany(t: Test): Promise<void> {
+  const { upstream, replica, open } = await startCrowd(t, { timeouts: { keepAliveMs: 500 } })
+
+  t.test('all are kept alive, and all are told once when their upstreams drop them', async (t) => {
+    const clients = await open(many)
+    t.equal(upstream.streams.size, many)
+    const isKept = ({ text }: CrowdClient): boolean => text().includes(':keep-alive')
+    await until(() => clients.every(isKept), 'a keep-alive on each stream', patienceMs)
+    dropByTurns(upstream.streams)
+    await until(() => clients.every(hasEnded), 'the end of each stream', patienceMs)
+    testFailed(t, clients, 'worker_disconnected')
+    leave(clients)
+  })
+
+  // The second is the gateway's to keep, not the machine's: one that waited for something before it closed would be
+  // late whenever it is asked, while others' work on the same processors is not always there.
+  t.test('the upstreams of clients that leave are closed within a second', async (t) => {
+    const tookMs: number[] = []
+    while (tookMs.length < 3 && !((tookMs.at(-1) ?? Number.POSITIVE_INFINITY) <= 1_000)) {
+      const clients = await open(many)
+      leave(clients)
+      const leftAtMs = performance.now()
+      await until(() => upstream.streams.size === 0, 'the close of each upstream', patienceMs)
+      tookMs.push(upstream.lastClosedAtMs() - leftAtMs)
+    }
+    t.comment(`from the last client's close to the last upstream's: ${tookMs.map(Math.round).join(', ')} ms`)
+    t.ok((tookMs.at(-1) ?? 0) <= 1_000)
+  })
+
+  // What a first round leaves behind is the price of having been busy: compiled code, a young generation that has
+  // grown, caches. So the baseline is the end of a round of the same kind and size; what leaks comes with each round.
+  t.test('memory and descriptors come back to where they were', async (t) => {
+    const runRound = async (): Promise<void> => {
+      const clients = await open(many)
+      const dropped = clients.slice(0, many / 2)
+      leave(clients.slice(many / 2))
+      await until(() => upstream.streams.size === many / 2, 'the upstreams of those that left', patienceMs)
+      dropByTurns(upstream.streams)
+      await until(() => dropped.every(hasEnded), 'the end of the dropped streams', patienceMs)
+      leave(dropped)
+    }
+    await runRound()
+    const before = await readSettledFigures(replica)
+    for (let round = 0; round < 3; round++) await runRound()
+    const after = await readSettledFigures(replica)
+    t.comment(JSON.stringify({ before, after }))
+    t.ok(heldBytes(after) <= heldBytes(before) * 1.05, `held: ${heldBytes(before)}, then ${heldBytes(after)}`)
+    t.ok(after.heapBytes <= before.heapBytes * 1.05, `heap: ${before.heapBytes}, then ${after.heapBytes}`)
+    t.ok(after.externalBytes <= before.externalBytes * 1.05, `external: ${after.externalBytes}`)
+    // The pool of the database opens and closes connections as it likes; here were six thousand of ours.
+    t.ok(after.descriptors <= before.descriptors + 10, `descriptors: ${before.descriptors}, then ${after.descriptors}`)
+  })
+}
+
+/** SPEC of what an idle stream may cost: docs/operate/streams.md says where the bytes are. */
+const streamLimitBytes = 20 * 1024
+const idleCount = 5_000
+
+testUnlessLacking(t, `each of ${idleCount} idle streams costs 20 KiB at most`, testIdle, findMeasureLack(2 * idleCount))
+
+async function testIdle(t: Test): Promise<void> {
+  const { upstream, replica, open } = await startCrowd(t)
+  // A few first, so that what a gateway needs in order to serve streams at all is not counted as theirs.
+  leave(await open(200))
+  await until(() => upstream.streams.size === 0, 'the upstreams of the first', patienceMs)
+  const before = await readSettledFigures(replica)
+  await open(idleCount)
+  const after = await readSettledFigures(replica)
+  const each = (read: (figures: ProcessFigures) => number): number =>
+    Math.round((read(after) - read(before)) / idleCount)
+  const held = each(heldBytes)
+  const heap = each(({ heapBytes, externalBytes }) => heapBytes + externalBytes)
+  t.comment(`each: ${held} bytes, of them ${heap} in V8's heap; RSS grew by ${each(({ rssBytes }) => rssBytes)} each`)
+  t.ok(held <= streamLimitBytes, `${held} bytes`)
+  // The steadier figure: here a few closures more for each stream are seen.
+  t.ok(heap <= 15 * 1024, `${heap} bytes of V8's`)
+}
+
+const slowCount = 100
+
+testUnlessLacking(
+  t,
+  'slow readers hold up a fast upstream, and little is piled up for them',
+  testSlow,
+  findMeasureLack(),
+)
+
+async function testSlow(t: Test): Promise<void> {
+  const said = new Map<Socket, number>()
+  const { replica } = await startCrowd(t, {}, (socket) => {
+    beginStream(socket)
+    talkOn(socket, (bytes) => said.set(socket, bytes))
+  })
+  const texts: string[] = Array(slowCount).fill('')
+  const open = (index: number): void => {
+    const pace = { bytes: 1_024, everyMs: 1_000 }
+    const socket = connectSlowly(t, replica.public, pace, (bytes) => {
+      texts[index] += bytes.toString('latin1')
+    })
+    socket.write(composeRequest({ path, headers }))
+  }
+  const saidBytes = (): number => [...said.values()].reduce((sum, bytes) => sum + bytes, 0)
+  const { rssBytes } = await readFigures(replica)
+  const highest = await watchRss(replica.pid, async () => {
+    for (let index = 0; index < slowCount; index++) open(index)
+    await until(() => said.size === slowCount, 'the streams', patienceMs)
+    // Ten times what the readers take is still nothing for an upstream that nobody stops: that says as much in a blink.
+    await until(
+      async () => {
+        const before = saidBytes()
+        await sleep(1_000)
+        return saidBytes() - before < slowCount * 10_240
+      },
+      'the upstreams’ being held up',
+      patienceMs * 2,
+    )
+    const before = texts.map(({ length }) => length)
+    await sleep(3_000)
+    t.ok(
+      texts.every(({ length }, index) => length > (before[index] ?? 0)),
+      'each reader got more all the same',
+    )
+  })
+  const grown = Math.round((highest - rssBytes) / slowCount)
+  t.comment(`each: ${grown} bytes of RSS at most, after ${Math.round(saidBytes() / slowCount)} bytes of its upstream`)
+  t.ok(grown < 1024 * 1024, `${grown} bytes`)
+  const sequences = texts.map((text) =>
+    [...text.matchAll(/"sequence_number":(\d+)/g)].map(([, number]) => Number(number)),
+  )
+  t.ok(
+    sequences.every((numbers) => numbers.length > 2 && numbers.every((number, index) => number === index)),
+    'in order, and whole',
+  )
+}
+
+/** Event after event, as fast as they are taken. */
+function talkOn(socket: Socket, tell: (bytes: number) => void): void {
+  const delta = 'x'.repeat(900)
+  let sequence = 0
+  let bytes = 0
+  const talk = (): void => {
+    let isTaken = true
+    while (isTaken && !socket.destroyed) {
+      const events = Array.from({ length: 32 }, () => writeEvent('response.output_text.delta', ++sequence, { delta }))
+      const chunk = toChunk(events.join(''))
+      bytes += chunk.length
+      isTaken = socket.write(chunk)
+    }
+    tell(bytes)
+  }
+  socket.on('drain', talk)
+  talk()
+}
+
+t.test('on SIGTERM each of a thousand streams is told, and the gateway exits with 0', async (t) => {
+  const { replica, open } = await startCrowd(t, { drain: { delayMs: 0, timeoutMs: 200 } })
+  const clients = await open(many)
+  const closed = Promise.all(clients.map(({ socket }) => once(socket, 'close')))
+  t.equal(await replica.stop('SIGTERM'), 0)
+  await closed
+  testFailed(t, clients, 'gateway_draining')
+})

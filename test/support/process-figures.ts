@@ -1,0 +1,79 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { loadavg } from 'node:os'
+import type { Replica } from './replicas.ts'
+
+/** What a gateway holds, of the system and of its own. */
+export type ProcessFigures = Readonly<{
+  rssBytes: number
+  /**
+   * The part of it that V8 keeps for what comes: its young generation and the gaps between what lives. Tens of megabytes
+   * more or less, by how busy the process was of late, and gone after a while without work.
+   */
+  spareBytes: number
+  /** V8's heap that is in use, without garbage. */
+  heapBytes: number
+  /** Outside of it, but known to V8: buffers above all. */
+  externalBytes: number
+  descriptors: number
+}>
+
+/** The environment of a replica that can be asked for its figures. */
+export const measurable = { NODE_OPTIONS: `--import ${new URL('./tell-memory.js', import.meta.url)}` }
+
+/** As tell-memory.js sends it. */
+type Told = Readonly<{ memory: NodeJS.MemoryUsage; spareBytes: number }>
+
+/** Has the garbage collected, then reads. */
+export async function readFigures(replica: Replica): Promise<ProcessFigures> {
+  const { memory, spareBytes } = (await replica.ask('memory')) as Told
+  return {
+    rssBytes: readRss(replica.pid),
+    spareBytes,
+    heapBytes: memory.heapUsed,
+    externalBytes: memory.external,
+    descriptors: countDescriptors(replica.pid),
+  }
+}
+
+const quietMs = 1_000
+
+/** Waits until it gives nothing back any more: what was closed is let go of a little later. */
+export async function readSettledFigures(replica: Replica): Promise<ProcessFigures> {
+  let lowest = await readFigures(replica)
+  for (let quietSinceMs = performance.now(); performance.now() - quietSinceMs < quietMs; ) {
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    const figures = await readFigures(replica)
+    if (heldBytes(figures) > heldBytes(lowest) * 0.99 && figures.descriptors >= lowest.descriptors) continue
+    lowest = figures
+    quietSinceMs = performance.now()
+  }
+  return lowest
+}
+
+/** What a process cannot do without, of the memory that it occupies. */
+export const heldBytes = ({ rssBytes, spareBytes }: ProcessFigures): number => rssBytes - spareBytes
+
+/** The memory that a process occupies now, garbage included. */
+export function readRss(pid: number): number {
+  const [, kibibytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
+  return Number(kibibytes) * 1024
+}
+
+export const countDescriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length
+
+/** Why a process of this machine cannot be measured while each side has so many sockets; undefined where it can. */
+export function findMeasureLack(sockets = 0): string | undefined {
+  if (!existsSync('/proc/self/status')) return 'there is no /proc to read memory and descriptors from'
+  const limit = readDescriptorLimit()
+  const wanted = sockets + 200
+  return limit < wanted ? `the limit of open files is ${limit}, and ${wanted} are wanted (ulimit -n)` : undefined
+}
+
+/** Ours, which is the gateway's too: Node raises the soft limit to the hard one at its start. */
+function readDescriptorLimit(): number {
+  const [, soft = ''] = /^Max open files\s+(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
+  return soft === 'unlimited' ? Number.POSITIVE_INFINITY : Number(soft)
+}
+
+/** How busy the machine is, for beside a figure. */
+export const readLoad = (): number => Math.round((loadavg()[0] ?? 0) * 10) / 10
