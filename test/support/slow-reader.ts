@@ -22,10 +22,12 @@ export function connectSlowly(owner: Owner, origin: string, pace: SlowPace, take
   return socket
 }
 
-/** Makes somebody who reads a connection wait after each chunk, of 64 KiB at most. */
-export function slowDown(socket: Socket, everyMs: number): void {
+/** Makes whoever reads a connection wait after each chunk, of 64 KiB at most; 0 is no wait. */
+export function slowDown(socket: Socket, pauseMs: () => number): void {
   socket.on('data', () => {
+    const ms = pauseMs()
+    if (ms === 0) return
     socket.pause()
-    setTimeout(() => socket.resume(), everyMs)
+    setTimeout(() => socket.resume(), ms)
   })
 }
