@@ -53,7 +53,8 @@ async function requireRedis(owner: Owner): Promise<string> {
   return (await startRedis(owner)).url
 }
 
-async function startBenchWorld(owner: Owner): Promise<World['description']> {
+/** A demo world for benches alone, which goes with its owner. */
+export async function startBenchWorld(owner: Owner): Promise<World['description']> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-bench-'))
   owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const ports = { public: 0, decision: 0, admin: 0 }

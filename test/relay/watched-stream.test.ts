@@ -320,3 +320,23 @@ t.test('a head that cannot be written is refused, and the upstream let go', asyn
   late.clock.advance(15_000)
   t.equal(late.seen.refusal, headError)
 })
+
+t.test('a stream is open until its client has all of it or is gone, however it went', async (t) => {
+  for (const end of [() => {}, ...Object.values(ends).map(([end]) => end)])
+    for (const before of ['', createdEvent, createdEvent + completedEvent]) {
+      const fake = openFakeStream()
+      fake.data(before)
+      end(fake)
+      t.equal(fake.isOpen(), true, 'its last words may be on their way')
+      fake.leave()
+      t.equal(fake.isOpen(), false)
+    }
+})
+
+t.test('a client that was gone before the stream began leaves nothing open', async (t) => {
+  const fake = openFakeStream({ hasLeft: true })
+  t.equal(fake.isOpen(), false)
+  fake.data(createdEvent)
+  t.match(fake.seen, { heads: 0, started: 1, written: '' })
+  t.equal(fake.clock.countRunning(), 0)
+})

@@ -34,10 +34,21 @@ export function createManualClock() {
   }
 }
 
-export type FakeOptions = Readonly<{ kind?: StreamKind; eventLimitBytes?: number; headError?: Error }>
+export type FakeOptions = Readonly<{
+  kind?: StreamKind
+  eventLimitBytes?: number
+  headError?: Error
+  /** The client was gone before there was a stream. */
+  hasLeft?: boolean
+}>
 
 /** A watched stream between an upstream and a client that both do as the test says, and all that was seen of it. */
-export function openFakeStream({ kind = 'responses', eventLimitBytes = 1_000, headError }: FakeOptions = {}) {
+export function openFakeStream({
+  kind = 'responses',
+  eventLimitBytes = 1_000,
+  headError,
+  hasLeft = false,
+}: FakeOptions = {}) {
   const clock = createManualClock()
   const seen = {
     written: '',
@@ -73,7 +84,7 @@ export function openFakeStream({ kind = 'responses', eventLimitBytes = 1_000, he
         end: () => void seen.ends++,
       }
     },
-    onEnd: (listener) => void onEnd.push(listener),
+    onEnd: (listener) => (hasLeft ? listener(false) : void onEnd.push(listener)),
   }
   const open = new Set<WatchedStream>()
   const settings: StreamSettings = {

@@ -1,0 +1,66 @@
+import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { deltaEvent, drawNumbers } from '../support/event-streams.ts'
+import { until } from '../support/gateway.ts'
+import { heldBytes, type ProcessFigures } from '../support/process-figures.ts'
+import { toChunk } from '../support/streams.ts'
+import { findPercentile } from './statistics.ts'
+
+/** What so many open streams cost in the gateway, and how long their events take. */
+export type StreamFigures = Readonly<{
+  streams: number
+  /** Of each: memory that the process cannot do without, and the parts of it that V8 knows of. */
+  heldBytes: number
+  heapBytes: number
+  externalBytes: number
+  /** Of each, too, with what V8 keeps for what comes. */
+  rssBytes: number
+  medianMs: number
+  p99Ms: number
+  maxMs: number
+}>
+
+/** What the process holds now that it did not hold before, for each stream. */
+export function divideCost(before: ProcessFigures, now: ProcessFigures, streams: number) {
+  const each = (read: (figures: ProcessFigures) => number): number => Math.round((read(now) - read(before)) / streams)
+  return {
+    heldBytes: each(heldBytes),
+    heapBytes: each(({ heapBytes }) => heapBytes),
+    externalBytes: each(({ externalBytes }) => externalBytes),
+    rssBytes: each(({ rssBytes }) => rssBytes),
+  }
+}
+
+/** How often an event is written: so seldom that none waits for the one before it. */
+const everyMs = 4
+
+/** Takes the time from an upstream's write to its client's read, by the events' numbers. */
+export function createStopwatch(nowMs: () => number) {
+  const writtenAtMs: number[] = []
+  const tookMs: number[] = []
+  return {
+    hear: (text: string): void => {
+      for (const [, number] of text.matchAll(/"sequence_number":(\d+)/g)) {
+        const startedAtMs = writtenAtMs[Number(number)]
+        if (startedAtMs !== undefined) tookMs.push(nowMs() - startedAtMs)
+      }
+    },
+    /** Writes events into streams drawn by lot, and resolves when all have arrived. */
+    run: async (streams: readonly Socket[], events: number, signal: AbortSignal) => {
+      const draw = drawNumbers(7)
+      const first = writtenAtMs.length
+      tookMs.length = 0
+      for (let number = first; number < first + events; number++) {
+        const chunk = toChunk(deltaEvent(number))
+        writtenAtMs[number] = nowMs()
+        streams[Math.floor(draw() * streams.length)]?.write(chunk)
+        await sleep(everyMs, undefined, { signal })
+      }
+      await until(() => tookMs.length === events, 'the last event')
+      const [medianMs = 0, p99Ms = 0, maxMs = 0] = [0.5, 0.99, 1].map((share) => roundMs(findPercentile(tookMs, share)))
+      return { medianMs, p99Ms, maxMs }
+    },
+  }
+}
+
+const roundMs = (ms: number): number => Math.round(ms * 100) / 100

@@ -1,0 +1,111 @@
+// What open event streams cost, and how long their events take: `npm run bench:streams -- --help`.
+import { Command, InvalidArgumentError } from 'commander'
+import { leave, openCrowd } from '../support/crowd.ts'
+import { startCrowdUpstream } from '../support/crowd-upstream.ts'
+import { until } from '../support/gateway.ts'
+import { type Owner, withOwner } from '../support/owner.ts'
+import { findMeasureLack, measurable, readLoad, readSettledFigures } from '../support/process-figures.ts'
+import { startReplica } from '../support/replicas.ts'
+import { bearer } from '../support/world.ts'
+import { createStopwatch, divideCost, type StreamFigures } from './measure-streams.ts'
+import { startBenchWorld } from './start-bench.ts'
+import { renderTable } from './statistics.ts'
+
+type Options = Readonly<{ streams: readonly number[]; events: number; json?: boolean }>
+
+const { streams, events, json } = new Command('bench:streams')
+  .description('Measures the memory of idle event streams in the gateway, and how long an event takes through it.')
+  .option('--streams <n,…>', 'how many are open, in ascending order', parseSizes, [1_000, 5_000])
+  .option('--events <n>', 'events of each size, one every 4 ms', parseCount, 2_000)
+  .option('--json', 'print one line of JSON for each size instead of the table')
+  .addHelpText('after', '\nExits 1 where a stream costs more than 20 KiB, or the 99th percentile is above 5 ms.')
+  .addHelpText('after', '\nExample:\n  $ npm run --silent bench:streams -- --streams 100,1000 --json')
+  .showHelpAfterError('(add --help for usage and an example)')
+  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
+  .parse()
+  .opts<Options>()
+
+const interruption = new AbortController()
+for (const signal of ['SIGINT', 'SIGTERM'] as const)
+  process.once(signal, () => interruption.abort(new Error(`ended by ${signal}`)))
+
+try {
+  const lack = findMeasureLack(2 * Math.max(...streams))
+  if (lack !== undefined) throw new Error(lack)
+  const figures = await withOwner(measure)
+  if (!json) console.log(renderFigures(figures))
+  process.exitCode = figures.every(isKept) ? 0 : 1
+} catch (error) {
+  // Once interrupted, whatever fails fails of that.
+  const cause: unknown = interruption.signal.reason ?? error
+  console.error(`bench:streams: ${cause instanceof Error ? cause.message : String(cause)}`)
+  process.exitCode = 1
+}
+
+/** Those of the smaller sizes stay open when the rest of a larger one is added. */
+async function measure(owner: Owner): Promise<readonly StreamFigures[]> {
+  console.error('starting a database and a gateway')
+  const world = await startBenchWorld(owner)
+  const upstream = await startCrowdUpstream(owner)
+  const settings = { log: { level: 'warn' } }
+  const replica = await startReplica(
+    owner,
+    { world, settings, upstreams: { agents: { url: upstream.url } } },
+    measurable,
+  )
+  const stopwatch = createStopwatch(() => performance.now())
+  const open = (count: number) =>
+    openCrowd(owner, {
+      origin: replica.public,
+      path: `/agent/${world.agents.acme}/responses`,
+      headers: bearer(world.serviceAccounts.robot.apiKey),
+      count,
+      hear: stopwatch.hear,
+    })
+  // A few first: what it takes to serve streams at all is not theirs.
+  leave(await open(200))
+  await until(() => upstream.streams.size === 0, 'the end of the first streams')
+  const before = await readSettledFigures(replica)
+  const all: StreamFigures[] = []
+  for (const size of streams) {
+    console.error(`opening ${size} streams`)
+    interruption.signal.throwIfAborted()
+    await open(size - upstream.streams.size)
+    const cost = divideCost(before, await readSettledFigures(replica), size)
+    const figures = {
+      streams: size,
+      ...cost,
+      ...(await stopwatch.run([...upstream.streams], events, interruption.signal)),
+    }
+    console.error(`the machine's load was ${readLoad()}`)
+    if (json) console.log(JSON.stringify(figures))
+    all.push(figures)
+  }
+  return all
+}
+
+/** What we promise. */
+function isKept({ heldBytes, p99Ms }: StreamFigures): boolean {
+  return heldBytes <= 20 * 1024 && p99Ms <= 5
+}
+
+function renderFigures(all: readonly StreamFigures[]): string {
+  const head = ['streams', 'held bytes', 'of them heap', 'external', 'RSS bytes', 'median ms', 'p99 ms', 'max ms']
+  const rows = all.map(({ streams, heldBytes, heapBytes, externalBytes, rssBytes, medianMs, p99Ms, maxMs }) =>
+    [streams, heldBytes, heapBytes, externalBytes, rssBytes, medianMs, p99Ms, maxMs].map(String),
+  )
+  return renderTable([head, ...rows])
+}
+
+function parseCount(text: string): number {
+  if (!/^[1-9]\d{0,4}$/.test(text)) throw new InvalidArgumentError('not a number from 1 to 99999')
+  return Number(text)
+}
+
+function parseSizes(text: string): readonly number[] {
+  const sizes = text.split(',').map(parseCount)
+  if (sizes.some((size, index) => size <= (sizes[index - 1] ?? 0)))
+    throw new InvalidArgumentError('not in ascending order')
+  return sizes
+}
