@@ -71,7 +71,9 @@ async function pin(permit: Permit, { locate }: Snapshot, host: string, stage: St
 
 /** nginx's `auth_request` understands 2xx, 401 and 403 alone: `?statuses=nginx` keeps the truth in a header. */
 function chooseAnswer(exchange: Exchange, requestId: string) {
-  const isNginx = new URLSearchParams(exchange.target.split('?')[1] ?? '').get('statuses') === 'nginx'
+  const [path, query] = exchange.target.split('?')
+  // Under /envoy the query is the client's own.
+  const isNginx = path === '/authorize' && new URLSearchParams(query).get('statuses') === 'nginx'
   return (status: number, headers: readonly string[], body: string): void => {
     const sent = isNginx && status !== 200 && status !== 401 ? 403 : status
     const lines = headers.includes('x-request-id') ? [...headers] : [...headers, 'x-request-id', requestId]

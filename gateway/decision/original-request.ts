@@ -1,5 +1,6 @@
 import type { Exchange } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { isHost } from '../receive/headers.ts'
 
 /** The request that a proxy asks about, as the proxy tells it. */
 export type OriginalRequest = Readonly<{ method: string; target: string; host: string | undefined }>
@@ -25,6 +26,8 @@ export function readOriginalRequest(exchange: Pick<Exchange, 'method' | 'target'
   const target = agree(only(values['x-forwarded-uri']), original)
   // Traefik and Caddy set X-Forwarded-Host themselves; nginx passes a client's on, and names the host in Host.
   const host = original === undefined ? only(values['x-forwarded-host']) : undefined
+  // A route of one host must not be passed by for a spelling of it that only backends understand.
+  if (host !== undefined && !isHost(host)) throw new GatewayError('ambiguous_target')
   return { method, target, host }
 }
 

@@ -119,11 +119,14 @@ const hostPattern = /^(?:[a-z0-9._~!$&'()*+;=-]+|\[([0-9a-f:.]+)\])(?::(\d{1,5})
 
 function readHost(lines: readonly string[]): string {
   const [host] = lines
-  const parts = lines.length === 1 ? hostPattern.exec(host ?? '') : null
-  const [, address, port] = parts ?? []
-  if (host === undefined || !parts || (address !== undefined && !isIPv6(address)) || Number(port ?? 0) > 65_535)
-    throw malformed()
+  if (host === undefined || lines.length > 1 || !isHost(host)) throw malformed()
   return host
+}
+
+/** Whether everybody reads the same host and port in this. */
+export function isHost(text: string): boolean {
+  const [whole, address, port] = hostPattern.exec(text) ?? []
+  return whole !== undefined && (address === undefined || isIPv6(address)) && Number(port ?? 0) <= 65_535
 }
 
 /** Without the lines that `Connection` names: they were meant for us alone (RFC 9110 7.6.1). */

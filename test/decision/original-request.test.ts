@@ -33,3 +33,9 @@ for (const [name, headers] of Object.entries({
   t.test(`${name} is refused as ambiguous_target`, async (t) => {
     t.throws(() => read('/authorize', headers), { code: 'ambiguous_target', status: 400 })
   })
+
+t.test('a host that is none is refused as ambiguous_target', async (t) => {
+  const headers = ['X-Forwarded-Method', 'GET', 'X-Forwarded-Uri', '/a', 'X-Forwarded-Host']
+  for (const host of ['a.example:', 'a.example, b.example', 'x@a.example', ''])
+    t.throws(() => read('/authorize', [...headers, host]), { code: 'ambiguous_target', status: 400 }, host)
+})

@@ -1,0 +1,69 @@
+import t from 'tap'
+import { oauth, startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const member = oauth(world.users.member)
+
+/** What a member may ask for is under /public; what these would reach at one backend or another is under /admin. */
+const confusing: Readonly<Record<string, readonly string[]>> = {
+  'dot segments': ['/public/../admin/x', '/public/./../admin/x', '/public/x/../../admin/x', '/public/..'],
+  'escaped dots': ['/public/%2e%2e/admin/x', '/public/.%2E/admin/x', '/public/%2e/../admin/x'],
+  'dots escaped twice': ['/public/%252e%252e/admin/x', '/public/%25252e%25252e/admin/x'],
+  'escaped slashes': ['/public/..%2fadmin/x', '/public%2f..%2Fadmin/x', '/admin%2fx', '/admin%2Fx', '/public/%252f/x'],
+  backslashes: ['/public\\..\\admin\\x', '/public/..%5cadmin/x', '/public/..%255cadmin%255cx', '/admin\\x'],
+  'path parameters': [
+    '/public/..;/admin/x',
+    '/public/..;a=b/admin/x',
+    '/public/;/../admin/x',
+    '/public/%2e%2e;x/admin/x',
+  ],
+  'empty segments': ['//admin/x', '/public//../admin/x', '/admin//x', '///admin/x'],
+  'overlong and broken escapes': ['/public/%c0%ae%c0%ae/admin/x', '/public/%ff/x', '/public/%2', '/public/%zz/x'],
+  'a fragment': ['/public/x#/../admin/x', '/admin/x#', '/public/%23/../admin/x'],
+  'control bytes and spaces': ['/public/%00/x', '/public/x%0d%0ay', '/admin%00/x'],
+  'another authority': ['http://elsewhere/admin/x', 'http:/admin/x', 'http:http://elsewhere/admin/x', 'admin/x', '*'],
+}
+
+// Ory Oathkeeper GHSA-p224-6x5r-fjpm, heimdall CVE-2026-42274 and CVE-2026-42272, Traefik CVE-2025-32431,
+// GHSA-vrch-868g-9jx5, GHSA-gm3x-23wp-hc2c and CVE-2026-88009, Envoy CVE-2019-9901, Istio CVE-2021-31920,
+// oauth2-proxy CVE-2026-41059, @fastify/reply-from GHSA-2q7r-29rg-6m5h: judged as one path, served as another.
+for (const [what, targets] of Object.entries(confusing))
+  t.test(`${what} bring nobody from one path to another`, async (t) => {
+    await world.clearRecorder()
+    for (const target of targets) {
+      const lines = `Host: h\r\nx-oauth-access-token: ${world.users.member.jwt}\r\nConnection: close\r\n`
+      const text = await world.raw(`GET ${target} HTTP/1.1\r\n${lines}\r\n`)
+      t.match(text, /^HTTP\/1\.1 400 /, target)
+    }
+    t.same(await world.recorded(), [], 'nothing arrived')
+  })
+
+// Caddy CVE-2026-27587, Spring Security CVE-2023-20860, @fastify/express CVE-2026-22037.
+t.test('a spelling that only a backend would take for a guarded path is refused, or guarded alike', async (t) => {
+  await world.clearRecorder()
+  for (const path of [
+    '/ADMIN/x',
+    '/Admin/x',
+    '/admin;a=b/x',
+    '/%61dmin/x',
+    '/%2561dmin/x',
+    '/admin%20/x',
+    '/admin/',
+    '/admin',
+  ]) {
+    const { status } = await world.call({ path, headers: member })
+    t.ok([400, 403, 404].includes(status), `${path}: ${status}`)
+  }
+  t.same(await world.recorded(), [], 'nothing arrived')
+})
+
+t.test('what is allowed goes out as it was judged, byte for byte', async (t) => {
+  for (const path of ['/public/a%20b', '/public/%61', '/public/a;b=c', '/public/%25', '/public/x?a=/../admin']) {
+    await world.clearRecorder()
+    t.equal((await world.call({ path, headers: member })).status, 200, path)
+    t.same(
+      (await world.recorded()).map(({ requestLine }) => requestLine),
+      [`GET ${path} HTTP/1.1`],
+    )
+  }
+})
