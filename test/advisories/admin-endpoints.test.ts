@@ -1,0 +1,62 @@
+import t from 'tap'
+import { call } from '../support/client.ts'
+import { oauth, startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const { owner } = world.users
+
+const pages = [
+  '/healthz',
+  '/readyz',
+  '/metrics',
+  '/.well-known/jwks.json',
+  '/',
+  '/console',
+  '/debug',
+  '/config',
+  '/reload',
+]
+
+// ingress-nginx CVE-2025-1974, Caddy CVE-2026-27589: what was meant for the neighbourhood was open to more than that.
+t.test('no page of the operator is on a listener of others', async (t) => {
+  await world.clearRecorder()
+  const { host: adminHost } = new URL(world.admin)
+  for (const origin of [world.public, world.decision])
+    for (const path of pages)
+      for (const headers of [
+        {},
+        oauth(owner),
+        { host: adminHost },
+        { 'x-forwarded-host': adminHost, 'x-forwarded-for': '127.0.0.1' },
+      ]) {
+        const answer = await call(origin, { path, headers })
+        t.equal(answer.status, 404, `${origin} ${path}`)
+        t.notMatch(answer.text, /sallyport_|"checks"|"keys"|alive/)
+      }
+  t.same(await world.recorded(), [])
+})
+
+t.test('the operator’s pages can be read and nothing else', async (t) => {
+  await world.clearRecorder()
+  for (const path of pages)
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
+      const headers = { origin: 'https://evil.example', 'access-control-request-method': 'POST' }
+      const answer = await call(world.admin, { method, path, headers })
+      t.equal(answer.status, 405, `${method} ${path}`)
+      t.equal(answer.headers['access-control-allow-origin'], undefined)
+    }
+  for (const path of ['/datasets', '/users/me', '/authorize', '/../etc/passwd', '/%2e%2e/x', '//x', '/public/x'])
+    t.equal((await call(world.admin, { path, headers: oauth(owner) })).status, 404, path)
+  t.same(await world.recorded(), [], 'nothing arrived')
+})
+
+t.test('they tell nothing about anybody, and nothing private', async (t) => {
+  await world.call({ path: '/users/me', headers: oauth(owner) })
+  for (const path of ['/healthz', '/readyz', '/metrics', '/.well-known/jwks.json']) {
+    const { status, text, headers } = await call(world.admin, { path, headers: { origin: 'https://evil.example' } })
+    t.equal(status, 200, path)
+    t.equal(headers['access-control-allow-origin'], undefined)
+    t.equal(headers['cache-control'], 'no-store')
+    t.notMatch(text, /postgres:|demo\.example|eyJ|oat_|"d":|PRIVATE/)
+  }
+})
