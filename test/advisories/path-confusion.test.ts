@@ -1,4 +1,6 @@
 import t from 'tap'
+import { call } from '../support/client.ts'
+import { startRawUpstream, startTestGateway } from '../support/gateway.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -40,21 +42,27 @@ for (const [what, targets] of Object.entries(confusing))
 
 // Caddy CVE-2026-27587, Spring Security CVE-2023-20860, @fastify/express CVE-2026-22037.
 t.test('a spelling that only a backend would take for a guarded path is refused, or guarded alike', async (t) => {
-  await world.clearRecorder()
+  const upstream = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'))
+  const route = { surface: 'platform', upstream: 'platform' }
+  const routes = [
+    { ...route, id: 'any', match: { path: '/*' } },
+    { ...route, id: 'guarded', match: { path: '/admin/*' }, require: { role: 'org-owner' } },
+  ]
+  const gateway = await startTestGateway(t, { world, routes, upstreams: { platform: { url: upstream.url } } })
+  const ask = async (path: string): Promise<number> => (await call(gateway.public, { path, headers: member })).status
+  for (const path of ['/admin/x', '/%61dmin/x', '/admin/x/', '/admin/%78']) t.equal(await ask(path), 403, path)
   for (const path of [
     '/ADMIN/x',
     '/Admin/x',
     '/admin;a=b/x',
-    '/%61dmin/x',
     '/%2561dmin/x',
+    '/%41dmin/x',
     '/admin%20/x',
-    '/admin/',
-    '/admin',
-  ]) {
-    const { status } = await world.call({ path, headers: member })
-    t.ok([400, 403, 404].includes(status), `${path}: ${status}`)
-  }
-  t.same(await world.recorded(), [], 'nothing arrived')
+    '/%2541DMIN;a/x',
+  ])
+    t.equal(await ask(path), 400, path)
+  t.same(upstream.received(), [], 'nothing arrived')
+  t.equal(await ask('/administrators/X;a'), 200)
 })
 
 t.test('what is allowed goes out as it was judged, byte for byte', async (t) => {

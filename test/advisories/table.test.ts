@@ -9,7 +9,7 @@ const linked = [...text.matchAll(/\]\((test\/[^)]+)\)/g)].map(([, path]) => path
 t.test('every class in SECURITY.md has its test', async (t) => {
   const [, ...rows] = text.slice(text.indexOf('| Class |')).trim().split('\n').slice(1)
   t.ok(rows.length > 20)
-  for (const row of rows) t.match(row, /\]\(test\/[^)]+\)/, row.split('|')[1])
+  for (const row of rows) t.match(row, /\]\(test\/[^)]+\)/, row.slice(0, 60))
   for (const path of linked) t.ok(existsSync(`${repository}/${path}`), path)
 })
 
