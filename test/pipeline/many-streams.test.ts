@@ -116,7 +116,7 @@ async function testMany(t: Test): Promise<void> {
   })
 }
 
-/** SPEC of what an idle stream may cost: docs/operate/streams.md says where the bytes are. */
+/** What an idle stream may cost; docs/streams.md has what was measured. */
 const streamLimitBytes = 20 * 1024
 const idleCount = 5_000
 
