@@ -162,6 +162,8 @@ async function testLarge(t: Test): Promise<void> {
         testHeldUp(t, () => uploadedBytes, upstream.uploaded),
         testHeldUp(t, upstream.sentBytes, () => checker),
       ])
+      uploading.destroy()
+      downloading.destroy()
     })
   })
 }

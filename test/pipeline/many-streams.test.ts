@@ -1,10 +1,8 @@
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { type CrowdClient, composeRequest, hasEnded, leave, openCrowd, readEvents } from '../support/crowd.ts'
-import { beginStream, startCrowdUpstream } from '../support/crowd-upstream.ts'
-import { writeEvent } from '../support/event-streams.ts'
+import { type CrowdClient, hasEnded, leave, openCrowd, readEvents } from '../support/crowd.ts'
+import { startCrowdUpstream } from '../support/crowd-upstream.ts'
 import { until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import {
@@ -12,13 +10,9 @@ import {
   heldBytes,
   measurable,
   type ProcessFigures,
-  readFigures,
   readSettledFigures,
 } from '../support/process-figures.ts'
 import { startReplica } from '../support/replicas.ts'
-import { connectSlowly } from '../support/slow-reader.ts'
-import { toChunk } from '../support/streams.ts'
-import { watchRss } from '../support/watch-rss.ts'
 import { bearer, startTestWorld } from '../support/world.ts'
 
 const many = 1_000
@@ -32,8 +26,8 @@ const path = `/agent/${world.agents.acme}/responses`
 const headers = bearer(world.serviceAccounts.robot.apiKey)
 
 /** A gateway in a process of its own before an upstream, and clients with a token. */
-async function startCrowd(t: Test, settings: Readonly<Record<string, unknown>> = {}, begin = beginStream) {
-  const upstream = await startCrowdUpstream(t, begin)
+async function startCrowd(t: Test, settings: Readonly<Record<string, unknown>> = {}) {
+  const upstream = await startCrowdUpstream(t)
   const upstreams = { agents: { url: upstream.url } }
   const replica = await startReplica(t, { world, upstreams, settings }, measurable)
   const open = (count: number): Promise<readonly CrowdClient[]> =>
@@ -138,82 +132,6 @@ async function testIdle(t: Test): Promise<void> {
   t.ok(held <= streamLimitBytes, `${held} bytes`)
   // The steadier figure: here a few closures more for each stream are seen.
   t.ok(heap <= 15 * 1024, `${heap} bytes of V8's`)
-}
-
-const slowCount = 100
-
-testUnlessLacking(
-  t,
-  'slow readers hold up a fast upstream, and little is piled up for them',
-  testSlow,
-  findMeasureLack(),
-)
-
-async function testSlow(t: Test): Promise<void> {
-  const said = new Map<Socket, number>()
-  const { replica } = await startCrowd(t, {}, (socket) => {
-    beginStream(socket)
-    talkOn(socket, (bytes) => said.set(socket, bytes))
-  })
-  const texts: string[] = Array(slowCount).fill('')
-  const open = (index: number): void => {
-    const pace = { bytes: 1_024, everyMs: 1_000 }
-    const socket = connectSlowly(t, replica.public, pace, (bytes) => {
-      texts[index] += bytes.toString('latin1')
-    })
-    socket.write(composeRequest({ path, headers }))
-  }
-  const saidBytes = (): number => [...said.values()].reduce((sum, bytes) => sum + bytes, 0)
-  const { rssBytes } = await readFigures(replica)
-  const highest = await watchRss(replica.pid, async () => {
-    for (let index = 0; index < slowCount; index++) open(index)
-    await until(() => said.size === slowCount, 'the streams', patienceMs)
-    // Ten times what the readers take is still nothing for an upstream that nobody stops: that says as much in a blink.
-    await until(
-      async () => {
-        const before = saidBytes()
-        await sleep(1_000)
-        return saidBytes() - before < slowCount * 10_240
-      },
-      'the upstreams’ being held up',
-      patienceMs * 2,
-    )
-    const before = texts.map(({ length }) => length)
-    await sleep(3_000)
-    t.ok(
-      texts.every(({ length }, index) => length > (before[index] ?? 0)),
-      'each reader got more all the same',
-    )
-  })
-  const grown = Math.round((highest - rssBytes) / slowCount)
-  t.comment(`each: ${grown} bytes of RSS at most, after ${Math.round(saidBytes() / slowCount)} bytes of its upstream`)
-  t.ok(grown < 1024 * 1024, `${grown} bytes`)
-  const sequences = texts.map((text) =>
-    [...text.matchAll(/"sequence_number":(\d+)/g)].map(([, number]) => Number(number)),
-  )
-  t.ok(
-    sequences.every((numbers) => numbers.length > 2 && numbers.every((number, index) => number === index)),
-    'in order, and whole',
-  )
-}
-
-/** Event after event, as fast as they are taken. */
-function talkOn(socket: Socket, tell: (bytes: number) => void): void {
-  const delta = 'x'.repeat(900)
-  let sequence = 0
-  let bytes = 0
-  const talk = (): void => {
-    let isTaken = true
-    while (isTaken && !socket.destroyed) {
-      const events = Array.from({ length: 32 }, () => writeEvent('response.output_text.delta', ++sequence, { delta }))
-      const chunk = toChunk(events.join(''))
-      bytes += chunk.length
-      isTaken = socket.write(chunk)
-    }
-    tell(bytes)
-  }
-  socket.on('drain', talk)
-  talk()
 }
 
 t.test('on SIGTERM each of a thousand streams is told, and the gateway exits with 0', async (t) => {
