@@ -93,6 +93,8 @@ export class WatchedStream implements ResponseSink {
   }
 
   fail(error: UpstreamError): void {
+    // Our own doing: the client is about to be found gone, and its leaving is no failure.
+    if (error.fault === 'cancelled') return
     this.#stop(error.fault === 'timeout' ? 'upstream_timeout' : 'worker_disconnected', error)
   }
 

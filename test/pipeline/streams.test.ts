@@ -285,4 +285,9 @@ t.test('open streams are counted, and failures by their codes', async (t) => {
   end()
   await answer.whole()
   t.equal(await countFailures(), before + 1)
+
+  const left = await open(responsesPath, (socket) => socket.write(`${streamHead}\r\n${createdEvent}`))
+  left.leave()
+  await until(async () => /^sallyport_streams_open 0$/m.test(await read()), 'the end of the stream that was left')
+  t.equal(await countFailures(), before + 1, 'a client that leaves is no failure')
 })

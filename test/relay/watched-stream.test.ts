@@ -333,6 +333,17 @@ t.test('a stream is open until its client has all of it or is gone, however it w
     }
 })
 
+t.test('what is cancelled because its client leaves has not failed', async (t) => {
+  for (const before of ['', createdEvent, createdEvent + completedEvent]) {
+    const fake = openFakeStream()
+    fake.data(before)
+    fake.fail('cancelled')
+    fake.leave()
+    t.match(fake.seen, { written: before, ends: 0, started: 1, refusal: undefined, failures: [] })
+    t.equal(fake.clock.countRunning(), 0)
+  }
+})
+
 t.test('a client that was gone before the stream began leaves nothing open', async (t) => {
   const fake = openFakeStream({ hasLeft: true })
   t.equal(fake.isOpen(), false)
