@@ -165,10 +165,11 @@ for (const [what, read] of Object.entries(readers))
         const shortMs = Math.max(floorMs, ...[1, 2, 3].map(() => measureMs(read, fill(seed, ending, small))))
         for (let again = 0; again < 3 && tookMs > shortMs * most; again++)
           tookMs = Math.min(tookMs, measureMs(read, text))
-        t.ok(
-          tookMs <= shortMs * most,
-          `${JSON.stringify(seed + ending)}: ${tookMs.toFixed(1)} ms, ${shortMs.toFixed(1)} ms`,
+        if (tookMs <= shortMs * most) continue
+        t.fail(
+          `${JSON.stringify(seed + ending)}: ${tookMs.toFixed(1)} ms, and ${shortMs.toFixed(1)} ms for a sixteenth`,
         )
+        return
       }
     t.pass()
   })
