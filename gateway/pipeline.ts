@@ -48,13 +48,15 @@ export const createPipeline = (stage: Stages) =>
     stage.cors.attend(exchange)
     try {
       const headers = readHeaders(exchange)
-      const target = readTarget(exchange.method, exchange.target, headers.host)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       trail.received(client)
+      const target = readTarget(exchange.method, exchange.target, headers.host)
+      trail.targeted(target)
 
       const preflight = stage.cors.answerPreflight(exchange, () => table.methodsAt(target, headers.host))
       if (preflight) {
         trail.allowed()
+        await trail.settled(preflight.status)
         exchange.answer(preflight, '')
         return
       }
@@ -67,6 +69,7 @@ export const createPipeline = (stage: Stages) =>
       trail.allowed()
       const { destination } = match.route
       if (destination.kind === 'answer') {
+        await trail.settled()
         const { search } = target
         const facts = { requestId, clientAddress: client.address, search, body: exchange.body }
         const answer = await stage.answer(destination.name, permit, roles, facts)
@@ -77,11 +80,13 @@ export const createPipeline = (stage: Stages) =>
       const upstream = await locate(permit, headers.host)
       trail.located(upstream)
       const pinned = await stage.pin(permit, upstream)
+      await trail.settled()
       const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
       await stage.relay(response, exchange, { match, upstream, onStreamFailure: trail.streamFailed })
     } catch (caught) {
-      const error = GatewayError.from(caught)
-      trail.refused(error)
+      const refusal = GatewayError.from(caught)
+      exchange.announce(refusal.status)
+      const error = await trail.refused(refusal)
       refuse(exchange, error, error instanceof MethodNotAllowed ? error.surface : surface, requestId)
     }
   }

@@ -5,6 +5,7 @@ import type { SigningAlgorithm } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { parseYaml, validateYaml } from '../policy/document.ts'
 import { compileSchema } from '../policy/load.ts'
+import { resolveSink } from './audit.ts'
 import { type Environment, interpolate } from './interpolate.ts'
 
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
@@ -55,6 +56,8 @@ export type Configuration = Readonly<{
   }>
   drain: Readonly<{ delayMs: number; timeoutMs: number }>
   log: Readonly<{ level: LogLevel }>
+  /** `sink` is `stdout`, `stderr`, `off` or an absolute path. */
+  audit: Readonly<{ sink: string; onFull: 'drop' | 'wait'; bufferBytes: number; waitMs: number; replica?: string }>
 }>
 
 const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
@@ -73,6 +76,7 @@ export function loadConfiguration(path: string, environment: Environment): Confi
     ...configuration,
     identity: { ...configuration.identity, keyFiles },
     policies: { directory },
+    audit: { ...configuration.audit, sink: resolveSink(configuration.audit.sink, dirname(resolve(path))) },
   })
 }
 

@@ -8,22 +8,27 @@ import type { Configuration } from './configuration.ts'
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
 export type Equipment = Readonly<{ log: Log; metrics: Metrics; engine: Engine }>
 
-export const equipProcess = ({ log }: Configuration, worker?: number): Equipment => ({
-  log: createLog(log.level, worker),
+export const equipProcess = ({ log, audit }: Configuration, worker?: number): Equipment => ({
+  log: createLog(log.level, worker, worker !== undefined || audit.sink === 'stdout'),
   metrics: createMetrics(),
   engine: createNodeEngine(),
 })
 
-/** What every listener has in common. */
+/** How a listener is opened; `onRefused` is told what could not be read, where somebody else counts it too. */
 export const readListenerOptions = (
-  { timeouts }: Configuration,
+  name: keyof Configuration['listeners'],
+  { listeners, timeouts }: Configuration,
   { log, metrics }: Equipment,
-): Omit<ListenerOptions, 'host' | 'port'> => ({
+  onRefused: ListenerOptions['onUnparsed'] = () => undefined,
+): ListenerOptions => ({
+  ...listeners[name],
   headersTimeoutMs: timeouts.headersMs,
   bodyIdleTimeoutMs: timeouts.bodyIdleMs,
-  onUnparsed: (reason) => {
-    metrics.countUnparsed(reason)
-    log.info({ reason }, 'unparsed request')
+  onUnparsed: (refusal) => {
+    const { code, requestId, peerAddress } = refusal
+    onRefused(refusal)
+    metrics.countUnparsed(code)
+    log.info({ requestId, clientAddress: peerAddress, reason: code }, 'unparsed request')
   },
 })
 
@@ -33,7 +38,7 @@ export async function openAdmin(
   equipment: Equipment,
   pages: AdminPages,
 ): Promise<Listener> {
-  const options = { ...configuration.listeners.admin, ...readListenerOptions(configuration, equipment) }
+  const options = readListenerOptions('admin', configuration, equipment)
   const listener = await equipment.engine.listen(options, createAdmin(pages))
   const close = (): Promise<void> => {
     const closed = listener.close()

@@ -8,6 +8,8 @@ import type { Listener } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
 import { createForward } from '../forward/forward.ts'
 import type { AdminFacts } from '../observe/admin.ts'
+import type { Door } from '../observe/audit/line.ts'
+import { createUnparsedRecorder } from '../observe/audit/unparsed.ts'
 import { describeBug } from '../observe/log.ts'
 import { checkReadiness } from '../observe/readiness.ts'
 import { createTrails } from '../observe/trail.ts'
@@ -15,6 +17,7 @@ import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Stages } from '../pipeline.ts'
 import { createRelay } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
+import { openAudit } from './audit.ts'
 import type { Configuration } from './configuration.ts'
 import { openDirectory } from './directory.ts'
 import { type Equipment, equipProcess, openAdmin, readListenerOptions } from './equipment.ts'
@@ -44,6 +47,9 @@ export type Doors = Readonly<{
 /** For how long what a stream says last may be on its way when the drain's time is up. */
 const lastWordsMs = 1_000
 
+/** What a slow sink may cost the end of a drain. */
+const auditCloseMs = 2_000
+
 const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
@@ -56,6 +62,7 @@ export async function openDoors(
   const { log, metrics, engine } = equipment
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
+  const audit = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
@@ -86,36 +93,40 @@ export async function openDoors(
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: createForward(engine.send),
     relay,
-    beginTrail: createTrails(log, metrics, monotonicMs),
+    beginTrail: createTrails({ log, metrics, audit, now, monotonicMs }, 'proxy'),
   }
   const handle = createPipeline(stages)
-  const judge = createDecision(stages)
+  const beginJudgement = createTrails({ log, metrics, audit, now, monotonicMs }, 'decision')
+  const judge = createDecision({ ...stages, beginTrail: beginJudgement })
 
   const publishesKeys = configuration.identity.publishOnPublicListener
   const inFlight = new Set<Exchange>()
+  const working = new Set<Promise<void>>()
   metrics.watchInFlight(() => inFlight.size)
   let isDraining = false
-  const listenerOptions = readListenerOptions(configuration, equipment)
+  const readOptions = (name: 'public' | 'decision', door: Door) =>
+    readListenerOptions(name, configuration, equipment, createUnparsedRecorder(audit, door, now))
   /** Whatever a handler lets through ends that one exchange, and nothing else. */
   const watch = (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => {
     inFlight.add(exchange)
     exchange.onEnd(() => inFlight.delete(exchange))
-    work(exchange).catch((error: unknown) => {
+    const done = work(exchange).catch((error: unknown) => {
       log.error({ error: describeBug(error) }, 'a request ended outside its pipeline')
       exchange.destroy()
     })
+    working.add(done)
+    void done.then(() => working.delete(done))
   }
   const publishKeys = async (exchange: Exchange): Promise<void> =>
     exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published()))
   const isForKeys = ({ method, target }: Exchange): boolean =>
     publishesKeys && method === 'GET' && target === '/.well-known/jwks.json'
 
-  const { listeners } = configuration
   const publicListener = await engine.listen(
-    { ...listeners.public, ...listenerOptions },
+    readOptions('public', 'proxy'),
     watch((exchange) => (isForKeys(exchange) ? publishKeys(exchange) : handle(exchange))),
   )
-  const decisionListener = await engine.listen({ ...listeners.decision, ...listenerOptions }, watch(judge))
+  const decisionListener = await engine.listen(readOptions('decision', 'decision'), watch(judge))
   const facts: AdminFacts = {
     metrics: metrics.snapshot,
     publicKeys: async () => keys.published(),
@@ -152,7 +163,9 @@ export async function openDoors(
     clearTimeout(timer)
     issuers.stop()
     keys.stop()
-    await opened.close()
+    // A client may be gone before its request is decided.
+    if (working.size > 0) await Promise.race([Promise.all(working), sleep(lastWordsMs)])
+    await Promise.all([opened.close(), audit.close(auditCloseMs)])
   }
   return { public: publicListener.address, decision: decisionListener.address, facts, drain }
 }

@@ -9,7 +9,16 @@ export type ListenerOptions = Readonly<{
   /** Silence allowed inside a request's body. */
   bodyIdleTimeoutMs: number
   /** Told of every request that was refused before it could be read. */
-  onUnparsed: (code: RefusalCode) => void
+  onUnparsed: (refusal: UnparsedRequest) => void
+}>
+
+export type UnparsedRequest = Readonly<{
+  code: RefusalCode
+  /** In the answer as well. */
+  requestId: string
+  peerAddress: string
+  /** True where only the rest of a request could not be read, whose exchange there has been before. */
+  isBody: boolean
 }>
 
 export type Listener = Readonly<{

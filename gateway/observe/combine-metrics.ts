@@ -15,6 +15,7 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_cache_entries: 'sum',
   sallyport_change_source_up: 'min',
   sallyport_identity_keys_reload_success: 'min',
+  sallyport_audit_sink_up: 'min',
   sallyport_workers: 'sum',
   process_start_time_seconds: 'min',
   process_resident_memory_bytes: 'sum',

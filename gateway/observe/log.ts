@@ -16,13 +16,12 @@ export type LogFields = Readonly<Record<string, unknown>>
 const atomicBytes = 4_096
 
 /**
- * One JSON object a line on standard output, times in RFC 3339. `worker` is written on every line of a process that
- * shares the output with others.
+ * One JSON object a line on standard output, times in RFC 3339. `worker` is written on every line of a process that is
+ * one of several; `isShared` where others write to the output as well.
  */
-export function createLog(level: LogLevel, worker?: number): Log {
-  const isShared = worker !== undefined
+export function createLog(level: LogLevel, worker?: number, isShared = worker !== undefined): Log {
   const destination = pino.destination({ fd: 1, sync: false, minLength: 0, ...(isShared && { maxWrite: atomicBytes }) })
-  const base = isShared ? { worker } : null
+  const base = worker !== undefined ? { worker } : null
   const logger = pino({ level, base, timestamp: pino.stdTimeFunctions.isoTime, formatters }, destination)
   return {
     info: (fields, message) => logger.info(fields, message),

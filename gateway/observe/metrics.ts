@@ -18,6 +18,8 @@ export type Metrics = Readonly<{
   watchInFlight: (count: () => number) => void
   watchStreams: (count: () => number) => void
   countStreamFailure: (code: string) => void
+  countAudit: (outcome: 'written' | 'dropped', lines: number) => void
+  watchAuditSink: (isUp: () => boolean) => void
   text: () => Promise<string>
   contentType: string
   /** The same as data, to be combined with that of other processes. */
@@ -149,6 +151,25 @@ export function createMetrics(): Metrics {
     labelNames: ['code'],
     registers,
   })
+  const auditWritten = new Counter({
+    name: 'sallyport_audit_written_total',
+    help: 'Lines of the audit that were written.',
+    registers,
+  })
+  const auditDropped = new Counter({
+    name: 'sallyport_audit_dropped_total',
+    help: 'Decisions that have no line in the audit, because it could not be written in time.',
+    registers,
+  })
+  let isAuditUp = () => true
+  new Gauge({
+    name: 'sallyport_audit_sink_up',
+    help: 'Whether the audit could be written the last time.',
+    registers,
+    collect() {
+      this.set(isAuditUp() ? 1 : 0)
+    },
+  })
   return {
     countRequest: (route, method, status, seconds) => {
       requests.inc({ route, method, status })
@@ -180,6 +201,10 @@ export function createMetrics(): Metrics {
       streams = count
     },
     countStreamFailure: (code) => streamFailures.inc({ code }),
+    countAudit: (outcome, lines) => (outcome === 'written' ? auditWritten : auditDropped).inc(lines),
+    watchAuditSink: (isUp) => {
+      isAuditUp = isUp
+    },
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),

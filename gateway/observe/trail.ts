@@ -1,12 +1,15 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { Exchange } from '../engine/exchange.ts'
-import type { GatewayError } from '../errors/gateway-error.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
 import type { Client } from '../receive/client.ts'
+import type { RequestTarget } from '../receive/target.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { RouteMatch } from '../route/table.ts'
+import type { Audit } from './audit/audit.ts'
+import type { AuditedDecision, Door } from './audit/line.ts'
 import { describeBug, describeError, type Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { redact } from './redact.ts'
@@ -14,12 +17,19 @@ import { redact } from './redact.ts'
 /** What is written down about one request: each stage tells its fact, and the end of the exchange writes the line. */
 export type Trail = Readonly<{
   received: (client: Client) => void
+  targeted: (target: RequestTarget) => void
   matched: (match: RouteMatch) => void
   authenticated: (principal: Principal) => void
   resolved: (organization: Organization | undefined) => void
   allowed: () => void
   located: (upstream: Upstream) => void
-  refused: (error: GatewayError) => void
+  /**
+   * What is to be done is settled: resolves when it may be done, and rejects where it cannot be written down. The
+   * status is known where the answer is ours.
+   */
+  settled: (status?: number) => Promise<void>
+  /** Resolves to what the client is told: this very refusal, or that it could not be written down. */
+  refused: (error: GatewayError) => Promise<GatewayError>
   /** The stream began, and then ended in a failure that its client was told of. */
   streamFailed: (code: StreamFailureCode, cause: unknown) => void
 }>
@@ -28,6 +38,7 @@ export type BeginTrail = (exchange: Exchange, requestId: string) => Trail
 
 type Facts = {
   client?: Client
+  target?: RequestTarget
   match?: RouteMatch
   principal?: Principal
   organization?: Organization | undefined
@@ -40,11 +51,26 @@ type Facts = {
 /** No route: a label of its own, so that unknown paths cannot multiply series. */
 const noRoute = 'none'
 
+type Surroundings = Readonly<{
+  log: Log
+  metrics: Metrics
+  audit: Audit
+  now: () => Date
+  monotonicMs: () => number
+}>
+
 export const createTrails =
-  (log: Log, metrics: Metrics, monotonicMs: () => number): BeginTrail =>
+  ({ log, metrics, audit, now, monotonicMs }: Surroundings, door: Door): BeginTrail =>
   (exchange, requestId) => {
     const startedMs = monotonicMs()
     const facts: Facts = {}
+    let isRecorded = false
+    /** Once for each request, whatever becomes of it afterwards. */
+    const record = async (status: number | undefined, error?: GatewayError): Promise<void> => {
+      if (isRecorded) return
+      isRecorded = true
+      await audit.record(composeDecision(exchange, facts, { time: now(), requestId, door, status, error }))
+    }
     exchange.onEnd((isComplete) => {
       const route = facts.match?.route.id ?? noRoute
       const durationMs = monotonicMs() - startedMs
@@ -59,6 +85,9 @@ export const createTrails =
     return {
       received: (client) => {
         facts.client = client
+      },
+      targeted: (target) => {
+        facts.target = target
       },
       matched: (match) => {
         facts.match = match
@@ -75,10 +104,17 @@ export const createTrails =
       located: (upstream) => {
         facts.upstream = upstream
       },
-      refused: (error) => {
+      settled: (status) => record(status),
+      refused: async (error) => {
         facts.error = error
         // The decision stands even when what it allowed then failed.
         facts.reason ??= error.code
+        try {
+          await record(error.status, error)
+        } catch (caught) {
+          facts.error = GatewayError.from(caught)
+        }
+        return facts.error
       },
       streamFailed: (code, cause) => {
         facts.streamFailure = { code, cause }
@@ -113,5 +149,22 @@ function composeLine(exchange: Exchange, requestId: string, facts: Facts, durati
     ...(streamFailure?.cause !== undefined && { error: describeError(streamFailure.cause) }),
     // Below 500 a cause describes the client's input, which is none of the log's business.
     ...(error && error.status >= 500 && { error: error.status === 500 ? describeBug(error) : describeError(error) }),
+  }
+}
+
+type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'door' | 'status' | 'error'>
+
+function composeDecision(exchange: Exchange, facts: Facts, verdict: Verdict): AuditedDecision {
+  const { client, target, match, principal, organization } = facts
+  return {
+    ...verdict,
+    outcome: verdict.error ? 'refused' : 'allowed',
+    principal,
+    organization,
+    route: match?.route.id,
+    // Who asks at the decision door asks about another request, of which nothing is known yet.
+    method: target?.method ?? (verdict.door === 'proxy' ? exchange.method : undefined),
+    path: target?.path,
+    clientAddress: client?.address ?? exchange.peerAddress,
   }
 }

@@ -66,6 +66,7 @@ t.test('the defaults are the contract’s', async (t) => {
     },
     drain: { delayMs: 5_000, timeoutMs: 30_000 },
     log: { level: 'info' },
+    audit: { sink: 'stdout', onFull: 'drop', bufferBytes: 4 * 1024 * 1024, waitMs: 2_000 },
   })
   t.ok((configuration().issuers[0]?.clockToleranceSeconds ?? 61) <= 60)
 })
@@ -83,6 +84,17 @@ t.test('a variable is replaced, a number among text becomes a number', async (t)
     database: { url: 'postgres://user@elsewhere/x' },
     listeners: { public: { host: '0.0.0.0', port: 8888 } },
   })
+})
+
+t.test('the audit goes to a stream by its name, or to a path, seen from the file', async (t) => {
+  const read = (sink: string) => load(t, [...minimal, `audit: { sink: ${sink} }`])
+  const sinkOf = (sink: string): string => read(sink).configuration().audit.sink
+  for (const name of ['stdout', 'stderr', 'off']) t.equal(sinkOf(name), name)
+  t.equal(sinkOf('/var/log/audit.jsonl'), '/var/log/audit.jsonl')
+  const { directory, configuration } = read('./audit.jsonl')
+  t.equal(configuration().audit.sink, join(directory, 'audit.jsonl'))
+  // A slip of the pen must not become a file's name.
+  for (const name of ['stdot', 'true', '""']) t.match(problemsIn(read(name).configuration), [{ line: 5 }], name)
 })
 
 t.test('workers are a number, or one for each processor', async (t) => {

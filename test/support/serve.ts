@@ -13,8 +13,9 @@ import type { TestWorld } from './world.ts'
 export type Serve = Readonly<{
   child: ChildProcess
   pid: number
-  /** Its standard output so far, line by line. */
+  /** The lines of its log so far, and those of its audit, from standard output. */
   log: () => readonly JsonValue[]
+  audit: () => readonly JsonValue[]
   stdout: () => string
   stderr: () => string
   /** The exit code, null where a signal ended it. */
@@ -70,16 +71,18 @@ export function runServe(t: Test, options: ServeOptions): Serve {
   child.stderr?.on('data', (chunk: Buffer) => {
     stderr += chunk.toString()
   })
+  const readLines = (): readonly JsonValue[] =>
+    stdout
+      .split('\n')
+      .slice(0, -1)
+      .map((line): JsonValue => JSON.parse(line))
   return {
     child,
     pid,
     stdout: () => stdout,
     stderr: () => stderr,
-    log: () =>
-      stdout
-        .split('\n')
-        .slice(0, -1)
-        .map((line): JsonValue => JSON.parse(line)),
+    log: () => readLines().filter(({ audit }) => audit === undefined),
+    audit: () => readLines().filter(({ audit }) => audit !== undefined),
     ended: waitForEnd(child),
   }
 }

@@ -29,6 +29,7 @@ export class NodeExchange implements Exchange {
   #transform: (headers: RawHeaders) => RawHeaders = (headers) => headers
   #onEnd: ((isComplete: boolean) => void)[] = []
   #hasEnded = false
+  #isClosing = false
 
   constructor(connection: Connection, request: IncomingMessage, response: ServerResponse, options: BodyOptions) {
     this.#connection = connection
@@ -59,9 +60,16 @@ export class NodeExchange implements Exchange {
     this.#transform = transform
   }
 
+  announce(status: number): void {
+    if (!closingStatuses.has(status)) return
+    this.#isClosing = true
+    this.#connection.markRefused()
+  }
+
   answer(head: ResponseHead, body: string): void {
     const bytes = Buffer.from(body)
-    const isClosing = closingStatuses.has(head.status) || this.#leavesBodyUnsent()
+    this.announce(head.status)
+    const isClosing = this.#isClosing || this.#leavesBodyUnsent()
     if (isClosing) this.#connection.markRefused()
     // RFC 9110 8.6: a 204 has no body, and no length either.
     const length = head.status === 204 ? [] : ['content-length', String(bytes.length)]

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -6,7 +7,7 @@ import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { Connection } from './connection.ts'
 import { NodeExchange } from './exchange.ts'
-import { type ParseError, refusalOf } from './parse-error.ts'
+import { isOfConnection, type ParseError, refusalOf } from './parse-error.ts'
 
 /**
  * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
@@ -49,11 +50,19 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
   server.on('checkExpectation', onRequest(false))
   const refuse = (socket: Duplex, code: RefusalCode): void => {
     const connection = connections.get(socket)
-    if (connection?.isRefused === false) options.onUnparsed(code)
-    connection?.refuse(code)
+    if (!connection || connection.isRefused) return
+    const requestId = randomUUID()
+    const { peerAddress, isReceiving } = connection
+    // Nobody who sends nothing asks for anything.
+    if (connection.hasReceived) options.onUnparsed({ code, requestId, peerAddress, isBody: isReceiving })
+    connection.refuse(code, requestId)
   }
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => refuse(socket, 'method_not_allowed'))
-  server.on('clientError', (error: ParseError, socket: Duplex) => refuse(socket, refusalOf(error)))
+  server.on('clientError', (error: ParseError, socket: Duplex) => {
+    // A connection that broke is no request that could not be read.
+    if (isOfConnection(error)) socket.destroy()
+    else refuse(socket, refusalOf(error))
+  })
 
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
