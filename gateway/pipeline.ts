@@ -41,12 +41,12 @@ export type Stages = Readonly<{
 /** The way of one request. Every stage adds one fact; the first that cannot, refuses. */
 export const createPipeline = (stage: Stages) =>
   async function handle(exchange: Exchange): Promise<void> {
-    const { table, roles, locate } = stage.snapshot()
     const requestId = readRequestId(exchange.headers)
     const trail = stage.beginTrail(exchange, requestId)
     let surface: Surface = 'platform'
-    stage.cors.attend(exchange)
     try {
+      const { table, roles, locate } = stage.snapshot()
+      stage.cors.attend(exchange)
       const headers = readHeaders(exchange)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       trail.received(client)
@@ -82,7 +82,12 @@ export const createPipeline = (stage: Stages) =>
       const pinned = await stage.pin(permit, upstream)
       await trail.settled()
       const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
-      await stage.relay(response, exchange, { match, upstream, onStreamFailure: trail.streamFailed })
+      await stage.relay(response, exchange, {
+        match,
+        upstream,
+        onStreamFailure: trail.streamFailed,
+        onFault: trail.broke,
+      })
     } catch (caught) {
       const refusal = GatewayError.from(caught)
       exchange.announce(refusal.status)

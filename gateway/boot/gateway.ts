@@ -10,7 +10,6 @@ import { createForward } from '../forward/forward.ts'
 import type { AdminFacts } from '../observe/admin.ts'
 import type { Door } from '../observe/audit/line.ts'
 import { createUnparsedRecorder } from '../observe/audit/unparsed.ts'
-import { describeBug } from '../observe/log.ts'
 import { checkReadiness } from '../observe/readiness.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
@@ -20,7 +19,8 @@ import { startTimer } from '../relay/timer.ts'
 import { openAudit } from './audit.ts'
 import type { Configuration } from './configuration.ts'
 import { openDirectory } from './directory.ts'
-import { type Equipment, equipProcess, openAdmin, readListenerOptions } from './equipment.ts'
+import { type Equipment, equipProcess, openAdmin, readListenerOptions, reportFaultTo } from './equipment.ts'
+import { createExchanges } from './exchanges.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
 import { createSnapshot, readTrustedProxies } from './snapshot.ts'
@@ -31,6 +31,8 @@ export type Gateway = Readonly<{
   decision: Listener['address']
   admin: Listener['address']
   drain: Drain
+  /** Writes down what no handler has caught. */
+  reportFault: (error: unknown) => void
 }>
 
 /** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
@@ -100,23 +102,11 @@ export async function openDoors(
   const judge = createDecision({ ...stages, beginTrail: beginJudgement })
 
   const publishesKeys = configuration.identity.publishOnPublicListener
-  const inFlight = new Set<Exchange>()
-  const working = new Set<Promise<void>>()
-  metrics.watchInFlight(() => inFlight.size)
+  const exchanges = createExchanges(log)
+  metrics.watchInFlight(exchanges.count)
   let isDraining = false
   const readOptions = (name: 'public' | 'decision', door: Door) =>
     readListenerOptions(name, configuration, equipment, createUnparsedRecorder(audit, door, now))
-  /** Whatever a handler lets through ends that one exchange, and nothing else. */
-  const watch = (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => {
-    inFlight.add(exchange)
-    exchange.onEnd(() => inFlight.delete(exchange))
-    const done = work(exchange).catch((error: unknown) => {
-      log.error({ error: describeBug(error) }, 'a request ended outside its pipeline')
-      exchange.destroy()
-    })
-    working.add(done)
-    void done.then(() => working.delete(done))
-  }
   const publishKeys = async (exchange: Exchange): Promise<void> =>
     exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published()))
   const isForKeys = ({ method, target }: Exchange): boolean =>
@@ -124,9 +114,9 @@ export async function openDoors(
 
   const publicListener = await engine.listen(
     readOptions('public', 'proxy'),
-    watch((exchange) => (isForKeys(exchange) ? publishKeys(exchange) : handle(exchange))),
+    exchanges.attend((exchange) => (isForKeys(exchange) ? publishKeys(exchange) : handle(exchange))),
   )
-  const decisionListener = await engine.listen(readOptions('decision', 'decision'), watch(judge))
+  const decisionListener = await engine.listen(readOptions('decision', 'decision'), exchanges.attend(judge))
   const facts: AdminFacts = {
     metrics: metrics.snapshot,
     publicKeys: async () => keys.published(),
@@ -163,8 +153,7 @@ export async function openDoors(
     clearTimeout(timer)
     issuers.stop()
     keys.stop()
-    // A client may be gone before its request is decided.
-    if (working.size > 0) await Promise.race([Promise.all(working), sleep(lastWordsMs)])
+    await exchanges.untilIdle(lastWordsMs)
     await Promise.all([opened.close(), audit.close(auditCloseMs)])
   }
   return { public: publicListener.address, decision: decisionListener.address, facts, drain }
@@ -190,6 +179,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   }
   return {
     ...addresses,
+    reportFault: reportFaultTo(log),
     drain: (options) => {
       stopped ??= stop(options)
       return stopped

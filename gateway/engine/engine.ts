@@ -10,6 +10,8 @@ export type ListenerOptions = Readonly<{
   bodyIdleTimeoutMs: number
   /** Told of every request that was refused before it could be read. */
   onUnparsed: (refusal: UnparsedRequest) => void
+  /** Told of what was thrown by a handler, or by a listener of an exchange. */
+  onFault: (error: unknown) => void
 }>
 
 export type UnparsedRequest = Readonly<{

@@ -1,6 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { Exchange } from '../engine/exchange.ts'
-import { GatewayError } from '../errors/gateway-error.ts'
+import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
@@ -10,7 +10,7 @@ import type { Organization } from '../resolve/organization.ts'
 import type { RouteMatch } from '../route/table.ts'
 import type { Audit } from './audit/audit.ts'
 import type { AuditedDecision, Door } from './audit/line.ts'
-import { describeBug, describeError, type Log } from './log.ts'
+import { describeBug, describeError, type Log, type LogFields } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { redact } from './redact.ts'
 
@@ -30,6 +30,8 @@ export type Trail = Readonly<{
   settled: (status?: number) => Promise<void>
   /** Resolves to what the client is told: this very refusal, or that it could not be written down. */
   refused: (error: GatewayError) => Promise<GatewayError>
+  /** A bug of ours, after the answer began. */
+  broke: (error: unknown) => void
   /** The stream began, and then ended in a failure that its client was told of. */
   streamFailed: (code: StreamFailureCode, cause: unknown) => void
 }>
@@ -78,7 +80,7 @@ export const createTrails =
       metrics.countDecision(route, facts.reason ?? 'abandoned')
       const line = composeLine(exchange, requestId, facts, durationMs, isComplete)
       // A client that left is nobody's failure, whatever it interrupted.
-      if (exchange.status >= 500 && facts.error) log.error(line, 'request failed')
+      if (isOurs(facts) || (exchange.status >= 500 && facts.error)) log.error(line, 'request failed')
       else if (facts.streamFailure) log.warn(line, 'stream failed')
       else log.info(line, 'request')
     })
@@ -116,12 +118,18 @@ export const createTrails =
         }
         return facts.error
       },
+      broke: (error) => {
+        facts.error = GatewayError.from(error)
+      },
       streamFailed: (code, cause) => {
         facts.streamFailure = { code, cause }
         metrics.countStreamFailure(code)
       },
     }
   }
+
+const isOurs = ({ error, streamFailure }: Facts): boolean =>
+  error?.code === 'internal' || streamFailure?.code === 'internal_error'
 
 /** A client may invent methods; series it may not. */
 const methodLabel = (method: string): string => ((methods as readonly string[]).includes(method) ? method : 'other')
@@ -146,11 +154,17 @@ function composeLine(exchange: Exchange, requestId: string, facts: Facts, durati
     upstream: upstream?.name,
     durationMs: Math.round(durationMs * 1000) / 1000,
     ...(!isComplete && { isComplete }),
-    ...(streamFailure?.cause !== undefined && { error: describeError(streamFailure.cause) }),
+    ...(streamFailure?.cause !== undefined && { error: describe(streamFailure.code, streamFailure.cause) }),
     // Below 500 a cause describes the client's input, which is none of the log's business.
-    ...(error && error.status >= 500 && { error: error.status === 500 ? describeBug(error) : describeError(error) }),
+    ...(error && error.status >= 500 && { error: describe(error.code, error) }),
   }
 }
+
+/** Of a bug the place counts where it was thrown, not where we gave it its code. */
+const describe = (code: RefusalCode | StreamFailureCode, error: unknown): LogFields =>
+  code === 'internal' || code === 'internal_error'
+    ? describeBug(error instanceof GatewayError ? (error.cause ?? error) : error)
+    : describeError(error)
 
 type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'door' | 'status' | 'error'>
 

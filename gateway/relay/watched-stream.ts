@@ -84,6 +84,13 @@ export class WatchedStream implements ResponseSink {
     this.#stop('gateway_draining', undefined)
   }
 
+  /** Ends the stream because of a bug of ours; false where its last word is said, and none can follow. */
+  collapse(error: unknown): boolean {
+    if (this.#state !== 'waiting' && this.#state !== 'streaming') return false
+    this.#stop('internal_error', error)
+    return true
+  }
+
   #take(chunk: Buffer): void {
     const { bytes, ends, isTooLarge } = this.#splitter.split(chunk)
     let start = 0

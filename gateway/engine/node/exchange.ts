@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
+import type { ListenerOptions } from '../engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../exchange.ts'
 import type { Connection } from './connection.ts'
 import { NodeRequestBody } from './request-body.ts'
@@ -13,7 +14,8 @@ const unwantedBodyMs = 5_000
  */
 const closingStatuses: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
 
-type BodyOptions = Readonly<{ expectsContinue: boolean; bodyIdleTimeoutMs: number }>
+type ExchangeOptions = Readonly<{ expectsContinue: boolean; bodyIdleTimeoutMs: number }> &
+  Pick<ListenerOptions, 'onFault'>
 
 export class NodeExchange implements Exchange {
   readonly method: string
@@ -26,15 +28,17 @@ export class NodeExchange implements Exchange {
   readonly #connection: Connection
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
+  readonly #onFault: ListenerOptions['onFault']
   #transform: (headers: RawHeaders) => RawHeaders = (headers) => headers
   #onEnd: ((isComplete: boolean) => void)[] = []
   #hasEnded = false
   #isClosing = false
 
-  constructor(connection: Connection, request: IncomingMessage, response: ServerResponse, options: BodyOptions) {
+  constructor(connection: Connection, request: IncomingMessage, response: ServerResponse, options: ExchangeOptions) {
     this.#connection = connection
     this.#request = request
     this.#response = response
+    this.#onFault = options.onFault
     this.method = request.method ?? ''
     this.target = request.url ?? ''
     this.httpVersion = request.httpVersion
@@ -91,7 +95,9 @@ export class NodeExchange implements Exchange {
     return {
       write: (chunk) => response.write(chunk),
       onDrain: (listener) => {
-        response.on('drain', listener)
+        response.on('drain', () => {
+          if (!this.#call(listener)) this.destroy()
+        })
       },
       end: () => {
         response.end()
@@ -133,8 +139,19 @@ export class NodeExchange implements Exchange {
   #end(isComplete: boolean): void {
     if (this.#hasEnded) return
     this.#hasEnded = true
-    for (const listener of this.#onEnd) listener(isComplete)
+    for (const listener of this.#onEnd) this.#call(() => listener(isComplete))
     this.#onEnd = []
+  }
+
+  /** Nobody above us but the event loop: what a listener throws would end the process. */
+  #call(listener: () => void): boolean {
+    try {
+      listener()
+      return true
+    } catch (error) {
+      this.#onFault(error)
+      return false
+    }
   }
 
   /**

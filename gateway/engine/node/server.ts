@@ -38,12 +38,16 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
   const onRequest = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) => {
     const connection = connections.get(request.socket)
     if (!connection || connection.isRefused) return
-    const exchange = new NodeExchange(connection, request, response, {
-      expectsContinue,
-      bodyIdleTimeoutMs: options.bodyIdleTimeoutMs,
-    })
-    connection.add(exchange)
-    handle(exchange)
+    const { bodyIdleTimeoutMs, onFault } = options
+    try {
+      const exchange = new NodeExchange(connection, request, response, { expectsContinue, bodyIdleTimeoutMs, onFault })
+      connection.add(exchange)
+      handle(exchange)
+    } catch (error) {
+      // Out of here it would be an uncaught exception.
+      onFault(error)
+      connection.destroy()
+    }
   }
   server.on('request', onRequest(false))
   server.on('checkContinue', onRequest(true))
