@@ -50,6 +50,9 @@ type Facts = {
   streamFailure?: Readonly<{ code: StreamFailureCode; cause: unknown }>
 }
 
+/** A line of more than 4 KiB may be torn where others write to the same pipe; no honest path is so long. */
+const pathLimit = 1_024
+
 /** No route: a label of its own, so that unknown paths cannot multiply series. */
 const noRoute = 'none'
 
@@ -142,7 +145,7 @@ function composeLine(exchange: Exchange, requestId: string, facts: Facts, durati
     // On the decision listener the request that is judged is another than the one that asks.
     method: match?.target.method ?? exchange.method,
     // The query stays out: it is where careless clients put secrets.
-    path: match && redact(match.target.path),
+    path: match && redact(match.target.path).slice(0, pathLimit),
     route: match?.route.id,
     status: exchange.status,
     reason,
