@@ -11,7 +11,9 @@ import { type Environment, interpolate } from './interpolate.ts'
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
   workers: number | 'auto'
-  listeners: Readonly<Record<'public' | 'decision' | 'admin', Readonly<{ host: string; port: number }>>>
+  listeners: Readonly<
+    Record<'public' | 'decision' | 'admin', Readonly<{ host: string; port: number; maxConnections?: number }>>
+  >
   database: Readonly<{
     url: string
     listenUrl?: string
@@ -44,10 +46,11 @@ export type Configuration = Readonly<{
   cluster: Readonly<{ staleAfterMs: number }>
   trustedProxies: readonly string[]
   cors?: Readonly<{ origins: readonly string[]; maxAgeSeconds: number; credentials: boolean }>
-  limits: Readonly<{ bodyBytes: number }>
+  limits: Readonly<{ bodyBytes: number; bodyBytesPerSecond: number }>
   timeouts: Readonly<{
     headersMs: number
     bodyIdleMs: number
+    clientIdleMs: number
     connectMs: number
     firstByteMs: number
     idleMs: number

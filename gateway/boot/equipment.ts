@@ -1,18 +1,27 @@
 import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
+import type { Exchange } from '../engine/exchange.ts'
 import { createNodeEngine } from '../engine/node/engine.ts'
 import { type AdminPages, createAdmin } from '../observe/admin.ts'
 import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
 import type { Configuration } from './configuration.ts'
+import { type ConnectionLimits, findShortages, limitConnections, readDescriptorLimit } from './descriptors.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
-export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine }>
+export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine; limits: ConnectionLimits }>
 
-export const equipProcess = ({ log, audit }: Configuration, worker?: number): Equipment => ({
-  log: createLog(log.level, worker, worker !== undefined || audit.sink === 'stdout'),
-  metrics: createMetrics(),
-  engine: createNodeEngine(),
-})
+export function equipProcess(configuration: Configuration, worker?: number): Equipment {
+  const { log: settings, audit } = configuration
+  const log = createLog(settings.level, worker, worker !== undefined || audit.sink === 'stdout')
+  const descriptors = readDescriptorLimit()
+  const limits = limitConnections(configuration, descriptors)
+  for (const shortage of findShortages(configuration, limits))
+    log.warn({ ...shortage, descriptors }, 'fewer connections than wanted: raise the limit of open files')
+  return { log, metrics: createMetrics(), engine: createNodeEngine(limits.upstreams), limits }
+}
+
+/** One line of the log in so long says that connections are turned away. */
+const complaintMs = 10_000
 
 /** The last line of a process that does not know any more what it does. */
 export const reportFaultTo =
@@ -20,24 +29,53 @@ export const reportFaultTo =
   (error: unknown): void =>
     log.fatal({ error: describeBug(error) }, 'uncaught: this process finishes what is under way, and ends')
 
-/** How a listener is opened; `onRefused` is told what could not be read, where somebody else counts it too. */
-export const readListenerOptions = (
+/** Opens a listener of the configuration; `onRefused` is told what could not be read, where it counts for more. */
+export async function openListener(
   name: keyof Configuration['listeners'],
-  { listeners, timeouts }: Configuration,
-  { log, metrics }: Equipment,
+  configuration: Configuration,
+  equipment: Equipment,
+  handle: (exchange: Exchange) => void,
   onRefused: ListenerOptions['onUnparsed'] = () => undefined,
-): ListenerOptions => ({
-  ...listeners[name],
-  headersTimeoutMs: timeouts.headersMs,
-  bodyIdleTimeoutMs: timeouts.bodyIdleMs,
-  onFault: (error) => log.error({ error: describeBug(error) }, 'a callback of a request failed'),
-  onUnparsed: (refusal) => {
-    const { code, requestId, peerAddress } = refusal
-    onRefused(refusal)
-    metrics.countUnparsed(code)
-    log.info({ requestId, clientAddress: peerAddress, reason: code }, 'unparsed request')
-  },
-})
+): Promise<Listener> {
+  const { listeners, timeouts, limits } = configuration
+  const { log, metrics, engine } = equipment
+  const maxConnections = equipment.limits[name]
+  const options: ListenerOptions = {
+    host: listeners[name].host,
+    port: listeners[name].port,
+    headersTimeoutMs: timeouts.headersMs,
+    bodyIdleTimeoutMs: timeouts.bodyIdleMs,
+    bodyIdleBytes: (limits.bodyBytesPerSecond * timeouts.bodyIdleMs) / 1_000,
+    clientIdleTimeoutMs: timeouts.clientIdleMs,
+    maxConnections,
+    onDropped: reportDrops(name, equipment),
+    onFault: (error) => log.error({ error: describeBug(error) }, 'a callback of a request failed'),
+    onUnparsed: (refusal) => {
+      const { code, requestId, peerAddress } = refusal
+      onRefused(refusal)
+      metrics.countUnparsed(code)
+      log.info({ requestId, clientAddress: peerAddress, reason: code }, 'unparsed request')
+    },
+  }
+  const listener = await engine.listen(options, handle)
+  metrics.watchConnections(name, listener.countConnections, maxConnections)
+  return listener
+}
+
+/** Counts every one; a flood of them must not become one of lines. */
+function reportDrops(
+  listener: keyof Configuration['listeners'],
+  { log, metrics, limits }: Equipment,
+): ListenerOptions['onDropped'] {
+  let toldAtMs = Number.NEGATIVE_INFINITY
+  return (reason) => {
+    metrics.countDroppedConnection(listener, reason)
+    const nowMs = performance.now()
+    if (reason !== 'limit' || nowMs - toldAtMs < complaintMs) return
+    toldAtMs = nowMs
+    log.warn({ listener, maxConnections: limits[listener] }, 'connections are turned away: as many as may be are open')
+  }
+}
 
 /** Opens the admin listener; its `close` breaks what is still open on it, since nobody waits for a probe. */
 export async function openAdmin(
@@ -45,8 +83,7 @@ export async function openAdmin(
   equipment: Equipment,
   pages: AdminPages,
 ): Promise<Listener> {
-  const options = readListenerOptions('admin', configuration, equipment)
-  const listener = await equipment.engine.listen(options, createAdmin(pages))
+  const listener = await openListener('admin', configuration, equipment, createAdmin(pages))
   const close = (): Promise<void> => {
     const closed = listener.close()
     listener.destroy()

@@ -19,7 +19,7 @@ import { startTimer } from '../relay/timer.ts'
 import { openAudit } from './audit.ts'
 import type { Configuration } from './configuration.ts'
 import { openDirectory } from './directory.ts'
-import { type Equipment, equipProcess, openAdmin, readListenerOptions, reportFaultTo } from './equipment.ts'
+import { type Equipment, equipProcess, openAdmin, openListener, reportFaultTo } from './equipment.ts'
 import { createExchanges } from './exchanges.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
@@ -105,18 +105,17 @@ export async function openDoors(
   const exchanges = createExchanges(log)
   metrics.watchInFlight(exchanges.count)
   let isDraining = false
-  const readOptions = (name: 'public' | 'decision', door: Door) =>
-    readListenerOptions(name, configuration, equipment, createUnparsedRecorder(audit, door, now))
+  const open = (name: 'public' | 'decision', door: Door, work: (exchange: Exchange) => Promise<void>) =>
+    openListener(name, configuration, equipment, exchanges.attend(work), createUnparsedRecorder(audit, door, now))
   const publishKeys = async (exchange: Exchange): Promise<void> =>
     exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published()))
   const isForKeys = ({ method, target }: Exchange): boolean =>
     publishesKeys && method === 'GET' && target === '/.well-known/jwks.json'
 
-  const publicListener = await engine.listen(
-    readOptions('public', 'proxy'),
-    exchanges.attend((exchange) => (isForKeys(exchange) ? publishKeys(exchange) : handle(exchange))),
+  const publicListener = await open('public', 'proxy', (exchange) =>
+    isForKeys(exchange) ? publishKeys(exchange) : handle(exchange),
   )
-  const decisionListener = await engine.listen(readOptions('decision', 'decision'), exchanges.attend(judge))
+  const decisionListener = await open('decision', 'decision', judge)
   const facts: AdminFacts = {
     metrics: metrics.snapshot,
     publicKeys: async () => keys.published(),

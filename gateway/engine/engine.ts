@@ -8,8 +8,16 @@ export type ListenerOptions = Readonly<{
   headersTimeoutMs: number
   /** Silence allowed inside a request's body. */
   bodyIdleTimeoutMs: number
+  /** What must come of a body in that time, however it comes. */
+  bodyIdleBytes: number
+  /** For how long a client may take nothing of what waits for it. */
+  clientIdleTimeoutMs: number
+  /** Open at once; one more is closed as soon as it is accepted. */
+  maxConnections: number
   /** Told of every request that was refused before it could be read. */
   onUnparsed: (refusal: UnparsedRequest) => void
+  /** Told of every connection that was closed for one too many, or for taking nothing. */
+  onDropped: (reason: 'limit' | 'stalled') => void
   /** Told of what was thrown by a handler, or by a listener of an exchange. */
   onFault: (error: unknown) => void
 }>
@@ -25,6 +33,7 @@ export type UnparsedRequest = Readonly<{
 
 export type Listener = Readonly<{
   address: Readonly<{ host: string; port: number }>
+  countConnections: () => number
   /** Stops accepting, closes idle connections, and resolves when the last exchange has ended. */
   close: () => Promise<void>
   /** Breaks whatever is still open. */

@@ -16,6 +16,8 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_change_source_up: 'min',
   sallyport_identity_keys_reload_success: 'min',
   sallyport_audit_sink_up: 'min',
+  sallyport_connections_open: 'sum',
+  sallyport_connections_limit: 'sum',
   sallyport_workers: 'sum',
   process_start_time_seconds: 'min',
   process_resident_memory_bytes: 'sum',

@@ -1,5 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { type AuditMetrics, createAuditMetrics } from './audit/audit-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
+import { type ConnectionMetrics, createConnectionMetrics } from './connection-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
 export type Metrics = Readonly<{
@@ -18,13 +20,13 @@ export type Metrics = Readonly<{
   watchInFlight: (count: () => number) => void
   watchStreams: (count: () => number) => void
   countStreamFailure: (code: string) => void
-  countAudit: (outcome: 'written' | 'dropped', lines: number) => void
-  watchAuditSink: (isUp: () => boolean) => void
   text: () => Promise<string>
   contentType: string
   /** The same as data, to be combined with that of other processes. */
   snapshot: () => Promise<MetricsSnapshot>
-}>
+}> &
+  AuditMetrics &
+  ConnectionMetrics
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
@@ -151,25 +153,6 @@ export function createMetrics(): Metrics {
     labelNames: ['code'],
     registers,
   })
-  const auditWritten = new Counter({
-    name: 'sallyport_audit_written_total',
-    help: 'Lines of the audit that were written.',
-    registers,
-  })
-  const auditDropped = new Counter({
-    name: 'sallyport_audit_dropped_total',
-    help: 'Decisions that have no line in the audit, because it could not be written in time.',
-    registers,
-  })
-  let isAuditUp = () => true
-  new Gauge({
-    name: 'sallyport_audit_sink_up',
-    help: 'Whether the audit could be written the last time.',
-    registers,
-    collect() {
-      this.set(isAuditUp() ? 1 : 0)
-    },
-  })
   return {
     countRequest: (route, method, status, seconds) => {
       requests.inc({ route, method, status })
@@ -201,10 +184,8 @@ export function createMetrics(): Metrics {
       streams = count
     },
     countStreamFailure: (code) => streamFailures.inc({ code }),
-    countAudit: (outcome, lines) => (outcome === 'written' ? auditWritten : auditDropped).inc(lines),
-    watchAuditSink: (isUp) => {
-      isAuditUp = isUp
-    },
+    ...createAuditMetrics(registers),
+    ...createConnectionMetrics(registers),
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),

@@ -54,10 +54,11 @@ t.test('the defaults are the contract’s', async (t) => {
     policies: { directory: join(directory, '..', 'policies') },
     cluster: { staleAfterMs: 60_000 },
     trustedProxies: [],
-    limits: { bodyBytes: 100 * 1024 * 1024 },
+    limits: { bodyBytes: 100 * 1024 * 1024, bodyBytesPerSecond: 100 },
     timeouts: {
       headersMs: 20_000,
       bodyIdleMs: 30_000,
+      clientIdleMs: 60_000,
       connectMs: 2_000,
       firstByteMs: 60_000,
       idleMs: 60_000,

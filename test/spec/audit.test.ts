@@ -1,9 +1,10 @@
 import { readFileSync, statSync } from 'node:fs'
+import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { countIds, createStart, makeId, readAudit, settle, startAuditUpstream } from '../support/audit.ts'
 import { type Storm, storm } from '../support/audit-storm.ts'
 import { call, callRaw, type JsonValue } from '../support/client.ts'
-import { until } from '../support/gateway.ts'
+import { openRawClient, until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { askAtOnce } from '../support/workers.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
@@ -50,6 +51,35 @@ t.test('every request has one line, whatever became of it', async (t) => {
   t.equal(statSync(file).mode & 0o777, 0o640 & ~process.umask())
 })
 
+/** By a reset alone: Node's own would say goodbye first. */
+function reset(socket: Socket): void {
+  const { _handle } = socket as unknown as { _handle: { reset: (done: () => void) => void } } // not in node's types
+  _handle.reset(() => {})
+}
+
+t.test('a connection that breaks off, or says nothing, is no request', async (t) => {
+  const { serving, file } = await start(t, {}, { timeouts: { headersMs: 1_500 } })
+  const half = await openRawClient(t, serving.public)
+  half.send('GET /nowhere HTTP/1.1\r\nHo')
+  // By its answer the half head has been read as well.
+  const idle = await openRawClient(t, serving.public)
+  idle.send('GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n')
+  await idle.until(/404/)
+  const silent = await openRawClient(t, serving.public)
+  for (const { socket } of [idle, half]) reset(socket)
+  await silent.closed()
+  const late = await openRawClient(t, serving.public)
+  late.send('GET /nowhere HTTP/1.1\r\nHo')
+  t.match(await late.closed(), / 408 /)
+  await until(() => readAudit(file).length > 1, 'the line of the one that came too slowly')
+  t.same(
+    readAudit(file).map(({ reason }) => reason),
+    ['route_not_found', 'request_timeout'],
+  )
+  const { requests, unparsed } = await settle(serving)
+  t.same([requests, unparsed], [1, 1])
+})
+
 t.test('lines of several workers stand whole in one file', async (t) => {
   const { serving, file } = await start(t, {}, { workers: 2 })
   const stormed = await storm(serving, world)
@@ -69,7 +99,7 @@ t.test('by default the audit is on standard output, told from the log by its fir
   )
   await until(() => serving.audit().length === 400, 'every line')
   t.same([...countIds(serving.audit()).keys()].sort(), [...ids].sort())
-  t.equal(serving.log().filter(({ msg }) => msg === 'request').length, 400)
+  await until(() => serving.log().filter(({ msg }) => msg === 'request').length === 400, 'every line of the log')
   t.ok(serving.stdout().includes('\n{"audit":"decision",'))
 })
 

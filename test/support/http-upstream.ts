@@ -14,7 +14,7 @@ const answerOk: AnswerHttp = (request, response) => {
 /** Listens on a free port; whatever is open breaks with the owner. */
 export async function startHttpUpstream(owner: Owner, answer: AnswerHttp = answerOk): Promise<HttpUpstream> {
   const ids: string[] = []
-  const server = createServer({ keepAliveTimeout: 30_000 }, (request, response) => {
+  const server = createServer((request, response) => {
     ids.push(String(request.headers['x-request-id']))
     request.on('error', () => {})
     response.on('error', () => {})

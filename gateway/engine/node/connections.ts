@@ -2,8 +2,8 @@ import { Client } from 'undici'
 
 /** Clients of undici, each for one connection and one request at a time. */
 export type Connections = Readonly<{
-  /** The connection that fell idle last, or a new one; `isFresh` takes no kept one. */
-  take: (origin: string, connectTimeoutMs: number, isFresh: boolean) => Client
+  /** The connection that fell idle last, or a new one; `isFresh` takes no kept one. Undefined where all are busy. */
+  take: (origin: string, connectTimeoutMs: number, isFresh: boolean) => Client | undefined
   /** Gives a connection back after a whole answer. */
   keep: (client: Client) => void
   /** Breaks a connection, with whatever is under way on it. */
@@ -15,7 +15,7 @@ export type Connections = Readonly<{
  * Keeps idle connections by origin and connect time-out. Not undici's own Pool: that opens a spare connection for
  * every request that was cancelled, and looks through all of its connections, streams too, at every request.
  */
-export function createConnections(): Connections {
+export function createConnections(limit: number): Connections {
   const idle = new Map<string, Client[]>()
   const homes = new WeakMap<Client, Client[]>()
   const open = new Set<Client>()
@@ -24,6 +24,17 @@ export function createConnections(): Connections {
     open.delete(client)
     // What it was doing learns of it by its own error.
     client.destroy().catch(() => undefined)
+  }
+  /** Makes room by an idle one of whatever origin. */
+  const hasRoom = (): boolean => {
+    if (open.size < limit) return true
+    for (const home of idle.values()) {
+      const spare = home.shift()
+      if (!spare) continue
+      drop(spare)
+      return true
+    }
+    return false
   }
   const connect = (origin: string, connectTimeoutMs: number, home: Client[]): Client => {
     const client = new Client(origin, {
@@ -53,7 +64,7 @@ export function createConnections(): Connections {
         idle.set(key, home)
       }
       const kept = isFresh ? undefined : home.pop()
-      return kept ?? connect(origin, connectTimeoutMs, home)
+      return kept ?? (hasRoom() ? connect(origin, connectTimeoutMs, home) : undefined)
     },
     keep: (client) => {
       if (!client.destroyed) homes.get(client)?.push(client)

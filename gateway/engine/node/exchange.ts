@@ -3,7 +3,7 @@ import type { TLSSocket } from 'node:tls'
 import type { ListenerOptions } from '../engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../exchange.ts'
 import type { Connection } from './connection.ts'
-import { NodeRequestBody } from './request-body.ts'
+import { type BodyOptions, NodeRequestBody } from './request-body.ts'
 
 /** For how long a body that nobody wanted is read before its connection is dropped. */
 const unwantedBodyMs = 5_000
@@ -14,8 +14,7 @@ const unwantedBodyMs = 5_000
  */
 const closingStatuses: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
 
-type ExchangeOptions = Readonly<{ expectsContinue: boolean; bodyIdleTimeoutMs: number }> &
-  Pick<ListenerOptions, 'onFault'>
+type ExchangeOptions = BodyOptions & Pick<ListenerOptions, 'onFault'>
 
 export class NodeExchange implements Exchange {
   readonly method: string
@@ -45,7 +44,7 @@ export class NodeExchange implements Exchange {
     this.headers = request.rawHeaders
     this.peerAddress = request.socket.remoteAddress ?? ''
     this.isEncrypted = (request.socket as TLSSocket).encrypted === true // node:http types every socket as plain
-    this.body = new NodeRequestBody(request, response, options.expectsContinue, options.bodyIdleTimeoutMs)
+    this.body = new NodeRequestBody(request, response, options)
     response.on('close', () => this.#end(response.writableFinished))
     // Without a listener a client's reset in the middle of a body would be an uncaught exception.
     request.on('error', () => {})

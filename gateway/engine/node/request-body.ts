@@ -1,8 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { GatewayError } from '../../errors/gateway-error.ts'
-import { UpstreamError } from '../engine.ts'
+import { type ListenerOptions, UpstreamError } from '../engine.ts'
 import type { RequestBody } from '../exchange.ts'
+
+export type BodyOptions = Readonly<{ expectsContinue: boolean }> &
+  Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'bodyIdleBytes'>
 
 /** A body on node:http, not asked for until somebody takes it: `Expect: 100-continue` is answered at that moment. */
 export class NodeRequestBody implements RequestBody {
@@ -11,13 +14,13 @@ export class NodeRequestBody implements RequestBody {
   readonly #response: ServerResponse
   readonly expectsContinue: boolean
   isTaken = false
-  readonly #idleTimeoutMs: number
+  readonly #options: BodyOptions
 
-  constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, idleTimeoutMs: number) {
+  constructor(request: IncomingMessage, response: ServerResponse, options: BodyOptions) {
     this.#request = request
     this.#response = response
-    this.expectsContinue = expectsContinue
-    this.#idleTimeoutMs = idleTimeoutMs
+    this.expectsContinue = options.expectsContinue
+    this.#options = options
     const { 'content-length': length, 'transfer-encoding': encoding } = request.headers
     this.length = encoding !== undefined ? undefined : length === undefined ? 0 : Number(length)
   }
@@ -26,7 +29,7 @@ export class NodeRequestBody implements RequestBody {
   take(limitBytes: number): Readable {
     this.isTaken = true
     if (this.expectsContinue) this.#response.writeContinue()
-    return new BodyStream(this.#request, limitBytes, this.#idleTimeoutMs)
+    return new BodyStream(this.#request, limitBytes, this.#options)
   }
 
   async read(limitBytes: number): Promise<Buffer> {
@@ -49,15 +52,17 @@ export class NodeRequestBody implements RequestBody {
 class BodyStream extends Readable {
   readonly #source: IncomingMessage
   readonly #limitBytes: number
-  readonly #idleTimeoutMs: number
+  readonly #options: BodyOptions
   #timer: NodeJS.Timeout | undefined
   #receivedBytes = 0
+  /** What came since the clock was set. */
+  #freshBytes = 0
 
-  constructor(source: IncomingMessage, limitBytes: number, idleTimeoutMs: number) {
+  constructor(source: IncomingMessage, limitBytes: number, options: BodyOptions) {
     super()
     this.#source = source
     this.#limitBytes = limitBytes
-    this.#idleTimeoutMs = idleTimeoutMs
+    this.#options = options
     source.on('data', this.#onData)
     source.on('end', this.#onEnd)
     source.on('close', this.#onClose)
@@ -67,7 +72,7 @@ class BodyStream extends Readable {
 
   override _read(): void {
     // The clock runs only while we wait for the client: a slow upstream is not the client's fault.
-    this.#timer ??= setTimeout(this.#onIdle, this.#idleTimeoutMs)
+    this.#timer ??= setTimeout(this.#onIdle, this.#options.bodyIdleTimeoutMs)
     this.#source.resume()
   }
 
@@ -86,10 +91,15 @@ class BodyStream extends Readable {
       this.destroy(new UpstreamError('body-too-large'))
       return
     }
+    this.#freshBytes += chunk.length
     if (this.push(chunk)) {
+      // A byte now and then is no progress: it would hold an upstream for as long as its sender likes.
+      if (this.#freshBytes < this.#options.bodyIdleBytes) return
+      this.#freshBytes = 0
       this.#timer?.refresh()
       return
     }
+    this.#freshBytes = 0
     clearTimeout(this.#timer)
     this.#timer = undefined
     this.#source.pause()

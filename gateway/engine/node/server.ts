@@ -8,6 +8,7 @@ import type { Exchange } from '../exchange.ts'
 import { Connection } from './connection.ts'
 import { NodeExchange } from './exchange.ts'
 import { isOfConnection, type ParseError, refusalOf } from './parse-error.ts'
+import { watchSlowReaders } from './slow-readers.ts'
 
 /**
  * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
@@ -30,23 +31,28 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
   // Node drops header lines past 2,000 in silence; the size limit is the one that counts.
   server.maxHeadersCount = 0
 
+  server.maxConnections = options.maxConnections
+  server.on('drop', () => options.onDropped('limit'))
+
   const connections = new Map<Duplex, Connection>()
   server.on('connection', (socket: Socket) => {
     connections.set(socket, new Connection(socket))
     socket.once('close', () => connections.delete(socket))
   })
-  const onRequest = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) => {
-    const connection = connections.get(request.socket)
-    if (!connection || connection.isRefused) return
-    const { bodyIdleTimeoutMs, onFault } = options
-    try {
-      const exchange = new NodeExchange(connection, request, response, { expectsContinue, bodyIdleTimeoutMs, onFault })
-      connection.add(exchange)
-      handle(exchange)
-    } catch (error) {
-      // Out of here it would be an uncaught exception.
-      onFault(error)
-      connection.destroy()
+  const onRequest = (expectsContinue: boolean) => {
+    const exchangeOptions = { ...options, expectsContinue }
+    return (request: IncomingMessage, response: ServerResponse) => {
+      const connection = connections.get(request.socket)
+      if (!connection || connection.isRefused) return
+      try {
+        const exchange = new NodeExchange(connection, request, response, exchangeOptions)
+        connection.add(exchange)
+        handle(exchange)
+      } catch (error) {
+        // Out of here it would be an uncaught exception.
+        options.onFault(error)
+        connection.destroy()
+      }
     }
   }
   server.on('request', onRequest(false))
@@ -75,10 +81,19 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
       resolve()
     })
   })
+  const stopWatch = watchSlowReaders(
+    () => connections.keys() as Iterable<Socket>, // a listener on TCP knows no other streams
+    options.clientIdleTimeoutMs,
+    (socket) => {
+      options.onDropped('stalled')
+      socket.destroy()
+    },
+  )
   const { address, port } = server.address() as AddressInfo // a TCP listener's address is never a string
   return {
     address: { host: address, port },
-    close: () => closeGracefully(server, connections),
+    countConnections: () => connections.size,
+    close: () => closeGracefully(server, connections).finally(stopWatch),
     destroy: () => server.closeAllConnections(),
   }
 }

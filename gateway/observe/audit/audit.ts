@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { describeError, type Log } from '../log.ts'
-import type { Metrics } from '../metrics.ts'
+import type { AuditMetrics } from './audit-metrics.ts'
 import type { Line } from './batch.ts'
 import { type AuditedDecision, composeAuditLine } from './line.ts'
 import { LineWriter } from './line-writer.ts'
@@ -25,7 +25,7 @@ export type Audit = Readonly<{
 
 type Surroundings = Readonly<{
   log: Log
-  metrics: Pick<Metrics, 'countAudit' | 'watchAuditSink'>
+  metrics: AuditMetrics
   monotonicMs: () => number
 }>
 
