@@ -49,20 +49,22 @@ export type Stages = Readonly<{
 /** The way of one request. Every stage adds one fact; the first that cannot, refuses. */
 export const createPipeline = (stage: Stages) =>
   async function handle(exchange: Exchange): Promise<void> {
-    const { table, roles, locate, headLimits } = stage.snapshot()
     const requestId = readRequestId(exchange.headers)
     const trail = stage.beginTrail(exchange, requestId)
     let surface: Surface = 'platform'
-    stage.cors.attend(exchange)
     try {
+      const { table, roles, locate, headLimits } = stage.snapshot()
+      stage.cors.attend(exchange)
       const headers = readHeaders(exchange, headLimits.widest.headerBytes)
-      const target = readTarget(exchange.method, exchange.target, headers.host, headLimits.widest.targetBytes)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       trail.received(client)
+      const target = readTarget(exchange.method, exchange.target, headers.host, headLimits.widest.targetBytes)
+      trail.targeted(target)
 
       const preflight = stage.cors.answerPreflight(exchange, () => table.methodsAt(target, headers.host))
       if (preflight) {
         trail.allowed()
+        await trail.settled(preflight.status)
         exchange.answer(preflight, '')
         return
       }
@@ -76,6 +78,7 @@ export const createPipeline = (stage: Stages) =>
       trail.allowed()
       const { destination } = match.route
       if (destination.kind === 'answer') {
+        await trail.settled()
         const { search } = target
         const facts = { requestId, clientAddress: client.address, search, body: exchange.body }
         const answer = await stage.answer(destination.name, permit, roles, facts)
@@ -86,12 +89,17 @@ export const createPipeline = (stage: Stages) =>
       const upstream = await locate(permit, headers.host)
       trail.located(upstream)
       const pinned = await stage.pin(permit, upstream)
+      await trail.settled()
       const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
       if ('connection' in response) stage.join(response, exchange, upstream)
-      else await stage.relay(response, exchange, { match, upstream, onStreamFailure: trail.streamFailed })
+      else {
+        const { streamFailed, broke } = trail
+        await stage.relay(response, exchange, { match, upstream, onStreamFailure: streamFailed, onFault: broke })
+      }
     } catch (caught) {
-      const error = GatewayError.from(caught)
-      trail.refused(error)
+      const refusal = GatewayError.from(caught)
+      exchange.announce(refusal.status)
+      const error = await trail.refused(refusal)
       refuse(exchange, error, error instanceof MethodNotAllowed ? error.surface : surface, requestId)
     }
   }

@@ -1,6 +1,7 @@
 import { loadConfiguration } from './configuration.ts'
 import { reportFailure } from './failure.ts'
 import { type Gateway, startGateway } from './gateway.ts'
+import { endOnFault } from './last-resort.ts'
 import { countWorkers, startGroup } from './workers/group.ts'
 import { readAssignment } from './workers/messages.ts'
 import { runWorker } from './workers/worker.ts'
@@ -13,6 +14,7 @@ export async function runServe(configFile: string): Promise<void> {
   const assignment = readAssignment(process.env)
   if (assignment) return runWorker(configFile, assignment)
   const gateway = await start(configFile)
+  endOnFault(gateway.reportFault, gateway.drain)
   let isStopping = false
   const stop = (options?: typeof impatient): void => {
     if (isStopping) process.exit(1)

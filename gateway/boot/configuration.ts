@@ -5,12 +5,15 @@ import type { SigningAlgorithm } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { parseYaml, validateYaml } from '../policy/document.ts'
 import { compileSchema } from '../policy/load.ts'
+import { resolveSink } from './audit.ts'
 import { type Environment, interpolate } from './interpolate.ts'
 
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
   workers: number | 'auto'
-  listeners: Readonly<Record<'public' | 'decision' | 'admin', Readonly<{ host: string; port: number }>>>
+  listeners: Readonly<
+    Record<'public' | 'decision' | 'admin', Readonly<{ host: string; port: number; maxConnections?: number }>>
+  >
   database: Readonly<{
     url: string
     listenUrl?: string
@@ -52,10 +55,17 @@ export type Configuration = Readonly<{
   cluster: Readonly<{ staleAfterMs: number }>
   trustedProxies: readonly string[]
   cors?: Readonly<{ origins: readonly string[]; maxAgeSeconds: number; credentials: boolean }>
-  limits: Readonly<{ headerBytes: number; targetBytes: number; bodyBytes: number }>
+  limits: Readonly<{
+    headerBytes: number
+    targetBytes: number
+    bodyBytes: number
+    bodyBytesPerSecond: number
+    answerBytesPerSecond: number
+  }>
   timeouts: Readonly<{
     headersMs: number
     bodyIdleMs: number
+    clientIdleMs: number
     connectMs: number
     firstByteMs: number
     idleMs: number
@@ -64,6 +74,8 @@ export type Configuration = Readonly<{
   }>
   drain: Readonly<{ delayMs: number; timeoutMs: number }>
   log: Readonly<{ level: LogLevel }>
+  /** `sink` is `stdout`, `stderr`, `off` or an absolute path. */
+  audit: Readonly<{ sink: string; onFull: 'drop' | 'wait'; bufferBytes: number; waitMs: number; replica?: string }>
 }>
 
 const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
@@ -82,6 +94,7 @@ export function loadConfiguration(path: string, environment: Environment): Confi
     ...configuration,
     identity: { ...configuration.identity, keyFiles },
     policies: { directory },
+    audit: { ...configuration.audit, sink: resolveSink(configuration.audit.sink, dirname(resolve(path))) },
   })
 }
 

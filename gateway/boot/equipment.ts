@@ -1,31 +1,83 @@
 import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
+import type { Exchange } from '../engine/exchange.ts'
 import { createNodeEngine } from '../engine/node/engine.ts'
 import { type AdminPages, createAdmin } from '../observe/admin.ts'
-import { createLog, type Log } from '../observe/log.ts'
+import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
 import type { Configuration } from './configuration.ts'
+import { type ConnectionLimits, findShortages, limitConnections, readDescriptorLimit } from './descriptors.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
-export type Equipment = Readonly<{ log: Log; metrics: Metrics; engine: Engine }>
+export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine; limits: ConnectionLimits }>
 
-export const equipProcess = ({ log }: Configuration, worker?: number): Equipment => ({
-  log: createLog(log.level, worker),
-  metrics: createMetrics(),
-  engine: createNodeEngine(),
-})
+export function equipProcess(configuration: Configuration, worker?: number): Equipment {
+  const { log: settings, audit } = configuration
+  const log = createLog(settings.level, worker, worker !== undefined || audit.sink === 'stdout')
+  const descriptors = readDescriptorLimit()
+  const limits = limitConnections(configuration, descriptors)
+  for (const shortage of findShortages(configuration, limits))
+    log.warn({ ...shortage, descriptors }, 'fewer connections than wanted: raise the limit of open files')
+  return { log, metrics: createMetrics(), engine: createNodeEngine(limits.upstreams), limits }
+}
 
-/** What every listener has in common. */
-export const readListenerOptions = (
-  { timeouts }: Configuration,
-  { log, metrics }: Equipment,
-): Omit<ListenerOptions, 'host' | 'port'> => ({
-  headersTimeoutMs: timeouts.headersMs,
-  bodyIdleTimeoutMs: timeouts.bodyIdleMs,
-  onUnparsed: (reason) => {
-    metrics.countUnparsed(reason)
-    log.info({ reason }, 'unparsed request')
-  },
-})
+/** One line of the log in so long says that connections are turned away. */
+const complaintMs = 10_000
+
+/** The last line of a process that does not know any more what it does. */
+export const reportFaultTo =
+  (log: ProcessLog) =>
+  (error: unknown): void =>
+    log.fatal({ error: describeBug(error) }, 'uncaught: this process finishes what is under way, and ends')
+
+/** Opens a listener of the configuration; `onRefused` is told what could not be read, where it counts for more. */
+export async function openListener(
+  name: keyof Configuration['listeners'],
+  configuration: Configuration,
+  equipment: Equipment,
+  handle: (exchange: Exchange) => void,
+  onRefused: ListenerOptions['onUnparsed'] = () => undefined,
+): Promise<Listener> {
+  const { listeners, timeouts, limits } = configuration
+  const { log, metrics, engine } = equipment
+  const maxConnections = equipment.limits[name]
+  const options: ListenerOptions = {
+    host: listeners[name].host,
+    port: listeners[name].port,
+    headersTimeoutMs: timeouts.headersMs,
+    bodyIdleTimeoutMs: timeouts.bodyIdleMs,
+    bodyBytesPerSecond: limits.bodyBytesPerSecond,
+    clientIdleTimeoutMs: timeouts.clientIdleMs,
+    answerBytesPerSecond: limits.answerBytesPerSecond,
+    maxConnections,
+    takesHandshakes: name === 'public',
+    onDropped: reportDrops(name, equipment),
+    onFault: (error) => log.error({ error: describeBug(error) }, 'a callback of a request failed'),
+    onUnparsed: (refusal) => {
+      const { code, requestId, peerAddress } = refusal
+      onRefused(refusal)
+      metrics.countUnparsed(code)
+      log.info({ requestId, clientAddress: peerAddress, reason: code }, 'unparsed request')
+    },
+  }
+  const listener = await engine.listen(options, handle)
+  metrics.watchConnections(name, listener.countConnections, maxConnections)
+  return listener
+}
+
+/** Counts every one; a flood of them must not become one of lines. */
+function reportDrops(
+  listener: keyof Configuration['listeners'],
+  { log, metrics, limits }: Equipment,
+): ListenerOptions['onDropped'] {
+  let toldAtMs = Number.NEGATIVE_INFINITY
+  return (reason) => {
+    metrics.countDroppedConnection(listener, reason)
+    const nowMs = performance.now()
+    if (reason !== 'limit' || nowMs - toldAtMs < complaintMs) return
+    toldAtMs = nowMs
+    log.warn({ listener, maxConnections: limits[listener] }, 'connections are turned away: as many as may be are open')
+  }
+}
 
 /** Opens the admin listener; its `close` breaks what is still open on it, since nobody waits for a probe. */
 export async function openAdmin(
@@ -33,8 +85,7 @@ export async function openAdmin(
   equipment: Equipment,
   pages: AdminPages,
 ): Promise<Listener> {
-  const options = { ...configuration.listeners.admin, ...readListenerOptions(configuration, equipment) }
-  const listener = await equipment.engine.listen(options, createAdmin(pages))
+  const listener = await openListener('admin', configuration, equipment, createAdmin(pages))
   const close = (): Promise<void> => {
     const closed = listener.close()
     listener.destroy()

@@ -8,7 +8,8 @@ import type { Listener } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
 import { createForward } from '../forward/forward.ts'
 import type { AdminFacts } from '../observe/admin.ts'
-import { describeBug } from '../observe/log.ts'
+import type { Door } from '../observe/audit/line.ts'
+import { createUnparsedRecorder } from '../observe/audit/unparsed.ts'
 import { checkReadiness } from '../observe/readiness.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
@@ -17,9 +18,11 @@ import type { Policy } from '../policy/compile.ts'
 import { join } from '../relay/join.ts'
 import { createRelay } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
+import { openAudit } from './audit.ts'
 import type { Configuration } from './configuration.ts'
 import { openDirectory } from './directory.ts'
-import { type Equipment, equipProcess, openAdmin, readListenerOptions } from './equipment.ts'
+import { type Equipment, equipProcess, openAdmin, openListener, reportFaultTo } from './equipment.ts'
+import { createExchanges } from './exchanges.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
 import { startPolicies } from './policies.ts'
@@ -32,6 +35,8 @@ export type Gateway = Readonly<{
   admin: Listener['address']
   drain: Drain
   reload: Reload
+  /** Writes down what no handler has caught. */
+  reportFault: (error: unknown) => void
 }>
 
 /** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
@@ -52,6 +57,9 @@ export type Doors = Readonly<{
 /** For how long what a stream says last may be on its way when the drain's time is up. */
 const lastWordsMs = 1_000
 
+/** What a slow sink may cost the end of a drain. */
+const auditCloseMs = 2_000
+
 const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
@@ -65,6 +73,7 @@ export async function openDoors(
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
   checkPassedHeaders(configuration, configurationFile)
+  const audit = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
@@ -104,37 +113,28 @@ export async function openDoors(
     forward: createForward(engine.send),
     relay,
     join,
-    beginTrail: createTrails(log, metrics, monotonicMs),
+    beginTrail: createTrails({ log, metrics, audit, now, monotonicMs }, 'proxy'),
   }
   const handle = createPipeline(stages)
-  const judge = createDecision(stages)
+  const beginJudgement = createTrails({ log, metrics, audit, now, monotonicMs }, 'decision')
+  const judge = createDecision({ ...stages, beginTrail: beginJudgement })
 
   const publishesKeys = configuration.identity.publishOnPublicListener
-  const inFlight = new Set<Exchange>()
-  metrics.watchInFlight(() => inFlight.size)
-  metrics.watchWebSockets(() => [...inFlight].filter(({ status }) => status === 101).length)
+  const exchanges = createExchanges(log)
+  metrics.watchInFlight(exchanges.count)
+  metrics.watchWebSockets(exchanges.countJoined)
   let isDraining = false
-  const listenerOptions = readListenerOptions(configuration, equipment)
-  /** Whatever a handler lets through ends that one exchange, and nothing else. */
-  const watch = (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => {
-    inFlight.add(exchange)
-    exchange.onEnd(() => inFlight.delete(exchange))
-    work(exchange).catch((error: unknown) => {
-      log.error({ error: describeBug(error) }, 'a request ended outside its pipeline')
-      exchange.destroy()
-    })
-  }
+  const open = (name: 'public' | 'decision', door: Door, work: (exchange: Exchange) => Promise<void>) =>
+    openListener(name, configuration, equipment, exchanges.attend(work), createUnparsedRecorder(audit, door, now))
   const publishKeys = async (exchange: Exchange): Promise<void> =>
     exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published()))
   const isForKeys = ({ method, target }: Exchange): boolean =>
     publishesKeys && method === 'GET' && target === '/.well-known/jwks.json'
 
-  const { listeners } = configuration
-  const publicListener = await engine.listen(
-    { ...listeners.public, ...listenerOptions, takesHandshakes: true },
-    watch((exchange) => (isForKeys(exchange) ? publishKeys(exchange) : handle(exchange))),
+  const publicListener = await open('public', 'proxy', (exchange) =>
+    isForKeys(exchange) ? publishKeys(exchange) : handle(exchange),
   )
-  const decisionListener = await engine.listen({ ...listeners.decision, ...listenerOptions }, watch(judge))
+  const decisionListener = await open('decision', 'decision', judge)
   const facts: AdminFacts = {
     metrics: metrics.snapshot,
     publicKeys: async () => keys.published(),
@@ -172,7 +172,8 @@ export async function openDoors(
     issuers.stop()
     keys.stop()
     policies.stop()
-    await opened.close()
+    await exchanges.untilIdle(lastWordsMs)
+    await Promise.all([opened.close(), audit.close(auditCloseMs)])
   }
   const reload = async (): Promise<void> => {
     log.info({}, 'asked to reload policies and keys')
@@ -202,6 +203,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   return {
     ...addresses,
     reload: doors.reload,
+    reportFault: reportFaultTo(log),
     drain: (options) => {
       stopped ??= stop(options)
       return stopped

@@ -27,10 +27,12 @@ export const createDecision = (stage: Stages) =>
       const permitted = await judge(exchange, stage, trail, (found) => {
         surface = found
       })
+      await trail.settled(200)
       answer(200, permitted, '')
     } catch (caught) {
-      const error = GatewayError.from(caught)
-      trail.refused(error)
+      const refused = GatewayError.from(caught)
+      exchange.announce(refused.status)
+      const error = await trail.refused(refused)
       const refusal = render(error, error instanceof MethodNotAllowed ? error.surface : surface, requestId)
       answer(refusal.status, refusal.headers, refusal.body)
     }
@@ -50,8 +52,9 @@ async function judge(
   const original = readOriginalRequest(exchange)
   const headers = readHeaders(exchange, widest.headerBytes)
   const host = original.host ?? headers.host
-  const target = readTarget(original.method, original.target, host, widest.targetBytes)
   trail.received(readClient(exchange, headers, stage.isTrustedProxy))
+  const target = readTarget(original.method, original.target, host, widest.targetBytes)
+  trail.targeted(target)
   const match = snapshot.table.match(target, host)
   onSurface(match.route.surface)
   trail.matched(match)

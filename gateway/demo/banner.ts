@@ -1,4 +1,4 @@
-import { relative } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import type { World, WorldOptions } from './world.ts'
 
 /** Says where everything is, and what to try first: each line can be pasted as it is. */
@@ -31,7 +31,7 @@ export function printBanner(
     `  admin     ${description.admin}${insteadOf(description.admin, preferred.admin)}  (/healthz /readyz /metrics /.well-known/jwks.json)`,
     `  issuer    ${description.oidc.issuer}  (POST ${description.oidc.mintUrl} signs tokens)`,
     `  recorder  ${description.backends.recorder}/requests  (what reached the backends)`,
-    `  all credentials: ${relative('', file)}    log: ${relative('', file.replace('demo.json', 'gateway.log'))}`,
+    `  all credentials: ${relative('', file)}    log: ${beside(file, 'gateway.log')}    audit: ${beside(file, 'audit.jsonl')}`,
     '',
     'Try, from another terminal:',
     ...tries.flatMap(([what, call]) => [`  # ${what}`, `  curl -si ${call}`]),
@@ -41,6 +41,8 @@ export function printBanner(
   ]
   process.stdout.write(`${lines.join('\n')}\n`)
 }
+
+const beside = (file: string, name: string): string => relative('', join(dirname(file), name))
 
 const insteadOf = (address: string, port: number): string =>
   new URL(address).port === String(port) ? '' : `  (port ${port} is taken)`

@@ -72,6 +72,7 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
       DEMO_ADMIN_PORT: String(ports.admin),
       DEMO_ISSUER: issuer.issuer,
       DEMO_SIGNING_KEY: signingKey,
+      DEMO_AUDIT: join(directory, 'audit.jsonl'),
       DEMO_PLATFORM_URL: backends.urls.platform,
       DEMO_AGENT_URL: backends.urls.agent,
       DEMO_FILES_URL: backends.urls.files,

@@ -8,14 +8,36 @@ export type ListenerOptions = Readonly<{
   headersTimeoutMs: number
   /** Silence allowed inside a request's body. */
   bodyIdleTimeoutMs: number
+  /** What must come of a body at the least, on average over that time; 0: any byte will do. */
+  bodyBytesPerSecond: number
   /** Presents WebSocket handshakes as such; without it they are requests like any other. */
   takesHandshakes?: boolean
+  /** For how long a client may take nothing, or too little, of what waits for it. */
+  clientIdleTimeoutMs: number
+  /** What it must take of that, on average over that time; 0: any byte will do. */
+  answerBytesPerSecond: number
+  /** Open at once; one more is closed as soon as it is accepted. */
+  maxConnections: number
   /** Told of every request that was refused before it could be read. */
-  onUnparsed: (code: RefusalCode) => void
+  onUnparsed: (refusal: UnparsedRequest) => void
+  /** Told of every connection that was closed for one too many, or for taking nothing. */
+  onDropped: (reason: 'limit' | 'stalled') => void
+  /** Told of what was thrown by a handler, or by a listener of an exchange. */
+  onFault: (error: unknown) => void
+}>
+
+export type UnparsedRequest = Readonly<{
+  code: RefusalCode
+  /** In the answer as well. */
+  requestId: string
+  peerAddress: string
+  /** True where only the rest of a request could not be read, whose exchange there has been before. */
+  isBody: boolean
 }>
 
 export type Listener = Readonly<{
   address: Readonly<{ host: string; port: number }>
+  countConnections: () => number
   /** Stops accepting, closes idle connections, and resolves when the last exchange has ended. */
   close: () => Promise<void>
   /** Breaks whatever is still open. */

@@ -44,6 +44,11 @@ export interface Exchange {
   readonly status: number
   /** Changes the header lines of whatever answer comes, ours or an upstream's. */
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void
+  /**
+   * Says that a refusal will follow, should it have to wait: after one of its framing nothing more may be read from the
+   * connection in the meantime.
+   */
+  announce(status: number): void
   /** Answers whole. */
   answer(head: ResponseHead, body: string): void
   /** Answers in pieces. */

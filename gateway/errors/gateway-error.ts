@@ -53,6 +53,7 @@ const refusals = {
   event_too_large: [503, 'The upstream sent an event that is too large.'],
   gateway_draining: [503, 'The gateway is shutting down; try again shortly.'],
   directory_unavailable: [503, 'The directory is unavailable; try again shortly.'],
+  audit_unavailable: [503, 'Decisions cannot be recorded at the moment; try again shortly.'],
   issuer_unavailable: [503, 'The identity provider is unavailable; try again shortly.'],
 } as const satisfies Record<string, readonly [status: number, message: string, check?: Check]>
 

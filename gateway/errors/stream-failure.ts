@@ -8,6 +8,7 @@ const failures = {
   worker_disconnected: ['The agent worker dropped its connection mid-run.', 'upstream_unavailable'],
   upstream_timeout: ['The agent worker fell silent mid-run.', 'upstream_timeout'],
   gateway_draining: ['The gateway is shutting down.', 'gateway_draining'],
+  internal_error: ['Something went wrong on our side.', 'internal'],
   event_too_large: ['The agent worker sent an event that is too large.', 'event_too_large'],
 } as const satisfies Record<string, readonly [detail: string, refusal: RefusalCode]>
 

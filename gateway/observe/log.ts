@@ -1,4 +1,5 @@
 import { pino } from 'pino'
+import { redact } from './redact.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
@@ -10,24 +11,27 @@ export type Log = Readonly<{
   flush: () => void
 }>
 
+/** The log of a process, which can also say that it ends. */
+export type ProcessLog = Log & Readonly<{ fatal: (fields: LogFields, message: string) => void }>
+
 export type LogFields = Readonly<Record<string, unknown>>
 
 /** PIPE_BUF on Linux: a longer write to a full pipe may be mixed with another process' (pipe(7)). */
 const atomicBytes = 4_096
 
 /**
- * One JSON object a line on standard output, times in RFC 3339. `worker` is written on every line of a process that
- * shares the output with others.
+ * One JSON object a line on standard output, times in RFC 3339. `worker` is written on every line of a process that is
+ * one of several; `isShared` where others write to the output as well.
  */
-export function createLog(level: LogLevel, worker?: number): Log {
-  const isShared = worker !== undefined
+export function createLog(level: LogLevel, worker?: number, isShared = worker !== undefined): ProcessLog {
   const destination = pino.destination({ fd: 1, sync: false, minLength: 0, ...(isShared && { maxWrite: atomicBytes }) })
-  const base = isShared ? { worker } : null
+  const base = worker !== undefined ? { worker } : null
   const logger = pino({ level, base, timestamp: pino.stdTimeFunctions.isoTime, formatters }, destination)
   return {
     info: (fields, message) => logger.info(fields, message),
     warn: (fields, message) => logger.warn(fields, message),
     error: (fields, message) => logger.error(fields, message),
+    fatal: (fields, message) => logger.fatal(fields, message),
     flush: () => {
       try {
         destination.flushSync()
@@ -50,7 +54,7 @@ export function describeError(error: unknown, depth = 0): LogFields {
   return {
     name: error.name,
     ...(code !== undefined && { code }),
-    message: error.message,
+    message: redact(error.message),
     ...(error.cause !== undefined && depth < 4 && { cause: describeError(error.cause, depth + 1) }),
   }
 }
@@ -58,5 +62,5 @@ export function describeError(error: unknown, depth = 0): LogFields {
 /** For a bug of ours the place counts too. */
 export const describeBug = (error: unknown): LogFields => ({
   ...describeError(error),
-  ...(error instanceof Error && { stack: String(error.stack).split('\n').slice(1, 12).join('\n') }),
+  ...(error instanceof Error && { stack: redact(String(error.stack).split('\n').slice(1, 12).join('\n')) }),
 })

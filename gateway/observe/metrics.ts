@@ -1,5 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { type AuditMetrics, createAuditMetrics } from './audit/audit-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
+import { type ConnectionMetrics, createConnectionMetrics } from './connection-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
 export type Metrics = Readonly<{
@@ -25,7 +27,9 @@ export type Metrics = Readonly<{
   contentType: string
   /** The same as data, to be combined with that of other processes. */
   snapshot: () => Promise<MetricsSnapshot>
-}>
+}> &
+  AuditMetrics &
+  ConnectionMetrics
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
@@ -216,6 +220,8 @@ export function createMetrics(): Metrics {
     watchWebSockets: (count) => {
       webSockets = count
     },
+    ...createAuditMetrics(registers),
+    ...createConnectionMetrics(registers),
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),

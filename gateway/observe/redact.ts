@@ -2,14 +2,22 @@
 const decodingDepth = 3
 
 /**
- * Credentials have no business in a path; where one is put there all the same, its segment stays out of the log, however
- * it is escaped.
+ * Credentials have no business in a path or in an error's message; where one is put there all the same, its segment or
+ * word stays out of what is written down, however it is escaped. So do names and passwords of connection strings.
  */
-export const redact = (path: string): string =>
-  mayHoldCredential(path) ? path.split('/').map(redactSegment).join('/') : path
+export const redact = (text: string): string =>
+  mayHoldCredential(text)
+    ? text
+        .replace(userInfo, '[redacted]')
+        .split(/([/\s])/)
+        .map(redactSegment)
+        .join('')
+    : text
 
-/** Most paths hold none of what every credential here holds, even escaped. */
-const mayHoldCredential = (path: string): boolean => /oat_|eyJ|%/.test(path)
+/** Most texts hold none of what every credential here holds, even escaped. */
+const mayHoldCredential = (text: string): boolean => /oat_|eyJ|%|:\/\//.test(text)
+
+const userInfo = /(?<=:\/\/)[^/\s:@]*:[^/\s]*(?=@)/g
 
 function redactSegment(segment: string): string {
   let text = segment

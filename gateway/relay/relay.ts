@@ -5,6 +5,7 @@ import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
+import { createGuard, guardSink } from './guard.ts'
 import { readStreamKind } from './stream-kind.ts'
 import type { StartTimer } from './timer.ts'
 import { type StreamSettings, WatchedStream } from './watched-stream.ts'
@@ -14,6 +15,8 @@ export type RelayContext = Readonly<{
   match: RouteMatch
   upstream: Upstream
   onStreamFailure: (code: StreamFailureCode, cause: unknown) => void
+  /** Told of a bug of ours that no stream could tell its client of. */
+  onFault: (error: unknown) => void
 }>
 
 /** Resolves when the head of an answer is out; until then it rejects with what goes out instead. */
@@ -51,6 +54,7 @@ export function createRelay(options: RelayOptions): Relaying {
         onStarted,
         onRefused,
         onFailure: context.onStreamFailure,
+        onFault: context.onFault,
       })
       if (isDraining) stream.drain()
       else response.pipe(stream, context.upstream.timeouts.streamIdleMs)
@@ -60,13 +64,19 @@ export function createRelay(options: RelayOptions): Relaying {
     relay: async (response, exchange, context) => {
       const { status, reason } = response
       const headers = passingLines(status, response.headers)
-      if (context.match.route.surface !== 'model') return passOn(response, exchange, { status, reason, headers })
+      if (context.match.route.surface !== 'model')
+        return passOn(response, exchange, { status, reason, headers }, context)
       if (status >= 500 && !isJson(headers)) throw toRefusal(response)
       if (isWatchable(response, exchange)) {
         // The stream may get an event of ours: its length is not for the upstream to say.
         return watch(response, exchange, { status, reason, headers: withoutHeader(headers, 'content-length') }, context)
       }
-      return passOn(response, exchange, { status, reason, headers: status === 409 ? withoutRetry(headers) : headers })
+      return passOn(
+        response,
+        exchange,
+        { status, reason, headers: status === 409 ? withoutRetry(headers) : headers },
+        context,
+      )
     },
     countStreams: () => streams.size,
     drainStreams: () => {
@@ -79,15 +89,25 @@ export function createRelay(options: RelayOptions): Relaying {
 }
 
 /** Passes an upstream's answer on as it comes, at the pace of the slower side. */
-function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHead): void {
+function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHead, context: RelayContext): void {
   const writer = startAnswer(response, exchange, head)
+  const guard = createGuard((error) => {
+    breakOff(response, exchange)
+    context.onFault(error)
+  })
   writer.onDrain(response.resume)
-  response.pipe({
+  const sink = {
     data: writer.write,
     end: writer.end,
     // A truncated answer must stay recognizable: no terminating chunk, no filled-up length.
     fail: () => exchange.destroy(),
-  })
+  }
+  response.pipe(guardSink(sink, guard))
+}
+
+function breakOff(response: UpstreamResponse, exchange: Exchange): void {
+  response.abort()
+  exchange.destroy()
 }
 
 /** A head that the engine refuses to write must not leave the upstream's body waiting for a reader. */

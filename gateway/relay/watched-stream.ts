@@ -31,6 +31,8 @@ export type StreamStart = Readonly<{
   onRefused: (error: unknown) => void
   /** Called just before the client is told of a failure. */
   onFailure: (code: StreamFailureCode, cause: unknown) => void
+  /** Called for a bug of ours that the client cannot be told of by the stream: its connection is broken. */
+  onFault: (error: unknown) => void
 }>
 
 /** The flow of an upstream's answer, without its head. */
@@ -53,6 +55,7 @@ export class WatchedStream implements ResponseSink {
   readonly #settings: StreamSettings
   readonly #kind: StreamKind
   readonly #onFailure: StreamStart['onFailure']
+  readonly #onFault: StreamStart['onFault']
   readonly #splitter: EventSplitter
   readonly #account: StreamAccount
   readonly #quiet: Timer
@@ -73,6 +76,7 @@ export class WatchedStream implements ResponseSink {
     this.#start = start
     this.#kind = start.kind
     this.#onFailure = start.onFailure
+    this.#onFault = start.onFault
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
     this.#account = new StreamAccount(start.kind)
     this.#quiet = settings.startTimer(settings.keepAliveMs, () => this.#onQuiet())
@@ -81,26 +85,30 @@ export class WatchedStream implements ResponseSink {
   }
 
   data(chunk: Uint8Array): boolean {
-    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
-    if (this.#state === 'waiting' || this.#state === 'streaming') this.#take(bytes)
-    else if (this.#state === 'done') this.#write(bytes)
+    try {
+      const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
+      if (this.#state === 'waiting' || this.#state === 'streaming') this.#take(bytes)
+      else if (this.#state === 'done') this.#write(bytes)
+    } catch (error) {
+      this.#collapse(error)
+    }
     return !this.#isBlocked
   }
 
   /** An end by the book is none without a terminal event: a body that only the connection delimits ends like this. */
   end(): void {
-    this.#stop('worker_disconnected', undefined)
+    this.#tryStop('worker_disconnected', undefined)
   }
 
   fail(error: UpstreamError): void {
     // Our own doing: the client is about to be found gone, and its leaving is no failure.
     if (error.fault === 'cancelled') return
-    this.#stop(error.fault === 'timeout' ? 'upstream_timeout' : 'worker_disconnected', error)
+    this.#tryStop(error.fault === 'timeout' ? 'upstream_timeout' : 'worker_disconnected', error)
   }
 
   /** Ends the stream for a reason of ours. */
   drain(): void {
-    this.#stop('gateway_draining', undefined)
+    this.#tryStop('gateway_draining', undefined)
   }
 
   #take(chunk: Buffer): void {
@@ -163,17 +171,48 @@ export class WatchedStream implements ResponseSink {
   }
 
   #onQuiet(): void {
-    if (this.#state === 'waiting') this.#begin()
-    if (this.#state !== 'streaming') return
-    // A client that does not even take events needs no comments; only whole events pass, so one fits anywhere.
-    if (!this.#isBlocked) this.#write(Buffer.from(this.#account.hasIds ? keepAliveAfterId : keepAlive))
-    this.#quiet.restart()
+    try {
+      if (this.#state === 'waiting') this.#begin()
+      if (this.#state !== 'streaming') return
+      // A client that does not even take events needs no comments; only whole events pass, so one fits anywhere.
+      if (!this.#isBlocked) this.#write(Buffer.from(this.#account.hasIds ? keepAliveAfterId : keepAlive))
+      this.#quiet.restart()
+    } catch (error) {
+      this.#collapse(error)
+    }
   }
 
   #finish(): void {
     if (this.#state !== 'streaming') return
     this.#state = 'done'
     this.#quiet.stop()
+  }
+
+  #tryStop(code: StreamFailureCode, cause: unknown): void {
+    try {
+      this.#stop(code, cause)
+    } catch (error) {
+      this.#collapse(error)
+    }
+  }
+
+  /**
+   * A bug of ours. Whoever calls us knows nothing of this stream, and could only break more: so its client is told by
+   * the stream where that can still have a last word, and else by a broken connection.
+   */
+  #collapse(error: unknown): void {
+    try {
+      if (this.#state === 'waiting' || this.#state === 'streaming') {
+        this.#stop('internal_error', error)
+        return
+      }
+    } catch {
+      // The first fault says why; this one follows from it.
+    }
+    this.#source.abort()
+    this.#exchange.destroy()
+    this.#onFault(error)
+    this.#start?.onStarted()
   }
 
   #stop(code: StreamFailureCode, cause: unknown): void {

@@ -54,10 +54,17 @@ t.test('the defaults are the contract’s', async (t) => {
     policies: { directory: join(directory, '..', 'policies') },
     cluster: { staleAfterMs: 60_000 },
     trustedProxies: [],
-    limits: { headerBytes: 16 * 1024, targetBytes: 8 * 1024, bodyBytes: 100 * 1024 * 1024 },
+    limits: {
+      headerBytes: 16 * 1024,
+      targetBytes: 8 * 1024,
+      bodyBytes: 100 * 1024 * 1024,
+      bodyBytesPerSecond: 100,
+      answerBytesPerSecond: 100,
+    },
     timeouts: {
       headersMs: 20_000,
       bodyIdleMs: 30_000,
+      clientIdleMs: 20_000,
       connectMs: 2_000,
       firstByteMs: 60_000,
       idleMs: 60_000,
@@ -66,6 +73,7 @@ t.test('the defaults are the contract’s', async (t) => {
     },
     drain: { delayMs: 5_000, timeoutMs: 30_000 },
     log: { level: 'info' },
+    audit: { sink: 'stdout', onFull: 'drop', bufferBytes: 4 * 1024 * 1024, waitMs: 2_000 },
   })
   t.ok((configuration().issuers[0]?.clockToleranceSeconds ?? 61) <= 60)
 })
@@ -83,6 +91,17 @@ t.test('a variable is replaced, a number among text becomes a number', async (t)
     database: { url: 'postgres://user@elsewhere/x' },
     listeners: { public: { host: '0.0.0.0', port: 8888 } },
   })
+})
+
+t.test('the audit goes to a stream by its name, or to a path, seen from the file', async (t) => {
+  const read = (sink: string) => load(t, [...minimal, `audit: { sink: ${sink} }`])
+  const sinkOf = (sink: string): string => read(sink).configuration().audit.sink
+  for (const name of ['stdout', 'stderr', 'off']) t.equal(sinkOf(name), name)
+  t.equal(sinkOf('/var/log/audit.jsonl'), '/var/log/audit.jsonl')
+  const { directory, configuration } = read('./audit.jsonl')
+  t.equal(configuration().audit.sink, join(directory, 'audit.jsonl'))
+  // A slip of the pen must not become a file's name.
+  for (const name of ['stdot', 'true', '""']) t.match(problemsIn(read(name).configuration), [{ line: 5 }], name)
 })
 
 t.test('workers are a number, or one for each processor', async (t) => {

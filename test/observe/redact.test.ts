@@ -17,6 +17,14 @@ t.test('an escape hides no credential', async (t) => {
     t.equal(redact(path), '/a/[redacted]/b', path)
 })
 
+t.test('names and passwords of connection strings stay out of errors', async (t) => {
+  t.equal(
+    redact('connect postgres://user:hunter2@db:5432/x, redis://:hunter2@cache'),
+    'connect postgres://[redacted]@db:5432/x, redis://[redacted]@cache',
+  )
+  t.notMatch(redact('postgres://user:hunt@er2@db/x'), /hunt|er2/)
+})
+
 t.test('an ordinary path is logged as it is', async (t) => {
   for (const path of [
     '/',

@@ -285,6 +285,14 @@ t.test('a request is one structured log line, without its query, credentials and
   t.notMatch(line, /hunter2/)
 })
 
+t.test('a line of the log is short enough to stay whole on a pipe that others write to', async (t) => {
+  const headers = { ...oauth(world.users.owner), 'x-request-id': 'logged-long' }
+  await world.call({ path: `/public/${'x'.repeat(8_000)}`, headers })
+  const [line = ''] = await findLogLines('logged-long')
+  t.equal(JSON.parse(line).path.length, 1_024)
+  t.ok(line.length < 4_096)
+})
+
 t.test('a refusal is one log line with its reason', async (t) => {
   await world.call({ path: '/public/x', headers: { authorization: 'Bearer oat_hunter2', 'x-request-id': 'logged-2' } })
   const lines = await findLogLines('logged-2')

@@ -60,6 +60,8 @@ export function openFakeStream({
     started: 0,
     refusal: undefined as unknown,
     failures: [] as string[],
+    faults: [] as unknown[],
+    breaks: 0,
   }
   let isSlow = false
   let onDrain = (): void => {}
@@ -68,7 +70,7 @@ export function openFakeStream({
     abort: () => void seen.aborts++,
     resume: () => void seen.resumes++,
   }
-  const exchange: Pick<Exchange, 'start' | 'onEnd'> = {
+  const exchange: Pick<Exchange, 'start' | 'onEnd' | 'destroy'> = {
     start: () => {
       if (headError) throw headError
       seen.heads++
@@ -84,6 +86,7 @@ export function openFakeStream({
         end: () => void seen.ends++,
       }
     },
+    destroy: () => void seen.breaks++,
     onEnd: (listener) => (hasLeft ? listener(false) : void onEnd.push(listener)),
   }
   const open = new Set<WatchedStream>()
@@ -104,6 +107,7 @@ export function openFakeStream({
       seen.refusal = error
     },
     onFailure: (code) => void seen.failures.push(code),
+    onFault: (error) => void seen.faults.push(error),
   })
   return {
     seen,

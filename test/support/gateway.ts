@@ -67,6 +67,7 @@ export function writeConfiguration(
       identity: { keys: ['file:identity.pem'] },
       policies: { directory: routes ? 'policies' : policies },
       log: { level: 'silent' },
+      audit: { sink: 'off' },
       ...settings,
       upstreams: Object.fromEntries(names.map((name) => [name, { url: nowhere, ...upstreams[name] }])),
     }),

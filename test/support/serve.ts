@@ -13,8 +13,9 @@ import type { TestWorld } from './world.ts'
 export type Serve = Readonly<{
   child: ChildProcess
   pid: number
-  /** Its standard output so far, line by line. */
+  /** The lines of its log so far, and those of its audit, from standard output. */
   log: () => readonly JsonValue[]
+  audit: () => readonly JsonValue[]
   stdout: () => string
   stderr: () => string
   /** The exit code, null where a signal ended it. */
@@ -32,6 +33,8 @@ export type ServeOptions = Readonly<{
   upstream?: string
   /** A script that every process of the gateway runs first. */
   preload?: string
+  /** The limit of open files (`ulimit -n`), where it is not the machine's own. */
+  descriptors?: number
 }>
 
 /** The compiled program, since only that is what users run. */
@@ -46,7 +49,7 @@ const anyPort = { host: '127.0.0.1', port: 0 }
 /** Starts it with the shipped policies, in a process group of its own as a terminal would; all of it ends with the test. */
 export function runServe(t: Test, options: ServeOptions): Serve {
   const directory = writeInstallation(t, options)
-  const { preload } = options
+  const { preload, descriptors } = options
   if (preload !== undefined) writeFileSync(join(directory, 'preload.cjs'), preload)
   const child = fork(program, ['serve', '--config', 'gateway.yaml'], {
     cwd: directory,
@@ -56,7 +59,9 @@ export function runServe(t: Test, options: ServeOptions): Serve {
       HOME: process.env.HOME,
       ...(preload !== undefined && { NODE_OPTIONS: `--require ${join(directory, 'preload.cjs')}` }),
     },
-    execArgv: [],
+    ...(descriptors === undefined
+      ? { execArgv: [] }
+      : { execPath: '/bin/sh', execArgv: ['-c', `ulimit -n ${descriptors}; exec "$0" "$@"`, process.execPath] }),
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   })
@@ -70,16 +75,18 @@ export function runServe(t: Test, options: ServeOptions): Serve {
   child.stderr?.on('data', (chunk: Buffer) => {
     stderr += chunk.toString()
   })
+  const readLines = (): readonly JsonValue[] =>
+    stdout
+      .split('\n')
+      .slice(0, -1)
+      .map((line): JsonValue => JSON.parse(line))
   return {
     child,
     pid,
     stdout: () => stdout,
     stderr: () => stderr,
-    log: () =>
-      stdout
-        .split('\n')
-        .slice(0, -1)
-        .map((line): JsonValue => JSON.parse(line)),
+    log: () => readLines().filter(({ audit }) => audit === undefined),
+    audit: () => readLines().filter(({ audit }) => audit !== undefined),
     ended: waitForEnd(child),
   }
 }

@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os'
 import { createGroupMetrics } from '../../observe/group-metrics.ts'
 import { checkConfiguration } from '../check-configuration.ts'
 import type { Configuration } from '../configuration.ts'
-import { equipProcess, openAdmin } from '../equipment.ts'
+import { equipProcess, openAdmin, reportFaultTo } from '../equipment.ts'
 import type { Drain, Gateway } from '../gateway.ts'
 import { combinePages } from './combine-pages.ts'
 import { startCrew } from './crew.ts'
@@ -62,6 +62,7 @@ export async function startGroup(
     reload: async () => {
       for (const worker of crew.serving()) worker.reload()
     },
+    reportFault: reportFaultTo(log),
     drain: (options) => {
       stopped ??= stop(options)
       return stopped

@@ -1,8 +1,9 @@
 import cluster from 'node:cluster'
 import { loadConfiguration } from '../configuration.ts'
-import { type Equipment, equipProcess } from '../equipment.ts'
+import { type Equipment, equipProcess, reportFaultTo } from '../equipment.ts'
 import { describeFailure } from '../failure.ts'
 import { type Doors, openDoors } from '../gateway.ts'
+import { endOnFault } from '../last-resort.ts'
 import type { Assignment, DrainTimes, Order, Report } from './messages.ts'
 
 /** Runs one worker until its primary ends it, or is gone: node:cluster then ends the process by itself. */
@@ -14,8 +15,9 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
   // The channel to the primary breaks where the primary was killed.
   cluster.worker?.on('error', () => process.exit(1))
   let running: Running | undefined
+  let isLeaving = false
   process.on('message', (order: Order) => {
-    if (running) void obey(order, running)
+    if (running) void obey(order, running, isLeaving)
     // There is nothing to finish before the doors are open.
     else if (order.kind === 'drain') process.exit(0)
   })
@@ -25,7 +27,12 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
     await report({ kind: 'failed', failure: describeFailure(error) })
     process.exit(1)
   }
-  const { doors } = running
+  const { doors, equipment } = running
+  endOnFault(reportFaultTo(equipment.log), async (times) => {
+    // One that leaves takes no connection, and is no reason to send none to its siblings.
+    isLeaving = true
+    await stop({ delayMs: 0, timeoutMs: 0, ...times }, doors, equipment)
+  })
   await report({ kind: 'serving', addresses: { public: doors.public, decision: doors.decision } })
 }
 
@@ -39,12 +46,13 @@ async function start(configurationFile: string, { number, listeners }: Assignmen
   return { doors: await openDoors(configuration, configurationFile, equipment), equipment }
 }
 
-async function obey(order: Order, { doors, equipment }: Running): Promise<void> {
+async function obey(order: Order, { doors, equipment }: Running, isLeaving: boolean): Promise<void> {
   switch (order.kind) {
     case 'ping':
       return report({ kind: 'answer', id: order.id, value: 'alive' })
     case 'ask': {
-      const value = await doors.facts[order.question]().catch(() => undefined)
+      const isQuiet = isLeaving && order.question === 'readiness'
+      const value = isQuiet ? {} : await doors.facts[order.question]().catch(() => undefined)
       return report({ kind: 'answer', id: order.id, value })
     }
     case 'reload':

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
@@ -33,6 +32,15 @@ export class Connection {
 
   get hasReceived(): boolean {
     return this.#socket.bytesRead > 0
+  }
+
+  get peerAddress(): string {
+    return this.#socket.remoteAddress ?? ''
+  }
+
+  /** True while the rest of a request is on its way. */
+  get isReceiving(): boolean {
+    return [...this.#exchanges].some(({ isReceiving }) => isReceiving)
   }
 
   add(exchange: NodeExchange): void {
@@ -81,20 +89,20 @@ export class Connection {
    * Answers bytes that could not be read, and closes; once, since the parser fails anew with every packet that
    * follows. Never in the place, or in the middle, of an earlier request's answer.
    */
-  refuse(code: RefusalCode): void {
+  refuse(code: RefusalCode, requestId: string): void {
     if (this.#isRefused) return
     this.#isRefused = true
     const [first, ...later] = this.#exchanges
     if (!first) {
-      this.#writeRefusal(code)
-    } else if (![first, ...later].some(({ isReceiving }) => isReceiving)) {
+      this.#writeRefusal(code, requestId)
+    } else if (!this.isReceiving) {
       // The next head is at fault: the answers before it go out first.
-      this.onIdle(() => this.#writeRefusal(code))
+      this.onIdle(() => this.#writeRefusal(code, requestId))
     } else if (later.length > 0 || first.hasStarted) {
       this.destroy()
     } else {
       // A body is at fault, and its answer has not begun: this is its answer.
-      this.#writeRefusal(code)
+      this.#writeRefusal(code, requestId)
       first.abandon()
     }
   }
@@ -103,14 +111,14 @@ export class Connection {
     this.#socket.destroy()
   }
 
-  #writeRefusal(code: RefusalCode): void {
+  #writeRefusal(code: RefusalCode, requestId: string): void {
     const socket = this.#socket
     if (!socket.writable) {
       socket.destroy()
       return
     }
     const details = code === 'method_not_allowed' ? { allow: methods } : {}
-    const { status, headers, body } = render(new GatewayError(code, details), 'platform', randomUUID())
+    const { status, headers, body } = render(new GatewayError(code, details), 'platform', requestId)
     socket.end(
       `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${toLines(headers)}content-length: ${Buffer.byteLength(body)}\r\n` +
         `connection: close\r\n\r\n${body}`,

@@ -2,8 +2,8 @@ import { buildConnector, Client, type Dispatcher } from 'undici'
 
 /** Clients of undici, each for one connection and one request at a time. */
 export type Connections = Readonly<{
-  /** The connection that fell idle last, or a new one; `isFresh` takes no kept one. */
-  take: (origin: string, connectTimeoutMs: number, isFresh: boolean) => Client
+  /** The connection that fell idle last, or a new one; `isFresh` takes no kept one. Undefined where all are busy. */
+  take: (origin: string, connectTimeoutMs: number, isFresh: boolean) => Client | undefined
   /** Gives a connection back after a whole answer. */
   keep: (client: Client) => void
   /** Breaks a connection, with whatever is under way on it. */
@@ -18,7 +18,7 @@ type Home = Readonly<{ origin: URL; connect: buildConnector.connector; idle: Cli
  * Keeps idle connections by origin and connect time-out. Not undici's own Pool: that opens a spare connection for
  * every request that was cancelled, and looks through all of its connections, streams too, at every request.
  */
-export function createConnections(): Connections {
+export function createConnections(limit: number): Connections {
   const homes = new Map<string, Home>()
   const homeOf = new WeakMap<Client, Home>()
   const open = new Set<Client>()
@@ -36,6 +36,17 @@ export function createConnections(): Connections {
     if (index < 0) return
     idle?.splice(index, 1)
     drop(client)
+  }
+  /** Makes room by an idle one of whatever origin. */
+  const hasRoom = (): boolean => {
+    if (open.size < limit) return true
+    for (const { idle } of homes.values()) {
+      const spare = idle.shift()
+      if (!spare) continue
+      drop(spare)
+      return true
+    }
+    return false
   }
   const openClient = (home: Home): Client => {
     const client = new Client(home.origin, {
@@ -59,7 +70,7 @@ export function createConnections(): Connections {
         homes.set(key, home)
       }
       const kept = isFresh ? undefined : home.idle.pop()
-      return kept ?? openClient(home)
+      return kept ?? (hasRoom() ? openClient(home) : undefined)
     },
     keep: (client) => {
       if (!client.destroyed) homeOf.get(client)?.idle.push(client)

@@ -3,7 +3,7 @@ import { createSender } from './send.ts'
 import { listen } from './server.ts'
 
 /** The engine of record: node:http towards clients, undici towards upstreams. */
-export function createNodeEngine(): Engine {
-  const { send, close } = createSender()
+export function createNodeEngine(maxUpstreamConnections = Number.POSITIVE_INFINITY): Engine {
+  const { send, close } = createSender(maxUpstreamConnections)
   return { listen, send, close }
 }

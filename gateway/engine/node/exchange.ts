@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
+import type { ListenerOptions } from '../engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter, UpgradedConnection } from '../exchange.ts'
 import type { Connection } from './connection.ts'
-import { NodeRequestBody } from './request-body.ts'
+import { type BodyOptions, NodeRequestBody } from './request-body.ts'
 import { joinSockets, type Tunnel, UpgradedSocket } from './tunnel.ts'
 
 /** For how long a body that nobody wanted is read before its connection is dropped. */
@@ -18,12 +19,12 @@ const ignore = (): void => {}
 
 const keepHead = (headers: RawHeaders): RawHeaders => headers
 
-export type ExchangeOptions = Readonly<{
-  expectsContinue: boolean
-  bodyIdleTimeoutMs: number
-  /** Of a handshake: stops the reading of its socket and gives what the client has said since. */
-  takeOver?: () => Buffer
-}>
+export type ExchangeOptions = BodyOptions &
+  Pick<ListenerOptions, 'onFault'> &
+  Readonly<{
+    /** Of a handshake: stops the reading of its socket and gives what the client has said since. */
+    takeOver?: () => Buffer
+  }>
 
 export class NodeExchange implements Exchange {
   readonly method: string
@@ -37,23 +38,26 @@ export class NodeExchange implements Exchange {
   readonly #connection: Connection
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
+  readonly #onFault: ListenerOptions['onFault']
   #transform: (headers: RawHeaders) => RawHeaders = keepHead
   readonly #takeOver: (() => Buffer) | undefined
   #tunnel: Tunnel | undefined
   #onEnd: ((isComplete: boolean) => void)[] = []
   #hasEnded = false
+  #isClosing = false
 
   constructor(connection: Connection, request: IncomingMessage, response: ServerResponse, options: ExchangeOptions) {
     this.#connection = connection
     this.#request = request
     this.#response = response
+    this.#onFault = options.onFault
     this.method = request.method ?? ''
     this.target = request.url ?? ''
     this.httpVersion = request.httpVersion
     this.headers = request.rawHeaders
     this.peerAddress = request.socket.remoteAddress ?? ''
     this.isEncrypted = (request.socket as TLSSocket).encrypted === true // node:http types every socket as plain
-    this.body = new NodeRequestBody(request, response, options.expectsContinue, options.bodyIdleTimeoutMs)
+    this.body = new NodeRequestBody(request, response, options)
     this.#takeOver = options.takeOver
     this.isHandshake = options.takeOver !== undefined
     response.on('close', () => this.#end(response.writableFinished))
@@ -74,9 +78,16 @@ export class NodeExchange implements Exchange {
     this.#transform = transform
   }
 
+  announce(status: number): void {
+    if (!closingStatuses.has(status)) return
+    this.#isClosing = true
+    this.#connection.markRefused()
+  }
+
   answer(head: ResponseHead, body: string): void {
     const bytes = Buffer.from(body)
-    const isClosing = closingStatuses.has(head.status) || this.#leavesBodyUnsent()
+    this.announce(head.status)
+    const isClosing = this.#isClosing || this.#leavesBodyUnsent()
     if (isClosing) this.#connection.markRefused()
     // RFC 9110 8.6: a 204 has no body, and no length either.
     const length = head.status === 204 ? [] : ['content-length', String(bytes.length)]
@@ -97,7 +108,9 @@ export class NodeExchange implements Exchange {
     return {
       write: (chunk) => response.write(chunk),
       onDrain: (listener) => {
-        response.on('drain', listener)
+        response.on('drain', () => {
+          if (!this.#call(listener)) this.destroy()
+        })
       },
       end: () => {
         response.end()
@@ -166,8 +179,19 @@ export class NodeExchange implements Exchange {
   #end(isComplete: boolean): void {
     if (this.#hasEnded) return
     this.#hasEnded = true
-    for (const listener of this.#onEnd) listener(isComplete)
+    for (const listener of this.#onEnd) this.#call(() => listener(isComplete))
     this.#onEnd = []
+  }
+
+  /** Nobody above us but the event loop: what a listener throws would end the process. */
+  #call(listener: () => void): boolean {
+    try {
+      listener()
+      return true
+    } catch (error) {
+      this.#onFault(error)
+      return false
+    }
   }
 
   /**

@@ -1,8 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { GatewayError } from '../../errors/gateway-error.ts'
-import { UpstreamError } from '../engine.ts'
+import { type ListenerOptions, UpstreamError } from '../engine.ts'
 import type { RequestBody } from '../exchange.ts'
+
+export type BodyOptions = Readonly<{ expectsContinue: boolean }> &
+  Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'bodyBytesPerSecond'>
+
+/** How much must come in how long, at the least. */
+type Pace = Readonly<{ idleTimeoutMs: number; idleBytes: number }>
 
 /** A body on node:http, not asked for until somebody takes it: `Expect: 100-continue` is answered at that moment. */
 export class NodeRequestBody implements RequestBody {
@@ -11,22 +17,23 @@ export class NodeRequestBody implements RequestBody {
   readonly #response: ServerResponse
   readonly expectsContinue: boolean
   isTaken = false
-  readonly #idleTimeoutMs: number
+  readonly #options: BodyOptions
 
-  constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, idleTimeoutMs: number) {
+  constructor(request: IncomingMessage, response: ServerResponse, options: BodyOptions) {
     this.#request = request
     this.#response = response
-    this.expectsContinue = expectsContinue
-    this.#idleTimeoutMs = idleTimeoutMs
+    this.expectsContinue = options.expectsContinue
+    this.#options = options
     const { 'content-length': length, 'transfer-encoding': encoding } = request.headers
     this.length = encoding !== undefined ? undefined : length === undefined ? 0 : Number(length)
   }
 
-  /** The bytes, counted against the limit and watched for silence. */
-  take(limitBytes: number, idleTimeoutMs: number = this.#idleTimeoutMs): Readable {
+  /** The bytes, counted against the limit and watched for their pace. */
+  take(limitBytes: number, idleTimeoutMs: number = this.#options.bodyIdleTimeoutMs): Readable {
     this.isTaken = true
     if (this.expectsContinue) this.#response.writeContinue()
-    return new BodyStream(this.#request, this.#response, limitBytes, idleTimeoutMs)
+    const idleBytes = (this.#options.bodyBytesPerSecond * idleTimeoutMs) / 1_000
+    return new BodyStream(this.#request, this.#response, limitBytes, { idleTimeoutMs, idleBytes })
   }
 
   async read(limitBytes: number): Promise<Buffer> {
@@ -50,17 +57,19 @@ class BodyStream extends Readable {
   readonly #source: IncomingMessage
   readonly #response: ServerResponse
   readonly #limitBytes: number
-  readonly #idleTimeoutMs: number
+  readonly #pace: Pace
   #leaveSource: (() => void) | undefined
   #timer: NodeJS.Timeout | undefined
   #receivedBytes = 0
+  /** What came since the clock was set. */
+  #freshBytes = 0
 
-  constructor(source: IncomingMessage, response: ServerResponse, limitBytes: number, idleTimeoutMs: number) {
+  constructor(source: IncomingMessage, response: ServerResponse, limitBytes: number, pace: Pace) {
     super()
     this.#source = source
     this.#response = response
     this.#limitBytes = limitBytes
-    this.#idleTimeoutMs = idleTimeoutMs
+    this.#pace = pace
     const onClose = (): void => {
       if (!source.complete) this.destroy(new UpstreamError('cancelled'))
     }
@@ -79,7 +88,7 @@ class BodyStream extends Readable {
 
   override _read(): void {
     // The clock runs only while we wait for the client: a slow upstream is not the client's fault.
-    this.#timer ??= setTimeout(() => this.destroy(new UpstreamError('body-timeout')), this.#idleTimeoutMs)
+    this.#timer ??= setTimeout(() => this.destroy(new UpstreamError('body-timeout')), this.#pace.idleTimeoutMs)
     this.#source.resume()
   }
 
@@ -101,10 +110,15 @@ class BodyStream extends Readable {
       this.destroy(new UpstreamError('body-too-large'))
       return
     }
+    this.#freshBytes += chunk.length
     if (this.push(chunk)) {
+      // A byte now and then is no progress: it would hold an upstream for as long as its sender likes.
+      if (this.#freshBytes < this.#pace.idleBytes) return
+      this.#freshBytes = 0
       this.#timer?.refresh()
       return
     }
+    this.#freshBytes = 0
     this.#stopTimer()
     this.#source.pause()
   }

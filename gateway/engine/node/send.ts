@@ -5,13 +5,14 @@ import { NodeRequestBody } from './request-body.ts'
 import { ResponseHandler } from './response-handler.ts'
 
 /** Sends each request over a connection that it has to itself until its answer is whole. */
-export function createSender(): Readonly<{ send: Send; close: () => Promise<void> }> {
-  const connections = createConnections()
+export function createSender(maxConnections: number): Readonly<{ send: Send; close: () => Promise<void> }> {
+  const connections = createConnections(maxConnections)
   return { send: (request) => exchange(connections, request), close: connections.close }
 }
 
 function exchange(connections: Connections, request: UpstreamRequest): Promise<UpstreamAnswer> {
   const client = connections.take(request.origin, request.timeouts.connectMs, request.isFreshConnection)
+  if (!client) return Promise.reject(new UpstreamError('unreachable', { cause: new Error('too many connections') }))
   return new Promise((resolve, reject) => {
     const handshake = request.asksForWebSocket ? request.headers : undefined
     const settle = { resolve, reject }

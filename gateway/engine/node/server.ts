@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -5,8 +6,9 @@ import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { Connection } from './connection.ts'
-import { NodeExchange } from './exchange.ts'
-import { type ParseError, refusalOf } from './parse-error.ts'
+import { type ExchangeOptions, NodeExchange } from './exchange.ts'
+import { isOfConnection, type ParseError, refusalOf } from './parse-error.ts'
+import { watchSlowReaders } from './slow-readers.ts'
 import { hearUpgrades, type TakeHandshake } from './upgrades.ts'
 import { announcesBody } from './websocket.ts'
 
@@ -38,6 +40,9 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
   // Node drops header lines past 2,000 in silence; the size limit is the one that counts.
   server.maxHeadersCount = 0
 
+  server.maxConnections = options.maxConnections
+  server.on('drop', () => options.onDropped('limit'))
+
   const connections = new Map<Duplex, Connection>()
   const forget = function (this: Socket): void {
     connections.delete(this)
@@ -47,31 +52,51 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     connections.set(socket, new Connection(socket))
     socket.on('close', forget)
   })
-  const { bodyIdleTimeoutMs } = options
-  const begin = (connection: Connection, exchange: NodeExchange): void => {
-    connection.add(exchange)
-    handle(exchange)
+  const begin = (
+    connection: Connection,
+    request: IncomingMessage,
+    response: ServerResponse,
+    how: ExchangeOptions,
+  ): void => {
+    try {
+      const exchange = new NodeExchange(connection, request, response, how)
+      connection.add(exchange)
+      handle(exchange)
+    } catch (error) {
+      // Out of here it would be an uncaught exception.
+      options.onFault(error)
+      connection.destroy()
+    }
   }
-  const onRequest = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) => {
-    const connection = connections.get(request.socket)
-    if (!connection || connection.isRefused) return
-    begin(connection, new NodeExchange(connection, request, response, { expectsContinue, bodyIdleTimeoutMs }))
+  const onRequest = (expectsContinue: boolean) => {
+    const how = { ...options, expectsContinue }
+    return (request: IncomingMessage, response: ServerResponse) => {
+      const connection = connections.get(request.socket)
+      if (!connection || connection.isRefused) return
+      begin(connection, request, response, how)
+    }
   }
   server.on('request', onRequest(false))
   server.on('checkContinue', onRequest(true))
   server.on('checkExpectation', onRequest(false))
-  const takeHandshake: TakeHandshake = (connection, request, response, takeOver) => {
-    const how = { expectsContinue: false, bodyIdleTimeoutMs, takeOver }
-    begin(connection, new NodeExchange(connection, request, response, how))
-  }
+  const takeHandshake: TakeHandshake = (connection, request, response, takeOver) =>
+    begin(connection, request, response, { ...options, expectsContinue: false, takeOver })
   if (options.takesHandshakes) hearUpgrades(server, (socket) => connections.get(socket), takeHandshake)
   const refuse = (socket: Duplex, code: RefusalCode): void => {
     const connection = connections.get(socket)
-    if (connection?.isRefused === false) options.onUnparsed(code)
-    connection?.refuse(code)
+    if (!connection || connection.isRefused) return
+    const requestId = randomUUID()
+    const { peerAddress, isReceiving } = connection
+    // Nobody who sends nothing asks for anything.
+    if (connection.hasReceived) options.onUnparsed({ code, requestId, peerAddress, isBody: isReceiving })
+    connection.refuse(code, requestId)
   }
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => refuse(socket, 'method_not_allowed'))
-  server.on('clientError', (error: ParseError, socket: Duplex) => refuse(socket, refusalOf(error)))
+  server.on('clientError', (error: ParseError, socket: Duplex) => {
+    // A connection that broke is no request that could not be read.
+    if (isOfConnection(error)) socket.destroy()
+    else refuse(socket, refusalOf(error))
+  })
 
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
@@ -80,10 +105,19 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
       resolve()
     })
   })
+  const stopWatch = watchSlowReaders(
+    () => connections.keys() as Iterable<Socket>, // a listener on TCP knows no other streams
+    { idleMs: options.clientIdleTimeoutMs, bytesPerSecond: options.answerBytesPerSecond },
+    (socket) => {
+      options.onDropped('stalled')
+      socket.destroy()
+    },
+  )
   const { address, port } = server.address() as AddressInfo // a TCP listener's address is never a string
   return {
     address: { host: address, port },
-    close: () => closeGracefully(server, connections),
+    countConnections: () => connections.size,
+    close: () => closeGracefully(server, connections).finally(stopWatch),
     // Not node's own: that leaves open what has been upgraded.
     destroy: () => {
       for (const connection of connections.values()) connection.destroy()

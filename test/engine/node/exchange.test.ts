@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import type { ResponseWriter } from '../../../gateway/engine/exchange.ts'
 import { createNodeEngine } from '../../../gateway/engine/node/engine.ts'
 import { openRawClient } from '../../support/gateway.ts'
+import { listenerOptions } from '../../support/listener-options.ts'
 
 const engine = createNodeEngine()
 t.teardown(() => engine.close())
@@ -10,8 +11,7 @@ const request = 'GET / HTTP/1.1\r\nHost: h\r\n\r\n'
 
 /** A client of a listener that answers like this, as soon as it has a request. */
 async function openClient(t: Test, answer: (writer: ResponseWriter) => void) {
-  const limits = { headersTimeoutMs: 5_000, bodyIdleTimeoutMs: 5_000, onUnparsed: () => undefined }
-  const listener = await engine.listen({ host: '127.0.0.1', port: 0, ...limits }, (exchange) =>
+  const listener = await engine.listen(listenerOptions, (exchange) =>
     answer(exchange.start({ status: 200, headers: [] })),
   )
   t.teardown(listener.close)

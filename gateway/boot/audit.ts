@@ -1,0 +1,34 @@
+import { hostname } from 'node:os'
+import { resolve } from 'node:path'
+import { type Audit, createAudit, noAudit } from '../observe/audit/audit.ts'
+import { openPlace, type Place } from '../observe/audit/place.ts'
+import { ConfigurationError } from '../policy/configuration-error.ts'
+import type { Configuration } from './configuration.ts'
+import type { Equipment } from './equipment.ts'
+
+/** Opens what the configuration names; what cannot be opened is a mistake in it. */
+export function openAudit({ audit }: Configuration, file: string, equipment: AuditEquipment): Audit {
+  if (audit.sink === 'off') return noAudit
+  const { replica = hostname(), ...settings } = audit
+  const place = open(audit.sink, file)
+  return createAudit(place, { ...settings, replica: `${replica}/${process.pid}` }, equipment)
+}
+
+type AuditEquipment = Pick<Equipment, 'log' | 'metrics'> & Readonly<{ monotonicMs: () => number }>
+
+function open(sink: string, file: string): Place {
+  try {
+    return openPlace(sink)
+  } catch (error) {
+    const message = `audit.sink: cannot be opened: ${explain((error as NodeJS.ErrnoException).code)}`
+    throw new ConfigurationError([{ file, line: 1, column: 1, message }])
+  }
+}
+
+/** Nobody reads a pipe that cannot be opened for writing without waiting. */
+const explain = (code: string | undefined): string =>
+  code === 'ENXIO' ? 'ENXIO, nobody reads this pipe' : (code ?? 'unknown error')
+
+/** Where the audit is, seen from the configuration file. */
+export const resolveSink = (sink: string, directory: string): string =>
+  ['stdout', 'stderr', 'off'].includes(sink) ? sink : resolve(directory, sink)

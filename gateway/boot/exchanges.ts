@@ -1,0 +1,56 @@
+import { randomUUID } from 'node:crypto'
+import type { Exchange } from '../engine/exchange.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import { render } from '../errors/render.ts'
+import { describeBug, type Log } from '../observe/log.ts'
+
+/** The exchanges under way at every door, and the handlers that still work for them. */
+export type Exchanges = Readonly<{
+  count: () => number
+  /** Those that have become a WebSocket. */
+  countJoined: () => number
+  /** Makes a handler of work; what it lets through ends that one exchange, and nothing else. */
+  attend: (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => void
+  /** Resolves when no handler works any more, or after so long: a client may be gone before its request is decided. */
+  untilIdle: (withinMs: number) => Promise<void>
+}>
+
+export function createExchanges(log: Log): Exchanges {
+  const inFlight = new Set<Exchange>()
+  const working = new Set<Promise<void>>()
+  const attend: Exchanges['attend'] = (work) => (exchange) => {
+    inFlight.add(exchange)
+    exchange.onEnd(() => inFlight.delete(exchange))
+    const done = work(exchange).catch((error: unknown) => {
+      const requestId = randomUUID()
+      log.error({ requestId, error: describeBug(error) }, 'a request failed outside of its pipeline')
+      breakOff(exchange, requestId)
+    })
+    working.add(done)
+    void done.then(() => working.delete(done))
+  }
+  const untilIdle = async (withinMs: number): Promise<void> => {
+    let timer: NodeJS.Timeout | undefined
+    const patience = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, withinMs)
+    })
+    await Promise.race([Promise.all(working), patience])
+    clearTimeout(timer)
+  }
+  const countJoined = (): number => [...inFlight].filter(({ status }) => status === 101).length
+  return { count: () => inFlight.size, countJoined, attend, untilIdle }
+}
+
+/** What has begun must not pass for complete; what has not can still be told. */
+function breakOff(exchange: Exchange, requestId: string): void {
+  if (!exchange.hasStarted) {
+    try {
+      const refusal = render(new GatewayError('internal'), 'platform', requestId)
+      exchange.answer(refusal, refusal.body)
+      return
+    } catch {
+      // The fault is in the answering itself.
+    }
+  }
+  exchange.destroy()
+}

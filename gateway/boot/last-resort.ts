@@ -1,0 +1,30 @@
+import type { Drain } from './gateway.ts'
+
+/** What is under way may still end well; nothing new is taken by a process that is not itself any more. */
+const hurried = { delayMs: 0, timeoutMs: 5_000 }
+
+/** For the drain to end all the same: its last words, and the last writes. */
+const graceMs = 5_000
+
+/**
+ * What nobody caught leaves the process in a state that nobody has thought of: it says so, finishes what is under way,
+ * and ends with 1, for whoever started it to start it again. A second fault ends it at once.
+ */
+export function endOnFault(report: (error: unknown) => void, drain: Drain): void {
+  let isEnding = false
+  const end = (error: unknown): void => {
+    report(error)
+    if (isEnding) process.exit(1)
+    isEnding = true
+    // Whoever else ends the process may think that all is well.
+    process.once('exit', () => {
+      process.exitCode = 1
+    })
+    setTimeout(() => process.exit(1), hurried.timeoutMs + graceMs)
+    drain(hurried)
+      .catch(report)
+      .finally(() => process.exit(1))
+  }
+  process.on('uncaughtException', end)
+  process.on('unhandledRejection', end)
+}

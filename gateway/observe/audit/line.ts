@@ -1,0 +1,83 @@
+import type { Principal } from '../../authenticate/principal.ts'
+import type { GatewayError } from '../../errors/gateway-error.ts'
+import type { Organization } from '../../resolve/organization.ts'
+import { redact } from '../redact.ts'
+
+/** The listener that a decision was asked at. */
+export type Door = 'proxy' | 'decision'
+
+/** A decision, with what the stages had found out when it was made. */
+export type AuditedDecision = Readonly<{
+  time: Date
+  requestId: string
+  door: Door
+  outcome: 'allowed' | 'refused'
+  /** Undefined where the answer is not the gateway's own: it is not there yet. */
+  status: number | undefined
+  error: Pick<GatewayError, 'code' | 'check'> | undefined
+  principal: Principal | undefined
+  organization: Organization | undefined
+  route: string | undefined
+  method: string | undefined
+  path: string | undefined
+  clientAddress: string
+}>
+
+/**
+ * No line is longer, whatever a client sends. PIPE_BUF on Linux: a write of this size is never mixed with another
+ * process' (pipe(7)).
+ */
+export const lineLimitBytes = 4_096
+
+/** Room for every honest path; one that holds much to be escaped is cut sooner, so that the line fits. */
+const pathLimits = [1_024, 256] as const
+const methodLimit = 32
+const addressLimit = 64
+
+/** One line of JSON, in visible ASCII alone: nothing in it can end a line early, in any reader's eyes. */
+export function composeAuditLine(decision: AuditedDecision, replica: string): string {
+  const line = compose(decision, replica, pathLimits[0])
+  return line.length <= lineLimitBytes ? line : compose(decision, replica, pathLimits[1])
+}
+
+function compose(decision: AuditedDecision, replica: string, pathLimit: number): string {
+  const { error, principal, organization } = decision
+  const path = cut(decision.path, pathLimit)
+  const method = cut(decision.method, methodLimit)
+  const line = JSON.stringify({
+    audit: 'decision',
+    time: decision.time.toISOString(),
+    requestId: decision.requestId,
+    door: decision.door,
+    outcome: decision.outcome,
+    status: decision.status ?? null,
+    reason: error?.code ?? null,
+    check: error?.check ?? null,
+    subject: principal ? { id: principal.user.id, kind: principal.user.userType } : null,
+    credential: principal ? describeCredential(principal) : null,
+    organizationId: organization?.id ?? null,
+    route: decision.route ?? null,
+    method: method.text,
+    path: path.text,
+    ...((path.isCut || method.isCut) && { isCut: true }),
+    clientAddress: decision.clientAddress.slice(0, addressLimit),
+    replica,
+  })
+  return `${line.replace(/[^\x20-\x7e]/g, escapeUnit)}\n`
+}
+
+/** Its number where it has one; never anything that could be sent again. */
+const describeCredential = ({ proof }: Principal) => ({
+  kind: proof.kind,
+  id: proof.kind === 'api-token' ? proof.id : null,
+})
+
+/** What was misplaced is taken out first: half a token would not be known for one. */
+function cut(text: string | undefined, limit: number): Readonly<{ text: string | null; isCut: boolean }> {
+  if (text === undefined) return { text: null, isCut: false }
+  const clean = redact(text)
+  return { text: clean.slice(0, limit), isCut: clean.length > limit }
+}
+
+/** U+2028 and its like end a line for some readers; a control byte may end it for a terminal. */
+const escapeUnit = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`

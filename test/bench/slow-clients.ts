@@ -1,0 +1,195 @@
+// What a thousand slow clients cost everybody else, by a real attacker: `npm run bench:slow-clients -- --help`.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Command, InvalidArgumentError } from 'commander'
+import { Pool } from 'undici'
+import { openCrowd } from '../support/crowd.ts'
+import { startCrowdUpstream } from '../support/crowd-upstream.ts'
+import { deltaEvent } from '../support/event-streams.ts'
+import { type Owner, withOwner } from '../support/owner.ts'
+import { readLoad } from '../support/process-figures.ts'
+import { startReplica } from '../support/replicas.ts'
+import { toChunk } from '../support/streams.ts'
+import { bearer } from '../support/world.ts'
+import { startBenchWorld } from './start-bench.ts'
+import { findPercentile, renderTable } from './statistics.ts'
+
+type Options = Readonly<{ connections: number }>
+
+/** What one attack did. */
+type Figures = Readonly<{
+  name: string
+  p99Ms: number
+  p99BeforeMs: number
+  failed: number
+  /** From the last connection of the attacker to the end of them all. */
+  cutAfterMs: number
+  streamsLeft: number
+}>
+
+const { connections } = new Command('bench:slow-clients')
+  .description('Attacks a gateway by slowhttptest: slow heads, slow bodies, slow reading, with the default limits.')
+  .option('--connections <n>', 'of the attacker', parseCount, 1_000)
+  .addHelpText('after', '\nExits 1 where a request fails, a stream is cut, an attacker stands for more than 31 s,')
+  .addHelpText('after', 'or the 99th percentile of the others is twice what it was before.')
+  .addHelpText('after', '\nExample:\n  $ npm run --silent bench:slow-clients -- --connections 200')
+  .showHelpAfterError('(add --help for usage and an example)')
+  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
+  .parse()
+  .opts<Options>()
+
+/** New connections of the attacker in a second. */
+const rate = 250
+
+const streams = 50
+
+/** As its manual names them; the reader takes 32 bytes in five seconds. */
+const attacks = [
+  ['slow heads', ['-H', '-i', '5', '-x', '24']],
+  ['slow bodies', ['-B', '-i', '5', '-x', '24', '-s', '8192', '-t', 'POST']],
+  ['slow readers', ['-X', '-n', '5', '-z', '32', '-w', '512', '-y', '1024', '-k', '3']],
+] as const
+
+/** More than the buffers of the system take. */
+const large = Buffer.alloc(16 * 1024 * 1024, 'x')
+
+try {
+  const figures = await withOwner(measure)
+  console.log(renderFigures(figures))
+  process.exitCode = figures.every(isKept) ? 0 : 1
+} catch (error) {
+  console.error(`bench:slow-clients: ${error instanceof Error ? error.message : String(error)}`)
+  process.exitCode = 1
+}
+
+async function measure(owner: Owner): Promise<readonly Figures[]> {
+  console.error('starting a database and a gateway')
+  const world = await startBenchWorld(owner)
+  const platform = await startPlatform(owner)
+  const agents = await startCrowdUpstream(owner)
+  const upstreams = { platform: { url: platform }, agents: { url: agents.url } }
+  const gateway = await startReplica(owner, { world, settings: { log: { level: 'warn' } }, upstreams })
+  const headers = bearer(world.serviceAccounts.robot.apiKey)
+  await openCrowd(owner, {
+    origin: gateway.public,
+    path: `/agent/${world.agents.acme}/responses`,
+    headers,
+    count: streams,
+  })
+  // As slow as a model that thinks.
+  const beat = setInterval(() => {
+    for (const socket of agents.streams) socket.write(toChunk(deltaEvent(1)))
+  }, 10_000)
+  owner.teardown(() => clearInterval(beat))
+  const pool = new Pool(gateway.public, { connections: 8 })
+  owner.teardown(() => pool.destroy())
+  const ask = async (): Promise<boolean> => {
+    const { statusCode, body } = await pool.request({ method: 'GET', path: '/datasets', headers: { ...headers } })
+    await body.dump()
+    return statusCode === 200
+  }
+  const all: Figures[] = []
+  for (const [name, options] of attacks) {
+    console.error(`${name}: ${connections} connections`)
+    const before = await watch(ask, sleep(10_000))
+    let cutAfterMs = 0
+    const during = await watch(
+      ask,
+      attack(gateway.public, options).then((ms) => {
+        cutAfterMs = ms
+      }),
+    )
+    const failed = before.failed + during.failed
+    const figures = { name, p99Ms: during.p99Ms, p99BeforeMs: before.p99Ms, failed, cutAfterMs }
+    all.push({ ...figures, streamsLeft: agents.streams.size })
+    console.error(`the machine's load was ${readLoad()}`)
+  }
+  return all
+}
+
+/** Asks a hundred times a second until the work is done; times count from when the request was due. */
+async function watch(ask: () => Promise<boolean>, work: Promise<unknown>): Promise<{ p99Ms: number; failed: number }> {
+  let isDone = false
+  const worked = work.finally(() => {
+    isDone = true
+  })
+  const times: number[] = []
+  let failed = 0
+  const asked: Promise<void>[] = []
+  for (let dueMs = performance.now(); !isDone; dueMs += 10) {
+    const startMs = dueMs
+    await sleep(Math.max(0, startMs - performance.now()))
+    asked.push(
+      ask().then(
+        (isGood) => {
+          times.push(performance.now() - startMs)
+          if (!isGood) failed += 1
+        },
+        () => {
+          failed += 1
+        },
+      ),
+    )
+  }
+  await Promise.all([worked, ...asked])
+  return { p99Ms: findPercentile(times, 0.99), failed }
+}
+
+/** Resolves to how long its last connection stood at most. */
+async function attack(origin: string, options: readonly string[]): Promise<number> {
+  const startedMs = performance.now()
+  const common = ['-c', String(connections), '-r', String(rate), '-l', '120', '-u', `${origin}/public/large`]
+  const child = spawn('slowhttptest', [...options, ...common], { stdio: ['ignore', 'pipe', 'inherit'] })
+  let said = ''
+  child.stdout.on('data', (text) => {
+    said += text
+  })
+  await once(child, 'close')
+  if (!/Exit status:.*No open connections left/.test(said)) throw new Error(`slowhttptest said: ${said.slice(-400)}`)
+  return performance.now() - startedMs - (connections / rate) * 1_000
+}
+
+/** Answers `/public/large` with much, and everything else at once. */
+async function startPlatform(owner: Owner): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume()
+    response.end(request.method === 'GET' && request.url?.startsWith('/public/large') ? large : 'ok')
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  owner.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
+  return `http://127.0.0.1:${port}`
+}
+
+/** What we promise; a second is what the attacker needs to see that it is alone. */
+function isKept({ p99Ms, p99BeforeMs, failed, cutAfterMs, streamsLeft }: Figures): boolean {
+  return p99Ms < 2 * p99BeforeMs && failed === 0 && cutAfterMs <= 31_000 && streamsLeft === streams
+}
+
+function renderFigures(all: readonly Figures[]): string {
+  const head = ['attack', 'p99 before ms', 'p99 ms', 'failed', 'cut after s', 'streams left']
+  const rows = all.map(({ name, p99BeforeMs, p99Ms, failed, cutAfterMs, streamsLeft }) => [
+    name,
+    p99BeforeMs.toFixed(1),
+    p99Ms.toFixed(1),
+    String(failed),
+    (cutAfterMs / 1_000).toFixed(1),
+    `${streamsLeft}/${streams}`,
+  ])
+  return renderTable([head, ...rows])
+}
+
+function parseCount(text: string): number {
+  if (!/^[1-9]\d{0,4}$/.test(text)) throw new InvalidArgumentError('not a number from 1 to 99999')
+  return Number(text)
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}

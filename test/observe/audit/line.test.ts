@@ -1,0 +1,154 @@
+import fc from 'fast-check'
+import t from 'tap'
+import type { Principal } from '../../../gateway/authenticate/principal.ts'
+import { type AuditedDecision, composeAuditLine, lineLimitBytes } from '../../../gateway/observe/audit/line.ts'
+
+const robot: Principal = {
+  user: {
+    id: 8,
+    email: 'robot@example.org',
+    username: null,
+    firstName: null,
+    lastName: null,
+    fullName: null,
+    userType: 'client-managed',
+    currentOrganizationId: null,
+    roles: [],
+  },
+  proof: {
+    kind: 'api-token',
+    id: 12,
+    name: 'ci',
+    abilities: ['datasets:read'],
+    lastUsedAt: null,
+    expiresAt: null,
+  },
+}
+
+const decision: AuditedDecision = {
+  time: new Date('2031-02-03T04:05:06.789Z'),
+  requestId: 'request-1',
+  door: 'proxy',
+  outcome: 'refused',
+  status: 403,
+  error: { code: 'role_insufficient', check: 'role' },
+  principal: robot,
+  organization: { id: 1, slug: 'acme', accountType: 'enterprise', role: 'org-member' },
+  route: 'datasets.write',
+  method: 'POST',
+  path: '/datasets',
+  clientAddress: '192.0.2.7',
+}
+
+t.test('a line says who asked for what, and what became of it', async (t) => {
+  t.same(JSON.parse(composeAuditLine(decision, 'host/4711')), {
+    audit: 'decision',
+    time: '2031-02-03T04:05:06.789Z',
+    requestId: 'request-1',
+    door: 'proxy',
+    outcome: 'refused',
+    status: 403,
+    reason: 'role_insufficient',
+    check: 'role',
+    subject: { id: 8, kind: 'client-managed' },
+    credential: { kind: 'api-token', id: 12 },
+    organizationId: 1,
+    route: 'datasets.write',
+    method: 'POST',
+    path: '/datasets',
+    clientAddress: '192.0.2.7',
+    replica: 'host/4711',
+  })
+})
+
+t.test('what is not known is null, so that every line has every field', async (t) => {
+  const unknown: AuditedDecision = {
+    ...decision,
+    status: undefined,
+    error: undefined,
+    principal: undefined,
+    organization: undefined,
+    route: undefined,
+    method: undefined,
+    path: undefined,
+  }
+  const line = JSON.parse(composeAuditLine(unknown, 'host/4711'))
+  t.same(Object.keys(line), Object.keys(JSON.parse(composeAuditLine(decision, 'host/4711'))))
+  for (const field of [
+    'status',
+    'reason',
+    'check',
+    'subject',
+    'credential',
+    'organizationId',
+    'route',
+    'method',
+    'path',
+  ])
+    t.equal(line[field], null, field)
+})
+
+t.test('an OAuth credential has no number', async (t) => {
+  const principal: Principal = {
+    user: { ...robot.user, userType: 'human' },
+    proof: { kind: 'oauth', expiresAt: new Date(0) },
+  }
+  t.match(JSON.parse(composeAuditLine({ ...decision, principal }, 'r')), {
+    subject: { id: 8, kind: 'human' },
+    credential: { kind: 'oauth', id: null },
+  })
+})
+
+/** Whatever a client may try, and more than it could. */
+const hostile = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 5_000 }),
+  fc.stringMatching(/^[\r\n\t"\\{}:,\0\u0085\u2028\u2029\ud800\uffff\x7f\x9b]{0,5000}$/),
+  fc.constantFrom(
+    '"'.repeat(10_000),
+    '\u2028'.repeat(10_000),
+    `/${'x'.repeat(10_000)}`,
+    '\r\n{"audit":"decision"}\r\n',
+  ),
+)
+
+t.test('a line is one line of visible ASCII within its limit, and JSON, whatever a client sent', async (t) => {
+  fc.assert(
+    fc.property(hostile, hostile, hostile, (method, path, clientAddress) => {
+      const line = composeAuditLine({ ...decision, method, path, clientAddress }, 'r')
+      if (!/^\{[\x20-\x7e]*\}\n$/.test(line)) return false
+      if (line.length > lineLimitBytes) return false
+      const parsed = JSON.parse(line)
+      return (
+        path.startsWith(parsed.path) &&
+        method.startsWith(parsed.method) &&
+        (parsed.isCut === true) === (parsed.path !== path || parsed.method !== method)
+      )
+    }),
+    { numRuns: 2_000 },
+  )
+  t.pass('2,000 tries')
+})
+
+t.test('the longest fields together fit into a line', async (t) => {
+  const long: AuditedDecision = {
+    ...decision,
+    requestId: 'x'.repeat(128),
+    route: 'r'.repeat(63),
+    method: '\u2028'.repeat(1_000),
+    path: '"'.repeat(10_000),
+    clientAddress: '\u2028'.repeat(1_000),
+    organization: { id: 2_147_483_647, slug: '', accountType: 'team', role: '' },
+  }
+  const line = composeAuditLine(long, `${'h'.repeat(255)}/4194304`)
+  t.ok(line.length <= lineLimitBytes, `${line.length} bytes`)
+  t.equal(JSON.parse(line).path.length, 1_024)
+})
+
+t.test('a credential that was put into a path is not in the line, not even in half', async (t) => {
+  const token = `oat_MTI.${'a'.repeat(60)}`
+  for (const path of [`/x/${token}`, `/${'x'.repeat(1_010)}/${token}`]) {
+    const line = composeAuditLine({ ...decision, path }, 'r')
+    t.notMatch(line, /oat_/)
+    t.match(JSON.parse(line).path, /\[redact/)
+  }
+})

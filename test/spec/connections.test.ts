@@ -1,0 +1,183 @@
+import t, { type Test } from 'tap'
+import { call, callRaw } from '../support/client.ts'
+import { openRawClient, openRoute, startTestGateway, until } from '../support/gateway.ts'
+import { startHttpUpstream } from '../support/http-upstream.ts'
+import { type Serving, startServing } from '../support/serve.ts'
+import { gatherThrong } from '../support/throng.ts'
+import { askAtOnce, readMetric, startGroup } from '../support/workers.ts'
+
+const skip = process.platform === 'linux' ? false : 'counts descriptors by /proc'
+
+/** `/status` is public: it needs neither a database nor an issuer. */
+const path = '/status'
+
+/** An upstream that answers `/status`, but only when it is told to where the query says so. */
+async function startUpstream(t: Test) {
+  const held: (() => void)[] = []
+  const upstream = await startHttpUpstream(t, (request, response) => {
+    const answer = (): void => void response.end('ok')
+    if (request.url?.includes('held')) held.push(answer)
+    else answer()
+  })
+  return { url: upstream.url, held, release: () => held.splice(0).map((answer) => answer()) }
+}
+
+const health = async ({ admin }: Serving): Promise<number> => (await call(admin, { path: '/healthz' })).status
+
+/** Asks for life signs until the work is done; resolves to how many there were. */
+async function watchHealth(serving: Serving, work: () => Promise<unknown>): Promise<number> {
+  let isDone = false
+  let beats = 0
+  const worked = work().finally(() => {
+    isDone = true
+  })
+  while (!isDone) {
+    if ((await health(serving)) !== 200) throw new Error('not healthy')
+    beats += 1
+  }
+  await worked
+  return beats
+}
+
+const openFiles = async (serving: Serving): Promise<number> => (await readMetric(serving, 'process_open_fds'))[''] ?? 0
+
+async function checkAsBefore(t: Test, serving: Serving, filesBefore: number): Promise<void> {
+  await until(
+    async () => ((await readMetric(serving, 'sallyport_connections_open'))['listener="public"'] ?? 0) <= 1,
+    'that all are gone',
+  )
+  await askAtOnce(20, 10, async () => {
+    const { status } = await call(serving.public, { path })
+    if (status !== 200) throw new Error(`answered ${status}`)
+  })
+  await until(async () => (await openFiles(serving)) <= filesBefore + 25, 'as many open files as before', 10_000)
+  t.ok(serving.child.exitCode === null)
+}
+
+t.test('one connection more than may be is closed at once and counted, and another takes its place', async (t) => {
+  const { url } = await startUpstream(t)
+  const gateway = await startTestGateway(t, {
+    routes: [openRoute],
+    upstreams: { platform: { url } },
+    settings: {
+      listeners: Object.fromEntries(
+        ['public', 'decision', 'admin'].map((name) => [name, { host: '127.0.0.1', port: 0, maxConnections: 3 }]),
+      ),
+    },
+  })
+  const inside = await Promise.all([1, 2, 3].map(() => openRawClient(t, gateway.public)))
+  const outside = await openRawClient(t, gateway.public)
+  t.equal(await outside.closed(), '', 'without a word')
+  for (const client of inside) {
+    client.send('GET /x HTTP/1.1\r\nHost: h\r\n\r\n')
+    t.match(await client.until(/ok$/), /^HTTP\/1\.1 200 /)
+  }
+  const { text } = await call(gateway.admin, { path: '/metrics' })
+  t.match(text, /^sallyport_connections_dropped_total\{listener="public",reason="limit"\} 1$/m)
+  t.match(text, /^sallyport_connections_open\{listener="public"\} 3$/m)
+  t.match(text, /^sallyport_connections_limit\{listener="public"\} 3$/m)
+  inside[0]?.socket.destroy()
+  await until(async () => {
+    const answer = await callRaw(gateway.public, 'GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n')
+    return answer.startsWith('HTTP/1.1 200 ')
+  }, 'a free place')
+})
+
+t.test(
+  '2,000 connections at 512 descriptors: the gateway lives, and is as before when they leave',
+  { skip },
+  async (t) => {
+    const { url } = await startUpstream(t)
+    const serving = await startServing(t, { upstream: url, descriptors: 512 })
+    t.ok(
+      serving
+        .log()
+        .some(
+          ({ msg, listener, descriptors }) =>
+            /fewer connections/.test(msg) && listener === 'public' && descriptors === 512,
+        ),
+    )
+    await call(serving.public, { path })
+    const before = await openFiles(serving)
+    const beats = await watchHealth(serving, async () => {
+      const crowd = await gatherThrong(t, serving.public, 2_000)
+      await until(() => crowd.open().length < 512, 'that most are turned away')
+      const [first] = crowd.open()
+      t.ok(crowd.open().length > 50, `${crowd.open().length} may stay`)
+      t.ok((await openFiles(serving)) < 512)
+      // Whoever is inside is served, its upstream's connection included.
+      let text = ''
+      first?.on('data', (chunk) => {
+        text += chunk.toString()
+      })
+      first?.write(`GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`)
+      await until(() => text.endsWith('ok'), 'an answer')
+      const dropped = await readMetric(serving, 'sallyport_connections_dropped_total')
+      t.equal(dropped['listener="public",reason="limit"'], 2_000 - crowd.open().length)
+      await crowd.leave()
+    })
+    t.ok(beats > 0)
+    await checkAsBefore(t, serving, before)
+    t.equal(serving.log().filter(({ msg }) => /turned away/.test(msg)).length, 1, 'and not a line for each')
+  },
+)
+
+t.test('clients that all keep an upstream busy leave descriptors for the admin listener', { skip }, async (t) => {
+  const { url, held, release } = await startUpstream(t)
+  const serving = await startServing(t, { upstream: url, descriptors: 512 })
+  const before = await openFiles(serving)
+  await watchHealth(serving, async () => {
+    const crowd = await gatherThrong(t, serving.public, 1_000)
+    for (const socket of crowd.open()) socket.write(`GET ${path}?held HTTP/1.1\r\nHost: h\r\n\r\n`)
+    await until(() => held.length >= crowd.open().length, 'all of them at the upstream')
+    release()
+    await crowd.leave()
+  })
+  await checkAsBefore(t, serving, before)
+})
+
+t.test('nor can requests in a row on one connection take all descriptors', { skip }, async (t) => {
+  const { url, held, release } = await startUpstream(t)
+  const serving = await startServing(t, { upstream: url, descriptors: 512 })
+  const before = await openFiles(serving)
+  await watchHealth(serving, async () => {
+    const crowd = await gatherThrong(t, serving.public, 20)
+    const row = `GET ${path}?held HTTP/1.1\r\nHost: h\r\n\r\n`.repeat(50)
+    for (const socket of crowd.sockets) socket.write(row)
+    await until(
+      async () =>
+        ((await readMetric(serving, 'sallyport_decisions_total'))['route="status",reason="allowed"'] ?? 0) +
+          held.length >
+        400,
+      'a pile of requests',
+    )
+    t.ok((await openFiles(serving)) < 512)
+    t.equal((await call(serving.public, { path })).status, 503, 'one more finds no connection to the upstream')
+    release()
+    await crowd.leave()
+  })
+  await checkAsBefore(t, serving, before)
+})
+
+t.test('limits are those of each worker', async (t) => {
+  const { url } = await startUpstream(t)
+  const listeners = Object.fromEntries(
+    ['public', 'decision', 'admin'].map((name) => [name, { host: '127.0.0.1', port: 0, maxConnections: 5 }]),
+  )
+  const serving = await startGroup(t, { upstream: url, settings: { listeners } })
+  t.equal((await readMetric(serving, 'sallyport_connections_limit'))['listener="public"'], 10)
+  const crowd = await gatherThrong(t, serving.public, 50)
+  await until(() => crowd.open().length <= 10, 'that the others are turned away')
+  t.ok(crowd.open().length >= 5)
+  t.equal(await health(serving), 200)
+})
+
+t.test('a promise that the descriptors do not keep is told at the start', { skip }, async (t) => {
+  const { url } = await startUpstream(t)
+  const place = { host: '127.0.0.1', port: 0 }
+  const listeners = { public: { ...place, maxConnections: 5_000 }, decision: place, admin: place }
+  const serving = await startServing(t, { upstream: url, descriptors: 4_096, settings: { listeners } })
+  const warnings = serving.log().filter(({ msg }) => /fewer connections/.test(msg))
+  t.match(warnings, [{ level: 'warn', listener: 'public', wanted: 5_000, maxConnections: Number, descriptors: 4_096 }])
+  t.equal(warnings.length, 1, 'what was not promised needs no word')
+})

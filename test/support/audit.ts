@@ -1,0 +1,118 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import type { JsonValue } from './client.ts'
+import { until } from './gateway.ts'
+import { type HttpUpstream, startHttpUpstream } from './http-upstream.ts'
+import type { Owner } from './owner.ts'
+import { type Serving, startServing } from './serve.ts'
+import { readMetric } from './workers.ts'
+import type { TestWorld } from './world.ts'
+
+/** A folder for files of the audit, which goes with its owner. */
+export function makeAuditFolder(owner: Owner): string {
+  const directory = mkdtempSync(join(tmpdir(), 'sallyport-audit-'))
+  owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  return directory
+}
+
+/** Every line of these files; one that is no whole line of JSON is an error. */
+export const readAudit = (...files: readonly string[]): readonly JsonValue[] =>
+  files.flatMap((file) => {
+    const text = readFileSync(file, 'utf8')
+    if (!/^(?:\{[\x20-\x7e]*\}\n)*$/.test(text)) throw new Error(`not lines of ASCII: ${file}`)
+    return text
+      .split('\n')
+      .slice(0, -1)
+      .map((line): JsonValue => JSON.parse(line))
+  })
+
+/** How often each request has a line. */
+export function countIds(lines: readonly JsonValue[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>()
+  for (const { requestId } of lines) counts.set(requestId, (counts.get(requestId) ?? 0) + 1)
+  return counts
+}
+
+/** A pipe that a process holds open for reading without reading, until it is told to go on. */
+export type HeldPipe = Readonly<{ path: string; kill: () => void; read: () => void; text: () => string }>
+
+export async function holdPipe(owner: Owner): Promise<HeldPipe> {
+  const path = join(makeAuditFolder(owner), 'pipe')
+  execFileSync('mkfifo', [path])
+  // Open for both, so that opening waits for nobody; `cat` takes over when a line comes.
+  const reader = spawn('sh', ['-c', 'exec 3<>"$0"; echo ready; read go; exec cat <&3', path], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  owner.teardown(() => reader.kill('SIGKILL'))
+  let text = ''
+  reader.stdout?.on('data', (chunk: Buffer) => {
+    text += chunk.toString()
+  })
+  await until(() => text !== '', 'the reader')
+  return {
+    path,
+    kill: () => void reader.kill('SIGKILL'),
+    read: () => void reader.stdin?.write('go\n'),
+    text: () => text.replace(/^ready\n/, ''),
+  }
+}
+
+/** What the gateway itself has counted: every request has a line, or is missed. */
+export async function countAudited(serving: Serving) {
+  const sum = async (name: string): Promise<number> =>
+    Object.values(await readMetric(serving, name)).reduce((total, value) => total + value, 0)
+  return {
+    requests: await sum('sallyport_requests_total'),
+    unparsed: await sum('sallyport_unparsed_requests_total'),
+    written: await sum('sallyport_audit_written_total'),
+    dropped: await sum('sallyport_audit_dropped_total'),
+    inFlight: await sum('sallyport_requests_in_flight'),
+  }
+}
+
+/** Waits until every request has ended, and gives the counts. */
+export async function settle(serving: Serving) {
+  let counts = await countAudited(serving)
+  await until(
+    async () => {
+      counts = await countAudited(serving)
+      return counts.inFlight === 0
+    },
+    'the end of every request',
+    20_000,
+  )
+  return counts
+}
+
+let ids = 0
+export const makeId = (): string => `request-${ids++}`
+
+/** An event, and then nothing more. */
+const streamStart = 'event: response.created\ndata: {"type":"response.created","response":{"id":"r"}}\n\n'
+
+/** An upstream with streams that stay open, requests that it never answers, and an answer for all others. */
+export const startAuditUpstream = (owner: Owner): Promise<HttpUpstream> =>
+  startHttpUpstream(owner, (request, response) => {
+    if (request.url?.startsWith('/agent/')) {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write(streamStart)
+    } else if (!request.url?.startsWith('/public/hangs')) {
+      request.resume().on('end', () => response.end('ok'))
+    }
+  })
+
+/** Starts gateways that write their audit into files of their own, unless the settings name another sink. */
+export const createStart =
+  (world: TestWorld, upstream: HttpUpstream) =>
+  async (t: Test, audit: Readonly<Record<string, unknown>> = {}, settings = {}) => {
+    const file = join(makeAuditFolder(t), 'audit.jsonl')
+    const serving = await startServing(t, {
+      world,
+      upstream: upstream.url,
+      settings: { audit: { sink: file, ...audit }, ...settings },
+    })
+    return { serving, file }
+  }

@@ -1,0 +1,80 @@
+import { randomUUID } from 'node:crypto'
+import type { Test } from 'tap'
+import { noCors } from '../../gateway/answer/cors.ts'
+import { loadConfiguration } from '../../gateway/boot/configuration.ts'
+import { createExchanges } from '../../gateway/boot/exchanges.ts'
+import { createSnapshot } from '../../gateway/boot/snapshot.ts'
+import type { Directory } from '../../gateway/directory/directory.ts'
+import { createNodeEngine } from '../../gateway/engine/node/engine.ts'
+import { createForward } from '../../gateway/forward/forward.ts'
+import { noAudit } from '../../gateway/observe/audit/audit.ts'
+import { describeBug, type Log, type LogFields } from '../../gateway/observe/log.ts'
+import { createMetrics } from '../../gateway/observe/metrics.ts'
+import { createTrails } from '../../gateway/observe/trail.ts'
+import { createPipeline, type Stages } from '../../gateway/pipeline.ts'
+import { loadPolicy } from '../../gateway/policy/load.ts'
+import { join } from '../../gateway/relay/join.ts'
+import { createRelay, type RelayOptions } from '../../gateway/relay/relay.ts'
+import { startTimer } from '../../gateway/relay/timer.ts'
+import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
+import { listenerOptions } from './listener-options.ts'
+
+export type LoggedLine = Readonly<{ level: string; message: string; fields: LogFields }>
+
+export type FaultyOptions = Pick<TestGatewayOptions, 'routes' | 'upstreams'> &
+  Readonly<{
+    /** Puts other stages into the place of some. */
+    spoil: (stages: Stages) => Partial<Stages>
+    relay?: Partial<RelayOptions>
+    onLine?: (line: LoggedLine) => void
+  }>
+
+/** The pipeline on its engine, wired as `boot/` does it, with stages that the test spoils. No database, no audit. */
+export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...options }: FaultyOptions) {
+  const lines: LoggedLine[] = []
+  const note = (level: string) => (fields: LogFields, message: string) => {
+    const line = { level, message, fields }
+    onLine?.(line)
+    lines.push(line)
+  }
+  const log: Log = { info: note('info'), warn: note('warn'), error: note('error'), flush: () => undefined }
+  const now = () => new Date()
+  const monotonicMs = () => performance.now()
+  // Public routes ask nobody.
+  const directory = {} as Directory
+  const configuration = loadConfiguration(writeConfiguration(t, options), {})
+  const policy = loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
+  const snapshot = createSnapshot(configuration, policy, directory, now)
+  const engine = createNodeEngine()
+  const relaying = createRelay({ keepAliveMs: 15_000, startTimer, now, makeId: randomUUID, ...relay })
+  const unused = async () => {
+    throw new Error('public routes do not come here')
+  }
+  const stages: Stages = {
+    snapshot: () => snapshot,
+    isTrustedProxy: () => false,
+    cors: noCors,
+    authenticate: unused,
+    directory,
+    answer: unused,
+    pin: async () => [],
+    forward: createForward(engine.send),
+    relay: relaying.relay,
+    join,
+    beginTrail: createTrails({ log, metrics: createMetrics(), audit: noAudit, now, monotonicMs }, 'proxy'),
+  }
+  const exchanges = createExchanges(log)
+  const listener = await engine.listen(
+    {
+      ...listenerOptions,
+      onFault: (error) => log.error({ error: describeBug(error) }, 'a callback of a request failed'),
+    },
+    exchanges.attend(createPipeline({ ...stages, ...spoil(stages) })),
+  )
+  t.teardown(async () => {
+    const closed = listener.close()
+    listener.destroy()
+    await Promise.all([closed, engine.close()])
+  })
+  return { public: `http://127.0.0.1:${listener.address.port}`, lines, countInFlight: exchanges.count }
+}

@@ -1,0 +1,16 @@
+import type { ListenerOptions } from '../../gateway/engine/engine.ts'
+
+/** A listener of the engine on a free port of loopback, with limits that no test meets by chance. */
+export const listenerOptions: ListenerOptions = {
+  host: '127.0.0.1',
+  port: 0,
+  headersTimeoutMs: 20_000,
+  bodyIdleTimeoutMs: 30_000,
+  bodyBytesPerSecond: 0,
+  clientIdleTimeoutMs: 60_000,
+  answerBytesPerSecond: 0,
+  maxConnections: 1_000,
+  onDropped: () => undefined,
+  onUnparsed: () => undefined,
+  onFault: () => undefined,
+}
