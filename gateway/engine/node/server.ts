@@ -110,7 +110,8 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     { idleMs: options.clientIdleTimeoutMs, bytesPerSecond: options.answerBytesPerSecond },
     (socket) => {
       options.onDropped('stalled')
-      socket.destroy()
+      // A plain close would leave the system trying to send what nobody takes.
+      socket.resetAndDestroy()
     },
   )
   const { address, port } = server.address() as AddressInfo // a TCP listener's address is never a string
