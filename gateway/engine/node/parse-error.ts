@@ -42,12 +42,10 @@ const isWord = (packet: string): boolean => /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64} 
 function namesUnknownEncoding(packet: string): boolean {
   const head = packet.slice(0, packet.indexOf(blankLine))
   if (/^content[-_.]length[ \t]*:/im.test(head) || / HTTP\/1\.0\r\n/.test(head)) return false
-  const codings = [...head.matchAll(/^transfer-encoding:[ \t]*(.*?)[ \t]*\r?$/gim)].map(([, value]) => value ?? '')
-  return (
-    codings.length === 1 &&
-    /^[a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*$/i.test(codings[0] ?? '') &&
-    codings[0]?.toLowerCase() !== 'chunked'
-  )
+  // Without a pattern for the spaces behind a value: there may be 32 KiB of them, and one look at each is enough.
+  const [coding = '', ...more] = [...head.matchAll(/^transfer-encoding:(.*)$/gim)].map(([, value]) => value ?? '')
+  const isList = /^[ \t]*[a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*[ \t]*$/i.test(coding)
+  return more.length === 0 && isList && coding.trim().toLowerCase() !== 'chunked'
 }
 
 /** The packet that went too far holds the request line's end, mostly its whole; else a header is the better guess. */
