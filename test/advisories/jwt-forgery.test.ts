@@ -1,11 +1,9 @@
-import { createHmac, createPrivateKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import type { JWK } from 'jose'
 import t, { type Test } from 'tap'
-import { type Answer, call, type JsonValue } from '../support/client.ts'
+import { type Answer, call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway } from '../support/gateway.ts'
-import { testVectors } from '../support/vectors.ts'
+import { startIssuer } from '../support/issuer.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -14,20 +12,6 @@ const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok')
 })
 const routes = [{ id: 'any', match: { path: '/*' }, surface: 'platform', upstream: 'platform' }]
-
-/** An issuer that publishes these keys, and what it was asked for. */
-async function startIssuer(t: Test, keysAt: (path: string) => readonly JWK[]) {
-  const asked: string[] = []
-  const server = createServer((request, response) => {
-    asked.push(String(request.url))
-    response.end(JSON.stringify({ keys: keysAt(String(request.url)) }))
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.closeAllConnections())
-  t.teardown(() => server.close())
-  const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
-  return { issuer: `http://127.0.0.1:${port}`, asked }
-}
 
 type IssuerEntry = Readonly<{ issuer: string; audience: string; jwksUri: string }>
 
@@ -202,62 +186,3 @@ t.test('the gateway’s own identity header is no token', async (t) => {
   t.equal((await world.call({ path: '/public/x', headers: { authorization: `Bearer ${identity}` } })).status, 401)
   t.equal((await world.call({ path: '/public/x', headers: { 'x-gateway-identity': identity } })).status, 401)
 })
-
-type Group = Readonly<{ comment: string; keys: readonly JWK[]; secrets: readonly JWK[]; tests: readonly JsonValue[] }>
-
-const keysIn = (key: JsonValue): readonly JWK[] => key?.keys ?? (key ? [key] : [])
-
-/**
- * The vectors' payloads are nobody's claims, so none may enter; nor may claims that would do, under a vector's header and
- * signature. That a vector is refused for its signature, and accepted where it is good, is the verifier's own test.
- */
-for (const file of ['json_web_signature_test.json', 'json_web_key_test.json'])
-  testVectors(t, `jwt/${file}`, `Wycheproof, ${file}: nothing forged enters`, async (t, vectors) => {
-    const groups: readonly Group[] = vectors.testGroups.map(({ comment, tests, ...group }: JsonValue) => {
-      const secrets = keysIn(group.private)
-      return { comment, tests, secrets, keys: group.public ? keysIn(group.public) : secrets }
-    })
-    // An issuer of its own for each group: keys of several groups bear the same id.
-    const { issuer: origin } = await startIssuer(t, (path) => groups[Number(path.split('/')[1])]?.keys ?? [])
-    const issuerOf = (index: number): string => `${origin}/${index}`
-    const behind = await startGateway(
-      t,
-      groups.map((_, index) => entryOf(issuerOf(index))),
-    )
-    const judge = async (jwt: string): Promise<number> =>
-      (await call(behind.public, { path: '/x', headers: { 'x-oauth-access-token': jwt } })).status
-    const before = upstream.received().join('').length
-    let count = 0
-    for (const [index, { comment, tests, secrets }] of groups.entries()) {
-      const accepted = { ...claims, iss: issuerOf(index) }
-      const forgeries = tests.flatMap(({ tcId, jws }) => {
-        const [header, , signature] = String(jws).split('.')
-        const grafted = `${header}.${encode(accepted)}.${signature}`
-        return [String(jws), grafted].filter((jwt) => /^[\x21-\x7e]+$/.test(jwt)).map((jwt) => ({ tcId, jwt }))
-      })
-      await Promise.all(
-        forgeries.map(async ({ tcId, jwt }) => {
-          const status = await judge(jwt)
-          if (status !== 401) t.fail(`${tcId} ${comment}: ${status}`)
-        }),
-      )
-      count += forgeries.length
-      // Who has the group's shared key signs with it what would do.
-      for (const { k, kid } of secrets) {
-        if (k === undefined) continue
-        const input = bodyOf({ alg: 'HS256', kid }, accepted)
-        const mac = createHmac('sha256', Buffer.from(k, 'base64url')).update(input).digest('base64url')
-        t.equal(await judge(`${input}.${mac}`), 401, `${comment}: the shared key`)
-      }
-    }
-    t.ok(count >= vectors.numberOfTests, `${count} tokens`)
-    t.equal(upstream.received().join('').length, before, 'nothing arrived')
-    // The same issuers do let in what they signed themselves.
-    for (const [index, { comment, secrets }] of groups.entries()) {
-      const [key] = secrets
-      if (comment !== 'es256' || key?.kid === undefined) continue
-      const input = bodyOf({ alg: 'ES256', kid: key.kid }, { ...claims, iss: issuerOf(index) })
-      const signature = byEc(createPrivateKey({ key: { ...key }, format: 'jwk' }), input)
-      t.equal(await judge(`${input}.${signature}`), 200, comment)
-    }
-  })
