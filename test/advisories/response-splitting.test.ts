@@ -109,11 +109,14 @@ t.test('an answer that comes while a connection waits idle reaches nobody', asyn
   }
 })
 
+/** In UTF-8 it is two letters, U+010D and U+010A; written with one byte for each of them, it is CR LF. */
+const lineEnd = Buffer.from('\u010d\u010a', 'utf8').toString('latin1')
+
 t.test('an upstream’s header never becomes two lines, nor a second answer', async (t) => {
   Object.assign(says, {
     '/folded': [`${ok}x-own: a\r\n x-poison: 1\r\ncontent-length: 2\r\n\r\nok`],
     '/bare-lf': [`${ok}x-own: a\nx-poison: 1\r\ncontent-length: 2\r\n\r\nok`],
-    '/latin1': [`${ok}x-own: \u010d\u010a\xe5\r\ncontent-length: 2\r\n\r\nok`],
+    '/latin1': [`${ok}x-own: ${lineEnd}x-poison: 1${lineEnd}\xe5\r\ncontent-length: 2\r\n\r\nok`],
     '/reason': ['HTTP/1.1 200 \x01\x7f\xff odd\r\ncontent-length: 2\r\n\r\nok'],
     '/head': [`HTTP/1.1 200 OK\r\ncontent-length: 2\r\nset-cookie: a=b\r\nset-cookie: c=d\r\n\r\nok`],
   })
@@ -122,7 +125,8 @@ t.test('an upstream’s header never becomes two lines, nor a second answer', as
     client.send(`GET ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`)
     const text = await client.closed()
     t.equal(text.match(/HTTP\/1\.1 /g)?.length, 1, path)
-    t.match(text, /^HTTP\/1\.1 (?:200|503) /, path)
+    t.match(text, path === '/latin1' ? /^HTTP\/1\.1 200 / : /^HTTP\/1\.1 (?:200|503) /, path)
+    if (path === '/latin1') t.ok(text.includes(`x-own: ${lineEnd}x-poison: 1${lineEnd}\xe5\r\n`), 'byte for byte')
     t.notMatch(text.split('\r\n\r\n', 1)[0], /(?:^|[\r\n])x-poison:/i, path)
     t.notMatch(text.split('\r\n\r\n', 1)[0]?.replaceAll('\r\n', ''), /[\r\n]/, `${path}: lines end as lines do`)
   }
