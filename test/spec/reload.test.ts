@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
 import { openRoute, startRawUpstream, startTestGateway, type TestGateway, until } from '../support/gateway.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
+import { testVectors } from '../support/vectors.ts'
 
 type Routes = readonly Readonly<Record<string, unknown>>[]
 
@@ -158,4 +159,45 @@ t.test('ten reloads under load: every answer is one of the old table or of the n
   t.same(misjudged, [])
   t.ok(asked > 100, `${asked} requests`)
   t.equal(await replica.stop(), 0)
+})
+
+/** What is on disk after each step of the published sequence, in its words. */
+const sequence: readonly (readonly [step: string, files: Readonly<Record<string, string>>])[] = [
+  ['start with an empty rule list', { 'routes.yaml': tableOf([]) }],
+  ['add rule /rules allow', { 'routes.yaml': tableOf([open('/rules')]) }],
+  ['change its authoriser to deny', { 'routes.yaml': tableOf([refused('/rules')]) }],
+  ['reference a handler that is switched off', { 'routes.yaml': broken['to an unknown upstream'] ?? '' }],
+  ['(before the next file exists) other route', {}],
+  [
+    'add a second rule file',
+    { 'routes.yaml': tableOf([open('/rules')]), 'other.yaml': tableOf([open('/other-rules')]) },
+  ],
+  ['edit only the second file to deny', { 'other.yaml': tableOf([refused('/other-rules')]) }],
+  ['remove all rules', { 'routes.yaml': tableOf([]), 'other.yaml': tableOf([]) }],
+]
+
+/** Who is not let in has shown no credential here; and what does not load changes nothing. */
+const ours: Readonly<Record<number, number>> = { 403: 401, 500: 401 }
+
+testVectors(t, 'proxy/reload-sequence.json', 'a published sequence of reloads, under load', async (t, { steps }) => {
+  t.same(
+    steps.map(({ do: step }: { do: string }) => step),
+    sequence.map(([step]) => step),
+  )
+  const { gateway, folder, status } = await start(t, [])
+  let isOver = false
+  const seen = new Set<number>()
+  const load = ['/rules', '/other-rules'].map(async (path) => {
+    // A connection that is dropped rejects, and fails the test.
+    while (!isOver) seen.add((await call(gateway.public, { path })).status)
+  })
+  for (const [index, [step, files]] of sequence.entries()) {
+    for (const [name, text] of Object.entries(files)) replace(folder, name, text)
+    for (const [path, expected] of Object.entries<number>(steps[index].expect))
+      await until(async () => (await status(path)) === (ours[expected] ?? expected), `${step}: ${path}`, 3_000)
+    t.pass(step)
+  }
+  isOver = true
+  await Promise.all(load)
+  t.same([...seen].sort(), [200, 401, 404])
 })
