@@ -6,6 +6,10 @@ const repository = fileURLToPath(new URL('../../', import.meta.url))
 const text = readFileSync(`${repository}/SECURITY.md`, 'utf8')
 const linked = [...text.matchAll(/\]\((test\/[^)]+)\)/g)].map(([, path]) => path ?? '')
 
+const tests = readdirSync(`${repository}/test/advisories`)
+  .filter((name) => name.endsWith('.test.ts') && name !== 'table.test.ts')
+  .sort()
+
 t.test('every class in SECURITY.md has its test', async (t) => {
   const [, ...rows] = text.slice(text.indexOf('| Class |')).trim().split('\n').slice(1)
   t.ok(rows.length > 20)
@@ -14,9 +18,21 @@ t.test('every class in SECURITY.md has its test', async (t) => {
 })
 
 t.test('every test of an advisory stands for a class there', async (t) => {
-  const files = readdirSync(`${repository}/test/advisories`).map((name) => `test/advisories/${name}`)
-  const missing = files.filter((path) => !linked.includes(path) && !path.endsWith('/table.test.ts'))
+  const missing = tests.filter((name) => !linked.includes(`test/advisories/${name}`))
   t.same(missing, [])
+})
+
+t.test('README.md here names every test and its defence, and nothing that is not there', async (t) => {
+  const guide = readFileSync(`${repository}/test/advisories/README.md`, 'utf8')
+  const rows = guide.split('\n').filter((line) => line.startsWith('| ['))
+  const named = rows.map((row) => /^\| \[[\w-]+\]\(([\w.-]+)\) \|/.exec(row)?.[1] ?? row)
+  t.same(named, tests)
+  for (const row of rows) t.match(row, /`gateway\/[\w/-]+\.ts` \(`/, row.slice(0, 60))
+  for (const [, path = '', names = ''] of guide.matchAll(/`((?:gateway|config)\/[^`]+)`(?: \(([^)]*)\))?/g)) {
+    t.ok(existsSync(`${repository}/${path}`), path)
+    const source = readFileSync(`${repository}/${path}`, 'utf8')
+    for (const [, name = ''] of names.matchAll(/`([^`]+)`/g)) t.ok(source.includes(name), `${path}: ${name}`)
+  }
 })
 
 t.test('an identifier has the form of one', async (t) => {
