@@ -1,4 +1,4 @@
-import { createHmac, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
+import { createHmac, createPublicKey, createSecretKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { createLocalJWKSet, type JWK } from 'jose'
 import t from 'tap'
 import { algorithms, parseObject, parseToken, verifySignature } from '../../gateway/authenticate/signature.ts'
@@ -166,6 +166,36 @@ t.test('a key that names its algorithm serves no other', async (t) => {
     'accepted',
   )
 })
+
+t.test(
+  'an algorithm that is none of ours is refused by its name, and once more where the signature is checked',
+  async (t) => {
+    const secret = createSecretKey(Buffer.alloc(64, 'x'))
+    const refused = { code: 'unauthenticated' }
+    for (const [alg, key] of [
+      ['HS256', secret],
+      ['HS512', secret],
+      ['RS384', rsa],
+      ['RS512', rsa],
+    ] as const) {
+      const digest = `sha${alg.slice(2)}`
+      const input = `${encode({ alg, kid: 'k' })}.${encode({ sub: 'a' })}`
+      const signature =
+        'privateKey' in key
+          ? sign(digest, Buffer.from(input), key.privateKey)
+          : createHmac(digest, key).update(input).digest()
+      const token = `${input}.${signature.toString('base64url')}`
+      t.throws(() => parseToken(token), refused, `${alg}, by its name`)
+      // As if somebody handed out the key that fits.
+      const fitting = 'publicKey' in key ? key.publicKey : key
+      await t.rejects(
+        verifySignature(token, async () => fitting),
+        refused,
+        `${alg}, with its key`,
+      )
+    }
+  },
+)
 
 t.test('no token without a signature, and none signed with a public key as a shared secret', async (t) => {
   const { jwk } = signers.RS256 ?? {}
