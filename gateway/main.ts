@@ -2,13 +2,14 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { runBeatCluster, runListClusters, runResumeCluster, runSuspendCluster } from './boot/command-clusters.ts'
+import { example } from './boot/command-help.ts'
 import { generateKey } from './boot/command-keys.ts'
 import { runMigrate } from './boot/command-migrate.ts'
 import { type RotateOptions, runRotateKeys } from './boot/command-rotate.ts'
 import { runServe } from './boot/command-serve.ts'
 import { type MintOptions, runListTokens, runMintToken, runRevokeToken } from './boot/command-tokens.ts'
 import { reportFailure } from './boot/failure.ts'
-import { runCheckPolicy, runExplain, runMatrix } from './boot/policy/commands.ts'
+import { addPolicyCommands } from './boot/policy/add-commands.ts'
 
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
 
@@ -135,54 +136,7 @@ for (const [name, description, run] of [
     .addHelpText('after', example(`npx sallyport clusters ${name} 7`))
     .action((id: string, options: { config: string; json?: boolean }) => run(id, options))
 
-const policy = program
-  .command('policy')
-  .description('questions about the policy table; nothing runs, and nothing is changed')
-  .addHelpText(
-    'after',
-    example('npx sallyport policy check', 'npx sallyport policy explain GET /datasets --role org-client'),
-  )
-
-/** A folder alone needs no configuration, and none of its secrets. */
-const policySource = (command: Command): Command =>
-  command
-    .option('-c, --config <file>', 'configuration file; names the folder and the upstreams', defaultConfig)
-    .option('-p, --policies <folder>', 'a folder of policies instead, for any upstreams')
-    .option('--json', 'print it as JSON')
-
-policySource(policy.command('check'))
-  .description('find every mistake, with file, line and column, and what is seldom meant')
-  .option('--strict', 'end with 1 where there is a warning')
-  .addHelpText('after', example('npx sallyport policy check --policies policies --strict'))
-  .action(runCheckPolicy)
-
-policySource(policy.command('explain'))
-  .description('say what a request would get, check by check, and the row that decided')
-  .argument('<method>')
-  .argument('<target>', 'path and query, as a client sends them')
-  .option('--role <slug>', 'the role held in the organization in force; without it no organization is')
-  .option('--platform-role <slug>', 'a role on the platform; may be repeated', collect, [])
-  .option('--scope <name>', 'an API token of this scope, instead of an OAuth token')
-  .option('--ability <name>', 'an API token with this ability; may be repeated', collect, [])
-  .option('--agent <whose>', "the agent of the request: 'own', 'public' or 'foreign'", 'own')
-  .option('--host <host>', 'the Host header', 'localhost')
-  .option('--anonymous', 'without a credential')
-  .addHelpText('after', example('npx sallyport policy explain DELETE /datasets/5 --role org-member --scope api-key'))
-  .action(runExplain)
-
-policySource(policy.command('matrix'))
-  .description('print who may do what: every route by role and credential')
-  .option('-f, --format <name>', 'table, markdown, csv or json', 'table')
-  .addHelpText('after', example('npx sallyport policy matrix --format markdown > matrix.md'))
-  .action(runMatrix)
-
-function collect(value: string, earlier: readonly string[]): readonly string[] {
-  return [...earlier, value]
-}
-
-function example(...lines: string[]): string {
-  return `\nExample:\n${lines.map((line) => `  $ ${line}\n`).join('')}`
-}
+addPolicyCommands(program, defaultConfig)
 
 // Commander exits 1 on bad usage by itself; the contract says 2.
 for (const command of [program, ...program.commands, ...program.commands.flatMap(({ commands }) => commands)])

@@ -1,31 +1,19 @@
 import type { Policy } from '../../policy/compile.ts'
-import { loadPolicy } from '../../policy/load.ts'
-import { loadConfiguration } from '../configuration.ts'
 import { UsageError } from '../failure.ts'
 import { disarm, formatTable } from '../format-table.ts'
+import { chooseFormat, type FormatOptions } from './choose-format.ts'
 import { type Explanation, explain } from './explain.ts'
-import { formatMatrix, type MatrixFormat, matrixFormats } from './format-matrix.ts'
+import { formatMatrix, matrixFormats } from './format-matrix.ts'
 import type { Imagined } from './imagine-caller.ts'
 import { lintPolicy } from './lint.ts'
 import { buildMatrix } from './matrix.ts'
-
-/** Where the policies are: in the folder of a configuration, or in one that is named. */
-export type PolicySource = Readonly<{ config: string; policies?: string }>
-
-/** A folder alone says nothing of upstreams: there every name is as good as another. */
-const anyName: ReadonlySet<string> = Object.assign(new Set<string>(), { has: () => true })
-
-function readPolicy({ config, policies }: PolicySource): Policy {
-  if (policies !== undefined) return loadPolicy(policies, anyName)
-  const configuration = loadConfiguration(config, process.env)
-  return loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
-}
+import { type PolicySource, readPolicy } from './read-policy.ts'
 
 type CheckOptions = PolicySource & Readonly<{ strict?: boolean; json?: boolean }>
 
 /** Finds every mistake, and says what is seldom meant. With `--strict` a warning ends with 1. */
 export function runCheckPolicy(options: CheckOptions): void {
-  const policy = readPolicy(options)
+  const { policy } = readPolicy(options)
   const warnings = lintPolicy(policy)
   const summary = { routes: policy.routes.length, roles: policy.roles.organization.size, warnings }
   if (options.json) process.stdout.write(`${JSON.stringify(summary)}\n`)
@@ -37,11 +25,9 @@ export function runCheckPolicy(options: CheckOptions): void {
 }
 
 /** Prints who may do what, for every route, role and credential. */
-export function runMatrix(options: PolicySource & Readonly<{ format: string; json?: boolean }>): void {
-  const format = options.json ? 'json' : options.format
-  if (!(matrixFormats as readonly string[]).includes(format))
-    throw new UsageError(`the format "${format}" is none of ${matrixFormats.join(', ')}`)
-  process.stdout.write(formatMatrix(buildMatrix(readPolicy(options)), format as MatrixFormat))
+export function runMatrix(options: PolicySource & FormatOptions): void {
+  const format = chooseFormat(options, matrixFormats)
+  process.stdout.write(formatMatrix(buildMatrix(readPolicy(options).policy), format))
 }
 
 type ExplainOptions = PolicySource &
@@ -58,7 +44,7 @@ type ExplainOptions = PolicySource &
 
 /** Says what a request would get and why. Exit code 1 where it would be refused. */
 export function runExplain(method: string, target: string, options: ExplainOptions): void {
-  const policy = readPolicy(options)
+  const { policy } = readPolicy(options)
   const caller = options.anonymous ? undefined : imagineFrom(options, policy)
   const explanation = explain(policy, { method: method.toUpperCase(), target, host: options.host, caller })
   if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)

@@ -11,6 +11,8 @@ export type Imagined = Readonly<{
   tokenAbilities: readonly string[] | undefined
   /** Whose the agent of the request is, where the route guards one. */
   agent: 'own' | 'public' | 'foreign'
+  /** Whose the organization is that the path names, where the route takes it from there; absent: the caller's own. */
+  pathOrganization?: 'own' | 'foreign'
 }>
 
 const here = { id: 1, slug: 'an-organization', accountType: 'enterprise' } as const

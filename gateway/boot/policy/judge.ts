@@ -15,4 +15,6 @@ export function judge(route: Route, caller: Imagined | undefined, roles: Roles):
 
 /** A route that takes its organization from the path refuses who is no member of it, before anything is weighed. */
 export const isOutside = (route: Route, caller: Imagined | undefined): boolean =>
-  route.organizationParam !== undefined && caller !== undefined && caller.role === undefined
+  route.organizationParam !== undefined &&
+  caller !== undefined &&
+  (caller.role === undefined || caller.pathOrganization === 'foreign')

@@ -1,0 +1,69 @@
+import type { Command } from 'commander'
+import { example } from '../command-help.ts'
+import { runDiff } from './command-diff.ts'
+import { runCheckPolicy, runExplain, runMatrix } from './commands.ts'
+
+/** Adds `sallyport policy …` to the command line. */
+export function addPolicyCommands(program: Command, defaultConfig: string): void {
+  const policy = program
+    .command('policy')
+    .description('questions about the policy table; nothing runs, and nothing is changed')
+    .addHelpText(
+      'after',
+      example('npx sallyport policy check', 'npx sallyport policy explain GET /datasets --role org-client'),
+    )
+  /** A folder alone needs no configuration, and none of its secrets. */
+  const addSourced = (name: string): Command =>
+    policy
+      .command(name)
+      .option('-c, --config <file>', 'configuration file; names the folder and the upstreams', defaultConfig)
+      .option('-p, --policies <folder>', 'a folder of policies instead, for any upstreams')
+      .option('--json', 'print it as JSON')
+
+  addSourced('check')
+    .description('find every mistake, with file, line and column, and what is seldom meant')
+    .option('--strict', 'end with 1 where there is a warning')
+    .addHelpText('after', example('npx sallyport policy check --policies policies --strict'))
+    .action(runCheckPolicy)
+
+  addSourced('explain')
+    .description('say what a request would get, check by check, and the row that decided')
+    .argument('<method>')
+    .argument('<target>', 'path and query, as a client sends them')
+    .option('--role <slug>', 'the role held in the organization in force; without it no organization is')
+    .option('--platform-role <slug>', 'a role on the platform; may be repeated', collect, [])
+    .option('--scope <name>', 'an API token of this scope, instead of an OAuth token')
+    .option('--ability <name>', 'an API token with this ability; may be repeated', collect, [])
+    .option('--agent <whose>', "the agent of the request: 'own', 'public' or 'foreign'", 'own')
+    .option('--host <host>', 'the Host header', 'localhost')
+    .option('--anonymous', 'without a credential')
+    .addHelpText('after', example('npx sallyport policy explain DELETE /datasets/5 --role org-member --scope api-key'))
+    .action(runExplain)
+
+  addSourced('matrix')
+    .description('print who may do what: every route by role and credential')
+    .option('-f, --format <name>', 'table, markdown, csv or json', 'table')
+    .addHelpText('after', example('npx sallyport policy matrix --format markdown > matrix.md'))
+    .action(runMatrix)
+
+  policy
+    .command('diff')
+    .description('say what another table means: which route, role and credential gains or loses access')
+    .argument('<old>', 'the folder of policies as it was, or one file that holds all of them')
+    .argument('<new>', 'the folder as it shall be')
+    .option('--allow-widening', 'end with 0 even where somebody gains access')
+    .option('-f, --format <name>', 'table, markdown or json', 'table')
+    .option('--json', 'print it as JSON')
+    .addHelpText(
+      'after',
+      example(
+        'git worktree add ../main origin/main',
+        'npx sallyport policy diff ../main/policies policies --format markdown',
+      ),
+    )
+    .action(runDiff)
+}
+
+function collect(value: string, earlier: readonly string[]): readonly string[] {
+  return [...earlier, value]
+}
