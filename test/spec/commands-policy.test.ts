@@ -3,7 +3,6 @@ import t from 'tap'
 import { buildMatrix } from '../../gateway/boot/policy/matrix.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
 import { runCommand } from '../support/command-line.ts'
-import { writeTable } from '../support/policy-table.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
@@ -48,35 +47,6 @@ t.test('policy matrix prints each format, and refuses others', async (t) => {
     code: 2,
     stderr: /none of table, markdown/,
   })
-})
-
-t.test('policy diff ends with 1 for a widening, unless it is allowed, and with 2 for a mistake', async (t) => {
-  const table = (role: string) => writeTable({ routes: [`/things GET require: { role: ${role} }`] })
-  const folder = t.testdir({
-    strict: { 'a.yaml': table('org-owner') },
-    loose: { 'a.yaml': table('org-admin') },
-    'loose.yaml': table('org-admin'),
-    bad: { 'a.yaml': table('org-king') },
-  })
-  const [strict, loose, bad] = ['strict', 'loose', 'bad'].map((name) => `${folder}/${name}`) as [string, string, string]
-  t.match(await run('diff', strict, loose), {
-    code: 1,
-    stdout: /^Access\n.*\ngains +r0 +GET HEAD +\/things +org-admin +oauth, api-key, api-secret\n$/,
-  })
-  t.match(await run('diff', strict, loose, '--allow-widening'), { code: 0, stdout: /gains/ })
-  t.match(await run('diff', strict, `${loose}.yaml`), { code: 1, stdout: /gains/ })
-  t.match(await run('diff', loose, strict, '--format', 'markdown'), {
-    code: 0,
-    stdout: /\| loses \| r0 \| GET HEAD \|/,
-  })
-  t.same(await run('diff', loose, loose), { code: 0, stdout: 'the two tables mean the same\n', stderr: '' })
-  t.match(JSON.parse((await run('diff', strict, loose, '--json')).stdout), {
-    isWidened: true,
-    routes: [{ paths: ['/things'], gains: [{ role: 'org-admin', was: 'role_insufficient' }, {}, {}], losses: [] }],
-  })
-  t.match(await run('diff', strict, bad), { code: 2, stderr: /bad\/a\.yaml:\d+:\d+: route "r0": role "org-king"/ })
-  t.match(await run('diff', strict, `${folder}/gone`), { code: 2, stderr: /cannot be read: ENOENT/ })
-  t.match(await run('diff', strict), { code: 2, stderr: /missing required argument 'new'/ })
 })
 
 t.test('the matrix is what the running gateway answers, cell by cell', async (t) => {

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { example } from '../command-help.ts'
 import { runDiff } from './command-diff.ts'
+import { runTestPolicy } from './command-test.ts'
 import { runCheckPolicy, runExplain, runMatrix } from './commands.ts'
 
 /** Adds `sallyport policy …` to the command line. */
@@ -45,6 +46,15 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
     .option('-f, --format <name>', 'table, markdown, csv or json', 'table')
     .addHelpText('after', example('npx sallyport policy matrix --format markdown > matrix.md'))
     .action(runMatrix)
+
+  addSourced('test')
+    .description('try what *.test.yaml beside the policies expect of them; end with 1 where something else comes out')
+    .option('-f, --format <name>', 'text, tap or json', 'text')
+    .addHelpText(
+      'after',
+      example('npx sallyport policy test --policies policies', 'npx sallyport policy test -p policies --format tap'),
+    )
+    .action(runTestPolicy)
 
   policy
     .command('diff')

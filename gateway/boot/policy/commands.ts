@@ -1,6 +1,7 @@
 import type { Policy } from '../../policy/compile.ts'
 import { UsageError } from '../failure.ts'
 import { disarm, formatTable } from '../format-table.ts'
+import { type CallerWords, findUnknown, imagineFromWords } from './caller-words.ts'
 import { chooseFormat, type FormatOptions } from './choose-format.ts'
 import { type Explanation, explain } from './explain.ts'
 import { formatMatrix, matrixFormats } from './format-matrix.ts'
@@ -54,19 +55,12 @@ export function runExplain(method: string, target: string, options: ExplainOptio
 
 function imagineFrom(options: ExplainOptions, { roles }: Policy): Imagined {
   const { role, platformRole: platformRoles, scope, ability, agent } = options
-  requireKnown('role', role, roles.organization)
-  for (const platformRole of platformRoles) requireKnown('platform role', platformRole, roles.platform)
-  requireKnown('scope', scope, roles.tokenScopes)
   if (agent !== 'own' && agent !== 'public' && agent !== 'foreign')
     throw new UsageError('--agent is one of own, public, foreign')
-  const granted = scope === undefined ? [] : [...(roles.tokenScopes.get(scope) ?? [])]
-  const tokenAbilities = scope !== undefined || ability.length > 0 ? [...granted, ...ability] : undefined
-  return { role, platformRoles, tokenAbilities, agent }
-}
-
-function requireKnown(what: string, name: string | undefined, known: ReadonlyMap<string, unknown>): void {
-  if (name !== undefined && !known.has(name))
-    throw new UsageError(`there is no ${what} "${name}"; known: ${[...known.keys()].join(', ')}`)
+  const words: CallerWords = { role, platformRoles, scope, agent, ...(ability.length > 0 && { abilities: ability }) }
+  const [unknown] = findUnknown(words, roles)
+  if (unknown !== undefined) throw new UsageError(unknown)
+  return imagineFromWords(words, roles)
 }
 
 function describe({ status, outcome, route, source, checks }: Explanation): string {

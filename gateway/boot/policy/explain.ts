@@ -1,10 +1,10 @@
 import { weighAuthority } from '../../authorize/authority.ts'
-import { GatewayError } from '../../errors/gateway-error.ts'
+import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { type AbilitySet, holds, type Roles } from '../../policy/role.ts'
 import type { Route } from '../../policy/route.ts'
 import { readTarget } from '../../receive/target.ts'
-import { compileRoutes, type RouteMatch } from '../../route/table.ts'
+import { compileRoutes, type RouteMatch, type RouteTable } from '../../route/table.ts'
 import { type Imagined, imagineCaller } from './imagine-caller.ts'
 import { isOutside, judge } from './judge.ts'
 
@@ -15,7 +15,7 @@ export type Explanation = Readonly<{
   /** What the caller would get: 200 stands for whatever the upstream answers. */
   status: number
   /** `allowed`, or the code of the refusal. */
-  outcome: string
+  outcome: 'allowed' | RefusalCode
   /** The row that decided, and where it stands. */
   route: string | undefined
   source: string | undefined
@@ -24,13 +24,17 @@ export type Explanation = Readonly<{
 
 export type Question = Readonly<{ method: string; target: string; host: string; caller: Imagined | undefined }>
 
-/** Says what a request would get and why, by the very stages that judge requests. */
-export function explain({ routes, roles }: Policy, { method, target, host, caller }: Question): Explanation {
+/** Says what a request would get and why, by the very stages that judge requests; many ask one compiled table. */
+export function explain(
+  { routes, roles }: Policy,
+  { method, target, host, caller }: Question,
+  table: RouteTable = compileRoutes(routes),
+): Explanation {
   const checks: ExplainedCheck[] = []
   const note = (check: string, isPassed: boolean, why: string): void => void checks.push({ check, isPassed, why })
   let match: RouteMatch | undefined
   try {
-    match = compileRoutes(routes).match(readTarget(method, target, host), host)
+    match = table.match(readTarget(method, target, host), host)
   } catch (error) {
     const refusal = GatewayError.from(error)
     note(refusal.status === 400 ? 'target' : 'route', false, refusal.message)

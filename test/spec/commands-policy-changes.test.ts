@@ -1,0 +1,70 @@
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { runCommand } from '../support/command-line.ts'
+import { writeTable } from '../support/policy-table.ts'
+
+const policies = fileURLToPath(new URL('../../policies', import.meta.url))
+
+const run = (...words: string[]) => runCommand(['policy', ...words])
+
+t.test('policy diff ends with 1 for a widening, unless it is allowed, and with 2 for a mistake', async (t) => {
+  const table = (role: string) => writeTable({ routes: [`/things GET require: { role: ${role} }`] })
+  const folder = t.testdir({
+    strict: { 'a.yaml': table('org-owner') },
+    loose: { 'a.yaml': table('org-admin') },
+    'loose.yaml': table('org-admin'),
+    bad: { 'a.yaml': table('org-king') },
+  })
+  const [strict, loose, bad] = ['strict', 'loose', 'bad'].map((name) => `${folder}/${name}`) as [string, string, string]
+  t.match(await run('diff', strict, loose), {
+    code: 1,
+    stdout: /^Access\n.*\ngains +r0 +GET HEAD +\/things +org-admin +oauth, api-key, api-secret\n$/,
+  })
+  t.match(await run('diff', strict, loose, '--allow-widening'), { code: 0, stdout: /gains/ })
+  t.match(await run('diff', strict, `${loose}.yaml`), { code: 1, stdout: /gains/ })
+  t.match(await run('diff', loose, strict, '--format', 'markdown'), {
+    code: 0,
+    stdout: /\| loses \| r0 \| GET HEAD \|/,
+  })
+  t.same(await run('diff', loose, loose), { code: 0, stdout: 'the two tables mean the same\n', stderr: '' })
+  t.match(JSON.parse((await run('diff', strict, loose, '--json')).stdout), {
+    isWidened: true,
+    routes: [{ paths: ['/things'], gains: [{ role: 'org-admin', was: 'role_insufficient' }, {}, {}], losses: [] }],
+  })
+  t.match(await run('diff', strict, bad), { code: 2, stderr: /bad\/a\.yaml:\d+:\d+: route "r0": role "org-king"/ })
+  t.match(await run('diff', strict, `${folder}/gone`), { code: 2, stderr: /cannot be read: ENOENT/ })
+  t.match(await run('diff', strict), { code: 2, stderr: /missing required argument 'new'/ })
+})
+
+t.test('the shipped policies say what is expected of them', async (t) => {
+  t.match(await run('test', '--policies', policies), { code: 0, stdout: /^\d\d passed, 0 failed\n$/ })
+})
+
+t.test('policy test ends with 1 where something else comes out, and says where that was expected', async (t) => {
+  const folder = t.testdir({
+    'a.yaml': writeTable({ routes: ['/things GET require: { role: org-member }'] }),
+    'a.test.yaml':
+      'tests:\n' +
+      '  - { requests: [GET /things], callers: [{ role: org-member }], expect: allow }\n' +
+      '  - { name: closed, requests: [GET /things], callers: [{ role: org-admin, scope: api-key }], expect: deny }\n',
+  })
+  t.match(await run('test', '-p', folder), {
+    code: 1,
+    stdout:
+      /^\S+a\.test\.yaml:3:5: closed: GET \/things by org-admin, token api-key: expected to deny, got 200 allowed by route r0 \(\S+\)\n1 passed, 1 failed\n$/,
+  })
+  t.match(await run('test', '-p', folder, '--format', 'tap'), {
+    code: 1,
+    stdout:
+      /^TAP version 14\n1\.\.2\nok 1 - .*\nnot ok 2 - closed: .*\n# expected to deny, .*\n# at .*a\.test\.yaml:3:5\n$/,
+  })
+  t.match(JSON.parse((await run('test', '-p', folder, '--json')).stdout), {
+    passed: 1,
+    failed: 1,
+    trials: [{ faults: [] }, {}],
+  })
+  t.match(await run('test', '-p', t.testdir({ 'a.yaml': writeTable({ routes: ['/a GET'] }) })), {
+    code: 2,
+    stderr: /holds no expectations/,
+  })
+})
