@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { runCommand } from '../support/command-line.ts'
@@ -67,4 +68,34 @@ t.test('policy test ends with 1 where something else comes out, and says where t
     code: 2,
     stderr: /holds no expectations/,
   })
+})
+
+t.test('policy coverage ends with 1 for an operation without a route, and a draft has a route for each', async (t) => {
+  const folder = t.testdir({
+    table: { 'a.yaml': writeTable({ routes: ['/v1/things GET', '/old GET'] }) },
+    drafted: {},
+    'api.yaml':
+      'openapi: 3.1.0\nservers: [{ url: https://api.example/v1 }]\npaths:\n  /things:\n    get: {}\n    post: { operationId: makeThing }\n',
+  })
+  const ask = (...words: string[]) => run(...words, '--openapi', `${folder}/api.yaml`)
+  t.match(await ask('coverage', '-p', `${folder}/table`), {
+    code: 1,
+    stdout:
+      /^Operations without a route\nmethod +path +operation +place\nPOST +\/v1\/things +makeThing +\S+api\.yaml:6:11\n\nRoutes without an operation\n.*\nGET +\/old +r1 +\S+a\.yaml:\d+\n\n2 operations, 1 without a route; 1 routes not or not wholly described\n$/,
+  })
+  t.match(JSON.parse((await ask('coverage', '-p', `${folder}/table`, '--base', '/v1', '--json')).stdout), {
+    operations: 2,
+    unrouted: [{ method: 'POST', template: '/v1/things' }],
+  })
+  writeFileSync(`${folder}/drafted/api.yaml`, (await ask('init')).stdout)
+  t.match(await run('check', '-p', `${folder}/drafted`), {
+    code: 0,
+    stdout: /^2 routes, 4 roles, no mistakes, 0 warnings\n$/,
+  })
+  t.match(await ask('coverage', '-p', `${folder}/drafted`, '--strict'), { code: 0 })
+  t.match(await run('init', '--openapi', `${folder}/none.yaml`), {
+    code: 2,
+    stderr: /none\.yaml:1:1: cannot be read: ENOENT/,
+  })
+  t.match(await run('init'), { code: 2, stderr: /--openapi/ })
 })

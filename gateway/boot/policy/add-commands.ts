@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { example } from '../command-help.ts'
 import { runDiff } from './command-diff.ts'
+import { runCoverage, runInit } from './command-openapi.ts'
 import { runTestPolicy } from './command-test.ts'
 import { runCheckPolicy, runExplain, runMatrix } from './commands.ts'
 
@@ -55,6 +56,23 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
       example('npx sallyport policy test --policies policies', 'npx sallyport policy test -p policies --format tap'),
     )
     .action(runTestPolicy)
+
+  const addDescribed = (command: Command): Command =>
+    command
+      .requiredOption('--openapi <file>', 'an OpenAPI 3 description, YAML or JSON')
+      .option('--base <path>', "the path before every path of it, instead of what its 'servers' say")
+
+  addDescribed(addSourced('coverage'))
+    .description('compare with an API description: operations without a route, routes without an operation')
+    .option('--strict', 'end with 1 where a route has no operation, too')
+    .addHelpText('after', example('npx sallyport policy coverage --policies policies --openapi openapi.yaml'))
+    .action(runCoverage)
+
+  addDescribed(policy.command('init'))
+    .description('draft a table from an API description, as closed as can be, on standard output')
+    .option('--upstream <name>', 'where its requests go, a name under upstreams of the configuration', 'platform')
+    .addHelpText('after', example('npx sallyport policy init --openapi openapi.yaml > policies/api.yaml'))
+    .action(runInit)
 
   policy
     .command('diff')
