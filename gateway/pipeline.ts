@@ -59,7 +59,7 @@ export const createPipeline = (stage: Stages) =>
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       trail.received(client)
       const target = readTarget(exchange.method, exchange.target, headers.host, headLimits.widest.targetBytes)
-      trail.targeted(target)
+      trail.targeted(target, headers.host, headers)
 
       const preflight = stage.cors.answerPreflight(exchange, () => table.methodsAt(target, headers.host))
       if (preflight) {
@@ -117,7 +117,9 @@ export async function authorize(
   trail.authenticated(principal)
   const organization = resolveOrganization(principal, match, headers)
   trail.resolved(organization)
-  const caller: Caller = { principal, organization, resource: await resolveResource(match, stage.directory) }
+  const resource = await resolveResource(match, stage.directory)
+  trail.found(resource)
+  const caller: Caller = { principal, organization, resource }
   return enforce(decide(match, caller, roles))
 }
 

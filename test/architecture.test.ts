@@ -23,6 +23,8 @@ const rooms: Readonly<Record<string, readonly string[]>> = {
   forward: ['engine', 'receive', 'authorize', 'locate', 'pin'],
   relay: ['engine', 'route', 'locate'],
   observe: ['engine', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
+  // Stands beside the way: it asks the pure stages once more, with the facts of the trail.
+  shadow: ['receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe'],
 }
 
 /** Rooms that may import anything but a door: they wire, or stand outside the way. */

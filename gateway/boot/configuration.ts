@@ -51,7 +51,8 @@ export type Configuration = Readonly<{
       }>
     >
   >
-  policies: Readonly<{ directory: string }>
+  /** `shadow` is tried beside the other and never enforced. */
+  policies: Readonly<{ directory: string; shadow?: string }>
   cluster: Readonly<{ staleAfterMs: number }>
   trustedProxies: readonly string[]
   cors?: Readonly<{ origins: readonly string[]; maxAgeSeconds: number; credentials: boolean }>
@@ -87,13 +88,14 @@ export function loadConfiguration(path: string, environment: Environment): Confi
   // The schema has just held: its shape is the type's.
   const configuration = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
   const directory = resolve(dirname(path), configuration.policies.directory)
+  const { shadow } = configuration.policies
   const keyFiles = configuration.identity.keys.map((_, index) =>
     files.get(file.document.getIn(['identity', 'keys', index], true)),
   )
   return Object.freeze({
     ...configuration,
     identity: { ...configuration.identity, keyFiles },
-    policies: { directory },
+    policies: { directory, ...(shadow && { shadow: resolve(dirname(path), shadow) }) },
     audit: { ...configuration.audit, sink: resolveSink(configuration.audit.sink, dirname(resolve(path))) },
   })
 }

@@ -26,6 +26,7 @@ import { createExchanges } from './exchanges.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
 import { startPolicies } from './policies.ts'
+import { startShadow } from './shadow.ts'
 import { checkPassedHeaders, createSnapshot, readTrustedProxies } from './snapshot.ts'
 
 /** A running gateway: one process, or a primary and its workers. */
@@ -83,6 +84,7 @@ export async function openDoors(
     snapshot = createSnapshot(configuration, policy, directory, now)
   }
   const policies = startPolicies(configuration, adopt, { log, metrics, now })
+  const shadow = startShadow(configuration, { log, metrics, monotonicMs })
   const currentSnapshot = (): Snapshot => {
     if (!snapshot) throw new Error('no policy is in force')
     return snapshot
@@ -113,10 +115,10 @@ export async function openDoors(
     forward: createForward(engine.send),
     relay,
     join,
-    beginTrail: createTrails({ log, metrics, audit, now, monotonicMs }, 'proxy'),
+    beginTrail: shadow.watch(createTrails({ log, metrics, audit, now, monotonicMs }, 'proxy')),
   }
   const handle = createPipeline(stages)
-  const beginJudgement = createTrails({ log, metrics, audit, now, monotonicMs }, 'decision')
+  const beginJudgement = shadow.watch(createTrails({ log, metrics, audit, now, monotonicMs }, 'decision'))
   const judge = createDecision({ ...stages, beginTrail: beginJudgement })
 
   const publishesKeys = configuration.identity.publishOnPublicListener
@@ -172,12 +174,13 @@ export async function openDoors(
     issuers.stop()
     keys.stop()
     policies.stop()
+    shadow.stop()
     await exchanges.untilIdle(lastWordsMs)
     await Promise.all([opened.close(), audit.close(auditCloseMs)])
   }
   const reload = async (): Promise<void> => {
     log.info({}, 'asked to reload policies and keys')
-    await Promise.all([policies.reload(), keys.reload()])
+    await Promise.all([policies.reload(), shadow.reload(), keys.reload()])
   }
   return { public: publicListener.address, decision: decisionListener.address, facts, drain, reload }
 }

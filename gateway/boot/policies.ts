@@ -15,7 +15,7 @@ export type Policies = Readonly<{
 type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 
 /** A change is taken once two looks in a row have found it: well within a second. */
-const lookEveryMs = 250
+export const lookEveryMs = 250
 
 /** Hands over the table as it stands, and every later one; whole tables only. Throws `ConfigurationError` at the start. */
 export function startPolicies(

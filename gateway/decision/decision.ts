@@ -54,7 +54,7 @@ async function judge(
   const host = original.host ?? headers.host
   trail.received(readClient(exchange, headers, stage.isTrustedProxy))
   const target = readTarget(original.method, original.target, host, widest.targetBytes)
-  trail.targeted(target)
+  trail.targeted(target, host, headers)
   const match = snapshot.table.match(target, host)
   onSurface(match.route.surface)
   trail.matched(match)

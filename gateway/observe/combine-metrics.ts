@@ -18,6 +18,7 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_identity_keys_reload_success: 'min',
   sallyport_policy_reload_success: 'min',
   sallyport_policy_loaded_timestamp_seconds: 'min',
+  sallyport_shadow_reload_success: 'min',
   sallyport_audit_sink_up: 'min',
   sallyport_connections_open: 'sum',
   sallyport_connections_limit: 'sum',

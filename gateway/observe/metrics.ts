@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import { type AuditMetrics, createAuditMetrics } from './audit/audit-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connection-metrics.ts'
+import { createPolicyMetrics, type PolicyMetrics } from './policy-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
 export type Metrics = Readonly<{
@@ -29,7 +30,8 @@ export type Metrics = Readonly<{
   snapshot: () => Promise<MetricsSnapshot>
 }> &
   AuditMetrics &
-  ConnectionMetrics
+  ConnectionMetrics &
+  PolicyMetrics
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
@@ -222,6 +224,7 @@ export function createMetrics(): Metrics {
     },
     ...createAuditMetrics(registers),
     ...createConnectionMetrics(registers),
+    ...createPolicyMetrics(registers),
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),

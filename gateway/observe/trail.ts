@@ -6,7 +6,8 @@ import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
 import type { Client } from '../receive/client.ts'
 import type { RequestTarget } from '../receive/target.ts'
-import type { Organization } from '../resolve/organization.ts'
+import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
+import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 import type { Audit } from './audit/audit.ts'
 import type { AuditedDecision, Door } from './audit/line.ts'
@@ -17,10 +18,12 @@ import { redact } from './redact.ts'
 /** What is written down about one request: each stage tells its fact, and the end of the exchange writes the line. */
 export type Trail = Readonly<{
   received: (client: Client) => void
-  targeted: (target: RequestTarget) => void
+  /** The host is that of the request that is judged; of the headers only those that decide are of interest. */
+  targeted: (target: RequestTarget, host: string, headers: OrganizationHeaders) => void
   matched: (match: RouteMatch) => void
   authenticated: (principal: Principal) => void
   resolved: (organization: Organization | undefined) => void
+  found: (resource: Resource | undefined) => void
   allowed: () => void
   located: (upstream: Upstream) => void
   /**
@@ -131,6 +134,7 @@ export const createTrails =
         if (findings) findings.organization = organization
         facts.organizationId = organization?.id
       },
+      found: () => undefined,
       allowed: () => {
         facts.reason = 'allowed'
       },

@@ -8,7 +8,8 @@ import { parseId, readOrganizationCookie, readOrganizationId } from './organizat
 /** The organization in force, and the role that the caller holds in it. */
 export type Organization = Readonly<{ id: number; slug: string; accountType: AccountType; role: string }>
 
-type OrganizationHeaders = Pick<RequestHeaders, 'organizationId' | 'cookie'>
+/** The headers that name one. */
+export type OrganizationHeaders = Pick<RequestHeaders, 'organizationId' | 'cookie'>
 
 /**
  * The organization in force: the route's path decides, then the header, then the cookie, then what the user

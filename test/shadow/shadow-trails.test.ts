@@ -1,0 +1,153 @@
+import t from 'tap'
+import { loadConfiguration } from '../../gateway/boot/configuration.ts'
+import { startShadow } from '../../gateway/boot/shadow.ts'
+import type { Exchange } from '../../gateway/engine/exchange.ts'
+import { GatewayError } from '../../gateway/errors/gateway-error.ts'
+import { createMetrics } from '../../gateway/observe/metrics.ts'
+import type { Trail } from '../../gateway/observe/trail.ts'
+import { readTarget } from '../../gateway/receive/target.ts'
+import { compileRoutes } from '../../gateway/route/table.ts'
+import { createReport, type Difference } from '../../gateway/shadow/difference.ts'
+import type { ShadowTable } from '../../gateway/shadow/judge.ts'
+import { createShadowTrails } from '../../gateway/shadow/shadow-trails.ts'
+import { writeConfiguration } from '../support/gateway.ts'
+import { parseTable } from '../support/policy-table.ts'
+
+const exchange = {} as Exchange // a trail's own affair
+const headers = { organizationId: [], cookie: [] }
+const target = readTarget('GET', '/a', 'h')
+
+const silent: Trail = {
+  received: () => undefined,
+  targeted: () => undefined,
+  matched: () => undefined,
+  authenticated: () => undefined,
+  resolved: () => undefined,
+  found: () => undefined,
+  allowed: () => undefined,
+  located: () => undefined,
+  settled: async () => undefined,
+  refused: async (error) => error,
+  broke: () => undefined,
+  streamFailed: () => undefined,
+}
+
+const tableOf = (...routes: readonly string[]): ShadowTable => {
+  const policy = parseTable({ routes })
+  return { table: compileRoutes(policy.routes), roles: policy.roles }
+}
+
+/** A trail beside which a table listens, and what it reported. */
+function listen(shadow: ShadowTable | undefined, trail: Trail = silent) {
+  const reports: Difference[] = []
+  const begun = createShadowTrails(
+    () => trail,
+    () => shadow,
+    (difference) => void reports.push(difference),
+  )(exchange, 'id')
+  return { trail: begun, kinds: () => reports.map(({ kind }) => kind) }
+}
+
+t.test('a decision is compared once, when it stands', async (t) => {
+  const live = tableOf('/a GET access: public')
+  const { trail, kinds } = listen(tableOf('/a POST'))
+  trail.targeted(target, 'h', headers)
+  trail.matched(live.table.match(target, 'h'))
+  t.same(kinds(), [])
+  trail.allowed()
+  t.same(kinds(), ['lost'])
+  // The upstream failed afterwards; the decision was another thing.
+  await trail.refused(new GatewayError('resource_not_found'))
+  t.same(kinds(), ['lost'])
+})
+
+t.test('trouble of ours, malformed targets and preflights are no differences', async (t) => {
+  const trouble = listen(tableOf('/a GET access: public'))
+  trouble.trail.targeted(target, 'h', headers)
+  await trouble.trail.refused(new GatewayError('directory_unavailable'))
+  const malformed = listen(tableOf('/a GET access: public'))
+  await malformed.trail.refused(new GatewayError('target_malformed'))
+  const preflight = listen(tableOf('/b GET'))
+  preflight.trail.targeted(target, 'h', headers)
+  preflight.trail.allowed()
+  t.same([trouble.kinds(), malformed.kinds(), preflight.kinds()], [[], [], []])
+})
+
+t.test('a shadow that breaks is told of, and the request goes its way', async (t) => {
+  const broken: ShadowTable = {
+    roles: tableOf('/a GET').roles,
+    table: {
+      match: () => {
+        throw new TypeError('a bug')
+      },
+      methodsAt: () => undefined,
+    },
+  }
+  const { trail, kinds } = listen(broken)
+  trail.targeted(target, 'h', headers)
+  const refusal = new GatewayError('route_not_found')
+  t.equal(await trail.refused(refusal), refusal)
+  t.same(kinds(), ['failed'])
+})
+
+t.test('without a table to ask a trail is the live one itself', async (t) => {
+  t.equal(listen(undefined).trail, silent)
+  const configuration = loadConfiguration(writeConfiguration(t, {}), {})
+  const metrics = createMetrics()
+  const log = { info: () => undefined, warn: () => undefined, error: () => undefined, flush: () => undefined }
+  const begin = () => silent
+  t.equal(startShadow(configuration, { log, metrics, monotonicMs: () => 0 }).watch(begin), begin)
+})
+
+t.test(
+  'every difference is counted, and one of each sort in ten seconds is written down, without its query',
+  async (t) => {
+    const lines: unknown[] = []
+    const counts: string[] = []
+    let nowMs = 0
+    const report = createReport({
+      log: {
+        info: (fields, message) => void lines.push({ ...fields, message }),
+        warn: () => undefined,
+        error: (fields, message) => void lines.push({ ...fields, message }),
+        flush: () => undefined,
+      },
+      metrics: { countShadowDifference: (route, kind) => void counts.push(`${route} ${kind}`) },
+      monotonicMs: () => nowMs,
+    })
+    const facts = {
+      target: readTarget('GET', '/a?token=secret', 'h'),
+      host: 'h',
+      headers,
+      match: undefined,
+      principal: undefined,
+      resource: undefined,
+    }
+    const lost = {
+      kind: 'lost',
+      facts,
+      requestId: 'id',
+      live: { route: 'r', outcome: 'allowed' },
+      shadow: { route: 's', outcome: 'role_insufficient' },
+    } as const
+    for (const atMs of [0, 1, 9_999, 10_000]) {
+      nowMs = atMs
+      report(lost)
+    }
+    report({ ...lost, kind: 'gained', live: { route: undefined, outcome: 'route_not_found' } })
+    report({ kind: 'failed', facts, requestId: 'id', live: lost.live, error: new TypeError('a bug') })
+    t.same(counts, ['r lost', 'r lost', 'r lost', 'r lost', 'none gained', 'r failed'])
+    t.equal(lines.length, 4)
+    t.match(lines[0], {
+      kind: 'lost',
+      method: 'GET',
+      path: '/a',
+      route: 'r',
+      live: 'allowed',
+      shadowRoute: 's',
+      shadow: 'role_insufficient',
+    })
+    t.match(lines[3], { kind: 'failed', error: { name: 'TypeError' }, message: 'the shadow table could not be asked' })
+    t.notMatch(JSON.stringify(lines), /secret/)
+  },
+)
