@@ -71,7 +71,9 @@ function signBy(alg: string, jwk: JWK, input: string): string | undefined {
   try {
     const key: KeyObject = createPrivateKey({ key: { ...jwk }, format: 'jwk' })
     const isEc = alg.startsWith('ES')
-    const how = isEc ? { key, dsaEncoding: 'ieee-p1363' as const } : { key, padding, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
+    const how = isEc
+      ? { key, dsaEncoding: 'ieee-p1363' as const }
+      : { key, padding, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
     return sign(digest, bytes, how).toString('base64url')
   } catch {
     // A point off its curve, or members of another kind of key.
