@@ -1,7 +1,7 @@
-import type { AuditContext, Directory } from '../directory/directory.ts'
+import type { AuditContext, Directory, UserRecord } from '../directory/directory.ts'
 import { type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory } from '../directory/postgres/directory.ts'
-import { isUser } from '../directory/postgres/is-user.ts'
+import { findUser } from '../directory/postgres/find-user.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
 import { loadPolicy } from '../policy/load.ts'
 import type { Roles } from '../policy/role.ts'
@@ -12,7 +12,7 @@ import { UsageError } from './failure.ts'
 /** What a command may ask and change without a gateway running. */
 export type CommandTools = Readonly<{
   directory: Directory
-  isUser: (id: number) => Promise<boolean>
+  findUser: (id: number) => Promise<UserRecord | undefined>
   clusters: ClusterStore
   staleAfterMs: number
   roles: Roles
@@ -40,7 +40,7 @@ export async function withDirectory<Result>(
   try {
     return await work({
       directory,
-      isUser: (id) => isUser(opened.query, id),
+      findUser: (id) => findUser(opened.query, id),
       clusters: createClusterStore(opened),
       staleAfterMs: cluster.staleAfterMs,
       roles,

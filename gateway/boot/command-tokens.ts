@@ -42,8 +42,8 @@ export async function runMintToken(options: MintOptions): Promise<void> {
 /** Lists all of a user's tokens, newest first; expired ones too, revoked ones not, and never a secret. */
 export async function runListTokens(options: Common & Readonly<{ user: string }>): Promise<void> {
   const userId = readId('--user', options.user)
-  const { tokens, roles } = await withDirectory(options.config, async ({ directory, isUser, roles }) => {
-    if (!(await isUser(userId))) throw new Error(`there is no user ${userId}; name another with --user`)
+  const { tokens, roles } = await withDirectory(options.config, async ({ directory, findUser, roles }) => {
+    if (!(await findUser(userId))) throw new Error(`there is no user ${userId}; name another with --user`)
     return { tokens: await readAllPages(directory, userId), roles }
   })
   if (options.json) process.stdout.write(`${JSON.stringify(tokens.map(describeToken))}\n`)

@@ -130,7 +130,8 @@ async function addClusters(client: pg.ClientBase, { acme, globex }: Population['
 }
 
 /** The clusters that are heard of; the stale one is not. */
-export const heartbeat = "update clusters set last_heartbeat_at = now() where slug <> 'stale'"
+export const heartbeat =
+  "update clusters set last_heartbeat_at = now() where slug <> 'stale' and last_heartbeat_at is not null"
 
 async function addTokens(client: pg.ClientBase, userId: number, scopes: Scopes): Promise<ServiceAccount> {
   const mint = (scope: string, name: string, expiry: string | null) =>

@@ -1,9 +1,10 @@
 import type { Command } from 'commander'
 import { example } from '../command-help.ts'
 import { runDiff } from './command-diff.ts'
+import { runExplain } from './command-explain.ts'
 import { runCoverage, runInit } from './command-openapi.ts'
 import { runTestPolicy } from './command-test.ts'
-import { runCheckPolicy, runExplain, runMatrix } from './commands.ts'
+import { runCheckPolicy, runMatrix } from './commands.ts'
 
 /** Adds `sallyport policy …` to the command line. */
 export function addPolicyCommands(program: Command, defaultConfig: string): void {
@@ -39,7 +40,16 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
     .option('--agent <whose>', "the agent of the request: 'own', 'public' or 'foreign'", 'own')
     .option('--host <host>', 'the Host header', 'localhost')
     .option('--anonymous', 'without a credential')
-    .addHelpText('after', example('npx sallyport policy explain DELETE /datasets/5 --role org-member --scope api-key'))
+    .option('--user <id>', 'somebody of the database instead, as they are now')
+    .option('--organization <id>', 'with --user: the organization that the request names in its header')
+    .option('--token <id>', 'with --user: by this API token of theirs, instead of an OAuth token')
+    .addHelpText(
+      'after',
+      example(
+        'npx sallyport policy explain DELETE /datasets/5 --role org-member --scope api-key',
+        'npx sallyport policy explain GET /datasets --user 8 --organization 1',
+      ),
+    )
     .action(runExplain)
 
   addSourced('matrix')

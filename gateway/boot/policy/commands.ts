@@ -1,11 +1,6 @@
-import type { Policy } from '../../policy/compile.ts'
-import { UsageError } from '../failure.ts'
-import { disarm, formatTable } from '../format-table.ts'
-import { type CallerWords, findUnknown, imagineFromWords } from './caller-words.ts'
+import { disarm } from '../format-table.ts'
 import { chooseFormat, type FormatOptions } from './choose-format.ts'
-import { type Explanation, explain } from './explain.ts'
 import { formatMatrix, matrixFormats } from './format-matrix.ts'
-import type { Imagined } from './imagine-caller.ts'
 import { lintPolicy } from './lint.ts'
 import { buildMatrix } from './matrix.ts'
 import { type PolicySource, readPolicy } from './read-policy.ts'
@@ -29,43 +24,4 @@ export function runCheckPolicy(options: CheckOptions): void {
 export function runMatrix(options: PolicySource & FormatOptions): void {
   const format = chooseFormat(options, matrixFormats)
   process.stdout.write(formatMatrix(buildMatrix(readPolicy(options).policy), format))
-}
-
-type ExplainOptions = PolicySource &
-  Readonly<{
-    role?: string
-    platformRole: readonly string[]
-    scope?: string
-    ability: readonly string[]
-    agent: string
-    host: string
-    anonymous?: boolean
-    json?: boolean
-  }>
-
-/** Says what a request would get and why. Exit code 1 where it would be refused. */
-export function runExplain(method: string, target: string, options: ExplainOptions): void {
-  const { policy } = readPolicy(options)
-  const caller = options.anonymous ? undefined : imagineFrom(options, policy)
-  const explanation = explain(policy, { method: method.toUpperCase(), target, host: options.host, caller })
-  if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
-  else process.stdout.write(describe(explanation))
-  if (explanation.outcome !== 'allowed') process.exitCode = 1
-}
-
-function imagineFrom(options: ExplainOptions, { roles }: Policy): Imagined {
-  const { role, platformRole: platformRoles, scope, ability, agent } = options
-  if (agent !== 'own' && agent !== 'public' && agent !== 'foreign')
-    throw new UsageError('--agent is one of own, public, foreign')
-  const words: CallerWords = { role, platformRoles, scope, agent, ...(ability.length > 0 && { abilities: ability }) }
-  const [unknown] = findUnknown(words, roles)
-  if (unknown !== undefined) throw new UsageError(unknown)
-  return imagineFromWords(words, roles)
-}
-
-function describe({ status, outcome, route, source, checks }: Explanation): string {
-  const rows = checks.map(({ check, isPassed, why }) => [check, isPassed ? 'hit' : 'miss', why])
-  const verdict = outcome === 'allowed' ? 'allowed' : `refused: ${status} ${outcome}`
-  const where = route === undefined ? '' : `, by route ${route} (${source})`
-  return `${formatTable(['check', '', 'why'], rows)}\n${disarm(`${verdict}${where}`)}\n`
 }

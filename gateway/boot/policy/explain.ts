@@ -22,12 +22,19 @@ export type Explanation = Readonly<{
   checks: readonly ExplainedCheck[]
 }>
 
-export type Question = Readonly<{ method: string; target: string; host: string; caller: Imagined | undefined }>
+export type Question = Readonly<{
+  method: string
+  target: string
+  host: string
+  caller: Imagined | undefined
+  /** Where a caller who is known has no organization that the request could be in. */
+  refusal?: GatewayError | undefined
+}>
 
 /** Says what a request would get and why, by the very stages that judge requests; many ask one compiled table. */
 export function explain(
   { routes, roles }: Policy,
-  { method, target, host, caller }: Question,
+  { method, target, host, caller, refusal }: Question,
   table: RouteTable = compileRoutes(routes),
 ): Explanation {
   const checks: ExplainedCheck[] = []
@@ -36,15 +43,16 @@ export function explain(
   try {
     match = table.match(readTarget(method, target, host), host)
   } catch (error) {
-    const refusal = GatewayError.from(error)
-    note(refusal.status === 400 ? 'target' : 'route', false, refusal.message)
-    return { status: refusal.status, outcome: refusal.code, route: undefined, source: undefined, checks }
+    const { status, code, message } = GatewayError.from(error)
+    note(status === 400 ? 'target' : 'route', false, message)
+    return { status, outcome: code, route: undefined, source: undefined, checks }
   }
   const { route, params } = match
   const values = [...params].map(([name, value]) => `, ${name} = ${value}`).join('')
   note('route', true, `${[...route.methods].join(' ')} ${route.path}${values}`)
-  const outcome = judge(route, caller, roles)
+  const outcome = refusal && !route.isPublic ? refusal.code : judge(route, caller, roles)
   if (route.isPublic) note('public', true, 'no credential is read')
+  else if (refusal) note('organization', false, refusal.message)
   else if (!caller) note('credential', false, 'there is none')
   else explainCaller(route, caller, roles, note)
   const status = outcome === 'allowed' ? 200 : new GatewayError(outcome).status

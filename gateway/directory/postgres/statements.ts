@@ -133,7 +133,10 @@ export const writeAudit: Statement = {
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 }
 
-export const isUser: Statement = { name: 'is-user', text: 'select id from users where id = $1' }
+export const findUser: Statement = {
+  name: 'find-user',
+  text: `select ${userJson} as user from users u where u.id = $1`,
+}
 
 export const noteTokenUses: Statement = {
   name: 'note-token-uses',
