@@ -1,5 +1,5 @@
 import type { Permit } from '../authorize/decide.ts'
-import type { Exchange } from '../engine/exchange.ts'
+import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { render } from '../errors/render.ts'
 import type { Surface } from '../errors/surface.ts'
@@ -12,6 +12,7 @@ import { readRequestId } from '../receive/request-id.ts'
 import { readTarget } from '../receive/target.ts'
 import { MethodNotAllowed } from '../route/table.ts'
 import { readOriginalRequest } from './original-request.ts'
+import { nameRemoved } from './removed-headers.ts'
 
 /**
  * The second front door, for proxies that forward themselves: the same table and the same stages up to `pin`.
@@ -61,15 +62,23 @@ async function judge(
   requireHead(headers, target, match.route.headLimits, usual)
   const permit = await authorize(match, headers, snapshot.roles, stage, trail)
   trail.allowed()
-  return pin(permit, snapshot, host, stage, trail)
+  return pin(permit, snapshot, host, stage, trail, path !== '/authorize')
 }
 
 /** An endpoint that the gateway owns has no upstream: the proxy sends the request to the first door. */
-async function pin(permit: Permit, { locate }: Snapshot, host: string, stage: Stages, trail: Trail) {
+async function pin(
+  permit: Permit,
+  { locate }: Snapshot,
+  host: string,
+  stage: Stages,
+  trail: Trail,
+  isEnvoy: boolean,
+): Promise<RawHeaders> {
   if (permit.match.route.destination.kind === 'answer') return []
   const upstream = await locate(permit, host)
   trail.located(upstream)
-  return stage.pin(permit, upstream)
+  const pinned = await stage.pin(permit, upstream)
+  return isEnvoy ? [...pinned, ...nameRemoved(pinned, upstream)] : pinned
 }
 
 /** nginx's `auth_request` understands 2xx, 401 and 403 alone: `?statuses=nginx` keeps the truth in a header. */

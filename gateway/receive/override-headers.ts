@@ -2,7 +2,7 @@
  * Names by which some servers, frameworks or content networks let a request say that it is another one: another target,
  * method, host or client. No standard knows them, and nothing before us vouches for them.
  */
-const names = new Set([
+export const overridingNames: ReadonlySet<string> = new Set([
   // Another target.
   'base-url',
   'destinationurl',
@@ -60,9 +60,9 @@ const names = new Set([
   'x-referrer',
 ])
 
-/** `Proxy` alone is what CGI turns into HTTP_PROXY (CVE-2016-5385). */
-const families = ['original-', 'x-original-', 'x-rewrite-', 'x-envoy-', 'x-proxy-', 'proxy']
+/** Beginnings of such names; `Proxy` alone is what CGI turns into HTTP_PROXY (CVE-2016-5385). */
+export const overridingFamilies = ['original-', 'x-original-', 'x-rewrite-', 'x-envoy-', 'x-proxy-', 'proxy']
 
 /** Whether a header, by its name in lower case with hyphens, could make a backend see another request. */
 export const mayOverride = (canonical: string): boolean =>
-  names.has(canonical) || families.some((prefix) => canonical.startsWith(prefix))
+  overridingNames.has(canonical) || overridingFamilies.some((prefix) => canonical.startsWith(prefix))

@@ -64,6 +64,18 @@ t.test('/envoy/* judges the call’s own method and target', async (t) => {
   t.equal((await ask({ path: '/envoy/public/..%2fadmin/x', headers: member })).status, 400)
 })
 
+t.test('Envoy is told which of the client’s headers to remove', async (t) => {
+  const removedAt = async (path: string, headers = {}) =>
+    (await ask({ path, headers })).headers['x-envoy-auth-headers-to-remove']
+  const credentials = 'authorization,x-oauth-access-token'
+  t.equal(await removedAt('/envoy/datasets', oauth(world.users.member)), credentials)
+  t.equal(await removedAt('/envoy/public/x', oauth(world.users.homeless)), `x-organization-id,${credentials}`)
+  t.equal(await removedAt('/envoy/status'), `x-gateway-identity,x-organization-id,${credentials}`)
+  t.equal(await removedAt('/envoy/users/me', oauth(world.users.member)), undefined, 'the gateway asks for them again')
+  t.equal(await removedAt('/envoy/datasets'), undefined, 'nothing goes on after a refusal')
+  t.equal(await removedAt('/authorize', { ...about('GET', '/status') }), undefined, 'others are told nothing of it')
+})
+
 t.test('an owned endpoint is judged like any route', async (t) => {
   const headers = about('GET', '/users/me')
   t.equal((await ask({ path: '/authorize', headers: { ...headers, ...oauth(world.users.homeless) } })).status, 200)
