@@ -26,7 +26,8 @@ export type JsonValue = any
 export function call(origin: string, { method = 'GET', path, headers = {}, body }: Call): Promise<Answer> {
   const { hostname, port } = new URL(origin)
   return new Promise((resolve, reject) => {
-    const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }
+    const isFramed = body === undefined || 'transfer-encoding' in headers
+    const length = isFramed ? {} : { 'content-length': String(Buffer.byteLength(body)) }
     const request = httpRequest(
       { host: hostname, port, method, path, headers: { ...length, ...headers }, agent: false },
       (response) => {

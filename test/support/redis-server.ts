@@ -6,6 +6,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { endWithThisProcess } from './end-with-this-process.ts'
 import type { Owner } from './owner.ts'
 
 /** A Redis of the test's own, in memory alone, to be treated as badly as a test wants. */
@@ -82,7 +83,7 @@ async function spawnRedis(port: number, password: string, directory: string): Pr
       .map(([name, value]) => `${name} ${value}\n`)
       .join(''),
   )
-  guard(child)
+  endWithThisProcess(child)
   let log = ''
   await new Promise<void>((resolve, reject) => {
     child.once('error', reject)
@@ -93,17 +94,6 @@ async function spawnRedis(port: number, password: string, directory: string): Pr
     })
   })
   return child
-}
-
-/** A test process that is killed runs no teardown: then the pipe to this one closes, and it ends the server. */
-function guard(server: ChildProcess): void {
-  const script = 'read -r word; kill -9 "$1"'
-  const child = spawn('sh', ['-c', script, 'guard', String(server.pid)], {
-    stdio: ['pipe', 'ignore', 'ignore'],
-    detached: true,
-  })
-  // The server's number may be somebody else's after its end.
-  server.once('exit', () => child.kill('SIGKILL'))
 }
 
 /** Sends inline commands on a connection of their own; rejects unless each is answered by OK. */

@@ -12,16 +12,26 @@ export type TcpLink = Readonly<{
 export type HearServer = (bytes: Buffer, link: TcpLink) => 'pass' | 'hold' | 'drop'
 
 /** Where a wire leads, and who listens in. */
-export type WireEnd = Readonly<{ host?: string; port: number; hearServer?: HearServer }>
+export type WireEnd = Readonly<{
+  host?: string
+  port: number
+  hearServer?: HearServer
+  /** Is told of each chunk from a client. */
+  hearClient?: (bytes: Buffer) => void
+}>
 
 /** A client's connection and ours to the server, joined. */
 export type Wire = Readonly<{ freeze: () => void; thaw: () => void; cut: () => void }>
 
 /** Leads a client's connection on to the server; a wire that is born frozen connects when it thaws. */
-export function joinWire(client: Socket, { host = '127.0.0.1', port, hearServer }: WireEnd, index: number): Wire {
+export function joinWire(client: Socket, end: WireEnd, index: number): Wire {
+  const { host = '127.0.0.1', port, hearServer, hearClient } = end
   // Half-open: a side that has said all it had to say may still be told something.
   const server = new Socket({ allowHalfOpen: true })
-  const request = openLane(client, server)
+  const request = openLane(client, server, (bytes) => {
+    hearClient?.(bytes)
+    return 'pass'
+  })
   const answer = openLane(server, client, (bytes) => hearServer?.(bytes, { index, release: answer.release }) ?? 'pass')
   let isFrozen = false
   let isConnecting = false

@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
+import { testUnlessLacking } from '../lacks.ts'
 import type { Owner } from '../owner.ts'
 import type { Outcome, Sdk } from './sdk.ts'
 
@@ -33,8 +34,7 @@ export function testPython(t: Test, name: PythonEnvironment, run: (t: Test, sdk:
   const title = `${name} for Python`
   const lack = `there is no ${name}: run scripts/install-python.js, or set ${pythonVariables[name]}`
   if (interpreter) void t.test(title, async (t) => run(t, await startPythonSdk(t, interpreter)))
-  else if (process.env.REQUIRE_ALL === '1') void t.test(title, async (t) => t.fail(lack))
-  else void t.test(title, { skip: lack }, async () => undefined)
+  else testUnlessLacking(t, title, async () => undefined, lack)
 }
 
 /** Starts an interpreter that has the `openai` package; it ends with its owner. */

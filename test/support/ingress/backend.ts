@@ -1,0 +1,52 @@
+import type { ServerResponse } from 'node:http'
+import { echoWebSocket } from '../../../gateway/demo/backends/echo-websocket.ts'
+import { openJournal, type RecordedRequest } from '../../../gateway/demo/backends/record-requests.ts'
+import { serveBackend } from '../../../gateway/demo/backends/serve-backend.ts'
+import type { Owner } from '../owner.ts'
+
+/** A backend that records and echoes whatever reaches it, and streams at the test's word. */
+export type Backend = Readonly<{
+  port: number
+  list: () => readonly RecordedRequest[]
+  /** Says one more event to whoever listens to `/public/events`. */
+  tellEvent: (data: string) => void
+}>
+
+/** What a backend says by itself, whatever a gateway would have said. */
+export const ownAnswer = 'of the backend'
+
+async function sendOwn(response: ServerResponse, status: number): Promise<void> {
+  response.writeHead(status, { 'content-type': 'text/plain', 'x-own': ownAnswer }).end(ownAnswer)
+}
+
+/** Starts it on a free port; it ends with its owner. */
+export async function startBackend(owner: Owner): Promise<Backend> {
+  const journal = openJournal(() => Date.now())
+  const listeners = new Set<ServerResponse>()
+  const { url, stop } = await serveBackend(
+    {
+      name: 'platform',
+      answer: ({ path }, response) => {
+        const [, status] = /^\/public\/answers\/(\d+)$/.exec(path) ?? []
+        if (status !== undefined) return sendOwn(response, Number(status))
+        if (path !== '/public/events') return undefined
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        response.flushHeaders()
+        listeners.add(response)
+        response.once('close', () => listeners.delete(response))
+        return new Promise((resolve) => response.once('close', resolve))
+      },
+      takeUpgrade: echoWebSocket(),
+    },
+    journal,
+    '127.0.0.1',
+  )
+  owner.teardown(stop)
+  return {
+    port: Number(new URL(url).port),
+    list: journal.list,
+    tellEvent: (data) => {
+      for (const listener of listeners) listener.write(`data: ${data}\n\n`)
+    },
+  }
+}

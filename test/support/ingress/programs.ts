@@ -1,0 +1,67 @@
+import { spawnSync } from 'node:child_process'
+import { accessSync, constants, existsSync, readdirSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+import { testUnlessLacking } from '../lacks.ts'
+
+/** A proxy's program, by its path. */
+export type Program = Readonly<{ path: string; version: string }>
+
+/** What asks each program for its version. */
+const versionArguments = {
+  nginx: ['-v'],
+  caddy: ['version'],
+  haproxy: ['-v'],
+  traefik: ['version'],
+  envoy: ['--version'],
+} as const
+
+export type ProxyName = keyof typeof versionArguments
+
+/** What `scripts/install-proxies.js` made. */
+const environment = fileURLToPath(new URL('../../../.sallyport/proxies', import.meta.url))
+
+/**
+ * Tests each proxy of a name that this machine has: on PATH, and in `.sallyport/proxies`. Without any the test is
+ * skipped, visibly; `REQUIRE_ALL=1` forbids it.
+ */
+export function testProxy(t: Test, name: ProxyName, run: (t: Test, program: Program) => Promise<unknown>): void {
+  const programs = findPrograms(name)
+  for (const program of programs) void t.test(program.version, (t) => run(t, program))
+  if (programs.length > 0) return
+  const lack = `there is no ${name}: neither on PATH nor by scripts/install-proxies.js`
+  testUnlessLacking(t, name, async () => undefined, lack)
+}
+
+function findPrograms(name: ProxyName): readonly Program[] {
+  // Debian keeps servers where only root's PATH leads.
+  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin']
+  const onPath = folders.map((folder) => join(folder, name)).find(isProgram)
+  const installed = listInstalled(name).find(isProgram)
+  return [onPath, installed].flatMap((path) => (path === undefined ? [] : [{ path, version: readVersion(name, path) }]))
+}
+
+/** Envoy's wheel has a script of Python's in `bin`, which leads to the Python that made it. */
+function listInstalled(name: ProxyName): readonly string[] {
+  // Written last: a half-made environment is none.
+  if (!existsSync(join(environment, '.requirements'))) return []
+  if (name !== 'envoy') return [join(environment, 'bin', name)]
+  const library = join(environment, 'lib')
+  return readdirSync(library).map((python) => join(library, python, 'site-packages/envoy/_bin/envoy'))
+}
+
+function isProgram(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false // it is not there, or not ours to run
+  }
+}
+
+function readVersion(name: ProxyName, path: string): string {
+  const { stdout, stderr } = spawnSync(path, versionArguments[name], { encoding: 'utf8' })
+  const [version] = /\d+\.\d+\.\d+/.exec(`${stdout}${stderr}`) ?? ['of an unknown version']
+  return `${name} ${version}`
+}

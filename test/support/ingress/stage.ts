@@ -1,0 +1,112 @@
+import type { Test } from 'tap'
+import { findFreePort } from '../../../gateway/demo/free-port.ts'
+import { createVerifier, type Identity } from '../../../gateway/pin/verify.ts'
+import { type Answer, type Call, call } from '../client.ts'
+import { startTestGateway, until } from '../gateway.ts'
+import { startTcpProxy } from '../tcp-proxy.ts'
+import type { RecordedRequest, TestWorld } from '../world.ts'
+import { type Backend, startBackend } from './backend.ts'
+import type { Places } from './examples.ts'
+
+/** One way to the backend: by a proxy in front of a gateway, or by a gateway alone. */
+export type Way = Readonly<{
+  origin: string
+  /** Asks, and resolves to the answer with what reached the backend because of it. */
+  ask: (call: Call) => Promise<Readonly<{ answer: Answer; arrivals: readonly RecordedRequest[] }>>
+  /** Who is calling, as a backend that insists on a header bound to method and target learns it. */
+  verify: (arrival: RecordedRequest) => Promise<Identity>
+}>
+
+/** A proxy in front of a gateway, the same gateway with nothing in front, and one backend behind both. */
+export type Stage = Readonly<{
+  world: TestWorld
+  backend: Backend
+  front: Way
+  /** Proxy mode: what every scene is measured by. */
+  alone: Way
+  /** What the proxy has said to the decision listener, byte by byte. */
+  heardByDecision: () => string
+  /** While it is cut, nobody gets through to the gateway, or to the backend. */
+  gateway: Wire
+  backendWire: Wire
+}>
+
+export type Wire = Readonly<{ cut: () => void; mend: () => void }>
+
+/** Starts the proxy between these ports; it listens when this resolves. */
+export type StartFront = (t: Test, places: Places) => Promise<void>
+
+/** A stage of the test's own; the world may be shared. */
+export async function startStage(t: Test, world: TestWorld, startFront: StartFront): Promise<Stage> {
+  const backend = await startBackend(t)
+  const toBackend = await startTcpProxy(t, { port: backend.port })
+  const alone = await startTestGateway(t, { world, upstreams: leadTo(backend.port) })
+  const settings = { trustedProxies: ['127.0.0.1/32'] }
+  const gateway = await startTestGateway(t, { world, settings, upstreams: leadTo(toBackend.port) })
+  let heard = ''
+  const hearClient = (bytes: Buffer): void => {
+    heard += bytes.toString('latin1')
+  }
+  const toPublic = await startTcpProxy(t, { port: portOf(gateway.public) })
+  const toDecision = await startTcpProxy(t, { port: portOf(gateway.decision), hearClient })
+  const port = await findFreePort()
+  const front = lead(`http://127.0.0.1:${port}`, gateway.admin, backend)
+  await startFront(t, { front: port, public: toPublic.port, decision: toDecision.port, backend: toBackend.port })
+  // Some listen before they know where to.
+  const isUp = async () => (await front.ask({ path: '/status' })).answer.status === 200
+  await until(isUp, 'the proxy leads to the backend', 10_000)
+  return {
+    world,
+    backend,
+    front,
+    alone: lead(alone.public, alone.admin, backend),
+    heardByDecision: () => heard,
+    gateway: wireOf(toPublic, toDecision),
+    backendWire: wireOf(toBackend),
+  }
+}
+
+/** Every upstream is the one backend; headers bound to method and target prove what was judged. */
+const leadTo = (port: number) =>
+  Object.fromEntries(
+    ['platform', 'agents', 'files', 'graphql', 'data'].map((name) => [
+      name,
+      { url: `http://127.0.0.1:${port}`, bind: true },
+    ]),
+  )
+
+const portOf = (url: string): number => Number(new URL(url).port)
+
+function lead(origin: string, admin: string, backend: Backend): Way {
+  const verify = createVerifier({
+    jwksUrl: `${admin}/.well-known/jwks.json`,
+    audience: 'platform',
+    requiresBinding: true,
+  })
+  return {
+    origin,
+    ask: async (request) => {
+      const before = backend.list().length
+      const answer = await call(origin, request)
+      return { answer, arrivals: backend.list().slice(before) }
+    },
+    verify: ({ requestLine, headers }) => {
+      const [method, url] = requestLine.split(' ')
+      return verify({ method, url, headers: new Headers(headers.map(([name, value]) => [name, value])) })
+    },
+  }
+}
+
+type Cuttable = Readonly<{ refuse: () => void; cut: () => void; accept: () => void }>
+
+const wireOf = (...proxies: readonly Cuttable[]): Wire => ({
+  cut: () => {
+    for (const proxy of proxies) {
+      proxy.refuse()
+      proxy.cut()
+    }
+  },
+  mend: () => {
+    for (const proxy of proxies) proxy.accept()
+  },
+})

@@ -1,0 +1,54 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { endWithThisProcess } from '../end-with-this-process.ts'
+import { until } from '../gateway.ts'
+import type { Owner } from '../owner.ts'
+
+export type ProgramOptions = Readonly<{
+  path: string
+  args: readonly string[]
+  environment?: Readonly<Record<string, string>>
+  /** Also its home. */
+  folder: string
+  /** It is up when this port is. */
+  port: number
+}>
+
+/** Starts a server and waits until it listens; it ends with its owner, and with this process however that ends. */
+export async function startProgram(owner: Owner, options: ProgramOptions): Promise<void> {
+  const { path, args, environment = {}, folder, port } = options
+  const child = spawn(path, args, {
+    cwd: folder,
+    // Variables of the machine must not reach it.
+    env: { PATH: process.env.PATH, HOME: folder, ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  endWithThisProcess(child)
+  let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (bytes: Buffer) => {
+      output += bytes.toString()
+    })
+  let isGone = false
+  const ended = once(child, 'exit').then(() => {
+    isGone = true
+  })
+  owner.teardown(async () => {
+    child.kill('SIGKILL')
+    await ended
+  })
+  await until(async () => isGone || (await isOpen(port)), `${path}: ${output}`, 30_000)
+  if (isGone) throw new Error(`${path} ended: ${output}`)
+}
+
+const isOpen = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    const tell = (is: boolean) => (): void => {
+      socket.destroy()
+      resolve(is)
+    }
+    socket.once('connect', tell(true))
+    socket.once('error', tell(false))
+  })
