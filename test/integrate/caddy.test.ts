@@ -1,0 +1,25 @@
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type Places, placeExample, testShown, writeFolder } from '../support/ingress/examples.ts'
+import { type Program, testProxy } from '../support/ingress/programs.ts'
+import { testScenes } from '../support/ingress/scenes.ts'
+import { startStage } from '../support/ingress/stage.ts'
+import { startProgram } from '../support/ingress/start-program.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+
+async function startCaddy(t: Test, { path }: Program, places: Places): Promise<void> {
+  const folder = writeFolder(t, { Caddyfile: placeExample('Caddyfile', places) })
+  const args = ['run', '--config', join(folder, 'Caddyfile'), '--adapter', 'caddyfile']
+  // Another Caddy may have the usual port of the admin endpoint.
+  const environment = { CADDY_ADMIN: `unix/${join(folder, 'admin')}` }
+  await startProgram(t, { path, args, environment, folder, port: places.front })
+}
+
+testShown(t, 'caddy.md', ['Caddyfile'])
+
+testProxy(t, 'caddy', async (t, program) => {
+  const stage = await startStage(t, world, (t, places) => startCaddy(t, program, places))
+  testScenes(t, stage, { adds: [], gatewayDown: { decision: 503, public: 503 }, backendDown: 503 })
+})
