@@ -1,0 +1,24 @@
+import t, { type Test } from 'tap'
+import { type Places, placeExample, testShown, writeFolder } from '../support/ingress/examples.ts'
+import { type Program, testProxy } from '../support/ingress/programs.ts'
+import { testScenes } from '../support/ingress/scenes.ts'
+import { startStage } from '../support/ingress/stage.ts'
+import { startProgram } from '../support/ingress/start-program.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const files = ['traefik.yaml', 'sallyport.yaml']
+
+async function startTraefik(t: Test, { path }: Program, places: Places): Promise<void> {
+  const folder = writeFolder(t, Object.fromEntries(files.map((name) => [name, placeExample(name, places)])))
+  await startProgram(t, { path, args: ['--configfile=traefik.yaml'], folder, port: places.front })
+}
+
+testShown(t, 'traefik.md', files)
+
+testProxy(t, 'traefik', async (t, program) => {
+  const stage = await startStage(t, world, (t, places) => startTraefik(t, program, places))
+  // Traefik vouches for some more, and asks for compressed answers.
+  const adds = ['x-forwarded-port', 'x-forwarded-server', 'accept-encoding']
+  testScenes(t, stage, { adds, gatewayDown: { decision: 500, public: 502 }, backendDown: 502 })
+})
