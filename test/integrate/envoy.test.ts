@@ -1,0 +1,26 @@
+import t, { type Test } from 'tap'
+import { type Places, placeExample, testShown, writeFolder } from '../support/ingress/examples.ts'
+import { type Program, testProxy } from '../support/ingress/programs.ts'
+import { testScenes } from '../support/ingress/scenes.ts'
+import { startStage } from '../support/ingress/stage.ts'
+import { startProgram } from '../support/ingress/start-program.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+
+async function startEnvoy(t: Test, { path }: Program, places: Places): Promise<void> {
+  const folder = writeFolder(t, { 'envoy.yaml': placeExample('envoy.yaml', places) })
+  const args = ['-c', 'envoy.yaml', '--disable-hot-restart', '--concurrency', '1', '-l', 'warning']
+  await startProgram(t, { path, args, folder, port: places.front })
+}
+
+testShown(t, 'envoy.md', ['envoy.yaml'])
+
+testProxy(t, 'envoy', async (t, program) => {
+  const stage = await startStage(t, world, (t, places) => startEnvoy(t, program, places))
+  testScenes(t, stage, {
+    adds: [],
+    gatewayDown: { decision: 503, public: 503 },
+    backendDown: 503,
+  })
+})
