@@ -21,5 +21,5 @@ testShown(t, 'caddy.md', ['Caddyfile'])
 
 testProxy(t, 'caddy', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startCaddy(t, program, places))
-  testScenes(t, stage, { adds: [], gatewayDown: { decision: 503, public: 503 }, backendDown: 503 })
+  testScenes(t, stage, { forwards: 'itself', adds: [], gatewayDown: { decision: 503, public: 503 }, backendDown: 503 })
 })

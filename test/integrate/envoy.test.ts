@@ -19,6 +19,7 @@ testShown(t, 'envoy.md', ['envoy.yaml'])
 testProxy(t, 'envoy', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startEnvoy(t, program, places))
   testScenes(t, stage, {
+    forwards: 'itself',
     adds: [],
     gatewayDown: { decision: 503, public: 503 },
     backendDown: 503,

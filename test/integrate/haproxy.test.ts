@@ -18,5 +18,10 @@ testShown(t, 'haproxy.md', ['haproxy.cfg'])
 testProxy(t, 'haproxy', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startHaproxy(t, program, places))
   // The gateway itself asks the backend.
-  testScenes(t, stage, { adds: [], gatewayDown: { decision: 503, public: 503 }, backendDown: 503 })
+  testScenes(t, stage, {
+    forwards: 'by the gateway',
+    adds: [],
+    gatewayDown: { decision: 503, public: 503 },
+    backendDown: 503,
+  })
 })

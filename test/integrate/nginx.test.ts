@@ -36,5 +36,5 @@ testShown(t, 'nginx.md', ['nginx.conf'])
 
 testProxy(t, 'nginx', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startNginx(t, program, places))
-  testScenes(t, stage, { adds: [], gatewayDown: { decision: 503, public: 503 }, backendDown: 503 })
+  testScenes(t, stage, { forwards: 'itself', adds: [], gatewayDown: { decision: 503, public: 503 }, backendDown: 503 })
 })

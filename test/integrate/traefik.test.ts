@@ -20,5 +20,5 @@ testProxy(t, 'traefik', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startTraefik(t, program, places))
   // Traefik vouches for some more, and asks for compressed answers.
   const adds = ['x-forwarded-port', 'x-forwarded-server', 'accept-encoding']
-  testScenes(t, stage, { adds, gatewayDown: { decision: 500, public: 502 }, backendDown: 502 })
+  testScenes(t, stage, { forwards: 'itself', adds, gatewayDown: { decision: 500, public: 502 }, backendDown: 502 })
 })

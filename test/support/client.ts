@@ -7,6 +7,8 @@ export type Call = Readonly<{
   path: string
   headers?: Readonly<Record<string, string | string[]>>
   body?: string | Buffer
+  /** Of the client, where it is not to be the usual one. */
+  localAddress?: string
 }>
 
 export type Answer = Readonly<{
@@ -23,13 +25,14 @@ export type Answer = Readonly<{
 export type JsonValue = any
 
 /** One request on a connection of its own. The path goes out as it is: no client-side normalisation. */
-export function call(origin: string, { method = 'GET', path, headers = {}, body }: Call): Promise<Answer> {
+export function call(origin: string, wanted: Call): Promise<Answer> {
+  const { method = 'GET', path, headers = {}, body, localAddress } = wanted
   const { hostname, port } = new URL(origin)
   return new Promise((resolve, reject) => {
     const isFramed = body === undefined || 'transfer-encoding' in headers
     const length = isFramed ? {} : { 'content-length': String(Buffer.byteLength(body)) }
     const request = httpRequest(
-      { host: hostname, port, method, path, headers: { ...length, ...headers }, agent: false },
+      { host: hostname, port, method, path, headers: { ...length, ...headers }, localAddress, agent: false },
       (response) => {
         const chunks: Buffer[] = []
         response.on('data', (chunk: Buffer) => chunks.push(chunk))

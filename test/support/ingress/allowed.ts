@@ -41,6 +41,12 @@ export function testAllowed(t: Test, stage: Stage, manners: Manners): void {
     },
     'of DELETE': { method: 'DELETE', path: '/datasets/7', headers: oauth(users.owner) },
     'without an organization': { path: '/public/x', headers: oauth(users.homeless) },
+    // All of 127.0.0.0/8 is loopback on Linux alone.
+    'from another address': {
+      path: '/datasets',
+      headers: oauth(users.member),
+      ...(process.platform === 'linux' && { localAddress: '127.0.0.2' }),
+    },
     'of a public route': { path: '/status' },
     'of a public route with a credential': { path: '/status', headers: oauth(users.owner) },
   }
@@ -50,7 +56,7 @@ export function testAllowed(t: Test, stage: Stage, manners: Manners): void {
     })
 
   t.test('what the backend says is not taken for a word of the gateway', async (t) => {
-    for (const status of [201, 400, 401, 403, 404, 429, 500, 503]) {
+    for (const status of [201, 400, 401, 403, 404, 429, 500, 502, 503, 504]) {
       const request = { path: `/public/answers/${status}`, headers: oauth(users.member) }
       const { answer } = await stage.front.ask(request)
       t.same([answer.status, answer.text, answer.headers['x-own']], [status, ownAnswer, ownAnswer])

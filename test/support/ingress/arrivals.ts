@@ -5,10 +5,13 @@ import type { Manners } from './scenes.ts'
 import type { Stage } from './stage.ts'
 
 /** Sends a request both ways; the answer and what the backend got have to be the same. */
-export async function testSameArrival(t: Test, stage: Stage, { adds }: Manners, call: Call): Promise<void> {
+export async function testSameArrival(t: Test, stage: Stage, { adds, forwards }: Manners, call: Call): Promise<void> {
   const request = { ...call, headers: { 'x-request-id': 'scene-1', ...call.headers } }
   const alone = await stage.alone.ask(request)
+  const heardBefore = stage.heardByPublic().length
   const front = await stage.front.ask(request)
+  const isAskedOnly = stage.heardByPublic().length === heardBefore
+  t.equal(isAskedOnly, forwards === 'itself', `the request is forwarded ${forwards}`)
   t.equal(alone.answer.status, 200, 'proxy mode allows it')
   t.equal(front.answer.status, 200, front.answer.text)
   t.same([alone.arrivals.length, front.arrivals.length], [1, 1])

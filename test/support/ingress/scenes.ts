@@ -9,6 +9,8 @@ import { testStreams } from './streams.ts'
 
 /** What a proxy does in its own way, as its page says. */
 export type Manners = Readonly<{
+  /** Whether it only asks, or leaves it to the gateway to forward. */
+  forwards: 'itself' | 'by the gateway'
   /** Headers, in small letters, that it adds to what a gateway alone would send to the backend. */
   adds: readonly string[]
   /** What a client is told while the proxy cannot ask the gateway, or cannot send a request on to it. */

@@ -24,8 +24,9 @@ export type Stage = Readonly<{
   front: Way
   /** Proxy mode: what every scene is measured by. */
   alone: Way
-  /** What the proxy has said to the decision listener, byte by byte. */
+  /** What the proxy has said to the decision listener, and to the public one, byte by byte. */
   heardByDecision: () => string
+  heardByPublic: () => string
   /** While it is cut, nobody gets through to the gateway, or to the backend. */
   gateway: Wire
   backendWire: Wire
@@ -43,15 +44,16 @@ export async function startStage(t: Test, world: TestWorld, startFront: StartFro
   const alone = await startTestGateway(t, { world, upstreams: leadTo(backend.port) })
   const settings = { trustedProxies: ['127.0.0.1/32'] }
   const gateway = await startTestGateway(t, { world, settings, upstreams: leadTo(toBackend.port) })
-  let heard = ''
-  const hearClient = (bytes: Buffer): void => {
-    heard += bytes.toString('latin1')
-  }
-  const toPublic = await startTcpProxy(t, { port: portOf(gateway.public) })
-  const toDecision = await startTcpProxy(t, { port: portOf(gateway.decision), hearClient })
+  const toPublic = await tap(t, gateway.public)
+  const toDecision = await tap(t, gateway.decision)
   const port = await findFreePort()
   const front = lead(`http://127.0.0.1:${port}`, gateway.admin, backend)
-  await startFront(t, { front: port, public: toPublic.port, decision: toDecision.port, backend: toBackend.port })
+  await startFront(t, {
+    front: port,
+    public: toPublic.wire.port,
+    decision: toDecision.wire.port,
+    backend: toBackend.port,
+  })
   // Some listen before they know where to.
   const isUp = async () => (await front.ask({ path: '/status' })).answer.status === 200
   await until(isUp, 'the proxy leads to the backend', 10_000)
@@ -60,10 +62,21 @@ export async function startStage(t: Test, world: TestWorld, startFront: StartFro
     backend,
     front,
     alone: lead(alone.public, alone.admin, backend),
-    heardByDecision: () => heard,
-    gateway: wireOf(toPublic, toDecision),
+    heardByDecision: toDecision.heard,
+    heardByPublic: toPublic.heard,
+    gateway: wireOf(toPublic.wire, toDecision.wire),
     backendWire: wireOf(toBackend),
   }
+}
+
+/** A wire to a listener, and all that goes in by it. */
+async function tap(t: Test, url: string) {
+  let heard = ''
+  const hearClient = (bytes: Buffer): void => {
+    heard += bytes.toString('latin1')
+  }
+  const wire = await startTcpProxy(t, { port: Number(new URL(url).port), hearClient })
+  return { wire, heard: () => heard }
 }
 
 /** Every upstream is the one backend; headers bound to method and target prove what was judged. */
@@ -74,8 +87,6 @@ const leadTo = (port: number) =>
       { url: `http://127.0.0.1:${port}`, bind: true },
     ]),
   )
-
-const portOf = (url: string): number => Number(new URL(url).port)
 
 function lead(origin: string, admin: string, backend: Backend): Way {
   const verify = createVerifier({
