@@ -1,4 +1,4 @@
-// Makes the Python environments of `test/pipeline/openai-python.test.ts` in .sallyport/python, unless they are there.
+// Makes the Python environments of the tests in .sallyport/python, unless they are there.
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,7 +12,7 @@ try {
     makeEnvironment(join(lists, list), join(environments, list.replace(/\.txt$/, '')))
 } catch (error) {
   console.error(`
-Python's SDKs could not be installed: ${error.message}
+Python's packages could not be installed: ${error.message}
 It takes Python 3.10 or newer with venv and pip (Debian: apt-get install python3-venv), and PyPI within reach.
 Without them their tests are skipped.`)
   process.exit(1)

@@ -1,40 +1,20 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { testUnlessLacking } from '../lacks.ts'
 import type { Owner } from '../owner.ts'
+import { describePythonLack, findPython, type PythonEnvironment } from '../python.ts'
 import type { Outcome, Sdk } from './sdk.ts'
 
 const program = fileURLToPath(new URL('program.py', import.meta.url))
-const environments = fileURLToPath(new URL('../../../.sallyport/python', import.meta.url))
-
-/** The environments that `scripts/install-python.js` makes, and the variables that name interpreters instead. */
-const pythonVariables = {
-  'openai-1': 'SALLYPORT_PYTHON_OPENAI_1',
-  'openai-newest': 'SALLYPORT_PYTHON_OPENAI_NEWEST',
-} as const
-
-type PythonEnvironment = keyof typeof pythonVariables
-
-/** The interpreter of an environment, or undefined where there is none. */
-function findPython(name: PythonEnvironment): string | undefined {
-  const named = process.env[pythonVariables[name]]
-  if (named) return named
-  const environment = `${environments}/${name}`
-  // Written last: a half-made environment is none.
-  return existsSync(`${environment}/.requirements`) ? `${environment}/bin/python` : undefined
-}
-
 /** A test with Python's SDK. Without it the test is skipped, visibly; with `REQUIRE_ALL=1` it fails. */
 export function testPython(t: Test, name: PythonEnvironment, run: (t: Test, sdk: Sdk) => Promise<unknown>): void {
   const interpreter = findPython(name)
   const title = `${name} for Python`
-  const lack = `there is no ${name}: run scripts/install-python.js, or set ${pythonVariables[name]}`
   if (interpreter) void t.test(title, async (t) => run(t, await startPythonSdk(t, interpreter)))
-  else testUnlessLacking(t, title, async () => undefined, lack)
+  else testUnlessLacking(t, title, async () => undefined, describePythonLack(name))
 }
 
 /** Starts an interpreter that has the `openai` package; it ends with its owner. */

@@ -1,0 +1,26 @@
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+const environments = fileURLToPath(new URL('../../.sallyport/python', import.meta.url))
+
+/** The environments that `scripts/install-python.js` makes, and the variables that name interpreters instead. */
+export const pythonVariables = {
+  'openai-1': 'SALLYPORT_PYTHON_OPENAI_1',
+  'openai-newest': 'SALLYPORT_PYTHON_OPENAI_NEWEST',
+  pyjwt: 'SALLYPORT_PYTHON_PYJWT',
+} as const
+
+export type PythonEnvironment = keyof typeof pythonVariables
+
+/** The interpreter of an environment, or undefined where there is none. */
+export function findPython(name: PythonEnvironment): string | undefined {
+  const named = process.env[pythonVariables[name]]
+  if (named) return named
+  const environment = `${environments}/${name}`
+  // Written last: a half-made environment is none.
+  return existsSync(`${environment}/.requirements`) ? `${environment}/bin/python` : undefined
+}
+
+/** Why there is no such interpreter. */
+export const describePythonLack = (name: PythonEnvironment): string =>
+  `there is no ${name}: run scripts/install-python.js, or set ${pythonVariables[name]}`
