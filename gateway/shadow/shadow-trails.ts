@@ -1,6 +1,6 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { BeginTrail } from '../observe/trail.ts'
-import type { ReportDifference } from './difference.ts'
+import type { Difference, ReportDifference } from './difference.ts'
 import { compareVerdicts, type Facts, judgeShadow, type ShadowTable, type Verdict } from './judge.ts'
 
 /** Refusals that a table has a say in: others are of the request's form, or trouble of ours. */
@@ -41,11 +41,10 @@ export const createShadowTrails =
       // A preflight is allowed without a route: no table judges it.
       if (outcome === 'allowed' && !facts.match) return
       try {
-        const verdict = judgeShadow(other, facts, live)
-        const kind = compareVerdicts(live, verdict)
-        if (kind) report({ kind, live, shadow: verdict, facts, requestId })
-      } catch (error) {
-        report({ kind: 'failed', live, error, facts, requestId })
+        const difference = ask(other, facts, live, requestId)
+        if (difference) report(difference)
+      } catch {
+        // Not even the report was possible: there is nobody left to tell, and the request has nothing to do with it.
       }
     }
     const gather = (facts: Gathered): void => {
@@ -81,6 +80,17 @@ export const createShadowTrails =
       },
     }
   }
+
+/** A fault in the asking is a difference as well: nobody knows what would have come out. */
+function ask(other: ShadowTable, facts: Facts, live: Verdict, requestId: string): Difference | undefined {
+  try {
+    const shadow = judgeShadow(other, facts, live)
+    const kind = compareVerdicts(live, shadow)
+    return kind && { kind, live, shadow, facts, requestId }
+  } catch (error) {
+    return { kind: 'failed', live, error, facts, requestId }
+  }
+}
 
 /** Nothing is compared before there is a target, nor twice. */
 function readFacts(gathered: Gathered | undefined): Facts | undefined {

@@ -90,6 +90,20 @@ t.test('a shadow that breaks is told of, and the request goes its way', async (t
   t.same(kinds(), ['failed'])
 })
 
+t.test('a report that breaks does not reach the request', async (t) => {
+  const report = () => {
+    throw new Error('no log')
+  }
+  const begun = createShadowTrails(
+    () => silent,
+    () => tableOf('/a GET access: public'),
+    report,
+  )(exchange, 'id')
+  begun.targeted(target, 'h', headers)
+  const refusal = new GatewayError('route_not_found')
+  t.equal(await begun.refused(refusal), refusal)
+})
+
 t.test('without a table to ask a trail is the live one itself', async (t) => {
   t.equal(listen(undefined).trail, silent)
   const configuration = loadConfiguration(writeConfiguration(t, {}), {})

@@ -37,7 +37,9 @@ export function readOperations(name: string, text: string, base: string | undefi
     if (path.startsWith('x-')) return []
     const item = resolveItem(root, value)
     if (item) return readItem(yaml, root, path, item, base, problems)
-    problems.push(yaml.problemAt(['paths', path], 'refers to another file; bundle the description into one'))
+    problems.push(
+      yaml.problemAt(['paths', path], 'the $ref leads nowhere in this file; bundle the description into one'),
+    )
     return []
   })
   if (problems.length > 0) throw new ConfigurationError(problems)
@@ -53,9 +55,18 @@ function resolveItem(root: Fields, value: unknown): Fields | undefined {
   const found = reference
     .slice(2)
     .split('/')
-    .map((part) => decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~'))
+    .map((part) => unescapePart(part).replaceAll('~1', '/').replaceAll('~0', '~'))
     .reduce<unknown>((within, key) => asFields(within)[key], root)
-  return { ...asFields(found), ...item }
+  return found === undefined ? undefined : { ...asFields(found), ...item }
+}
+
+/** A pointer in a fragment is escaped like the rest of a URL (RFC 6901, section 6); a bad escape finds nothing. */
+function unescapePart(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
 }
 
 function readItem(
