@@ -34,7 +34,8 @@ export function testProxy(t: Test, name: ProxyName, run: (t: Test, program: Prog
   testUnlessLacking(t, name, async () => undefined, lack)
 }
 
-function findPrograms(name: ProxyName): readonly Program[] {
+/** Every program of a name that this machine has, of PATH first. */
+export function findPrograms(name: ProxyName): readonly Program[] {
   // Debian keeps servers where only root's PATH leads.
   const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin']
   const onPath = folders.map((folder) => join(folder, name)).find(isProgram)

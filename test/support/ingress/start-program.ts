@@ -15,8 +15,11 @@ export type ProgramOptions = Readonly<{
   port: number
 }>
 
-/** Starts a server and waits until it listens; it ends with its owner, and with this process however that ends. */
-export async function startProgram(owner: Owner, options: ProgramOptions): Promise<void> {
+/**
+ * Starts a server and waits until it listens; resolves to its process id. It ends with its owner, and with this process
+ * however that ends.
+ */
+export async function startProgram(owner: Owner, options: ProgramOptions): Promise<number> {
   const { path, args, environment = {}, folder, port } = options
   const child = spawn(path, args, {
     cwd: folder,
@@ -40,6 +43,7 @@ export async function startProgram(owner: Owner, options: ProgramOptions): Promi
   })
   await until(async () => isGone || (await isOpen(port)), `${path}: ${output}`, 30_000)
   if (isGone) throw new Error(`${path} ended: ${output}`)
+  return child.pid ?? 0
 }
 
 const isOpen = (port: number): Promise<boolean> =>

@@ -1,0 +1,249 @@
+// What the way through the gateway costs beside others of the field, in one run: `npm run bench -- --help`.
+import { execFileSync } from 'node:child_process'
+import { createPublicKey, type JsonWebKey } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { Command, InvalidArgumentError } from 'commander'
+import type { World } from '../../gateway/demo/world.ts'
+import { writeConfiguration } from '../support/gateway.ts'
+import { type Owner, withOwner } from '../support/owner.ts'
+import { readLoad } from '../support/process-figures.ts'
+import { type Replica, startReplica } from '../support/replicas.ts'
+import { oauth } from '../support/world.ts'
+import { apacheOidc } from './peers/apache.ts'
+import { caddyForwardAuth } from './peers/caddy.ts'
+import { type Contestant, compete, type Row } from './peers/contest.ts'
+import { envoyExtAuthz, envoyJwt } from './peers/envoy.ts'
+import { findLack } from './peers/find-program.ts'
+import { haproxyJwt } from './peers/haproxy.ts'
+import { nginxAuthRequest, nginxBare, startBackend } from './peers/nginx.ts'
+import { nodeProxies } from './peers/node-proxies.ts'
+import { measuredCore, type Peer, type Surroundings, type Way } from './peers/peer.ts'
+import { plot } from './peers/plot.ts'
+import { computeRatios, type Ratio } from './peers/ratios.ts'
+import { traefikForwardAuth } from './peers/traefik.ts'
+import { startBenchWorld } from './start-bench.ts'
+import { renderTable } from './statistics.ts'
+
+type Options = Readonly<{
+  rounds: number
+  seconds: number
+  connections: number
+  rate: number
+  only?: RegExp
+  out: string
+  plot?: string
+  strict?: boolean
+}>
+
+const options = new Command('bench')
+  .description('Processor time a request and added latency of the gateway and of its peers, rounds interleaved.')
+  .option('--rounds <n>', 'rounds; every other one runs backwards', parseCount, 4)
+  .option('--seconds <n>', 'of load for each row in each round', parseCount, 4)
+  .option('--connections <n>', 'of the load', parseCount, 64)
+  .option('--rate <n>', 'requests in a second for the latencies; 0 leaves them out', parseRate, 3_000)
+  .option('--only <pattern>', 'rows whose names match, such as "sallyport|nginx"', parsePattern)
+  .option('--out <file>', 'where the figures go', 'bench.json')
+  .option('--plot <file>', 'where an SVG of them goes')
+  .option('--strict', 'exit 1 where a ratio is above its limit')
+  .addHelpText(
+    'after',
+    '\nProcessor 0 is for what is measured, 1 for the load and the backend. What is not installed is',
+  )
+  .addHelpText('after', 'left out and named; node scripts/install-bench.js and install-proxies.js bring most of it.')
+  .addHelpText('after', '\nExample:\n  $ npm run --silent bench -- --rounds 2 --only "^(sallyport|nginx)"')
+  .showHelpAfterError('(add --help for usage and an example)')
+  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
+  .parse()
+  .opts<Options>()
+
+const notify = (sentence: string): void => console.error(sentence)
+
+const isWanted = (name: string): boolean => options.only === undefined || options.only.test(name)
+
+const peers: readonly Peer[] = [
+  nginxBare,
+  haproxyJwt,
+  apacheOidc,
+  envoyJwt,
+  envoyExtAuthz,
+  nginxAuthRequest,
+  caddyForwardAuth,
+  traefikForwardAuth,
+  ...nodeProxies,
+]
+
+try {
+  const lack = findLack('wrk', 'Debian: apt-get install wrk') ?? findLack('taskset', 'Debian: util-linux')
+  if (lack !== undefined) throw new Error(lack)
+  const rows = await withOwner(measure)
+  const ratios = computeRatios(rows)
+  const byName = Object.fromEntries(ratios.map(({ name, value }) => [name, value]))
+  writeFileSync(options.out, `${JSON.stringify({ rows, ratios: byName }, null, 2)}\n`)
+  if (options.plot !== undefined) writeFileSync(options.plot, plot(rows))
+  console.log(`${renderRows(rows)}\n\n${renderRatios(ratios)}\n\nload of the machine at the end: ${readLoad()}`)
+  process.exitCode = options.strict && ratios.some(({ value, limit }) => value > limit) ? 1 : 0
+} catch (error) {
+  console.error(`bench: ${error instanceof Error ? error.message : String(error)}`)
+  process.exitCode = 1
+}
+
+async function measure(owner: Owner): Promise<readonly Row[]> {
+  notify('starting a database, a backend and the ways to it')
+  const world = await startBenchWorld(owner)
+  const backendPort = await startBackend(owner)
+  const surroundings = await surround(owner, world, backendPort)
+  const one = [oauth(world.users.member)]
+  const contestants: Contestant[] = []
+  const add = (way: Way, name: string, path: string, headers: Contestant['asked']['headers']): void => {
+    const url = `http://127.0.0.1:${way.port}${path}`
+    if (isWanted(name)) contestants.push({ name, asked: { url, headers }, pids: way.pids })
+  }
+  for (const peer of peers.filter(({ name }) => isWanted(name))) {
+    const lack = peer.lack()
+    if (lack !== undefined) notify(`left out: ${peer.name}: ${lack}`)
+    else {
+      const way = await peer.start(owner, surroundings)
+      add(way, peer.name, '/datasets', way.takesBearer ? one.map(toBearer) : one)
+      if (peer === nginxBare) add(way, `${peer.name}, 64 KiB`, '/datasets?large=1', one)
+    }
+  }
+  await addOurs(owner, world, backendPort, add)
+  const fortioLack = findLack('fortio', 'node scripts/install-bench.js')
+  if (fortioLack !== undefined) notify(`left out: latencies: ${fortioLack}`)
+  return compete(owner, contestants, {
+    ...options,
+    rate: fortioLack === undefined ? options.rate : 0,
+    direct: { url: `http://127.0.0.1:${backendPort}/datasets`, headers: one },
+    notify,
+  })
+}
+
+type Add = (way: Way, name: string, path: string, headers: Contestant['asked']['headers']) => void
+
+/** The gateway with the shipped table, and what changes with tokens, bodies and routes. */
+async function addOurs(owner: Owner, world: World['description'], backendPort: number, add: Add): Promise<void> {
+  const one = [oauth(world.users.member)]
+  const start = async (
+    more: Readonly<{ settings?: object; routes?: readonly Readonly<Record<string, unknown>>[] }> = {},
+  ): Promise<Way> => {
+    const replica = await startOurs(owner, world, backendPort, more)
+    return { name: 'sallyport', port: Number(new URL(replica.public).port), pids: [replica.pid] }
+  }
+  const ours = await start()
+  add(ours, 'sallyport', '/datasets', one)
+  add(ours, 'sallyport, 64 KiB', '/datasets?large=1', one)
+  const manyWanted = ['sallyport, 2,000 tokens', 'sallyport, every token new'].some(isWanted)
+  const many = manyWanted ? await mintMany(world, 2_000) : []
+  add(ours, 'sallyport, 2,000 tokens', '/datasets', many)
+  // A cache that holds half of what is asked in turn never has what comes next.
+  if (manyWanted)
+    add(await start({ settings: { cache: { maxEntries: 1_000 } } }), 'sallyport, every token new', '/datasets', many)
+  for (const count of [10, 10_000]) {
+    const name = `sallyport, ${count.toLocaleString('en')} routes`
+    if (isWanted(name)) add(await start({ routes: makeRoutes(count) }), name, `/bench/${count - 1}/items/7`, one)
+  }
+}
+
+/** Half of them with parameters; the last one is asked. */
+function makeRoutes(count: number): readonly Readonly<Record<string, unknown>>[] {
+  return Array.from({ length: count }, (_, index) => ({
+    id: `bench.${index}`,
+    match: { path: index % 2 === 0 ? `/bench/${index}/items` : `/bench/${index}/items/:id`, methods: ['GET'] },
+    surface: 'platform',
+    require: { role: 'org-member' },
+    upstream: 'platform',
+  }))
+}
+
+async function startOurs(
+  owner: Owner,
+  world: World['description'],
+  backendPort: number,
+  {
+    settings = {},
+    routes,
+  }: Readonly<{ settings?: object; routes?: readonly Readonly<Record<string, unknown>>[] }> = {},
+): Promise<Replica> {
+  const upstreams = { platform: { url: `http://127.0.0.1:${backendPort}` } }
+  const replica = await startReplica(owner, { world, settings: { ...settings }, upstreams, ...(routes && { routes }) })
+  execFileSync('taskset', ['-a', '-p', '-c', measuredCore, String(replica.pid)], { stdio: 'ignore' })
+  return replica
+}
+
+async function surround(owner: Owner, world: World['description'], backendPort: number): Promise<Surroundings> {
+  const { issuer } = world.oidc
+  const metadata = (await (await fetch(`${issuer}/.well-known/openid-configuration`)).json()) as { jwks_uri: string }
+  const jwks = await (await fetch(metadata.jwks_uri)).text()
+  const [key] = (JSON.parse(jwks) as { keys: readonly (JsonWebKey & { kid: string })[] }).keys
+  if (!key) throw new Error('the issuer has no key')
+  const publicPem = String(createPublicKey({ key, format: 'jwk' }).export({ type: 'spki', format: 'pem' }))
+  const upstreams = { platform: { url: `http://127.0.0.1:${backendPort}` } }
+  return {
+    backendPort,
+    gateway: await startOurs(owner, world, backendPort),
+    issuer: { url: issuer, jwks, keyId: key.kid, publicPem, audience: world.oidc.audience },
+    configurationFile: writeConfiguration(owner, { world, settings: { log: { level: 'info' } }, upstreams }),
+  }
+}
+
+function toBearer(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return { authorization: `Bearer ${headers['x-oauth-access-token']}` }
+}
+
+/** Tokens of one user, each signed by itself. */
+async function mintMany({ oidc, users }: World['description'], count: number) {
+  const { sub } = JSON.parse(Buffer.from(users.member.jwt.split('.')[1] ?? '', 'base64url').toString()) as {
+    sub: string
+  }
+  const mint = async (number: number) => {
+    const body = JSON.stringify({ sub, claims: { jti: `bench-${number}` } })
+    return (await (await fetch(oidc.mintUrl, { method: 'POST', body })).json()) as { jwt: string }
+  }
+  const minted: { jwt: string }[] = []
+  for (let index = 0; index < count; index += 1) minted.push(await mint(index))
+  return minted.map(oauth)
+}
+
+function renderRows(rows: readonly Row[]): string {
+  const head = ['', 'CPU µs/request', 'requests/core', 'p50 added µs', 'p99 added µs']
+  const lines = rows.map(({ name, cpuMicrosPerRequest, requestsPerCore, p50Micros, p99Micros }) => [
+    name,
+    cpuMicrosPerRequest.toFixed(1),
+    String(requestsPerCore),
+    p50Micros?.toFixed(0) ?? '-',
+    p99Micros?.toFixed(0) ?? '-',
+  ])
+  return renderTable([head, ...lines])
+}
+
+function renderRatios(ratios: readonly Ratio[]): string {
+  const lines = ratios.map(({ name, value, limit, aim }) => [
+    name,
+    value.toFixed(2),
+    `<= ${limit}`,
+    `aim ${aim}`,
+    value <= limit ? 'kept' : 'missed',
+  ])
+  return renderTable([['ratio', 'value', 'limit', 'aim', ''], ...lines])
+}
+
+function parseCount(value: string): number {
+  const count = Number(value)
+  if (!Number.isInteger(count) || count < 1) throw new InvalidArgumentError('It must be a whole number above 0.')
+  return count
+}
+
+function parseRate(value: string): number {
+  const rate = Number(value)
+  if (!Number.isInteger(rate) || rate < 0) throw new InvalidArgumentError('It must be a whole number.')
+  return rate
+}
+
+function parsePattern(value: string): RegExp {
+  try {
+    return new RegExp(value)
+  } catch {
+    throw new InvalidArgumentError('It must be a regular expression.')
+  }
+}

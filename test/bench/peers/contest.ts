@@ -1,0 +1,94 @@
+import type { Owner } from '../../support/owner.ts'
+import { findPercentile } from '../statistics.ts'
+import { readCpuMicros } from './cpu-time.ts'
+import { type Asked, drive, type Latency, pace } from './load.ts'
+
+/** One row of the table: a way, and what is asked of it. */
+export type Contestant = Readonly<{ name: string; asked: Asked; pids: readonly number[] }>
+
+/** As `bench.json` has it. */
+export type Row = Readonly<{
+  name: string
+  cpuMicrosPerRequest: number
+  requestsPerCore: number
+  /** Beyond what the backend takes by itself; absent without fortio. */
+  p50Micros?: number
+  p99Micros?: number
+}>
+
+export type ContestOptions = Readonly<{
+  rounds: number
+  seconds: number
+  connections: number
+  /** Requests in a second, for latency; 0: none is measured. */
+  rate: number
+  /** The backend itself. */
+  direct: Asked
+  notify: (sentence: string) => void
+}>
+
+/** Fewer than the throughput's: a wait for a free connection would be the loader's own. */
+const pacedConnections = 32
+
+type Measured = Readonly<{ cpuMicros: number[]; latencies: Latency[] }>
+
+/** Measures all in turn, and every other round in the opposite order: what else the machine does hits all alike. */
+export async function compete(
+  owner: Owner,
+  contestants: readonly Contestant[],
+  options: ContestOptions,
+): Promise<readonly Row[]> {
+  const { rounds, seconds, connections, rate, direct, notify } = options
+  const measured = new Map<Contestant, Measured>(
+    contestants.map((contestant) => [contestant, { cpuMicros: [], latencies: [] }]),
+  )
+  const directly: Latency[] = []
+  for (const { name, asked } of contestants) requireSuccess(name, await drive(owner, asked, connections, 2))
+  for (let round = 0; round < rounds; round += 1) {
+    notify(`round ${round + 1} of ${rounds}`)
+    if (rate > 0) directly.push(await pace(direct, pacedConnections, rate, seconds))
+    for (const contestant of round % 2 === 0 ? contestants : contestants.toReversed()) {
+      const { cpuMicros, latencies } = measured.get(contestant) ?? { cpuMicros: [], latencies: [] }
+      const before = readCpuMicros(contestant.pids)
+      const { requests, failed } = await drive(owner, contestant.asked, connections, seconds)
+      cpuMicros.push((readCpuMicros(contestant.pids) - before) / requests)
+      requireSuccess(contestant.name, { requests, failed })
+      if (rate > 0) latencies.push(await pace(contestant.asked, pacedConnections, rate, seconds))
+    }
+  }
+  const base = summarise(directly)
+  return contestants.map((contestant) => {
+    const { cpuMicros, latencies } = measured.get(contestant) ?? { cpuMicros: [], latencies: [] }
+    const { p50Micros, p99Micros } = summarise(latencies)
+    const cpuMicrosPerRequest = round(findPercentile(cpuMicros, 0.5))
+    return {
+      name: contestant.name,
+      cpuMicrosPerRequest,
+      requestsPerCore: Math.round(1_000_000 / cpuMicrosPerRequest),
+      ...(rate > 0 && {
+        p50Micros: round(p50Micros - base.p50Micros),
+        p99Micros: round(p99Micros - base.p99Micros),
+      }),
+    }
+  })
+}
+
+/** A way that refuses is fast, and measures nothing. */
+function requireSuccess(name: string, { requests, failed }: Readonly<{ requests: number; failed: number }>): void {
+  if (requests === 0) throw new Error(`${name} answered nothing`)
+  if (failed > requests / 1_000) throw new Error(`${name} failed ${failed} of ${requests} requests`)
+}
+
+/** Medians over the rounds. */
+const summarise = (latencies: readonly Latency[]) => ({
+  p50Micros: findPercentile(
+    latencies.map(({ p50Micros }) => p50Micros),
+    0.5,
+  ),
+  p99Micros: findPercentile(
+    latencies.map(({ p99Micros }) => p99Micros),
+    0.5,
+  ),
+})
+
+const round = (value: number): number => Math.round(value * 10) / 10
