@@ -15,6 +15,12 @@ const { version } = JSON.parse(readFileSync(new URL('../package.json', import.me
 
 const defaultConfig = 'config/gateway.yaml'
 
+// Whoever reads what a command prints may stop before its end, as `head` does.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error
+  process.exit()
+})
+
 const program = new Command('sallyport')
   .description('Authorization gateway: who you are, for which organization, what you may do; and only then forward.')
   .version(version)

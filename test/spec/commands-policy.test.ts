@@ -1,3 +1,5 @@
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { buildMatrix } from '../../gateway/boot/policy/matrix.ts'
@@ -20,6 +22,39 @@ t.test('policy check tells of mistakes with file, line and column, and ends with
   const folder = t.testdir({ 'bad.yaml': 'routes:\n  - id: x\n    match: { path: nowhere }\n' })
   t.match(await run('check', '--policies', folder), { code: 2, stderr: /bad\.yaml:2:\d+: / })
   t.match(await run('check', '--policies', `${folder}/gone`), { code: 2, stderr: /cannot be read: ENOENT/ })
+})
+
+t.test('policy check shows the lines that lead to a mistake or a warning, and none of a configuration', async (t) => {
+  const row = (id: string, role: string): string =>
+    `  - id: ${id}\n    match: { methods: [GET], path: /${id} }\n    surface: platform\n    upstream: u\n    require: { role: ${role} }\n`
+  const roles = readFileSync(`${policies}/roles.yaml`, 'utf8')
+  const folder = t.testdir({ 'roles.yaml': roles, 'bad.yaml': `routes:\n${row('a', 'org-owner')}${row('b', 'king')}` })
+  const bad = await run('check', '--policies', folder)
+  t.equal(bad.code, 2)
+  const frame =
+    '   9 |     surface: platform\n  10 |     upstream: u\n  11 |     require: { role: king }\n     |                      ^\n'
+  t.ok(bad.stderr.includes(`/bad.yaml:11:22: error: route "b": role "king" is not listed`), bad.stderr)
+  t.ok(bad.stderr.includes(frame), bad.stderr)
+  t.match(bad.stderr, /1 mistake\n$/)
+  const told = await run('check', '--policies', folder, '--json')
+  t.match(JSON.parse(told.stdout), { problems: [{ file: `${folder}/bad.yaml`, line: 11, column: 22 }] })
+
+  const warned = t.testdir({ 'roles.yaml': roles, 'good.yaml': `routes:\n${row('a', 'org-owner')}` })
+  const good = await run('check', '--policies', warned)
+  t.match(good.stdout, /good\.yaml:2: warning: .*\n {2}1 \| routes:\n {2}2 \| {3}- id: a\n {4}\| {3}\^\n/)
+
+  const config = `${t.testdir({ 'gateway.yaml': 'database:\n  url: hunter2\n  nonsense: 1\n' })}/gateway.yaml`
+  const configured = await run('check', '--config', config)
+  t.match(configured, { code: 2, stderr: /gateway\.yaml:3:\d+: error: / })
+  t.notMatch(configured.stderr, /hunter2/)
+})
+
+t.test('whoever reads the output may stop before its end', async (t) => {
+  const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+  const piped = `"$0" "$1" policy matrix --policies "$2" --format json | head -c 10; exit "\${PIPESTATUS[0]}"`
+  const shell = spawnSync('bash', ['-c', piped, process.execPath, program, policies], { encoding: 'utf8' })
+  t.match(shell, { status: 0, stderr: '' })
+  t.equal(shell.stdout.length, 10)
 })
 
 t.test('policy explain ends with 0 where the request would pass, else with 1', async (t) => {

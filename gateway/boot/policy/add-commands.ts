@@ -1,10 +1,11 @@
 import type { Command } from 'commander'
 import { example } from '../command-help.ts'
+import { runCheckPolicy } from './command-check.ts'
 import { runDiff } from './command-diff.ts'
 import { runExplain } from './command-explain.ts'
+import { runMatrix } from './command-matrix.ts'
 import { runCoverage, runInit } from './command-openapi.ts'
 import { runTestPolicy } from './command-test.ts'
-import { runCheckPolicy, runMatrix } from './commands.ts'
 
 /** Adds `sallyport policy …` to the command line. */
 export function addPolicyCommands(program: Command, defaultConfig: string): void {
