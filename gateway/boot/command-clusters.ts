@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { ClusterStatus } from '../directory/postgres/cluster-store.ts'
 import { commandLineAudit, readId, withDirectory } from './command-directory.ts'
 import { formatTable } from './format-table.ts'
+import { judgeCluster, readHost } from './judge-cluster.ts'
 
 type Common = Readonly<{ config: string; json?: boolean }>
 
@@ -62,21 +63,17 @@ type DescribedCluster = ReturnType<typeof describeCluster>
 
 function describeCluster(cluster: ClusterStatus, now: Date, staleAfterMs: number) {
   const { id, organizationId, slug, status, lastHeartbeatAt } = cluster
-  const isSilent = lastHeartbeatAt === null || now.getTime() - lastHeartbeatAt.getTime() > staleAfterMs
   return {
     id,
     organizationId,
     slug,
     status,
     /** What its proxy answers with, as far as the database knows. */
-    isOffline: status !== 'suspended' && (status !== 'active' || isSilent),
+    isOffline: judgeCluster(cluster, now, staleAfterMs) === 'offline',
     lastHeartbeatAt: lastHeartbeatAt?.toISOString() ?? null,
     host: readHost(cluster.baseUrl),
   }
 }
-
-/** The address without a path or password that may stand in it. */
-const readHost = (url: string): string => (URL.canParse(url) ? new URL(url).origin : 'not an address')
 
 const header = ['ID', 'ORGANIZATION', 'SLUG', 'STATUS', 'LAST HEARTBEAT', 'ADDRESS']
 

@@ -6,7 +6,7 @@ import { listenToPostgres } from '../directory/postgres/change-listener.ts'
 import { createPostgresDirectory } from '../directory/postgres/directory.ts'
 import { type Database, openDatabase } from '../directory/postgres/pool.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
-import { withHeartbeats } from '../directory/redis/heartbeats.ts'
+import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
 import { linkRedis, type RedisLink } from '../directory/redis/redis-link.ts'
 import { describeError, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -16,6 +16,7 @@ import type { Configuration } from './configuration.ts'
 export type OpenDirectory = Readonly<{
   directory: Directory
   database: Database
+  readHeartbeat: ReadHeartbeat
   /** Writes what is still to be written, and lets go of every connection. */
   close: () => Promise<void>
 }>
@@ -57,18 +58,21 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     listenToPostgres({ url: listenUrl, connectTimeoutMs, monotonicMs }, handlersOf('postgres', true)),
   ]
   let directory = cached.directory
+  let readHeartbeat: ReadHeartbeat = async () => undefined
   if (configuration.redis.url) {
     const { url, hearsEveryWriter } = configuration.redis
     redis = linkRedis({ url, monotonicMs }, handlersOf('redis', hearsEveryWriter))
     sources.push(redis)
     const { maxEntries } = configuration.cache
-    directory = withHeartbeats(directory, { read: redis.read, maxEntries, now, monotonicMs })
+    readHeartbeat = createReadHeartbeat({ read: redis.read, maxEntries, now, monotonicMs })
+    directory = withHeartbeats(directory, readHeartbeat)
   }
   for (const { name, isUp } of sources) metrics.watchChangeSource(name, isUp)
 
   return {
     directory,
     database,
+    readHeartbeat,
     close: async () => {
       tokenUses.stop()
       await tokenUses.flush().catch(warn('token uses were lost'))

@@ -1,8 +1,10 @@
 import { describeBug, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { PolicyState } from '../observe/policy-state.ts'
 import type { Policy } from '../policy/compile.ts'
 import { type PolicyTexts, parsePolicy, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
 import type { Configuration } from './configuration.ts'
+import { keepPolicyLedger, type PolicyTextList } from './policy-ledger.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
 
 /** The policy in force, which follows its files until it is stopped. */
@@ -11,6 +13,9 @@ export type Policies = Readonly<{
   reload: () => Promise<void>
   stop: () => void
 }>
+
+/** The policies, and what there is to say of them. */
+export type TablePolicies = Policies & Readonly<{ state: () => PolicyState; texts: () => PolicyTextList }>
 
 type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 
@@ -22,11 +27,13 @@ export function startPolicies(
   configuration: Configuration,
   adopt: (policy: Policy) => void,
   { log, metrics, now }: Surroundings,
-): Policies {
+): TablePolicies {
   const { directory } = configuration.policies
   const upstreams = new Set(Object.keys(configuration.upstreams))
+  const ledger = keepPolicyLedger(directory, now)
   const take = (texts: PolicyTexts): void => {
     adopt(parsePolicy(directory, texts, upstreams))
+    ledger.noteTaken(texts)
     metrics.notePolicyLoad(now())
   }
   const inUse = readPolicyTextsNow(directory)
@@ -36,7 +43,10 @@ export function startPolicies(
     inUse,
     read: () => readPolicyTexts(directory),
     adopt: take,
-    noteOutcome: metrics.notePolicyReload,
+    noteOutcome: (isGood, error) => {
+      metrics.notePolicyReload(isGood)
+      ledger.noteOutcome(isGood, error)
+    },
     log,
     sentences: {
       failed: 'policies could not be reloaded; the last good table goes on',
@@ -47,5 +57,10 @@ export function startPolicies(
   const onBug = (error: unknown): void => {
     log.error({ error: describeBug(error) }, 'the policies could not be looked after')
   }
-  return { reload: () => look(true).catch(onBug), stop: repeat(look, lookEveryMs, onBug) }
+  return {
+    reload: () => look(true).catch(onBug),
+    stop: repeat(look, lookEveryMs, onBug),
+    state: ledger.state,
+    texts: ledger.texts,
+  }
 }

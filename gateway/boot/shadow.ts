@@ -1,5 +1,6 @@
 import { describeBug, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { PolicyState } from '../observe/policy-state.ts'
 import type { BeginTrail } from '../observe/trail.ts'
 import { type PolicyTexts, parsePolicy, readPolicyTexts } from '../policy/load.ts'
 import { compileRoutes } from '../route/table.ts'
@@ -8,28 +9,39 @@ import type { ShadowTable } from '../shadow/judge.ts'
 import { createShadowTrails } from '../shadow/shadow-trails.ts'
 import type { Configuration } from './configuration.ts'
 import { lookEveryMs, type Policies } from './policies.ts'
+import { keepPolicyLedger } from './policy-ledger.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
 
 /** The table that is tried beside the one in force; it follows its files likewise. */
-export type Shadow = Policies & Readonly<{ watch: (beginTrail: BeginTrail) => BeginTrail }>
+export type Shadow = Policies &
+  Readonly<{
+    watch: (beginTrail: BeginTrail) => BeginTrail
+    /** Undefined where there is none. */
+    state: () => PolicyState | undefined
+  }>
 
-type Surroundings = Readonly<{ log: Log; metrics: Metrics; monotonicMs: () => number }>
+type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
 
 /** Where there is none, requests have nothing to do with it. One that is no good is told of, and the gateway serves. */
-export function startShadow(configuration: Configuration, { log, metrics, monotonicMs }: Surroundings): Shadow {
+export function startShadow(configuration: Configuration, surroundings: Surroundings): Shadow {
+  const { log, metrics, now, monotonicMs } = surroundings
   const { shadow: directory } = configuration.policies
-  if (directory === undefined)
-    return { watch: (beginTrail) => beginTrail, reload: async () => undefined, stop: () => undefined }
+  if (directory === undefined) return noShadow
+  const ledger = keepPolicyLedger(directory, now)
   const upstreams = new Set(Object.keys(configuration.upstreams))
   let table: ShadowTable | undefined
   const look = createFilesWatch<PolicyTexts | undefined>({
     inUse: undefined,
     read: () => readPolicyTexts(directory),
-    adopt: (texts) => {
-      const { routes, roles } = parsePolicy(directory, texts ?? new Map(), upstreams)
+    adopt: (texts = new Map()) => {
+      const { routes, roles } = parsePolicy(directory, texts, upstreams)
       table = Object.freeze({ table: compileRoutes(routes), roles })
+      ledger.noteTaken(texts)
     },
-    noteOutcome: metrics.noteShadowReload,
+    noteOutcome: (isGood, error) => {
+      metrics.noteShadowReload(isGood)
+      ledger.noteOutcome(isGood, error)
+    },
     log,
     sentences: {
       failed: 'the shadow policies could not be loaded; the last good ones go on, if there are any',
@@ -46,5 +58,13 @@ export function startShadow(configuration: Configuration, { log, metrics, monoto
     watch: (beginTrail) => createShadowTrails(beginTrail, () => table, report),
     reload,
     stop: repeat(look, lookEveryMs, onBug),
+    state: ledger.state,
   }
+}
+
+const noShadow: Shadow = {
+  watch: (beginTrail) => beginTrail,
+  reload: async () => undefined,
+  stop: () => undefined,
+  state: () => undefined,
 }

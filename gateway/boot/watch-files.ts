@@ -8,7 +8,8 @@ export type FilesWatch<Content> = Readonly<{
   read: (inUse: Content) => Promise<Content>
   /** Takes other contents, or rejects and leaves everything as it was. */
   adopt: (content: Content) => void | Promise<void>
-  noteOutcome: (isGood: boolean) => void
+  /** The error where it is no good; told at every look. */
+  noteOutcome: (isGood: boolean, error?: Error) => void
   log: Log
   /** What the log says of each outcome. */
   sentences: Readonly<Record<'failed' | 'reloaded' | 'restored', string>>
@@ -29,7 +30,7 @@ export function createFilesWatch<Content>(watch: FilesWatch<Content>): Look {
   let complaint: string | undefined
 
   const complain = (error: Error): void => {
-    noteOutcome(false)
+    noteOutcome(false, error)
     if (error.message === complaint) return
     complaint = error.message
     log.error({ error: describeError(error) }, sentences.failed)

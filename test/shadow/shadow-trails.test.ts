@@ -110,7 +110,10 @@ t.test('without a table to ask a trail is the live one itself', async (t) => {
   const metrics = createMetrics()
   const log = { info: () => undefined, warn: () => undefined, error: () => undefined, flush: () => undefined }
   const begin = () => silent
-  t.equal(startShadow(configuration, { log, metrics, monotonicMs: () => 0 }).watch(begin), begin)
+  t.equal(
+    startShadow(configuration, { log, metrics, now: () => new Date(0), monotonicMs: () => 0 }).watch(begin),
+    begin,
+  )
 })
 
 t.test(

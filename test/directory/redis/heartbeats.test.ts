@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ClusterRecord, Directory } from '../../../gateway/directory/directory.ts'
-import { withHeartbeats } from '../../../gateway/directory/redis/heartbeats.ts'
+import { createReadHeartbeat, withHeartbeats } from '../../../gateway/directory/redis/heartbeats.ts'
 
 const nowMs = 1_800_000_000_000
 const ago = (ms: number): Date => new Date(nowMs - ms)
@@ -24,17 +24,20 @@ function holdCluster(row: Date | null, value?: string) {
     },
     ping: () => Promise.reject(new Error('somebody else’s ping')),
   } satisfies Pick<Directory, 'findCluster' | 'ping'>
-  const directory = withHeartbeats(store as Partial<Directory> as Directory, {
-    read: async (key) => {
-      keys.push(key)
-      if (state.isHeld) await new Promise<void>((resolve) => (release = resolve))
-      // As the link does: what cannot be asked at once is not there.
-      return state.isUp ? state.value : undefined
-    },
-    maxEntries: 100,
-    now: () => new Date(nowMs),
-    monotonicMs: () => monotonicMs,
-  })
+  const directory = withHeartbeats(
+    store as Partial<Directory> as Directory,
+    createReadHeartbeat({
+      read: async (key) => {
+        keys.push(key)
+        if (state.isHeld) await new Promise<void>((resolve) => (release = resolve))
+        // As the link does: what cannot be asked at once is not there.
+        return state.isUp ? state.value : undefined
+      },
+      maxEntries: 100,
+      now: () => new Date(nowMs),
+      monotonicMs: () => monotonicMs,
+    }),
+  )
   return {
     state,
     asked,

@@ -1,0 +1,16 @@
+import type { ClusterStatus } from '../directory/postgres/cluster-store.ts'
+import type { ClusterState } from '../observe/cluster-state.ts'
+
+/** What a cluster's proxy answers with, as far as the database knows: its word for it. */
+export function judgeCluster(
+  { status, lastHeartbeatAt }: Pick<ClusterStatus, 'status' | 'lastHeartbeatAt'>,
+  now: Date,
+  staleAfterMs: number,
+): ClusterState['state'] {
+  if (status === 'suspended') return 'suspended'
+  const isSilent = lastHeartbeatAt === null || now.getTime() - lastHeartbeatAt.getTime() > staleAfterMs
+  return status !== 'active' || isSilent ? 'offline' : 'active'
+}
+
+/** The address without a path or password that may stand in it. */
+export const readHost = (url: string): string => (URL.canParse(url) ? new URL(url).origin : 'not an address')

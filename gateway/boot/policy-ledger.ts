@@ -1,0 +1,49 @@
+import { createHash } from 'node:crypto'
+import type { PolicyState, PolicyTrouble } from '../observe/policy-state.ts'
+import { redact } from '../observe/redact.ts'
+import type { PolicyTexts } from '../policy/load.ts'
+
+/** What became of the files of one table, look after look. */
+export type PolicyLedger = Readonly<{
+  noteTaken: (texts: PolicyTexts) => void
+  noteOutcome: (isGood: boolean, error?: Error) => void
+  state: () => PolicyState
+  /** What the files of the table in use said. */
+  texts: () => PolicyTextList
+}>
+
+/** As a list, which may be sent to another process. */
+export type PolicyTextList = readonly (readonly [name: string, text: string])[]
+
+/** Whoever made more mistakes than this has to mend some first. */
+const mistakesShown = 50
+
+export function keepPolicyLedger(directory: string, now: () => Date): PolicyLedger {
+  let inUse: Pick<PolicyState, 'loadedAt' | 'fingerprint'> = { loadedAt: undefined, fingerprint: undefined }
+  let texts: PolicyTextList = []
+  let trouble: PolicyTrouble | undefined
+  return {
+    noteTaken: (taken) => {
+      texts = [...taken]
+      inUse = { loadedAt: now().toISOString(), fingerprint: takeFingerprint(texts) }
+    },
+    noteOutcome: (isGood, error) => {
+      const message = cut(redact(error?.message ?? 'unknown error'))
+      if (isGood) trouble = undefined
+      // The time of the first look that found it.
+      else if (message !== trouble?.message) trouble = { since: now().toISOString(), message }
+    },
+    state: () => ({ directory, ...inUse, files: texts.map(([name]) => name), trouble }),
+    texts: () => texts,
+  }
+}
+
+/** Short enough to be compared by eye. */
+export const takeFingerprint = (texts: PolicyTextList): string =>
+  createHash('sha256').update(JSON.stringify(texts)).digest('hex').slice(0, 12)
+
+function cut(message: string): string {
+  const lines = message.split('\n')
+  const rest = lines.length - mistakesShown
+  return rest <= 0 ? message : [...lines.slice(0, mistakesShown), `… and ${rest} more`].join('\n')
+}

@@ -1,0 +1,13 @@
+/** A cluster as its proxy sees it, as plain data. */
+export type ClusterState = Readonly<{
+  id: number
+  organizationId: number
+  slug: string
+  state: 'active' | 'suspended' | 'offline'
+  lastHeartbeatAt: string | undefined
+  /** Scheme and host alone. */
+  origin: string
+}>
+
+/** The first of them, and how many there are. */
+export type ClusterStates = Readonly<{ clusters: readonly ClusterState[]; total: number }>

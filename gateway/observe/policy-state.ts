@@ -1,0 +1,31 @@
+/** What a process knows of a table that it takes from files, as plain data. */
+export type PolicyState = Readonly<{
+  directory: string
+  /** When the table in use was taken; undefined where none has been good yet. */
+  loadedAt: string | undefined
+  /** The names of its files. */
+  files: readonly string[]
+  /** The same for the same files, wherever they are read; undefined as above. */
+  fingerprint: string | undefined
+  /** Why what the files say now is not in use; undefined while they are good. */
+  trouble: PolicyTrouble | undefined
+}>
+
+/** One line for each mistake: `file:line:column: sentence`. */
+export type PolicyTrouble = Readonly<{ since: string; message: string }>
+
+/** The table in force, and the one that is only tried, if any. */
+export type PolicyStates = Readonly<{ live: PolicyState; shadow: PolicyState | undefined }>
+
+/** What a group says of each table: whoever has trouble first, and of the others the one whose table is the oldest. */
+export function choosePolicyStates(states: readonly PolicyStates[]): PolicyStates | undefined {
+  const live = chooseWorst(states.map((state) => state.live))
+  return live && { live, shadow: chooseWorst(states.flatMap(({ shadow }) => shadow ?? [])) }
+}
+
+const chooseWorst = (states: readonly PolicyState[]): PolicyState | undefined =>
+  [...states].sort(
+    (one, other) =>
+      Number(other.trouble !== undefined) - Number(one.trouble !== undefined) ||
+      (one.loadedAt ?? '').localeCompare(other.loadedAt ?? ''),
+  )[0]
