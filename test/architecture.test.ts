@@ -23,6 +23,8 @@ const rooms: Readonly<Record<string, readonly string[]>> = {
   forward: ['engine', 'receive', 'authorize', 'locate', 'pin'],
   relay: ['engine', 'route', 'locate'],
   observe: ['engine', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
+  // Shows what the others say of themselves, and asks them for nothing but plain data.
+  console: ['observe'],
   // Stands beside the way: it asks the pure stages once more, with the facts of the trail.
   shadow: ['receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe'],
 }

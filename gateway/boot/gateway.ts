@@ -3,6 +3,7 @@ import { createAnswer } from '../answer/answer.ts'
 import { createCors, noCors } from '../answer/cors.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import { createDecision } from '../decision/decision.ts'
+import { createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
 import type { Listener } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
@@ -11,6 +12,7 @@ import type { AdminFacts } from '../observe/admin.ts'
 import type { Door } from '../observe/audit/line.ts'
 import { createUnparsedRecorder } from '../observe/audit/unparsed.ts'
 import { checkReadiness } from '../observe/readiness.ts'
+import { rememberRefusals } from '../observe/refusals.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Snapshot, type Stages } from '../pipeline.ts'
@@ -19,7 +21,9 @@ import { join } from '../relay/join.ts'
 import { createRelay } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
 import { openAudit } from './audit.ts'
+import { readClusterStates } from './cluster-states.ts'
 import type { Configuration } from './configuration.ts'
+import { openConsole } from './console.ts'
 import { openDirectory } from './directory.ts'
 import { type Equipment, equipProcess, openAdmin, openListener, reportFaultTo } from './equipment.ts'
 import { createExchanges } from './exchanges.ts'
@@ -74,7 +78,8 @@ export async function openDoors(
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
   checkPassedHeaders(configuration, configurationFile)
-  const audit = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
+  const sink = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
+  const { audit, refusals } = rememberRefusals(sink)
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
@@ -84,7 +89,7 @@ export async function openDoors(
     snapshot = createSnapshot(configuration, policy, directory, now)
   }
   const policies = startPolicies(configuration, adopt, { log, metrics, now })
-  const shadow = startShadow(configuration, { log, metrics, monotonicMs })
+  const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const currentSnapshot = (): Snapshot => {
     if (!snapshot) throw new Error('no policy is in force')
     return snapshot
@@ -137,6 +142,7 @@ export async function openDoors(
     isForKeys(exchange) ? publishKeys(exchange) : handle(exchange),
   )
   const decisionListener = await open('decision', 'decision', judge)
+  const clusterStore = createClusterStore(opened.database)
   const facts: AdminFacts = {
     metrics: metrics.snapshot,
     publicKeys: async () => keys.published(),
@@ -151,6 +157,10 @@ export async function openDoors(
           },
         },
       ]),
+    policies: async () => ({ live: policies.state(), shadow: shadow.state() }),
+    policyTexts: async () => policies.texts(),
+    refusals: async () => refusals(),
+    clusters: () => readClusterStates(clusterStore, opened.readHeartbeat, now, configuration.cluster.staleAfterMs),
   }
 
   const drain: Drain = async (options = {}) => {
@@ -193,6 +203,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   const admin = await openAdmin(configuration, equipment, {
     ...doors.facts,
     metrics: async () => ({ contentType: metrics.contentType, text: await metrics.text() }),
+    console: openConsole(configuration, doors.facts),
   })
   const addresses = { public: doors.public, decision: doors.decision, admin: admin.address }
   log.info(addresses, 'listening')

@@ -1,6 +1,9 @@
-import type { Exchange } from '../engine/exchange.ts'
+import type { Exchange, RawHeaders } from '../engine/exchange.ts'
+import type { ClusterStates } from './cluster-state.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
+import type { PolicyStates } from './policy-state.ts'
 import type { Readiness } from './readiness.ts'
+import type { Refusal } from './refusals.ts'
 
 /** A JSON Web Key Set, as far as it matters here (RFC 7517 5). */
 export type PublicKeys = Readonly<{ keys: readonly Readonly<{ kid?: string }>[] }>
@@ -10,6 +13,12 @@ export type AdminFacts = Readonly<{
   readiness: () => Promise<Readiness>
   metrics: () => Promise<MetricsSnapshot>
   publicKeys: () => Promise<PublicKeys>
+  policies: () => Promise<PolicyStates>
+  /** What the files of the table in force said, by their names. */
+  policyTexts: () => Promise<readonly (readonly [name: string, text: string])[]>
+  /** Newest first. */
+  refusals: () => Promise<readonly Refusal[]>
+  clusters: () => Promise<ClusterStates>
 }>
 
 /** What the admin listener shows, for one process or for a group of them: a new page begins here. */
@@ -17,23 +26,37 @@ export type AdminPages = Readonly<{
   readiness: () => Promise<Readiness>
   metrics: () => Promise<Readonly<{ contentType: string; text: string }>>
   publicKeys: () => Promise<PublicKeys>
+  /** Undefined where the path is none of the console's. */
+  console: (path: string, parameters: URLSearchParams) => Promise<Page> | undefined
 }>
 
-type Page = Readonly<{ status: number; contentType: string; body: string }>
+export type Page = Readonly<{ status: number; contentType: string; body: string; headers?: RawHeaders }>
 
-/** Serves the admin listener: liveness, readiness, metrics and the public keys of the identity header. */
+/** Serves the admin listener: liveness, readiness, metrics, the public keys of the identity header, the console. */
 export const createAdmin = (pages: AdminPages) => (exchange: Exchange) => {
   const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
-  const page = isRead ? render(exchange.target.split('?')[0] ?? '', pages) : json(405, { error: 'method not allowed' })
+  const page = isRead
+    ? render(exchange.target, pages)
+    : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
   page
     .catch((error: unknown) => json(500, { error: error instanceof Error ? error.name : 'unknown' }))
-    .then(({ status, contentType, body }) =>
-      exchange.answer({ status, headers: ['content-type', contentType, 'cache-control', 'no-store'] }, body),
+    .then(({ status, contentType, body, headers = [] }) =>
+      exchange.answer(
+        {
+          status,
+          headers: [...['content-type', contentType, 'cache-control', 'no-store'], ...guards, ...headers],
+        },
+        body,
+      ),
     )
     .catch(() => exchange.destroy())
 }
 
-async function render(path: string, pages: AdminPages): Promise<Page> {
+/** A page of an operator is nothing for other sites to read, to frame or to guess the kind of. */
+const guards: RawHeaders = ['x-content-type-options', 'nosniff', 'cross-origin-resource-policy', 'same-origin']
+
+async function render(target: string, pages: AdminPages): Promise<Page> {
+  const [path = '', ...query] = target.split('?')
   switch (path) {
     case '/healthz':
       return json(200, { status: 'alive' })
@@ -46,14 +69,19 @@ async function render(path: string, pages: AdminPages): Promise<Page> {
     case '/.well-known/jwks.json':
       return json(200, await pages.publicKeys())
     default:
-      return json(404, { error: 'not found', pages: ['/healthz', '/readyz', '/metrics', '/.well-known/jwks.json'] })
+      return (
+        pages.console(path, new URLSearchParams(query.join('?'))) ?? json(404, { error: 'not found', pages: known })
+      )
   }
 }
 
-const json = async (status: number, value: unknown): Promise<Page> => ({
+const known = ['/', '/healthz', '/readyz', '/metrics', '/.well-known/jwks.json']
+
+const json = async (status: number, value: unknown, headers: RawHeaders = []): Promise<Page> => ({
   status,
   contentType: 'application/json; charset=utf-8',
   body: `${JSON.stringify(value)}\n`,
+  headers,
 })
 
 function renderReadiness(checks: Readiness): Promise<Page> {

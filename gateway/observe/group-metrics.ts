@@ -12,6 +12,8 @@ export type GroupMetrics = Readonly<{
   retire: (pid: number) => void
   /** Everything that is known by now, the primary's own numbers added. */
   text: (primary: MetricsSnapshot) => Promise<string>
+  /** The same as data. */
+  snapshot: (primary: MetricsSnapshot) => Promise<MetricsSnapshot>
 }>
 
 /** A worker that is too busy to tell its numbers is counted with its last ones. */
@@ -33,6 +35,10 @@ export function createGroupMetrics(): GroupMetrics {
   })
   const living = new Map<number, MetricsSnapshot>()
   let departed: readonly MetricsSnapshot[] = []
+  const combine = async (primary: MetricsSnapshot): Promise<Registry> => {
+    const own = await registry.getMetricsAsJSON()
+    return combineMetrics([own, withoutStates(primary), ...living.values(), ...departed])
+  }
   return {
     countRestart: () => restarts.inc(),
     watchWorkers: (count) => {
@@ -46,10 +52,8 @@ export function createGroupMetrics(): GroupMetrics {
       living.delete(pid)
       if (last) departed = [addUp([...departed, onlyCounts(last)])]
     },
-    text: async (primary) => {
-      const own = await registry.getMetricsAsJSON()
-      return combineMetrics([own, withoutStates(primary), ...living.values(), ...departed]).metrics()
-    },
+    text: async (primary) => (await combine(primary)).metrics(),
+    snapshot: async (primary) => (await combine(primary)).getMetricsAsJSON(),
   }
 }
 

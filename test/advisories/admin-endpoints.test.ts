@@ -12,6 +12,7 @@ const pages = [
   '/.well-known/jwks.json',
   '/',
   '/console',
+  '/console/live',
   '/debug',
   '/config',
   '/reload',
@@ -31,7 +32,7 @@ t.test('no page of the operator is on a listener of others', async (t) => {
       ]) {
         const answer = await call(origin, { path, headers })
         t.equal(answer.status, 404, `${origin} ${path}`)
-        t.notMatch(answer.text, /sallyport_|"checks"|"keys"|alive/)
+        t.notMatch(answer.text, /sallyport_|"checks"|"keys"|alive|<html|data-live/)
       }
   t.same(await world.recorded(), [])
 })
@@ -52,11 +53,12 @@ t.test('the operator’s pages can be read and nothing else', async (t) => {
 
 t.test('they tell nothing about anybody, and nothing private', async (t) => {
   await world.call({ path: '/users/me', headers: oauth(owner) })
-  for (const path of ['/healthz', '/readyz', '/metrics', '/.well-known/jwks.json']) {
+  for (const path of ['/', '/console/live', '/healthz', '/readyz', '/metrics', '/.well-known/jwks.json']) {
     const { status, text, headers } = await call(world.admin, { path, headers: { origin: 'https://evil.example' } })
     t.equal(status, 200, path)
     t.equal(headers['access-control-allow-origin'], undefined)
     t.equal(headers['cache-control'], 'no-store')
+    t.equal(headers['cross-origin-resource-policy'], 'same-origin')
     t.notMatch(text, /postgres:|demo\.example|eyJ|oat_|"d":|PRIVATE/)
   }
 })

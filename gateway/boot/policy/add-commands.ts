@@ -55,8 +55,14 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
 
   addSourced('matrix')
     .description('print who may do what: every route by role and credential')
-    .option('-f, --format <name>', 'table, markdown, csv or json', 'table')
-    .addHelpText('after', example('npx sallyport policy matrix --format markdown > matrix.md'))
+    .option('-f, --format <name>', 'table, markdown, csv, html or json', 'table')
+    .addHelpText(
+      'after',
+      example(
+        'npx sallyport policy matrix --format markdown > matrix.md',
+        'npx sallyport policy matrix --format html > matrix.html',
+      ),
+    )
     .action(runMatrix)
 
   addSourced('test')

@@ -1,14 +1,21 @@
+import { renderMatrixPage } from '../../console/matrix-page.ts'
+import { nameOutcome } from '../../console/name-outcome.ts'
 import { formatTable } from '../format-table.ts'
 import type { Cell, MatrixRow } from './matrix.ts'
 
-export const matrixFormats = ['table', 'markdown', 'csv', 'json'] as const
+export const matrixFormats = ['table', 'markdown', 'csv', 'html', 'json'] as const
 
 export type MatrixFormat = (typeof matrixFormats)[number]
 
 /** Writes the matrix for a terminal, a page, a spreadsheet or a program. */
 export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): string {
   const header = ['route', 'methods', 'path', ...(rows[0]?.cells ?? []).map(nameColumn)]
-  const lines = rows.map(({ route, methods, path, cells }) => [route, methods.join(' '), path, ...cells.map(mark)])
+  const lines = rows.map(({ route, methods, path, cells }) => [
+    route,
+    methods.join(' '),
+    path,
+    ...cells.map(({ outcome }) => nameOutcome(outcome)),
+  ])
   switch (format) {
     case 'table':
       return formatTable(header, lines)
@@ -18,6 +25,8 @@ export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): 
         .join('')
     case 'csv':
       return [header, ...lines].map((cells) => `${cells.map(quote).join(',')}\r\n`).join('')
+    case 'html':
+      return renderMatrixPage(rows)
     case 'json':
       return `${JSON.stringify(rows, undefined, 2)}\n`
     default:
@@ -26,23 +35,6 @@ export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): 
 }
 
 const nameColumn = ({ role, credential }: Cell): string => (credential === 'none' ? role : `${role}/${credential}`)
-
-/** What a caller reads in `error.check`, or why there is none. */
-function mark({ outcome }: Cell): string {
-  switch (outcome) {
-    case 'allowed':
-      return 'yes'
-    case 'unauthenticated':
-      return '401'
-    case 'role_insufficient':
-    case 'organization_forbidden':
-      return 'role'
-    case 'ability_missing':
-      return 'ability'
-    default:
-      return 'resource'
-  }
-}
 
 const escapeBar = (cell: string): string => cell.replaceAll('|', '\\|')
 

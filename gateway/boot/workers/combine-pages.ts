@@ -1,8 +1,12 @@
-import type { AdminPages, PublicKeys } from '../../observe/admin.ts'
+import type { AdminFacts, AdminPages, PublicKeys } from '../../observe/admin.ts'
+import type { MetricsSnapshot } from '../../observe/combine-metrics.ts'
 import type { GroupMetrics } from '../../observe/group-metrics.ts'
 import type { Metrics } from '../../observe/metrics.ts'
+import { choosePolicyStates } from '../../observe/policy-state.ts'
 import { combineReadiness, type Readiness } from '../../observe/readiness.ts'
+import { mergeRefusals } from '../../observe/refusals.ts'
 import type { Crew } from './crew.ts'
+import type { Answer, Question } from './messages.ts'
 
 /** Longer than the longest ping of a database that hangs, so that /readyz can name the part. */
 const readinessMs = 2_000
@@ -10,13 +14,40 @@ const readinessMs = 2_000
 /** A worker that is busier than this is counted with its last numbers. */
 const factsMs = 1_000
 
-/** The admin pages of the whole group: every worker is asked, and the worst, the sum or the union is told. */
+/** The admin pages of the whole group. */
 export function combinePages(
   { serving }: Pick<Crew, 'serving'>,
   group: GroupMetrics,
   own: Metrics,
   isDraining: () => boolean,
+  openConsole: (facts: AdminFacts) => AdminPages['console'],
 ): AdminPages {
+  const noteMetrics = async (): Promise<MetricsSnapshot> => {
+    const notes = serving().map(async ({ ask, pid }) => group.note(pid, await ask('metrics', factsMs)))
+    await Promise.allSettled(notes)
+    return own.snapshot()
+  }
+  const facts: AdminFacts = {
+    ...combineFacts(serving, isDraining),
+    metrics: async () => group.snapshot(await noteMetrics()),
+  }
+  return {
+    ...facts,
+    metrics: async () => ({ contentType: own.contentType, text: await group.text(await noteMetrics()) }),
+    console: openConsole(facts),
+  }
+}
+
+/** Every worker is asked, and the worst or the union is told. */
+function combineFacts(serving: Crew['serving'], isDraining: () => boolean): Omit<AdminFacts, 'metrics'> {
+  /** What those say who answer in time. */
+  const askAll = async <Name extends Question>(question: Name, withinMs: number): Promise<readonly Answer<Name>[]> => {
+    const answers = await Promise.allSettled(serving().map(({ ask }) => ask(question, withinMs)))
+    return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
+  }
+  /** For what is the same wherever it is asked: the database's, or the table's. */
+  const askAny = <Name extends Question>(question: Name, withinMs: number): Promise<Answer<Name>> =>
+    Promise.any(serving().map(({ ask }) => ask(question, withinMs)))
   return {
     readiness: async () => {
       const workers = serving()
@@ -29,18 +60,20 @@ export function combinePages(
       const answers = workers.map(({ ask }) => ask('readiness', readinessMs).catch(() => silent))
       return combineReadiness([...(await Promise.all(answers)), primary])
     },
-    metrics: async () => {
-      const notes = serving().map(async ({ ask, pid }) => group.note(pid, await ask('metrics', factsMs)))
-      await Promise.allSettled(notes)
-      return { contentType: own.contentType, text: await group.text(await own.snapshot()) }
-    },
     publicKeys: async () => {
-      const answers = await Promise.allSettled(serving().map(({ ask }) => ask('publicKeys', factsMs)))
-      const sets = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
+      const sets = await askAll('publicKeys', factsMs)
       // An empty set would be believed: verifiers would drop the keys that they have.
       if (sets.length === 0) throw new Error('no worker has told its keys')
       return uniteKeys(sets)
     },
+    policies: async () => {
+      const states = choosePolicyStates(await askAll('policies', factsMs))
+      if (!states) throw new Error('no worker has told its policies')
+      return states
+    },
+    policyTexts: () => askAny('policyTexts', factsMs),
+    refusals: async () => mergeRefusals(await askAll('refusals', factsMs)),
+    clusters: () => askAny('clusters', readinessMs),
   }
 }
 

@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os'
 import { createGroupMetrics } from '../../observe/group-metrics.ts'
 import { checkConfiguration } from '../check-configuration.ts'
 import type { Configuration } from '../configuration.ts'
+import { openConsole } from '../console.ts'
 import { equipProcess, openAdmin, reportFaultTo } from '../equipment.ts'
 import type { Drain, Gateway } from '../gateway.ts'
 import { combinePages } from './combine-pages.ts'
@@ -41,7 +42,13 @@ export async function startGroup(
   group.watchWorkers(() => crew.serving().length)
   const stands = await crew.started
   let stopped: Promise<void> | undefined
-  const pages = combinePages(crew, group, metrics, () => stopped !== undefined)
+  const pages = combinePages(
+    crew,
+    group,
+    metrics,
+    () => stopped !== undefined,
+    (facts) => openConsole(configuration, facts),
+  )
   const admin = await openAdmin(configuration, equipment, pages)
   const addresses = { public: stands.public, decision: stands.decision, admin: admin.address }
   log.info({ ...addresses, workers: size }, 'listening')

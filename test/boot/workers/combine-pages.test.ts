@@ -2,6 +2,7 @@ import t from 'tap'
 import { combinePages } from '../../../gateway/boot/workers/combine-pages.ts'
 import type { Question } from '../../../gateway/boot/workers/messages.ts'
 import type { WorkerProcess } from '../../../gateway/boot/workers/worker-process.ts'
+import type { AdminFacts } from '../../../gateway/observe/admin.ts'
 import { createGroupMetrics } from '../../../gateway/observe/group-metrics.ts'
 import { createMetrics } from '../../../gateway/observe/metrics.ts'
 
@@ -16,7 +17,20 @@ function pagesOf(workers: readonly Answers[], isDraining = false) {
     }
     return { number: index + 1, pid: index + 1, ask } as unknown as WorkerProcess // all that the pages use
   })
-  return combinePages({ serving: () => serving }, createGroupMetrics(), createMetrics(), () => isDraining)
+  let facts: AdminFacts | undefined
+  const openConsole = (told: AdminFacts) => {
+    facts = told
+    return () => undefined
+  }
+  const pages = combinePages(
+    { serving: () => serving },
+    createGroupMetrics(),
+    createMetrics(),
+    () => isDraining,
+    openConsole,
+  )
+  if (!facts) throw new Error('the console was told nothing')
+  return { ...pages, facts }
 }
 
 const well = { readiness: { database: 'ok' } }
@@ -48,4 +62,38 @@ t.test('the public keys are those of all workers, each once', async (t) => {
 t.test('no answer is no empty set of keys, which verifiers would believe', async (t) => {
   await t.rejects(pagesOf([]).publicKeys())
   await t.rejects(pagesOf([{}, {}]).publicKeys())
+})
+
+const at = (second: number): string => new Date(second * 1_000).toISOString()
+
+t.test('the refusals of a group are those of all workers, newest first', async (t) => {
+  const refusals = (...seconds: readonly number[]) => ({ refusals: seconds.map((second) => ({ time: at(second) })) })
+  const { facts } = pagesOf([refusals(5, 1), {}, refusals(7, 3)])
+  t.same(
+    (await facts.refusals()).map(({ time }) => time),
+    [7, 5, 3, 1].map(at),
+  )
+})
+
+t.test('of its tables a group tells the one in trouble, else the oldest', async (t) => {
+  const state = (second: number, trouble?: string) => ({
+    loadedAt: at(second),
+    trouble: trouble && { since: at(9), message: trouble },
+  })
+  const tell = async (...states: readonly unknown[]) =>
+    pagesOf(states.map((policies) => ({ policies }))).facts.policies()
+  t.match(await tell({ live: state(4) }, { live: state(2) }, { live: state(3) }), { live: { loadedAt: at(2) } })
+  t.match(await tell({ live: state(2) }, { live: state(4, 'a.yaml:1:1: x') }), { live: { trouble: { since: at(9) } } })
+  const shadows = [
+    { live: state(1), shadow: state(5) },
+    { live: state(1), shadow: state(6, 'b.yaml:1:1: y') },
+  ]
+  t.match(await tell(...shadows), { shadow: { loadedAt: at(6) } })
+  await t.rejects(pagesOf([{}]).facts.policies(), 'no answer is no good news')
+})
+
+t.test('what is the same everywhere is told by whoever answers', async (t) => {
+  const { facts } = pagesOf([{}, { clusters: { clusters: [], total: 0 }, policyTexts: [['a.yaml', 'x']] }])
+  t.same(await facts.clusters(), { clusters: [], total: 0 })
+  t.same(await facts.policyTexts(), [['a.yaml', 'x']])
 })

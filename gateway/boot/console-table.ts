@@ -1,0 +1,56 @@
+import type { Explained, ExplainQuestion } from '../console/explain.ts'
+import { readCredential } from '../console/explain.ts'
+import type { ConsoleTable } from '../console/table.ts'
+import type { Policy } from '../policy/compile.ts'
+import { parsePolicy } from '../policy/load.ts'
+import { methods } from '../policy/route.ts'
+import { compileRoutes, type RouteTable } from '../route/table.ts'
+import { type CallerWords, findUnknown, imagineFromWords } from './policy/caller-words.ts'
+import { explain } from './policy/explain.ts'
+import { buildMatrix } from './policy/matrix.ts'
+import type { PolicyTextList } from './policy-ledger.ts'
+
+/** Compiles what the console shows and asks of a table, from the texts that a process has in force. */
+export function compileConsoleTable(texts: PolicyTextList, upstreams: ReadonlySet<string>): ConsoleTable {
+  // Places by the files' names alone: the folder stands on the page once.
+  const policy = parsePolicy('', new Map(texts), upstreams)
+  const table = compileRoutes(policy.routes)
+  const destinations = policy.routes.flatMap(({ id, destination }) =>
+    destination.kind === 'upstream' ? [[id, destination.name] as const] : [],
+  )
+  return {
+    lines: buildMatrix(policy),
+    destinations: new Map(destinations),
+    choices: {
+      methods,
+      roles: [...policy.roles.organization.keys()],
+      platformRoles: [...policy.roles.platform.keys()],
+      tokenScopes: [...policy.roles.tokenScopes.keys()],
+    },
+    explain: (question) => answer(question, policy, table),
+  }
+}
+
+function answer(question: ExplainQuestion, policy: Policy, table: RouteTable): Explained {
+  const { method, path: target, host } = question
+  const words = describeCaller(question)
+  if (typeof words === 'string') return words
+  const [unknown] = words ? findUnknown(words, policy.roles) : []
+  if (unknown !== undefined) return unknown
+  const caller = words && imagineFromWords(words, policy.roles)
+  return explain(policy, { method, target, host, caller }, table)
+}
+
+/** Undefined for a caller without a credential; a sentence where the form was not asked with what it offers. */
+function describeCaller({ role, platformRole, credential, agent }: ExplainQuestion): CallerWords | string | undefined {
+  if (agent !== 'own' && agent !== 'public' && agent !== 'foreign') return 'An agent is own, public or foreign.'
+  const read = readCredential(credential)
+  if (!read) return 'There is no such credential.'
+  if (read.kind === 'none') return undefined
+  return {
+    role: role || undefined,
+    platformRoles: platformRole === '' ? [] : [platformRole],
+    scope: read.kind === 'token' ? read.scope : undefined,
+    agent,
+  }
+}

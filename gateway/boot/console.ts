@@ -1,0 +1,36 @@
+import { createConsole } from '../console/console.ts'
+import { type ConsoleTable, noTable } from '../console/table.ts'
+import type { AdminFacts, AdminPages } from '../observe/admin.ts'
+import type { Configuration } from './configuration.ts'
+import { compileConsoleTable } from './console-table.ts'
+import { type PolicyTextList, takeFingerprint } from './policy-ledger.ts'
+
+/** The console of one process or of a group, by what it says of itself. */
+export function openConsole(configuration: Configuration, facts: AdminFacts): AdminPages['console'] {
+  const upstreams = Object.entries(configuration.upstreams)
+  return createConsole({
+    ...facts,
+    table: rememberTable(facts.policyTexts, new Set(Object.keys(configuration.upstreams))),
+    upstreams: upstreams.map(([name, { url }]) => ({ name, origin: new URL(url).origin })),
+    issuers: configuration.issuers.map(({ issuer }) => issuer),
+    isAudited: configuration.audit.sink !== 'off',
+    now: () => new Date(),
+  })
+}
+
+/** Texts are asked for and compiled again only where their fingerprint is another one. */
+function rememberTable(
+  read: () => Promise<PolicyTextList>,
+  upstreams: ReadonlySet<string>,
+): (fingerprint: string | undefined) => Promise<ConsoleTable> {
+  let known: Readonly<{ fingerprint: string; table: ConsoleTable }> | undefined
+  return async (fingerprint) => {
+    if (fingerprint === undefined) return noTable
+    if (known?.fingerprint !== fingerprint) {
+      const texts = await read()
+      // While the workers of a group change over, any of them may have answered.
+      known = { fingerprint: takeFingerprint(texts), table: compileConsoleTable(texts, upstreams) }
+    }
+    return known.table
+  }
+}

@@ -1,0 +1,60 @@
+import type { Readiness } from '../observe/readiness.ts'
+import type { Figures } from './figures.ts'
+import { type Html, html } from './html.ts'
+import { renderLiveTable } from './live-table.ts'
+import { state } from './words.ts'
+
+/** One part of the gateway that can be good or not, in a word. */
+export type Part = Readonly<{ name: string; isGood: boolean; word: string }>
+
+type Flag = Readonly<{ name: string; metric: string; good: string; bad: string }>
+
+const flags: readonly Flag[] = [
+  { name: 'policy files', metric: 'sallyport_policy_reload_success', good: 'in force', bad: 'refused, see Policy' },
+  {
+    name: 'identity keys',
+    metric: 'sallyport_identity_keys_reload_success',
+    good: 'in use',
+    bad: 'refused, see the log',
+  },
+]
+const shadowFlag: Flag = {
+  name: 'shadow policy files',
+  metric: 'sallyport_shadow_reload_success',
+  good: 'in use',
+  bad: 'refused, see Policy',
+}
+const auditFlag: Flag = { name: 'audit', metric: 'sallyport_audit_sink_up', good: 'written', bad: 'cannot be written' }
+
+/** What there is beside the parts that every gateway has. */
+export type Equipped = Readonly<{ isAudited: boolean; hasShadow: boolean }>
+
+/** What readiness asks, and what the gateway works on without. */
+export function listParts(readiness: Readiness | undefined, figures: Figures, equipped: Equipped): readonly Part[] {
+  const wanted = [...flags, ...(equipped.hasShadow ? [shadowFlag] : []), ...(equipped.isAudited ? [auditFlag] : [])]
+  return [
+    ...Object.entries(readiness ?? { readiness: 'failing' }).map(([name, word]) => nameReadiness(name, word === 'ok')),
+    ...wanted.flatMap(({ name, metric, good, bad }) => {
+      const value = figures.one(metric)
+      return value === undefined ? [] : [{ name, isGood: value === 1, word: value === 1 ? good : bad }]
+    }),
+  ]
+}
+
+function nameReadiness(name: string, isGood: boolean): Part {
+  // The check of this name says that there is no drain.
+  if (name === 'draining') return { name: 'service', isGood, word: isGood ? 'open' : 'draining' }
+  if (name === 'policy') return { name: 'policy table', isGood, word: isGood ? 'compiled' : 'none' }
+  return { name, isGood, word: isGood ? 'answers' : 'failing' }
+}
+
+export const renderParts = (parts: readonly Part[]): Html =>
+  renderLiveTable({
+    id: 'parts',
+    caption: 'Parts of the gateway',
+    heads: ['Part', 'State'],
+    rows: parts.map(
+      ({ name, isGood, word }) => html`<tr><th scope="row">${name}</th><td>${state(isGood, word)}</td></tr>`,
+    ),
+    empty: 'Nothing is known.',
+  })

@@ -1,0 +1,234 @@
+import { writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import type { Browser, Locator, Page } from 'playwright-core'
+import t, { type Test } from 'tap'
+import { openPage, startChromium, testChromium, type WatchedPage } from '../support/chromium.ts'
+import { call } from '../support/client.ts'
+import { runCommand } from '../support/command-line.ts'
+import { type ConsoleStage, startConsoleStage } from '../support/console-stage.ts'
+import { startTestWorld } from '../support/world.ts'
+
+/** `WRITE_SCREENSHOTS=1` takes the pictures of the documentation anew. */
+const writesScreenshots = process.env.WRITE_SCREENSHOTS === '1'
+const pictures = fileURLToPath(new URL('../../docs/operate/', import.meta.url))
+
+const asked = '/?method=DELETE&path=%2Fdatasets%2F5&credential=oauth&role=org-member'
+
+/** Nothing went wrong in the browser, and nobody but the console was asked for anything. */
+function checkQuiet(t: Test, { complaints, origins }: WatchedPage, expected: readonly string[]): void {
+  t.same(complaints, [], 'no error, and nothing that the content security policy forbids')
+  t.same(origins(), expected)
+}
+
+const visibleRows = (page: Page) => page.locator('#matrix-table tbody tr:visible')
+
+const textOf = async (place: Locator): Promise<string> => (await place.textContent()) ?? ''
+
+const refusalRows = (page: Page) => page.locator('#refusals-table tbody tr')
+
+testChromium(t, 'in a browser', async (t) => {
+  const world = await startTestWorld(t)
+  const browser = await startChromium(t)
+  const stage = await startConsoleStage(t, world)
+  const { admin } = stage.gateway
+  await stage.callAround()
+
+  await t.test('the page works, and asks nobody but its listener', async (t) => {
+    const watched = await openPage(browser, `${admin}/`)
+    const { page } = watched
+    t.equal(await page.title(), 'Sallyport console')
+    await page.getByText('Live, every 2 s').waitFor()
+    checkQuiet(t, watched, [admin])
+    await page.context().close()
+  })
+
+  await t.test('refusals and counts appear by themselves, and stand still while paused', async (t) => {
+    const watched = await openPage(browser, `${admin}/`)
+    const { page } = watched
+    const path = (name: string) => page.locator('#refusals-table').getByText(`/${name}`, { exact: true })
+    await call(stage.gateway.public, { path: '/appears' })
+    await path('appears').waitFor()
+    await page.locator('#tiles').getByText('over the last 10 s').waitFor()
+    await page.getByRole('button', { name: 'Pause' }).click()
+    await call(stage.gateway.public, { path: '/waits' })
+    const answered = await page.waitForResponse(/console\/live/, { timeout: 3_000 }).catch(() => undefined)
+    t.equal(answered, undefined, 'nothing is asked for')
+    t.equal(await path('waits').count(), 0)
+    await page.getByRole('button', { name: 'Resume' }).click()
+    await path('waits').waitFor()
+    const first = await textOf(refusalRows(page).first())
+    for (const part of ['404', 'route_not_found', 'GET', '/waits', '127.0.0.1']) t.match(first, part)
+    t.notMatch(await page.content(), /token=secret|eyJ|oat_|alert\(1\)/)
+    checkQuiet(t, watched, [admin])
+    await page.context().close()
+  })
+
+  await t.test('the search leaves the rows that match as one types', async (t) => {
+    const watched = await openPage(browser, `${admin}/`)
+    const { page } = watched
+    const search = page.getByRole('searchbox', { name: 'Search routes' })
+    const all = await visibleRows(page).count()
+    await search.fill('datasets delete')
+    t.match(await visibleRows(page).allInnerTexts(), [/DELETE \/datasets\/:id/])
+    t.equal(await textOf(page.locator('#matches')), `1 of ${all} routes`)
+    await search.fill('no such route')
+    t.equal(await visibleRows(page).count(), 0)
+    await search.fill('')
+    t.equal(await visibleRows(page).count(), all)
+    checkQuiet(t, watched, [admin])
+    await page.context().close()
+  })
+
+  await t.test('a question is asked and answered by the keyboard alone', async (t) => {
+    const watched = await openPage(browser, `${admin}/`)
+    const { page } = watched
+    const focused = () => page.evaluate('document.activeElement.name || document.activeElement.textContent')
+    await page.keyboard.press('Tab')
+    t.equal(await focused(), 'Skip to the content')
+    t.ok(await page.getByText('Skip to the content').isVisible())
+    for (let presses = 0; presses < 100 && (await focused()) !== 'method'; presses++) await page.keyboard.press('Tab')
+    t.equal(await focused(), 'method')
+    await page.keyboard.type('DEL')
+    await page.keyboard.press('Tab')
+    await page.keyboard.type('/datasets/5')
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Tab')
+    await page.keyboard.type('org-m')
+    await page.keyboard.press('Tab')
+    const outline = await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')
+    t.equal(outline, 'solid', 'one sees where one is')
+    await page.keyboard.press('Shift+Tab')
+    await page.keyboard.press('Shift+Tab')
+    await page.keyboard.press('Shift+Tab')
+    await page.keyboard.press('Enter')
+    await page.locator('#verdict').waitFor()
+    t.match(await textOf(page.locator('#verdict')), /refused: 403 role_insufficient, by route datasets\.change/)
+    t.match(page.url(), /method=DELETE&path=%2Fdatasets%2F5.*role=org-member.*#explain$/)
+    checkQuiet(t, watched, [admin])
+    await page.context().close()
+  })
+
+  await t.test('without JavaScript there are all tables, answers and the search', async (t) => {
+    const watched = await openPage(browser, `${admin}${asked}`, { javaScriptEnabled: false })
+    const { page } = watched
+    t.match(await textOf(page.locator('#verdict')), /role_insufficient/)
+    t.ok((await visibleRows(page).count()) > 20)
+    t.ok((await refusalRows(page).count()) > 5)
+    for (const id of ['parts', 'upstreams', 'issuers', 'caches', 'sources', 'connections', 'clusters', 'differences'])
+      t.ok(await page.locator(`#${id}`).isVisible(), id)
+    t.notOk(await page.locator('#pause').isVisible(), 'what needs it is not there')
+    await page.getByRole('searchbox').fill('users/me')
+    await page.getByRole('button', { name: 'Search' }).click()
+    t.match(await textOf(page.locator('#matches')), /^\d of \d+ routes$/)
+    t.ok((await visibleRows(page).allInnerTexts()).every((text) => text.includes('/users/me')))
+    checkQuiet(t, watched, [admin])
+    await page.context().close()
+  })
+
+  await t.test('a refused request leads to its explanation', async (t) => {
+    const { page } = await openPage(browser, `${admin}/`, { javaScriptEnabled: false })
+    await page.locator('#refusals-table').getByRole('link', { name: '/datasets/7' }).first().click()
+    t.match(await textOf(page.locator('#verdict')), /by route datasets\.change/)
+    await page.context().close()
+  })
+
+  await t.test('dark and light differ, and everything can be read in both', async (t) => {
+    const grounds = []
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const { page } = await openPage(browser, `${admin}${asked}`, { colorScheme })
+      grounds.push(await page.evaluate('getComputedStyle(document.body).backgroundColor'))
+      t.same(await page.evaluate(findPale), [], colorScheme)
+      await page.context().close()
+    }
+    t.not(grounds[0], grounds[1])
+  })
+
+  await t.test('a broken policy is told with its place, and the old one goes on', async (t) => {
+    const watched = await openPage(browser, `${admin}/`)
+    const { page } = watched
+    await page.getByText('All is well.').waitFor()
+    stage.edit('platform.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
+    await page.getByText('The files cannot be loaded. The last good table goes on.').waitFor()
+    t.match(await textOf(page.locator('#policy-state pre')), /platform\.yaml:\d+:\d+: routes\.\d+/)
+    t.match(await textOf(page.locator('#word')), /policy files: refused/)
+    t.ok((await visibleRows(page).count()) > 20, 'the table in force')
+    const { status } = await call(stage.gateway.public, { path: '/datasets' })
+    t.equal(status, 401, 'and it decides')
+    stage.edit('platform.yaml', (text) => text.replace('\n  - { id: <b>bad</b> }\n', ''))
+    await page.getByText('All is well.').waitFor()
+    checkQuiet(t, watched, [admin])
+    await page.context().close()
+  })
+
+  await t.test('a gateway that is gone is told of', async () => {
+    const { page } = await openPage(browser, `${admin}/`)
+    await page.route(/console\/live/, (route) => route.abort())
+    await page.getByText('The gateway does not answer').waitFor()
+    await page.unroute(/console\/live/)
+    await page.getByText('Live, every 2 s').waitFor()
+    await page.context().close()
+  })
+
+  await t.test('the matrix as a file is searched too, and asks nobody', async (t) => {
+    const { stdout } = await runCommand(['policy', 'matrix', '--policies', stage.policies, '--format', 'html'])
+    const file = `${t.testdir({})}/matrix.html`
+    writeFileSync(file, stdout)
+    const watched = await openPage(browser, `file://${file}`)
+    const { page } = watched
+    await page.getByRole('searchbox', { name: 'Search routes' }).fill('datasets')
+    const texts = await visibleRows(page).allInnerTexts()
+    t.ok(texts.length > 1 && texts.every((text) => text.includes('datasets')))
+    checkQuiet(t, watched, ['null'])
+    await page.context().close()
+  })
+
+  if (writesScreenshots) await t.test('the pictures of the documentation', (t) => takePictures(t, browser, stage))
+})
+
+/** Runs in the page: texts whose contrast with what is behind them is less than 4.5 to 1 (WCAG 2.2, 1.4.3). */
+const findPale = `(() => {
+  const read = (colour) => (colour.match(/[\\d.]+/g) ?? []).map(Number)
+  const light = (colour) => {
+    const [r, g, b] = read(colour).map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+  }
+  const groundOf = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor
+      if ((read(colour)[3] ?? 1) === 1) return colour
+    }
+    return 'rgb(255, 255, 255)'
+  }
+  const pale = []
+  for (const element of document.querySelectorAll('body *')) {
+    const hasText = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim() !== '')
+    if (!hasText || ['SCRIPT', 'STYLE'].includes(element.tagName)) continue
+    const [one, other] = [light(getComputedStyle(element).color), light(groundOf(element))]
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05)
+    if (contrast < 4.5) pale.push(element.tagName + ' ' + element.textContent.slice(0, 40) + ' ' + contrast.toFixed(2))
+  }
+  return pale
+})()`
+
+/** The upper part in light, the lower part in dark. */
+async function takePictures(t: Test, browser: Browser, { gateway, callAround }: ConsoleStage): Promise<void> {
+  const views = [
+    { colorScheme: 'light', part: '#overview', height: 1_180 },
+    { colorScheme: 'dark', part: '#explain', height: 980 },
+  ] as const
+  for (const { colorScheme, part, height } of views) {
+    const { page } = await openPage(browser, `${gateway.admin}${asked}`, {
+      colorScheme,
+      viewport: { width: 1_360, height },
+    })
+    for (let round = 0; round < 6; round++) {
+      await callAround()
+      await page.waitForResponse(/console\/live/)
+    }
+    await page.evaluate(`document.querySelector('${part}').scrollIntoView({ behavior: 'instant' })`)
+    if (part === '#overview') await page.evaluate('scrollTo({ top: 0, behavior: "instant" })')
+    const image = await page.screenshot({ path: `${pictures}console-${colorScheme}.png` })
+    t.ok(image.length < 300_000, `${image.length} bytes`)
+    await page.context().close()
+  }
+}

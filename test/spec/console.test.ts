@@ -1,0 +1,133 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { call, callRaw } from '../support/client.ts'
+import { startConsoleStage } from '../support/console-stage.ts'
+import { startTestGateway, until } from '../support/gateway.ts'
+import { startServing } from '../support/serve.ts'
+import { oauth, startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const stage = await startConsoleStage(t, world)
+const { gateway } = stage
+
+/** The rows of the last refusals as texts, newest first. */
+async function readRefusals(admin: string): Promise<readonly string[]> {
+  const { text } = await call(admin, { path: '/console/live' })
+  const [, rows = ''] = /id="refusals-table".*?<tbody>(.*?)<\/tbody>/s.exec(text) ?? []
+  return rows.split('</tr>').map((row) => row.replace(/<[^>]*>/g, ' ').replace(/\s+/g, ' '))
+}
+
+t.test('the console is at /, never stored, sniffed or framed, and is read alone', async (t) => {
+  const { status, headers, text } = await call(gateway.admin, { path: '/' })
+  t.equal(status, 200)
+  t.match(text, /^<!doctype html>/)
+  t.match(headers, {
+    'content-type': 'text/html; charset=utf-8',
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    'cross-origin-resource-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+    'content-security-policy': /default-src 'none'.*frame-ancestors 'none'/,
+  })
+  const head = await call(gateway.admin, { method: 'HEAD', path: '/?path=/datasets' })
+  t.same([head.status, head.text], [200, ''])
+  t.match(await call(gateway.admin, { path: '/console' }), { status: 308, headers: { location: '/' } })
+  for (const path of ['/', '/console', '/console/live'])
+    t.match(await call(gateway.admin, { method: 'POST', path }), { status: 405, headers: { allow: 'GET, HEAD' } })
+})
+
+t.test('who was refused, where and why, stands there; what was secret or hostile does not', async (t) => {
+  const { users } = world
+  const secret = 'oat_MTI.c2VjcmV0LXNlY3JldC1zZWNyZXQ'
+  const requestId = 'the-first-request'
+  const headers = { ...oauth(users.member), 'x-request-id': requestId, 'user-agent': '<img src=x>' }
+  await call(gateway.public, { method: 'POST', path: '/datasets?password=hunter2', headers })
+  await call(gateway.public, { path: `/nowhere/${secret}`, headers: { authorization: `Bearer ${secret}` } })
+  await callRaw(gateway.public, 'GET /"><script>alert(1)</script> HTTP/1.1\r\nHost: a\r\n\r\n', 200)
+  await callRaw(gateway.public, 'GET / HTTP/1.1\r\nHost: a\r\nHost: <b>\r\n\r\n', 200)
+  await call(gateway.decision, {
+    path: '/authorize',
+    headers: { ...oauth(users.member), 'x-forwarded-method': 'DELETE', 'x-forwarded-uri': '/datasets/7?x=hunter2' },
+  })
+  const rows = await readRefusals(gateway.admin)
+  t.match(rows[0], /403 role_insufficient DELETE \/datasets\/7 decision datasets\.change 3 1 127\.0\.0\.1/)
+  t.match(rows[1], /400 headers_malformed/)
+  t.match(rows[2], '404 route_not_found GET /&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;')
+  t.match(rows[3], /40\d \w+ GET \/nowhere\/\[redacted\]/)
+  t.match(rows[4], /403 role_insufficient POST \/datasets datasets\.create 3 1 127\.0\.0\.1/)
+  const { text } = await call(gateway.admin, { path: '/' })
+  t.notMatch(text, /hunter2|c2Vj|<img|<script>alert|<b>|eyJ/)
+})
+
+t.test('what upstreams, issuers, caches and clusters do is told by the same numbers as the metrics', async (t) => {
+  await call(gateway.public, { path: '/datasets', headers: oauth(world.users.member) })
+  const { text } = await call(gateway.admin, { path: '/' })
+  const rows = [...text.matchAll(/<tr[^>]*>(.*?)<\/tr>/gs)].map(([, row = '']) =>
+    row
+      .replace(/<[^>]*>/g, ' ')
+      .replace(/\s+/g, ' ')
+      .trim(),
+  )
+  const has = (pattern: RegExp) =>
+    t.ok(
+      rows.some((row) => pattern.test(row)),
+      String(pattern),
+    )
+  has(/^platform http:\/\/127\.0\.0\.1:\d+ ./)
+  has(/^http:\/\/127\.0\.0\.1:\d+ ● good \d+ s \d+ 0$/)
+  has(/^users \d+ \d+ [\d.]+ %$/)
+  has(/^postgres ● heard \d+$/)
+  has(/^public \d+ [\d,]+ 0$/)
+  has(/^1 healthy ● active .* 1 http:/)
+  has(/^2 suspended ○ suspended/)
+  has(/^3 stale ▲ offline/)
+  has(/^datasets\.list lost \d+$/)
+})
+
+t.test('a broken table and a broken shadow are told with their places, and forgotten once mended', async (t) => {
+  const state = async (id: string) => {
+    const { text } = await call(gateway.admin, { path: '/console/live' })
+    return new RegExp(`<div id="${id}"[^>]*>(.*?)\n</div>|$`, 's').exec(text)?.[0] ?? ''
+  }
+  t.match(await state('policy-state'), 'The files are in force')
+  t.match(await state('shadow-state'), 'The shadow table is on trial')
+  const before = /<code>([0-9a-f]{12})<\/code>/.exec(await state('policy-state'))?.[1]
+  stage.edit('data.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
+  await until(async () => (await state('policy-state')).includes('cannot be loaded'), 'the trouble')
+  t.match(await state('policy-state'), /data\.yaml:\d+:\d+: routes\.\d+/)
+  t.match(await state('policy-state'), before ?? '?', 'the table in force is the old one')
+  t.match(await state('shadow-state'), 'The shadow table is on trial')
+  stage.edit(join('..', 'policies-next', 'data.yaml'), (text) => `${text}\n  - 5\n`)
+  await until(async () => (await state('shadow-state')).includes('cannot be loaded'), 'the shadow’s trouble')
+  t.match(await state('shadow-state'), /The last good one goes on\..*policies-next\/data\.yaml:\d+:\d+/s)
+  stage.edit('data.yaml', (text) => text.replace('\n  - { id: <b>bad</b> }\n', '\n# mended\n'))
+  await until(async () => (await state('policy-state')).includes('The files are in force'), 'the mended table')
+  t.notMatch(await state('policy-state'), before ?? '?', 'another text, another fingerprint')
+})
+
+t.test('with the database down the page comes all the same, and says so', async (t) => {
+  const { admin } = await startTestGateway(t, {})
+  const { status, text } = await call(admin, { path: '/' })
+  t.equal(status, 200)
+  t.match(text, /database: failing/)
+  t.match(text, 'Not known: the database does not answer.')
+  t.notMatch(text, /postgres:\/\/|nobody@/)
+})
+
+t.test('a group of workers has one console, for all of them', async (t) => {
+  const { admin, public: clients } = await startServing(t, { world, settings: { workers: 2 } })
+  const refusals = 24
+  for (let count = 0; count < refusals; count++) await call(clients, { path: `/nowhere/${count}` })
+  const rows = await readRefusals(admin)
+  const counts = rows.flatMap((row) => /\/nowhere\/(\d+)/.exec(row)?.[1] ?? []).map(Number)
+  t.same(
+    counts,
+    Array.from({ length: refusals }, (_, index) => refusals - 1 - index),
+    'all of them, newest first',
+  )
+  const { text } = await call(admin, { path: '/?path=/datasets&role=org-member' })
+  t.match(text, /id="verdict"><strong>allowed<\/strong>, by route <code>datasets\.list</)
+  t.match(text, /2 workers · 0 restarts/)
+  t.match(text, new RegExp(`<dt>Refused</dt><dd class="value">${refusals}<`))
+  t.match(text, '<code>/datasets/:id</code>')
+})
