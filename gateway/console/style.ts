@@ -90,7 +90,7 @@ const tables = `
 .box { overflow: auto; background: var(--panel); border: 1px solid var(--line); border-radius: 8px; }
 .large { max-height: min(32rem, 75vh); }
 table { width: 100%; border-collapse: collapse; }
-caption { padding: .55rem .85rem .35rem; text-align: left; font-weight: 600; font-size: .9rem; }
+caption { padding: .55rem .85rem .35rem; text-align: left; white-space: nowrap; font-weight: 600; font-size: .9rem; }
 .box > table > caption:not(.unseen) { position: sticky; left: 0; }
 th, td { padding: .26rem .85rem; text-align: left; vertical-align: baseline; white-space: nowrap; }
 thead th { color: var(--quiet); font-weight: 500; font-size: .82rem; border-bottom: 1px solid var(--line); }
@@ -147,7 +147,8 @@ button:hover { background: var(--hover); }
 .fields input[name=host] { width: 7.5rem; }
 .fields .wide { flex: 1 1 9rem; }
 #checks td { white-space: normal; }
-#differences { width: auto; min-width: 28rem; }
+#differences { min-width: 24rem; }
+.box:has(> #differences) { width: fit-content; max-width: 100%; }
 #checks { margin-bottom: .2rem; }
 .fields .wide input { width: 100%; font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .fields button { background: var(--accent); border-color: var(--accent); color: var(--on-accent); font-weight: 600; }

@@ -28,7 +28,7 @@ export function printBanner(
     `Sallyport demo, ready in ${(elapsedMs / 1000).toFixed(1)} s`,
     `  gateway   ${description.public}${insteadOf(description.public, preferred.public)}`,
     `  decision  ${description.decision}${insteadOf(description.decision, preferred.decision)}  (for proxies: /authorize, /envoy/*)`,
-    `  admin     ${description.admin}${insteadOf(description.admin, preferred.admin)}  (/healthz /readyz /metrics /.well-known/jwks.json)`,
+    `  admin     ${description.admin}${insteadOf(description.admin, preferred.admin)}  (the console; /healthz /readyz /metrics /.well-known/jwks.json)`,
     `  issuer    ${description.oidc.issuer}  (POST ${description.oidc.mintUrl} signs tokens)`,
     `  recorder  ${description.backends.recorder}/requests  (what reached the backends)`,
     `  all credentials: ${relative('', file)}    log: ${beside(file, 'gateway.log')}    audit: ${beside(file, 'audit.jsonl')}`,

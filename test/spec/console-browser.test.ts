@@ -143,6 +143,12 @@ testChromium(t, 'in a browser', async (t) => {
     t.not(grounds[0], grounds[1])
   })
 
+  await t.test('on a narrow screen only tables are scrolled sideways', async (t) => {
+    const { page } = await openPage(browser, `${admin}${asked}`, { viewport: { width: 360, height: 700 } })
+    t.equal(await page.evaluate('document.documentElement.scrollWidth'), 360)
+    await page.context().close()
+  })
+
   await t.test('a broken policy is told with its place, and the old one goes on', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
     const { page } = watched
