@@ -39,6 +39,7 @@ main:focus { outline: none; }
   position: sticky; top: 0; z-index: 5; display: flex; flex-wrap: wrap; align-items: center; gap: .25rem 1.75rem;
   padding: .45rem 1.25rem; background: var(--panel); border-bottom: 1px solid var(--line);
 }
+@media (max-width: 700px) { .bar { position: static; } html { scroll-padding-top: .5rem; } }
 .brand { margin: 0; font-size: 1rem; font-weight: 650; letter-spacing: -.01em; }
 .brand span { font-weight: 400; color: var(--quiet); }
 .bar ul { display: flex; flex-wrap: wrap; gap: 0 .25rem; margin: 0; padding: 0; list-style: none; }
@@ -68,7 +69,7 @@ h2 { margin: 0 0 .6rem; font-size: 1.05rem; font-weight: 650; letter-spacing: -.
 `
 
 const tiles = `
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .75rem; margin: 0 0 .6rem; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .75rem; margin: 0 0 .6rem; }
 .tile { position: relative; overflow: hidden; padding: .65rem .85rem .7rem; background: var(--panel); border: 1px solid var(--line); border-radius: 8px; }
 .tile dt { color: var(--quiet); font-size: .82rem; }
 .tile dd { margin: 0; }
@@ -128,6 +129,7 @@ const matrix = `
 .matrix .first { border-left: 1px solid var(--strong-line); }
 td.yes, dt.yes, tr:hover > td.yes { background: var(--good-ground); color: var(--good); font-weight: 600; }
 td.no, dt.no { color: var(--quiet); }
+@media (max-width: 700px) { .matrix .corner.corner, .matrix tbody th { position: static; min-width: 14rem; } }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.4rem; margin: .7rem 0 0; font-size: .85rem; }
 .legend div { display: flex; gap: .5rem; align-items: baseline; }
 .legend dt { padding: 0 .45rem; border-radius: 4px; border: 1px solid var(--line); font-size: .78rem; }
