@@ -63,6 +63,19 @@ testChromium(t, 'in a browser', async (t) => {
     await page.context().close()
   })
 
+  await t.test('what somebody is about to copy stays, until it is copied', async (t) => {
+    const { page } = await openPage(browser, `${admin}/`)
+    await page.evaluate(`getSelection().selectAllChildren(document.querySelector('#refusals-table td code'))`)
+    const selected = await page.evaluate('String(getSelection())')
+    await call(stage.gateway.public, { path: '/meanwhile' })
+    for (let look = 0; look < 2; look++) await page.waitForResponse(/console\/live/)
+    t.equal(await page.evaluate('String(getSelection())'), selected)
+    t.not(selected, '')
+    await page.evaluate('getSelection().removeAllRanges()')
+    await page.locator('#refusals-table').getByText('/meanwhile', { exact: true }).waitFor()
+    await page.context().close()
+  })
+
   await t.test('the search leaves the rows that match as one types', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
     const { page } = watched

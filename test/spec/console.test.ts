@@ -100,9 +100,13 @@ t.test('a broken table and a broken shadow are told with their places, and forgo
   stage.edit(join('..', 'policies-next', 'data.yaml'), (text) => `${text}\n  - 5\n`)
   await until(async () => (await state('shadow-state')).includes('cannot be loaded'), 'the shadow’s trouble')
   t.match(await state('shadow-state'), /The last good one goes on\..*policies-next\/data\.yaml:\d+:\d+/s)
-  stage.edit('data.yaml', (text) => text.replace('\n  - { id: <b>bad</b> }\n', '\n# mended\n'))
+  const fresh = `{ id: data.fresh, match: { path: /fresh }, surface: data, upstream: data, require: { role: org-owner } }`
+  stage.edit('data.yaml', (text) => text.replace('{ id: <b>bad</b> }', fresh))
   await until(async () => (await state('policy-state')).includes('The files are in force'), 'the mended table')
   t.notMatch(await state('policy-state'), before ?? '?', 'another text, another fingerprint')
+  const { text } = await call(gateway.admin, { path: '/?path=/fresh&role=org-owner' })
+  t.match(text, /<strong>allowed<\/strong>, by route <code>data\.fresh</, 'the new table is explained')
+  t.match(text, '<code>/fresh</code>', 'and shown')
 })
 
 t.test('with the database down the page comes all the same, and says so', async (t) => {
