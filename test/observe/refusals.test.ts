@@ -54,14 +54,16 @@ t.test('credentials in a path stay out, and nothing is longer than a page can ta
   const { audit, refusals } = rememberRefusals(noAudit)
   const token = 'oat_MTI.c2VjcmV0LXNlY3JldC1zZWNyZXQ'
   await audit.record(decision({ path: `/x/${token}/y` }))
-  // The token lies across the place where the path is cut.
-  await audit.record(decision({ path: `/${'p'.repeat(245)}/${token}` }))
+  // A JWT lies across the place where the path is cut: half of it would not be known for one.
+  await audit.record(
+    decision({ path: `/${'p'.repeat(235)}/eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxIn0.c2ln` }),
+  )
   await audit.record(
     decision({ path: `/${'q'.repeat(9_000)}`, method: 'M'.repeat(9_000), requestId: 'r'.repeat(9_000) }),
   )
   const [long, across, inside] = refusals()
   t.equal(inside?.path, '/x/[redacted]/y')
-  t.notMatch(JSON.stringify(across), /oat_|c2Vj/)
+  t.notMatch(JSON.stringify(across), /eyJ/)
   t.ok(JSON.stringify(long).length < 1_024)
 })
 
