@@ -90,13 +90,14 @@ const agentWords: Readonly<Record<string, string>> = {
   foreign: 'of another organization',
 }
 
+/** What was asked stands there, even if the form does not offer it: an address may be written by hand. */
 const select = (
   name: string,
   label: string,
   options: readonly string[],
   chosen: string,
   nameOption = (option: string): string => option || 'none',
-): Html => html`<label>${label} <select name="${name}">${options.map(
+): Html => html`<label>${label} <select name="${name}">${[...new Set([...options, chosen])].map(
   (option) =>
     html`<option value="${option}"${option === chosen ? html` selected` : undefined}>${nameOption(option)}</option>`,
 )}</select></label>

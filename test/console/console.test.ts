@@ -211,6 +211,7 @@ t.test('a question is answered on the page, and stands in the form again', async
   t.match(page, 'value="/things?a=1"')
   t.match(page, '<option value="org-client" selected>')
   t.match(page, '<option value="token:api-key" selected>')
+  t.match(await read('/?path=/things&method=TRACE'), '<option value="TRACE" selected>')
   t.match(await read('/?path=/things&role=org-owner'), /<strong>allowed<\/strong>, by route <code>r0</)
   t.match(await read('/?path=/things&role=nobody'), /there is no role &quot;nobody&quot;/)
 })
