@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { type ChangeHandlers, type ChangeSource, parseChange } from '../change.ts'
 import { answerTimeoutMs, keepConnected, type Link, type LinkEvents } from '../keep-connected.ts'
+import { findSilentTables } from './silent-tables.ts'
 
 /** Where the triggers of the migrations send. */
 const channel = 'sallyport_changes'
@@ -58,29 +59,12 @@ function letGo(client: pg.Client): void {
   setTimeout(() => client.connection.stream.destroy(), farewellMs).unref()
 }
 
-/** What the directory reads, and so what must tell of its changes. */
-const tables = [
-  'users',
-  'user_identities',
-  'role_assignments',
-  'organizations',
-  'auth_access_tokens',
-  'agents',
-  'clusters',
-]
-
 /** A database that was not migrated yet, or whose triggers are off, would be silent, and silence reads as "no change". */
 async function requireTriggers(client: pg.Client): Promise<void> {
-  const { rows } = await client.query<{ relation: string }>(
-    `select relation from unnest($1::text[]) as relation where (
-      select bool_and(tgenabled in ('O', 'A')) from pg_trigger
-      where tgrelid = to_regclass(relation) and tgfoid = to_regproc('sallyport_announce_changes')
-    ) is not true`,
-    [tables],
-  )
-  if (rows.length === 0) return
-  const silent = rows.map(({ relation }) => relation).join(', ')
-  throw new Error(`no triggers tell of changes to ${silent}; run "sallyport migrate"`)
+  const silent = await findSilentTables(client)
+  if (silent.length === 0) return
+  const names = [...new Set(silent.map(({ table }) => table))].join(', ')
+  throw new Error(`no triggers tell of changes to ${names}; run "sallyport migrate" or "sallyport directory check"`)
 }
 
 /**

@@ -1,5 +1,8 @@
 import type { Statement } from './pool.ts'
 
+// All of them go by the views of the schema `sallyport_directory`, which lead to our own tables or to those of an
+// adopted database (docs/operate/adopt.md). What they ask of each view stands in relations.ts.
+
 /** A user's columns and roles as one JSON value: one round trip for all that a decision needs. */
 const userJson = `
   json_build_object(
@@ -13,21 +16,24 @@ const userJson = `
             json_build_object('id', o.id, 'slug', o.slug, 'accountType', o.account_type) end
         ) order by o.created_at, o.id, r.id
       )
-      from role_assignments r left join organizations o on o.id = r.organization_id
+      from sallyport_directory.role_assignments r
+      left join sallyport_directory.organizations o on o.id = r.organization_id
       where r.user_id = u.id
     ), '[]'::json)
   )`
 
 export const findByIdentity: Statement = {
   name: 'find-by-identity',
-  text: `select ${userJson} as user from user_identities i join users u on u.id = i.user_id
+  text: `select ${userJson} as user
+    from sallyport_directory.user_identities i join sallyport_directory.users u on u.id = i.user_id
     where i.issuer = $1 and i.subject = $2`,
 }
 
 export const findToken: Statement = {
   name: 'find-token',
   text: `select t.id, t.hash, t.name, t.abilities, t.last_used_at, t.expires_at, t.created_at, ${userJson} as user
-    from auth_access_tokens t join users u on u.id = t.tokenable_id where t.id = $1`,
+    from sallyport_directory.auth_access_tokens t join sallyport_directory.users u on u.id = t.tokenable_id
+    where t.id = $1`,
 }
 
 export const lockIdentity: Statement = {
@@ -38,66 +44,76 @@ export const lockIdentity: Statement = {
 
 export const findHumansByEmail: Statement = {
   name: 'find-humans-by-email',
-  text: `select id from users where lower(email) = lower($1) and user_type = 'human' order by id limit 2`,
+  text: `select id from sallyport_directory.users where lower(email) = lower($1) and user_type = 'human'
+    order by id limit 2`,
 }
 
 export const createUser: Statement = {
   name: 'create-user',
-  text: `insert into users (email, username, first_name, last_name, full_name, user_type)
+  text: `insert into sallyport_directory.users (email, username, first_name, last_name, full_name, user_type)
     values ($1, $2, $3, $4, $5, 'human') returning id`,
 }
 
 export const createIdentity: Statement = {
   name: 'create-identity',
-  text: 'insert into user_identities (user_id, issuer, subject) values ($1, $2, $3)',
+  text: 'insert into sallyport_directory.user_identities (user_id, issuer, subject) values ($1, $2, $3)',
 }
+
+const organizationColumns = `o.id, o.name, o.slug, o.description, o.logo_url, o.website_url, o.contact_email, o.location,
+  o.company_size, o.domain, o.account_type, o.is_verified, o.created_at, o.updated_at`
 
 export const findOrganization: Statement = {
   name: 'find-organization',
-  text: `select o.*, (select count(*)::int from role_assignments r where r.organization_id = o.id) as member_count
-    from organizations o where o.id = $1`,
+  text: `select ${organizationColumns},
+      (select count(*)::int from sallyport_directory.role_assignments r where r.organization_id = o.id) as member_count
+    from sallyport_directory.organizations o where o.id = $1`,
 }
 
 export const findAgent: Statement = {
   name: 'find-agent',
-  text: 'select id, organization_id, is_public from agents where id = $1',
+  text: 'select id, organization_id, is_public from sallyport_directory.agents where id = $1',
 }
 
 export const findCluster: Statement = {
   name: 'find-cluster',
-  text: 'select id, organization_id, slug, base_url, status, last_heartbeat_at from clusters where id = $1',
+  text: `select id, organization_id, slug, base_url, status, last_heartbeat_at from sallyport_directory.clusters
+    where id = $1`,
 }
 
 const clusterColumns = 'c.id, c.organization_id, c.slug, c.base_url, c.status, c.last_heartbeat_at'
 
 export const listClusters: Statement = {
   name: 'list-clusters',
-  text: `select ${clusterColumns} from clusters c order by c.id`,
+  text: `select ${clusterColumns} from sallyport_directory.clusters c order by c.id`,
 }
 
 export const setClusterStatus: Statement = {
   name: 'set-cluster-status',
   // A cluster that is being deleted stays so.
-  text: `with before as (select id, status from clusters where id = $1 for update)
-    update clusters c set status = case when before.status in ('active', 'suspended') then $2 else before.status end
+  text: `with before as (select id, status from sallyport_directory.clusters where id = $1 for update)
+    update sallyport_directory.clusters c
+    set status = case when before.status in ('active', 'suspended') then $2 else before.status end
     from before where c.id = before.id returning ${clusterColumns}, before.status as was`,
 }
 
 export const beatCluster: Statement = {
   name: 'beat-cluster',
-  text: `update clusters c set last_heartbeat_at = now() where c.id = $1 returning ${clusterColumns}`,
+  text: `update sallyport_directory.clusters c set last_heartbeat_at = now() where c.id = $1
+    returning ${clusterColumns}`,
 }
 
 export const switchOrganization: Statement = {
   name: 'switch-organization',
   // Only while the membership lasts: it may have ended since it was looked up.
-  text: `update users set current_organization_id = $2, updated_at = now() where id = $1
-    and exists (select from role_assignments where user_id = $1 and organization_id = $2) returning id`,
+  text: `update sallyport_directory.users set current_organization_id = $2, updated_at = now() where id = $1
+    and exists (select from sallyport_directory.role_assignments where user_id = $1 and organization_id = $2)
+    returning id`,
 }
 
 export const findMember: Statement = {
   name: 'find-member',
-  text: `select u.id, u.user_type from users u join role_assignments r on r.user_id = u.id
+  text: `select u.id, u.user_type
+    from sallyport_directory.users u join sallyport_directory.role_assignments r on r.user_id = u.id
     where r.organization_id = $1 and u.id = $2`,
 }
 
@@ -105,43 +121,44 @@ const tokenMetadata = 'id, name, abilities, last_used_at, expires_at, created_at
 
 export const mintToken: Statement = {
   name: 'mint-token',
-  text: `insert into auth_access_tokens (tokenable_id, type, name, hash, abilities, created_at, updated_at, expires_at)
+  text: `insert into sallyport_directory.auth_access_tokens
+    (tokenable_id, type, name, hash, abilities, created_at, updated_at, expires_at)
     values ($1, 'auth_token', $2, $3, $4, now(), now(), $5) returning ${tokenMetadata}`,
 }
 
 export const listTokens: Statement = {
   name: 'list-tokens',
-  text: `select ${tokenMetadata} from auth_access_tokens where tokenable_id = $1
+  text: `select ${tokenMetadata} from sallyport_directory.auth_access_tokens where tokenable_id = $1
     order by created_at desc nulls last, id desc limit $2 offset $3`,
 }
 
 export const countTokens: Statement = {
   name: 'count-tokens',
-  text: 'select count(*)::int as total from auth_access_tokens where tokenable_id = $1',
+  text: 'select count(*)::int as total from sallyport_directory.auth_access_tokens where tokenable_id = $1',
 }
 
 export const revokeToken: Statement = {
   name: 'revoke-token',
   // AdonisJS revokes by deleting, and so do we: nothing is left that could be accepted by mistake.
-  text: `delete from auth_access_tokens where id = $1 and tokenable_id = $2 returning ${tokenMetadata}`,
+  text: `delete from sallyport_directory.auth_access_tokens where id = $1 and tokenable_id = $2 returning ${tokenMetadata}`,
 }
 
 export const writeAudit: Statement = {
   name: 'write-audit',
-  text: `insert into audit_events
+  text: `insert into sallyport_directory.audit_events
     (action, actor_id, credential, organization_id, subject_id, token_id, cluster_id, client_address, request_id)
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 }
 
 export const findUser: Statement = {
   name: 'find-user',
-  text: `select ${userJson} as user from users u where u.id = $1`,
+  text: `select ${userJson} as user from sallyport_directory.users u where u.id = $1`,
 }
 
 export const noteTokenUses: Statement = {
   name: 'note-token-uses',
   // Of several replicas that saw the token in one minute the first writes, and no late batch turns time back.
-  text: `update auth_access_tokens t set last_used_at = n.at
+  text: `update sallyport_directory.auth_access_tokens t set last_used_at = n.at
     from unnest($1::int[], $2::timestamptz[]) as n (id, at)
     where t.id = n.id and (t.last_used_at is null or n.at - t.last_used_at >= interval '1 minute')`,
 }

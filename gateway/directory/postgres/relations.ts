@@ -1,0 +1,136 @@
+/** What a column must hold; see `check/columns.ts` for the types of PostgreSQL that do. */
+export type ColumnType = 'integer' | 'text' | 'boolean' | 'timestamptz' | 'jsonb'
+
+/** One relation of the schema `sallyport_directory`: a view, or a table of our own in an adopted database. */
+export type Relation = Readonly<{
+  name: string
+  columns: Readonly<Record<string, ColumnType>>
+  /** The columns that the gateway fills in a new row. */
+  inserts?: readonly string[]
+  updates?: readonly string[]
+  deletes?: boolean
+  /** Held in memory, so that each table behind it must tell of these events. */
+  tells?: readonly ('insert' | 'update' | 'delete')[]
+}>
+
+const token = {
+  id: 'integer',
+  tokenable_id: 'integer',
+  type: 'text',
+  name: 'text',
+  hash: 'text',
+  abilities: 'text',
+  created_at: 'timestamptz',
+  updated_at: 'timestamptz',
+  last_used_at: 'timestamptz',
+  expires_at: 'timestamptz',
+} as const
+
+/** All that the statements of the gateway ask and change. */
+export const relations: readonly Relation[] = [
+  {
+    name: 'users',
+    columns: {
+      id: 'integer',
+      email: 'text',
+      username: 'text',
+      first_name: 'text',
+      last_name: 'text',
+      full_name: 'text',
+      user_type: 'text',
+      current_organization_id: 'integer',
+      updated_at: 'timestamptz',
+    },
+    inserts: ['email', 'username', 'first_name', 'last_name', 'full_name', 'user_type'],
+    updates: ['current_organization_id', 'updated_at'],
+    // What is not there is believed for a second at most: a new row need not be told of.
+    tells: ['update', 'delete'],
+  },
+  {
+    name: 'user_identities',
+    columns: { user_id: 'integer', issuer: 'text', subject: 'text' },
+    inserts: ['user_id', 'issuer', 'subject'],
+    tells: ['insert', 'update', 'delete'],
+  },
+  {
+    name: 'role_assignments',
+    columns: { id: 'integer', user_id: 'integer', organization_id: 'integer', role: 'text' },
+    tells: ['insert', 'update', 'delete'],
+  },
+  {
+    name: 'organizations',
+    columns: {
+      id: 'integer',
+      name: 'text',
+      slug: 'text',
+      description: 'text',
+      logo_url: 'text',
+      website_url: 'text',
+      contact_email: 'text',
+      location: 'text',
+      company_size: 'text',
+      domain: 'text',
+      account_type: 'text',
+      is_verified: 'boolean',
+      created_at: 'timestamptz',
+      updated_at: 'timestamptz',
+    },
+    tells: ['insert', 'update', 'delete'],
+  },
+  {
+    name: 'auth_access_tokens',
+    columns: token,
+    inserts: ['tokenable_id', 'type', 'name', 'hash', 'abilities', 'created_at', 'updated_at', 'expires_at'],
+    updates: ['last_used_at'],
+    deletes: true,
+    tells: ['update', 'delete'],
+  },
+  {
+    name: 'agents',
+    columns: { id: 'integer', organization_id: 'integer', is_public: 'boolean' },
+    tells: ['insert', 'update', 'delete'],
+  },
+  {
+    name: 'clusters',
+    columns: {
+      id: 'integer',
+      organization_id: 'integer',
+      slug: 'text',
+      base_url: 'text',
+      status: 'text',
+      last_heartbeat_at: 'timestamptz',
+    },
+    tells: ['insert', 'update', 'delete'],
+  },
+  {
+    name: 'issuer_keys',
+    columns: { issuer: 'text', keys: 'jsonb', fetched_at: 'timestamptz' },
+    inserts: ['issuer', 'keys', 'fetched_at'],
+    updates: ['keys', 'fetched_at'],
+  },
+  {
+    name: 'audit_events',
+    columns: {
+      action: 'text',
+      actor_id: 'integer',
+      credential: 'text',
+      organization_id: 'integer',
+      subject_id: 'integer',
+      token_id: 'integer',
+      cluster_id: 'integer',
+      client_address: 'text',
+      request_id: 'text',
+    },
+    inserts: [
+      'action',
+      'actor_id',
+      'credential',
+      'organization_id',
+      'subject_id',
+      'token_id',
+      'cluster_id',
+      'client_address',
+      'request_id',
+    ],
+  },
+]

@@ -1,0 +1,46 @@
+import type pg from 'pg'
+import { relations } from './relations.ts'
+
+/** A table, or something that can have no triggers, whose changes nobody would hear of; and who reads it. */
+export type SilentTable = Readonly<{ relation: string; table: string; event: string }>
+
+/** Bits of `pg_trigger.tgtype`, for triggers of whole statements. */
+const eventBits = { insert: 4, delete: 8, update: 16, truncate: 32 } as const
+
+// A view leads to others by its rule, down to whatever holds rows. Views that hold none of anybody's (constants) lead
+// nowhere. What is missing altogether stands for itself.
+const findSilent = `with recursive
+  wanted (relation, event, bit) as (select * from unnest($1::text[], $2::text[], $3::int[])),
+  sources (relation, oid) as (
+    select distinct relation, to_regclass('sallyport_directory.' || relation)::oid from wanted
+    union
+    select s.relation, d.refobjid
+    from sources s
+    join pg_rewrite r on r.ev_class = s.oid
+    join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid
+      and d.refclassid = 'pg_class'::regclass and d.refobjid <> s.oid
+    join pg_class below on below.oid = d.refobjid and below.relkind <> 'S'
+    -- A materialized view holds rows of its own.
+    where (select relkind from pg_class where oid = s.oid) = 'v'
+  )
+  select w.relation, coalesce(s.oid::regclass::text, 'sallyport_directory.' || w.relation) as table, w.event
+  from wanted w join sources s on s.relation = w.relation left join pg_class c on c.oid = s.oid
+  where c.relkind is distinct from 'v' and (
+    select bool_and(t.tgenabled in ('O', 'A')) from pg_trigger t
+    where t.tgrelid = s.oid and t.tgtype & w.bit <> 0 and t.tgfoid in
+      (to_regproc('sallyport_announce_changes'), to_regproc('sallyport_directory.announce_changes'))
+  ) is not true
+  order by 1, 2, 3`
+
+/** Looks behind every view that answers are held of, whoever wrote it, for tables without working triggers. */
+export async function findSilentTables(client: pg.Client): Promise<readonly SilentTable[]> {
+  const wanted = relations.flatMap(({ name, tells }) =>
+    tells ? [...tells, 'truncate' as const].map((event) => ({ name, event, bit: eventBits[event] })) : [],
+  )
+  const { rows } = await client.query<SilentTable>(findSilent, [
+    wanted.map(({ name }) => name),
+    wanted.map(({ event }) => event),
+    wanted.map(({ bit }) => bit),
+  ])
+  return rows
+}
