@@ -4,7 +4,7 @@ import { Command } from 'commander'
 import { runBeatCluster, runListClusters, runResumeCluster, runSuspendCluster } from './boot/command-clusters.ts'
 import { example } from './boot/command-help.ts'
 import { generateKey } from './boot/command-keys.ts'
-import { runMigrate } from './boot/command-migrate.ts'
+import { type MigrateCommandOptions, runMigrate } from './boot/command-migrate.ts'
 import { type RotateOptions, runRotateKeys } from './boot/command-rotate.ts'
 import { runServe } from './boot/command-serve.ts'
 import { type MintOptions, runListTokens, runMintToken, runRevokeToken } from './boot/command-tokens.ts'
@@ -48,9 +48,10 @@ program
   .command('migrate')
   .description("bring the directory's schema up to date")
   .option('-c, --config <file>', 'configuration file', defaultConfig)
+  .option('--adopt', "leave another program's tables as they are, and add what the gateway needs beside them")
   .option('--json', 'print the applied migrations as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport migrate'))
-  .action((options: { config: string; json?: boolean }) => runMigrate(options.config, options.json === true))
+  .action((options: MigrateCommandOptions) => runMigrate(options))
 
 const keys = program
   .command('keys')

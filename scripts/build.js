@@ -22,8 +22,8 @@ export function build({ force = false } = {}) {
   const fresh = join(root, `dist-${process.pid}`)
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
   execFileSync(process.execPath, [tsc, '-p', root, '--outDir', fresh], { stdio: 'inherit' })
-  const migrations = 'directory/postgres/migrations'
-  cpSync(join(root, 'gateway', migrations), join(fresh, migrations), { recursive: true })
+  for (const scripts of ['directory/postgres/migrations', 'directory/postgres/adopted'])
+    cpSync(join(root, 'gateway', scripts), join(fresh, scripts), { recursive: true })
   chmodSync(join(fresh, 'main.js'), 0o755)
   writeFileSync(join(fresh, '.built'), '')
   const old = join(root, `dist-${process.pid}-old`)
