@@ -16,8 +16,8 @@ export async function createDatabase(access: DatabaseAccess, isAborted: () => bo
   const client = await connectWhenReady(access, isAborted)
   try {
     const password = client.escapeLiteral(access.password)
-    // Not a superuser, or row-level security and grants would never be tried; tests clone databases.
-    await client.query(`create role ${name} login createdb password ${password}`)
+    // Not a superuser, or row-level security and grants would never be tried; tests clone databases and make roles.
+    await client.query(`create role ${name} login createdb createrole password ${password}`)
     await client.query(`create database ${name} owner ${name} strategy file_copy`)
   } finally {
     await client.end()

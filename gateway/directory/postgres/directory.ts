@@ -67,7 +67,8 @@ async function createByIdentity(query: Query, identity: NewIdentity): Promise<Us
   const existing = await findByIdentity(query, issuer, subject)
   if (existing) return existing
   const userId = (await findLinkable(query, identity)) ?? (await createUser(query, identity))
-  await query(statements.createIdentity, [userId, issuer, subject])
+  // One that is there already leads to a user whom the view of users does not show: the backend has locked it out.
+  await refuseDuplicate(query(statements.createIdentity, [userId, issuer, subject]))
   const created = await findByIdentity(query, issuer, subject)
   if (!created) throw new GatewayError('internal')
   return created
@@ -83,7 +84,22 @@ async function findLinkable(query: Query, { linkByEmail }: NewIdentity): Promise
 async function createUser(query: Query, identity: NewIdentity): Promise<number> {
   const { email, username, firstName, lastName } = identity
   const fullName = [firstName, lastName].filter((name) => name !== null).join(' ') || null
-  const [row] = await query<{ id: number }>(statements.createUser, [email, username, firstName, lastName, fullName])
-  if (!row) throw new GatewayError('internal')
+  const values = [email, username, firstName, lastName, fullName]
+  // A backend whose addresses are unique has this one already.
+  const [row] = await refuseDuplicate(query<{ id: number }>(statements.createUser, values))
+  // Its trigger may decline as well: it takes no users from us.
+  if (!row) throw new GatewayError('unauthenticated')
   return row.id
+}
+
+const uniqueViolation = '23505'
+
+/** In our own tables there is nothing to collide with; an adopted database may have its own opinion of who gets in. */
+async function refuseDuplicate<Result>(result: Promise<Result>): Promise<Result> {
+  try {
+    return await result
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== uniqueViolation) throw cause
+    throw new GatewayError('unauthenticated', { cause })
+  }
 }

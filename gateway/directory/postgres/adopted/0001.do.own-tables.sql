@@ -57,7 +57,18 @@ declare
   changed jsonb[];
   payload text;
 begin
-  if tg_op = 'TRUNCATE' or cardinality(subjects) = 0 then
+  if cardinality(subjects) = 0 then
+    -- A statement that met no row has changed nothing.
+    if tg_op = 'DELETE' then
+      perform from before_rows limit 1;
+    elsif tg_op <> 'TRUNCATE' then
+      perform from after_rows limit 1;
+    end if;
+    if found or tg_op = 'TRUNCATE' then
+      perform pg_notify('sallyport_changes', '{"kind":"everything"}');
+    end if;
+    return null;
+  elsif tg_op = 'TRUNCATE' then
     perform pg_notify('sallyport_changes', '{"kind":"everything"}');
     return null;
   elsif tg_op = 'INSERT' then
@@ -75,7 +86,7 @@ begin
       limit 2 * most + 1
     ) rows;
   end if;
-  if cardinality(changed) > case tg_op when 'UPDATE' then 2 * most else most end then
+  if cardinality(changed) > most * (1 + (tg_op = 'UPDATE')::integer) then
     perform pg_notify('sallyport_changes', '{"kind":"everything"}');
     return null;
   end if;

@@ -1,0 +1,95 @@
+-- The tables of a backend in AdonisJS, mapped to what Sallyport asks (../adopt.md). A starting point: `users` and
+-- `auth_access_tokens` are those that @adonisjs/auth makes, with a platform's columns; put your names for the others.
+--
+-- After "sallyport migrate --adopt", as a role that owns the backend's tables:
+--   psql "$DATABASE_URL" --single-transaction -v ON_ERROR_STOP=1 -v gateway=sallyport -f adonis.sql
+-- Run it again after a change: it replaces what it made before.
+
+-- 1. What is read. A column that you do not have is null: null::text as domain. A view without "security_invoker" reads
+-- with its owner's rights, so that the gateway sees these columns and no others.
+
+drop view if exists sallyport_directory.users, sallyport_directory.role_assignments,
+  sallyport_directory.organizations, sallyport_directory.auth_access_tokens;
+
+create view sallyport_directory.users as
+  select id, email, username, null::text as first_name, null::text as last_name, full_name,
+    user_type, current_organization_id, updated_at
+  from public.users
+  -- Whom you have locked out is not there, for OAuth and for API tokens.
+  where deleted_at is null;
+
+-- The role's slug is the name in policies/roles.yaml. One role a user and organization.
+create view sallyport_directory.role_assignments as
+  select m.id, m.user_id, m.organization_id, r.slug as role
+  from public.user_roles m join public.roles r on r.id = m.role_id;
+
+create view sallyport_directory.organizations as
+  select id, name, slug, description, logo_url, website_url, contact_email, location, company_size, domain,
+    account_type, is_verified, created_at, coalesce(updated_at, created_at) as updated_at
+  from public.organizations;
+
+-- Other types of token, and those of other models, are not the gateway's.
+create view sallyport_directory.auth_access_tokens as
+  select id, tokenable_id, type, name, hash, abilities, created_at, updated_at, last_used_at, expires_at
+  from public.auth_access_tokens
+  where type = 'auth_token'
+  with local check option;
+
+-- Leave both as "migrate --adopt" made them, without a row, if you have no such things.
+drop view if exists sallyport_directory.agents, sallyport_directory.clusters;
+
+create view sallyport_directory.agents as
+  select id, organization_id, visibility = 'public' as is_public from public.agents;
+
+create view sallyport_directory.clusters as
+  select id, organization_id, slug, url as base_url, status, heartbeat_at as last_heartbeat_at
+  from public.data_clusters;
+
+-- 2. What is written. PostgreSQL writes through views like these by itself, column by column. A new user needs more than
+-- the gateway knows of: a password that nobody has, and times without a default.
+
+create or replace function sallyport_directory.create_user() returns trigger
+language plpgsql security definer set search_path = pg_catalog as $$
+begin
+  insert into public.users (email, username, full_name, user_type, password, created_at, updated_at)
+  -- No hash of anything: no password fits.
+  values (new.email, new.username, new.full_name, new.user_type, '!', now(), now())
+  returning id into new.id;
+  return new;
+end
+$$;
+
+create trigger sallyport_create_user instead of insert on sallyport_directory.users
+  for each row execute function sallyport_directory.create_user();
+
+-- Who is deleted takes the identities along. (This changes our table, not yours.)
+alter table sallyport_directory.user_identities
+  drop constraint if exists user_identities_user,
+  add constraint user_identities_user foreign key (user_id) references public.users (id) on delete cascade;
+
+-- 3. What tells of changes, so that no replica believes what is no longer true: triggers on your tables. "kind:column"
+-- names whom a row concerns; without any, a change tells of everything. The second list changes nothing that counts.
+
+call sallyport_directory.watch('public.users', '{user:id}', '{password,updated_at}');
+call sallyport_directory.watch('public.user_roles', '{user:user_id,members:organization_id}');
+call sallyport_directory.watch('public.roles');
+call sallyport_directory.watch('public.organizations', '{organization:id}');
+call sallyport_directory.watch('public.auth_access_tokens', '{token:id}', '{last_used_at,updated_at}');
+call sallyport_directory.watch('public.agents', '{agent:id}');
+call sallyport_directory.watch('public.data_clusters', '{cluster:id}', '{heartbeat_at}');
+
+-- 4. What the gateway's role may do: this, and nothing else in your database.
+
+grant usage on schema sallyport_directory to :"gateway";
+grant select on all tables in schema sallyport_directory to :"gateway";
+grant insert on sallyport_directory.users, sallyport_directory.user_identities,
+  sallyport_directory.auth_access_tokens, sallyport_directory.audit_events to :"gateway";
+grant update (current_organization_id, updated_at) on sallyport_directory.users to :"gateway";
+grant update (last_used_at), delete on sallyport_directory.auth_access_tokens to :"gateway";
+grant update (status, last_heartbeat_at) on sallyport_directory.clusters to :"gateway";
+grant insert, update on sallyport_directory.issuer_keys to :"gateway";
+-- New tokens are numbered by your sequence.
+grant usage on sequence public.auth_access_tokens_id_seq to :"gateway";
+
+-- Running gateways hold what the views said before.
+select pg_notify('sallyport_changes', '{"kind":"everything"}');
