@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
+import { type CheckDirectoryOptions, runCheckDirectory } from './boot/command-check-directory.ts'
 import { runBeatCluster, runListClusters, runResumeCluster, runSuspendCluster } from './boot/command-clusters.ts'
 import { example } from './boot/command-help.ts'
 import { generateKey } from './boot/command-keys.ts'
@@ -142,6 +143,18 @@ for (const [name, description, run] of [
     .option('--json', 'print the cluster as JSON')
     .addHelpText('after', example(`npx sallyport clusters ${name} 7`))
     .action((id: string, options: { config: string; json?: boolean }) => run(id, options))
+
+program
+  .command('directory')
+  .description('the database that users, organizations and tokens are read from')
+  .addHelpText('after', example('npx sallyport directory check'))
+  .command('check')
+  .description('compare every view, column, row and trigger with what the gateway needs; changes nothing')
+  .option('-c, --config <file>', 'configuration file', defaultConfig)
+  .option('--try-writes', 'log in, mint and revoke once as well, in a transaction that is rolled back')
+  .option('--json', 'print what was found as JSON')
+  .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport directory check'))
+  .action((options: CheckDirectoryOptions) => runCheckDirectory(options))
 
 addPolicyCommands(program, defaultConfig)
 

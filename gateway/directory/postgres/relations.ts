@@ -1,5 +1,5 @@
-/** What a column must hold; see `check/columns.ts` for the types of PostgreSQL that do. */
-export type ColumnType = 'integer' | 'text' | 'boolean' | 'timestamptz' | 'jsonb'
+/** What a column must hold; see `check/columns.ts` for the types of PostgreSQL that do. A `?` takes nulls as well. */
+export type ColumnType = `${'integer' | 'text' | 'boolean' | 'timestamptz' | 'jsonb'}${'' | '?'}`
 
 /** One relation of the schema `sallyport_directory`: a view, or a table of our own in an adopted database. */
 export type Relation = Readonly<{
@@ -13,19 +13,6 @@ export type Relation = Readonly<{
   tells?: readonly ('insert' | 'update' | 'delete')[]
 }>
 
-const token = {
-  id: 'integer',
-  tokenable_id: 'integer',
-  type: 'text',
-  name: 'text',
-  hash: 'text',
-  abilities: 'text',
-  created_at: 'timestamptz',
-  updated_at: 'timestamptz',
-  last_used_at: 'timestamptz',
-  expires_at: 'timestamptz',
-} as const
-
 /** All that the statements of the gateway ask and change. */
 export const relations: readonly Relation[] = [
   {
@@ -33,13 +20,13 @@ export const relations: readonly Relation[] = [
     columns: {
       id: 'integer',
       email: 'text',
-      username: 'text',
-      first_name: 'text',
-      last_name: 'text',
-      full_name: 'text',
+      username: 'text?',
+      first_name: 'text?',
+      last_name: 'text?',
+      full_name: 'text?',
       user_type: 'text',
-      current_organization_id: 'integer',
-      updated_at: 'timestamptz',
+      current_organization_id: 'integer?',
+      updated_at: 'timestamptz?',
     },
     inserts: ['email', 'username', 'first_name', 'last_name', 'full_name', 'user_type'],
     updates: ['current_organization_id', 'updated_at'],
@@ -54,7 +41,7 @@ export const relations: readonly Relation[] = [
   },
   {
     name: 'role_assignments',
-    columns: { id: 'integer', user_id: 'integer', organization_id: 'integer', role: 'text' },
+    columns: { id: 'integer', user_id: 'integer', organization_id: 'integer?', role: 'text' },
     tells: ['insert', 'update', 'delete'],
   },
   {
@@ -63,13 +50,13 @@ export const relations: readonly Relation[] = [
       id: 'integer',
       name: 'text',
       slug: 'text',
-      description: 'text',
-      logo_url: 'text',
-      website_url: 'text',
-      contact_email: 'text',
-      location: 'text',
-      company_size: 'text',
-      domain: 'text',
+      description: 'text?',
+      logo_url: 'text?',
+      website_url: 'text?',
+      contact_email: 'text?',
+      location: 'text?',
+      company_size: 'text?',
+      domain: 'text?',
       account_type: 'text',
       is_verified: 'boolean',
       created_at: 'timestamptz',
@@ -79,7 +66,18 @@ export const relations: readonly Relation[] = [
   },
   {
     name: 'auth_access_tokens',
-    columns: token,
+    columns: {
+      id: 'integer',
+      tokenable_id: 'integer',
+      type: 'text',
+      name: 'text?',
+      hash: 'text',
+      abilities: 'text',
+      created_at: 'timestamptz?',
+      updated_at: 'timestamptz?',
+      last_used_at: 'timestamptz?',
+      expires_at: 'timestamptz?',
+    },
     inserts: ['tokenable_id', 'type', 'name', 'hash', 'abilities', 'created_at', 'updated_at', 'expires_at'],
     updates: ['last_used_at'],
     deletes: true,
@@ -98,8 +96,9 @@ export const relations: readonly Relation[] = [
       slug: 'text',
       base_url: 'text',
       status: 'text',
-      last_heartbeat_at: 'timestamptz',
+      last_heartbeat_at: 'timestamptz?',
     },
+    updates: ['status', 'last_heartbeat_at'],
     tells: ['insert', 'update', 'delete'],
   },
   {
@@ -112,12 +111,12 @@ export const relations: readonly Relation[] = [
     name: 'audit_events',
     columns: {
       action: 'text',
-      actor_id: 'integer',
+      actor_id: 'integer?',
       credential: 'text',
-      organization_id: 'integer',
-      subject_id: 'integer',
-      token_id: 'integer',
-      cluster_id: 'integer',
+      organization_id: 'integer?',
+      subject_id: 'integer?',
+      token_id: 'integer?',
+      cluster_id: 'integer?',
       client_address: 'text',
       request_id: 'text',
     },

@@ -55,7 +55,7 @@ export const toMetadata = (row: TokenMetadataRow): TokenMetadata => ({
 export const toToken = (row: TokenRow): TokenRecord => ({ ...toMetadata(row), hash: row.hash, user: row.user })
 
 /** AdonisJS keeps a JSON array in a text column; what is no such array grants nothing. */
-function parseAbilities(text: string): readonly string[] {
+export function parseAbilities(text: string): readonly string[] {
   try {
     const value: unknown = JSON.parse(text)
     return Array.isArray(value) && value.every((part) => typeof part === 'string') ? value : []

@@ -1,0 +1,22 @@
+import type pg from 'pg'
+
+export type Row = Readonly<Record<string, unknown>>
+
+/** One question in a savepoint of its own, so that a refusal is an answer as well. */
+export async function attempt(
+  client: pg.Client,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<Readonly<{ rows: readonly Row[] } | { refusal: string }>> {
+  await client.query('savepoint attempt')
+  try {
+    const { rows } = await client.query<Row>(text, [...values])
+    await client.query('release savepoint attempt')
+    return { rows }
+  } catch (error) {
+    await client.query('rollback to savepoint attempt')
+    const { code, message } = error as Error & { code?: string }
+    if (code === undefined) throw error // the connection, not the question
+    return { refusal: `${message} (${code})` }
+  }
+}

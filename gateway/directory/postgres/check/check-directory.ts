@@ -1,0 +1,79 @@
+import pg from 'pg'
+import { relations } from '../relations.ts'
+import { checkColumns } from './columns.ts'
+import { checkPlans } from './plans.ts'
+import { type Problem, schema } from './problem.ts'
+import { checkRows } from './rows.ts'
+import { checkTriggers } from './triggers.ts'
+import type { Vocabulary } from './values.ts'
+import { tryWrites } from './writes.ts'
+
+export type DirectoryReport = Readonly<{ isAdopted: boolean; relations: number; problems: readonly Problem[] }>
+
+export type CheckOptions = Readonly<{
+  url: string
+  vocabulary: Vocabulary
+  /** Writes as the gateway would, and takes all of it back. */
+  triesWrites: boolean
+  timeoutMs: number
+}>
+
+/** Compares a database with all that the gateway will ask of it; nothing in it is other afterwards. */
+export async function checkDirectory(options: CheckOptions): Promise<DirectoryReport> {
+  const client = new pg.Client({
+    connectionString: options.url,
+    connectionTimeoutMillis: options.timeoutMs,
+    query_timeout: options.timeoutMs,
+    statement_timeout: options.timeoutMs,
+    application_name: 'sallyport directory check',
+  })
+  client.on('error', () => undefined) // the question under way rejects by itself
+  await client.connect()
+  try {
+    await client.query('begin')
+    const report = await checkAll(client, options)
+    await client.query('rollback')
+    return report
+  } finally {
+    await client.end()
+  }
+}
+
+async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOptions): Promise<DirectoryReport> {
+  const { isAdopted, barrier } = await look(client)
+  if (barrier) return { isAdopted, relations: 0, problems: [barrier] }
+  const columns = await checkColumns(client)
+  const broken = new Set(
+    columns.filter(({ code }) => code !== 'not-writable').map(({ where }) => where.split('.')[1] ?? ''),
+  )
+  const usable = new Set(relations.map(({ name }) => name).filter((name) => !broken.has(name)))
+  const rows = await checkRows(client, usable, vocabulary)
+  const triggers = await checkTriggers(client, isAdopted)
+  const writes = triesWrites && columns.length === 0 ? await tryWrites(client) : []
+  // Last, since it changes settings of the connection.
+  const plans = await checkPlans(client, usable)
+  // A view that is not there has been named already.
+  const silent = triggers.filter(({ where }) => !broken.has(where.replace(`${schema}.`, '')))
+  return { isAdopted, relations: relations.length, problems: [...columns, ...rows, ...silent, ...writes, ...plans] }
+}
+
+/** Whose database it is, and what keeps us from looking any further. */
+async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; barrier?: Problem }>> {
+  const { rows } = await client.query<{ is_there: boolean; is_open: boolean | null }>(
+    `select to_regnamespace($1) is not null as is_there, has_schema_privilege(to_regnamespace($1), 'usage') as is_open`,
+    [schema],
+  )
+  const barrier = { severity: 'error', where: schema } as const
+  if (!rows[0]?.is_there) {
+    const help = 'run "sallyport migrate", or "sallyport migrate --adopt" where the tables are another program\'s'
+    return { isAdopted: false, barrier: { ...barrier, code: 'not-migrated', message: 'there is no such schema', help } }
+  }
+  if (!rows[0].is_open) {
+    const help = `grant usage on schema ${schema} to the role of database.url`
+    return { isAdopted: false, barrier: { ...barrier, code: 'no-access', message: 'may not be used', help } }
+  }
+  const { rows: marks } = await client.query<{ is_adopted: boolean }>(
+    `select to_regclass('${schema}.sallyport_migrations') is not null as is_adopted`,
+  )
+  return { isAdopted: marks[0]?.is_adopted === true }
+}

@@ -1,0 +1,127 @@
+import type pg from 'pg'
+import { type ColumnType, type Relation, relations } from '../relations.ts'
+import { type Problem, schema, summarize } from './problem.ts'
+
+/** A column as PostgreSQL has it; `is_…able` covers privileges, triggers and whether a view passes writes on. */
+type Found = Readonly<{
+  relation: string
+  name: string
+  type: string
+  category: string
+  is_readable: boolean
+  is_insertable: boolean
+  is_updatable: boolean
+  is_deletable: boolean
+  /** Never a row, and so nothing to write. */
+  is_constant: boolean
+}>
+
+// 8 and 16 are INSERT and DELETE in PostgreSQL's bits of commands; 64, 4 and 16 "instead of", INSERT and UPDATE in those
+// of triggers. Types of text are told by their category.
+const listColumns = `select c.relname as relation, a.attname as name, format_type(a.atttypid, null) as type,
+    case t.typcategory when 'E' then 'S' else t.typcategory end as category,
+    has_column_privilege(c.oid, a.attnum, 'select') as is_readable,
+    has_column_privilege(c.oid, a.attnum, 'insert') and (pg_relation_is_updatable(c.oid, true) & 8) <> 0
+      and (pg_column_is_updatable(c.oid, a.attnum, false) or c.instead & 4 <> 0) as is_insertable,
+    has_column_privilege(c.oid, a.attnum, 'update')
+      and (pg_column_is_updatable(c.oid, a.attnum, false) or c.instead & 16 <> 0) as is_updatable,
+    has_table_privilege(c.oid, 'delete') and (pg_relation_is_updatable(c.oid, true) & 16) <> 0 as is_deletable,
+    c.relkind = 'v' and not exists (
+      select from pg_rewrite r join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid
+      where r.ev_class = c.oid and d.refclassid = 'pg_class'::regclass and d.refobjid <> c.oid) as is_constant
+  from (
+    select *, coalesce((select bit_or(tgtype) from pg_trigger where tgrelid = pg_class.oid and tgtype & 64 <> 0), 0)
+      as instead
+    from pg_class
+  ) c
+  join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+  join pg_type t on t.oid = a.atttypid
+  where c.relnamespace = to_regnamespace($1) and c.relkind in ('v', 'r', 'p', 'm', 'f')`
+
+/** What does for a type, in the words of the catalogue, and how to get there from something else. */
+const types: Readonly<Record<string, Readonly<{ fits: (found: Found) => boolean; help: string }>>> = {
+  integer: {
+    fits: ({ type }) => type === 'integer' || type === 'smallint',
+    help: 'ids are integers up to 2147483647: cast with ::integer, and index that expression in the table',
+  },
+  text: { fits: ({ category }) => category === 'S', help: 'cast it with ::text, or map its values to words by "case"' },
+  boolean: { fits: ({ type }) => type === 'boolean', help: "write a comparison, such as visibility = 'public'" },
+  timestamptz: {
+    fits: ({ type }) => type === 'timestamp with time zone',
+    help: "a time without its zone means another moment elsewhere: write column at time zone 'UTC'",
+  },
+  jsonb: { fits: ({ type }) => type === 'jsonb', help: 'this table is the gateway\'s own: run "sallyport migrate"' },
+}
+
+/** Compares every view, column, type and right to write with what the statements ask for. */
+export async function checkColumns(client: pg.Client): Promise<readonly Problem[]> {
+  const { rows } = await client.query<Found>(listColumns, [schema])
+  return relations.flatMap((relation) => {
+    const found = rows.filter((row) => row.relation === relation.name)
+    if (found.length === 0) return [missingView(relation)]
+    return [
+      ...Object.entries(relation.columns).flatMap(([name, type]) => checkColumn(relation, name, type, found)),
+      ...checkWrites(relation, found),
+    ]
+  })
+}
+
+const describeColumns = ({ columns }: Relation): string =>
+  Object.entries(columns)
+    .map(([name, type]) => `${name} ${type.replace('?', '')}`)
+    .join(', ')
+
+const missingView = (relation: Relation): Problem => ({
+  severity: 'error',
+  code: 'missing-view',
+  where: `${schema}.${relation.name}`,
+  message: 'there is no such view',
+  help: `create view ${schema}.${relation.name} with the columns ${describeColumns(relation)}`,
+})
+
+function checkColumn(relation: Relation, name: string, type: ColumnType, found: readonly Found[]): readonly Problem[] {
+  const where = `${schema}.${relation.name}.${name}`
+  const column = found.find((row) => row.name === name)
+  const plain = type.replace('?', '')
+  if (!column) {
+    const none = type.endsWith('?') ? `; if the backend has nothing like it: null::${plain} as ${name}` : ''
+    const help = `add it to the view as ${plain}${none}`
+    return [{ severity: 'error', code: 'missing-column', where, message: 'the view has no such column', help }]
+  }
+  if (!types[plain]?.fits(column)) {
+    const message = `is ${column.type}, and must be ${plain}`
+    return [{ severity: 'error', code: 'wrong-type', where, message, help: types[plain]?.help ?? '' }]
+  }
+  if (column.is_readable) return []
+  const help = `grant select on ${schema}.${relation.name} to the role of database.url`
+  return [{ severity: 'error', code: 'no-access', where, message: 'may not be read', help }]
+}
+
+function checkWrites(
+  { name, columns, inserts = [], updates = [], deletes = false }: Relation,
+  found: readonly Found[],
+) {
+  const refusedBy = (wanted: readonly string[], isAble: (column: Found) => boolean): readonly string[] =>
+    wanted.filter((column) => column in columns && found.some((row) => row.name === column && !isAble(row)))
+  const complain = (verb: string, refused: readonly string[]): readonly Problem[] =>
+    refused.length === 0
+      ? []
+      : [
+          {
+            severity: 'error',
+            code: 'not-writable',
+            where: `${schema}.${name}`,
+            message: `takes no ${verb} (${summarize(refused)})`,
+            help: `grant ${verb} on it to the role of database.url; a view that computes the column, or joins tables, takes an "instead of ${verb}" trigger`,
+          },
+        ]
+  if (found.every((row) => row.is_constant)) return []
+  const notInsertable = refusedBy(inserts, (row) => row.is_insertable)
+  const notUpdatable = refusedBy(updates, (row) => row.is_updatable)
+  const notDeletable = deletes && found.some((row) => !row.is_deletable) ? ['rows'] : []
+  return [
+    ...complain('insert', notInsertable),
+    ...complain('update', notUpdatable),
+    ...complain('delete', notDeletable),
+  ]
+}

@@ -1,0 +1,76 @@
+import type pg from 'pg'
+import { type Relation, relations } from '../relations.ts'
+import { attempt, type Row } from './attempt.ts'
+import { type Problem, schema } from './problem.ts'
+import { checksOf, type Fault, type Vocabulary } from './values.ts'
+
+const sampleSize = 200
+
+/** Reads some rows of each relation, as the gateway would, and looks at what they hold. */
+export async function checkRows(client: pg.Client, usable: ReadonlySet<string>, vocabulary: Vocabulary) {
+  const problems: Problem[] = []
+  const checks = checksOf(vocabulary)
+  for (const relation of relations.filter(({ name }) => usable.has(name)))
+    problems.push(...(await checkSample(client, relation, checks[relation.name] ?? (() => []))))
+  if (usable.has('role_assignments')) problems.push(...(await findTwoRoles(client)))
+  return problems
+}
+
+async function checkSample(client: pg.Client, relation: Relation, check: (row: Row) => readonly Fault[]) {
+  const { name, columns } = relation
+  const sample = await attempt(
+    client,
+    `select ${Object.keys(columns).join(', ')} from ${schema}.${name} limit ${sampleSize}`,
+  )
+  if ('refusal' in sample) return [unreadable(name, sample.refusal)]
+  const required = Object.entries(columns).filter(([, type]) => !type.endsWith('?'))
+  const faults = new Map<string, Problem>()
+  for (const row of sample.rows) {
+    const nulls = required.filter(([column]) => row[column] === null).map(([column]) => nullIn(column))
+    // Of a null nothing else is worth saying.
+    for (const { column, isError, ...rest } of nulls.length > 0 ? nulls : check(row)) {
+      const problem: Problem = {
+        severity: isError ? 'error' : 'warning',
+        where: `${schema}.${name}.${column}`,
+        ...rest,
+      }
+      faults.set(problem.where + problem.message, problem)
+    }
+  }
+  return [...faults.values()]
+}
+
+const nullIn = (column: string): Fault => ({
+  column,
+  code: 'null-value',
+  message: 'is null in some row, and must not be',
+  help: 'leave such rows out of the view, or give a value: coalesce(column, …)',
+  isError: true,
+})
+
+const unreadable = (name: string, refusal: string): Problem => ({
+  severity: 'error',
+  code: 'unreadable',
+  where: `${schema}.${name}`,
+  message: `cannot be read: ${refusal}`,
+  help: "the view's owner must be allowed to read the tables behind it, or with security_invoker the role of database.url",
+})
+
+/** The membership is the role: with two of them it would be a guess which one counts. */
+async function findTwoRoles(client: pg.Client): Promise<readonly Problem[]> {
+  const found = await attempt(
+    client,
+    `select from ${schema}.role_assignments where organization_id is not null
+      group by user_id, organization_id having count(*) > 1 limit 1`,
+  )
+  if ('refusal' in found || found.rows.length === 0) return []
+  return [
+    {
+      severity: 'error',
+      code: 'two-roles',
+      where: `${schema}.role_assignments`,
+      message: 'some user has two roles in one organization',
+      help: 'keep one in the view: select distinct on (user_id, organization_id) …, with the one that counts first',
+    },
+  ]
+}

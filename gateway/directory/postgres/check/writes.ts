@@ -1,0 +1,60 @@
+import type pg from 'pg'
+import type { Statement } from '../pool.ts'
+import * as statements from '../statements.ts'
+import { attempt } from './attempt.ts'
+import { type Problem, schema } from './problem.ts'
+
+/**
+ * Does once what the gateway does, and has all of it rolled back by the caller: a column that must not be null, a
+ * sequence or a policy of the database shows only then.
+ */
+export async function tryWrites(client: pg.Client): Promise<readonly Problem[]> {
+  const problems: Problem[] = []
+  const act = async (where: string, deed: string, { text }: Statement, values: readonly unknown[]) => {
+    const outcome = await attempt(client, text, values)
+    if ('rows' in outcome) return outcome.rows[0]
+    problems.push({
+      severity: 'error',
+      code: 'refused-write',
+      where: `${schema}.${where}`,
+      message: `${deed} is refused: ${outcome.refusal}`,
+      help: 'grant what is missing, or write by an "instead of" trigger that fills what the gateway does not know',
+    })
+    return undefined
+  }
+  const find = async (text: string): Promise<Readonly<Record<string, unknown>> | undefined> => {
+    const found = await attempt(client, text)
+    return 'rows' in found ? found.rows[0] : undefined
+  }
+
+  const name = 'sallyport-check'
+  const user = await act('users', 'a first login', statements.createUser, [`${name}@invalid`, name, name, name, name])
+  if (user) await act('user_identities', 'a first login', statements.createIdentity, [user.id, name, name])
+  const member = await find(
+    `select user_id, organization_id from ${schema}.role_assignments where organization_id is not null limit 1`,
+  )
+  if (member) {
+    const values = [member.user_id, member.organization_id]
+    await act('users', 'a switch of the organization', statements.switchOrganization, values)
+  }
+  const account = await find(`select id from ${schema}.users where user_type = 'client-managed' limit 1`)
+  if (account) {
+    const values = [account.id, name, '0'.repeat(64), '[]', null]
+    const token = await act('auth_access_tokens', 'a mint', statements.mintToken, values)
+    if (token) {
+      await act('auth_access_tokens', "the note of a token's use", statements.noteTokenUses, [
+        [token.id],
+        [new Date(0)],
+      ])
+      await act('auth_access_tokens', 'a revocation', statements.revokeToken, [token.id, account.id])
+    }
+  }
+  const cluster = await find(`select id, status from ${schema}.clusters limit 1`)
+  if (cluster) {
+    await act('clusters', 'a suspension', statements.setClusterStatus, [cluster.id, 'suspended'])
+    await act('clusters', 'a heartbeat', statements.beatCluster, [cluster.id])
+  }
+  const deed = ['token.minted', null, 'command-line', null, null, null, null, 'command-line', name]
+  await act('audit_events', 'the trail', statements.writeAudit, deed)
+  return problems
+}
