@@ -54,9 +54,14 @@ function explain(error: unknown, message: string): string {
 /** SQLSTATEs of a schema that lacks what we ask for: a table, a column, or a null that it does not take yet. */
 const outdated = new Set(['42P01', '42703', '23502'])
 
+const notAllowed = '42501'
+
 /** By its code alone: what the driver says may hold values of the statement. */
 function explainDatabase(cause: unknown): string {
   const code = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined
-  if (code !== undefined && outdated.has(code)) return `the schema is not up to date (${code}); run "sallyport migrate"`
+  if (code !== undefined && outdated.has(code))
+    return `the schema is not up to date (${code}); run "sallyport migrate", then "sallyport directory check"`
+  if (code === notAllowed)
+    return `the role of database.url may not do this (${code}); "sallyport directory check" says what it lacks`
   return `the database could not be asked (${code ?? 'no answer'}); is it running, and is database.url right?`
 }

@@ -130,6 +130,13 @@ const faults: readonly (readonly [title: string, sql: string, said: readonly str
       alter view ${view('agents')} owner to nobody_:role`,
     [`unreadable ${view('agents')}`],
   ],
+  [
+    'a cast that a row does not stand, and whose message would quote it',
+    `drop view ${view('agents')}; create view ${view('agents')} as
+      select id, visibility::integer as organization_id, true as is_public from agents;
+      grant select on ${view('agents')} to :role`,
+    [`unreadable ${view('agents')}`],
+  ],
   ['no trigger', 'drop trigger sallyport_update on roles', ['silent-table roles']],
   ['a trigger that is off', 'alter table user_roles disable trigger sallyport_delete', ['silent-table user_roles']],
   [
@@ -267,6 +274,9 @@ t.test('a database of our own is not adopted over, and what it holds is never pr
   await execute(
     name,
     `insert into users (email, user_type) values ('hush-hush@x.example', 'human');
+      insert into organizations (name, slug) values ('hush-hush', 'hush-hush');
+      create or replace view sallyport_directory.agents with (security_invoker) as
+        select id, name::integer as organization_id, true as is_public from organizations;
       insert into auth_access_tokens (tokenable_id, type, hash, abilities) select id, 'auth_token', 'hush-hush', 'hush-hush' from users`,
   )
   const cwd = writeInstallation(t)

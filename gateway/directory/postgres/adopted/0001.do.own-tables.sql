@@ -13,6 +13,8 @@ create table sallyport_directory.user_identities (
   unique (issuer, subject)
 );
 
+create index user_identities_user on sallyport_directory.user_identities (user_id);
+
 create table sallyport_directory.issuer_keys (
   issuer text primary key,
   keys jsonb not null,

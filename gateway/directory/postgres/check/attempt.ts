@@ -17,6 +17,9 @@ export async function attempt(
     await client.query('rollback to savepoint attempt')
     const { code, message } = error as Error & { code?: string }
     if (code === undefined) throw error // the connection, not the question
-    return { refusal: `${message} (${code})` }
+    // What a data exception (class 22) quotes is a value of some row, and may be a secret.
+    return {
+      refusal: code.startsWith('22') ? `a value does not have the form it should (${code})` : `${message} (${code})`,
+    }
   }
 }
