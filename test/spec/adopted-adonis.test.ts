@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
 import { startPostgres } from '../../gateway/demo/postgres.ts'
+import { checkDirectory } from '../../gateway/directory/postgres/check/check-directory.ts'
 import { adonisLack, startAdonis } from '../support/adonis/adonis.ts'
 import { adoptDatabase } from '../support/adonis/adopted.ts'
 import { type Answer, type Call, call } from '../support/client.ts'
@@ -59,6 +60,15 @@ async function testTogether(t: Test): Promise<void> {
   const isHearing = async (): Promise<boolean> =>
     (await (await fetch(`${gateway.admin}/metrics`)).text()).includes('sallyport_change_source_up{source="postgres"} 1')
   await until(isHearing, 'the connection for changes')
+
+  t.test('the check finds nothing wrong, but for an index that AdonisJS does not make', async (t) => {
+    const vocabulary = { roles: new Set(['org-owner', 'org-admin', 'org-member']) }
+    const options = { url: gatewayUrl, vocabulary, triesWrites: true, timeoutMs: 10_000 }
+    const { isAdopted, problems } = await checkDirectory(options)
+    t.equal(isAdopted, true)
+    t.equal(problems.length, 1)
+    t.match(problems, [{ code: 'no-index', where: 'public.auth_access_tokens', message: /tokenable_id/ }])
+  })
 
   t.test(
     'a token minted by AdonisJS is let through to the backend, as the user and member that it belongs to',
