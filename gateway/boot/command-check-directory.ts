@@ -34,13 +34,16 @@ function describeReport(report: DirectoryReport, hasTriedWrites: boolean): strin
   const errors = countErrors(report)
   const warnings = problems.length - errors
   const whose = isAdopted ? "another program's tables" : "the gateway's own tables"
+  const counted = count(warnings, 'warning')
   const verdict =
     errors > 0
-      ? `${errors} ${errors === 1 ? 'error' : 'errors'}, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}\nnext: mend the first error, and run "sallyport directory check" again\n`
-      : `${relations} relations over ${whose} are as the gateway needs them${warnings > 0 ? ` (${warnings} ${warnings === 1 ? 'warning' : 'warnings'})` : ''}\n`
+      ? `${count(errors, 'error')}, ${counted}\nnext: mend the first error, and run "sallyport directory check" again\n`
+      : `${relations} relations over ${whose} are as the gateway needs them${warnings > 0 ? ` (${counted})` : ''}\n`
   const next =
     errors > 0 || hasTriedWrites
       ? ''
       : 'next: "sallyport directory check --try-writes" writes once, and takes it back\n'
   return `${lines.join('')}${verdict}${next}`
 }
+
+const count = (number: number, what: string): string => `${number} ${what}${number === 1 ? '' : 's'}`
