@@ -2,6 +2,7 @@ import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
 import { createNodeEngine } from '../engine/node/engine.ts'
 import { type AdminPages, createAdmin } from '../observe/admin.ts'
+import { isLoopback } from '../observe/console-host.ts'
 import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
 import type { Configuration } from './configuration.ts'
@@ -85,7 +86,8 @@ export async function openAdmin(
   equipment: Equipment,
   pages: AdminPages,
 ): Promise<Listener> {
-  const listener = await openListener('admin', configuration, equipment, createAdmin(pages))
+  const handle = createAdmin(pages, isLoopback(configuration.listeners.admin.host))
+  const listener = await openListener('admin', configuration, equipment, handle)
   const close = (): Promise<void> => {
     const closed = listener.close()
     listener.destroy()

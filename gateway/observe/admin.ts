@@ -1,6 +1,7 @@
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import type { ClusterStates } from './cluster-state.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
+import { isConsoleHost } from './console-host.ts'
 import type { PolicyStates } from './policy-state.ts'
 import type { Readiness } from './readiness.ts'
 import type { Refusal } from './refusals.ts'
@@ -32,11 +33,14 @@ export type AdminPages = Readonly<{
 
 export type Page = Readonly<{ status: number; contentType: string; body: string; headers?: RawHeaders }>
 
-/** Serves the admin listener: liveness, readiness, metrics, the public keys of the identity header, the console. */
-export const createAdmin = (pages: AdminPages) => (exchange: Exchange) => {
+/**
+ * Serves the admin listener: liveness, readiness, metrics, the public keys of the identity header, the console. `isLocal`
+ * where it listens on loopback alone: then the console is shown at hosts that nobody else can have.
+ */
+export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: Exchange) => {
   const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
   const page = isRead
-    ? render(exchange.target, pages)
+    ? render(exchange.target, isLocal && !isConsoleHost(readHost(exchange.headers)) ? hideConsole(pages) : pages)
     : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
   page
     .catch((error: unknown) => json(500, { error: error instanceof Error ? error.name : 'unknown' }))
@@ -51,6 +55,16 @@ export const createAdmin = (pages: AdminPages) => (exchange: Exchange) => {
     )
     .catch(() => exchange.destroy())
 }
+
+const readHost = (headers: RawHeaders): string =>
+  headers[headers.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'host') + 1] ?? ''
+
+const hideConsole = (pages: AdminPages): AdminPages => ({
+  ...pages,
+  console: (path, parameters) =>
+    pages.console(path, parameters) &&
+    json(421, { error: 'the console of a loopback listener answers to localhost and to addresses; send one as Host' }),
+})
 
 /** A page of an operator is nothing for other sites to read, to frame or to guess the kind of. */
 const guards: RawHeaders = ['x-content-type-options', 'nosniff', 'cross-origin-resource-policy', 'same-origin']
