@@ -98,6 +98,10 @@ export const createTrails =
     /** Once for each request, whatever becomes of it afterwards. */
     const record = async (status: number | undefined, error?: GatewayError): Promise<void> => {
       if (!findings) return
+      if (!audit.isOn && !error) {
+        findings = undefined
+        return
+      }
       const decision = composeDecision(exchange, facts, findings, { time: now(), requestId, door, status, error })
       findings = undefined
       await audit.record(decision)

@@ -17,6 +17,8 @@ export type AuditSettings = Readonly<{
 }>
 
 export type Audit = Readonly<{
+  /** Whether it writes decisions down at all; refusals are told to it either way. */
+  isOn: boolean
   /** Writes a decision down. With `wait` it resolves once the line is written, and else rejects with a refusal. */
   record: (decision: AuditedDecision) => Promise<void> | undefined
   /** Writes what is held, for at most so long. */
@@ -36,7 +38,7 @@ const followMs = 1_000
 const complaintMs = 10_000
 
 /** The audit that is switched off. */
-export const noAudit: Audit = { record: () => undefined, close: async () => undefined }
+export const noAudit: Audit = { isOn: false, record: () => undefined, close: async () => undefined }
 
 /** One line for each decision, beside the request's way. */
 export function createAudit(place: Place, settings: AuditSettings, surroundings: Surroundings): Audit {
@@ -80,6 +82,7 @@ export function createAudit(place: Place, settings: AuditSettings, surroundings:
     })
 
   return {
+    isOn: true,
     record: (decision) => {
       const text = composeAuditLine(decision, replica)
       if (settings.onFull === 'wait') return waitFor(text)
