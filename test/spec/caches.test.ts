@@ -82,22 +82,16 @@ t.test('a malformed token, or one with a wrong checksum, makes no query', async 
 })
 
 t.test('5,000 requests with one cold token make at most two queries', async (t) => {
-  const countQueries = async (): Promise<number> => {
-    const { secret, hash } = makeSecret(randomInt)
-    const id = await insert(
-      `auth_access_tokens (tokenable_id, type, hash, abilities, last_used_at)
-       values ($1, 'auth_token', $2, '["*"]', now())`,
-      [robot.id, hash],
-    )
-    const before = statements.count()
-    t.same(await repeat(5_000, { path: '/public/x', headers: bearer(formatToken(id, secret)) }), new Set([200]))
-    return statements.count() - before
-  }
-  // One look, and the write of its use if that falls into this time. On a machine that stands still for a second there is
-  // no proof that changes arrive, and rightly more is asked: then it is tried anew.
-  let fewest = Number.POSITIVE_INFINITY
-  for (let attempt = 0; attempt < 3 && fewest > 2; attempt += 1) fewest = Math.min(fewest, await countQueries())
-  t.ok(fewest <= 2, `${fewest} statements`)
+  const { secret, hash } = makeSecret(randomInt)
+  const id = await insert(
+    `auth_access_tokens (tokenable_id, type, hash, abilities, last_used_at)
+     values ($1, 'auth_token', $2, '["*"]', now())`,
+    [robot.id, hash],
+  )
+  const before = statements.count()
+  t.same(await repeat(5_000, { path: '/public/x', headers: bearer(formatToken(id, secret)) }), new Set([200]))
+  // One look, and the write of its use if that falls into this time.
+  t.ok(statements.count() - before <= 2, `${statements.count() - before} statements`)
 })
 
 t.test('guesses at the secret of a token in use make no query', async (t) => {

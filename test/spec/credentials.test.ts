@@ -755,6 +755,35 @@ t.test('the uses of an API token are written at most once a minute', async (t) =
   ])
 })
 
+t.test('uses that come while others are written are those of the same minute, or wait for their own', async (t) => {
+  const written: unknown[] = []
+  const at = (seconds: number) => new Date(1_800_000_000_000 + seconds * 1000)
+  const meanwhile = [at(1), at(61)]
+  const uses = collectTokenUses(
+    async (_statement, [, times]) => {
+      written.push(times)
+      const next = meanwhile.shift()
+      if (next) uses.note(7, next)
+      return []
+    },
+    (error) => t.fail(String(error)),
+  )
+  t.teardown(uses.stop)
+  uses.note(7, at(0))
+  await uses.flush()
+  await uses.flush()
+  t.same(written, [[at(0)]], 'a second later is the same minute')
+  uses.note(7, at(60))
+  await uses.flush()
+  await uses.flush()
+  t.same(written, [[at(0)], [at(60)]])
+  uses.note(7, at(122))
+  meanwhile.push(at(182))
+  await uses.flush()
+  await uses.flush()
+  t.same(written.slice(2), [[at(122)], [at(182)]], 'a minute later is another')
+})
+
 t.test('uses that could not be written are written later', async (t) => {
   let isDown = true
   const writes: (readonly unknown[])[] = []

@@ -29,7 +29,8 @@ export function collectTokenUses(query: Query, onError: (error: unknown) => void
     batch.sort(([left], [right]) => left - right)
     await query(noteTokenUses, [batch.map(([id]) => id), batch.map(([, at]) => at)])
     for (const [id, at] of batch) {
-      if (noted.get(id) === at) noted.delete(id)
+      // Uses that came in the meantime are as good as written, but for those of another minute.
+      if (!isDue(noted.get(id) ?? at, at.getTime())) noted.delete(id)
       writtenAtMs.delete(id)
       writtenAtMs.set(id, at.getTime())
     }
@@ -43,9 +44,12 @@ export function collectTokenUses(query: Query, onError: (error: unknown) => void
   return {
     note: (id, at) => {
       const last = writtenAtMs.get(id)
-      if (last === undefined || Math.abs(at.getTime() - last) >= writeIntervalMs) noted.set(id, at)
+      if (last === undefined || isDue(at, last)) noted.set(id, at)
     },
     flush,
     stop: () => clearInterval(timer),
   }
 }
+
+/** A clock that was set back makes a use due as well: rather written once more than not for hours. */
+const isDue = (at: Date, writtenAtMs: number): boolean => Math.abs(at.getTime() - writtenAtMs) >= writeIntervalMs
