@@ -11,6 +11,7 @@ import { type Environment, interpolate } from './interpolate.ts'
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
   workers: number | 'auto'
+  engine: 'node' | 'wire'
   listeners: Readonly<
     Record<'public' | 'decision' | 'admin', Readonly<{ host: string; port: number; maxConnections?: number }>>
   >

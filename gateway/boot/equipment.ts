@@ -1,6 +1,7 @@
 import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
 import { createNodeEngine } from '../engine/node/engine.ts'
+import { createWireEngine } from '../engine/wire/engine.ts'
 import { type AdminPages, createAdmin } from '../observe/admin.ts'
 import { isLoopback } from '../observe/console-host.ts'
 import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
@@ -11,6 +12,11 @@ import { type ConnectionLimits, findShortages, limitConnections, readDescriptorL
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
 export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine; limits: ConnectionLimits }>
 
+const engines: Readonly<Record<Configuration['engine'], (maxUpstreamConnections: number) => Engine>> = {
+  node: createNodeEngine,
+  wire: createWireEngine,
+}
+
 export function equipProcess(configuration: Configuration, worker?: number): Equipment {
   const { log: settings, audit } = configuration
   const log = createLog(settings.level, worker, worker !== undefined || audit.sink === 'stdout')
@@ -18,7 +24,8 @@ export function equipProcess(configuration: Configuration, worker?: number): Equ
   const limits = limitConnections(configuration, descriptors)
   for (const shortage of findShortages(configuration, limits))
     log.warn({ ...shortage, descriptors }, 'fewer connections than wanted: raise the limit of open files')
-  return { log, metrics: createMetrics(), engine: createNodeEngine(limits.upstreams), limits }
+  const engine = engines[configuration.engine](limits.upstreams)
+  return { log, metrics: createMetrics(), engine, limits }
 }
 
 /** One line of the log in so long says that connections are turned away. */

@@ -5,7 +5,6 @@ import { loadConfiguration } from '../../gateway/boot/configuration.ts'
 import { createExchanges } from '../../gateway/boot/exchanges.ts'
 import { createSnapshot } from '../../gateway/boot/snapshot.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
-import { createNodeEngine } from '../../gateway/engine/node/engine.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
 import { describeBug, type Log, type LogFields } from '../../gateway/observe/log.ts'
@@ -16,6 +15,7 @@ import { loadPolicy } from '../../gateway/policy/load.ts'
 import { join } from '../../gateway/relay/join.ts'
 import { createRelay, type RelayOptions } from '../../gateway/relay/relay.ts'
 import { startTimer } from '../../gateway/relay/timer.ts'
+import { createTestEngine } from './engine.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
 import { listenerOptions } from './listener-options.ts'
 
@@ -45,7 +45,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   const configuration = loadConfiguration(writeConfiguration(t, options), {})
   const policy = loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
   const snapshot = createSnapshot(configuration, policy, directory, now)
-  const engine = createNodeEngine()
+  const engine = createTestEngine()
   const relaying = createRelay({ keepAliveMs: 15_000, startTimer, now, makeId: randomUUID, ...relay })
   const unused = async () => {
     throw new Error('public routes do not come here')

@@ -8,6 +8,7 @@ import type { Test } from 'tap'
 import { generatePem } from '../../gateway/boot/command-keys.ts'
 import { loadConfiguration } from '../../gateway/boot/configuration.ts'
 import { type Gateway, startGateway } from '../../gateway/boot/gateway.ts'
+import { testEngine } from './engine.ts'
 import type { Owner } from './owner.ts'
 import type { TestWorld } from './world.ts'
 
@@ -61,6 +62,7 @@ export function writeConfiguration(
   writeFileSync(
     file,
     JSON.stringify({
+      engine: testEngine,
       listeners: { public: anyPort, decision: anyPort, admin: anyPort },
       database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere' },
       issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo', clockToleranceSeconds: 0 }],

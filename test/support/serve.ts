@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { generatePem } from '../../gateway/boot/command-keys.ts'
 import type { JsonValue } from './client.ts'
+import { testEngine } from './engine.ts'
 import type { TestWorld } from './world.ts'
 
 /** `sallyport serve` in a process of its own, and whatever processes it starts. */
@@ -122,6 +123,7 @@ function writeInstallation(t: Test, { world, settings, upstream = nowhere }: Ser
   writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
   const names = ['platform', 'agents', 'files', 'graphql', 'data']
   const configuration = {
+    engine: testEngine,
     listeners: { public: anyPort, decision: anyPort, admin: anyPort },
     database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere' },
     issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo' }],

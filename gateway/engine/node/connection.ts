@@ -1,8 +1,6 @@
-import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
-import { render } from '../../errors/render.ts'
-import { methods } from '../../policy/route.ts'
+import type { RefusalCode } from '../../errors/gateway-error.ts'
+import { composeRefusal } from '../refusal.ts'
 import type { NodeExchange } from './exchange.ts'
 
 /** How long a client may take to close a connection that we have refused. */
@@ -117,16 +115,8 @@ export class Connection {
       socket.destroy()
       return
     }
-    const details = code === 'method_not_allowed' ? { allow: methods } : {}
-    const { status, headers, body } = render(new GatewayError(code, details), 'platform', requestId)
-    socket.end(
-      `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${toLines(headers)}content-length: ${Buffer.byteLength(body)}\r\n` +
-        `connection: close\r\n\r\n${body}`,
-    )
+    socket.end(composeRefusal(code, requestId))
     const timer = setTimeout(() => socket.destroy(), lingerMs)
     socket.once('close', () => clearTimeout(timer))
   }
 }
-
-const toLines = (headers: readonly string[]): string =>
-  headers.map((part, index) => (index % 2 === 0 ? `${part}: ` : `${part}\r\n`)).join('')

@@ -2,9 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
 import type { ListenerOptions } from '../engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter, UpgradedConnection } from '../exchange.ts'
+import { joinSockets, type Tunnel, UpgradedSocket } from '../tunnel.ts'
 import type { Connection } from './connection.ts'
 import { type BodyOptions, NodeRequestBody } from './request-body.ts'
-import { joinSockets, type Tunnel, UpgradedSocket } from './tunnel.ts'
 
 /** For how long a body that nobody wanted is read before its connection is dropped. */
 const unwantedBodyMs = 5_000

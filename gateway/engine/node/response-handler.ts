@@ -4,9 +4,9 @@ import type { Duplex } from 'node:stream'
 import { type Dispatcher, errors } from 'undici'
 import { type ResponseSink, type UpstreamAnswer, UpstreamError } from '../engine.ts'
 import type { RawHeaders } from '../exchange.ts'
-import { endsWithHead, isSoundHead } from './answer-head.ts'
-import { UpgradedSocket } from './tunnel.ts'
-import { isSwitched } from './websocket.ts'
+import { endsWithHead, isSoundHead } from '../sound-head.ts'
+import { UpgradedSocket } from '../tunnel.ts'
+import { isSwitched } from '../websocket.ts'
 
 /** What is kept of a body before somebody reads it: about one read of a socket. */
 const earlyLimitBytes = 64 * 1024

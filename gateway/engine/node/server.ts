@@ -5,12 +5,12 @@ import type { Duplex } from 'node:stream'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
+import { isOfConnection, type ParseError, refusalOf } from '../parse-error.ts'
+import { watchSlowReaders } from '../slow-readers.ts'
+import { announcesBody } from '../websocket.ts'
 import { Connection } from './connection.ts'
 import { type ExchangeOptions, NodeExchange } from './exchange.ts'
-import { isOfConnection, type ParseError, refusalOf } from './parse-error.ts'
-import { watchSlowReaders } from './slow-readers.ts'
 import { hearUpgrades, type TakeHandshake } from './upgrades.ts'
-import { announcesBody } from './websocket.ts'
 
 /**
  * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)

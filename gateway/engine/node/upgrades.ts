@@ -1,9 +1,9 @@
 import { type IncomingMessage, type Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { retire } from '../retire.ts'
+import { isHandshake } from '../websocket.ts'
 import type { Connection } from './connection.ts'
 import { keepEarlyBytes } from './early-bytes.ts'
-import { retire } from './retire.ts'
-import { isHandshake } from './websocket.ts'
 
 /** Takes a handshake; `takeOver` stops the reading and gives what the client has said since. */
 export type TakeHandshake = (

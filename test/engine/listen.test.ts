@@ -1,13 +1,13 @@
 import t from 'tap'
-import { createNodeEngine } from '../../../gateway/engine/node/engine.ts'
-import { callRaw } from '../../support/client.ts'
-import { listenerOptions } from '../../support/listener-options.ts'
+import { callRaw } from '../support/client.ts'
+import { createTestEngine } from '../support/engine.ts'
+import { listenerOptions } from '../support/listener-options.ts'
 
 const get = 'GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n'
 
 t.test('what a handler throws breaks its connection, is told, and harms nobody else', async (t) => {
   const faults: unknown[] = []
-  const engine = createNodeEngine()
+  const engine = createTestEngine()
   let requests = 0
   const listener = await engine.listen({ ...listenerOptions, onFault: (error) => faults.push(error) }, (exchange) => {
     requests += 1

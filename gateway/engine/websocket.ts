@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import type { RawHeaders } from '../exchange.ts'
+import type { RawHeaders } from './exchange.ts'
 
 /** RFC 6455 4.2.1: sixteen bytes in base64. */
 const keyPattern = /^[+/0-9A-Za-z]{22}==$/
@@ -8,11 +8,14 @@ const keyPattern = /^[+/0-9A-Za-z]{22}==$/
 /** RFC 6455 1.3: what no server appends that does not speak WebSocket. */
 const acceptGuid = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
+/** Of a request: names in lower case, and the lines of one name joined. */
+export type HandshakeHead = Pick<IncomingMessage, 'method' | 'httpVersion' | 'headers'>
+
 /**
  * Whether a request that node:http calls an upgrade (`Connection` names it) is a handshake to the letter. Repeated
  * lines come joined by node:http and fail; one that waits for 100 Continue is a request first (RFC 9110 7.8).
  */
-export function isHandshake({ method, httpVersion, headers }: IncomingMessage): boolean {
+export function isHandshake({ method, httpVersion, headers }: HandshakeHead): boolean {
   return (
     method === 'GET' &&
     httpVersion === '1.1' &&

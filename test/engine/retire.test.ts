@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { retire } from '../../../gateway/engine/node/retire.ts'
+import { retire } from '../../gateway/engine/retire.ts'
 
 /** Two ends of one connection; neither ends its side by itself. */
 async function openPair(t: Test): Promise<Readonly<{ ours: Socket; peer: Socket }>> {

@@ -1,4 +1,4 @@
-import type { RawHeaders } from '../exchange.ts'
+import type { RawHeaders } from './exchange.ts'
 
 /** RFC 9112 6.3: these end with their head, whatever length it names. */
 export const endsWithHead = (status: number): boolean => status === 204 || status === 304

@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import type { UpstreamResponse } from '../../../gateway/engine/engine.ts'
-import { createNodeEngine } from '../../../gateway/engine/node/engine.ts'
-import { type RawUpstream, startRawUpstream, until } from '../../support/gateway.ts'
+import type { UpstreamResponse } from '../../gateway/engine/engine.ts'
+import { createTestEngine } from '../support/engine.ts'
+import { type RawUpstream, startRawUpstream, until } from '../support/gateway.ts'
 
-const engine = createNodeEngine()
+const engine = createTestEngine()
 t.teardown(() => engine.close())
 
 const idleMs = 300

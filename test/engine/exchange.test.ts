@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap'
-import type { ResponseWriter } from '../../../gateway/engine/exchange.ts'
-import { createNodeEngine } from '../../../gateway/engine/node/engine.ts'
-import { openRawClient } from '../../support/gateway.ts'
-import { listenerOptions } from '../../support/listener-options.ts'
+import type { ResponseWriter } from '../../gateway/engine/exchange.ts'
+import { createTestEngine } from '../support/engine.ts'
+import { openRawClient } from '../support/gateway.ts'
+import { listenerOptions } from '../support/listener-options.ts'
 
-const engine = createNodeEngine()
+const engine = createTestEngine()
 t.teardown(() => engine.close())
 
 const request = 'GET / HTTP/1.1\r\nHost: h\r\n\r\n'

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { UpgradedConnection } from '../exchange.ts'
+import type { UpgradedConnection } from './exchange.ts'
 import { retire } from './retire.ts'
 
 /** An upstream's socket that undici has let go of after a 101. */

@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { RefusalCode } from '../errors/gateway-error.ts'
 
 /** What node:http tells about a head that it could not read. */
 export type ParseError = NodeJS.ErrnoException & { rawPacket?: Buffer; bytesParsed?: number }
@@ -7,7 +7,7 @@ export type ParseError = NodeJS.ErrnoException & { rawPacket?: Buffer; bytesPars
 export const isOfConnection = ({ syscall }: ParseError): boolean => syscall !== undefined
 
 /** The refusal for bytes that are no request: mostly 400, else the status that RFC 9112 or the contract names. */
-export function refusalOf(error: ParseError): RefusalCode {
+export function refusalOf(error: Pick<ParseError, 'code' | 'rawPacket' | 'bytesParsed'>): RefusalCode {
   const packet = error.rawPacket?.toString('latin1') ?? ''
   const parsed = error.bytesParsed ?? 0
   switch (error.code) {

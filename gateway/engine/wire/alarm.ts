@@ -1,0 +1,70 @@
+/** Alarms that are due within the same so many milliseconds share one timer of Node. */
+const granularityMs = 8
+
+type Bucket = Set<Alarm>
+
+const buckets = new Map<number, Bucket>()
+
+/** One deadline of a connection, which moves with every request: moving it costs a number, not a timer. */
+export class Alarm {
+  #dueMs = Number.POSITIVE_INFINITY
+  #onDue: (() => void) | undefined
+  /** The bucket that will look at this alarm, at its time or before. */
+  #key = Number.POSITIVE_INFINITY
+
+  /** Calls back after so long, unless the alarm is set anew or stopped. */
+  set(delayMs: number, onDue: () => void): void {
+    this.#onDue = onDue
+    this.#dueMs = performance.now() + delayMs
+    const key = Math.ceil(this.#dueMs / granularityMs)
+    if (key < this.#key) this.#enter(key)
+  }
+
+  /** Leaves the alarm where it is, for the next time that it is set. */
+  stop(): void {
+    this.#dueMs = Number.POSITIVE_INFINITY
+    this.#onDue = undefined
+  }
+
+  get isSet(): boolean {
+    return this.#onDue !== undefined
+  }
+
+  /** Forgets the alarm for good: what it belongs to may be gone long before its bucket is looked at. */
+  discard(): void {
+    this.stop()
+    buckets.get(this.#key)?.delete(this)
+    this.#key = Number.POSITIVE_INFINITY
+  }
+
+  #enter(key: number): void {
+    buckets.get(this.#key)?.delete(this)
+    this.#key = key
+    const bucket = buckets.get(key)
+    if (bucket) bucket.add(this)
+    else {
+      buckets.set(key, new Set([this]))
+      setTimeout(empty, key * granularityMs - performance.now(), key).unref()
+    }
+  }
+
+  look(nowMs: number): void {
+    this.#key = Number.POSITIVE_INFINITY
+    const onDue = this.#onDue
+    if (!onDue) return
+    if (this.#dueMs > nowMs) {
+      this.#enter(Math.ceil(this.#dueMs / granularityMs))
+      return
+    }
+    this.stop()
+    onDue()
+  }
+}
+
+function empty(key: number): void {
+  const bucket = buckets.get(key)
+  buckets.delete(key)
+  // Node's timers may come a little early.
+  const nowMs = Math.max(performance.now(), key * granularityMs)
+  for (const alarm of bucket ?? []) alarm.look(nowMs)
+}

@@ -1,0 +1,77 @@
+import { STATUS_CODES } from 'node:http'
+import type { ResponseHead } from '../exchange.ts'
+import { composeLine } from './header-line.ts'
+
+/** How a client is told where an answer ends (RFC 9112 6.3). */
+export type AnswerFraming = 'length' | 'chunks' | 'close' | 'head'
+
+export type AnswerHead = Readonly<{
+  /** Up to and with its blank line. */
+  text: string
+  framing: AnswerFraming
+  /** The connection ends with this answer. */
+  isLast: boolean
+}>
+
+/** What the request says about its answer. */
+export type AnswerTerms = Readonly<{ isHead: boolean; isHttp10: boolean; isKeptAlive: boolean }>
+
+/** As long as an idle connection is kept, and its client told. */
+export const keepAliveMs = 65_000
+
+const keepAliveLines = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliveMs / 1_000}\r\n`
+
+/** RFC 9112 4: no other bytes may stand in a reason. */
+const reasonPattern = /^[\t\x20-\x7e\x80-\xff]*$/
+
+/** The head as it goes out, in the words of node:http. */
+export function composeAnswerHead({ status, reason, headers }: ResponseHead, terms: AnswerTerms): AnswerHead {
+  const phrase = reason ?? STATUS_CODES[status] ?? ''
+  if (!Number.isInteger(status) || status < 100 || status > 999 || !reasonPattern.test(phrase))
+    throw new TypeError('not a status line')
+  let text = `HTTP/1.1 ${status} ${phrase}\r\n`
+  let hasLength = false
+  let hasDate = false
+  let isLast = !terms.isKeptAlive
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    const value = headers[index + 1] ?? ''
+    const key = name.length === 14 || name.length === 4 || name.length === 10 ? name.toLowerCase() : ''
+    if (key === 'connection') {
+      isLast ||= value.toLowerCase() === 'close'
+      continue
+    }
+    if (key === 'content-length') hasLength = true
+    if (key === 'date') hasDate = true
+    text += composeLine(name, value)
+  }
+  if (!hasDate) text += `Date: ${currentDate()}\r\n`
+  if (status === 101)
+    return { text: `${text}Connection: upgrade\r\nUpgrade: websocket\r\n\r\n`, framing: 'head', isLast }
+  const framing = chooseFraming(status, hasLength, terms)
+  // Nothing else tells a client of HTTP/1.0 where an answer ends.
+  isLast ||= terms.isHttp10 && !hasLength
+  text += isLast ? 'Connection: close\r\n' : keepAliveLines
+  if (framing === 'chunks') text += 'Transfer-Encoding: chunked\r\n'
+  return { text: `${text}\r\n`, framing, isLast }
+}
+
+function chooseFraming(status: number, hasLength: boolean, { isHead, isHttp10 }: AnswerTerms): AnswerFraming {
+  if (isHead || status === 204 || status === 304) return 'head'
+  if (hasLength) return 'length'
+  return isHttp10 ? 'close' : 'chunks'
+}
+
+let dateSecond = 0
+let dateText = ''
+
+/** RFC 9110 5.6.7, composed once a second. */
+export function currentDate(): string {
+  const nowMs = Date.now()
+  const second = Math.floor(nowMs / 1_000)
+  if (second !== dateSecond) {
+    dateSecond = second
+    dateText = new Date(nowMs).toUTCString()
+  }
+  return dateText
+}

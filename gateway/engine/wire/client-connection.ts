@@ -1,0 +1,269 @@
+import { randomUUID } from 'node:crypto'
+import type { Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
+import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { ListenerOptions } from '../engine.ts'
+import type { Exchange } from '../exchange.ts'
+import { refusalOf } from '../parse-error.ts'
+import { composeRefusal } from '../refusal.ts'
+import { retire } from '../retire.ts'
+import { Alarm } from './alarm.ts'
+import { keepAliveMs } from './answer-head.ts'
+import { type ExchangeWire, WireExchange } from './exchange.ts'
+import { type MessageHead, MessageParser } from './message-parser.ts'
+import { type BodySource, WireRequestBody } from './request-body.ts'
+import { readMeaning } from './request-meaning.ts'
+
+/**
+ * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
+ * and answer in the house's shape.
+ */
+const headBytes = 32 * 1024
+
+/** What is read ahead of an answer: about one read of a socket. What comes later waits in the system's buffers. */
+const aheadLimitBytes = 64 * 1024
+
+/** For how long a body that nobody wanted is read before its connection is dropped. */
+const unwantedBodyMs = 5_000
+
+/** What the connections of one listener share. */
+export type Reception = Readonly<{
+  options: ListenerOptions
+  handle: (exchange: Exchange) => void
+  isClosing: () => boolean
+  forget: (connection: ClientConnection) => void
+}>
+
+/** One client's connection, with one exchange at a time: what is pipelined waits for the answer before. */
+export class ClientConnection implements BodySource, ExchangeWire {
+  readonly alarm = new Alarm()
+  readonly peerAddress: string
+  readonly socket: Socket
+  readonly #reception: Reception
+  readonly #parser = new MessageParser('request', headBytes)
+  #exchange: WireExchange | undefined
+  #ahead: Buffer[] = []
+  #aheadBytes = 0
+  /** What still arrives may be the rest of anything, and is no request. */
+  #isRefused = false
+  #isJoined = false
+
+  constructor(socket: Socket, reception: Reception) {
+    this.socket = socket
+    this.#reception = reception
+    this.peerAddress = socket.remoteAddress ?? ''
+    socket.on('data', this.#onData)
+    socket.on('end', this.#onEnd)
+    socket.on('drain', this.#onDrain)
+    socket.on('error', ignore)
+    socket.on('close', () => this.#onClose())
+    this.alarm.set(reception.options.headersTimeoutMs, this.#onHeadLate)
+  }
+
+  get isEncrypted(): boolean {
+    return (this.socket as TLSSocket).encrypted === true // a listener may be on TLS
+  }
+
+  /** Closes what nothing is under way on. */
+  closeIdle(): void {
+    const isIdle = !this.#exchange && !this.#parser.isInHead && this.#ahead.length === 0
+    if (isIdle && !this.#isRefused) this.socket.destroy()
+  }
+
+  pauseReading(): void {
+    if (!this.socket.isPaused()) this.socket.pause()
+  }
+
+  resumeReading(): void {
+    if (this.socket.isPaused() && this.#aheadBytes <= aheadLimitBytes) this.socket.resume()
+  }
+
+  writeContinue(): void {
+    this.write('HTTP/1.1 100 Continue\r\n\r\n')
+  }
+
+  write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
+    const { socket } = this
+    if (!socket.writable) return false
+    const hasRoom = typeof bytes === 'string' ? socket.write(bytes, 'latin1', onLeft) : socket.write(bytes, onLeft)
+    // Node counts what has just left as if it were waiting.
+    return hasRoom || socket.writableLength === 0
+  }
+
+  isCongested(): boolean {
+    return this.socket.writableNeedDrain && this.socket.writableLength > 0
+  }
+
+  isClosing(): boolean {
+    return this.#reception.isClosing()
+  }
+
+  markRefused(): void {
+    this.#isRefused = true
+    this.#ahead = []
+    this.#aheadBytes = 0
+  }
+
+  onFault(error: unknown): void {
+    this.#reception.options.onFault(error)
+  }
+
+  destroy(): void {
+    this.socket.destroy()
+  }
+
+  reset(): void {
+    this.socket.resetAndDestroy()
+  }
+
+  /** The answer has left. A refused upload is read and dropped for a while: a reset would take the answer away. */
+  answered(isLast: boolean): void {
+    if (isLast || this.#isRefused || this.isClosing()) {
+      this.#retire()
+    } else if (this.#parser.isComplete) {
+      this.#expectNext()
+    } else {
+      this.#exchange?.body.discard()
+      this.alarm.set(unwantedBodyMs, this.#onPatienceEnd)
+    }
+  }
+
+  leave(): Readonly<{ socket: Socket; early: Buffer }> {
+    const { socket } = this
+    this.#isJoined = true
+    this.alarm.stop()
+    socket.off('data', this.#onData)
+    socket.off('end', this.#onEnd)
+    socket.off('drain', this.#onDrain)
+    socket.pause()
+    const early = Buffer.concat(this.#ahead)
+    this.#ahead = []
+    return { socket, early }
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#isRefused) return
+    if (this.#parser.isComplete || this.#ahead.length > 0) this.#keepAhead(bytes)
+    else this.#read(bytes)
+  }
+
+  #keepAhead(bytes: Buffer): void {
+    this.#ahead.push(bytes)
+    this.#aheadBytes += bytes.length
+    if (this.#aheadBytes > aheadLimitBytes) this.pauseReading()
+  }
+
+  #read(bytes: Buffer): void {
+    const parser = this.#parser
+    const isNew = !this.#exchange
+    const wasInHead = parser.isInHead
+    const fault = parser.execute(bytes)
+    const head = parser.takeHead()
+    if (head) this.#open(head)
+    else if (isNew && parser.isInHead && !wasInHead)
+      this.alarm.set(this.#reception.options.headersTimeoutMs, this.#onHeadLate)
+    this.#passBody(bytes)
+    const exchange = this.#exchange
+    if (isNew && exchange) this.#handle(exchange)
+    if (fault) this.#refuse(refusalOf(fault))
+  }
+
+  #open(head: MessageHead): void {
+    if (head.method === 'CONNECT') {
+      this.#refuse('method_not_allowed')
+      return
+    }
+    this.alarm.stop()
+    const { options } = this.#reception
+    const { bodyLength, awaitsContinue, isHandshake } = readMeaning(head)
+    const body = new WireRequestBody(this, bodyLength, awaitsContinue, options)
+    this.#exchange = new WireExchange(this, head, body, isHandshake && options.takesHandshakes === true)
+  }
+
+  #passBody(bytes: Buffer): void {
+    const exchange = this.#exchange
+    if (!exchange) return
+    const { body, isComplete, consumedBytes } = this.#parser
+    for (const chunk of body) exchange.body.push(chunk)
+    if (!isComplete) return
+    if (consumedBytes < bytes.length && !this.#isRefused) this.#keepAhead(bytes.subarray(consumedBytes))
+    exchange.body.finish()
+    if (exchange.hasEnded) this.#expectNext()
+  }
+
+  #handle(exchange: WireExchange): void {
+    try {
+      this.#reception.handle(exchange)
+    } catch (error) {
+      // Out of here it would be an uncaught exception.
+      this.onFault(error)
+      this.destroy()
+    }
+  }
+
+  #expectNext(): void {
+    this.#exchange = undefined
+    this.#parser.next()
+    this.alarm.set(keepAliveMs, this.#onPatienceEnd)
+    if (this.#ahead.length > 0) setImmediate(this.#readAhead)
+    else this.resumeReading()
+  }
+
+  readonly #readAhead = (): void => {
+    if (this.#isRefused || !this.socket.writable) return
+    const bytes = this.#ahead.length === 1 ? this.#ahead[0] : Buffer.concat(this.#ahead)
+    this.#ahead = []
+    this.#aheadBytes = 0
+    if (bytes) this.#read(bytes)
+    this.resumeReading()
+  }
+
+  readonly #onHeadLate = (): void => this.#refuse('request_timeout')
+
+  readonly #onPatienceEnd = (): void => void this.socket.destroy()
+
+  readonly #onDrain = (): void => this.#exchange?.goOn()
+
+  /** As node:http does: a client that ends its side does not wait for an answer. */
+  readonly #onEnd = (): void => {
+    if (this.#parser.isInHead || (this.#exchange && !this.#parser.isComplete)) this.#refuse('headers_malformed')
+    else this.socket.end()
+  }
+
+  #onClose(): void {
+    this.alarm.discard()
+    this.#parser.free()
+    this.#exchange?.abandon()
+    this.#reception.forget(this)
+  }
+
+  /**
+   * Answers bytes that could not be read, and closes. Never in the middle of an answer; where a body is at fault, and
+   * its answer has not begun, this is its answer.
+   */
+  #refuse(code: RefusalCode): void {
+    if (this.#isRefused || this.#isJoined) return
+    this.markRefused()
+    const exchange = this.#exchange
+    const requestId = randomUUID()
+    const { peerAddress } = this
+    // Nobody who sends nothing asks for anything.
+    if (this.socket.bytesRead > 0)
+      this.#reception.options.onUnparsed({ code, requestId, peerAddress, isBody: exchange !== undefined })
+    if (exchange?.hasStarted) {
+      this.destroy()
+      return
+    }
+    this.write(composeRefusal(code, requestId))
+    exchange?.abandon()
+    this.#retire()
+  }
+
+  #retire(): void {
+    this.markRefused()
+    this.alarm.stop()
+    retire(this.socket)
+  }
+}
+
+const ignore = (): void => {}

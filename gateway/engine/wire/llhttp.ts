@@ -1,0 +1,125 @@
+import { createRequire } from 'node:module'
+import { ERROR, METHODS, TYPE } from 'undici/lib/llhttp/constants.js'
+
+/** What a parser is told while it reads; places are offsets into the bytes that are read. A number but 0 stops it. */
+export interface Reader {
+  onBegin(): number
+  /** The request-target, or the reason of an answer, or the next piece of it. */
+  onFirstLine(start: number, end: number): number
+  onName(start: number, end: number): number
+  onValue(start: number, end: number): number
+  onHead(status: number, isUpgrade: boolean, isKeptAlive: boolean): number
+  onBody(start: number, end: number): number
+  onComplete(): number
+}
+
+type Exports = Readonly<{
+  memory: Readonly<{ buffer: ArrayBuffer }>
+  malloc: (size: number) => number
+  llhttp_alloc: (type: number) => number
+  llhttp_free: (parser: number) => void
+  llhttp_reset: (parser: number) => void
+  llhttp_execute: (parser: number, at: number, length: number) => number
+  llhttp_finish: (parser: number) => number
+  llhttp_get_error_pos: (parser: number) => number
+  llhttp_get_method: (parser: number) => number
+  llhttp_get_http_major: (parser: number) => number
+  llhttp_get_http_minor: (parser: number) => number
+}>
+
+type Imports = Readonly<Record<string, (parser: number, ...rest: number[]) => number>>
+
+/** What is used of the platform's `WebAssembly`, which the types of Node leave to those of browsers. */
+declare const WebAssembly: Readonly<{
+  Module: new (bytes: Uint8Array) => object
+  Instance: new (module: object, imports: Readonly<{ env: Imports }>) => Readonly<{ exports: unknown }>
+}>
+
+/** The build that undici ships and uses itself, pinned with it: strict, unless a leniency is asked for; none is. */
+const require = createRequire(import.meta.url)
+const compile = (build: string): object => new WebAssembly.Module(require(`undici/lib/llhttp/${build}.js`))
+
+function compileBest(): object {
+  try {
+    return compile('llhttp_simd-wasm')
+  } catch {
+    // A processor without SIMD.
+    return compile('llhttp-wasm')
+  }
+}
+
+let reader: Reader | undefined
+let input = 0
+
+const imports: Imports = {
+  wasm_on_message_begin: () => reader?.onBegin() ?? -1,
+  wasm_on_url: (_parser, at = 0, length = 0) => reader?.onFirstLine(at - input, at - input + length) ?? -1,
+  wasm_on_status: (_parser, at = 0, length = 0) => reader?.onFirstLine(at - input, at - input + length) ?? -1,
+  wasm_on_header_field: (_parser, at = 0, length = 0) => reader?.onName(at - input, at - input + length) ?? -1,
+  wasm_on_header_value: (_parser, at = 0, length = 0) => reader?.onValue(at - input, at - input + length) ?? -1,
+  wasm_on_headers_complete: (_parser, status = 0, isUpgrade, isKeptAlive) =>
+    reader?.onHead(status, isUpgrade === 1, isKeptAlive === 1) ?? -1,
+  wasm_on_body: (_parser, at = 0, length = 0) => reader?.onBody(at - input, at - input + length) ?? -1,
+  wasm_on_message_complete: () => reader?.onComplete() ?? -1,
+}
+
+const llhttp = new WebAssembly.Instance(compileBest(), { env: imports }).exports as Exports // as undici calls it
+
+/** The most that is read at once: as much as a socket gives. */
+export const inputBytes = 64 * 1024
+
+input = llhttp.malloc(inputBytes)
+let memory = new Uint8Array(llhttp.memory.buffer)
+
+/** Where the other side's messages begin. */
+export const openParser = (type: 'request' | 'response'): number =>
+  llhttp.llhttp_alloc((type === 'request' ? TYPE.REQUEST : TYPE.RESPONSE) ?? -1)
+
+export const closeParser = llhttp.llhttp_free
+
+/** Makes a parser ready for the next message. */
+export const resetParser = llhttp.llhttp_reset
+
+/** Reads bytes, at most `inputBytes`; gives a number of `ERROR`. A reader must not have anything parsed itself. */
+export function parse(parser: number, bytes: Uint8Array, by: Reader): number {
+  // Memory moves when it grows.
+  if (memory.buffer !== llhttp.memory.buffer) memory = new Uint8Array(llhttp.memory.buffer)
+  memory.set(bytes, input)
+  reader = by
+  try {
+    return llhttp.llhttp_execute(parser, input, bytes.length)
+  } finally {
+    reader = undefined
+  }
+}
+
+/** Tells a parser that nothing more comes; gives a number of `ERROR`. */
+export function parseEnd(parser: number, by: Reader): number {
+  reader = by
+  try {
+    return llhttp.llhttp_finish(parser)
+  } finally {
+    reader = undefined
+  }
+}
+
+/** Where in the bytes just read a parser stopped. */
+export const readPosition = (parser: number): number => llhttp.llhttp_get_error_pos(parser) - input
+
+const methodNames: readonly string[] = Object.entries(METHODS).reduce<string[]>((names, [name, code]) => {
+  names[code] = name
+  return names
+}, [])
+
+export const readMethod = (parser: number): string => methodNames[llhttp.llhttp_get_method(parser)] ?? ''
+
+export const readVersion = (parser: number): string =>
+  `${llhttp.llhttp_get_http_major(parser)}.${llhttp.llhttp_get_http_minor(parser)}`
+
+/** What a reader returns to stop where it is. */
+export const pause = ERROR.PAUSED ?? -1
+
+const errorNames = new Map(Object.entries(ERROR).map(([name, code]) => [code, `HPE_${name}`]))
+
+/** As Node calls it. */
+export const nameError = (code: number): string => errorNames.get(code) ?? 'HPE_INTERNAL'

@@ -1,0 +1,213 @@
+import {
+  closeParser,
+  inputBytes,
+  nameError,
+  openParser,
+  parse,
+  parseEnd,
+  pause,
+  readMethod,
+  readPosition,
+  readVersion,
+  resetParser,
+} from './llhttp.ts'
+
+/** What a head says, of a request or an answer; what the other would say is empty. */
+export type MessageHead = Readonly<{
+  method: string
+  /** The request-target, or the reason. */
+  firstLine: string
+  status: number
+  version: string
+  headers: string[]
+  isUpgrade: boolean
+  isKeptAlive: boolean
+}>
+
+/** Bytes that are no message, as node:http tells of them. */
+export type ParseFault = Readonly<{ code: string; rawPacket: Buffer; bytesParsed: number }>
+
+/** What may stand between two pieces of a body: extensions of chunks, and trailers, which say nothing to us. */
+const framingLimitBytes = 16 * 1024
+
+/** A body in more pieces is copied into one, since each costs far more than a byte. */
+const pieceLimit = 8
+
+const nothing: Buffer = Buffer.alloc(0)
+
+/**
+ * Reads one message after the other, strictly, and stops at the end of each. What was read lies here when `execute` has
+ * returned, and not before: so nobody can call back into a parser that is at work.
+ */
+export class MessageParser {
+  /** What the last bytes held of its body. */
+  body: Buffer[] = []
+  /** True at the message's end. */
+  isComplete = false
+  /** How many of the last bytes belong to it. */
+  consumedBytes = 0
+  /** True from a head's first byte to its last. */
+  isInHead = false
+  /** An answer to HEAD has no body, whatever it says. */
+  hasNoBody = false
+  readonly #parser: number
+  #head: MessageHead | undefined
+  readonly #limitBytes: number
+  #isFreed = false
+  #bytes: Buffer = nothing
+  #firstLine = ''
+  #headers: string[] = []
+  #open: 'name' | 'value' | undefined
+  #headBytes = 0
+  #packetBytes = 0
+  #framingBytes = 0
+  #contentEnd = 0
+  #isOverflowing = false
+
+  constructor(type: 'request' | 'response', headLimitBytes: number) {
+    this.#parser = openParser(type)
+    this.#limitBytes = headLimitBytes
+  }
+
+  /** Reads on, up to the end of a message; gives what is wrong with it, if anything is. */
+  execute(bytes: Buffer): ParseFault | undefined {
+    this.body = []
+    this.consumedBytes = 0
+    let fault: ParseFault | undefined
+    for (let start = 0; start < bytes.length && !this.isComplete && !fault; start += inputBytes)
+      fault = this.#executePiece(bytes.length <= inputBytes ? bytes : bytes.subarray(start, start + inputBytes))
+    if (this.body.length > pieceLimit) this.body = [Buffer.concat(this.body)]
+    return fault
+  }
+
+  /** Gives a head away, once it is whole: its message may last for hours. */
+  takeHead(): MessageHead | undefined {
+    const head = this.#head
+    this.#head = undefined
+    return head
+  }
+
+  /** Takes the other side's last byte; false where a message was not whole. */
+  finish(): boolean {
+    const code = parseEnd(this.#parser, this)
+    return code === 0 || code === pause
+  }
+
+  /** Makes ready for the next message. */
+  next(): void {
+    resetParser(this.#parser)
+    this.#head = undefined
+    this.#framingBytes = 0
+    this.isComplete = false
+    this.hasNoBody = false
+  }
+
+  free(): void {
+    if (!this.#isFreed) closeParser(this.#parser)
+    this.#isFreed = true
+  }
+
+  #executePiece(bytes: Buffer): ParseFault | undefined {
+    this.#bytes = bytes
+    this.#contentEnd = 0
+    const code = parse(this.#parser, bytes, this)
+    this.#bytes = nothing
+    const isWhole = code === 0
+    const end = isWhole ? bytes.length : readPosition(this.#parser)
+    this.consumedBytes += end
+    if (isWhole && this.#keepsLimits(end)) return undefined
+    if (code === pause && this.isComplete) return undefined
+    return { code: this.#nameFault(code), rawPacket: bytes, bytesParsed: end }
+  }
+
+  /** Of bytes that no callback tells of, such as the spaces before a value. */
+  #keepsLimits(end: number): boolean {
+    if (this.isInHead) {
+      this.#packetBytes += end
+      this.#isOverflowing ||= this.#packetBytes > 2 * this.#limitBytes
+    } else if (!this.isComplete) {
+      this.#framingBytes += end - this.#contentEnd
+    }
+    return !this.#isOverflowing && this.#framingBytes <= framingLimitBytes
+  }
+
+  #nameFault(code: number): string {
+    if (this.#isOverflowing) return 'HPE_HEADER_OVERFLOW'
+    return this.#framingBytes > framingLimitBytes ? 'HPE_CHUNK_EXTENSIONS_OVERFLOW' : nameError(code)
+  }
+
+  onBegin(): number {
+    this.isInHead = true
+    this.#firstLine = ''
+    this.#headers = []
+    this.#open = undefined
+    this.#headBytes = 0
+    this.#packetBytes = 0
+    return 0
+  }
+
+  onFirstLine(start: number, end: number): number {
+    this.#firstLine += this.#bytes.toString('latin1', start, end)
+    return this.#count(start, end)
+  }
+
+  onName(start: number, end: number): number {
+    // A trailer: dropped (RFC 9110 6.5.1).
+    if (!this.isInHead) return 0
+    const name = this.#bytes.toString('latin1', start, end)
+    if (this.#open === 'name') this.#headers[this.#headers.length - 1] += name
+    else this.#headers.push(name)
+    this.#open = 'name'
+    return this.#count(start, end)
+  }
+
+  onValue(start: number, end: number): number {
+    if (!this.isInHead) return 0
+    const value = this.#bytes.toString('latin1', start, end)
+    if (this.#open === 'value') this.#headers[this.#headers.length - 1] += value
+    else this.#headers.push(value)
+    this.#open = 'value'
+    return this.#count(start, end)
+  }
+
+  /** As node:http counts: the target, the names and the values. */
+  #count(start: number, end: number): number {
+    this.#contentEnd = end
+    this.#headBytes += end - start
+    this.#isOverflowing = this.#headBytes >= this.#limitBytes
+    return this.#isOverflowing ? -1 : 0
+  }
+
+  onHead(status: number, isUpgrade: boolean, isKeptAlive: boolean): number {
+    this.isInHead = false
+    this.#framingBytes = 0
+    const headers = this.#headers
+    for (let index = 1; index < headers.length; index += 2) headers[index] = withoutSpacesBehind(headers[index] ?? '')
+    const method = status === 0 ? readMethod(this.#parser) : ''
+    const version = readVersion(this.#parser)
+    this.#head = { method, firstLine: this.#firstLine, status, version, headers, isUpgrade, isKeptAlive }
+    this.#headers = []
+    return this.hasNoBody ? 1 : 0
+  }
+
+  onBody(start: number, end: number): number {
+    this.#framingBytes += start - this.#contentEnd
+    if (this.#framingBytes > framingLimitBytes) return -1
+    this.#framingBytes = 0
+    this.#contentEnd = end
+    this.body.push(this.#bytes.subarray(start, end))
+    return 0
+  }
+
+  onComplete(): number {
+    this.isComplete = true
+    return pause
+  }
+}
+
+/** Not by a pattern, which would look at every run of spaces as often as it is long. */
+function withoutSpacesBehind(value: string): string {
+  let end = value.length
+  while (end > 0 && (value.charCodeAt(end - 1) === 32 || value.charCodeAt(end - 1) === 9)) end -= 1
+  return end === value.length ? value : value.slice(0, end)
+}

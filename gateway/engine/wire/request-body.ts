@@ -1,0 +1,181 @@
+import { GatewayError } from '../../errors/gateway-error.ts'
+import { type ListenerOptions, UpstreamError, type UpstreamFault } from '../engine.ts'
+import type { RequestBody } from '../exchange.ts'
+import type { Alarm } from './alarm.ts'
+
+/** What is kept of a body that nobody asks for just now: about one read of a socket. */
+export const earlyBodyBytes = 64 * 1024
+
+/** Where a body comes from: the connection of its client. */
+export type BodySource = Readonly<{
+  alarm: Alarm
+  pauseReading: () => void
+  resumeReading: () => void
+  writeContinue: () => void
+}>
+
+/** Where a body goes. It may `pause` the body at any time, and `resume` it. */
+export type BodyTaker = Readonly<{
+  data: (chunk: Buffer) => void
+  end: () => void
+  fail: (error: UpstreamError) => void
+}>
+
+export type BodyPace = Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'bodyBytesPerSecond'>
+
+/** A body on its way, not asked for until somebody takes it: `Expect: 100-continue` is answered at that moment. */
+export class WireRequestBody implements RequestBody {
+  readonly length: number | undefined
+  /** True until a client that waits for it was told to go on. */
+  awaitsContinue: boolean
+  /** True once its last byte is here. */
+  isReceived = false
+  readonly #source: BodySource
+  readonly #pace: BodyPace
+  #taker: BodyTaker | undefined
+  #held: Buffer[] = []
+  #heldBytes = 0
+  #isPaused = false
+  #isUnwanted = false
+  #limitBytes = 0
+  #idleMs = 0
+  #receivedBytes = 0
+  /** What came since the clock was set. */
+  #freshBytes = 0
+
+  constructor(source: BodySource, length: number | undefined, awaitsContinue: boolean, pace: BodyPace) {
+    this.#source = source
+    this.length = length
+    this.awaitsContinue = awaitsContinue
+    this.#pace = pace
+  }
+
+  /** Gives the bytes to a taker, counted against the limit and watched for their pace. */
+  take(taker: BodyTaker, limitBytes: number, idleMs: number = this.#pace.bodyIdleTimeoutMs): void {
+    this.#answerExpectation()
+    this.#taker = taker
+    this.#limitBytes = limitBytes
+    this.#idleMs = idleMs
+    if (this.#isUnwanted) this.#fail('cancelled')
+    else this.resume()
+  }
+
+  /** The whole body, should it be here already and small enough to be copied; then nothing is left to take. */
+  takeWhole(limitBytes: number, smallBytes: number): Buffer | undefined {
+    if (!this.isReceived || this.#heldBytes > Math.min(limitBytes, smallBytes)) return undefined
+    this.#answerExpectation()
+    const bytes = this.#held.length === 1 ? this.#held[0] : Buffer.concat(this.#held)
+    this.#held = []
+    return bytes
+  }
+
+  async read(limitBytes: number): Promise<Buffer> {
+    if (this.length !== undefined && this.length > limitBytes) throw new GatewayError('body_too_large')
+    const chunks: Buffer[] = []
+    await new Promise<void>((end, refuse) => {
+      const fail = (cause: UpstreamError): void =>
+        refuse(new GatewayError(cause.fault === 'body-too-large' ? 'body_too_large' : 'request_timeout', { cause }))
+      this.take({ data: (chunk) => void chunks.push(chunk), end, fail }, limitBytes)
+    })
+    return Buffer.concat(chunks)
+  }
+
+  /** Says that its taker can take no more for now. The client is not waited for meanwhile: it is not its fault. */
+  pause(): void {
+    this.#isPaused = true
+    this.#freshBytes = 0
+    this.#source.alarm.stop()
+  }
+
+  resume(): void {
+    this.#isPaused = false
+    while (this.#held.length > 0 && this.#taker && !this.#isPaused) {
+      const chunk = this.#held.shift() as Buffer // there is one
+      this.#heldBytes -= chunk.length
+      this.#give(chunk)
+    }
+    if (!this.#taker || this.#isPaused) return
+    if (this.isReceived) this.#finish()
+    else {
+      this.#startClock()
+      this.#source.resumeReading()
+    }
+  }
+
+  /** To be called by a taker that needs no more: nothing is read on, until it is known what to do with the rest. */
+  leave(): void {
+    if (!this.#taker) return
+    this.#taker = undefined
+    this.#source.alarm.stop()
+  }
+
+  /** Drops what is here and what still comes. */
+  discard(): void {
+    this.leave()
+    this.#isUnwanted = true
+    this.#held = []
+    this.#source.resumeReading()
+  }
+
+  /** For the connection: more of the body. */
+  push(chunk: Buffer): void {
+    if (this.#isUnwanted) return
+    if (this.#taker && !this.#isPaused) {
+      this.#give(chunk)
+      return
+    }
+    this.#held.push(chunk)
+    this.#heldBytes += chunk.length
+    if (this.#heldBytes > earlyBodyBytes) this.#source.pauseReading()
+  }
+
+  /** For the connection: its end. */
+  finish(): void {
+    this.isReceived = true
+    if (this.#taker && !this.#isPaused) this.#finish()
+  }
+
+  /** For the connection: it has gone, or what came is no body. */
+  break(): void {
+    this.#isUnwanted = true
+    if (!this.isReceived) this.#fail('cancelled')
+  }
+
+  #give(chunk: Buffer): void {
+    this.#receivedBytes += chunk.length
+    if (this.#receivedBytes > this.#limitBytes) {
+      this.#fail('body-too-large')
+      return
+    }
+    this.#freshBytes += chunk.length
+    // A byte now and then is no progress: it would hold an upstream for as long as its sender likes.
+    if (this.#freshBytes >= (this.#pace.bodyBytesPerSecond * this.#idleMs) / 1_000 && !this.isReceived)
+      this.#startClock()
+    this.#taker?.data(chunk)
+  }
+
+  #startClock(): void {
+    this.#freshBytes = 0
+    this.#source.alarm.set(this.#idleMs, this.#onSilence)
+  }
+
+  readonly #onSilence = (): void => this.#fail('body-timeout')
+
+  #finish(): void {
+    const taker = this.#taker
+    this.leave()
+    taker?.end()
+  }
+
+  #fail(fault: UpstreamFault): void {
+    const taker = this.#taker
+    this.leave()
+    taker?.fail(new UpstreamError(fault))
+  }
+
+  #answerExpectation(): void {
+    if (!this.awaitsContinue) return
+    this.awaitsContinue = false
+    this.#source.writeContinue()
+  }
+}

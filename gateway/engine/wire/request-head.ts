@@ -1,0 +1,41 @@
+import type { UpstreamRequest } from '../engine.ts'
+import { composeLine } from './header-line.ts'
+
+/** A request without one says so where one is expected (RFC 9110 8.6). */
+const methodsWithBody = new Set(['POST', 'PUT', 'PATCH'])
+
+/** Framing is the engine's: whoever names one of these means something else. */
+const ownNames = new Set(['connection', 'keep-alive', 'transfer-encoding', 'upgrade', 'expect'])
+
+/** RFC 9112 3: nothing in them may end the request line. */
+const wordPattern = /^[A-Z]+$/
+const targetPattern = /^[\x21-\x7e\x80-\xff]+$/
+
+/** A request's head up to its framing, always in the same order: `Host` and `Connection` first. */
+export function composeRequestHead(request: UpstreamRequest, originHost: string): string {
+  const { method, path, headers } = request
+  if (!wordPattern.test(method) || !targetPattern.test(path)) throw new TypeError('not a request line')
+  let host: string | undefined
+  let lines = ''
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    const value = headers[index + 1] ?? ''
+    const key = name.toLowerCase()
+    if (key === 'content-length') continue
+    if (key !== 'host') {
+      if (ownNames.has(key)) throw new TypeError('a line of framing')
+      lines += composeLine(name, value)
+    } else if (host === undefined) host = value
+    else throw new TypeError('two hosts')
+  }
+  const connection = request.asksForWebSocket
+    ? 'connection: upgrade\r\nupgrade: websocket\r\n'
+    : 'connection: keep-alive\r\n'
+  return `${method} ${path} HTTP/1.1\r\n${composeLine('host', host ?? originHost)}${connection}${lines}`
+}
+
+/** The last lines of a head, with the blank one; `bodyLength` is undefined where the body comes in chunks. */
+export function composeFraming(method: string, bodyLength: number | undefined): string {
+  if (bodyLength === undefined) return 'transfer-encoding: chunked\r\n\r\n'
+  return bodyLength > 0 || methodsWithBody.has(method) ? `content-length: ${bodyLength}\r\n\r\n` : '\r\n'
+}

@@ -1,0 +1,15 @@
+import type { Engine } from '../../gateway/engine/engine.ts'
+import { createNodeEngine } from '../../gateway/engine/node/engine.ts'
+import { createWireEngine } from '../../gateway/engine/wire/engine.ts'
+
+export type EngineName = 'node' | 'wire'
+
+export const engines: Readonly<Record<EngineName, (maxUpstreamConnections?: number) => Engine>> = {
+  node: createNodeEngine,
+  wire: createWireEngine,
+}
+
+/** The engine of every gateway that a test starts, unless it chooses one itself: `SALLYPORT_ENGINE`, by default `node`. */
+export const testEngine: EngineName = process.env.SALLYPORT_ENGINE === 'wire' ? 'wire' : 'node'
+
+export const createTestEngine = engines[testEngine]
