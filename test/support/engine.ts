@@ -12,4 +12,7 @@ export const engines: Readonly<Record<EngineName, (maxUpstreamConnections?: numb
 /** The engine of every gateway that a test starts, unless it chooses one itself: `SALLYPORT_ENGINE`, by default `node`. */
 export const testEngine: EngineName = process.env.SALLYPORT_ENGINE === 'wire' ? 'wire' : 'node'
 
+/** Begins a pipelined request while an earlier one of its connection waits for its answer. */
+export const readsAhead = testEngine === 'node'
+
 export const createTestEngine = engines[testEngine]

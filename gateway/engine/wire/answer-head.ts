@@ -47,7 +47,7 @@ export function composeAnswerHead({ status, reason, headers }: ResponseHead, ter
   }
   if (!hasDate) text += `Date: ${currentDate()}\r\n`
   if (status === 101)
-    return { text: `${text}Connection: upgrade\r\nUpgrade: websocket\r\n\r\n`, framing: 'head', isLast }
+    return { text: `${text}connection: upgrade\r\nupgrade: websocket\r\n\r\n`, framing: 'head', isLast }
   const framing = chooseFraming(status, hasLength, terms)
   // Nothing else tells a client of HTTP/1.0 where an answer ends.
   isLast ||= terms.isHttp10 && !hasLength

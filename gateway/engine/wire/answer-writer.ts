@@ -58,7 +58,8 @@ export class AnswerWriter implements ResponseWriter {
 
   /** The client reads again. */
   goOn(): void {
-    if (!this.#isOver) this.#onDrain?.()
+    const listener = this.#onDrain
+    if (!this.#isOver) listener?.()
   }
 
   /** The client has gone. */

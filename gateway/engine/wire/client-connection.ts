@@ -47,6 +47,8 @@ export class ClientConnection implements BodySource, ExchangeWire {
   /** What still arrives may be the rest of anything, and is no request. */
   #isRefused = false
   #isJoined = false
+  /** What arrived last was no part of a request. */
+  #isSpoiled = false
 
   constructor(socket: Socket, reception: Reception) {
     this.socket = socket
@@ -142,7 +144,7 @@ export class ClientConnection implements BodySource, ExchangeWire {
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    if (this.#isRefused) return
+    if (this.#isRefused || this.#isSpoiled) return
     if (this.#parser.isComplete || this.#ahead.length > 0) this.#keepAhead(bytes)
     else this.#read(bytes)
   }
@@ -165,7 +167,19 @@ export class ClientConnection implements BodySource, ExchangeWire {
     this.#passBody(bytes)
     const exchange = this.#exchange
     if (isNew && exchange) this.#handle(exchange)
-    if (fault) this.#refuse(refusalOf(fault))
+    if (fault) this.#takeFault(refusalOf(fault))
+  }
+
+  /** Of a body nobody may have asked for, whose sender is to hear first whether it may send it. */
+  #takeFault(code: RefusalCode): void {
+    const exchange = this.#exchange
+    if (!exchange || exchange.hasStarted) {
+      this.#refuse(code)
+      return
+    }
+    this.#isSpoiled = true
+    exchange.closeAfter()
+    exchange.body.spoil(() => this.#refuse(code))
   }
 
   #open(head: MessageHead): void {

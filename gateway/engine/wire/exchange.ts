@@ -90,6 +90,11 @@ export class WireExchange implements Exchange {
     this.#wire.markRefused()
   }
 
+  /** The answer, whatever it is, is the last one. */
+  closeAfter(): void {
+    this.#isClosing = true
+  }
+
   answer(head: ResponseHead, text: string): void {
     this.announce(head.status)
     const bytes = Buffer.from(text)

@@ -37,6 +37,7 @@ export class WireRequestBody implements RequestBody {
   #heldBytes = 0
   #isPaused = false
   #isUnwanted = false
+  #onWanted: (() => void) | undefined
   #limitBytes = 0
   #idleMs = 0
   #receivedBytes = 0
@@ -57,6 +58,7 @@ export class WireRequestBody implements RequestBody {
     this.#limitBytes = limitBytes
     this.#idleMs = idleMs
     if (this.#isUnwanted) this.#fail('cancelled')
+    else if (this.#onWanted) this.#onWanted()
     else this.resume()
   }
 
@@ -133,6 +135,13 @@ export class WireRequestBody implements RequestBody {
   finish(): void {
     this.isReceived = true
     if (this.#taker && !this.#isPaused) this.#finish()
+  }
+
+  /** For the connection: the rest is no body. Nobody needs to know unless the body is wanted, who is told then. */
+  spoil(onWanted: () => void): void {
+    this.#held = []
+    if (this.#taker) onWanted()
+    else this.#onWanted = onWanted
   }
 
   /** For the connection: it has gone, or what came is no body. */
