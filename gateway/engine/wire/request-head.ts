@@ -28,10 +28,13 @@ export function composeRequestHead(request: UpstreamRequest, originHost: string)
     } else if (host === undefined) host = value
     else throw new TypeError('two hosts')
   }
-  const connection = request.asksForWebSocket
-    ? 'connection: upgrade\r\nupgrade: websocket\r\n'
-    : 'connection: keep-alive\r\n'
-  return `${method} ${path} HTTP/1.1\r\n${composeLine('host', host ?? originHost)}${connection}${lines}`
+  return `${method} ${path} HTTP/1.1\r\n${composeLine('host', host ?? originHost)}${chooseConnection(request)}${lines}`
+}
+
+function chooseConnection({ method, asksForWebSocket }: UpstreamRequest): string {
+  if (asksForWebSocket) return 'connection: upgrade\r\nupgrade: websocket\r\n'
+  // Some answer HEAD with a body all the same, which could come late enough to pass for the next answer.
+  return method === 'HEAD' ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
 }
 
 /** The last lines of a head, with the blank one; `bodyLength` is undefined where the body comes in chunks. */

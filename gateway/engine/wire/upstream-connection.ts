@@ -222,7 +222,8 @@ export class UpstreamConnection implements CallWire, UploadWire, UploadEvents {
 
   #begin(head: MessageHead, call: UpstreamCall): void {
     this.#hasHead = true
-    this.#keepMs = head.isKeptAlive && !this.#request?.asksForWebSocket ? readIdleMs(head.headers) : 0
+    this.#keepMs =
+      head.isKeptAlive && !this.#isForHead && !this.#request?.asksForWebSocket ? readIdleMs(head.headers) : 0
     // An answer may last for hours, and nobody asks what it answers.
     this.#request = undefined
     this.#alarm.stop()
