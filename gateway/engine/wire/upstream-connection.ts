@@ -232,7 +232,7 @@ export class UpstreamConnection implements CallWire, UploadWire, UploadEvents {
 
   /** RFC 9110 15.2: more may follow; but we ask for no `100 Continue`, and for no other protocol unless we do. */
   #takeInterim(head: MessageHead, rest: Buffer, call: UpstreamCall): void {
-    if (head.status === 101 && this.#request?.asksForWebSocket) {
+    if (head.status === 101 && head.isUpgrade && this.#request?.asksForWebSocket) {
       this.#switch(this.#request, head, rest, call)
     } else if (head.status <= 101 || head.version !== '1.1') {
       call.fail('broken', new Error('an answer that nobody asked for'))
