@@ -11,17 +11,16 @@ import { Alarm } from './alarm.ts'
 import { keepAliveMs } from './answer-head.ts'
 import { type ExchangeWire, WireExchange } from './exchange.ts'
 import { type MessageHead, MessageParser } from './message-parser.ts'
+import { ReadAhead } from './read-ahead.ts'
 import { type BodySource, WireRequestBody } from './request-body.ts'
 import { readMeaning } from './request-meaning.ts'
+import { isCongested, pauseReading, resumeReading, writeTo } from './socket-flow.ts'
 
 /**
  * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
  * and answer in the house's shape.
  */
 const headBytes = 32 * 1024
-
-/** What is read ahead of an answer: about one read of a socket. What comes later waits in the system's buffers. */
-const aheadLimitBytes = 64 * 1024
 
 /** For how long a body that nobody wanted is read before its connection is dropped. */
 const unwantedBodyMs = 5_000
@@ -42,8 +41,7 @@ export class ClientConnection implements BodySource, ExchangeWire {
   readonly #reception: Reception
   readonly #parser = new MessageParser('request', headBytes)
   #exchange: WireExchange | undefined
-  #ahead: Buffer[] = []
-  #aheadBytes = 0
+  readonly #ahead = new ReadAhead()
   /** What still arrives may be the rest of anything, and is no request. */
   #isRefused = false
   #isJoined = false
@@ -68,16 +66,16 @@ export class ClientConnection implements BodySource, ExchangeWire {
 
   /** Closes what nothing is under way on. */
   closeIdle(): void {
-    const isIdle = !this.#exchange && !this.#parser.isInHead && this.#ahead.length === 0
+    const isIdle = !this.#exchange && !this.#parser.isInHead && this.#ahead.isEmpty
     if (isIdle && !this.#isRefused) this.socket.destroy()
   }
 
   pauseReading(): void {
-    if (!this.socket.isPaused()) this.socket.pause()
+    pauseReading(this.socket)
   }
 
   resumeReading(): void {
-    if (this.socket.isPaused() && this.#aheadBytes <= aheadLimitBytes) this.socket.resume()
+    if (!this.#ahead.isFull) resumeReading(this.socket)
   }
 
   writeContinue(): void {
@@ -85,15 +83,11 @@ export class ClientConnection implements BodySource, ExchangeWire {
   }
 
   write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
-    const { socket } = this
-    if (!socket.writable) return false
-    const hasRoom = typeof bytes === 'string' ? socket.write(bytes, 'latin1', onLeft) : socket.write(bytes, onLeft)
-    // Node counts what has just left as if it were waiting.
-    return hasRoom || socket.writableLength === 0
+    return this.socket.writable && writeTo(this.socket, bytes, onLeft)
   }
 
   isCongested(): boolean {
-    return this.socket.writableNeedDrain && this.socket.writableLength > 0
+    return isCongested(this.socket)
   }
 
   isClosing(): boolean {
@@ -102,8 +96,7 @@ export class ClientConnection implements BodySource, ExchangeWire {
 
   markRefused(): void {
     this.#isRefused = true
-    this.#ahead = []
-    this.#aheadBytes = 0
+    this.#ahead.take()
   }
 
   onFault(error: unknown): void {
@@ -138,21 +131,18 @@ export class ClientConnection implements BodySource, ExchangeWire {
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
     socket.pause()
-    const early = Buffer.concat(this.#ahead)
-    this.#ahead = []
-    return { socket, early }
+    return { socket, early: this.#ahead.take() }
   }
 
   readonly #onData = (bytes: Buffer): void => {
     if (this.#isRefused || this.#isSpoiled) return
-    if (this.#parser.isComplete || this.#ahead.length > 0) this.#keepAhead(bytes)
+    if (this.#parser.isComplete || !this.#ahead.isEmpty) this.#keepAhead(bytes)
     else this.#read(bytes)
   }
 
   #keepAhead(bytes: Buffer): void {
-    this.#ahead.push(bytes)
-    this.#aheadBytes += bytes.length
-    if (this.#aheadBytes > aheadLimitBytes) this.pauseReading()
+    this.#ahead.add(bytes)
+    if (this.#ahead.isFull) this.pauseReading()
   }
 
   #read(bytes: Buffer): void {
@@ -219,16 +209,13 @@ export class ClientConnection implements BodySource, ExchangeWire {
     this.#exchange = undefined
     this.#parser.next()
     this.alarm.set(keepAliveMs, this.#onPatienceEnd)
-    if (this.#ahead.length > 0) setImmediate(this.#readAhead)
-    else this.resumeReading()
+    if (this.#ahead.isEmpty) this.resumeReading()
+    else setImmediate(this.#readAhead)
   }
 
   readonly #readAhead = (): void => {
     if (this.#isRefused || !this.socket.writable) return
-    const bytes = this.#ahead.length === 1 ? this.#ahead[0] : Buffer.concat(this.#ahead)
-    this.#ahead = []
-    this.#aheadBytes = 0
-    if (bytes) this.#read(bytes)
+    this.#read(this.#ahead.take())
     this.resumeReading()
   }
 
@@ -265,7 +252,9 @@ export class ClientConnection implements BodySource, ExchangeWire {
     if (this.socket.bytesRead > 0)
       this.#reception.options.onUnparsed({ code, requestId, peerAddress, isBody: exchange !== undefined })
     if (exchange?.hasStarted) {
-      this.destroy()
+      // An answer that has left must arrive, too.
+      if (exchange.hasEnded) this.#retire()
+      else this.destroy()
       return
     }
     this.write(composeRefusal(code, requestId))

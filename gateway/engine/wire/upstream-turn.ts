@@ -1,0 +1,181 @@
+import type { Socket } from 'node:net'
+import { UpstreamError, type UpstreamRequest } from '../engine.ts'
+import { isSoundHead } from '../sound-head.ts'
+import { UpgradedSocket } from '../tunnel.ts'
+import { isSwitched } from '../websocket.ts'
+import type { Alarm } from './alarm.ts'
+import { readIdleMs } from './kept-alive.ts'
+import type { MessageHead, MessageParser } from './message-parser.ts'
+import { WireRequestBody } from './request-body.ts'
+import { composeFraming, composeRequestHead } from './request-head.ts'
+import { Upload, type UploadEvents, type UploadWire } from './upload.ts'
+import { type CallWire, type Settle, UpstreamCall } from './upstream-call.ts'
+
+/** What a turn needs of its connection. */
+export type TurnWire = CallWire &
+  UploadWire &
+  Readonly<{
+    authority: string
+    alarm: Alarm
+    parser: MessageParser
+    /** What arrives stays as it is; else it must be copied. */
+    ownsBytes: boolean
+    /** Ends the turn: the connection may be kept for so long, or not at all. */
+    finish: (keepMs: number) => void
+    /** Gives the socket away, with what has arrived on it. */
+    release: (rest: Buffer) => Socket
+  }>
+
+/** One request's turn on a connection: from its first byte out to the last byte of its answer. */
+export class UpstreamTurn implements UploadEvents {
+  readonly #wire: TurnWire
+  readonly #call: UpstreamCall
+  readonly #isForHead: boolean
+  /** Let go of at the head of the answer, which may last for hours. */
+  #request: UpstreamRequest | undefined
+  #upload: Upload | undefined
+  #isSent = false
+  #hasAnswered = false
+  #keepMs = 0
+
+  constructor(wire: TurnWire, request: UpstreamRequest, settle: Settle) {
+    this.#wire = wire
+    this.#request = request
+    this.#isForHead = request.method === 'HEAD'
+    this.#call = new UpstreamCall(wire, request.timeouts.idleMs, settle)
+    request.onCancellable(this.#call.abort)
+  }
+
+  /** False once nobody waits for the answer, or its end has come. */
+  get isPending(): boolean {
+    return this.#call.isPending
+  }
+
+  start(): void {
+    const request = this.#request
+    if (!request) return
+    try {
+      const { method, body, bodyLimitBytes, timeouts } = request
+      const head = composeRequestHead(request, this.#wire.authority)
+      if (body instanceof WireRequestBody) {
+        this.#upload = new Upload(this.#wire, method, head, body, this)
+        this.#upload.start(bodyLimitBytes, timeouts.bodyIdleMs)
+      } else {
+        this.#wire.write(head + composeFraming(method, 0))
+        this.sent()
+      }
+    } catch (cause) {
+      this.#call.fail('broken', cause)
+    }
+  }
+
+  sent(): void {
+    this.#isSent = true
+    this.#upload = undefined
+    this.#awaitAnswer()
+  }
+
+  blocked(isBlocked: boolean): void {
+    if (isBlocked) this.#awaitAnswer()
+    else if (this.#request) this.#wire.alarm.stop()
+  }
+
+  failed(error: UpstreamError): void {
+    this.#call.fail(error)
+  }
+
+  /** The upstream takes more. */
+  goOn(): void {
+    this.#upload?.goOn()
+  }
+
+  /** The connection is no longer this turn's. */
+  leave(): void {
+    this.#upload?.leave()
+    this.#upload = undefined
+  }
+
+  read(bytes: Buffer): void {
+    const { parser, ownsBytes } = this.#wire
+    this.#hasAnswered = true
+    parser.hasNoBody = this.#isForHead
+    const fault = parser.execute(bytes)
+    const rest = bytes.subarray(parser.consumedBytes)
+    const head = parser.takeHead()
+    if (head && head.status < 200) {
+      this.#takeInterim(head, rest)
+      return
+    }
+    if (head) this.#begin(head)
+    for (const chunk of parser.body) this.#call.data(ownsBytes ? chunk : Buffer.from(chunk))
+    // Its reader may have left just now.
+    if (!this.isPending) return
+    if (fault) this.#call.fail('broken', new Error(fault.code))
+    else if (parser.isComplete) this.#complete(rest.length === 0 && this.#isSent ? this.#keepMs : 0)
+  }
+
+  /** The upstream says no more: the end of an answer without a length, or of one that is not whole. */
+  end(): void {
+    const { parser } = this.#wire
+    const isWhole = parser.finish() && parser.isComplete && !this.#request
+    if (isWhole) {
+      this.#complete(0)
+      return
+    }
+    this.#wire.finish(0)
+    this.#call.breakOff(new UpstreamError(this.#hasAnswered ? 'broken' : 'unanswered'))
+  }
+
+  /** The connection has gone. */
+  close(hasBeenOpen: boolean, cause: Error | undefined): void {
+    const fault = !hasBeenOpen ? 'unreachable' : this.#hasAnswered ? 'broken' : 'unanswered'
+    this.#call.fail(fault, cause)
+  }
+
+  /** Only for what the upstream itself is waited for. */
+  #awaitAnswer(): void {
+    if (this.#request) this.#wire.alarm.set(this.#request.timeouts.firstByteMs, this.#onLate)
+  }
+
+  readonly #onLate = (): void => this.#call.fail('timeout')
+
+  #begin(head: MessageHead): void {
+    if (!isSoundAnswer(head)) {
+      this.#call.fail('broken', new Error('the head of the answer can be read in two ways'))
+      return
+    }
+    const mayKeep = head.isKeptAlive && !this.#isForHead && !this.#request?.asksForWebSocket
+    this.#keepMs = mayKeep ? readIdleMs(head.headers) : 0
+    this.#request = undefined
+    this.#wire.alarm.stop()
+    this.#call.begin(head)
+  }
+
+  /** RFC 9110 15.2: more may follow; but we ask for no `100 Continue`, and for no other protocol unless we do. */
+  #takeInterim(head: MessageHead, rest: Buffer): void {
+    if (head.status === 101 && head.isUpgrade && this.#request?.asksForWebSocket) {
+      this.#switch(this.#request, head, rest)
+    } else if (head.status <= 101 || head.version !== '1.1') {
+      this.#call.fail('broken', new Error('an answer that nobody asked for'))
+    } else {
+      this.#wire.parser.next()
+      if (rest.length > 0) this.read(rest)
+    }
+  }
+
+  #switch(request: UpstreamRequest, head: MessageHead, rest: Buffer): void {
+    if (isSwitched(request.headers, head.headers))
+      this.#call.upgrade(head.headers, new UpgradedSocket(this.#wire.release(rest)))
+    else this.#call.fail('broken', new Error('not the answer to this handshake'))
+  }
+
+  /** The connection is free before anybody hears of the end, who may need one at once. */
+  #complete(keepMs: number): void {
+    this.#wire.finish(keepMs)
+    this.#call.complete()
+  }
+}
+
+/** What neither the parser nor the house's own rule lets pass: a version that is none, and a length told twice. */
+const isSoundAnswer = ({ status, version, headers }: MessageHead): boolean =>
+  (version === '1.1' || version === '1.0') && isSoundHead(status, headers)
