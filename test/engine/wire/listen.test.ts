@@ -1,0 +1,148 @@
+import t, { type Test } from 'tap'
+import type { ListenerOptions } from '../../../gateway/engine/engine.ts'
+import type { Exchange, ResponseWriter } from '../../../gateway/engine/exchange.ts'
+import { createWireEngine } from '../../../gateway/engine/wire/engine.ts'
+import { openRawClient, until } from '../../support/gateway.ts'
+import { listenerOptions } from '../../support/listener-options.ts'
+
+const engine = createWireEngine()
+t.teardown(() => engine.close())
+
+const get = 'GET / HTTP/1.1\r\nHost: h\r\n\r\n'
+
+async function listen(t: Test, handle: (exchange: Exchange) => void, options: Partial<ListenerOptions> = {}) {
+  const listener = await engine.listen({ ...listenerOptions, ...options }, handle)
+  t.teardown(async () => {
+    const closed = listener.close()
+    listener.destroy()
+    await closed
+  })
+  return { listener, origin: `http://127.0.0.1:${listener.address.port}` }
+}
+
+const answerOk = (exchange: Exchange): void => exchange.answer({ status: 200, headers: [] }, 'ok')
+
+t.test('a request behind another one begins when that is answered, and not before', async (t) => {
+  const exchanges: Exchange[] = []
+  const { origin } = await listen(t, (exchange) => void exchanges.push(exchange))
+  const client = await openRawClient(t, origin)
+  client.send(get + get)
+  await until(() => exchanges.length > 0, 'the first request')
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  t.equal(exchanges.length, 1)
+  exchanges.map(answerOk)
+  await until(() => exchanges.length === 2, 'the second request')
+  exchanges.slice(1).map(answerOk)
+  t.ok(await client.until(/ok[\s\S]+ok$/))
+})
+
+t.test('a client that pipelines without end is read no further than its answers', async (t) => {
+  const exchanges: Exchange[] = []
+  const { origin } = await listen(t, (exchange) => void exchanges.push(exchange))
+  const client = await openRawClient(t, origin)
+  client.send(get.repeat(500_000))
+  await until(() => exchanges.length > 0, 'the first request')
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  t.ok(client.socket.writableLength > 0, 'the rest waits at the client')
+  t.equal(exchanges.length, 1)
+})
+
+t.test('a small answer goes out in one piece, however it is written', async (t) => {
+  const { origin } = await listen(t, (exchange) => {
+    const writer = exchange.start({ status: 200, headers: [] })
+    for (const text of ['one', 'two']) writer.write(Buffer.from(text))
+    writer.end()
+  })
+  const client = await openRawClient(t, origin)
+  const pieces: string[] = []
+  client.socket.on('data', (chunk) => pieces.push(chunk.toString('latin1')))
+  client.send(get)
+  await client.until(/0\r\n\r\n$/)
+  t.equal(pieces.length, 1)
+  t.match(pieces[0], /\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n$/)
+})
+
+t.test('an answer that only its connection ends, and that breaks off, ends by a reset', async (t) => {
+  const { origin } = await listen(t, (exchange) => {
+    exchange.start({ status: 200, headers: [] }).write(Buffer.from('half'))
+    setTimeout(() => exchange.destroy(), 20)
+  })
+  const client = await openRawClient(t, origin)
+  let fault: NodeJS.ErrnoException | undefined
+  client.socket.on('error', (error) => {
+    fault = error
+  })
+  client.send('GET / HTTP/1.0\r\nHost: h\r\n\r\n')
+  t.match(await client.closed(), /\r\n\r\nhalf$/)
+  t.equal(fault?.code, 'ECONNRESET')
+})
+
+t.test('no head goes out that would be two, and none twice', async (t) => {
+  const faults: string[] = []
+  const { origin } = await listen(t, (exchange) => {
+    for (const head of [
+      { status: 200, headers: ['x', 'a\r\nb: c'] },
+      { status: 200, headers: ['x\r\nb: c', 'a'] },
+      { status: 200, reason: 'a\r\nb: c', headers: [] },
+      { status: 20, headers: [] },
+    ])
+      try {
+        exchange.start(head)
+      } catch {
+        faults.push('head')
+      }
+    answerOk(exchange)
+    try {
+      answerOk(exchange)
+    } catch {
+      faults.push('twice')
+    }
+  })
+  const client = await openRawClient(t, origin)
+  client.send(get)
+  t.notMatch(await client.until(/ok$/), /b: c/)
+  t.same(faults, ['head', 'head', 'head', 'head', 'twice'])
+})
+
+t.test('an end tells whether all of the answer has left', async (t) => {
+  const ends: boolean[] = []
+  const writers: ResponseWriter[] = []
+  const { origin } = await listen(t, (exchange) => {
+    exchange.onEnd((isComplete) => ends.push(isComplete))
+    if (exchange.target === '/whole') answerOk(exchange)
+    else writers.push(exchange.start({ status: 200, headers: [] }))
+  })
+  const client = await openRawClient(t, origin)
+  client.send('GET /whole HTTP/1.1\r\nHost: h\r\n\r\n')
+  await until(() => ends.length === 1, 'the end of the whole')
+  client.send('GET /cut HTTP/1.1\r\nHost: h\r\n\r\n')
+  await until(() => writers.length === 1, 'the head of the cut')
+  client.socket.destroy()
+  await until(() => ends.length === 2, 'the end of the cut')
+  t.same(ends, [true, false])
+  t.equal(writers[0]?.write(Buffer.from('late')), false)
+})
+
+t.test('a listener that closes lets an answer end, says that it is the last, and closes what is idle', async (t) => {
+  const exchanges: Exchange[] = []
+  const { listener, origin } = await listen(t, (exchange) => void exchanges.push(exchange))
+  const [idle, busy] = [await openRawClient(t, origin), await openRawClient(t, origin)]
+  busy.send(get + get)
+  await until(() => exchanges.length === 1 && listener.countConnections() === 2, 'the request')
+  const closed = listener.close()
+  t.equal(await idle.closed(), '')
+  exchanges.map(answerOk)
+  t.match(await busy.closed(), /^HTTP\/1\.1 200 [\s\S]*connection: close[\s\S]*ok$/i)
+  await closed
+  t.equal(exchanges.length, 1)
+})
+
+t.test('what keeps a client waiting keeps no other', async (t) => {
+  const { listener, origin } = await listen(t, answerOk, { headersTimeoutMs: 100 })
+  const silent = await openRawClient(t, origin)
+  const partial = await openRawClient(t, origin)
+  partial.send('GET / HTTP/1.1\r\nHo')
+  t.match(await partial.closed(), /^HTTP\/1\.1 408 /)
+  await silent.closed()
+  await until(() => listener.countConnections() === 0, 'that both are gone')
+})

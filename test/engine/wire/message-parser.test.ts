@@ -1,0 +1,130 @@
+import t, { type Test } from 'tap'
+import { MessageParser } from '../../../gateway/engine/wire/message-parser.ts'
+
+/** Everything that a parser makes of these packets, one message after the other. */
+function readAll(type: 'request' | 'response', packets: readonly string[], limitBytes = 32 * 1024) {
+  const parser = new MessageParser(type, limitBytes)
+  const heads: unknown[] = []
+  let body = ''
+  for (const packet of packets) {
+    let rest = Buffer.from(packet, 'latin1')
+    while (rest.length > 0) {
+      const fault = parser.execute(rest)
+      const head = parser.takeHead()
+      if (head) heads.push(head)
+      body += Buffer.concat(parser.body).toString('latin1')
+      if (fault) return { heads, body, fault: fault.code }
+      rest = rest.subarray(parser.consumedBytes)
+      if (parser.isComplete) parser.next()
+    }
+  }
+  parser.free()
+  return { heads, body, fault: undefined }
+}
+
+const row =
+  '\r\nPOST /a?b HTTP/1.1\r\nHost: h\r\nX-Two:  two words \t\r\nX-None:\r\nTransfer-Encoding: chunked\r\n\r\n' +
+  '5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nX-Trailer: t\r\n\r\nGET /c HTTP/1.0\r\nConnection: close\r\n\r\n'
+
+const expected = {
+  heads: [
+    {
+      method: 'POST',
+      firstLine: '/a?b',
+      version: '1.1',
+      headers: ['Host', 'h', 'X-Two', 'two words', 'X-None', '', 'Transfer-Encoding', 'chunked'],
+      isUpgrade: false,
+      isKeptAlive: true,
+    },
+    { method: 'GET', firstLine: '/c', version: '1.0', headers: ['Connection', 'close'], isKeptAlive: false },
+  ],
+  body: 'hello!',
+  fault: undefined,
+}
+
+t.test('messages are read alike, wherever their bytes are cut', async (t) => {
+  for (let at = 0; at <= row.length; at++)
+    t.match(readAll('request', [row.slice(0, at), row.slice(at)]), expected, `${at}`)
+  t.match(readAll('request', [...row]), expected, 'byte by byte')
+})
+
+t.test('more than a buffer of bytes is read as one message', async (t) => {
+  const size = 300_000
+  const { body, fault } = readAll('request', [
+    `PUT / HTTP/1.1\r\nContent-Length: ${size}\r\n\r\n${'x'.repeat(size)}GET / HTTP/1.1\r\n\r\n`,
+  ])
+  t.same({ length: body.length, fault }, { length: size, fault: undefined })
+})
+
+function testFaults(
+  t: Test,
+  type: 'request' | 'response',
+  cases: Readonly<Record<string, readonly [string, string]>>,
+): void {
+  for (const [name, [bytes, code]] of Object.entries(cases)) t.equal(readAll(type, [bytes]).fault, code, name)
+}
+
+t.test('what is no message to the letter is none', async (t) => {
+  const post = 'POST / HTTP/1.1\r\nHost: h\r\n'
+  testFaults(t, 'request', {
+    'two lengths': [`${post}Content-Length: 1\r\nContent-Length: 1\r\n\r\n`, 'HPE_UNEXPECTED_CONTENT_LENGTH'],
+    'a length beside chunks': [
+      `${post}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n`,
+      'HPE_INVALID_TRANSFER_ENCODING',
+    ],
+    'another coding': [`${post}Transfer-Encoding: gzip\r\n\r\n`, 'HPE_INVALID_TRANSFER_ENCODING'],
+    'a bare line feed': ['GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n', 'HPE_CR_EXPECTED'],
+    'a folded line': ['GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n', 'HPE_INVALID_HEADER_TOKEN'],
+    'a space before the colon': ['GET / HTTP/1.1\r\nA : b\r\n\r\n', 'HPE_INVALID_HEADER_TOKEN'],
+    'a chunk without its end': [`${post}Transfer-Encoding: chunked\r\n\r\n1\r\nxx\r\n`, 'HPE_STRICT'],
+    'a size that is none': [`${post}Transfer-Encoding: chunked\r\n\r\n0x1\r\nx\r\n`, 'HPE_INVALID_CHUNK_SIZE'],
+  })
+  testFaults(t, 'response', {
+    'both lengths': [
+      'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n',
+      'HPE_INVALID_TRANSFER_ENCODING',
+    ],
+    'another protocol': ['HTTPS/1.1 200 OK\r\n\r\n', 'HPE_INVALID_CONSTANT'],
+    'a status that is none': ['HTTP/1.1 20 OK\r\n\r\n', 'HPE_INVALID_STATUS'],
+  })
+})
+
+t.test('what a head or the framing of a body may say has an end', async (t) => {
+  const long = 'y'.repeat(1_000)
+  testFaults(t, 'request', {
+    'a target': [`GET /${long.repeat(40)}`, 'HPE_HEADER_OVERFLOW'],
+    'many lines': [`GET / HTTP/1.1\r\n${`A: ${long}\r\n`.repeat(40)}`, 'HPE_HEADER_OVERFLOW'],
+    'spaces, which nobody tells of': [`GET / HTTP/1.1\r\nA:${' '.repeat(70_000)}`, 'HPE_HEADER_OVERFLOW'],
+    'an extension': [
+      `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;${long.repeat(20)}\r\nx\r\n`,
+      'HPE_CHUNK_EXTENSIONS_OVERFLOW',
+    ],
+    trailers: [
+      `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n${`A: ${long}\r\n`.repeat(20)}`,
+      'HPE_CHUNK_EXTENSIONS_OVERFLOW',
+    ],
+    'empty lines before a request': ['\r\n'.repeat(20_000), 'HPE_CHUNK_EXTENSIONS_OVERFLOW'],
+  })
+})
+
+t.test('a body of tiny chunks is held in few pieces', async (t) => {
+  const parser = new MessageParser('request', 32 * 1024)
+  parser.execute(Buffer.from(`POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(1_000)}`))
+  t.same(
+    parser.body.map(({ length }) => length),
+    [1_000],
+  )
+  parser.free()
+})
+
+t.test('an answer without a length ends with its connection, one with a length only where it says', async (t) => {
+  for (const [lines, isWhole] of [
+    ['', true],
+    ['Content-Length: 9\r\n', false],
+  ] as const) {
+    const parser = new MessageParser('response', 32 * 1024)
+    parser.execute(Buffer.from(`HTTP/1.1 200 OK\r\n${lines}\r\nhello`))
+    t.equal(parser.finish() && parser.isComplete, isWhole, lines)
+    parser.free()
+  }
+})
