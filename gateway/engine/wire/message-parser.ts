@@ -115,8 +115,8 @@ export class MessageParser {
     const isWhole = code === 0
     const end = isWhole ? bytes.length : readPosition(this.#parser)
     this.consumedBytes += end
-    if (isWhole && this.#keepsLimits(end)) return undefined
-    if (code === pause && this.isComplete) return undefined
+    if ((isWhole || this.isComplete) && this.#keepsLimits(end)) return undefined
+    this.isComplete = false
     return { code: this.#nameFault(code), rawPacket: bytes, bytesParsed: end }
   }
 
@@ -125,7 +125,7 @@ export class MessageParser {
     if (this.isInHead) {
       this.#packetBytes += end
       this.#isOverflowing ||= this.#packetBytes > 2 * this.#limitBytes
-    } else if (!this.isComplete) {
+    } else {
       this.#framingBytes += end - this.#contentEnd
     }
     return !this.#isOverflowing && this.#framingBytes <= framingLimitBytes

@@ -103,6 +103,14 @@ t.test('what a head or the framing of a body may say has an end', async (t) => {
       `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n${`A: ${long}\r\n`.repeat(20)}`,
       'HPE_CHUNK_EXTENSIONS_OVERFLOW',
     ],
+    'whole trailers': [
+      `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n${`A: ${long}\r\n`.repeat(20)}\r\n`,
+      'HPE_CHUNK_EXTENSIONS_OVERFLOW',
+    ],
+    'an extension of the last chunk': [
+      `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0;${long.repeat(20)}\r\n\r\n`,
+      'HPE_CHUNK_EXTENSIONS_OVERFLOW',
+    ],
     'empty lines before a request': ['\r\n'.repeat(20_000), 'HPE_CHUNK_EXTENSIONS_OVERFLOW'],
   })
 })
