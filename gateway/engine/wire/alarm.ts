@@ -44,7 +44,7 @@ export class Alarm {
     if (bucket) bucket.add(this)
     else {
       buckets.set(key, new Set([this]))
-      setTimeout(empty, key * granularityMs - performance.now(), key).unref()
+      setTimeout(empty, Math.ceil(key * granularityMs - performance.now()), key).unref()
     }
   }
 
@@ -64,7 +64,7 @@ export class Alarm {
 function empty(key: number): void {
   const bucket = buckets.get(key)
   buckets.delete(key)
-  // Node's timers may come a little early.
+  // Node's timers may come a part of a millisecond early.
   const nowMs = Math.max(performance.now(), key * granularityMs)
   for (const alarm of bucket ?? []) alarm.look(nowMs)
 }

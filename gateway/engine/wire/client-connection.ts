@@ -1,20 +1,18 @@
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
-import type { TLSSocket } from 'node:tls'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { refusalOf } from '../parse-error.ts'
 import { composeRefusal } from '../refusal.ts'
 import { retire } from '../retire.ts'
-import { Alarm } from './alarm.ts'
 import { keepAliveMs } from './answer-head.ts'
+import { ClientSocket } from './client-socket.ts'
 import { type ExchangeWire, WireExchange } from './exchange.ts'
 import { type MessageHead, MessageParser } from './message-parser.ts'
 import { ReadAhead } from './read-ahead.ts'
 import { type BodySource, WireRequestBody } from './request-body.ts'
 import { readMeaning } from './request-meaning.ts'
-import { isCongested, pauseReading, resumeReading, writeTo } from './socket-flow.ts'
 
 /**
  * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
@@ -34,10 +32,7 @@ export type Reception = Readonly<{
 }>
 
 /** One client's connection, with one exchange at a time: what is pipelined waits for the answer before. */
-export class ClientConnection implements BodySource, ExchangeWire {
-  readonly alarm = new Alarm()
-  readonly peerAddress: string
-  readonly socket: Socket
+export class ClientConnection extends ClientSocket implements BodySource, ExchangeWire {
   readonly #reception: Reception
   readonly #parser = new MessageParser('request', headBytes)
   #exchange: WireExchange | undefined
@@ -49,19 +44,13 @@ export class ClientConnection implements BodySource, ExchangeWire {
   #isSpoiled = false
 
   constructor(socket: Socket, reception: Reception) {
-    this.socket = socket
+    super(socket)
     this.#reception = reception
-    this.peerAddress = socket.remoteAddress ?? ''
     socket.on('data', this.#onData)
     socket.on('end', this.#onEnd)
     socket.on('drain', this.#onDrain)
-    socket.on('error', ignore)
     socket.on('close', () => this.#onClose())
     this.alarm.set(reception.options.headersTimeoutMs, this.#onHeadLate)
-  }
-
-  get isEncrypted(): boolean {
-    return (this.socket as TLSSocket).encrypted === true // a listener may be on TLS
   }
 
   /** Closes what nothing is under way on. */
@@ -70,24 +59,8 @@ export class ClientConnection implements BodySource, ExchangeWire {
     if (isIdle && !this.#isRefused) this.socket.destroy()
   }
 
-  pauseReading(): void {
-    pauseReading(this.socket)
-  }
-
-  resumeReading(): void {
-    if (!this.#ahead.isFull) resumeReading(this.socket)
-  }
-
-  writeContinue(): void {
-    this.write('HTTP/1.1 100 Continue\r\n\r\n')
-  }
-
-  write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
-    return this.socket.writable && writeTo(this.socket, bytes, onLeft)
-  }
-
-  isCongested(): boolean {
-    return isCongested(this.socket)
+  override resumeReading(): void {
+    if (!this.#ahead.isFull) super.resumeReading()
   }
 
   isClosing(): boolean {
@@ -101,14 +74,6 @@ export class ClientConnection implements BodySource, ExchangeWire {
 
   onFault(error: unknown): void {
     this.#reception.options.onFault(error)
-  }
-
-  destroy(): void {
-    this.socket.destroy()
-  }
-
-  reset(): void {
-    this.socket.resetAndDestroy()
   }
 
   /** The answer has left. A refused upload is read and dropped for a while: a reset would take the answer away. */
@@ -268,5 +233,3 @@ export class ClientConnection implements BodySource, ExchangeWire {
     retire(this.socket)
   }
 }
-
-const ignore = (): void => {}

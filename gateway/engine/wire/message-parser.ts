@@ -74,7 +74,7 @@ export class MessageParser {
     this.body = []
     this.consumedBytes = 0
     let fault: ParseFault | undefined
-    for (let start = 0; start < bytes.length && !this.isComplete && !fault; start += inputBytes)
+    for (let start = 0; start < bytes.length && !this.isComplete && !fault && !this.#isFreed; start += inputBytes)
       fault = this.#executePiece(bytes.length <= inputBytes ? bytes : bytes.subarray(start, start + inputBytes))
     if (this.body.length > pieceLimit) this.body = [Buffer.concat(this.body)]
     return fault
@@ -89,19 +89,20 @@ export class MessageParser {
 
   /** Takes the other side's last byte; false where a message was not whole. */
   finish(): boolean {
-    const code = parseEnd(this.#parser, this)
+    const code = this.#isFreed ? undefined : parseEnd(this.#parser, this)
     return code === 0 || code === pause
   }
 
   /** Makes ready for the next message. */
   next(): void {
-    resetParser(this.#parser)
+    if (!this.#isFreed) resetParser(this.#parser)
     this.#head = undefined
     this.#framingBytes = 0
     this.isComplete = false
     this.hasNoBody = false
   }
 
+  /** Gives its memory back, which may be another's soon: from now on nothing is read. */
   free(): void {
     if (!this.#isFreed) closeParser(this.#parser)
     this.#isFreed = true

@@ -73,13 +73,17 @@ t.test('what an upstream says unasked answers nobody', async (t) => {
   const upstream = await startRawUpstream(t, answerHeads(ok))
   t.equal(await ask(upstream.url), '200 ok')
   upstream.sockets()[0]?.write('HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil')
-  await until(() => upstream.sockets()[0]?.readableEnded || upstream.sockets()[0]?.destroyed, 'the close')
+  // Sooner than an idle one is closed.
+  await until(() => upstream.sockets()[0]?.readableEnded || upstream.sockets()[0]?.destroyed, 'the close', 2_000)
   t.equal(await ask(upstream.url), '200 ok')
   t.equal(upstream.sockets().length, 2)
 })
 
+// It may come late, when nothing tells it from the next answer.
 t.test('the body that an upstream sends for HEAD answers nobody', async (t) => {
-  const upstream = await startRawUpstream(t, answerHeads(ok))
+  const upstream = await startRawUpstream(t, (socket, soFar) => {
+    socket.write(soFar.startsWith('HEAD') ? ok.slice(0, -2) : ok)
+  })
   t.equal(await ask(upstream.url, { method: 'HEAD' }), '200 ')
   t.equal(await ask(upstream.url), '200 ok')
   t.equal(upstream.sockets().length, 2)

@@ -1,0 +1,53 @@
+import type { Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
+import { Alarm } from './alarm.ts'
+import { isCongested, pauseReading, resumeReading, writeTo } from './socket-flow.ts'
+
+/** A client's socket, as its exchanges and their bodies use it: none of them knows more of the other end. */
+export class ClientSocket {
+  readonly socket: Socket
+  readonly peerAddress: string
+  /** One at a time is enough: for a head, a body, what nobody wanted, or the next request. */
+  readonly alarm = new Alarm()
+
+  constructor(socket: Socket) {
+    this.socket = socket
+    this.peerAddress = socket.remoteAddress ?? ''
+    // `close` follows and says enough.
+    socket.on('error', ignore)
+  }
+
+  get isEncrypted(): boolean {
+    return (this.socket as TLSSocket).encrypted === true // a listener may be on TLS
+  }
+
+  pauseReading(): void {
+    pauseReading(this.socket)
+  }
+
+  resumeReading(): void {
+    resumeReading(this.socket)
+  }
+
+  write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
+    return this.socket.writable && writeTo(this.socket, bytes, onLeft)
+  }
+
+  writeContinue(): void {
+    this.write('HTTP/1.1 100 Continue\r\n\r\n')
+  }
+
+  isCongested(): boolean {
+    return isCongested(this.socket)
+  }
+
+  destroy(): void {
+    this.socket.destroy()
+  }
+
+  reset(): void {
+    this.socket.resetAndDestroy()
+  }
+}
+
+const ignore = (): void => {}
