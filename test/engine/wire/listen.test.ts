@@ -146,3 +146,27 @@ t.test('what keeps a client waiting keeps no other', async (t) => {
   await silent.closed()
   await until(() => listener.countConnections() === 0, 'that both are gone')
 })
+
+t.test('who may not send a body hears that first, whatever the body is', async (t) => {
+  const unparsed: string[] = []
+  const { origin } = await listen(
+    t,
+    (exchange) =>
+      setImmediate(() => {
+        if (exchange.target === '/refused') exchange.answer({ status: 401, headers: [] }, 'no')
+        else exchange.body.read(100).catch(() => undefined)
+      }),
+    { onUnparsed: ({ code, isBody }) => unparsed.push(`${code} ${isBody}`) },
+  )
+  for (const [target, status] of [
+    ['/refused', 401],
+    ['/read', 400],
+  ] as const) {
+    const client = await openRawClient(t, origin)
+    client.send(
+      `POST ${target} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nnonsense\r\n${get}`,
+    )
+    t.match(await client.closed(), new RegExp(`^HTTP/1\\.1 ${status} (?![\\s\\S]*HTTP/1)`), target)
+  }
+  t.same(unparsed, ['headers_malformed true'])
+})

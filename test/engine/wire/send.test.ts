@@ -1,7 +1,9 @@
 import type { Socket } from 'node:net'
 import t from 'tap'
 import type { UpstreamAnswer, UpstreamRequest } from '../../../gateway/engine/engine.ts'
+import { Alarm } from '../../../gateway/engine/wire/alarm.ts'
 import { createWireEngine } from '../../../gateway/engine/wire/engine.ts'
+import { WireRequestBody } from '../../../gateway/engine/wire/request-body.ts'
 import { countHeads, startRawUpstream, until } from '../../support/gateway.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
@@ -87,6 +89,16 @@ t.test('the body that an upstream sends for HEAD answers nobody', async (t) => {
   t.equal(await ask(upstream.url, { method: 'HEAD' }), '200 ')
   t.equal(await ask(upstream.url), '200 ok')
   t.equal(upstream.sockets().length, 2)
+})
+
+t.test('a connection that answers before it has all of a request serves no other', async (t) => {
+  const upstream = await startRawUpstream(t, (socket) => void socket.write(ok))
+  const source = { alarm: new Alarm(), pauseReading: () => {}, resumeReading: () => {}, writeContinue: () => {} }
+  const body = new WireRequestBody(source, 8, false, { bodyIdleTimeoutMs: 5_000, bodyBytesPerSecond: 0 })
+  body.push(Buffer.from('half'))
+  t.equal(await ask(upstream.url, { method: 'POST', body, bodyLimitBytes: 100 }), '200 ok')
+  t.equal(await ask(upstream.url), '200 ok')
+  t.match(upstream.received(), [/content-length: 8\r\n\r\nhalf$/, /^GET /])
 })
 
 const broken: Readonly<Record<string, string>> = {
