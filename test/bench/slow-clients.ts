@@ -1,15 +1,14 @@
 // What a thousand slow clients cost everybody else, by a real attacker: `npm run bench:slow-clients -- --help`.
-import { spawn } from 'node:child_process'
+import { fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
 import { Command, InvalidArgumentError } from 'commander'
 import { Pool } from 'undici'
 import { openCrowd } from '../support/crowd.ts'
 import { startCrowdUpstream } from '../support/crowd-upstream.ts'
 import { deltaEvent } from '../support/event-streams.ts'
 import { type Owner, withOwner } from '../support/owner.ts'
-import { readLoad } from '../support/process-figures.ts'
+import { countDescriptors, readLoad } from '../support/process-figures.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
 import { modelRoutes, toChunk } from '../support/streams.ts'
 import { bearer } from '../support/world.ts'
@@ -41,18 +40,27 @@ const { connections } = new Command('bench:slow-clients')
   .parse()
   .opts<Options>()
 
-/** New connections of the attacker in a second. */
-const rate = 250
-
 const streams = 50
 const askers = 8
 
-/** As its manual names them; the reader takes 32 bytes in five seconds. */
-const attacks = [
-  ['slow heads', ['-H', '-i', '5', '-x', '24']],
-  ['slow bodies', ['-B', '-i', '5', '-x', '24', '-s', '8192', '-t', 'POST']],
-  ['slow readers', ['-X', '-n', '5', '-z', '32', '-w', '512', '-y', '1024']],
-] as const
+/** What the attacker is told, as its manual names it, and how many connections it opens in a second. */
+type Attack = readonly [options: readonly string[], rate: number]
+
+/**
+ * The reader takes 32 bytes in five seconds. Each one first gets what the system's buffers take, some MiB: 250 of them in a
+ * second would be a flood of 8 Gbit/s, and no slow reading.
+ */
+const attacks: readonly (readonly [name: string, attack: Attack])[] = [
+  ['slow heads', [['-H', '-i', '5', '-x', '24'], 250]],
+  ['slow bodies', [['-B', '-i', '5', '-x', '24', '-s', '8192', '-t', 'POST'], 250]],
+  ['slow readers', [['-X', '-n', '5', '-z', '32', '-w', '512', '-y', '1024'], 50]],
+]
+
+/** Descriptors more or less that are no attacker's. */
+const spare = 20
+
+/** The part of the attacker's connections that have to stand at the same time. */
+const enough = 0.8
 
 /** The attacker needs no credential: with one that is asked for, it is refused before it can be slow. */
 const routes = [
@@ -66,9 +74,6 @@ const routes = [
     require: { role: 'org-member', ability: 'datasets:read' },
   },
 ]
-
-/** More than the buffers of the system take. */
-const large = Buffer.alloc(8 * 1024 * 1024, 'x')
 
 try {
   const figures = await withOwner(measure)
@@ -109,7 +114,7 @@ async function measure(owner: Owner): Promise<readonly Figures[]> {
   const all: Figures[] = []
   for (const [name, options] of attacks) {
     console.error(`${name}: ${connections} connections`)
-    const before = await watch(ask, sleep(10_000))
+    const before = await watch(ask, sleep(30_000))
     let cutAfterMs = 0
     const during = await watch(
       ask,
@@ -154,49 +159,40 @@ async function watch(ask: () => Promise<boolean>, work: Promise<unknown>): Promi
   return { p99Ms: findPercentile(times, 0.99), failed }
 }
 
-/** Resolves to how long its last connection stood: by the gateway's count, since the reader is the last to notice. */
-async function attack(gateway: Replica, options: readonly string[]): Promise<number> {
-  const common = ['-c', String(connections), '-r', String(rate), '-l', '240', '-u', `${gateway.public}/large`]
+/**
+ * Resolves to how long its last connection stood, by the gateway's descriptors: the reader is the last to notice, and
+ * whoever asks for metrics all the time is an attacker too.
+ */
+async function attack({ pid, public: origin }: Replica, [program, rate]: Attack): Promise<number> {
+  const before = countDescriptors(pid)
+  const common = ['-c', String(connections), '-r', String(rate), '-l', '240', '-u', `${origin}/large`]
   // Attackers have machines of their own: here they get what is left of this one.
-  const child = spawn('nice', ['-n', '19', 'slowhttptest', ...options, ...common], { stdio: 'ignore' })
+  const child = spawn('nice', ['-n', '19', 'slowhttptest', ...program, ...common], { stdio: 'ignore' })
   const ended = once(child, 'close')
+  const startedMs = performance.now()
   try {
-    await untilCount(gateway, (count) => count >= connections)
-    const startedMs = performance.now()
-    await untilCount(gateway, (count) => count <= streams + askers)
-    return performance.now() - startedMs
+    let openedMs = startedMs
+    let most = before
+    let open = before
+    // Each connection has a descriptor at least. As long as there are more than ever, the last one is not there.
+    while (open > before + spare || most < before + connections * enough) {
+      if (performance.now() - startedMs > 120_000) throw new Error('the attack did not come to what was expected')
+      if (open > most) [most, openedMs] = [open, performance.now()]
+      await sleep(200)
+      open = countDescriptors(pid)
+    }
+    return performance.now() - openedMs
   } finally {
     child.kill()
     await ended
   }
 }
 
-async function untilCount(gateway: Replica, isReached: (count: number) => boolean): Promise<void> {
-  const deadlineMs = performance.now() + 120_000
-  while (!isReached(await countConnections(gateway))) {
-    if (performance.now() > deadlineMs) throw new Error('the attack did not come to what was expected')
-    await sleep(200)
-  }
-}
-
-async function countConnections({ admin }: Replica): Promise<number> {
-  const response = await fetch(`${admin}/metrics`)
-  const found = /^sallyport_connections_open\{listener="public"\} (\d+)$/m.exec(await response.text())
-  return Number(found?.[1])
-}
-
-/** Answers `/large` with much, and everything else once its body is whole. */
 async function startPlatform(owner: Owner): Promise<string> {
-  const server = createServer((request, response) => {
-    const isLarge = request.method === 'GET' && request.url?.startsWith('/large')
-    request.resume().on('end', () => response.end(isLarge ? large : 'ok'))
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  owner.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
+  const loader = `--import=${new URL('typescript.js', import.meta.url)}`
+  const child = fork(fileURLToPath(new URL('slow-upstream.ts', import.meta.url)), { execArgv: [loader] })
+  owner.teardown(() => child.kill())
+  const [port] = await once(child, 'message')
   return `http://127.0.0.1:${port}`
 }
 

@@ -1,4 +1,4 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { example } from '../command-help.ts'
 import { runCheckPolicy } from './command-check.ts'
 import { runDiff } from './command-diff.ts'
@@ -36,13 +36,15 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
     .argument('<target>', 'path and query, as a client sends them')
     .option('--role <slug>', 'the role held in the organization in force; without it no organization is')
     .option('--platform-role <slug>', 'a role on the platform; may be repeated', collect, [])
+    .option('--credential <kind>', "'none', 'oauth', or the scope of an API token, such as 'api-key'")
     .option('--scope <name>', 'an API token of this scope, instead of an OAuth token')
     .option('--ability <name>', 'an API token with this ability; may be repeated', collect, [])
     .option('--agent <whose>', "the agent of the request: 'own', 'public' or 'foreign'", 'own')
     .option('--host <host>', 'the Host header', 'localhost')
     .option('--anonymous', 'without a credential')
     .option('--user <id>', 'somebody of the database instead, as they are now')
-    .option('--organization <id>', 'with --user: the organization that the request names in its header')
+    .option('--organization <id>', 'with --user: the organization that the request names in its header (or --org)')
+    .addOption(new Option('--org <id>').hideHelp())
     .option('--token <id>', 'with --user: by this API token of theirs, instead of an OAuth token')
     .addHelpText(
       'after',

@@ -19,18 +19,33 @@ type ExplainOptions = PolicySource &
     anonymous?: boolean
     user?: string
     organization?: string
+    /** Another name of it. */
+    org?: string
+    credential?: string
     token?: string
     json?: boolean
   }>
 
 /** Says what a request would get and why. Exit code 1 where it would be refused. */
-export async function runExplain(method: string, target: string, options: ExplainOptions): Promise<void> {
+export async function runExplain(method: string, target: string, given: ExplainOptions): Promise<void> {
+  const options = readOtherNames(given)
   const { policy } = readPolicy(options)
   const request = { method: method.toUpperCase(), target, host: options.host }
   const explanation = explain(policy, { ...request, ...(await findWho(request, options, policy)) })
   if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
   else process.stdout.write(describe(explanation))
   if (explanation.outcome !== 'allowed') process.exitCode = 1
+}
+
+/** `--credential` says in one word what `--anonymous` and `--scope` say. */
+function readOtherNames({ credential, org, ...options }: ExplainOptions): ExplainOptions {
+  const organization = options.organization ?? org
+  const named = { ...options, ...(organization !== undefined && { organization }) }
+  if (credential === undefined) return named
+  if (options.anonymous || options.scope !== undefined)
+    throw new UsageError('--credential says what --anonymous and --scope say; give one of them')
+  if (credential === 'none') return { ...named, anonymous: true }
+  return credential === 'oauth' ? named : { ...named, scope: credential }
 }
 
 type Request = Pick<Question, 'method' | 'target' | 'host'>

@@ -1,0 +1,16 @@
+// The backend of bench:slow-clients, in a process of its own: what attackers make it do is not the askers' business.
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+/** More than the buffers of the system take. */
+const large = Buffer.alloc(8 * 1024 * 1024, 'x')
+
+/** Answers `/large` with much, and everything else once its body is whole. */
+const server = createServer((request, response) => {
+  const isLarge = request.method === 'GET' && request.url?.startsWith('/large')
+  request.resume().on('end', () => response.end(isLarge ? large : 'ok'))
+}).listen(0, '127.0.0.1', () => {
+  const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
+  process.send?.(port)
+})
+process.on('disconnect', () => process.exit())
