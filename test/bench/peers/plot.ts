@@ -18,6 +18,7 @@ export function plot(rows: readonly Row[]): string {
   })
   const height = rows.length * rowHeight + 44
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${labelWidth + barWidth + 60} ${height}" font-family="system-ui, sans-serif" font-size="12" fill="#7a8494">
+<title>Microseconds of processor time a request, by the way it takes</title>
 <text x="${labelWidth}" y="18" font-weight="600">Microseconds of processor time a request (less is better)</text>
 ${bars.join('\n')}
 </svg>
