@@ -16,17 +16,15 @@ const { version } = JSON.parse(readFileSync(new URL('../package.json', import.me
 
 const defaultConfig = 'config/gateway.yaml'
 
-// Whoever reads what a command prints may stop before its end, as `head` does.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error
-  process.exit()
-})
-
 const program = new Command('sallyport')
   .description('Authorization gateway: who you are, for which organization, what you may do; and only then forward.')
   .version(version)
   .showHelpAfterError('(add --help for usage and an example)')
   .addHelpText('after', example('npx sallyport demo', 'npx sallyport serve --config config/gateway.yaml'))
+  .hook('preAction', (_program, command) => {
+    // What serves goes on, and has to end in its own way.
+    if (!['serve', 'demo'].includes(command.name())) endWithReader()
+  })
 
 program
   .command('serve')
@@ -163,3 +161,11 @@ for (const command of [program, ...program.commands, ...program.commands.flatMap
   command.exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
 
 await program.parseAsync().catch(reportFailure)
+
+/** Whoever reads what a command prints may stop before its end, as `head` does. */
+function endWithReader(): void {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+    process.exit()
+  })
+}

@@ -1,10 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { generatePem } from '../../gateway/boot/command-keys.ts'
 import { runCommand } from '../support/command-line.ts'
+import { writeConfiguration } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -12,23 +8,10 @@ const { users, serviceAccounts, organizations, agents } = world
 const { robot } = serviceAccounts
 const { acme, globex } = organizations
 
-const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
-t.teardown(() => rmSync(directory, { recursive: true, force: true }))
-const upstream = { url: 'http://127.0.0.1:1' }
-writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
-writeFileSync(
-  join(directory, 'gateway.yaml'),
-  JSON.stringify({
-    database: { url: world.databaseUrl },
-    issuers: [{ issuer: world.oidc.issuer, audience: 'sallyport-demo' }],
-    identity: { keys: ['file:identity.pem'] },
-    upstreams: { platform: upstream, agents: upstream, files: upstream, graphql: upstream, data: upstream },
-    policies: { directory: fileURLToPath(new URL('../../policies', import.meta.url)) },
-  }),
-)
+const configurationFile = writeConfiguration(t, { world })
 
 const explain = (...words: readonly (string | number)[]) =>
-  runCommand(['policy', 'explain', ...words.map(String), '--config', join(directory, 'gateway.yaml')])
+  runCommand(['policy', 'explain', ...words.map(String), '--config', configurationFile])
 
 /** The row that a token names: `oat_`, the number in base64url, a dot, the secret. */
 const numberOf = (token: string): string => Buffer.from(token.slice(4).split('.')[0] ?? '', 'base64url').toString()
