@@ -3,6 +3,7 @@ import type { Cors } from './answer/cors.ts'
 import type { Authenticate } from './authenticate/authenticate.ts'
 import { readCredential } from './authenticate/credential.ts'
 import { type Caller, decide, enforce, type Permit } from './authorize/decide.ts'
+import { type Awaitable, andThen } from './awaitable/awaitable.ts'
 import type { Directory } from './directory/directory.ts'
 import type { Exchange } from './engine/exchange.ts'
 import { GatewayError } from './errors/gateway-error.ts'
@@ -46,7 +47,10 @@ export type Stages = Readonly<{
   beginTrail: BeginTrail
 }>
 
-/** The way of one request. Every stage adds one fact; the first that cannot, refuses. */
+/**
+ * The way of one request. Every stage adds one fact; the first that cannot, refuses. What a stage has at hand is not
+ * waited for: most requests go from their head to their upstream in one turn of the event loop.
+ */
 export const createPipeline = (stage: Stages) =>
   async function handle(exchange: Exchange): Promise<void> {
     const requestId = readRequestId(exchange.headers)
@@ -74,7 +78,8 @@ export const createPipeline = (stage: Stages) =>
       trail.matched(match)
       requireHead(headers, target, match.route.headLimits, headLimits.usual)
 
-      const permit = await authorize(match, headers, roles, stage, trail)
+      let permit = authorize(match, headers, roles, stage, trail)
+      if (permit instanceof Promise) permit = await permit
       trail.allowed()
       const { destination } = match.route
       if (destination.kind === 'answer') {
@@ -86,16 +91,16 @@ export const createPipeline = (stage: Stages) =>
         return
       }
 
-      const upstream = await locate(permit, headers.host)
+      let upstream = locate(permit, headers.host)
+      if (upstream instanceof Promise) upstream = await upstream
       trail.located(upstream)
-      const pinned = await stage.pin(permit, upstream)
-      await trail.settled()
+      let pinned = stage.pin(permit, upstream)
+      if (pinned instanceof Promise) pinned = await pinned
+      const settled = trail.settled()
+      if (settled !== undefined) await settled
       const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
       if ('connection' in response) stage.join(response, exchange, upstream)
-      else {
-        const { streamFailed, broke } = trail
-        await stage.relay(response, exchange, { match, upstream, onStreamFailure: streamFailed, onFault: broke })
-      }
+      else await stage.relay(response, exchange, { match, upstream, trail })
     } catch (caught) {
       const refusal = GatewayError.from(caught)
       exchange.announce(refusal.status)
@@ -105,22 +110,24 @@ export const createPipeline = (stage: Stages) =>
   }
 
 /** From a route to a permit: the only way to one, whichever door a request came through. */
-export async function authorize(
+export function authorize(
   match: RouteMatch,
   headers: RequestHeaders,
   roles: Roles,
   stage: Pick<Stages, 'authenticate' | 'directory'>,
   trail: Trail,
-): Promise<Permit> {
+): Awaitable<Permit> {
   if (match.route.isPublic) return enforce(decide(match, undefined, roles))
-  const principal = await stage.authenticate(readCredential(headers))
-  trail.authenticated(principal)
-  const organization = resolveOrganization(principal, match, headers)
-  trail.resolved(organization)
-  const resource = await resolveResource(match, stage.directory)
-  trail.found(resource)
-  const caller: Caller = { principal, organization, resource }
-  return enforce(decide(match, caller, roles))
+  return andThen(stage.authenticate(readCredential(headers)), (principal) => {
+    trail.authenticated(principal)
+    const organization = resolveOrganization(principal, match, headers)
+    trail.resolved(organization)
+    return andThen(resolveResource(match, stage.directory), (resource) => {
+      trail.found(resource)
+      const caller: Caller = { principal, organization, resource }
+      return enforce(decide(match, caller, roles))
+    })
+  })
 }
 
 /** A refusal after the head went out can only be a broken connection: it must not pass for a complete answer. */

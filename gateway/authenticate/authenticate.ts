@@ -1,3 +1,4 @@
+import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
 import type { Directory, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { isSameHash, parseApiToken } from './api-token.ts'
@@ -7,7 +8,7 @@ import { placeholderEmail } from './placeholder-email.ts'
 import type { Principal } from './principal.ts'
 import type { Verify } from './verify.ts'
 
-export type Authenticate = (credential: Credential) => Promise<Principal>
+export type Authenticate = (credential: Credential) => Awaitable<Principal>
 
 export type Guards = Readonly<{
   directory: Directory
@@ -29,13 +30,14 @@ export const createAuthenticate =
     }
   }
 
-async function authenticateOauth(jwt: string, { directory, verify, now }: Guards): Promise<Principal> {
-  const { issuer, claims } = await verify(jwt)
-  const { trust } = issuer
-  if (!isInForce(claims, trust, Math.floor(now().getTime() / 1000))) throw new GatewayError('unauthenticated')
-  const user =
-    (await directory.findByIdentity(trust.issuer, claims.subject)) ?? (await createUser(claims, trust, directory))
-  return { user, proof: { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } }
+function authenticateOauth(jwt: string, { directory, verify, now }: Guards): Awaitable<Principal> {
+  return andThen(verify(jwt), ({ issuer: { trust }, claims }) => {
+    if (!isInForce(claims, trust, Math.floor(now().getTime() / 1000))) throw new GatewayError('unauthenticated')
+    const proof = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
+    return andThen(directory.findByIdentity(trust.issuer, claims.subject), (known) =>
+      known ? { user: known, proof } : createUser(claims, trust, directory).then((user) => ({ user, proof })),
+    )
+  })
 }
 
 /** First login (SPEC section 2.5). */
@@ -52,18 +54,19 @@ function createUser(claims: Claims, trust: TrustedIssuer, directory: Directory):
   })
 }
 
-async function authenticateApiToken(token: string, { directory, now }: Guards): Promise<Principal> {
+function authenticateApiToken(token: string, { directory, now }: Guards): Awaitable<Principal> {
   const parsed = parseApiToken(token)
-  const record = parsed && (await directory.findToken(parsed.id, parsed.hash))
-  const at = now()
-  const isValid =
-    parsed !== undefined &&
-    record !== undefined &&
-    isSameHash(parsed.hash, record.hash) &&
-    (record.expiresAt === null || record.expiresAt > at) &&
-    record.user.userType === 'client-managed'
-  if (!isValid) throw new GatewayError('unauthenticated')
-  directory.noteTokenUse(record.id, at)
-  const { id, name, abilities, lastUsedAt, expiresAt } = record
-  return { user: record.user, proof: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt } }
+  if (!parsed) throw new GatewayError('unauthenticated')
+  return andThen(directory.findToken(parsed.id, parsed.hash), (record) => {
+    const at = now()
+    const isValid =
+      record !== undefined &&
+      isSameHash(parsed.hash, record.hash) &&
+      (record.expiresAt === null || record.expiresAt > at) &&
+      record.user.userType === 'client-managed'
+    if (!isValid) throw new GatewayError('unauthenticated')
+    directory.noteTokenUse(record.id, at)
+    const { id, name, abilities, lastUsedAt, expiresAt } = record
+    return { user: record.user, proof: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt } }
+  })
 }

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import type { Awaitable } from '../awaitable/awaitable.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
 import type { KeySet } from './jwks.ts'
@@ -22,7 +23,7 @@ export type VerifyOptions = Readonly<{
   onRead: (result: 'hit' | 'miss' | 'shared') => void
 }>
 
-export type Verify = (jwt: string) => Promise<VerifiedToken>
+export type Verify = (jwt: string) => Awaitable<VerifiedToken>
 
 /** Verifies a signature once and remembers that it held, for as long as the issuer's keys stay the same. */
 export function createVerify({ issuers, verified, onRead }: VerifyOptions): Verify {
@@ -32,7 +33,7 @@ export function createVerify({ issuers, verified, onRead }: VerifyOptions): Veri
     verified.set(key, token)
     return token
   }
-  return async (jwt) => {
+  return (jwt) => {
     // The whole token's hash: its signature is part of it, and so is its issuer.
     const key = hash('sha256', jwt, 'base64')
     const known = verified.get(key)

@@ -17,26 +17,38 @@ export type Exchanges = Readonly<{
 
 export function createExchanges(log: Log): Exchanges {
   const inFlight = new Set<Exchange>()
-  const working = new Set<Promise<void>>()
-  const attend: Exchanges['attend'] = (work) => (exchange) => {
-    inFlight.add(exchange)
-    exchange.onEnd(() => inFlight.delete(exchange))
-    const done = work(exchange).catch((error: unknown) => {
+  let working = 0
+  let onIdle: (() => void) | undefined
+  const run = async (work: (exchange: Exchange) => Promise<void>, exchange: Exchange): Promise<void> => {
+    working += 1
+    try {
+      await work(exchange)
+    } catch (error) {
       const requestId = randomUUID()
       log.error({ requestId, error: describeBug(error) }, 'a request failed outside of its pipeline')
       breakOff(exchange, requestId)
-    })
-    working.add(done)
-    void done.then(() => working.delete(done))
+    } finally {
+      working -= 1
+      if (working === 0) onIdle?.()
+    }
   }
-  const untilIdle = async (withinMs: number): Promise<void> => {
-    let timer: NodeJS.Timeout | undefined
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, withinMs)
-    })
-    await Promise.race([Promise.all(working), patience])
-    clearTimeout(timer)
+  const attend: Exchanges['attend'] = (work) => (exchange) => {
+    inFlight.add(exchange)
+    exchange.onEnd(() => inFlight.delete(exchange))
+    void run(work, exchange)
   }
+  const untilIdle = (withinMs: number): Promise<void> =>
+    new Promise<void>((resolve) => {
+      if (working === 0) {
+        resolve()
+        return
+      }
+      const timer = setTimeout(resolve, withinMs)
+      onIdle = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
   const countJoined = (): number => [...inFlight].filter(({ status }) => status === 101).length
   return { count: () => inFlight.size, countJoined, attend, untilIdle }
 }

@@ -1,3 +1,5 @@
+import type { Awaitable } from '../awaitable/awaitable.ts'
+
 /** A user as the directory knows it, with everything that decides about it. */
 export type UserRecord = Readonly<{
   id: number
@@ -96,21 +98,21 @@ export type NewIdentity = Readonly<{
 
 /**
  * Who there is and what belongs to whom. Every method rejects with `directory_unavailable` when the store
- * cannot be asked: not knowing is never the same as "no".
+ * cannot be asked: not knowing is never the same as "no". What is found may be here at once, out of a cache.
  */
 export interface Directory {
-  findByIdentity(issuer: string, subject: string): Promise<UserRecord | undefined>
+  findByIdentity(issuer: string, subject: string): Awaitable<UserRecord | undefined>
   /** Creates the user of an identity, or finds the one that somebody else has just created. */
   createByIdentity(identity: NewIdentity): Promise<UserRecord>
   /**
    * The token of this row, whatever its hash: comparing is the caller's. The `hash` that was claimed only names what
    * to remember where there is no such row.
    */
-  findToken(id: number, hash: string): Promise<TokenRecord | undefined>
-  findOrganization(id: number): Promise<OrganizationRecord | undefined>
-  findAgent(id: number): Promise<AgentRecord | undefined>
+  findToken(id: number, hash: string): Awaitable<TokenRecord | undefined>
+  findOrganization(id: number): Awaitable<OrganizationRecord | undefined>
+  findAgent(id: number): Awaitable<AgentRecord | undefined>
   /** A record that was held is looked up again where its heartbeat is older than `aliveSince`. */
-  findCluster(id: number, aliveSince: Date): Promise<ClusterRecord | undefined>
+  findCluster(id: number, aliveSince: Date): Awaitable<ClusterRecord | undefined>
   /** A member of an organization, whoever asks. */
   findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
   mintToken(token: NewToken, audit: AuditContext): Promise<TokenMetadata>

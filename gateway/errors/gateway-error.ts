@@ -70,7 +70,11 @@ export class GatewayError extends Error {
   constructor(code: RefusalCode, options: ErrorOptions & RefusalDetails = {}) {
     const { cause, ...details } = options
     const [status, message, check] = refusals[code] as readonly [number, string, Check?]
+    const { stackTraceLimit } = Error
+    // What a client does wrong says nothing about a place of ours, and must not cost as if it did.
+    if (status < 500) Error.stackTraceLimit = 0
     super(message, cause === undefined ? undefined : { cause })
+    Error.stackTraceLimit = stackTraceLimit
     this.code = code
     this.status = details.status ?? status
     this.check = check

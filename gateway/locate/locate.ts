@@ -1,11 +1,12 @@
 import type { Permit } from '../authorize/decide.ts'
+import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
 import type { ClusterRecord, Directory } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { Destination, Route } from '../policy/route.ts'
+import type { Route } from '../policy/route.ts'
 import { parseId } from '../resolve/organization-id.ts'
 import type { Timeouts, Upstream, UpstreamSettings } from './upstream.ts'
 
-export type Locate = (permit: Permit, clientHost: string) => Promise<Upstream>
+export type Locate = (permit: Permit, clientHost: string) => Awaitable<Upstream>
 
 export type Locations = Readonly<{
   directory: Directory
@@ -21,30 +22,50 @@ const none: ReadonlySet<string> = new Set()
 /** Finds the upstream of a permit; clusters answer for their state here (403 suspended, 503 offline). */
 export const createLocate = (locations: Locations): Locate => {
   const limitsOf = rememberLimits(locations.defaults)
-  return async (permit, clientHost) => {
-    const { route, target, rest } = permit.match
-    const { timeouts, bodyLimitBytes } = limitsOf(route)
-    const place = await findPlace(route.destination, permit, locations)
-    if ('settings' in place) {
-      const { name, origin, preservesHost, passedOverrides, isBound } = place.settings
-      const host = preservesHost ? clientHost : undefined
-      // What nobody verified is not passed on as if somebody had (SPEC section 5, `access: public`).
-      const forwardsCredentials = place.settings.forwardsCredentials && !route.isPublic
-      const path = `${target.path}${target.search}`
-      return { name, origin, path, host, forwardsCredentials, passedOverrides, isBound, timeouts, bodyLimitBytes }
+  return (permit, clientHost) => {
+    const { route } = permit.match
+    const { destination } = route
+    switch (destination.kind) {
+      case 'upstream': {
+        const settings = locations.upstreams.get(destination.name)
+        if (!settings) throw new GatewayError('upstream_unavailable')
+        return describeUpstream(settings, permit, clientHost, limitsOf(route))
+      }
+      case 'cluster':
+        return andThen(findCluster(permit, destination.param, locations), (cluster) =>
+          describeCluster(cluster, permit, limitsOf(route)),
+        )
+      case 'answer':
+        throw new GatewayError('internal') // owned endpoints end before this stage
+      default:
+        return destination satisfies never
     }
-    const base = readBaseUrl(place.cluster)
-    return {
-      name: `cluster:${place.cluster.id}`,
-      origin: base.origin,
-      path: `${base.pathname.replace(/\/$/, '')}/${rest ?? ''}${target.search}`,
-      host: undefined,
-      forwardsCredentials: false,
-      passedOverrides: none,
-      isBound: false,
-      timeouts,
-      bodyLimitBytes,
-    }
+  }
+}
+
+function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost: string, limits: Limits): Upstream {
+  const { route, target } = permit.match
+  const { name, origin, preservesHost, passedOverrides, isBound } = settings
+  const { timeouts, bodyLimitBytes } = limits
+  const host = preservesHost ? clientHost : undefined
+  // What nobody verified is not passed on as if somebody had (SPEC section 5, `access: public`).
+  const forwardsCredentials = settings.forwardsCredentials && !route.isPublic
+  const path = `${target.path}${target.search}`
+  return { name, origin, path, host, forwardsCredentials, passedOverrides, isBound, timeouts, bodyLimitBytes }
+}
+
+function describeCluster(cluster: ClusterRecord, permit: Permit, limits: Limits): Upstream {
+  const { target, rest } = permit.match
+  const base = readBaseUrl(cluster)
+  return {
+    name: `cluster:${cluster.id}`,
+    origin: base.origin,
+    path: `${base.pathname.replace(/\/$/, '')}/${rest ?? ''}${target.search}`,
+    host: undefined,
+    forwardsCredentials: false,
+    passedOverrides: none,
+    isBound: false,
+    ...limits,
   }
 }
 
@@ -60,24 +81,6 @@ function rememberLimits(defaults: Limits): (route: Route) => Limits {
     }
     known.set(route, limits)
     return limits
-  }
-}
-
-type Place = Readonly<{ settings: UpstreamSettings } | { cluster: ClusterRecord }>
-
-async function findPlace(destination: Destination, permit: Permit, locations: Locations): Promise<Place> {
-  switch (destination.kind) {
-    case 'upstream': {
-      const settings = locations.upstreams.get(destination.name)
-      if (!settings) throw new GatewayError('upstream_unavailable')
-      return { settings }
-    }
-    case 'cluster':
-      return { cluster: await findCluster(permit, destination.param, locations) }
-    case 'answer':
-      throw new GatewayError('internal') // owned endpoints end before this stage
-    default:
-      return destination satisfies never
   }
 }
 

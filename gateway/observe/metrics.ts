@@ -3,6 +3,7 @@ import { type AuditMetrics, createAuditMetrics } from './audit/audit-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connection-metrics.ts'
 import { createPolicyMetrics, type PolicyMetrics } from './policy-metrics.ts'
+import { createTallies } from './tally.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
 export type Metrics = Readonly<{
@@ -40,12 +41,14 @@ export function createMetrics(): Metrics {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
-  const requests = new Counter({
-    name: 'sallyport_requests_total',
-    help: 'Requests answered, by route, method and status; status 0 where the client left first.',
-    labelNames: ['route', 'method', 'status'],
+  const requests = createTallies(
+    {
+      name: 'sallyport_requests_total',
+      help: 'Requests answered, by route, method and status; status 0 where the client left first.',
+      labelNames: ['route', 'method', 'status'],
+    },
     registers,
-  })
+  )
   const durations = new Histogram({
     name: 'sallyport_request_duration_seconds',
     help: 'Time from the head of a request to the end of its answer.',
@@ -53,12 +56,15 @@ export function createMetrics(): Metrics {
     buckets: durationBuckets,
     registers,
   })
-  const decisions = new Counter({
-    name: 'sallyport_decisions_total',
-    help: 'Decisions, by route and reason; the reason is "allowed" or the code of the refusal.',
-    labelNames: ['route', 'reason'],
+  const observeDuration = rememberChildren(durations)
+  const decisions = createTallies(
+    {
+      name: 'sallyport_decisions_total',
+      help: 'Decisions, by route and reason; the reason is "allowed" or the code of the refusal.',
+      labelNames: ['route', 'reason'],
+    },
     registers,
-  })
+  )
   const unparsed = new Counter({
     name: 'sallyport_unparsed_requests_total',
     help: 'Requests refused before they could be read, by reason.',
@@ -118,12 +124,14 @@ export function createMetrics(): Metrics {
       }
     },
   })
-  const cacheReads = new Counter({
-    name: 'sallyport_cache_reads_total',
-    help: 'Reads of a cache, by result: hit, absent (known not to be there), miss, or shared with a load under way.',
-    labelNames: ['cache', 'result'],
+  const cacheReads = createTallies(
+    {
+      name: 'sallyport_cache_reads_total',
+      help: 'Reads of a cache, by result: hit, absent (known not to be there), miss, or shared with a load under way.',
+      labelNames: ['cache', 'result'],
+    },
     registers,
-  })
+  )
   const cacheSizes: (() => Readonly<Record<string, number>>)[] = []
   new Gauge({
     name: 'sallyport_cache_entries',
@@ -185,10 +193,12 @@ export function createMetrics(): Metrics {
   })
   return {
     countRequest: (route, method, status, seconds) => {
-      requests.inc({ route, method, status })
-      durations.observe({ route }, seconds)
+      requests(route, method, status).count += 1
+      observeDuration(route, seconds)
     },
-    countDecision: (route, reason) => decisions.inc({ route, reason }),
+    countDecision: (route, reason) => {
+      decisions(route, reason).count += 1
+    },
     countUnparsed: (reason) => unparsed.inc({ reason }),
     countJwksFetch: (issuer, outcome) => {
       jwksFetches.inc({ issuer, outcome })
@@ -204,7 +214,9 @@ export function createMetrics(): Metrics {
     watchJwksAge: (issuer, ageMs) => {
       issuers.push([issuer, ageMs])
     },
-    countCacheRead: (cache, result) => cacheReads.inc({ cache, result }),
+    countCacheRead: (cache, result) => {
+      cacheReads(cache, result).count += 1
+    },
     watchCacheSizes: (sizes) => {
       cacheSizes.push(sizes)
     },
@@ -228,5 +240,18 @@ export function createMetrics(): Metrics {
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),
+  }
+}
+
+/** A histogram's series by the value of its only label, which the library would else check anew each time. */
+function rememberChildren(histogram: Histogram): (value: string, seconds: number) => void {
+  const children = new Map<string, ReturnType<Histogram['labels']>>()
+  return (value, seconds) => {
+    let child = children.get(value)
+    if (!child) {
+      child = histogram.labels(value)
+      children.set(value, child)
+    }
+    child.observe(seconds)
   }
 }

@@ -30,7 +30,7 @@ export type Trail = Readonly<{
    * What is to be done is settled: resolves when it may be done, and rejects where it cannot be written down. The
    * status is known where the answer is ours.
    */
-  settled: (status?: number) => Promise<void>
+  settled: (status?: number) => Promise<void> | undefined
   /** Resolves to what the client is told: this very refusal, or that it could not be written down. */
   refused: (error: GatewayError) => Promise<GatewayError>
   /** A bug of ours, after the answer began. */
@@ -96,15 +96,15 @@ export const createTrails =
     /** Let go of once it is written down. */
     let findings: Findings | undefined = {}
     /** Once for each request, whatever becomes of it afterwards. */
-    const record = async (status: number | undefined, error?: GatewayError): Promise<void> => {
-      if (!findings) return
+    const record = (status: number | undefined, error?: GatewayError): Promise<void> | undefined => {
+      if (!findings) return undefined
       if (!audit.isOn && !error) {
         findings = undefined
-        return
+        return undefined
       }
       const decision = composeDecision(exchange, facts, findings, { time: now(), requestId, door, status, error })
       findings = undefined
-      await audit.record(decision)
+      return audit.record(decision)
     }
     exchange.onEnd((isComplete) => {
       const route = facts.route ?? noRoute
@@ -115,7 +115,7 @@ export const createTrails =
       // A client that left is nobody's failure, whatever it interrupted.
       if (isOurs(facts) || (exchange.status >= 500 && facts.error)) log.error(line, 'request failed')
       else if (facts.streamFailure) log.warn(line, 'stream failed')
-      else log.info(line, 'request')
+      else log.request(line)
     })
     return {
       received: (client) => {

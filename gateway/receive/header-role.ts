@@ -53,8 +53,22 @@ const drop: HeaderRole = { kind: 'drop' }
 const forbidden: HeaderRole = { kind: 'forbidden' }
 const override: HeaderRole = { kind: 'override' }
 
-/** The role of a header by its name. CGI and WSGI backends read `_`, and some `.`, as `-`: so do we, to refuse it. */
+/** Names that came before: clients use few, and one who invents them finds no more room than this. */
+const rememberedNames = 1_024
+const rememberedLength = 64
+const remembered = new Map<string, HeaderRole>()
+
+/** The role of a header by its name. */
 export function headerRole(name: string): HeaderRole {
+  const known = remembered.get(name)
+  if (known) return known
+  const role = findRole(name)
+  if (remembered.size < rememberedNames && name.length <= rememberedLength) remembered.set(name, role)
+  return role
+}
+
+/** CGI and WSGI backends read `_`, and some `.`, as `-`: so do we, to refuse it. */
+function findRole(name: string): HeaderRole {
   const exact = name.toLowerCase()
   const role = read.get(exact)
   if (role) return role

@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net'
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { usualHeadLimits } from './head-limits.ts'
-import { headerRole } from './header-role.ts'
+import { headerRole, type ReadHeader } from './header-role.ts'
 
 /** The request's headers, read once: what decides, and what may go on. Values stand in the order of their lines. */
 export type RequestHeaders = Readonly<{
@@ -31,22 +31,7 @@ export function readHeaders(
   limitBytes: number = usualHeadLimits.headerBytes,
 ): RequestHeaders {
   if (exchange.httpVersion !== '1.1' && exchange.httpVersion !== '1.0') throw malformed()
-  const values = {
-    host: [] as string[],
-    authorization: [] as string[],
-    'x-oauth-access-token': [] as string[],
-    'x-organization-id': [] as string[],
-    cookie: [] as string[],
-    traceparent: [] as string[],
-    tracestate: [] as string[],
-    'x-forwarded-for': [] as string[],
-    'x-forwarded-proto': [] as string[],
-    'x-forwarded-host': [] as string[],
-    'transfer-encoding': [] as string[],
-    'content-length': [] as string[],
-    expect: [] as string[],
-    connection: [] as string[],
-  }
+  const values = { ...noValues }
   const passing: string[] = []
   const overrides: string[] = []
   let bytes = 0
@@ -57,7 +42,7 @@ export function readHeaders(
     const role = headerRole(name)
     if (role.kind === 'pass') passing.push(name, value)
     else if (role.kind === 'override') overrides.push(name, value)
-    else if (role.kind === 'read') values[role.name].push(value)
+    else if (role.kind === 'read') collect(values, role.name, value)
     else if (role.kind === 'forbidden') throw malformed()
   }
   if (bytes > limitBytes) throw new GatewayError('headers_too_large')
@@ -70,6 +55,7 @@ export function readHeaders(
     // The vendors' part means nothing without its parent (W3C Trace Context 3.3.1.5).
     for (const state of values.tracestate) passing.push('tracestate', state)
   }
+  const nominated = readNominated(values.connection)
   return {
     host: readHost(values.host),
     bytes,
@@ -82,15 +68,43 @@ export function readHeaders(
       proto: values['x-forwarded-proto'],
       host: values['x-forwarded-host'],
     },
-    passing: withoutNominated(passing, values.connection),
-    overrides: withoutNominated(overrides, values.connection),
-    credentials: withoutNominated(
-      (['authorization', 'x-oauth-access-token'] as const).flatMap((name) =>
-        values[name].flatMap((value) => [name, value]),
-      ),
-      values.connection,
-    ),
+    passing: withoutNominated(passing, nominated),
+    overrides: withoutNominated(overrides, nominated),
+    credentials: withoutNominated(listCredentials(values), nominated),
   }
+}
+
+/** Most requests have few of these, and share the emptiness of the others. */
+const none: string[] = []
+Object.freeze(none)
+const noValues: Readonly<Record<ReadHeader, string[]>> = {
+  host: none,
+  authorization: none,
+  'x-oauth-access-token': none,
+  'x-organization-id': none,
+  cookie: none,
+  traceparent: none,
+  tracestate: none,
+  'x-forwarded-for': none,
+  'x-forwarded-proto': none,
+  'x-forwarded-host': none,
+  'transfer-encoding': none,
+  'content-length': none,
+  expect: none,
+  connection: none,
+}
+
+function collect(values: Record<ReadHeader, string[]>, name: ReadHeader, value: string): void {
+  const before = values[name]
+  if (before === none) values[name] = [value]
+  else before.push(value)
+}
+
+function listCredentials(values: Readonly<Record<ReadHeader, readonly string[]>>): RawHeaders {
+  const lines: string[] = []
+  for (const value of values.authorization) lines.push('authorization', value)
+  for (const value of values['x-oauth-access-token']) lines.push('x-oauth-access-token', value)
+  return lines
 }
 
 // W3C Trace Context, version 00 and its forward-compatible successors; ff is invalid.
@@ -129,12 +143,18 @@ export function isHost(text: string): boolean {
   return whole !== undefined && (address === undefined || isIPv6(address)) && Number(port ?? 0) <= 65_535
 }
 
-/** Without the lines that `Connection` names: they were meant for us alone (RFC 9110 7.6.1). */
-function withoutNominated(passing: readonly string[], connection: readonly string[]): RawHeaders {
+/** What `Connection` names (RFC 9110 7.6.1), but for what it usually says; undefined for nothing. */
+function readNominated(connection: readonly string[]): ReadonlySet<string> | undefined {
+  if (connection.length === 0) return undefined
   const nominated = new Set(connection.flatMap((line) => line.split(',').map((name) => name.trim().toLowerCase())))
   nominated.delete('')
   nominated.delete('close')
   nominated.delete('keep-alive')
-  if (nominated.size === 0) return passing
+  return nominated.size === 0 ? undefined : nominated
+}
+
+/** Without lines that were meant for us alone. */
+function withoutNominated(passing: readonly string[], nominated: ReadonlySet<string> | undefined): RawHeaders {
+  if (!nominated) return passing
   return passing.filter((_, index) => !nominated.has((passing[index - (index % 2)] ?? '').toLowerCase()))
 }

@@ -15,7 +15,7 @@ const hopByHop = new Set([
 /** The lines of an upstream's answer that are about the answer. */
 export function withoutHopByHop(headers: RawHeaders): RawHeaders {
   const named = connectionNames(headers)
-  return keepLines(headers, (name) => !hopByHop.has(name) && !named.has(name))
+  return keepLines(headers, (name) => !hopByHop.has(name) && !named?.has(name))
 }
 
 /** The lines of an answer that go on to the client. RFC 9110 8.6: a 204 names no length; some upstreams say 0. */
@@ -46,10 +46,16 @@ function keepLines(headers: RawHeaders, isKept: (name: string) => boolean): RawH
   return kept
 }
 
-function connectionNames(headers: RawHeaders): ReadonlySet<string> {
-  const names = new Set<string>()
-  for (let index = 0; index < headers.length; index += 2)
-    if (headers[index]?.toLowerCase() === 'connection')
-      for (const name of (headers[index + 1] ?? '').split(',')) names.add(name.trim().toLowerCase())
+/** What `Connection` names; undefined for no more than it usually says. */
+function connectionNames(headers: RawHeaders): ReadonlySet<string> | undefined {
+  let names: Set<string> | undefined
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    if (name.length !== 10 || name.toLowerCase() !== 'connection') continue
+    const value = headers[index + 1] ?? ''
+    if (value === 'keep-alive' || value === 'close') continue
+    names ??= new Set()
+    for (const part of value.split(',')) names.add(part.trim().toLowerCase())
+  }
   return names
 }

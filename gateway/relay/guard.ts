@@ -1,25 +1,37 @@
-import type { ResponseSink } from '../engine/engine.ts'
+import type { ResponseSink, UpstreamError } from '../engine/engine.ts'
 
-/** Makes callbacks of which none throws: whoever calls them knows nothing of this answer, and could only break more. */
-export type Guard = <Arguments extends readonly unknown[], Result>(
-  work: (...values: Arguments) => Result,
-  otherwise: Result,
-) => (...values: Arguments) => Result
+/** A sink in the guise of another, of which no callback throws: whoever calls knows nothing of this answer. */
+export class GuardedSink implements ResponseSink {
+  readonly #sink: ResponseSink
+  readonly #onFault: (error: unknown) => void
 
-export const createGuard =
-  (onFault: (error: unknown) => void): Guard =>
-  (work, otherwise) =>
-  (...values) => {
+  constructor(sink: ResponseSink, onFault: (error: unknown) => void) {
+    this.#sink = sink
+    this.#onFault = onFault
+  }
+
+  data(chunk: Uint8Array): boolean {
     try {
-      return work(...values)
+      return this.#sink.data(chunk)
     } catch (error) {
-      onFault(error)
-      return otherwise
+      this.#onFault(error)
+      return false
     }
   }
 
-export const guardSink = (sink: ResponseSink, guard: Guard): ResponseSink => ({
-  data: guard((chunk) => sink.data(chunk), false),
-  end: guard(() => sink.end(), undefined),
-  fail: guard((error) => sink.fail(error), undefined),
-})
+  end(): void {
+    try {
+      this.#sink.end()
+    } catch (error) {
+      this.#onFault(error)
+    }
+  }
+
+  fail(error: UpstreamError): void {
+    try {
+      this.#sink.fail(error)
+    } catch (fault) {
+      this.#onFault(fault)
+    }
+  }
+}

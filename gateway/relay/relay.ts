@@ -5,7 +5,7 @@ import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
-import { createGuard, guardSink } from './guard.ts'
+import { GuardedSink } from './guard.ts'
 import { readStreamKind } from './stream-kind.ts'
 import type { StartTimer } from './timer.ts'
 import { type StreamSettings, WatchedStream } from './watched-stream.ts'
@@ -14,9 +14,11 @@ import { type StreamSettings, WatchedStream } from './watched-stream.ts'
 export type RelayContext = Readonly<{
   match: RouteMatch
   upstream: Upstream
-  onStreamFailure: (code: StreamFailureCode, cause: unknown) => void
-  /** Told of a bug of ours that no stream could tell its client of. */
-  onFault: (error: unknown) => void
+  trail: Readonly<{
+    streamFailed: (code: StreamFailureCode, cause: unknown) => void
+    /** Told of a bug of ours that no stream could tell its client of. */
+    broke: (error: unknown) => void
+  }>
 }>
 
 /** Resolves when the head of an answer is out; until then it rejects with what goes out instead. */
@@ -53,8 +55,8 @@ export function createRelay(options: RelayOptions): Relaying {
         head,
         onStarted,
         onRefused,
-        onFailure: context.onStreamFailure,
-        onFault: context.onFault,
+        onFailure: context.trail.streamFailed,
+        onFault: context.trail.broke,
       })
       if (isDraining) stream.drain()
       else response.pipe(stream, context.upstream.timeouts.streamIdleMs)
@@ -91,10 +93,6 @@ export function createRelay(options: RelayOptions): Relaying {
 /** Passes an upstream's answer on as it comes, at the pace of the slower side. */
 function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHead, context: RelayContext): void {
   const writer = startAnswer(response, exchange, head)
-  const guard = createGuard((error) => {
-    breakOff(response, exchange)
-    context.onFault(error)
-  })
   writer.onDrain(response.resume)
   const sink = {
     data: writer.write,
@@ -102,7 +100,11 @@ function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHe
     // A truncated answer must stay recognizable: no terminating chunk, no filled-up length.
     fail: () => exchange.destroy(),
   }
-  response.pipe(guardSink(sink, guard))
+  const guarded = new GuardedSink(sink, (error) => {
+    breakOff(response, exchange)
+    context.trail.broke(error)
+  })
+  response.pipe(guarded)
 }
 
 function breakOff(response: UpstreamResponse, exchange: Exchange): void {

@@ -1,3 +1,4 @@
+import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
 import type { AgentRecord, Directory } from '../directory/directory.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { parseId } from './organization-id.ts'
@@ -6,9 +7,11 @@ import { parseId } from './organization-id.ts'
 export type Resource = Readonly<{ kind: 'agent'; agent: AgentRecord | undefined }>
 
 /** Looks the route's resource up, so that the decision can be pure. Undefined for a route without one. */
-export async function resolveResource(match: RouteMatch, directory: Directory): Promise<Resource | undefined> {
+export function resolveResource(match: RouteMatch, directory: Directory): Awaitable<Resource | undefined> {
   const { resource } = match.route
   if (!resource) return undefined
-  const id = parseId(match.params.get(resource.param) ?? '')
-  return { kind: resource.kind, agent: id === undefined ? undefined : await directory.findAgent(id) }
+  const { kind, param } = resource
+  const id = parseId(match.params.get(param) ?? '')
+  if (id === undefined) return { kind, agent: undefined }
+  return andThen(directory.findAgent(id), (agent) => ({ kind, agent }))
 }

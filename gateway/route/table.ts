@@ -142,10 +142,13 @@ function pick(found: Found | undefined, target: RequestTarget): RouteMatch {
   return {
     route: row.route,
     target,
-    params: new Map(row.names.map((name, index) => [name, found.values[index] ?? ''])),
+    params:
+      row.names.length === 0 ? noParams : new Map(row.names.map((name, index) => [name, found.values[index] ?? ''])),
     rest: found.restFrom === undefined ? undefined : rawRest(target.path, found.restFrom),
   }
 }
+
+const noParams: ReadonlyMap<string, string> = new Map()
 
 const isKnownMethod = (method: string): method is Method => (methods as readonly string[]).includes(method)
 

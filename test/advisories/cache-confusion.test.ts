@@ -125,7 +125,8 @@ t.test('for any two principals no cache answers one for the other, however they 
       const { authenticate, forget } = createGuards(pauses)
       const judge = async (at: number): Promise<void> => {
         const { credential, owner } = cases[at] ?? { credential: { kind: 'oauth', jwt: '' }, owner: 'refused' }
-        const answer = await authenticate(credential).then(
+        const authenticated = async () => authenticate(credential)
+        const answer = await authenticated().then(
           ({ user }) => user.email,
           (error: unknown) =>
             error instanceof GatewayError && error.code === 'unauthenticated' ? 'refused' : String(error),

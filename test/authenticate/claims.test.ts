@@ -181,7 +181,7 @@ async function trustIssuers(settings: Readonly<Record<string, Partial<TrustedIss
     asked,
     sign: (issuer: string, claims = {}): Promise<string> =>
       signers[issuer]?.(claims) ?? Promise.reject(new Error(issuer)),
-    log: (jwt: string) => authenticate({ kind: 'oauth', jwt }),
+    log: async (jwt: string) => authenticate({ kind: 'oauth', jwt }),
   }
 }
 

@@ -20,7 +20,7 @@ function holdWatch(t: Test, more: readonly string[] = []) {
       adopted.push(texts)
     },
     noteOutcome: (isGood) => void outcomes.push(isGood),
-    log: { info: log, warn: log, error: log, flush: () => undefined },
+    log: { request: () => undefined, info: log, warn: log, error: log, flush: () => undefined },
   })
   const lookTwice = async (): Promise<void> => {
     await look()
@@ -102,7 +102,13 @@ t.test('a bad file that becomes good by the clock alone is taken then', async (t
   writeFileSync(file, 'later')
   let isTime = false
   const adopted: unknown[] = []
-  const log = { info: () => undefined, warn: () => undefined, error: () => undefined, flush: () => undefined }
+  const log = {
+    request: () => undefined,
+    info: () => undefined,
+    warn: () => undefined,
+    error: () => undefined,
+    flush: () => undefined,
+  }
   const look = createKeyWatch({
     texts: ['first'],
     files: [join(directory, 'key')],

@@ -108,7 +108,13 @@ t.test('without a table to ask a trail is the live one itself', async (t) => {
   t.equal(listen(undefined).trail, silent)
   const configuration = loadConfiguration(writeConfiguration(t, {}), {})
   const metrics = createMetrics()
-  const log = { info: () => undefined, warn: () => undefined, error: () => undefined, flush: () => undefined }
+  const log = {
+    request: () => undefined,
+    info: () => undefined,
+    warn: () => undefined,
+    error: () => undefined,
+    flush: () => undefined,
+  }
   const begin = () => silent
   t.equal(
     startShadow(configuration, { log, metrics, now: () => new Date(0), monotonicMs: () => 0 }).watch(begin),
@@ -124,6 +130,7 @@ t.test(
     let nowMs = 0
     const report = createReport({
       log: {
+        request: () => undefined,
         info: (fields, message) => void lines.push({ ...fields, message }),
         warn: () => undefined,
         error: (fields, message) => void lines.push({ ...fields, message }),

@@ -37,7 +37,13 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     onLine?.(line)
     lines.push(line)
   }
-  const log: Log = { info: note('info'), warn: note('warn'), error: note('error'), flush: () => undefined }
+  const log: Log = {
+    request: (fields) => note('info')(fields, 'request'),
+    info: note('info'),
+    warn: note('warn'),
+    error: note('error'),
+    flush: () => undefined,
+  }
   const now = () => new Date()
   const monotonicMs = () => performance.now()
   // Public routes ask nobody.

@@ -1,3 +1,4 @@
+import { andThen } from '../../awaitable/awaitable.ts'
 import type { Change, Tag } from '../change.ts'
 import type {
   AgentRecord,
@@ -57,12 +58,13 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
       tokens.read(`token:${id}`, () => store.findToken(id, hash), { absenceKey: `token:${id}:${hash}` }),
     findOrganization: (id) => organizations.read(`organization:${id}`, () => store.findOrganization(id)),
     findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
-    findCluster: async (id, aliveSince) => {
+    findCluster: (id, aliveSince) => {
       const load = () => store.findCluster(id, aliveSince)
-      const held = await clusters.read(`cluster:${id}`, load)
-      if (!held || (held.lastHeartbeatAt?.getTime() ?? 0) >= aliveSince.getTime()) return held
-      // No heartbeat is announced: what we hold is a lower bound, and only one that is too low is worth a question.
-      return clusters.read(`cluster:${id}`, load, { maxAgeMs: silentClusterMs })
+      return andThen(clusters.read(`cluster:${id}`, load), (held) => {
+        if (!held || (held.lastHeartbeatAt?.getTime() ?? 0) >= aliveSince.getTime()) return held
+        // No heartbeat is announced: what we hold is a lower bound, and only one that is too low is worth a question.
+        return clusters.read(`cluster:${id}`, load, { maxAgeMs: silentClusterMs })
+      })
     },
     revokeToken: async (token, audit) => {
       const revoked = await store.revokeToken(token, audit)
@@ -110,9 +112,9 @@ const tagsOfUser = ({ id, roles }: UserRecord): readonly Tag[] => [
   ...roles.flatMap(({ organization }): readonly Tag[] => (organization ? [`organization:${organization.id}`] : [])),
 ]
 
-/** A JSON array keeps issuer and subject apart whatever they hold. */
+/** The length keeps issuer and subject apart whatever they hold. */
 const nameIdentity = ({ issuer, subject }: Pick<NewIdentity, 'issuer' | 'subject'>): string =>
-  JSON.stringify([issuer, subject])
+  `${issuer.length} ${issuer} ${subject}`
 
 function forgetIn({ users, tokens, organizations, agents, clusters }: Caches, change: Change): void {
   if (change.kind === 'everything') {

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import type { Awaitable } from '../../awaitable/awaitable.ts'
 import type { Tag } from '../change.ts'
 import type { Freshness } from './freshness.ts'
 import { createTagIndex } from './tag-index.ts'
@@ -6,14 +7,14 @@ import { createTagIndex } from './tag-index.ts'
 /** Facts of the directory, held in memory under a key and found again by what they depend on. */
 export type TaggedCache<Value> = Readonly<{
   /** From memory, or loaded; concurrent misses share one load. */
-  read: (key: string, load: Load<Value>, options?: ReadOptions) => Promise<Value | undefined>
+  read: (key: string, load: Load<Value>, options?: ReadOptions) => Awaitable<Value | undefined>
   /** Forgets what depends on this; loads under way are neither stored nor shared any more. */
   drop: (tag: Tag) => void
   clear: () => void
   size: () => number
 }>
 
-export type Load<Value> = () => Promise<Value | undefined>
+export type Load<Value> = () => Awaitable<Value | undefined>
 
 export type ReadOptions = Readonly<{
   maxAgeMs?: number
@@ -82,12 +83,12 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
       const entry = held.get(key)
       if (entry && freshness.isFresh(entry.askedAtMs, maxAgeMs)) {
         onRead('hit')
-        return Promise.resolve(entry.value)
+        return entry.value
       }
       const missedAtMs = absenceKey === null ? undefined : absent.get(absenceKey)
       if (missedAtMs !== undefined && freshness.isFresh(missedAtMs, absenceMs)) {
         onRead('absent')
-        return Promise.resolve(undefined)
+        return undefined
       }
       // One that finds nothing is shared no more widely than its absence would be; and a slow one no longer than a
       // change may go unheard.

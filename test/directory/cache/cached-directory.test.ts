@@ -262,7 +262,7 @@ t.test('guesses at the secret of a token that is held ask the store nothing', as
 t.test('a store that is down is no answer, and is not remembered', async (t) => {
   const { directory, rows, warm } = holdDirectory()
   rows.isDown = true
-  const looks: readonly (() => Promise<unknown>)[] = [
+  const looks: readonly (() => unknown)[] = [
     () => directory.findByIdentity(issuer, 'one'),
     () => directory.findToken(101, 'hash-101'),
     () => directory.findOrganization(10),
@@ -270,7 +270,7 @@ t.test('a store that is down is no answer, and is not remembered', async (t) => 
     () => directory.findCluster(40, new Date(0)),
     () => directory.createByIdentity(identity('new')),
   ]
-  for (const look of looks) await t.rejects(look(), { code: 'directory_unavailable' })
+  for (const look of looks) await t.rejects(async () => look(), { code: 'directory_unavailable' })
   rows.isDown = false
   for (const look of looks) t.ok(await look())
   await warm()

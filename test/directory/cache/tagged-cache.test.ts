@@ -23,6 +23,7 @@ function holdCache({ maxEntries = 100 } = {}) {
   })
   return {
     ...cache,
+    read: async (...values: Parameters<typeof cache.read>) => cache.read(...values),
     reads,
     now: () => nowMs,
     prove: freshness.prove,

@@ -1,0 +1,49 @@
+import { Counter, type Registry } from 'prom-client'
+
+/** What one series counts, to be kept by whoever counts often. */
+export type Tally = { count: number }
+
+/** Gives the tally of these values of the labels, in the order of their names. */
+export type Tallies = (...values: readonly (string | number)[]) => Tally
+
+type Branch = { readonly below: Map<string | number, Branch>; tally: Tally | undefined }
+
+/**
+ * A counter for what every request counts: its series are found by a few look-ups, and added to by `count += 1`. The
+ * library is told at each scrape, since it would compose a key of all labels each time.
+ */
+export function createTallies(
+  { name, help, labelNames }: Readonly<{ name: string; help: string; labelNames: readonly string[] }>,
+  registers: Registry[],
+): Tallies {
+  const root: Branch = { below: new Map(), tally: undefined }
+  const series: Readonly<{ labels: Record<string, string | number>; tally: Tally }>[] = []
+  new Counter({
+    name,
+    help,
+    labelNames: [...labelNames],
+    registers,
+    collect() {
+      this.reset()
+      for (const { labels, tally } of series) this.inc(labels, tally.count)
+    },
+  })
+  const begin = (values: readonly (string | number)[]): Tally => {
+    const tally = { count: 0 }
+    series.push({ labels: Object.fromEntries(labelNames.map((label, index) => [label, values[index] ?? ''])), tally })
+    return tally
+  }
+  return (...values) => {
+    let branch = root
+    for (const value of values) {
+      let next = branch.below.get(value)
+      if (!next) {
+        next = { below: new Map(), tally: undefined }
+        branch.below.set(value, next)
+      }
+      branch = next
+    }
+    branch.tally ??= begin(values)
+    return branch.tally
+  }
+}
