@@ -58,6 +58,6 @@ async function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Prom
   if (!issuer) throw new GatewayError('unauthenticated')
   // Before the signature: keys that change meanwhile make this token one to verify again.
   const keysVersion = issuer.keys.version()
-  const payload = await verifySignature(jwt, issuer.keys.findKey)
+  const payload = await verifySignature(unverified, issuer.keys.findKey)
   return { issuer, claims: readClaims(parseObject(payload), issuer.trust), keysVersion }
 }

@@ -2,7 +2,7 @@ import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import { createKeySet, type KeySet } from '../../gateway/authenticate/jwks.ts'
 import type { KeyStore } from '../../gateway/authenticate/key-store.ts'
 import type { KeyEvent, LoadKeys } from '../../gateway/authenticate/refresh-keys.ts'
-import { verifySignature } from '../../gateway/authenticate/signature.ts'
+import { parseToken, verifySignature } from '../../gateway/authenticate/signature.ts'
 import { createSimulatedClock } from './simulated-clock.ts'
 
 /** A key pair that signs: its public half, and a token under any key id. */
@@ -89,7 +89,7 @@ export function holdKeySet(
     signal: stopping.signal,
   })
   const judge = async (token: string): Promise<string> =>
-    verifySignature(token, keys.findKey).then(
+    verifySignature(parseToken(token), keys.findKey).then(
       () => 'accepted',
       (error: { code?: string }) => String(error.code ?? error),
     )
