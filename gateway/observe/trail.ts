@@ -89,83 +89,116 @@ type Surroundings = Readonly<{
 }>
 
 export const createTrails =
-  ({ log, metrics, audit, now, monotonicMs }: Surroundings, door: Door): BeginTrail =>
-  (exchange, requestId) => {
-    const startedMs = monotonicMs()
-    const facts = { ...noFacts }
-    /** Let go of once it is written down. */
-    let findings: Findings | undefined = {}
-    /** Once for each request, whatever becomes of it afterwards. */
-    const record = (status: number | undefined, error?: GatewayError): Promise<void> | undefined => {
-      if (!findings) return undefined
-      if (!audit.isOn && !error) {
-        findings = undefined
-        return undefined
-      }
-      const decision = composeDecision(exchange, facts, findings, { time: now(), requestId, door, status, error })
-      findings = undefined
-      return audit.record(decision)
-    }
-    exchange.onEnd((isComplete) => {
-      const route = facts.route ?? noRoute
-      const durationMs = monotonicMs() - startedMs
-      metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
-      metrics.countDecision(route, facts.reason ?? 'abandoned')
-      const line = composeLine(exchange, requestId, facts, durationMs, isComplete)
-      // A client that left is nobody's failure, whatever it interrupted.
-      if (isOurs(facts) || (exchange.status >= 500 && facts.error)) log.error(line, 'request failed')
-      else if (facts.streamFailure) log.warn(line, 'stream failed')
-      else log.request(line)
-    })
-    return {
-      received: (client) => {
-        facts.clientAddress = client.address
-      },
-      targeted: (target) => {
-        if (findings) findings.target = target
-      },
-      matched: (match) => {
-        facts.route = match.route.id
-        facts.method = match.target.method
-        facts.path = match.target.path
-      },
-      authenticated: (principal) => {
-        if (findings) findings.principal = principal
-        facts.userId = principal.user.id
-        facts.credential = principal.proof.kind
-      },
-      resolved: (organization) => {
-        if (findings) findings.organization = organization
-        facts.organizationId = organization?.id
-      },
-      found: () => undefined,
-      allowed: () => {
-        facts.reason = 'allowed'
-      },
-      located: (upstream) => {
-        facts.upstream = upstream.name
-      },
-      settled: (status) => record(status),
-      refused: async (error) => {
-        facts.error = error
-        // The decision stands even when what it allowed then failed.
-        facts.reason ??= error.code
-        try {
-          await record(error.status, error)
-        } catch (caught) {
-          facts.error = GatewayError.from(caught)
-        }
-        return facts.error
-      },
-      broke: (error) => {
-        facts.error = GatewayError.from(error)
-      },
-      streamFailed: (code, cause) => {
-        facts.streamFailure = { code, cause }
-        metrics.countStreamFailure(code)
-      },
-    }
+  (surroundings: Surroundings, door: Door): BeginTrail =>
+  (exchange, requestId) =>
+    new RequestTrail(exchange, requestId, surroundings, door)
+
+/** A class, since every request has one: what it knows are its fields, and what it can do is shared. */
+class RequestTrail implements Trail {
+  readonly #exchange: Exchange
+  readonly #requestId: string
+  readonly #surroundings: Surroundings
+  readonly #door: Door
+  readonly #startedMs: number
+  readonly #facts: Facts = { ...noFacts }
+  /** Let go of once it is written down. */
+  #findings: Findings | undefined = {}
+
+  constructor(exchange: Exchange, requestId: string, surroundings: Surroundings, door: Door) {
+    this.#exchange = exchange
+    this.#requestId = requestId
+    this.#surroundings = surroundings
+    this.#door = door
+    this.#startedMs = surroundings.monotonicMs()
+    exchange.onEnd((isComplete) => this.#end(isComplete))
   }
+
+  received(client: Client): void {
+    this.#facts.clientAddress = client.address
+  }
+
+  targeted(target: RequestTarget): void {
+    if (this.#findings) this.#findings.target = target
+  }
+
+  matched({ route, target }: RouteMatch): void {
+    this.#facts.route = route.id
+    this.#facts.method = target.method
+    this.#facts.path = target.path
+  }
+
+  authenticated(principal: Principal): void {
+    if (this.#findings) this.#findings.principal = principal
+    this.#facts.userId = principal.user.id
+    this.#facts.credential = principal.proof.kind
+  }
+
+  resolved(organization: Organization | undefined): void {
+    if (this.#findings) this.#findings.organization = organization
+    this.#facts.organizationId = organization?.id
+  }
+
+  found(): void {}
+
+  allowed(): void {
+    this.#facts.reason = 'allowed'
+  }
+
+  located(upstream: Upstream): void {
+    this.#facts.upstream = upstream.name
+  }
+
+  settled(status?: number): Promise<void> | undefined {
+    return this.#record(status)
+  }
+
+  async refused(error: GatewayError): Promise<GatewayError> {
+    const facts = this.#facts
+    facts.error = error
+    // The decision stands even when what it allowed then failed.
+    facts.reason ??= error.code
+    try {
+      await this.#record(error.status, error)
+    } catch (caught) {
+      facts.error = GatewayError.from(caught)
+    }
+    return facts.error
+  }
+
+  broke(error: unknown): void {
+    this.#facts.error = GatewayError.from(error)
+  }
+
+  streamFailed(code: StreamFailureCode, cause: unknown): void {
+    this.#facts.streamFailure = { code, cause }
+    this.#surroundings.metrics.countStreamFailure(code)
+  }
+
+  /** Once for each request, whatever becomes of it afterwards. */
+  #record(status: number | undefined, error?: GatewayError): Promise<void> | undefined {
+    const findings = this.#findings
+    this.#findings = undefined
+    const { audit, now } = this.#surroundings
+    if (!findings || (!audit.isOn && !error)) return undefined
+    const verdict = { time: now(), requestId: this.#requestId, door: this.#door, status, error }
+    return audit.record(composeDecision(this.#exchange, this.#facts, findings, verdict))
+  }
+
+  #end(isComplete: boolean): void {
+    const { log, metrics, monotonicMs } = this.#surroundings
+    const exchange = this.#exchange
+    const facts = this.#facts
+    const route = facts.route ?? noRoute
+    const durationMs = monotonicMs() - this.#startedMs
+    metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
+    metrics.countDecision(route, facts.reason ?? 'abandoned')
+    const line = composeLine(exchange, this.#requestId, facts, durationMs, isComplete)
+    // A client that left is nobody's failure, whatever it interrupted.
+    if (isOurs(facts) || (exchange.status >= 500 && facts.error)) log.error(line, 'request failed')
+    else if (facts.streamFailure) log.warn(line, 'stream failed')
+    else log.request(line)
+  }
+}
 
 const isOurs = ({ error, streamFailure }: Facts): boolean =>
   error?.code === 'internal' || streamFailure?.code === 'internal_error'

@@ -8,9 +8,13 @@ const credentialLike = /oat_|^eyJ/
 
 /** The client's `x-request-id` where there is one and it is sane, else a new one. */
 export function readRequestId(headers: RawHeaders): string {
-  const found: string[] = []
-  for (let index = 0; index < headers.length; index += 2)
-    if (headers[index]?.toLowerCase() === 'x-request-id') found.push(headers[index + 1] ?? '')
-  const [id] = found
-  return found.length === 1 && id !== undefined && sane.test(id) && !credentialLike.test(id) ? id : randomUUID()
+  let id: string | undefined
+  let count = 0
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    if (name.length !== 12 || name.toLowerCase() !== 'x-request-id') continue
+    id = headers[index + 1]
+    count += 1
+  }
+  return count === 1 && id !== undefined && sane.test(id) && !credentialLike.test(id) ? id : randomUUID()
 }

@@ -55,8 +55,8 @@ export function createRelay(options: RelayOptions): Relaying {
         head,
         onStarted,
         onRefused,
-        onFailure: context.trail.streamFailed,
-        onFault: context.trail.broke,
+        onFailure: (code, cause) => context.trail.streamFailed(code, cause),
+        onFault: (error) => context.trail.broke(error),
       })
       if (isDraining) stream.drain()
       else response.pipe(stream, context.upstream.timeouts.streamIdleMs)

@@ -51,7 +51,12 @@ export const createShadowTrails =
       if (gathered) Object.assign(gathered, facts)
     }
     return {
-      ...trail,
+      received: (client) => trail.received(client),
+      resolved: (organization) => trail.resolved(organization),
+      located: (upstream) => trail.located(upstream),
+      settled: (status) => trail.settled(status),
+      broke: (error) => trail.broke(error),
+      streamFailed: (code, cause) => trail.streamFailed(code, cause),
       targeted: (target, host, headers) => {
         trail.targeted(target, host, headers)
         gather({ target, host, headers })

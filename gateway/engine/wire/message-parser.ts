@@ -71,7 +71,8 @@ export class MessageParser {
 
   /** Reads on, up to the end of a message; gives what is wrong with it, if anything is. */
   execute(bytes: Buffer): ParseFault | undefined {
-    this.body = []
+    // Most messages have none, and share the emptiness.
+    if (this.body.length > 0) this.body = []
     this.consumedBytes = 0
     let fault: ParseFault | undefined
     for (let start = 0; start < bytes.length && !this.isComplete && !fault && !this.#isFreed; start += inputBytes)
