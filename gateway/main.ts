@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { type CheckDirectoryOptions, runCheckDirectory } from './boot/command-check-directory.ts'
 import { runBeatCluster, runListClusters, runResumeCluster, runSuspendCluster } from './boot/command-clusters.ts'
+import { type HealthcheckOptions, runHealthcheck } from './boot/command-healthcheck.ts'
 import { example } from './boot/command-help.ts'
 import { generateKey } from './boot/command-keys.ts'
 import { type MigrateCommandOptions, runMigrate } from './boot/command-migrate.ts'
@@ -51,6 +52,18 @@ program
   .option('--json', 'print the applied migrations as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport migrate'))
   .action((options: MigrateCommandOptions) => runMigrate(options))
+
+program
+  .command('healthcheck')
+  .description(
+    'ask the gateway of this configuration, on this machine, whether it is ready; end with 1 where it is not',
+  )
+  .option('-c, --config <file>', 'configuration file; names the admin listener', defaultConfig)
+  .option('--live', 'whether it lives is enough, with its database down or while it drains')
+  .option('--timeout-ms <milliseconds>', 'how long to wait for an answer', '4000')
+  .option('--json', 'print what it said as JSON')
+  .addHelpText('after', example('npx sallyport healthcheck --config config/gateway.yaml'))
+  .action((options: HealthcheckOptions) => runHealthcheck(options))
 
 const keys = program
   .command('keys')
