@@ -1,0 +1,57 @@
+# syntax=docker/dockerfile:1
+# The gateway alone: what `npm pack` takes, and the production dependencies of the lock file.
+#
+#   docker build --tag sallyport --build-arg REVISION="$(git rev-parse HEAD)" \
+#     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --pretty=%ct)" .
+
+# The newest LTS. Pin the digest that your registry gives for it: node:26.10.0-trixie-slim@sha256:…
+ARG NODE_IMAGE=docker.io/library/node:26.10.0-trixie-slim
+
+FROM ${NODE_IMAGE} AS build
+WORKDIR /build
+# By itself, so that a change of the sources alone installs nothing anew. No package's scripts run.
+COPY package.json package-lock.json ./
+COPY scripts/install.js scripts/
+RUN node scripts/install.js
+COPY scripts/build.js scripts/
+COPY tsconfig.json README.md LICENSE ./
+COPY gateway gateway/
+COPY config config/
+COPY policies policies/
+RUN npm pack
+
+# The image's files, as they will stand in it.
+WORKDIR /image/app
+RUN tar --extract --file /build/sallyport-*.tgz --strip-components 1 && cp /build/package-lock.json .
+RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+# Where commands find their configuration without being told. Policies must be mounted: without a table nothing starts.
+WORKDIR /image/etc/sallyport
+RUN mkdir config && cp /image/app/config/gateway.yaml /image/app/config/gateway.schema.json config
+WORKDIR /image/usr/local/bin
+RUN ln --symbolic /app/dist/main.js sallyport
+# The same sources make the same files, times too.
+ARG SOURCE_DATE_EPOCH=0
+RUN find /image -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
+
+FROM ${NODE_IMAGE}
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="sallyport" \
+  org.opencontainers.image.description="Authorization gateway and reverse-proxy sidecar" \
+  org.opencontainers.image.version="0.1.0" \
+  org.opencontainers.image.revision="${REVISION}" \
+  org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.base.name="docker.io/library/node:26.10.0-trixie-slim"
+# A gateway installs nothing, and nobody who gets in shall.
+RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
+  /usr/local/bin/yarn /usr/local/bin/yarnpkg /opt/yarn-*
+# Root's own: whoever runs it cannot change it.
+COPY --from=build /image/ /
+ENV NODE_ENV=production
+WORKDIR /etc/sallyport
+# A number, so that Kubernetes can see that it is not root's; nobody in particular.
+USER 65532:65532
+EXPOSE 8080 8081 9090
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["sallyport", "healthcheck"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["sallyport"]
+CMD ["serve"]
