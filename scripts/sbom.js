@@ -2,7 +2,8 @@
 // the same bytes: npm's own list has a random number and the time of day, which say nothing about its content.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -10,21 +11,40 @@ import { parseArgs } from 'node:util'
 const root = fileURLToPath(new URL('..', import.meta.url))
 
 export function makeSbom() {
-  const npm = process.env.npm_execpath
-  const [command, first] = npm ? [process.execPath, [npm]] : ['npm', []]
-  const args = [...first, 'sbom', '--sbom-format=cyclonedx', '--omit=dev', '--package-lock-only', '--loglevel=error']
-  const sbom = JSON.parse(execFileSync(command, args, { cwd: root, encoding: 'utf8' }))
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-sbom-'))
+  try {
+    writeProductionProject(folder)
+    const npm = process.env.npm_execpath
+    const [command, first] = npm ? [process.execPath, [npm]] : ['npm', []]
+    const args = [...first, 'sbom', '--sbom-format=cyclonedx', '--package-lock-only', '--loglevel=error']
+    return write(JSON.parse(execFileSync(command, args, { cwd: folder, encoding: 'utf8' })))
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** npm's own `--omit=dev` leaves out whatever a development dependency needs as well, ajv and pg among them. */
+function writeProductionProject(folder) {
+  const lock = readJson('package-lock.json')
+  for (const [path, { dev }] of Object.entries(lock.packages)) if (dev) delete lock.packages[path]
+  delete lock.packages[''].devDependencies
+  const { devDependencies: _, ...project } = readJson('package.json')
+  writeFileSync(join(folder, 'package.json'), JSON.stringify(project))
+  writeFileSync(join(folder, 'package-lock.json'), JSON.stringify(lock))
+}
+
+function write(sbom) {
   delete sbom.serialNumber
   delete sbom.metadata.timestamp
   // By the lock file, not by whichever npm wrote it down.
   delete sbom.metadata.tools
   // npm calls it after the folder that it stands in.
-  Object.assign(sbom.metadata.component, { name: readPackage().name, type: 'application' })
+  Object.assign(sbom.metadata.component, { name: readJson('package.json').name, type: 'application' })
   sbom.serialNumber = `urn:uuid:${toUuid(createHash('sha256').update(JSON.stringify(sbom)).digest('hex'))}`
   return `${JSON.stringify(sbom, null, 2)}\n`
 }
 
-const readPackage = () => JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const readJson = (path) => JSON.parse(readFileSync(join(root, path), 'utf8'))
 
 /** A UUID of version 8 (RFC 9562 5.8): its bits are the content's. */
 const toUuid = (hex) =>

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -60,6 +60,7 @@ export async function run(command: string, args: readonly string[], options: Run
 /** A folder that goes with its owner, and that other users may look into. */
 export function makeFolder(owner: Owner): string {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
+  chmodSync(folder, 0o755)
   owner.teardown(() => rmSync(folder, { recursive: true, force: true }))
   return folder
 }
