@@ -51,7 +51,8 @@ WORKDIR /etc/sallyport
 # A number, so that Kubernetes can see that it is not root's; nobody in particular.
 USER 65532:65532
 EXPOSE 8080 8081 9090
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["sallyport", "healthcheck"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --start-interval=2s --retries=3 \
+  CMD ["sallyport", "healthcheck"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["sallyport"]
 CMD ["serve"]

@@ -155,6 +155,8 @@ async function checkPod(t: Test, image: Image, world: TestWorld): Promise<void> 
     ...['--values', join(repository, 'helm/sallyport/ci/minimal-values.yaml')],
     ...['--set-json', `config.issuers=${JSON.stringify([{ issuer: env.OIDC_ISSUER, audience: env.OIDC_AUDIENCE }])}`],
     ...['--set-json', `config.upstreams=${JSON.stringify({ platform: { url: env.PLATFORM_URL } })}`],
+    // What a kubelet sends is SIGTERM, which drains.
+    ...['--set', 'config.drain.delayMs=200'],
     ...['--set', `ports.public=${ports.clients},ports.decision=${ports.decision},ports.admin=${ports.admin}`],
   ])
   const secrets = { 'sallyport-database': { url: env.DATABASE_URL }, 'sallyport-keys': { 'identity.pem': null } }
@@ -178,6 +180,6 @@ async function checkPod(t: Test, image: Image, world: TestWorld): Promise<void> 
   t.equal((await call(url, { path: '/datasets', headers: oauth(world.users.member) })).status, 200)
   const { httpGet } = findManifest(manifests, 'Deployment').spec.template.spec.containers[0].readinessProbe
   t.equal((await call(`http://127.0.0.1:${ports.admin}`, { path: httpGet.path })).status, 200)
-  process.kill(await gateway.pid, 'SIGINT')
+  process.kill(await gateway.pid, 'SIGTERM')
   t.equal(await gateway.ended, 0, gateway.stderr())
 }

@@ -1,0 +1,100 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { lackOf, makeFolder, repository, run, tool } from '../support/deploy.ts'
+import { testUnlessLacking } from '../support/lacks.ts'
+import { signalGroup } from '../support/serve.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const page = readFileSync(join(repository, 'docs/operate/quickstart.md'), 'utf8')
+
+/** What the page tells its reader to type. */
+const blocks = [...page.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block]) => block ?? '')
+
+/** What each request of the page gets, by the comment on its line. */
+const promised = blocks.flatMap((block) => [...block.matchAll(/^curl .*# (\d{3})$/gm)].map(([, status]) => status))
+
+const lack = lackOf('cache') ?? (spawnSync('curl', ['--version']).status === 0 ? undefined : 'no curl on PATH')
+
+testUnlessLacking(t, 'the words of the quick start lead to a protected request', followPage, lack)
+
+async function followPage(t: Test): Promise<void> {
+  const world = await startTestWorld(t)
+  t.same(promised, ['401', '200', '200', '403'], 'the page has its requests')
+  const given: Readonly<Record<string, string>> = {
+    DATABASE_URL: await createDatabase(t, world.databaseUrl),
+    OIDC_ISSUER: world.oidc.issuer,
+    OIDC_AUDIENCE: 'sallyport-demo',
+    TOKEN: world.users.member.jwt,
+  }
+  const folder = makeFolder(t)
+  const packed = await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: repository })
+  t.equal(packed.code, 0, packed.stderr)
+  const script = join(makeFolder(t), 'page.sh')
+  writeFileSync(script, await fillIn(blocks.join('\necho "--- next"\n'), given))
+  const { code, stdout, stderr } = await follow(t, script, folder)
+  t.equal(code, 0, stderr)
+  t.match(stdout, /^Usage: sallyport/m)
+  t.match(stdout, /^ready: .*database ok/m)
+  t.same(
+    [...stdout.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => status),
+    promised,
+  )
+  t.match(stdout, /"x-gateway-identity": "ey/, 'the backend was told who asks')
+  t.notMatch(stdout, given.TOKEN, 'and not the token')
+  t.notMatch(readFileSync(join(folder, 'gateway.log'), 'utf8'), given.TOKEN)
+}
+
+/** The reader's own values, and ports that are free here, in the place of the page's. */
+async function fillIn(text: string, given: Readonly<Record<string, string>>): Promise<string> {
+  let script = text
+  for (const [name, value] of Object.entries(given)) {
+    const line = new RegExp(`^export ${name}=.*$`, 'm')
+    if (!line.test(script)) throw new Error(`the page does not ask for ${name}`)
+    script = script.replace(line, () => `export ${name}='${value}'`)
+  }
+  for (const port of ['3000', '8080', '8081', '9090'])
+    script = script.replaceAll(new RegExp(`\\b${port}\\b`, 'g'), String(await findFreePort()))
+  return script
+}
+
+/** Types it all into a shell, in a group of its own; npm takes packages from the cache and asks nobody. */
+async function follow(t: Test, script: string, folder: string) {
+  const cache = makeFolder(t)
+  cpSync(tool.cache, cache, { recursive: true })
+  const shell = spawn('bash', ['-eu', script], {
+    cwd: folder,
+    env: {
+      PATH: process.env.PATH,
+      HOME: process.env.HOME,
+      npm_config_cache: cache,
+      npm_config_offline: 'true',
+      npm_config_audit: 'false',
+      npm_config_update_notifier: 'false',
+    },
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  t.teardown(() => signalGroup(shell.pid ?? 0, 'SIGKILL'))
+  const output = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const)
+    shell[name].on('data', (chunk: Buffer) => {
+      output[name] += chunk.toString()
+    })
+  const [code] = await once(shell, 'close')
+  return { code, ...output }
+}
+
+async function createDatabase(t: Test, url: string): Promise<string> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  t.teardown(() => client.end())
+  await client.query('create database quickstart template template0')
+  const own = new URL(url)
+  own.pathname = '/quickstart'
+  return own.href
+}
