@@ -10,6 +10,7 @@ import { GatewayError } from './errors/gateway-error.ts'
 import { render } from './errors/render.ts'
 import type { Surface } from './errors/surface.ts'
 import type { Forward } from './forward/forward.ts'
+import type { Limit } from './limit/limit.ts'
 import type { Locate } from './locate/locate.ts'
 import type { BeginTrail, Trail } from './observe/trail.ts'
 import type { Pin } from './pin/pin.ts'
@@ -39,6 +40,7 @@ export type Stages = Readonly<{
   cors: Cors
   authenticate: Authenticate
   directory: Directory
+  limit: Limit
   answer: Answer
   pin: Pin
   forward: Forward
@@ -78,9 +80,11 @@ export const createPipeline = (stage: Stages) =>
       trail.matched(match)
       requireHead(headers, target, match.route.headLimits, headLimits.usual)
 
+      if (match.route.rateLimit) await stage.limit.attend(match, client, exchange)
       let permit = authorize(match, headers, roles, stage, trail)
       if (permit instanceof Promise) permit = await permit
       trail.allowed()
+      if (match.route.rateLimit) await stage.limit.spend(permit, exchange)
       const { destination } = match.route
       if (destination.kind === 'answer') {
         await trail.settled()

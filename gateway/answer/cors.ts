@@ -18,7 +18,8 @@ export type Cors = Readonly<{
 }>
 
 /** What a page may read beside the headers that are always open to it. */
-const exposed = 'x-request-id, retry-after, www-authenticate, content-disposition, x-should-retry'
+const exposed =
+  'x-request-id, retry-after, ratelimit, ratelimit-policy, www-authenticate, content-disposition, x-should-retry'
 
 /** Off: backends may answer browsers themselves. */
 export const noCors: Cors = { attend: () => {}, answerPreflight: () => undefined }

@@ -17,6 +17,8 @@ export type OpenDirectory = Readonly<{
   directory: Directory
   database: Database
   readHeartbeat: ReadHeartbeat
+  /** Where Redis is configured: the connection to it, undefined while there is none. */
+  redisConnection: (() => object | undefined) | undefined
   /** Writes what is still to be written, and lets go of every connection. */
   close: () => Promise<void>
 }>
@@ -73,6 +75,7 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     directory,
     database,
     readHeartbeat,
+    redisConnection: redis?.connection,
     close: async () => {
       tokenUses.stop()
       await tokenUses.flush().catch(warn('token uses were lost'))

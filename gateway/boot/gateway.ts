@@ -29,6 +29,7 @@ import { type Equipment, equipProcess, openAdmin, openListener, reportFaultTo } 
 import { createExchanges } from './exchanges.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
+import { openLimit } from './limit.ts'
 import { startPolicies } from './policies.ts'
 import { startShadow } from './shadow.ts'
 import { checkPassedHeaders, createSnapshot, readTrustedProxies } from './snapshot.ts'
@@ -115,6 +116,7 @@ export async function openDoors(
       now,
     }),
     directory,
+    limit: openLimit(opened.redisConnection, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: createForward(engine.send),

@@ -11,6 +11,7 @@ export type MatrixLine = Readonly<{
   source: string
   methods: readonly string[]
   path: string
+  rateLimit?: string
   cells: readonly MatrixCell[]
 }>
 
@@ -54,7 +55,7 @@ const nameCredential = (credential: string): string => {
 
 const renderLine = (line: MatrixLine, words: readonly string[]): Html => html`<tr data-words="${wordsOf(line)}"${
   isMatch(line, words) ? undefined : html` hidden`
-}><th scope="row"><span class="methods">${line.methods.join(' ')}</span> <code>${line.path}</code><span class="place"><span class="unseen">, </span>${line.route} · ${line.source}</span></th>${line.cells.map(
+}><th scope="row"><span class="methods">${line.methods.join(' ')}</span> <code>${line.path}</code><span class="place"><span class="unseen">, </span>${line.route} · ${line.source}${line.rateLimit === undefined ? undefined : ` · ${line.rateLimit}`}</span></th>${line.cells.map(
   (cell, index) => renderCell(cell, cell.credential !== line.cells[index - 1]?.credential),
 )}</tr>
 `

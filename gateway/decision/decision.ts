@@ -53,15 +53,20 @@ async function judge(
   const original = readOriginalRequest(exchange)
   const headers = readHeaders(exchange, widest.headerBytes)
   const host = original.host ?? headers.host
-  trail.received(readClient(exchange, headers, stage.isTrustedProxy))
+  const client = readClient(exchange, headers, stage.isTrustedProxy)
+  trail.received(client)
   const target = readTarget(original.method, original.target, host, widest.targetBytes)
   trail.targeted(target, host, headers)
   const match = snapshot.table.match(target, host)
   onSurface(match.route.surface)
   trail.matched(match)
   requireHead(headers, target, match.route.headLimits, usual)
+  // What the gateway answers itself comes to the first door as well, and is counted there.
+  const isLimited = match.route.rateLimit !== undefined && match.route.destination.kind !== 'answer'
+  if (isLimited) await stage.limit.attend(match, client, exchange)
   const permit = await authorize(match, headers, snapshot.roles, stage, trail)
   trail.allowed()
+  if (isLimited) await stage.limit.spend(permit, exchange)
   return pin(permit, snapshot, host, stage, trail, path !== '/authorize')
 }
 

@@ -42,7 +42,7 @@ export interface Exchange {
   readonly hasStarted: boolean
   /** The status that went out, 0 before that. */
   readonly status: number
-  /** Changes the header lines of whatever answer comes, ours or an upstream's. */
+  /** Changes the header lines of whatever answer comes, ours or an upstream's; one change after the other. */
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void
   /**
    * Says that a refusal will follow, should it have to wait: after one of its framing nothing more may be read from the

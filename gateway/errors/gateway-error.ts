@@ -42,6 +42,7 @@ const refusals = {
   target_too_long: [414, 'The request target is too long.'],
   expectation_failed: [417, 'Only Expect: 100-continue is understood.'],
   validation_failure: [422, 'Validation failure'],
+  rate_limited: [429, 'Too many requests; try again later.'],
   headers_too_large: [431, 'The request headers are too large.'],
   internal: [500, 'Something went wrong on our side.'],
   method_unknown: [501, 'This method is not implemented.'],
@@ -54,6 +55,7 @@ const refusals = {
   gateway_draining: [503, 'The gateway is shutting down; try again shortly.'],
   directory_unavailable: [503, 'The directory is unavailable; try again shortly.'],
   audit_unavailable: [503, 'Decisions cannot be recorded at the moment; try again shortly.'],
+  rate_limit_unavailable: [503, 'Requests cannot be counted at the moment; try again shortly.'],
   issuer_unavailable: [503, 'The identity provider is unavailable; try again shortly.'],
 } as const satisfies Record<string, readonly [status: number, message: string, check?: Check]>
 

@@ -49,6 +49,7 @@ const graphqlCodes: Readonly<Record<number, string>> = {
   408: 'REQUEST_TIMEOUT',
   413: 'PAYLOAD_TOO_LARGE',
   422: 'BAD_USER_INPUT',
+  429: 'TOO_MANY_REQUESTS',
   500: 'INTERNAL_SERVER_ERROR',
   503: 'SERVICE_UNAVAILABLE',
 }

@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import { type AuditMetrics, createAuditMetrics } from './audit/audit-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connection-metrics.ts'
+import { createLimitMetrics, type LimitMetrics } from './limit-metrics.ts'
 import { createPolicyMetrics, type PolicyMetrics } from './policy-metrics.ts'
 import { createTallies } from './tally.ts'
 
@@ -32,6 +33,7 @@ export type Metrics = Readonly<{
 }> &
   AuditMetrics &
   ConnectionMetrics &
+  LimitMetrics &
   PolicyMetrics
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
@@ -236,6 +238,7 @@ export function createMetrics(): Metrics {
     },
     ...createAuditMetrics(registers),
     ...createConnectionMetrics(registers),
+    ...createLimitMetrics(registers),
     ...createPolicyMetrics(registers),
     text: () => registry.metrics(),
     contentType: registry.contentType,

@@ -1,15 +1,22 @@
 import type { RouteContent } from './file.ts'
+import type { RateLimit } from './rate-limit.ts'
 import type { OrganizationRole, Roles } from './role.ts'
 import { type Destination, type Method, methods, parsePattern, type Route } from './route.ts'
 
 type Report = (path: readonly string[], message: string) => void
 
+/** What rows may name. */
+type Known = Readonly<{
+  roles: Roles
+  upstreamNames: ReadonlySet<string>
+  rateLimits: ReadonlyMap<string, RateLimit>
+}>
+
 /** One row, checked against the rest of the table; undefined when a problem was reported. */
 export function compileRoute(
   row: RouteContent,
   source: string,
-  roles: Roles,
-  upstreamNames: ReadonlySet<string>,
+  { roles, upstreamNames, rateLimits }: Known,
   report: Report,
 ): Route | undefined {
   let isSound = true
@@ -21,6 +28,7 @@ export function compileRoute(
   const destination = readDestination(row, upstreamNames, names, refuse)
   const role = readRole(row, roles, refuse)
   checkAbility(row, roles, refuse)
+  const rateLimit = readRateLimit(row, rateLimits, refuse)
   checkPublic(row, refuse)
   checkOwned(row, refuse)
   if (row.stream !== undefined && row.surface !== 'model')
@@ -44,6 +52,7 @@ export function compileRoute(
     resource: row.resource,
     isWebSocket: row.websocket === true,
     takesEncodedSlashes: row.encodedSlashes === 'allow',
+    rateLimit,
     bodyLimitBytes: row.limits?.bodyBytes,
     headLimits: row.limits ?? {},
     timeouts: row.timeouts ?? {},
@@ -96,6 +105,20 @@ function readRole(row: RouteContent, roles: Roles, refuse: Report): Organization
   if (!role)
     refuse(['require', 'role'], `role "${slug}" is not listed; known: ${[...roles.organization.keys()].join(', ')}`)
   return role
+}
+
+function readRateLimit(
+  row: RouteContent,
+  rateLimits: ReadonlyMap<string, RateLimit>,
+  refuse: Report,
+): RateLimit | undefined {
+  if (row.rateLimit === undefined) return undefined
+  const limit = rateLimits.get(row.rateLimit)
+  const known = [...rateLimits.keys()].join(', ') || 'none'
+  if (!limit) refuse(['rateLimit'], `rate limit "${row.rateLimit}" is not listed; known: ${known}`)
+  else if (row.access === 'public' && (limit.by === 'principal' || limit.by === 'organization'))
+    refuse(['rateLimit'], `a public route knows no caller, so it cannot be limited by ${limit.by}`)
+  return limit
 }
 
 function checkAbility(row: RouteContent, roles: Roles, refuse: Report): void {

@@ -2,17 +2,24 @@ import { compileRoles } from './compile-roles.ts'
 import { compileRoute } from './compile-route.ts'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 import type { PolicyFile } from './file.ts'
+import { compileRateLimits, type RateLimit } from './rate-limit.ts'
 import type { Roles } from './role.ts'
 import { type PatternSegment, parsePattern, type Route } from './route.ts'
 
 /** The whole table, checked and frozen. */
-export type Policy = Readonly<{ roles: Roles; routes: readonly Route[] }>
+export type Policy = Readonly<{
+  roles: Roles
+  rateLimits: ReadonlyMap<string, RateLimit>
+  routes: readonly Route[]
+}>
 
 /** Collects every mistake before it throws one `ConfigurationError`. */
 export function compilePolicy(files: readonly PolicyFile[], upstreamNames: ReadonlySet<string>): Policy {
   const problems: Problem[] = []
   const roles = compileRoles(files, problems)
   if (!roles) throw new ConfigurationError(problems)
+  const rateLimits = compileRateLimits(files, problems)
+  const known = { roles, upstreamNames, rateLimits }
   const routes: Route[] = []
   const takenIds = new Map<string, string>()
   const takenPatterns = new Map<string, string>()
@@ -22,7 +29,7 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
         problems.push(yaml.problemAt(['routes', index, ...path], `route "${row.id}": ${message}`))
       }
       const { line } = yaml.problemAt(['routes', index], '')
-      const route = compileRoute(row, `${yaml.name}:${line}`, roles, upstreamNames, report)
+      const route = compileRoute(row, `${yaml.name}:${line}`, known, report)
       if (!route) continue
       for (const other of claim(takenIds, [row.id], route)) report(['id'], `the id is taken by ${other}`)
       for (const other of claim(takenPatterns, patternKeys(route), route))
@@ -31,7 +38,7 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
     }
   }
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return Object.freeze({ roles, routes: Object.freeze(routes) })
+  return Object.freeze({ roles, rateLimits, routes: Object.freeze(routes) })
 }
 
 /** Takes the keys that are free, and names each row, once, that holds one already. */

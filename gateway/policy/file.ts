@@ -1,5 +1,6 @@
 import type { StreamKind, Surface } from '../errors/surface.ts'
 import type { YamlFile } from './document.ts'
+import type { RateLimitContent } from './rate-limit.ts'
 import type { AnswerName, Method, RouteTimeouts } from './route.ts'
 
 /** A policy file as written, after its schema held (`policies/policy.schema.json`). */
@@ -12,6 +13,7 @@ export type PolicyFileContent = Readonly<{
   }>[]
   platformRoles?: readonly Readonly<{ slug: string; name: string; description?: string; bypass?: boolean }>[]
   tokenScopes?: Readonly<Record<string, readonly string[]>>
+  rateLimits?: Readonly<Record<string, RateLimitContent>>
   routes?: readonly RouteContent[]
 }>
 
@@ -29,6 +31,7 @@ export type RouteContent = Readonly<{
   resource?: Readonly<{ kind: 'agent'; param: string }>
   websocket?: boolean
   encodedSlashes?: 'refuse' | 'allow'
+  rateLimit?: string
   limits?: Readonly<{ headerBytes?: number; targetBytes?: number; bodyBytes?: number }>
   timeouts?: RouteTimeouts
 }>

@@ -1,4 +1,5 @@
 import type { StreamKind, Surface } from '../errors/surface.ts'
+import type { RateLimit } from './rate-limit.ts'
 import type { OrganizationRole } from './role.ts'
 
 /** The methods that the gateway knows; every other is 405, and an unknown word 501 (SPEC section 11). */
@@ -47,6 +48,8 @@ export type Route = Readonly<{
   isWebSocket: boolean
   /** Whether a path with encoded slashes may pass. */
   takesEncodedSlashes: boolean
+  /** Undefined where nobody counts. */
+  rateLimit: RateLimit | undefined
   bodyLimitBytes: number | undefined
   headLimits: Readonly<{ headerBytes?: number; targetBytes?: number }>
   timeouts: RouteTimeouts

@@ -91,6 +91,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     organizationParam: undefined,
     resource: undefined,
     isWebSocket: false,
+    rateLimit: undefined,
     takesEncodedSlashes: false,
     bodyLimitBytes: undefined,
     headLimits: {},

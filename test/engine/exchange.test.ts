@@ -39,3 +39,17 @@ t.test('a head whose body keeps its client waiting goes out alone', async (t) =>
   end()
   await client.until(/\r\n\r\n0\r\n\r\n$/)
 })
+
+t.test('two that change the head of an answer both have their say, in their order', async (t) => {
+  const listener = await engine.listen(listenerOptions, (exchange) => {
+    exchange.transformHead((headers) => [...headers, 'x-first', 'one'])
+    exchange.transformHead((headers) => [...headers, 'x-second', String(headers.includes('x-first'))])
+    exchange.answer({ status: 200, headers: ['x-own', 'yes'] }, '')
+  })
+  t.teardown(listener.close)
+  const client = await openRawClient(t, `http://127.0.0.1:${listener.address.port}`)
+  client.send(request)
+  const head = await client.until(/\r\n\r\n/)
+  t.match(head, /x-own: yes\r\n/i)
+  t.match(head, /x-first: one\r\nx-second: true\r\n/i)
+})

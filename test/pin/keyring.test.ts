@@ -164,6 +164,7 @@ function permitOf(userId: number): Permit {
       organizationParam: undefined,
       resource: undefined,
       isWebSocket: false,
+      rateLimit: undefined,
       takesEncodedSlashes: false,
       bodyLimitBytes: undefined,
       headLimits: {},

@@ -464,3 +464,35 @@ t.test('a file that cannot be read is told by name, like any other mistake', asy
     message: `${join(directory, 'gone.yaml')}:1:1: cannot be read: ENOENT\n${join(directory, 'routes.yaml')}:1:1: cannot be read: EISDIR`,
   })
 })
+
+const limits = 'rateLimits: { calm: { requests: 5, seconds: 60 }, wide: { requests: 9, seconds: 1, by: address } }\n'
+
+t.test('a row may name a rate limit of any file; what is left out is by principal, and open', async (t) => {
+  const named = row(`${sound}, rateLimit: calm`)
+  const { routes, rateLimits } = load(t, { 'roles.yaml': roles, 'a.yaml': named, 'limits.yaml': limits })
+  t.same(routes[0]?.rateLimit, { name: 'calm', requests: 5, seconds: 60, by: 'principal', onTrouble: 'open' })
+  t.same([...rateLimits.keys()], ['calm', 'wide'])
+})
+
+t.test('rate limits that are not there, twice there, or could not count are mistakes', async (t) => {
+  const without = row(`${sound}, rateLimit: nothing`)
+  t.match(routeProblems(t, limits + without), [
+    /^routes\.yaml:3:.*rate limit "nothing" is not listed; known: calm, wide$/,
+  ])
+  const isPublic = `${sound}, access: public`
+  t.match(routeProblems(t, limits + row(`${isPublic}, rateLimit: calm`)), [/cannot be limited by principal$/])
+  t.same(routeProblems(t, limits + row(`${isPublic}, rateLimit: wide`)), [])
+  const files = { 'roles.yaml': roles, 'a.yaml': limits, 'b.yaml': `${limits}${row(sound)}` }
+  t.match(problemsOf(t, files), [/^b\.yaml:1:.*"calm" exists twice$/, /^b\.yaml:1:.*"wide" exists twice$/])
+  for (const bad of [
+    '{ requests: 0, seconds: 1 }',
+    '{ requests: 1, seconds: 0 }',
+    '{ requests: 1.5, seconds: 1 }',
+    '{ requests: 1 }',
+  ])
+    t.equal(routeProblems(t, `rateLimits: { x: ${bad} }\n${row(sound)}`).length, 1, bad)
+  t.match(routeProblems(t, `rateLimits: { x: { requests: 1, seconds: 1, by: token } }\n${row(sound)}`), [
+    /must be one of/,
+  ])
+  t.equal(routeProblems(t, `rateLimits: { "X y": { requests: 1, seconds: 1 } }\n${row(sound)}`).length > 0, true)
+})

@@ -62,6 +62,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     cors: noCors,
     authenticate: unused,
     directory,
+    limit: { attend: unused, spend: unused },
     answer: unused,
     pin: async () => [],
     forward: createForward(engine.send),

@@ -47,7 +47,7 @@ export async function startTestGateway(t: Test, options: TestGatewayOptions): Pr
 /** Writes a configuration, its key and its routes into a folder that goes with the owner; gives the file's path. */
 export function writeConfiguration(
   owner: Owner,
-  { world, settings = {}, upstreams = {}, routes }: TestGatewayOptions,
+  { world, settings = {}, upstreams = {}, routes, rateLimits = {} }: TestGatewayOptions,
 ): string {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
@@ -56,7 +56,7 @@ export function writeConfiguration(
   if (routes) {
     mkdirSync(join(directory, 'policies'))
     copyFileSync(join(policies, 'roles.yaml'), join(directory, 'policies', 'roles.yaml'))
-    writeFileSync(join(directory, 'policies', 'routes.yaml'), JSON.stringify({ routes }))
+    writeFileSync(join(directory, 'policies', 'routes.yaml'), JSON.stringify({ rateLimits, routes }))
   }
   const names = ['platform', 'agents', 'files', 'graphql', 'data']
   writeFileSync(
@@ -85,6 +85,8 @@ export type TestGatewayOptions = Readonly<{
   upstreams?: Readonly<Record<string, Settings>>
   /** Instead of the shipped ones; the roles stay. */
   routes?: readonly Settings[]
+  /** With `routes`: what they name in `rateLimit`. */
+  rateLimits?: Readonly<Record<string, Settings>>
 }>
 
 const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string => `http://${host}:${port}`

@@ -8,6 +8,8 @@ export type TableParts = Readonly<{
   abilities?: Readonly<Record<string, string>>
   scopes?: Readonly<Record<string, string>>
   bypass?: boolean
+  /** As in YAML, in braces. */
+  rateLimits?: string
 }>
 
 const usualAbilities = {
@@ -33,6 +35,7 @@ export function writeTable({
   abilities = usualAbilities,
   scopes = usualScopes,
   bypass = true,
+  rateLimits = '{}',
 }: TableParts): string {
   return [
     'organizationRoles:',
@@ -40,6 +43,7 @@ export function writeTable({
     `platformRoles: [{ slug: admin, name: x, bypass: ${bypass} }]`,
     'tokenScopes:',
     ...Object.entries(scopes).map(([scope, list]) => `  ${scope}: [${list}]`),
+    `rateLimits: ${rateLimits}`,
     'routes:',
     ...routes.map((route, index) => (route.startsWith('#') ? `  ${route}` : `  - ${writeRoute(route, index)}`)),
     '',

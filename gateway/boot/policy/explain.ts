@@ -1,6 +1,7 @@
 import { weighAuthority } from '../../authorize/authority.ts'
 import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
 import type { Policy } from '../../policy/compile.ts'
+import { describeRateLimit } from '../../policy/rate-limit.ts'
 import { type AbilitySet, holds, type Roles } from '../../policy/role.ts'
 import type { Route } from '../../policy/route.ts'
 import { readTarget } from '../../receive/target.ts'
@@ -55,6 +56,7 @@ export function explain(
   else if (refusal) note('organization', false, refusal.message)
   else if (!caller) note('credential', false, 'there is none')
   else explainCaller(route, caller, roles, note)
+  if (route.rateLimit && outcome === 'allowed') note('rate limit', true, describeRateLimit(route.rateLimit))
   const status = outcome === 'allowed' ? 200 : new GatewayError(outcome).status
   return { status, outcome, route: route.id, source: route.source, checks }
 }

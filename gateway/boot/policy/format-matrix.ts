@@ -9,11 +9,19 @@ export type MatrixFormat = (typeof matrixFormats)[number]
 
 /** Writes the matrix for a terminal, a page, a spreadsheet or a program. */
 export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): string {
-  const header = ['route', 'methods', 'path', ...(rows[0]?.cells ?? []).map(nameColumn)]
-  const lines = rows.map(({ route, methods, path, cells }) => [
+  const isLimited = rows.some(({ rateLimit }) => rateLimit !== undefined)
+  const header = [
+    'route',
+    'methods',
+    'path',
+    ...(isLimited ? ['rate limit'] : []),
+    ...(rows[0]?.cells ?? []).map(nameColumn),
+  ]
+  const lines = rows.map(({ route, methods, path, rateLimit, cells }) => [
     route,
     methods.join(' '),
     path,
+    ...(isLimited ? [rateLimit ?? ''] : []),
     ...cells.map(({ outcome }) => nameOutcome(outcome)),
   ])
   switch (format) {

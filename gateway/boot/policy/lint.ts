@@ -3,7 +3,7 @@ import type { Policy } from '../../policy/compile.ts'
 export type Warning = Readonly<{ source: string; message: string }>
 
 /** What is no mistake, and yet is seldom meant. */
-export function lintPolicy({ routes, roles }: Policy): readonly Warning[] {
+export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warning[] {
   const required = new Set(routes.flatMap(({ ability }) => ability ?? []))
   const unused = [...roles.highest.abilities].filter((ability) => !required.has(ability))
   const open = routes
@@ -27,5 +27,9 @@ export function lintPolicy({ routes, roles }: Policy): readonly Warning[] {
       message: `route "${id}" requires a role and no ability: every API token of a holder passes`,
     }))
   const idle = unused.map((ability) => ({ source: 'roles', message: `no route requires the ability "${ability}"` }))
-  return [...open, ...unguarded, ...roleOnly, ...idle]
+  const limiting = new Set(routes.flatMap(({ rateLimit }) => rateLimit?.name ?? []))
+  const unnamed = [...rateLimits.keys()]
+    .filter((name) => !limiting.has(name))
+    .map((name) => ({ source: 'rateLimits', message: `no route names the rate limit "${name}"` }))
+  return [...open, ...unguarded, ...roleOnly, ...idle, ...unnamed]
 }

@@ -1,5 +1,6 @@
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { Policy } from '../../policy/compile.ts'
+import { describeRateLimit } from '../../policy/rate-limit.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { Imagined } from './imagine-caller.ts'
 import { judge } from './judge.ts'
@@ -15,6 +16,8 @@ export type MatrixRow = Readonly<{
   source: string
   methods: readonly string[]
   path: string
+  /** In words. */
+  rateLimit?: string
   cells: readonly Cell[]
 }>
 
@@ -30,6 +33,7 @@ export function buildMatrix({ routes, roles }: Policy): readonly MatrixRow[] {
     source: route.source,
     methods: [...route.methods],
     path: route.path,
+    ...(route.rateLimit && { rateLimit: describeRateLimit(route.rateLimit) }),
     cells: columns.map(({ role, credential, caller }) => ({ role, credential, outcome: judge(route, caller, roles) })),
   }))
 }

@@ -16,6 +16,8 @@ export type RedisLink = ChangeSource &
     announce: (change: Change) => void
     /** The value of a key; undefined when it is not there, or Redis cannot be asked at once. */
     read: (key: string) => Promise<string | undefined>
+    /** The connection that commands go by; undefined while there is none. */
+    connection: () => object | undefined
   }>
 
 export type RedisSettings = Readonly<{ url: string; monotonicMs: () => number }>
@@ -54,6 +56,7 @@ export function linkRedis({ url, monotonicMs }: RedisSettings, handlers: ChangeH
     ...link,
     announce: (change) => void quietly(commands?.publish(channel, formatChange(change))),
     read: async (key) => (await quietly(link.isUp() ? commands?.get(key) : undefined)) ?? undefined,
+    connection: () => commands,
   }
 }
 

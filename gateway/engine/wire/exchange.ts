@@ -81,7 +81,8 @@ export class WireExchange implements Exchange {
   }
 
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void {
-    this.#transform = transform
+    const earlier = this.#transform
+    this.#transform = earlier === keepHead ? transform : (headers) => transform(earlier(headers))
   }
 
   announce(status: number): void {

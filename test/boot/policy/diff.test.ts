@@ -327,6 +327,20 @@ t.test('where requests go, and how they are treated, is no access, and is told a
   ])
 })
 
+t.test('a rate limit is no access; a row that keeps its name may have another budget', async (t) => {
+  const routes = [`${things} rateLimit: calm`]
+  const table = (requests: number): TableParts => ({
+    routes,
+    rateLimits: `{ calm: { requests: ${requests}, seconds: 60 } }`,
+  })
+  t.strictSame(othersOf(compare(table(5), table(9))), [
+    'GET+HEAD /things rateLimit: calm: 5 in 60 s by principal -> calm: 9 in 60 s by principal',
+  ])
+  const lifted = compare(table(5), { routes: [things] })
+  t.strictSame(othersOf(lifted), ['GET+HEAD /things rateLimit: calm: 5 in 60 s by principal -> none'])
+  t.notOk(lifted.isWidened)
+})
+
 t.test('an ability that no route asks for reaches backends all the same, and is told of', async (t) => {
   const abilities = {
     'org-client': 'things:run',

@@ -6,6 +6,7 @@ import type { Imagined } from '../../../gateway/boot/policy/imagine-caller.ts'
 import { lintPolicy } from '../../../gateway/boot/policy/lint.ts'
 import { buildMatrix, listColumns } from '../../../gateway/boot/policy/matrix.ts'
 import { loadPolicy } from '../../../gateway/policy/load.ts'
+import { parseTable } from '../../support/policy-table.ts'
 
 const upstreams = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
 const policy = loadPolicy(fileURLToPath(new URL('../../../policies', import.meta.url)), upstreams)
@@ -89,6 +90,30 @@ t.test('the matrix has every route and every kind of caller, in each format', as
   const odd = [{ route: 'a"b', source: 's', methods: ['GET'], path: '/x,y|z', cells: [] }]
   t.match(formatMatrix(odd, 'csv'), '"a""b",GET,"/x,y|z"')
   t.match(formatMatrix(odd, 'markdown'), '/x,y\\|z')
+})
+
+t.test('rate limits stand in the explanation and the matrix of the routes that name them', async (t) => {
+  const limited = parseTable({
+    routes: ['/runs POST rateLimit: runs require: { role: org-client, ability: things:run }', '/free'],
+    rateLimits: '{ runs: { requests: 30, seconds: 60, by: organization }, idle: { requests: 1, seconds: 1 } }',
+  })
+  const question = { method: 'POST', target: '/runs', host: 'h' }
+  const caller = { role: 'org-client', platformRoles: [], tokenAbilities: undefined, agent: 'own' } as const
+  const { checks, outcome } = explain(limited, { ...question, caller })
+  t.equal(outcome, 'allowed')
+  t.same(checks.at(-1), { check: 'rate limit', isPassed: true, why: 'runs: 30 in 60 s by organization' })
+  const refused = explain(limited, { ...question, caller: undefined })
+  t.notOk(refused.checks.some(({ check }) => check === 'rate limit'))
+  t.equal(refused.outcome, 'unauthenticated')
+  t.match(
+    formatMatrix(buildMatrix(limited), 'csv'),
+    /^route,methods,path,rate limit,[\s\S]*\n[^\n]*"?runs: 30 in 60 s by organization/,
+  )
+  t.match(formatMatrix(buildMatrix(limited), 'html'), 'runs: 30 in 60 s by organization')
+  t.notMatch(formatMatrix(buildMatrix(policy), 'csv'), 'rate limit')
+  const messages = lintPolicy(limited).map(({ message }) => message)
+  t.ok(messages.includes('no route names the rate limit "idle"'))
+  t.notOk(messages.some((message) => message.includes('"runs"')))
 })
 
 t.test('what is seldom meant is warned of', async (t) => {

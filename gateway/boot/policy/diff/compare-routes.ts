@@ -1,3 +1,4 @@
+import { describeRateLimit } from '../../../policy/rate-limit.ts'
 import { parsePattern, type Route } from '../../../policy/route.ts'
 
 /** What differs between two rows, or two tables, and changes nobody's access. */
@@ -32,6 +33,7 @@ function describeRoute(route: Route): Readonly<Record<string, string>> {
     // On a public route no identity arrives, even of those who might pass an authenticated one.
     identity: route.isPublic ? 'none' : 'sent',
     websocket: route.isWebSocket ? 'joined' : 'no',
+    rateLimit: route.rateLimit ? describeRateLimit(route.rateLimit) : 'none',
     encodedSlashes: route.takesEncodedSlashes ? 'allow' : 'refuse',
     ...Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, value?.toString() ?? 'usual'])),
   }

@@ -1,0 +1,28 @@
+import type { Count } from '../limit/count.ts'
+import { countInMemory } from '../limit/count-in-memory.ts'
+import { createLimit, type Limit } from '../limit/limit.ts'
+import type { LimitMetrics } from '../observe/limit-metrics.ts'
+
+/** Some 15 MB of them. */
+const maxBudgets = 100_000
+
+type Surroundings = Readonly<{ metrics: LimitMetrics; monotonicMs: () => number }>
+
+/** Counts in Redis where it is configured, else in this process. */
+export function openLimit(
+  redisConnection: (() => object | undefined) | undefined,
+  { metrics, monotonicMs }: Surroundings,
+): Limit {
+  const count = redisConnection ? countLater(redisConnection) : countInMemory({ maxBudgets, monotonicMs })
+  return createLimit({ count, onLimited: metrics.countLimited, onTrouble: metrics.countLimitTrouble })
+}
+
+/** The library takes 20 ms to load, and most gateways count nothing. */
+function countLater(redisConnection: () => object | undefined): Count {
+  let loaded: Promise<Count> | undefined
+  return async (limit, owner) => {
+    loaded ??= import('../limit/count-in-redis.ts').then(({ countInRedis }) => countInRedis(redisConnection))
+    const count = await loaded
+    return count(limit, owner)
+  }
+}

@@ -1,0 +1,61 @@
+import type { Permit } from '../authorize/decide.ts'
+import type { Exchange, RawHeaders } from '../engine/exchange.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { RateLimit } from '../policy/rate-limit.ts'
+import type { Client } from '../receive/client.ts'
+import type { RouteMatch } from '../route/table.ts'
+import type { Count, Standing } from './count.ts'
+import { ownerOfAddress, ownerOfPermit } from './owner.ts'
+
+/** Throws `rate_limited` once a budget is spent. For routes with a rate limit; others have nothing to ask. */
+export type Limit = Readonly<{
+  /** Before any credential is read: what is counted by address. */
+  attend: (match: RouteMatch, client: Client, exchange: Exchange) => Promise<void>
+  /** All the rest: nobody spends of a budget who might not do what it is for. */
+  spend: (permit: Permit, exchange: Exchange) => Promise<void>
+}>
+
+export type LimitOptions = Readonly<{
+  count: Count
+  onLimited: (route: string, limit: string) => void
+  onTrouble: (limit: string, outcome: RateLimit['onTrouble']) => void
+}>
+
+export function createLimit({ count, onLimited, onTrouble }: LimitOptions): Limit {
+  const judge = async (limit: RateLimit, { route }: RouteMatch, owner: string, exchange: Exchange): Promise<void> => {
+    const standing = await count(limit, owner).catch((cause: unknown) => {
+      onTrouble(limit.name, limit.onTrouble)
+      if (limit.onTrouble === 'closed') throw new GatewayError('rate_limit_unavailable', { cause })
+    })
+    if (!standing) return
+    exchange.transformHead((headers) => [...headers, ...describeStanding(limit, standing)])
+    if (standing.used <= limit.requests) return
+    onLimited(route.id, limit.name)
+    throw new GatewayError('rate_limited', { retryAfter: String(secondsLeft(standing)) })
+  }
+  return {
+    attend: async (match, client, exchange) => {
+      const { rateLimit } = match.route
+      if (rateLimit?.by === 'address') await judge(rateLimit, match, ownerOfAddress(client.address), exchange)
+    },
+    spend: async (permit, exchange) => {
+      const { rateLimit } = permit.match.route
+      if (!rateLimit || rateLimit.by === 'address') return
+      await judge(rateLimit, permit.match, ownerOfPermit(permit, rateLimit.by), exchange)
+    },
+  }
+}
+
+/**
+ * draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4. An upstream's own lines stay: both fields are lists, whose
+ * members have names.
+ */
+const describeStanding = ({ name, requests, seconds }: RateLimit, standing: Standing): RawHeaders => [
+  'ratelimit-policy',
+  `"${name}";q=${requests};w=${seconds}`,
+  'ratelimit',
+  `"${name}";r=${Math.max(0, requests - standing.used)};t=${secondsLeft(standing)}`,
+]
+
+/** Rounded up: whoever comes back after that time finds the next window. */
+const secondsLeft = ({ resetMs }: Standing): number => Math.max(1, Math.ceil(resetMs / 1_000))

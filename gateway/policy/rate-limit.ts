@@ -1,0 +1,35 @@
+import type { Problem } from './configuration-error.ts'
+import type { PolicyFile } from './file.ts'
+
+/** Whose requests one budget is for. */
+export const budgetOwners = ['principal', 'organization', 'route', 'address'] as const
+
+export type BudgetOwner = (typeof budgetOwners)[number]
+
+/** How many requests may come in how long; every route that names it spends of the same budgets. */
+export type RateLimit = Readonly<{
+  name: string
+  requests: number
+  seconds: number
+  by: BudgetOwner
+  /** What becomes of requests that cannot be counted: they pass, or they are 503. */
+  onTrouble: 'open' | 'closed'
+}>
+
+/** A rate limit as written, its schema's defaults filled in. */
+export type RateLimitContent = Omit<RateLimit, 'name'>
+
+/** All rate limits by their names, from any file; the same name twice is a problem. */
+export function compileRateLimits(files: readonly PolicyFile[], problems: Problem[]): ReadonlyMap<string, RateLimit> {
+  const limits = new Map<string, RateLimit>()
+  for (const { yaml, content } of files)
+    for (const [name, limit] of Object.entries(content.rateLimits ?? {})) {
+      if (limits.has(name)) problems.push(yaml.problemAt(['rateLimits', name], `the rate limit "${name}" exists twice`))
+      limits.set(name, Object.freeze({ name, ...limit }))
+    }
+  return limits
+}
+
+/** A limit in a few words, for people. */
+export const describeRateLimit = ({ name, requests, seconds, by }: RateLimit): string =>
+  `${name}: ${requests} in ${seconds} s by ${by}`
