@@ -10,6 +10,7 @@ import { type MigrateCommandOptions, runMigrate } from './boot/command-migrate.t
 import { type RotateOptions, runRotateKeys } from './boot/command-rotate.ts'
 import { runServe } from './boot/command-serve.ts'
 import { type MintOptions, runListTokens, runMintToken, runRevokeToken } from './boot/command-tokens.ts'
+import { describeProgram } from './boot/describe-program.ts'
 import { reportFailure } from './boot/failure.ts'
 import { addPolicyCommands } from './boot/policy/add-commands.ts'
 
@@ -168,6 +169,11 @@ program
   .action((options: CheckDirectoryOptions) => runCheckDirectory(options))
 
 addPolicyCommands(program, defaultConfig)
+
+program
+  .command('reference', { hidden: true })
+  .description('print every command as JSON, for the documentation')
+  .action(() => void process.stdout.write(`${JSON.stringify(describeProgram(program))}\n`))
 
 // Commander exits 1 on bad usage by itself; the contract says 2.
 for (const command of [program, ...program.commands, ...program.commands.flatMap(({ commands }) => commands)])

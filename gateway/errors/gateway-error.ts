@@ -61,6 +61,18 @@ const refusals = {
 
 export type RefusalCode = keyof typeof refusals
 
+/** One refusal of the catalogue, as plain data. */
+export type CataloguedRefusal = Readonly<{ code: RefusalCode; status: number; message: string; check?: Check }>
+
+/** The whole catalogue, in the order of the statuses. */
+export const listRefusals = (): readonly CataloguedRefusal[] =>
+  Object.entries(refusals).map(([code, [status, message, check]]: [string, readonly [number, string, Check?]]) => ({
+    code: code as RefusalCode, // Object.entries forgets the type of its keys
+    status,
+    message,
+    ...(check && { check }),
+  }))
+
 /** A refusal by its code: the only kind of error that a client may be told about. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'

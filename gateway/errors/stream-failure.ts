@@ -14,6 +14,10 @@ const failures = {
 
 export type StreamFailureCode = keyof typeof failures
 
+/** Every failure with its detail text. */
+export const listStreamFailures = (): readonly (readonly [code: string, detail: string, refusal: RefusalCode])[] =>
+  Object.entries(failures).map(([code, [detail, refusal]]) => [code, detail, refusal])
+
 /** The detail text of a failure; like every text of ours it says nothing of what lies behind the gateway. */
 export const describeStreamFailure = (code: StreamFailureCode): string => failures[code][0]
 

@@ -1,0 +1,31 @@
+import type { JsonValue } from '../support/client.ts'
+import { code, composeHead, composeKeys, composeYaml } from './markdown.ts'
+import { listKeys, readSchema, type SchemaKey } from './schema-keys.ts'
+
+const introduction = `Every key of \`gateway.yaml\`, from its [schema](../../config/gateway.schema.json). What goes with what, in a reader's
+order: [Configuration](../operate/configure.md). Any text may hold \`\${NAME}\` or \`\${NAME:-default}\` from the environment; a
+text that starts with \`file:\` is replaced by that file's content; paths are relative to the configuration file. Each section
+ends with all of its keys in YAML: defaults, and examples where there are none.`
+
+/** The page of all configuration keys. */
+export const composeConfiguration = (): string =>
+  `${composeHead('Configuration keys', introduction)}${listKeys(readSchema('config/gateway.schema.json')).map(composeSection).join('')}`
+
+const composeSection = (key: SchemaKey): string =>
+  `\n## ${code(key.path)}\n\n${composeKeys(key)}\n${composeYaml({ [key.path]: exemplify(key) })}`
+
+/** A value as it could stand in a file. */
+export function exemplify(key: SchemaKey): JsonValue {
+  if (key.example !== undefined) return key.example
+  if (key.children.length === 0) return key.defaultValue
+  const below = Object.fromEntries(
+    key.children
+      .map((child) => [child.path.split('.').at(-1), exemplify(child)])
+      .filter(([, value]) => value !== undefined),
+  )
+  const first = key.children[0]?.path ?? ''
+  if (first.startsWith(`${key.path}[]`)) return [below]
+  if (first.startsWith(`${key.path}.<name>`)) return { platform: below }
+  // What is usual for the section as a whole wins: three listeners cannot share a port.
+  return { ...below, ...key.defaultValue }
+}

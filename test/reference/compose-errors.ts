@@ -1,0 +1,42 @@
+import { listRefusals } from '../../gateway/errors/gateway-error.ts'
+import { remedies, streamRemedies } from '../../gateway/errors/remedies.ts'
+import { listStreamFailures, type StreamFailureCode } from '../../gateway/errors/stream-failure.ts'
+import { code, composeHead, composeTable } from './markdown.ts'
+
+const introduction = `Every refusal of the gateway, from its catalogue. The code is \`error.code\` on the surfaces \`platform\`, \`files\` and
+\`model\`, \`extensions.reason\` on \`graphql\`, and in the log; on \`data\` there is the message alone. A 403 has the check that
+failed in \`error.check\`. Upstreams' own errors pass unchanged, and are not here.`
+
+const streams = `
+## In event streams
+
+A stream of the model surface that ends early closes with \`response.failed\` ([Streams](../streams.md)); the code is in
+\`x_service_error_code\`. While no head is out it is the refusal of the last column instead.
+
+`
+
+/** The page of all error codes. */
+export const composeErrors = (): string =>
+  [
+    composeHead('Error codes', introduction),
+    '\n',
+    composeTable(
+      ['Status', 'Code', 'Message', 'Meaning', 'What to do'],
+      listRefusals().map(({ status, code: name, message, check }) => [
+        check === undefined ? String(status) : `${status}, ${code(check)}`,
+        code(name),
+        message,
+        ...remedies[name],
+      ]),
+    ),
+    streams,
+    composeTable(
+      ['Code', 'Message', 'What to do', 'Before the head'],
+      listStreamFailures().map(([name, detail, refusal]) => [
+        code(name),
+        detail,
+        streamRemedies[name as StreamFailureCode], // Object.entries forgets the type of its keys
+        code(refusal),
+      ]),
+    ),
+  ].join('')

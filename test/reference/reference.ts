@@ -1,0 +1,24 @@
+import type { DescribedCommand } from '../../gateway/boot/describe-program.ts'
+import { runCommand } from '../support/command-line.ts'
+import { composeCommands } from './compose-commands.ts'
+import { composeConfiguration } from './compose-configuration.ts'
+import { composeErrors } from './compose-errors.ts'
+import { composePolicies } from './compose-policies.ts'
+
+/** Where the pages lie. */
+export const referenceFolder = new URL('../../docs/reference/', import.meta.url)
+
+/** Every command of the program that was built last. */
+export async function readCommands(): Promise<readonly DescribedCommand[]> {
+  const { code, stdout, stderr } = await runCommand(['reference'])
+  if (code !== 0) throw new Error(`sallyport reference ended with ${code}: ${stderr}`)
+  return JSON.parse(stdout) as readonly DescribedCommand[]
+}
+
+/** Every page by its file's name, as it should be now. */
+export const composeReference = async (): Promise<Readonly<Record<string, string>>> => ({
+  'configuration.md': composeConfiguration(),
+  'policies.md': composePolicies(),
+  'commands.md': composeCommands(await readCommands()),
+  'errors.md': composeErrors(),
+})

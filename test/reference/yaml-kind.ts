@@ -1,0 +1,42 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import type { JsonValue } from '../support/client.ts'
+import { readSchema } from './schema-keys.ts'
+
+/** Compiles a schema for parts of a file: what a whole one requires may be missing. */
+function compileForParts(file: string): ValidateFunction {
+  const { required: _required, ...schema } = readSchema(file)
+  return new Ajv2020({ strict: true, allErrors: true, allowUnionTypes: true, coerceTypes: true }).compile(schema)
+}
+
+const schemas = ['config/gateway.schema.json', 'policies/policy.schema.json', 'policies/policy-test.schema.json'].map(
+  (file) => ({ keys: new Set(Object.keys(readSchema(file).properties)), validate: compileForParts(file) }),
+)
+
+/** Keys by which the files of other programs are known. */
+const foreign = new Set(['apiVersion', 'static_resources', 'extensionProviders', 'entryPoints', 'http'])
+
+/**
+ * What is wrong with a document of YAML, as sentences: every one is part of a configuration, of policies or expectations, or
+ * a file of a program that is known here.
+ */
+export function findMistakes(written: JsonValue): readonly string[] {
+  // A list of rows stands for the routes.
+  const value = Array.isArray(written) ? { routes: written } : written
+  const names = Object.keys(value)
+  if (names.some((name) => foreign.has(name))) return []
+  const schema = schemas.find(({ keys }) => names.some((name) => keys.has(name)))
+  if (!schema) return [`is of no kind that is known: ${names.join(', ')}`]
+  if (schema.validate(value)) return []
+  return (schema.validate.errors ?? [])
+    .filter(({ instancePath }) => !isFromOutside(value, instancePath))
+    .map(({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`)
+}
+
+/** What comes from the environment or a file may become anything. */
+function isFromOutside(value: JsonValue, pointer: string): boolean {
+  const found = pointer
+    .split('/')
+    .slice(1)
+    .reduce((part: JsonValue, name) => part?.[name], value)
+  return typeof found === 'string' && /\$\{|^file:/.test(found)
+}
