@@ -1,41 +1,38 @@
 // `npm test [-- FILE…]`: installs what is missing, builds, runs every test, and closes with the counts.
-import { spawn } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
+import { readdirSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { build } from './build.js'
 import { install } from './install.js'
 
 install()
 build()
-const { Parser } = await import('tap-parser')
+const { runFile } = await import('./run-file.js')
 
-const root = fileURLToPath(new URL('..', import.meta.url))
-const tap = fileURLToPath(import.meta.resolve('@tapjs/run'))
-const options = ['run', '--reporter=tap', '--disable-coverage', '--allow-empty-coverage', ...process.argv.slice(2)]
-const run = spawn(process.execPath, [tap, ...options], { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] })
+/** Files start servers and wait for real time-outs; on a busy machine that takes a while. */
+const timeoutMs = 150_000
+
+/** Much of a file's time is spent in waiting, so that more of them than processors are done sooner. */
+const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 1
 
 const count = { passed: 0, failed: 0, skipped: 0 }
 const failures = []
 
-/** A test is an innermost named block; assertions are its parts. */
-function watch(parser, path) {
+/** A test is an innermost named block; assertions are its parts. Calls back for each that fails. */
+function watch(parser, path, onFailed) {
   let hasTests = false
-  let failedBefore = count.failed
   parser.on('child', (child) => {
     hasTests = true
-    watch(child, [...path, child.name])
+    watch(child, [...path, child.name], onFailed)
   })
   parser.on('assert', (result) => {
     // A block's own line repeats its end; a lone line is a skipped block, or an assertion outside of any.
     if (result.skip) note('skipped', [...path, result.name], result.skip)
     else if (!result.ok && !result.todo) failures.push({ path: [...path, result.name], diag: result.diag })
-    if (path.length > 0) return
-    // A file's line: it may have crashed or timed out outside of every test.
-    if (!result.ok && count.failed === failedBefore) note('failed', [result.name])
-    failedBefore = count.failed
-    console.log(`${result.ok ? 'ok    ' : 'FAILED'} ${result.name} (${((result.time ?? 0) / 1000).toFixed(1)} s)`)
   })
   parser.on('complete', (results) => {
-    if (path.length > 1 && !hasTests) note(results.ok ? 'passed' : 'failed', path)
+    if (path.length === 1 || hasTests) return
+    note(results.ok ? 'passed' : 'failed', path)
+    if (!results.ok) onFailed()
   })
 }
 
@@ -44,22 +41,38 @@ function note(kind, path, reason) {
   if (kind === 'skipped') console.log(`  skipped: ${path.join(' > ')}${reason === true ? '' : `: ${reason}`}`)
 }
 
-const parser = new Parser()
-watch(parser, [])
-run.stdout.pipe(parser)
-const [code] = await Promise.all([
-  new Promise((resolve) => run.on('exit', resolve)),
-  new Promise((resolve) => parser.on('complete', resolve)),
-])
+async function run(file) {
+  let isNoted = false
+  const onFailed = () => {
+    isNoted = true
+  }
+  const { isOk, fault, seconds } = await runFile(file, {
+    timeoutMs,
+    onParser: (parser) => watch(parser, [file], onFailed),
+  })
+  // It may have crashed or timed out outside of every test.
+  if (fault !== undefined) failures.push({ path: [file], diag: { fault } })
+  if (!isOk && !isNoted) note('failed', [file])
+  console.log(`${isOk ? 'ok    ' : 'FAILED'} ${file} (${seconds.toFixed(1)} s)`)
+}
+
+const listFiles = () =>
+  readdirSync(new URL('../test', import.meta.url), { recursive: true })
+    .filter((file) => file.endsWith('.test.ts'))
+    .map((file) => `test/${file}`)
+    .sort()
+
+const named = process.argv.slice(2)
+const waiting = named.length > 0 ? named : listFiles()
+const work = async () => {
+  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) await run(file)
+}
+await Promise.all(Array.from({ length: jobs }, work))
 
 for (const { path, diag } of failures) {
   console.log(`\nnot ok ${path.join(' > ')}`)
   for (const [key, value] of Object.entries(diag ?? {}))
     if (key !== 'source') console.log(`  ${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
-}
-if (code !== 0 && count.failed === 0) {
-  console.log(`\nthe test runner ended with code ${code}`)
-  count.failed = 1
 }
 console.log(`\n${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`)
 process.exit(count.failed === 0 && count.passed > 0 ? 0 : 1)
