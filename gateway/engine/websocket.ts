@@ -27,6 +27,13 @@ export function isHandshake({ method, httpVersion, headers }: HandshakeHead): bo
   )
 }
 
+/**
+ * Whether the parser takes a request for an upgrade. Where it gets none, node:http drops what its packet holds behind it:
+ * what comes afterwards may begin in the middle of a request, and is none of its own.
+ */
+export const asksForUpgrade = ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
+  headers.upgrade !== undefined && /(?:^|,)\s*upgrade\s*(?:,|$)/i.test(headers.connection ?? '')
+
 export function announcesBody({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
   const { 'content-length': length, 'transfer-encoding': encoding } = headers
   return encoding !== undefined || (length !== undefined && length !== '0')

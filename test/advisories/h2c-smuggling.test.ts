@@ -96,9 +96,11 @@ t.test('a body under it arrives whole, in whatever packets', async (t) => {
   const head = `POST /x HTTP/1.1\r\n${host}${h2c}`
   client.send(Buffer.concat([Buffer.from(`${head}Content-Length: ${body.length}\r\n\r\n`), body]))
   await until(() => seen.length === 1, 'the body in the packet of its head')
-  client.send(`${head}Transfer-Encoding: chunked\r\n\r\n`)
+  // Newer versions of Node make the first request a connection's last: see upgrade-drops-pipelined.
+  const another = await openRawClient(t, gateway.public)
+  another.send(`${head}Transfer-Encoding: chunked\r\n\r\n`)
   await new Promise((resolve) => setTimeout(resolve, 50))
-  client.send(Buffer.concat([Buffer.from(`${body.length.toString(16)}\r\n`), body, Buffer.from('\r\n0\r\n\r\n')]))
+  another.send(Buffer.concat([Buffer.from(`${body.length.toString(16)}\r\n`), body, Buffer.from('\r\n0\r\n\r\n')]))
   await until(() => seen.length === 2, 'the body after its head')
   t.same(seen, [expected, expected])
 })

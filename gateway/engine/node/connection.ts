@@ -13,6 +13,7 @@ export class Connection {
   readonly #socket: Socket
   readonly #exchanges = new Set<NodeExchange>()
   #isRefused = false
+  #isLast = false
 
   constructor(socket: Socket) {
     this.#socket = socket
@@ -26,6 +27,11 @@ export class Connection {
   /** True once it was refused as a whole: what still arrives on it may be the rest of anything, and is no request. */
   get isRefused(): boolean {
     return this.#isRefused
+  }
+
+  /** False once nothing that arrives is a request any more; a body under way is read to its end. */
+  get takesRequests(): boolean {
+    return !this.#isRefused && !this.#isLast
   }
 
   get hasReceived(): boolean {
@@ -81,6 +87,11 @@ export class Connection {
   /** Nothing that arrives from now on is read as a request. */
   markRefused(): void {
     this.#isRefused = true
+  }
+
+  /** The request that was just read is the last one. */
+  markLast(): void {
+    this.#isLast = true
   }
 
   /**

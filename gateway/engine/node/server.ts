@@ -7,7 +7,7 @@ import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { isOfConnection, type ParseError, refusalOf } from '../parse-error.ts'
 import { watchSlowReaders } from '../slow-readers.ts'
-import { announcesBody } from '../websocket.ts'
+import { announcesBody, asksForUpgrade } from '../websocket.ts'
 import { Connection } from './connection.ts'
 import { type ExchangeOptions, NodeExchange } from './exchange.ts'
 import { hearUpgrades, type TakeHandshake } from './upgrades.ts'
@@ -72,7 +72,11 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     const how = { ...options, expectsContinue }
     return (request: IncomingMessage, response: ServerResponse) => {
       const connection = connections.get(request.socket)
-      if (!connection || connection.isRefused) return
+      if (!connection?.takesRequests) return
+      if (asksForUpgrade(request)) {
+        connection.markLast()
+        response.shouldKeepAlive = false
+      }
       begin(connection, request, response, how)
     }
   }
