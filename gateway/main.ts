@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { type CheckDirectoryOptions, runCheckDirectory } from './boot/command-check-directory.ts'
 import { runBeatCluster, runListClusters, runResumeCluster, runSuspendCluster } from './boot/command-clusters.ts'
@@ -13,14 +12,13 @@ import { type MintOptions, runListTokens, runMintToken, runRevokeToken } from '.
 import { describeProgram } from './boot/describe-program.ts'
 import { reportFailure } from './boot/failure.ts'
 import { addPolicyCommands } from './boot/policy/add-commands.ts'
-
-const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+import { readVersion } from './boot/version.ts'
 
 const defaultConfig = 'config/gateway.yaml'
 
 const program = new Command('sallyport')
   .description('Authorization gateway: who you are, for which organization, what you may do; and only then forward.')
-  .version(version)
+  .version(readVersion())
   .showHelpAfterError('(add --help for usage and an example)')
   .addHelpText('after', example('npx sallyport demo', 'npx sallyport serve --config config/gateway.yaml'))
   .hook('preAction', (_program, command) => {

@@ -4,7 +4,8 @@ import type { ChangeHandlers, ChangeSource } from '../directory/change.ts'
 import type { Directory } from '../directory/directory.ts'
 import { listenToPostgres } from '../directory/postgres/change-listener.ts'
 import { createPostgresDirectory } from '../directory/postgres/directory.ts'
-import { type Database, openDatabase } from '../directory/postgres/pool.ts'
+import { type Database, type ObserveQuery, openDatabase } from '../directory/postgres/pool.ts'
+import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
 import { linkRedis, type RedisLink } from '../directory/redis/redis-link.ts'
@@ -29,7 +30,11 @@ type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date; mono
 export function openDirectory(configuration: Configuration, surroundings: Surroundings): OpenDirectory {
   const { log, metrics, now, monotonicMs } = surroundings
   const warn = (message: string) => (error: unknown) => log.warn({ error: describeError(error) }, message)
-  const database = openDatabase(configuration.database, warn('database connection lost'))
+  const database = openDatabase(configuration.database, warn('database connection lost'), {
+    monotonicMs,
+    onQuery: reportQueries(metrics),
+  })
+  metrics.watchPool(database.countConnections, configuration.database.poolSize)
   const tokenUses = collectTokenUses(database.query, warn('token uses could not be written yet'))
   const store = createPostgresDirectory(database, tokenUses.note)
 
@@ -42,6 +47,7 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     announce: (change) => redis?.announce(change),
   })
   metrics.watchCacheSizes(cached.sizes)
+  const provedAtMs = new Map<ChangeSource['name'], number>()
   const handlersOf = (name: ChangeSource['name'], hearsAll: boolean): ChangeHandlers => ({
     onChange: (change) => {
       metrics.countChange(name)
@@ -51,9 +57,14 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
       log.info({ source: name }, 'listening for changes; the caches start empty')
       cached.forget({ kind: 'everything' })
     },
-    onProof: hearsAll ? freshness.prove : () => {},
-    onLost: (error) =>
-      log.warn({ source: name, error: describeError(error) }, 'changes are not heard; nothing is held for long'),
+    onProof: (atMs) => {
+      provedAtMs.set(name, atMs)
+      if (hearsAll) freshness.prove(atMs)
+    },
+    onLost: (error) => {
+      metrics.countChangeLoss(name)
+      log.warn({ source: name, error: describeError(error) }, 'changes are not heard; nothing is held for long')
+    },
   })
   const { url, listenUrl = url, connectTimeoutMs } = configuration.database
   const sources: ChangeSource[] = [
@@ -63,13 +74,17 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
   let readHeartbeat: ReadHeartbeat = async () => undefined
   if (configuration.redis.url) {
     const { url, hearsEveryWriter } = configuration.redis
-    redis = linkRedis({ url, monotonicMs }, handlersOf('redis', hearsEveryWriter))
+    redis = linkRedis({ url, monotonicMs, onCommand: metrics.observeRedis }, handlersOf('redis', hearsEveryWriter))
     sources.push(redis)
     const { maxEntries } = configuration.cache
     readHeartbeat = createReadHeartbeat({ read: redis.read, maxEntries, now, monotonicMs })
     directory = withHeartbeats(directory, readHeartbeat)
   }
-  for (const { name, isUp } of sources) metrics.watchChangeSource(name, isUp)
+  for (const { name, isUp } of sources)
+    metrics.watchChangeSource(name, isUp, () => {
+      const atMs = provedAtMs.get(name)
+      return atMs === undefined ? undefined : monotonicMs() - atMs
+    })
 
   return {
     directory,
@@ -83,3 +98,11 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     },
   }
 }
+
+const reportQueries =
+  (metrics: Metrics): ObserveQuery =>
+  (statement, ms, error) => {
+    metrics.observeQuery(statement, ms)
+    const failure = error === undefined ? undefined : nameQueryFailure(error)
+    if (failure) metrics.countQueryFailure(failure)
+  }

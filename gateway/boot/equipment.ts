@@ -8,6 +8,8 @@ import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
 import type { Configuration } from './configuration.ts'
 import { type ConnectionLimits, findShortages, limitConnections, readDescriptorLimit } from './descriptors.ts'
+import { readVersion } from './version.ts'
+import { nameOrigins } from './watch-upstreams.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
 export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine; limits: ConnectionLimits }>
@@ -25,7 +27,10 @@ export function equipProcess(configuration: Configuration, worker?: number): Equ
   for (const shortage of findShortages(configuration, limits))
     log.warn({ ...shortage, descriptors }, 'fewer connections than wanted: raise the limit of open files')
   const engine = engines[configuration.engine](limits.upstreams)
-  return { log, metrics: createMetrics(), engine, limits }
+  const metrics = createMetrics()
+  metrics.noteBuild({ version: readVersion(), node: process.version, engine: configuration.engine })
+  metrics.watchUpstreamConnections(nameOrigins(configuration, engine.countUpstreamConnections), limits.upstreams)
+  return { log, metrics, engine, limits }
 }
 
 /** One line of the log in so long says that connections are turned away. */

@@ -13,6 +13,7 @@ import type { Door } from '../observe/audit/line.ts'
 import { createUnparsedRecorder } from '../observe/audit/unparsed.ts'
 import { checkReadiness } from '../observe/readiness.ts'
 import { rememberRefusals } from '../observe/refusals.ts'
+import { createStageTrails } from '../observe/stage-trails.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Snapshot, type Stages } from '../pipeline.ts'
@@ -33,6 +34,7 @@ import { openLimit } from './limit.ts'
 import { startPolicies } from './policies.ts'
 import { startShadow } from './shadow.ts'
 import { checkPassedHeaders, createSnapshot, readTrustedProxies } from './snapshot.ts'
+import { clusterUpstream, countRetries, timeForward } from './watch-upstreams.ts'
 
 /** A running gateway: one process, or a primary and its workers. */
 export type Gateway = Readonly<{
@@ -106,6 +108,9 @@ export async function openDoors(
   })
   metrics.watchStreams(countStreams)
 
+  const beginTrail = (door: Door) =>
+    shadow.watch(createStageTrails(createTrails({ log, metrics, audit, now, monotonicMs }, door), metrics, monotonicMs))
+  for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
   const stages: Stages = {
     snapshot: currentSnapshot,
     isTrustedProxy,
@@ -119,14 +124,13 @@ export async function openDoors(
     limit: openLimit(opened.redisConnection, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
-    forward: createForward(engine.send),
+    forward: timeForward(createForward(countRetries(engine.send, metrics)), metrics, monotonicMs),
     relay,
     join,
-    beginTrail: shadow.watch(createTrails({ log, metrics, audit, now, monotonicMs }, 'proxy')),
+    beginTrail: beginTrail('proxy'),
   }
   const handle = createPipeline(stages)
-  const beginJudgement = shadow.watch(createTrails({ log, metrics, audit, now, monotonicMs }, 'decision'))
-  const judge = createDecision({ ...stages, beginTrail: beginJudgement })
+  const judge = createDecision({ ...stages, beginTrail: beginTrail('decision') })
 
   const publishesKeys = configuration.identity.publishOnPublicListener
   const exchanges = createExchanges(log)

@@ -122,5 +122,7 @@ export type Send = (request: UpstreamRequest) => Promise<UpstreamAnswer>
 export interface Engine {
   listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener>
   readonly send: Send
+  /** The connections to upstreams that are open, by scheme, host and port. */
+  countUpstreamConnections(): ReadonlyMap<string, number>
   close(): Promise<void>
 }

@@ -17,6 +17,7 @@ export type StreamFailureCode = keyof typeof failures
 /** Every failure with its detail text. */
 export const listStreamFailures = (): readonly (readonly [code: string, detail: string, refusal: RefusalCode])[] =>
   Object.entries(failures).map(([code, [detail, refusal]]) => [code, detail, refusal])
+export const streamFailureCodes = Object.keys(failures) as readonly StreamFailureCode[]
 
 /** The detail text of a failure; like every text of ours it says nothing of what lies behind the gateway. */
 export const describeStreamFailure = (code: StreamFailureCode): string => failures[code][0]

@@ -1,10 +1,17 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { streamFailureCodes } from '../errors/stream-failure.ts'
 import { type AuditMetrics, createAuditMetrics } from './audit/audit-metrics.ts'
+import { type BuildMetrics, createBuildMetrics } from './build-metrics.ts'
+import { type ChangeMetrics, createChangeMetrics } from './change-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connection-metrics.ts'
+import { createDatabaseMetrics, type DatabaseMetrics } from './database-metrics.ts'
 import { createLimitMetrics, type LimitMetrics } from './limit-metrics.ts'
 import { createPolicyMetrics, type PolicyMetrics } from './policy-metrics.ts'
+import { createRedisMetrics, type RedisMetrics } from './redis-metrics.ts'
+import { createStageMetrics, type StageMetrics } from './stage-metrics.ts'
 import { createTallies } from './tally.ts'
+import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
 export type Metrics = Readonly<{
@@ -15,8 +22,6 @@ export type Metrics = Readonly<{
   /** `hit`, `absent`, `miss` or `shared`, for each cache by its name. */
   countCacheRead: (cache: string, result: string) => void
   watchCacheSizes: (sizes: () => Readonly<Record<string, number>>) => void
-  countChange: (source: string) => void
-  watchChangeSource: (source: string, isUp: () => boolean) => void
   noteKeysReload: (isGood: boolean) => void
   notePolicyReload: (isGood: boolean) => void
   notePolicyLoad: (at: Date) => void
@@ -32,9 +37,15 @@ export type Metrics = Readonly<{
   snapshot: () => Promise<MetricsSnapshot>
 }> &
   AuditMetrics &
+  BuildMetrics &
+  ChangeMetrics &
   ConnectionMetrics &
+  DatabaseMetrics &
   LimitMetrics &
-  PolicyMetrics
+  PolicyMetrics &
+  RedisMetrics &
+  StageMetrics &
+  UpstreamMetrics
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
@@ -144,22 +155,6 @@ export function createMetrics(): Metrics {
       for (const sizes of cacheSizes) for (const [cache, size] of Object.entries(sizes())) this.set({ cache }, size)
     },
   })
-  const changes = new Counter({
-    name: 'sallyport_changes_heard_total',
-    help: 'Changes of the directory that reached the caches, by source.',
-    labelNames: ['source'],
-    registers,
-  })
-  const changeSources: [source: string, isUp: () => boolean][] = []
-  new Gauge({
-    name: 'sallyport_change_source_up',
-    help: 'Whether changes are heard from a source; without PostgreSQL nothing is held for longer than a second.',
-    labelNames: ['source'],
-    registers,
-    collect() {
-      for (const [source, isUp] of changeSources) this.set({ source }, isUp() ? 1 : 0)
-    },
-  })
   let inFlight = () => 0
   new Gauge({
     name: 'sallyport_requests_in_flight',
@@ -184,6 +179,8 @@ export function createMetrics(): Metrics {
     labelNames: ['code'],
     registers,
   })
+  // What appears with a 1 is no increase to Prometheus.
+  for (const code of streamFailureCodes) streamFailures.inc({ code }, 0)
   let webSockets = () => 0
   new Gauge({
     name: 'sallyport_websockets_open',
@@ -222,10 +219,6 @@ export function createMetrics(): Metrics {
     watchCacheSizes: (sizes) => {
       cacheSizes.push(sizes)
     },
-    countChange: (source) => changes.inc({ source }),
-    watchChangeSource: (source, isUp) => {
-      changeSources.push([source, isUp])
-    },
     watchInFlight: (count) => {
       inFlight = count
     },
@@ -237,9 +230,15 @@ export function createMetrics(): Metrics {
       webSockets = count
     },
     ...createAuditMetrics(registers),
+    ...createBuildMetrics(registers),
+    ...createChangeMetrics(registers),
     ...createConnectionMetrics(registers),
+    ...createDatabaseMetrics(registers),
     ...createLimitMetrics(registers),
     ...createPolicyMetrics(registers),
+    ...createRedisMetrics(registers),
+    ...createStageMetrics(registers),
+    ...createUpstreamMetrics(registers),
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),

@@ -171,7 +171,11 @@ t.test('the word at the top says what needs attention, and only that', async (t)
   const metrics = createMetrics()
   metrics.notePolicyReload(false)
   metrics.countJwksFetch('https://issuer.example', 'failed')
-  metrics.watchChangeSource('postgres', () => false)
+  metrics.watchChangeSource(
+    'postgres',
+    () => false,
+    () => undefined,
+  )
   metrics.watchAuditSink(() => false)
   const ill = { metrics: metrics.snapshot, readiness: async () => ({ database: 'failing' as const }) }
   const said = await word(ill)

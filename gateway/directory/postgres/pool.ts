@@ -20,10 +20,29 @@ export type Query = <Row extends pg.QueryResultRow>(
 /** Runs statements on one connection, in one transaction. */
 export type Transaction = <Result>(work: (query: Query) => Promise<Result>) => Promise<Result>
 
-export type Database = Readonly<{ query: Query; transaction: Transaction; close: () => Promise<void> }>
+/** The connections of the pool, and the statements that wait for one. */
+export type PoolCounts = Readonly<{ open: number; idle: number; waiting: number }>
+
+export type Database = Readonly<{
+  query: Query
+  transaction: Transaction
+  countConnections: () => PoolCounts
+  close: () => Promise<void>
+}>
+
+/** Told of every statement that ended, by its name, with what it failed with. */
+export type ObserveQuery = (statement: string, ms: number, error?: unknown) => void
+
+export type DatabaseWatch = Readonly<{ monotonicMs: () => number; onQuery: ObserveQuery }>
+
+const noWatch: DatabaseWatch = { monotonicMs: () => 0, onQuery: () => undefined }
 
 /** A pool that gives up in time: a frozen server must not freeze requests, and a killed one must not kill us. */
-export function openDatabase(settings: DatabaseSettings, onError: (error: Error) => void): Database {
+export function openDatabase(
+  settings: DatabaseSettings,
+  onError: (error: Error) => void,
+  { monotonicMs, onQuery }: DatabaseWatch = noWatch,
+): Database {
   const pool = new pg.Pool({
     connectionString: settings.url,
     max: settings.poolSize,
@@ -40,12 +59,20 @@ export function openDatabase(settings: DatabaseSettings, onError: (error: Error)
   const queryOn =
     (runner: Pick<pg.Pool, 'query'> | pg.PoolClient): Query =>
     async <Row extends pg.QueryResultRow>(statement: Statement, values: readonly unknown[]) => {
-      const { rows } = await runner.query<Row>({ name: statement.name, text: statement.text, values: [...values] })
-      return rows
+      const startedMs = monotonicMs()
+      try {
+        const { rows } = await runner.query<Row>({ name: statement.name, text: statement.text, values: [...values] })
+        onQuery(statement.name, monotonicMs() - startedMs)
+        return rows
+      } catch (error) {
+        onQuery(statement.name, monotonicMs() - startedMs, error)
+        throw error
+      }
     }
   return {
     query: (statement, values) => guard(queryOn(pool)(statement, values)),
     transaction: (work) => guard(inTransaction(pool, (client) => work(queryOn(client)))),
+    countConnections: () => ({ open: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     close: () => pool.end(),
   }
 }

@@ -20,10 +20,16 @@ export type RedisLink = ChangeSource &
     connection: () => object | undefined
   }>
 
-export type RedisSettings = Readonly<{ url: string; monotonicMs: () => number }>
+export type RedisSettings = Readonly<{
+  url: string
+  monotonicMs: () => number
+  /** Told of every command of ours that ended. */
+  onCommand?: (command: 'get' | 'publish', ms: number, isGood: boolean) => void
+}>
 
 /** Hears and tells changes by Redis, and reads from it; it may be down at any time, and nobody waits for it. */
-export function linkRedis({ url, monotonicMs }: RedisSettings, handlers: ChangeHandlers): RedisLink {
+export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): RedisLink {
+  const { url, monotonicMs, onCommand } = settings
   let commands: Redis | undefined
   const connect = async (events: LinkEvents): Promise<Link> => {
     // One that listens may not publish.
@@ -48,14 +54,24 @@ export function linkRedis({ url, monotonicMs }: RedisSettings, handlers: ChangeH
     return { probe: async () => void (await Promise.all([listener.ping(), talker.ping()])), close }
   }
   const link = keepConnected(connect, { handlers, monotonicMs })
-  const quietly = <Result>(work: Promise<Result> | undefined): Promise<Result | undefined> =>
-    // The probes notice what is wrong, and tell it once.
-    work?.catch(() => undefined) ?? Promise.resolve(undefined)
+  const quietly = async <Result>(command: 'get' | 'publish', run: (client: Redis) => Promise<Result>) => {
+    if (!commands) return undefined
+    const startedMs = monotonicMs()
+    try {
+      const result = await run(commands)
+      onCommand?.(command, monotonicMs() - startedMs, true)
+      return result
+    } catch {
+      // The probes notice what is wrong, and tell it once.
+      onCommand?.(command, monotonicMs() - startedMs, false)
+      return undefined
+    }
+  }
   return {
     name: 'redis',
     ...link,
-    announce: (change) => void quietly(commands?.publish(channel, formatChange(change))),
-    read: async (key) => (await quietly(link.isUp() ? commands?.get(key) : undefined)) ?? undefined,
+    announce: (change) => void quietly('publish', (client) => client.publish(channel, formatChange(change))),
+    read: async (key) => (link.isUp() ? ((await quietly('get', (client) => client.get(key))) ?? undefined) : undefined),
     connection: () => commands,
   }
 }

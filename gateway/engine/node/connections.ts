@@ -8,6 +8,8 @@ export type Connections = Readonly<{
   keep: (client: Client) => void
   /** Breaks a connection, with whatever is under way on it. */
   drop: (client: Client) => void
+  /** How many are open, by origin. */
+  count: () => ReadonlyMap<string, number>
   close: () => Promise<void>
 }>
 
@@ -76,6 +78,14 @@ export function createConnections(limit: number): Connections {
       if (!client.destroyed) homeOf.get(client)?.idle.push(client)
     },
     drop,
+    count: () => {
+      const counts = new Map<string, number>()
+      for (const client of open) {
+        const origin = homeOf.get(client)?.origin.origin ?? ''
+        counts.set(origin, (counts.get(origin) ?? 0) + 1)
+      }
+      return counts
+    },
     close: async () => {
       await Promise.all([...open].map((client) => client.destroy()))
     },

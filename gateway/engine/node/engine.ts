@@ -4,6 +4,6 @@ import { listen } from './server.ts'
 
 /** The engine of record: node:http towards clients, undici towards upstreams. */
 export function createNodeEngine(maxUpstreamConnections = Number.POSITIVE_INFINITY): Engine {
-  const { send, close } = createSender(maxUpstreamConnections)
-  return { listen, send, close }
+  const { send, countConnections, close } = createSender(maxUpstreamConnections)
+  return { listen, send, countUpstreamConnections: countConnections, close }
 }

@@ -4,10 +4,18 @@ import { type Connections, createConnections } from './connections.ts'
 import { NodeRequestBody } from './request-body.ts'
 import { ResponseHandler } from './response-handler.ts'
 
+/** What sends, and how many connections it has open for that, by their origins. */
+type Sender = Readonly<{
+  send: Send
+  countConnections: () => ReadonlyMap<string, number>
+  close: () => Promise<void>
+}>
+
 /** Sends each request over a connection that it has to itself until its answer is whole. */
-export function createSender(maxConnections: number): Readonly<{ send: Send; close: () => Promise<void> }> {
+export function createSender(maxConnections: number): Sender {
   const connections = createConnections(maxConnections)
-  return { send: (request) => exchange(connections, request), close: connections.close }
+  const { count, close } = connections
+  return { send: (request) => exchange(connections, request), countConnections: count, close }
 }
 
 function exchange(connections: Connections, request: UpstreamRequest): Promise<UpstreamAnswer> {

@@ -4,6 +4,6 @@ import { createSender } from './send.ts'
 
 /** The second engine: TCP and llhttp on both sides, without what a general HTTP library does besides. */
 export function createWireEngine(maxUpstreamConnections = Number.POSITIVE_INFINITY): Engine {
-  const { send, close } = createSender(maxUpstreamConnections)
-  return { listen, send, close }
+  const { send, countConnections, close } = createSender(maxUpstreamConnections)
+  return { listen, send, countUpstreamConnections: countConnections, close }
 }

@@ -5,6 +5,8 @@ import { UpstreamConnection } from './upstream-connection.ts'
 export type Pool = Readonly<{
   /** The connection that fell idle last, or a new one. Undefined where all are busy. */
   take: (origin: string, needs: Readonly<{ isFresh: boolean; isForUpgrade: boolean }>) => UpstreamConnection | undefined
+  /** How many are open, by origin. */
+  count: () => ReadonlyMap<string, number>
   close: () => Promise<void>
 }>
 
@@ -47,6 +49,11 @@ export function createPool(limit: number): Pool {
       }
       const kept = isFresh || isForUpgrade ? undefined : home.idle.pop()
       return kept ?? (hasRoom() ? openConnection(home, isForUpgrade) : undefined)
+    },
+    count: () => {
+      const counts = new Map<string, number>()
+      for (const { origin } of open) counts.set(origin, (counts.get(origin) ?? 0) + 1)
+      return counts
     },
     close: async () => {
       await Promise.all([...open].map((connection) => connection.close()))

@@ -1,8 +1,15 @@
 import { type Send, type UpstreamAnswer, UpstreamError } from '../engine.ts'
 import { createPool } from './pool.ts'
 
+/** What sends, and how many connections it has open for that, by their origins. */
+type Sender = Readonly<{
+  send: Send
+  countConnections: () => ReadonlyMap<string, number>
+  close: () => Promise<void>
+}>
+
 /** Sends each request over a connection that it has to itself until its answer is whole. */
-export function createSender(maxConnections: number): Readonly<{ send: Send; close: () => Promise<void> }> {
+export function createSender(maxConnections: number): Sender {
   const pool = createPool(maxConnections)
   const send: Send = (request) =>
     new Promise<UpstreamAnswer>((resolve, reject) => {
@@ -11,5 +18,5 @@ export function createSender(maxConnections: number): Readonly<{ send: Send; clo
       if (connection) connection.begin(request, { resolve, reject })
       else reject(new UpstreamError('unreachable', { cause: new Error('too many connections') }))
     })
-  return { send, close: pool.close }
+  return { send, countConnections: pool.count, close: pool.close }
 }

@@ -16,6 +16,8 @@ export type ConnectionEvents = Readonly<{ keep: () => void; forget: () => void }
 /** One connection to an upstream: open, busy with one request's turn, idle, gone. */
 export class UpstreamConnection implements TurnWire {
   readonly authority: string
+  /** Scheme, host and port. */
+  readonly origin: string
   readonly alarm = new Alarm()
   readonly parser = new MessageParser('response', headLimitBytes)
   readonly ownsBytes: boolean
@@ -28,6 +30,7 @@ export class UpstreamConnection implements TurnWire {
 
   constructor(origin: Origin, isForUpgrade: boolean, events: ConnectionEvents) {
     this.authority = origin.authority
+    this.origin = `${origin.isEncrypted ? 'https' : 'http'}://${origin.authority}`
     this.#events = events
     // A socket that leaves HTTP must be one like any other; so must one on TLS.
     this.ownsBytes = isForUpgrade || origin.isEncrypted

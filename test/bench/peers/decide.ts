@@ -22,6 +22,7 @@ export async function createDecide(configurationFile: string): Promise<Decide> {
       }
     },
     send: async () => Promise.reject(new Error('nothing is sent')),
+    countUpstreamConnections: () => new Map(),
     close: async () => undefined,
   }
   await openDoors(configuration, configurationFile, { ...equipProcess(configuration), engine })

@@ -1,0 +1,54 @@
+import { type Send, UpstreamError } from '../engine/engine.ts'
+import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
+import type { Forward } from '../forward/forward.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import type { Configuration } from './configuration.ts'
+
+/** Times every call of an upstream until its head is in, and counts what became of it. */
+export const timeForward =
+  (forward: Forward, metrics: Metrics, monotonicMs: () => number): Forward =>
+  async (permit, upstream, pinned, received) => {
+    const watch = metrics.watchUpstream(upstream.name)
+    const startedMs = monotonicMs()
+    try {
+      const answer = await forward(permit, upstream, pinned, received)
+      watch.answered('connection' in answer ? 101 : answer.status, monotonicMs() - startedMs)
+      return answer
+    } catch (error) {
+      watch.failed(nameOutcome(error))
+      throw error
+    }
+  }
+
+/** A client that left is no failure of its upstream, though the call ends like one. */
+function nameOutcome(error: unknown): RefusalCode | 'client_left' {
+  const { code, cause } = GatewayError.from(error)
+  return cause instanceof UpstreamError && cause.fault === 'cancelled' ? 'client_left' : code
+}
+
+/** What asks for a fresh connection has been sent before. */
+export const countRetries =
+  (send: Send, metrics: Metrics): Send =>
+  (request) => {
+    if (request.isFreshConnection) metrics.countUpstreamRetry()
+    return send(request)
+  }
+
+/** Clusters stand in the database, as many as there are: all of them are one upstream in the metrics. */
+export const clusterUpstream = 'cluster'
+
+/** The connections by the origins of the configuration; what goes elsewhere goes to clusters. */
+export function nameOrigins(
+  { upstreams }: Configuration,
+  count: () => ReadonlyMap<string, number>,
+): () => ReadonlyMap<string, number> {
+  const known = Object.values(upstreams).map(({ url }) => new URL(url).origin)
+  return () => {
+    const counts = new Map([...known, clusterUpstream].map((origin) => [origin, 0]))
+    for (const [origin, open] of count()) {
+      const name = counts.has(origin) ? origin : clusterUpstream
+      counts.set(name, (counts.get(name) ?? 0) + open)
+    }
+    return counts
+  }
+}

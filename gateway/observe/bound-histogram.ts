@@ -1,0 +1,69 @@
+import type { Metric, Registry } from 'prom-client'
+import type { CounterSettings } from './bound-counter.ts'
+
+type Labels = Readonly<Record<string, string>>
+
+/** Takes a duration in milliseconds, and tells it in seconds. */
+export type ObserveMs = (ms: number) => void
+
+/** A histogram of durations whose children are found once: to observe is to add to three numbers. */
+export type BoundHistogram = Readonly<{ bind: (labels: Labels) => ObserveMs }>
+
+export type HistogramSettings = CounterSettings &
+  Readonly<{ buckets: readonly number[]; registers: readonly Registry[] }>
+
+type Child = { readonly labels: Labels; readonly counts: Float64Array; sumMs: number }
+
+type Value = Readonly<{ metricName: string; labels: Readonly<Record<string, string | number>>; value: number }>
+
+/** Registers a histogram that prom-client tells at each scrape like one of its own; buckets are in seconds. */
+export function createBoundHistogram({ name, help, buckets, registers }: HistogramSettings): BoundHistogram {
+  const boundsMs = Float64Array.from(buckets, (seconds) => seconds * 1_000)
+  const children: Child[] = []
+  const metric = {
+    name,
+    get: async () => ({
+      name,
+      help,
+      type: 'histogram',
+      aggregator: 'sum',
+      values: children.flatMap((child) => tell(name, buckets, child)),
+    }),
+    reset: () => {
+      for (const child of children) {
+        child.counts.fill(0)
+        child.sumMs = 0
+      }
+    },
+  }
+  // A registry asks its metrics for no more than this, though the type names the classes of the package.
+  for (const registry of registers) registry.registerMetric(metric as unknown as Metric)
+  return {
+    bind: (labels) => {
+      const child: Child = { labels, counts: new Float64Array(buckets.length + 1), sumMs: 0 }
+      children.push(child)
+      return (ms) => observe(child, boundsMs, ms)
+    },
+  }
+}
+
+function observe(child: Child, boundsMs: Float64Array, ms: number): void {
+  let index = 0
+  while (index < boundsMs.length && ms > (boundsMs[index] as number)) index += 1
+  child.counts[index] = (child.counts[index] as number) + 1
+  child.sumMs += ms
+}
+
+/** Buckets hold everything up to their bound; ours count what lies between two. */
+function tell(name: string, buckets: readonly number[], { labels, counts, sumMs }: Child): readonly Value[] {
+  let total = 0
+  const values: Value[] = [...buckets, '+Inf'].map((le, index) => {
+    total += counts[index] ?? 0
+    return { metricName: `${name}_bucket`, labels: { le, ...labels }, value: total }
+  })
+  return [
+    ...values,
+    { metricName: `${name}_sum`, labels, value: sumMs / 1_000 },
+    { metricName: `${name}_count`, labels, value: total },
+  ]
+}

@@ -1,0 +1,17 @@
+import { Gauge, type Registry } from 'prom-client'
+
+/** What this process runs on. */
+export type Build = Readonly<{ version: string; node: string; engine: string }>
+
+export type BuildMetrics = Readonly<{ noteBuild: (build: Build) => void }>
+
+/** Always 1; what there is to know stands in its labels, to be joined to other series. */
+export function createBuildMetrics(registers: Registry[]): BuildMetrics {
+  const info = new Gauge({
+    name: 'sallyport_build_info',
+    help: 'Always 1: the version of the gateway, that of Node, and the engine in use.',
+    labelNames: ['version', 'node', 'engine'],
+    registers,
+  })
+  return { noteBuild: (build) => info.set({ ...build }, 1) }
+}

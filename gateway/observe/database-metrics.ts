@@ -1,0 +1,82 @@
+import { Counter, Gauge, type Registry } from 'prom-client'
+import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
+
+/** The connections of a pool at one moment. */
+export type PoolCounts = Readonly<{ open: number; idle: number; waiting: number }>
+
+/** How PostgreSQL does. */
+export type DatabaseMetrics = Readonly<{
+  /** `statement` is a name of ours; `ms` counts the wait for a connection as well. */
+  observeQuery: (statement: string, ms: number) => void
+  countQueryFailure: (kind: 'statement' | 'timeout' | 'connection') => void
+  /** Asked at each scrape. */
+  watchPool: (read: () => PoolCounts, limit: number) => void
+}>
+
+const buckets = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2]
+
+/** Without a pool to watch, as in a primary, there is nothing to say of one. */
+export function createDatabaseMetrics(registers: Registry[]): DatabaseMetrics {
+  const durations = createBoundHistogram({
+    name: 'sallyport_database_query_duration_seconds',
+    help: 'Time of each statement, the wait for a connection included, by the name of the statement.',
+    buckets,
+    registers,
+  })
+  const observers = new Map<string, ObserveMs>()
+  const failures = new Counter({
+    name: 'sallyport_database_errors_total',
+    help: 'Statements that failed: refused by the server (statement), not answered in time, or for want of a connection.',
+    labelNames: ['kind'],
+    registers,
+  })
+  // What appears with a 1 is no increase to Prometheus.
+  for (const kind of ['statement', 'timeout', 'connection']) failures.inc({ kind }, 0)
+  return {
+    observeQuery: (statement, ms) => {
+      let observe = observers.get(statement)
+      if (!observe) {
+        observe = durations.bind({ statement })
+        observers.set(statement, observe)
+      }
+      observe(ms)
+    },
+    countQueryFailure: (kind) => failures.inc({ kind }),
+    watchPool: createPoolGauges(registers),
+  }
+}
+
+function createPoolGauges(registers: Registry[]): DatabaseMetrics['watchPool'] {
+  let pool: Readonly<{ read: () => PoolCounts; limit: number }> | undefined
+  new Gauge({
+    name: 'sallyport_database_connections',
+    help: 'Connections of the pool to PostgreSQL, by state: busy or idle.',
+    labelNames: ['state'],
+    registers,
+    collect() {
+      if (!pool) return
+      const { open, idle } = pool.read()
+      this.set({ state: 'busy' }, open - idle)
+      this.set({ state: 'idle' }, idle)
+    },
+  })
+  new Gauge({
+    name: 'sallyport_database_connections_limit',
+    help: 'Connections to PostgreSQL that the pool may open.',
+    registers,
+    collect() {
+      this.set(pool?.limit ?? 0)
+    },
+  })
+  new Gauge({
+    name: 'sallyport_database_waiting',
+    help: 'Statements that wait for a connection of the pool.',
+    registers,
+    collect() {
+      this.set(pool?.read().waiting ?? 0)
+    },
+  })
+  return (read, limit) => {
+    pool = { read, limit }
+  }
+}

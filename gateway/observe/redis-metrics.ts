@@ -1,0 +1,37 @@
+import { Counter, type Registry } from 'prom-client'
+import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
+
+/** A command that the gateway sends. */
+export type RedisCommand = 'get' | 'publish'
+
+/** How Redis does, where there is one. */
+export type RedisMetrics = Readonly<{ observeRedis: (command: RedisCommand, ms: number, isGood: boolean) => void }>
+
+const buckets = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2]
+
+/** Failures are timed too: a time-out of 200 ms is the longest that one takes. */
+export function createRedisMetrics(registers: Registry[]): RedisMetrics {
+  const durations = createBoundHistogram({
+    name: 'sallyport_redis_command_duration_seconds',
+    help: 'Time of each command to Redis, failed ones included.',
+    buckets,
+    registers,
+  })
+  const failures = new Counter({
+    name: 'sallyport_redis_errors_total',
+    help: 'Commands to Redis that failed or were not answered in time.',
+    labelNames: ['command'],
+    registers,
+  })
+  for (const command of ['get', 'publish']) failures.inc({ command }, 0)
+  const observers: Readonly<Record<RedisCommand, ObserveMs>> = {
+    get: durations.bind({ command: 'get' }),
+    publish: durations.bind({ command: 'publish' }),
+  }
+  return {
+    observeRedis: (command, ms, isGood) => {
+      observers[command](ms)
+      if (!isGood) failures.inc({ command })
+    },
+  }
+}

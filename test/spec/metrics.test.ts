@@ -1,0 +1,73 @@
+import t from 'tap'
+import { call } from '../support/client.ts'
+import { documentedDefaults, documentedMetrics } from '../support/documented-metrics.ts'
+import { makeTraffic } from '../support/metrics-traffic.ts'
+import { runPromtool, startPrometheus, testPrometheus } from '../support/prometheus.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+await makeTraffic(world)
+
+const scrape = async (): Promise<string> => (await call(world.admin, { path: '/metrics' })).text
+
+/** Only a group of processes has them. */
+const ofGroups = ['sallyport_workers', 'sallyport_worker_restarts_total']
+
+t.test('what is documented is in a scrape, and the other way round', async (t) => {
+  const types = [...(await scrape()).matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = '', type = '']) => ({
+    name,
+    type,
+  }))
+  const own = types.filter(({ name }) => name.startsWith('sallyport_'))
+  const documented = documentedMetrics
+    .filter(({ name }) => !ofGroups.includes(name))
+    .map(({ name, type }) => ({ name, type }))
+  const order = (one: { name: string }, other: { name: string }) => one.name.localeCompare(other.name)
+  t.ok(own.length > 40, 'there are many')
+  t.same([...own].sort(order), [...documented].sort(order))
+  const defaults = types.filter(({ name }) => !name.startsWith('sallyport_')).map(({ name }) => name)
+  t.same([...defaults].sort(), [...documentedDefaults].sort())
+})
+
+t.test('a series has the labels that are documented, and no others', async (t) => {
+  const text = await scrape()
+  for (const { name, labels } of documentedMetrics)
+    for (const [, found = ''] of text.matchAll(new RegExp(`^${name}(?:_bucket|_sum|_count)?(?:\\{(.*)\\})? `, 'gm'))) {
+      const names = [...found.matchAll(/(\w+)="/g)].map(([, label = '']) => label).filter((label) => label !== 'le')
+      t.same(names.sort(), [...labels].sort(), `${name}{${found}}`)
+    }
+})
+
+t.test('what happened was counted', async (t) => {
+  const text = await scrape()
+  for (const line of [
+    /^sallyport_upstream_requests_total\{upstream="platform",outcome="2xx"\} [1-9]/m,
+    /^sallyport_upstream_requests_total\{upstream="platform",outcome="5xx"\} 1$/m,
+    /^sallyport_upstream_requests_total\{upstream="cluster",outcome="2xx"\} 1$/m,
+    /^sallyport_upstream_requests_total\{upstream="cluster",outcome="upstream_unavailable"\} 1$/m,
+    /^sallyport_upstream_first_byte_seconds_count\{upstream="agents"\} 2$/m,
+    /^sallyport_stage_duration_seconds_count\{stage="pin"\} [1-9]/m,
+    /^sallyport_database_query_duration_seconds_count\{statement="[a-z-]+"\} [1-9]/m,
+    /^sallyport_database_connections_limit [1-9]/m,
+    /^sallyport_upstream_connections_open\{origin="http:\/\/127\.0\.0\.1:\d+"\} [1-9]/m,
+    /^sallyport_upstream_connections_limit [1-9]/m,
+    /^sallyport_streams_failed_total\{code="worker_disconnected"\} 1$/m,
+    /^sallyport_streams_failed_total\{code="upstream_timeout"\} 0$/m,
+    /^sallyport_change_lag_seconds\{source="postgres"\} 0\.\d+$/m,
+    /^sallyport_build_info\{version="\d+\.\d+\.\d+",node="v\d+\.\d+\.\d+",engine="(?:node|wire)"\} 1$/m,
+  ])
+    t.match(text, line)
+})
+
+testPrometheus(t, 'Prometheus takes the page, and every example of the documentation', async (t) => {
+  const { code, text } = runPromtool(['check', 'metrics'], await scrape())
+  // Names of prom-client's own that Prometheus would rather have otherwise.
+  const complaints = text.split('\n').filter((line) => line !== '' && !/^(?:nodejs|process)_/.test(line))
+  t.same(complaints, [], `exit code ${code}`)
+  const prometheus = await startPrometheus(t, world.admin)
+  await prometheus.scrapes(2)
+  await makeTraffic(world)
+  await prometheus.scrapes(2)
+  for (const { name, example } of documentedMetrics)
+    t.ok(Array.isArray(await prometheus.query(example)), `${name}: ${example}`)
+})
