@@ -3,11 +3,12 @@ import type { BeginTrail } from './trail.ts'
 
 /** Observes how long each stage takes, by what the trail hears of it: the clock is read once a stage. */
 export const createStageTrails =
-  (beginTrail: BeginTrail, { observeStage }: StageMetrics, monotonicMs: () => number): BeginTrail =>
+  (beginTrail: BeginTrail, { observeStage, countFailure }: StageMetrics, monotonicMs: () => number): BeginTrail =>
   (exchange, requestId) => {
     let sinceMs = monotonicMs()
     /** The stage under way: a refusal ends it. */
     let current: Stage | undefined = 'route'
+    let isAllowed = false
     const end = (stage: Stage): void => {
       const nowMs = monotonicMs()
       observeStage[stage](nowMs - sinceMs)
@@ -35,6 +36,7 @@ export const createStageTrails =
       },
       allowed: () => {
         trail.allowed()
+        isAllowed = true
         // A preflight is allowed before there is a route.
         end(current === 'route' ? 'route' : 'decide')
       },
@@ -50,6 +52,7 @@ export const createStageTrails =
       refused: (error) => {
         if (current) end(current)
         current = undefined
+        if (isAllowed) countFailure(error.code)
         return trail.refused(error)
       },
     }

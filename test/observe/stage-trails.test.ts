@@ -15,27 +15,33 @@ function follow(): Readonly<{
   trail: Trail
   after: (ms: number) => Trail
   seen: readonly string[]
+  failures: readonly string[]
   reads: () => number
 }> {
   let nowMs = 0
   let reads = 0
   const seen: string[] = []
+  const failures: string[] = []
   const observers = stages.map((stage) => [stage, (ms: number) => seen.push(`${stage} ${ms}`)] as const)
   const observeStage = Object.fromEntries(observers) as unknown as Record<Stage, (ms: number) => void>
   const clock = () => {
     reads += 1
     return nowMs
   }
-  const trail = createStageTrails(() => quiet, { observeStage }, clock)({} as Exchange, 'id')
+  const trail = createStageTrails(
+    () => quiet,
+    { observeStage, countFailure: (code) => failures.push(code) },
+    clock,
+  )({} as Exchange, 'id')
   const after = (ms: number): Trail => {
     nowMs += ms
     return trail
   }
-  return { trail, after, seen, reads: () => reads }
+  return { trail, after, seen, failures, reads: () => reads }
 }
 
 t.test('each stage is timed from the end of the one before, by one reading of the clock', async (t) => {
-  const { after, seen, reads } = follow()
+  const { after, seen, failures, reads } = follow()
   after(1).matched(nothing)
   after(2).authenticated(nothing)
   after(3).resolved(nothing)
@@ -47,13 +53,15 @@ t.test('each stage is timed from the end of the one before, by one reading of th
   await after(100).refused(new GatewayError('upstream_timeout'))
   t.same(seen, ['route 1', 'authenticate 2', 'resolve 3', 'resource 4', 'decide 5', 'locate 6', 'pin 7'])
   t.equal(reads(), 1 + stages.length)
+  t.same(failures, ['upstream_timeout'])
 })
 
 t.test('a refusal ends the stage in which it came', async (t) => {
-  const { after, seen } = follow()
+  const { after, seen, failures } = follow()
   after(1).matched(nothing)
   await after(700).refused(new GatewayError('directory_unavailable'))
   t.same(seen, ['route 1', 'authenticate 700'])
+  t.same(failures, [], 'what was never allowed is a decision')
 })
 
 t.test(

@@ -6,7 +6,8 @@ const named = (code?: string) => nameQueryFailure(Object.assign(new Error('no ma
 t.test('a statement that failed is named by its code', async (t) => {
   t.equal(named('42P01'), 'statement', 'the server knows no such table')
   t.equal(named('57014'), 'timeout', 'the server gave up')
-  for (const code of ['57P01', '53300', '08006', 'ECONNREFUSED', undefined]) t.equal(named(code), 'connection', String(code))
+  for (const code of ['57P01', '53300', '08006', 'ECONNREFUSED', undefined])
+    t.equal(named(code), 'connection', String(code))
 })
 
 t.test('a row that was there before is an answer, and no failure', async (t) => {

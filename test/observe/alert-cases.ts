@@ -1,0 +1,131 @@
+/** Series as promtool writes them, a value a minute: `0+6x60` grows by 6 for an hour, `1x60` stays. */
+type Series = Readonly<Record<string, string>>
+
+/** What makes an alert fire after an hour and a half, and what comes close and does not. */
+export type AlertCase = Readonly<{ fires: Series; stays: Series }>
+
+const hours = 'x100'
+
+/** So many of each hundred answers are 5xx, at 100 a minute. */
+const answers = (failed: number): Series => ({
+  'sallyport_requests_total{status="200"}': `0+${100 - failed}${hours}`,
+  'sallyport_requests_total{status="503"}': `0+${failed}${hours}`,
+})
+
+const upstream = (failed: number): Series => ({
+  'sallyport_upstream_requests_total{upstream="data",outcome="2xx"}': `0+${100 - failed}${hours}`,
+  'sallyport_upstream_requests_total{upstream="data",outcome="upstream_timeout"}': `0+${failed}${hours}`,
+})
+
+const decisions = (reason: string, share: number): Series => ({
+  [`sallyport_decisions_total{reason="${reason}"}`]: `0+${share}${hours}`,
+  'sallyport_decisions_total{reason="allowed"}': `0+${100 - share}${hours}`,
+})
+
+const stage = (slow: number): Series => ({
+  'sallyport_stage_duration_seconds_bucket{stage="authenticate",le="0.1"}': `0+${100 - slow}${hours}`,
+  'sallyport_stage_duration_seconds_bucket{stage="authenticate",le="1"}': `0+100${hours}`,
+  'sallyport_stage_duration_seconds_bucket{stage="authenticate",le="+Inf"}': `0+100${hours}`,
+})
+
+const one = (series: string, fires: string, stays: string): AlertCase => ({
+  fires: { [series]: fires },
+  stays: { [series]: stays },
+})
+
+const stateOf = (series: string, bad: number, good: number): AlertCase =>
+  // A minute of it is nobody's sleep.
+  one(series, `${bad}${hours}`, `${good}x88 ${bad} ${good}${hours}`)
+
+const share = (part: string, whole: string): AlertCase => ({
+  fires: { [part]: `95${hours}`, [whole]: `100${hours}` },
+  stays: { [part]: `70${hours}`, [whole]: `100${hours}` },
+})
+
+/** By the alert's name. */
+export const alertCases: Readonly<Record<string, AlertCase>> = {
+  SallyportDown: { fires: {}, stays: { 'sallyport_build_info{instance="a"}': `1${hours}` } },
+  SallyportReplicaDown: one('up{job="sallyport-admin",instance="a"}', `0${hours}`, `1${hours}`),
+  SallyportErrorBudgetFastBurn: { fires: answers(2), stays: answers(1) },
+  SallyportErrorBudgetSlowBurn: { fires: answers(1), stays: answers(0.5) },
+  SallyportInternalErrors: {
+    fires: {
+      'sallyport_failures_total{code="internal",instance="a"}': `0x85 1${hours}`,
+      'sallyport_decisions_total{reason="internal",instance="a"}': '_',
+    },
+    stays: {
+      'sallyport_failures_total{code="internal",instance="a"}': `3${hours}`,
+      'sallyport_failures_total{code="upstream_timeout",instance="a"}': `0+3${hours}`,
+    },
+  },
+  SallyportWorkersRestarting: one('sallyport_worker_restarts_total', `0+1${hours}`, `0x85 1${hours}`),
+  SallyportUpstreamFailing: { fires: upstream(20), stays: upstream(8) },
+  SallyportClustersOffline: one('sallyport_failures_total{code="cluster_offline"}', `0+6${hours}`, `0+0.5${hours}`),
+  SallyportStreamsFailing: {
+    fires: { 'sallyport_streams_failed_total{code="worker_disconnected"}': `0+3${hours}` },
+    stays: {
+      'sallyport_streams_failed_total{code="worker_disconnected"}': `0+0.5${hours}`,
+      // A rollout ends streams, and is no alarm.
+      'sallyport_streams_failed_total{code="gateway_draining"}': `0+9${hours}`,
+    },
+  },
+  SallyportIssuerDown: stateOf('sallyport_jwks_issuer_up{issuer="i"}', 0, 1),
+  SallyportJwksStale: one('sallyport_jwks_age_seconds{issuer="i"}', `50000${hours}`, `30000${hours}`),
+  SallyportIssuerUnavailable: {
+    fires: decisions('issuer_unavailable', 5),
+    stays: decisions('issuer_unavailable', 0.5),
+  },
+  SallyportUnauthenticatedSurge: { fires: decisions('unauthenticated', 60), stays: decisions('unauthenticated', 40) },
+  SallyportStageSlow: { fires: stage(5), stays: stage(0.5) },
+  SallyportDatabaseFailing: one('sallyport_database_errors_total{kind="connection"}', `0+10${hours}`, `0+1${hours}`),
+  SallyportDatabaseRefusesStatements: {
+    fires: { 'sallyport_database_errors_total{kind="statement"}': `0+2${hours}` },
+    stays: {
+      'sallyport_database_errors_total{kind="statement"}': `0${hours}`,
+      'sallyport_database_errors_total{kind="connection"}': `0+9${hours}`,
+    },
+  },
+  SallyportDatabasePoolExhausted: share(
+    'sallyport_database_connections{state="busy",instance="a"}',
+    'sallyport_database_connections_limit{instance="a"}',
+  ),
+  SallyportChangesNotHeard: stateOf('sallyport_change_source_up{source="postgres"}', 0, 1),
+  SallyportChangesLag: one('sallyport_change_lag_seconds{source="postgres"}', `60${hours}`, `0.3${hours}`),
+  SallyportRedisDown: {
+    fires: { 'sallyport_change_source_up{source="redis"}': `0${hours}` },
+    stays: {
+      'sallyport_change_source_up{source="redis"}': `1${hours}`,
+      'sallyport_change_source_up{source="postgres"}': `0${hours}`,
+    },
+  },
+  SallyportPolicyReloadFailing: stateOf('sallyport_policy_reload_success', 0, 1),
+  SallyportShadowReloadFailing: stateOf('sallyport_shadow_reload_success', 0, 1),
+  SallyportIdentityKeysReloadFailing: stateOf('sallyport_identity_keys_reload_success', 0, 1),
+  SallyportAuditDropping: one('sallyport_audit_dropped_total', `0x86 5${hours}`, `5${hours}`),
+  SallyportAuditSinkDown: stateOf('sallyport_audit_sink_up', 0, 1),
+  SallyportEventLoopLag: {
+    fires: {
+      'nodejs_eventloop_lag_p99_seconds{instance="a"}': `0.5${hours}`,
+      'sallyport_build_info{instance="a"}': `1${hours}`,
+    },
+    stays: {
+      'nodejs_eventloop_lag_p99_seconds{instance="a"}': `0.02${hours}`,
+      // Another program of Node is not ours to watch.
+      'nodejs_eventloop_lag_p99_seconds{instance="b"}': `3${hours}`,
+      'sallyport_build_info{instance="a"}': `1${hours}`,
+    },
+  },
+  SallyportConnectionsNearLimit: share(
+    'sallyport_connections_open{listener="public"}',
+    'sallyport_connections_limit{listener="public"}',
+  ),
+  SallyportConnectionsRefused: {
+    fires: { 'sallyport_connections_dropped_total{reason="limit",listener="public"}': `0x86 1${hours}` },
+    // The client's own doing.
+    stays: { 'sallyport_connections_dropped_total{reason="stalled",listener="public"}': `0+9${hours}` },
+  },
+  SallyportUpstreamConnectionsNearLimit: share(
+    'sallyport_upstream_connections_open{origin="http://a",instance="a"}',
+    'sallyport_upstream_connections_limit{instance="a"}',
+  ),
+}
