@@ -34,8 +34,8 @@ const one = (series: string, fires: string, stays: string): AlertCase => ({
 })
 
 const stateOf = (series: string, bad: number, good: number): AlertCase =>
-  // A minute of it is nobody's sleep.
-  one(series, `${bad}${hours}`, `${good}x88 ${bad} ${good}${hours}`)
+  // For a minute by then: nobody's sleep.
+  one(series, `${bad}${hours}`, `${good}x88 ${bad}${hours}`)
 
 const share = (part: string, whole: string): AlertCase => ({
   fires: { [part]: `95${hours}`, [whole]: `100${hours}` },
