@@ -1,9 +1,19 @@
+import { writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { call } from '../support/client.ts'
+import { askedBy, dashboard } from '../support/dashboard.ts'
 import { documentedDefaults, documentedMetrics } from '../support/documented-metrics.ts'
+import { drawPanels } from '../support/draw-dashboard.ts'
 import { makeTraffic } from '../support/metrics-traffic.ts'
 import { runPromtool, startPrometheus, testPrometheus } from '../support/prometheus.ts'
 import { startTestWorld } from '../support/world.ts'
+
+/** `WRITE_SCREENSHOTS=1` takes the picture of the documentation anew: a minute of the upper rows. */
+const writesPictures = process.env.WRITE_SCREENSHOTS === '1'
+const picture = fileURLToPath(new URL('../../docs/operate/dashboard.svg', import.meta.url))
+const pictureSeconds = 60
+const pictureRows = 31
 
 const world = await startTestWorld(t)
 await makeTraffic(world)
@@ -59,15 +69,44 @@ t.test('what happened was counted', async (t) => {
     t.match(text, line)
 })
 
-testPrometheus(t, 'Prometheus takes the page, and every example of the documentation', async (t) => {
-  const { code, text } = runPromtool(['check', 'metrics'], await scrape())
-  // Names of prom-client's own that Prometheus would rather have otherwise.
-  const complaints = text.split('\n').filter((line) => line !== '' && !/^(?:nodejs|process)_/.test(line))
-  t.same(complaints, [], `exit code ${code}`)
+testPrometheus(t, 'Prometheus takes the page, the examples and the dashboard', async (t) => {
   const prometheus = await startPrometheus(t, world.admin)
   await prometheus.scrapes(2)
   await makeTraffic(world)
   await prometheus.scrapes(2)
-  for (const { name, example } of documentedMetrics)
-    t.ok(Array.isArray(await prometheus.query(example)), `${name}: ${example}`)
+
+  await t.test('promtool has nothing to say of the page', async (t) => {
+    const { code, text } = runPromtool(['check', 'metrics'], await scrape())
+    // Names of prom-client's own that Prometheus would rather have otherwise.
+    const complaints = text.split('\n').filter((line) => line !== '' && !/^(?:nodejs|process)_/.test(line))
+    t.same(complaints, [], `exit code ${code}`)
+  })
+
+  await t.test('every example of the documentation is a query', async (t) => {
+    for (const { name, example } of documentedMetrics)
+      t.ok(Array.isArray(await prometheus.query(example)), `${name}: ${example}`)
+  })
+
+  await t.test('every panel of the dashboard shows something, unless it says that it need not', async (t) => {
+    for (const { title, description = '', targets = [] } of dashboard.panels)
+      for (const { expr } of targets) {
+        const series = await prometheus.query(askedBy(expr, '1m'))
+        if (!description.startsWith('Empty '))
+          t.ok(
+            series.some(({ value }) => !Number.isNaN(value)),
+            `${title}: ${expr}`,
+          )
+      }
+  })
+
+  if (writesPictures)
+    await t.test('the picture of the documentation', async () => {
+      const untilMs = Date.now() + pictureSeconds * 1_000
+      while (Date.now() < untilMs) {
+        for (let count = Math.random() * 3; count > 0; count--) await makeTraffic(world)
+        await new Promise((resolve) => setTimeout(resolve, 500))
+      }
+      const upper = dashboard.panels.filter(({ gridPos }) => gridPos.y < pictureRows)
+      writeFileSync(picture, await drawPanels(prometheus, upper, pictureSeconds))
+    })
 })

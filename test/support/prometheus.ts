@@ -11,10 +11,18 @@ import { testUnlessLacking } from './lacks.ts'
 /** One series of an answer: its labels, and its newest value. */
 export type Sample = Readonly<{ metric: Readonly<Record<string, string>>; value: number }>
 
+/** One series over a time, as shares of that time and values. */
+export type Curve = Readonly<{
+  metric: Readonly<Record<string, string>>
+  points: readonly (readonly [at: number, value: number])[]
+}>
+
 /** A Prometheus of the test's own, which scrapes one address twice a second. */
 export type Prometheus = Readonly<{
   /** Rejects with Prometheus' own words where the expression is no good. */
   query: (expression: string) => Promise<readonly Sample[]>
+  /** The last so many seconds, in thirty steps. */
+  range: (expression: string, seconds: number) => Promise<readonly Curve[]>
   /** Resolves once so many more scrapes are done. */
   scrapes: (count: number) => Promise<void>
 }>
@@ -50,16 +58,33 @@ export async function startPrometheus(t: Test, scraped: string): Promise<Prometh
   t.teardown(() => child.kill('SIGKILL'))
   const url = `http://${address}`
   await until(async () => (await fetch(`${url}/-/ready`).catch(() => undefined))?.ok, 'Prometheus is ready', 20_000)
-  const query = async (expression: string): Promise<readonly Sample[]> => {
-    const response = await fetch(`${url}/api/v1/query?${new URLSearchParams({ query: expression })}`)
-    const { error, data } = (await response.json()) as Answer
+  const ask = async <Row>(path: string, expression: string, more: Record<string, string> = {}) => {
+    const response = await fetch(`${url}/api/v1/${path}?${new URLSearchParams({ query: expression, ...more })}`)
+    const { error, data } = (await response.json()) as Answer<Row>
     if (error !== undefined) throw new Error(`${expression}: ${error}`)
-    return (data?.result ?? []).map(({ metric, value }) => ({ metric, value: Number(value[1]) }))
+    return data?.result ?? []
+  }
+  const query = async (expression: string): Promise<readonly Sample[]> =>
+    (await ask<InstantRow>('query', expression)).map(({ metric, value }) => ({ metric, value: Number(value[1]) }))
+  const range = async (expression: string, seconds: number): Promise<readonly Curve[]> => {
+    const end = Date.now() / 1_000
+    const start = end - seconds
+    const span = { start: String(start), end: String(end), step: String(seconds / 30) }
+    const rows = await ask<RangeRow>('query_range', expression, span)
+    const curves = rows.map(({ metric, values }) => ({
+      metric,
+      // Nothing divided by nothing is no point.
+      points: values.flatMap(([at, value]) =>
+        value === 'NaN' ? [] : [[(at - start) / seconds, Number(value)] as const],
+      ),
+    }))
+    return curves.filter(({ points }) => points.length > 0)
   }
   const countScrapes = async (): Promise<number> =>
     (await query('count_over_time(up{job="sallyport"}[1h])'))[0]?.value ?? 0
   return {
     query,
+    range,
     scrapes: async (count) => {
       const before = await countScrapes()
       await until(async () => (await countScrapes()) >= before + count, `${count} scrapes`, 20_000)
@@ -67,9 +92,7 @@ export async function startPrometheus(t: Test, scraped: string): Promise<Prometh
   }
 }
 
-type Answer = Readonly<{
-  error?: string
-  data?: Readonly<{
-    result: readonly Readonly<{ metric: Readonly<Record<string, string>>; value: readonly [number, string] }>[]
-  }>
-}>
+type Labels = Readonly<Record<string, string>>
+type InstantRow = Readonly<{ metric: Labels; value: readonly [number, string] }>
+type RangeRow = Readonly<{ metric: Labels; values: readonly (readonly [number, string])[] }>
+type Answer<Row> = Readonly<{ error?: string; data?: Readonly<{ result: readonly Row[] }> }>
