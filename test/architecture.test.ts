@@ -47,6 +47,7 @@ const owners: Readonly<Record<string, readonly string[]>> = {
   ajv: ['policy', 'boot'],
   'prom-client': ['observe'],
   pino: ['observe'],
+  '@opentelemetry/api': ['observe'],
   // main.ts has the program; families of commands are added where they are at home.
   commander: ['main.ts', 'boot'],
 }

@@ -14,6 +14,7 @@ import { createUnparsedRecorder } from '../observe/audit/unparsed.ts'
 import { checkReadiness } from '../observe/readiness.ts'
 import { rememberRefusals } from '../observe/refusals.ts'
 import { createStageTrails } from '../observe/stage-trails.ts'
+import { openTracing } from '../observe/tracing/tracing.ts'
 import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Snapshot, type Stages } from '../pipeline.ts'
@@ -34,6 +35,8 @@ import { openLimit } from './limit.ts'
 import { startPolicies } from './policies.ts'
 import { startShadow } from './shadow.ts'
 import { checkPassedHeaders, createSnapshot, readTrustedProxies } from './snapshot.ts'
+import { traceForward } from './trace-forward.ts'
+import { readVersion } from './version.ts'
 import { clusterUpstream, countRetries, timeForward } from './watch-upstreams.ts'
 
 /** A running gateway: one process, or a primary and its workers. */
@@ -68,6 +71,9 @@ const lastWordsMs = 1_000
 /** What a slow sink may cost the end of a drain. */
 const auditCloseMs = 2_000
 
+/** What a slow collector may cost it. */
+const traceCloseMs = 2_000
+
 const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
@@ -81,6 +87,7 @@ export async function openDoors(
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
   checkPassedHeaders(configuration, configurationFile)
+  const tracing = await openTracing(process.env, readVersion(), log)
   const sink = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
   const { audit, refusals } = rememberRefusals(sink)
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
@@ -108,8 +115,12 @@ export async function openDoors(
   })
   metrics.watchStreams(countStreams)
 
-  const beginTrail = (door: Door) =>
-    shadow.watch(createStageTrails(createTrails({ log, metrics, audit, now, monotonicMs }, door), metrics, monotonicMs))
+  const beginTrail = (door: Door) => {
+    const trails = createTrails({ log, metrics, audit, now, monotonicMs }, door)
+    const timed = createStageTrails(tracing ? tracing.watch(trails, door) : trails, metrics, monotonicMs)
+    return shadow.watch(timed)
+  }
+  const forward = timeForward(createForward(countRetries(engine.send, metrics)), metrics, monotonicMs)
   for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
   const stages: Stages = {
     snapshot: currentSnapshot,
@@ -124,7 +135,7 @@ export async function openDoors(
     limit: openLimit(opened.redisConnection, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
-    forward: timeForward(createForward(countRetries(engine.send, metrics)), metrics, monotonicMs),
+    forward: tracing ? traceForward(forward, tracing) : forward,
     relay,
     join,
     beginTrail: beginTrail('proxy'),
@@ -192,7 +203,7 @@ export async function openDoors(
     policies.stop()
     shadow.stop()
     await exchanges.untilIdle(lastWordsMs)
-    await Promise.all([opened.close(), audit.close(auditCloseMs)])
+    await Promise.all([opened.close(), audit.close(auditCloseMs), tracing?.stop(traceCloseMs)])
   }
   const reload = async (): Promise<void> => {
     log.info({}, 'asked to reload policies and keys')

@@ -1,5 +1,4 @@
 import type { Metric, Registry } from 'prom-client'
-import type { CounterSettings } from './bound-counter.ts'
 
 type Labels = Readonly<Record<string, string>>
 
@@ -9,8 +8,12 @@ export type ObserveMs = (ms: number) => void
 /** A histogram of durations whose children are found once: to observe is to add to three numbers. */
 export type BoundHistogram = Readonly<{ bind: (labels: Labels) => ObserveMs }>
 
-export type HistogramSettings = CounterSettings &
-  Readonly<{ buckets: readonly number[]; registers: readonly Registry[] }>
+export type HistogramSettings = Readonly<{
+  name: string
+  help: string
+  buckets: readonly number[]
+  registers: readonly Registry[]
+}>
 
 type Child = { readonly labels: Labels; readonly counts: Float64Array; sumMs: number }
 

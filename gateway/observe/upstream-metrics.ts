@@ -1,7 +1,7 @@
-import { Gauge, type Registry } from 'prom-client'
+import { Counter, Gauge, type Registry } from 'prom-client'
 import type { RefusalCode } from '../errors/gateway-error.ts'
-import { createBoundCounter } from './bound-counter.ts'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
+import { createTallies, type Tallies } from './tally.ts'
 
 /** How one upstream answers. */
 export type UpstreamWatch = Readonly<{
@@ -19,7 +19,10 @@ export type UpstreamMetrics = Readonly<{
 
 const buckets = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
-const expected = ['upstream_unavailable', 'upstream_timeout'] as const
+/** By the first digit of a status. */
+const classes = ['other', '1xx', '2xx', '3xx', '4xx', '5xx']
+
+const expected = ['2xx', '4xx', '5xx', 'upstream_unavailable', 'upstream_timeout']
 
 /** Clusters come and go, and must not multiply series: all of them are one upstream here. */
 const clusterPrefix = 'cluster:'
@@ -27,18 +30,21 @@ const clusterLabel = 'cluster'
 
 /** What the gateway sees of the backends behind it. */
 export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
-  const requests = createBoundCounter({
-    name: 'sallyport_upstream_requests_total',
-    help: 'Requests sent to an upstream, by the class of its answer (2xx) or by the code of the failure.',
+  const requests = createTallies(
+    {
+      name: 'sallyport_upstream_requests_total',
+      help: 'Requests sent to an upstream, by the class of its answer (2xx) or by the code of the failure.',
+      labelNames: ['upstream', 'outcome'],
+    },
     registers,
-  })
+  )
   const firstByte = createBoundHistogram({
     name: 'sallyport_upstream_first_byte_seconds',
     help: 'Time from the moment a request is handed on until the head of the upstream’s answer is in.',
     buckets,
     registers,
   })
-  const retries = createBoundCounter({
+  const retries = new Counter({
     name: 'sallyport_upstream_retries_total',
     help: 'Requests sent once more because a kept connection had closed before a byte of an answer.',
     registers,
@@ -47,42 +53,28 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   const watch = (label: string): UpstreamWatch => {
     const known = watches.get(label)
     if (known) return known
-    const made = createWatch(label, requests.bind, firstByte.bind({ upstream: label }))
+    const made = createWatch(label, requests, firstByte.bind({ upstream: label }))
     watches.set(label, made)
     return made
   }
   return {
     watchUpstream: (name) => watches.get(name) ?? watch(name.startsWith(clusterPrefix) ? clusterLabel : name),
-    countUpstreamRetry: retries.bind({}),
+    countUpstreamRetry: () => retries.inc(),
     watchUpstreamConnections: createConnectionGauges(registers),
   }
 }
 
-function createWatch(
-  upstream: string,
-  bind: (labels: Readonly<Record<string, string>>) => () => void,
-  observeMs: ObserveMs,
-): UpstreamWatch {
-  // Those that are asked for stand at 0 from the start: what appears with a 1 is no increase to Prometheus.
-  const counts = new Map<string | number, () => void>([
-    ...[2, 4, 5].map((digit) => [digit, bind({ upstream, outcome: `${digit}xx` })] as const),
-    ...expected.map((outcome) => [outcome, bind({ upstream, outcome })] as const),
-  ])
-  const count = (key: string | number, outcome: string): void => {
-    let add = counts.get(key)
-    if (!add) {
-      add = bind({ upstream, outcome })
-      counts.set(key, add)
-    }
-    add()
-  }
+function createWatch(upstream: string, requests: Tallies, observeMs: ObserveMs): UpstreamWatch {
+  // What is asked for stands at 0 from the start: what appears with a 1 is no increase to Prometheus.
+  for (const outcome of expected) requests(upstream, outcome)
   return {
     answered: (status, ms) => {
-      const firstDigit = Math.trunc(status / 100)
-      count(firstDigit, `${firstDigit}xx`)
+      requests(upstream, classes[Math.trunc(status / 100)] ?? 'other').count += 1
       observeMs(ms)
     },
-    failed: (outcome) => count(outcome, outcome),
+    failed: (outcome) => {
+      requests(upstream, outcome).count += 1
+    },
   }
 }
 

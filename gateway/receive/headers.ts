@@ -3,6 +3,7 @@ import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { usualHeadLimits } from './head-limits.ts'
 import { headerRole, type ReadHeader } from './header-role.ts'
+import { parseTraceContext } from './trace-context.ts'
 
 /** The request's headers, read once: what decides, and what may go on. Values stand in the order of their lines. */
 export type RequestHeaders = Readonly<{
@@ -49,11 +50,10 @@ export function readHeaders(
   checkFraming(values, exchange.httpVersion)
   // Several lines are one list (RFC 9113 8.2.3); some backends would read the first alone.
   if (values.cookie.length > 0) passing.push('cookie', values.cookie.join('; '))
-  const [trace] = values.traceparent
-  if (trace !== undefined && values.traceparent.length === 1 && traceparent.test(trace)) {
-    passing.push('traceparent', trace)
-    // The vendors' part means nothing without its parent (W3C Trace Context 3.3.1.5).
-    for (const state of values.tracestate) passing.push('tracestate', state)
+  const trace = values.traceparent.length === 0 ? undefined : parseTraceContext(values.traceparent, values.tracestate)
+  if (trace) {
+    passing.push('traceparent', trace.traceparent)
+    for (const state of trace.tracestate) passing.push('tracestate', state)
   }
   const nominated = readNominated(values.connection)
   return {
@@ -106,9 +106,6 @@ function listCredentials(values: Readonly<Record<ReadHeader, readonly string[]>>
   for (const value of values['x-oauth-access-token']) lines.push('x-oauth-access-token', value)
   return lines
 }
-
-// W3C Trace Context, version 00 and its forward-compatible successors; ff is invalid.
-const traceparent = /^(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
 
 const malformed = (): GatewayError => new GatewayError('headers_malformed')
 

@@ -341,6 +341,8 @@ t.test('a malformed or repeated traceparent is dropped', async (t) => {
   for (const lines of [
     'traceparent: nonsense\r\n',
     `traceparent: ff${trace.slice(2)}\r\n`,
+    `traceparent: 00-${'0'.repeat(32)}-00f067aa0ba902b7-01\r\n`,
+    `traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-${'0'.repeat(16)}-01\r\n`,
     `traceparent: ${trace}\r\ntraceparent: ${trace}\r\n`,
     `trace_parent: ${trace}\r\n`,
   ])

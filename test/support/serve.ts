@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -36,6 +36,10 @@ export type ServeOptions = Readonly<{
   preload?: string
   /** The limit of open files (`ulimit -n`), where it is not the machine's own. */
   descriptors?: number
+  /** More variables. */
+  environment?: Readonly<Record<string, string>>
+  /** A folder of packages that lies where it is started. */
+  packages?: string
 }>
 
 /** The compiled program, since only that is what users run. */
@@ -50,7 +54,8 @@ const anyPort = { host: '127.0.0.1', port: 0 }
 /** Starts it with the shipped policies, in a process group of its own as a terminal would; all of it ends with the test. */
 export function runServe(t: Test, options: ServeOptions): Serve {
   const directory = writeInstallation(t, options)
-  const { preload, descriptors } = options
+  const { preload, descriptors, environment, packages } = options
+  if (packages !== undefined) symlinkSync(packages, join(directory, 'node_modules'))
   if (preload !== undefined) writeFileSync(join(directory, 'preload.cjs'), preload)
   const child = fork(program, ['serve', '--config', 'gateway.yaml'], {
     cwd: directory,
@@ -58,6 +63,7 @@ export function runServe(t: Test, options: ServeOptions): Serve {
       // Other variables of the machine must not reach it.
       PATH: process.env.PATH,
       HOME: process.env.HOME,
+      ...environment,
       ...(preload !== undefined && { NODE_OPTIONS: `--require ${join(directory, 'preload.cjs')}` }),
     },
     ...(descriptors === undefined

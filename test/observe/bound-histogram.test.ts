@@ -1,6 +1,5 @@
-import { Counter, Histogram, Registry } from 'prom-client'
+import { Histogram, Registry } from 'prom-client'
 import t from 'tap'
-import { createBoundCounter } from '../../gateway/observe/bound-counter.ts'
 import { createBoundHistogram } from '../../gateway/observe/bound-histogram.ts'
 import { createGroupMetrics } from '../../gateway/observe/group-metrics.ts'
 import { createMetrics } from '../../gateway/observe/metrics.ts'
@@ -22,20 +21,6 @@ t.test('a bound histogram tells what prom-client’s own would', async (t) => {
     }
   }
   t.equal(await ours.metrics(), await theirs.metrics())
-})
-
-t.test('a bound counter tells what prom-client’s own would', async (t) => {
-  const [ours, theirs] = [new Registry(), new Registry()]
-  const described = { name: 'x_total', help: 'Some things.' }
-  const bound = createBoundCounter({ ...described, registers: [ours] })
-  const counter = new Counter({ ...described, labelNames: ['kind'], registers: [theirs] })
-  const count = bound.bind({ kind: 'a' })
-  bound.bind({ kind: 'b' })
-  counter.inc({ kind: 'a' }, 3)
-  counter.inc({ kind: 'b' }, 0)
-  for (let times = 0; times < 3; times++) count()
-  t.equal(await ours.metrics(), await theirs.metrics())
-  t.same(await ours.getMetricsAsJSON(), await theirs.getMetricsAsJSON())
 })
 
 t.test('those of several workers add up, and stay when one dies', async (t) => {

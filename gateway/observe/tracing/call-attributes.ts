@@ -1,0 +1,24 @@
+import type { Attributes } from '@opentelemetry/api'
+import type { Upstream } from '../../locate/upstream.ts'
+import { redact } from '../redact.ts'
+
+/** A request as it goes out. */
+export type OutgoingCall = Readonly<{ method: string; upstream: Upstream }>
+
+export const pathLimit = 1_024
+
+/** By the semantic conventions for HTTP clients; of the address all but the query, where careless clients put secrets. */
+export function describeCall({ method, upstream }: OutgoingCall): Readonly<{ name: string; attributes: Attributes }> {
+  const { hostname, port, protocol, origin } = new URL(upstream.origin)
+  const [path = ''] = upstream.path.split('?')
+  return {
+    name: method,
+    attributes: {
+      'http.request.method': method,
+      'server.address': hostname,
+      'server.port': Number(port || (protocol === 'https:' ? 443 : 80)),
+      'url.full': origin + redact(path).slice(0, pathLimit),
+      'sallyport.upstream': upstream.name,
+    },
+  }
+}

@@ -1,0 +1,77 @@
+import type { Span, SpanStatusCode } from '@opentelemetry/api'
+import type { Exchange } from '../../engine/exchange.ts'
+import { methods } from '../../policy/route.ts'
+import type { Door } from '../audit/line.ts'
+import { redact } from '../redact.ts'
+import type { Trail } from '../trail.ts'
+import { pathLimit } from './call-attributes.ts'
+
+type RequestFacts = Readonly<{ door: Door; requestId: string; errorStatus: SpanStatusCode }>
+
+/** Writes what the trail hears into a span, by the semantic conventions for HTTP servers, and ends it with the exchange. */
+export function followRequest(trail: Trail, exchange: Exchange, span: Span, facts: RequestFacts): Trail {
+  const { door, requestId, errorStatus } = facts
+  let failure: string | undefined
+  span.setAttributes({
+    'http.request.method': (methods as readonly string[]).includes(exchange.method) ? exchange.method : '_OTHER',
+    'network.protocol.version': exchange.httpVersion,
+    'sallyport.door': door,
+    'sallyport.request_id': requestId,
+  })
+  exchange.onEnd((isComplete) => {
+    const { status } = exchange
+    if (status > 0) span.setAttribute('http.response.status_code', status)
+    if (!isComplete) span.setAttribute('sallyport.incomplete', true)
+    // A refusal is an answer; only what is the server's fault is an error of the server's span.
+    const error = failure ?? (status >= 500 ? String(status) : undefined)
+    if (error !== undefined) {
+      span.setAttribute('error.type', error)
+      span.setStatus({ code: errorStatus })
+    }
+    span.end()
+  })
+  return {
+    ...trail,
+    received: (client) => {
+      span.setAttributes({ 'client.address': client.address, 'url.scheme': client.proto })
+      trail.received(client)
+    },
+    targeted: (target, host, headers) => {
+      span.setAttribute('server.address', host.replace(/:\d+$/, ''))
+      trail.targeted(target, host, headers)
+    },
+    matched: (match) => {
+      const { route, target } = match
+      span.updateName(`${target.method} ${route.path}`)
+      span.setAttributes({
+        'http.request.method': target.method,
+        'http.route': route.path,
+        'url.path': redact(target.path).slice(0, pathLimit),
+        'sallyport.route': route.id,
+      })
+      trail.matched(match)
+    },
+    authenticated: (principal) => {
+      span.setAttribute('sallyport.credential', principal.proof.kind)
+      trail.authenticated(principal)
+    },
+    resolved: (organization) => {
+      if (organization) span.setAttribute('sallyport.organization_id', organization.id)
+      trail.resolved(organization)
+    },
+    allowed: () => {
+      span.setAttribute('sallyport.decision', 'allowed')
+      trail.allowed()
+    },
+    refused: async (error) => {
+      const told = await trail.refused(error)
+      span.setAttribute('sallyport.reason', told.code)
+      if (told.status >= 500) failure = told.code
+      return told
+    },
+    streamFailed: (code, cause) => {
+      failure = code
+      trail.streamFailed(code, cause)
+    },
+  }
+}

@@ -1,0 +1,103 @@
+import type * as Api from '@opentelemetry/api'
+import type { Exchange, RawHeaders } from '../../engine/exchange.ts'
+import type { RefusalCode } from '../../errors/gateway-error.ts'
+import { findTraceContext, type TraceContext } from '../../receive/trace-context.ts'
+import type { Door } from '../audit/line.ts'
+import type { Log } from '../log.ts'
+import type { BeginTrail } from '../trail.ts'
+import { describeCall, type OutgoingCall } from './call-attributes.ts'
+import { followRequest } from './request-span.ts'
+import { type RunningSdk, startSdk } from './sdk.ts'
+
+/** One call of an upstream, as a span. */
+export type TracedCall = Readonly<{
+  /** Lines that tell the upstream of this very span, in the place of what the client sent. */
+  headers: RawHeaders
+  answered: (status: number) => void
+  failed: (code: RefusalCode) => void
+}>
+
+/** Traces of requests. There is none where nobody asked for it, and then nothing is done for it. */
+export type Tracing = Readonly<{
+  watch: (beginTrail: BeginTrail, door: Door) => BeginTrail
+  /** Undefined where the request itself is not traced. */
+  beginCall: (exchange: Exchange, call: OutgoingCall) => TracedCall | undefined
+  /** Sends what has ended, for so long at most. */
+  stop: (withinMs: number) => Promise<void>
+}>
+
+/** Starts exporting spans, where the environment asks for it and OpenTelemetry's SDK is there. */
+export async function openTracing(
+  environment: Readonly<Record<string, string | undefined>>,
+  version: string,
+  log: Log,
+): Promise<Tracing | undefined> {
+  const sdk = await startSdk(environment, version, log)
+  return sdk && createTracing(sdk)
+}
+
+/** Makes a span of each request and of each call that it leads to. */
+export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
+  const contexts = new WeakMap<Exchange, Api.Context>()
+  return {
+    watch: (beginTrail, door) => (exchange, requestId) => {
+      const parent = readParent(api, findTraceContext(exchange.headers))
+      const span = tracer.startSpan('request', { kind: api.SpanKind.SERVER }, parent)
+      contexts.set(exchange, api.trace.setSpan(parent, span))
+      const facts = { door, requestId, errorStatus: api.SpanStatusCode.ERROR }
+      return followRequest(beginTrail(exchange, requestId), exchange, span, facts)
+    },
+    beginCall: (exchange, call) => {
+      const context = contexts.get(exchange)
+      if (!context) return undefined
+      const { name, attributes } = describeCall(call)
+      const span = tracer.startSpan(name, { kind: api.SpanKind.CLIENT, attributes }, context)
+      return {
+        headers: writeContext(span.spanContext()),
+        answered: (status) => {
+          span.setAttribute('http.response.status_code', status)
+          if (status >= 400) {
+            span.setAttribute('error.type', String(status))
+            span.setStatus({ code: api.SpanStatusCode.ERROR })
+          }
+          span.end()
+        },
+        failed: (code) => {
+          span.setAttribute('error.type', code)
+          span.setStatus({ code: api.SpanStatusCode.ERROR })
+          span.end()
+        },
+      }
+    },
+    stop: async (withinMs) => {
+      let timer: NodeJS.Timeout | undefined
+      const patience = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, withinMs)
+      })
+      // What cannot be sent has been told of by the SDK.
+      await Promise.race([shutdown().catch(() => undefined), patience])
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** The span that a caller says it is in; without one a trace begins here. */
+function readParent(api: typeof Api, found: TraceContext | undefined): Api.Context {
+  if (!found) return api.ROOT_CONTEXT
+  const [, traceId = '', spanId = '', flags = ''] = found.traceparent.split('-')
+  const state = found.tracestate.join(',')
+  return api.trace.setSpanContext(api.ROOT_CONTEXT, {
+    traceId,
+    spanId,
+    traceFlags: Number.parseInt(flags, 16),
+    isRemote: true,
+    ...(state !== '' && { traceState: api.createTraceState(state) }),
+  })
+}
+
+function writeContext({ traceId, spanId, traceFlags, traceState }: Api.SpanContext): RawHeaders {
+  const flags = (traceFlags & 0xff).toString(16).padStart(2, '0')
+  const state = traceState?.serialize() ?? ''
+  const lines = ['traceparent', `00-${traceId}-${spanId}-${flags}`]
+  return state === '' ? lines : [...lines, 'tracestate', state]
+}
