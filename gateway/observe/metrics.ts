@@ -1,6 +1,7 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import { streamFailureCodes } from '../errors/stream-failure.ts'
 import { type AuditMetrics, createAuditMetrics } from './audit/audit-metrics.ts'
+import { createBoundHistogram } from './bound-histogram.ts'
 import { type BuildMetrics, createBuildMetrics } from './build-metrics.ts'
 import { type ChangeMetrics, createChangeMetrics } from './change-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
@@ -62,14 +63,13 @@ export function createMetrics(): Metrics {
     },
     registers,
   )
-  const durations = new Histogram({
+  const durations = createBoundHistogram({
     name: 'sallyport_request_duration_seconds',
     help: 'Time from the head of a request to the end of its answer.',
-    labelNames: ['route'],
     buckets: durationBuckets,
     registers,
   })
-  const observeDuration = rememberChildren(durations)
+  const observeDuration = rememberByRoute((route) => durations.bind({ route }))
   const decisions = createTallies(
     {
       name: 'sallyport_decisions_total',
@@ -193,7 +193,7 @@ export function createMetrics(): Metrics {
   return {
     countRequest: (route, method, status, seconds) => {
       requests(route, method, status).count += 1
-      observeDuration(route, seconds)
+      observeDuration(route)(seconds * 1_000)
     },
     countDecision: (route, reason) => {
       decisions(route, reason).count += 1
@@ -245,15 +245,15 @@ export function createMetrics(): Metrics {
   }
 }
 
-/** A histogram's series by the value of its only label, which the library would else check anew each time. */
-function rememberChildren(histogram: Histogram): (value: string, seconds: number) => void {
-  const children = new Map<string, ReturnType<Histogram['labels']>>()
-  return (value, seconds) => {
-    let child = children.get(value)
-    if (!child) {
-      child = histogram.labels(value)
-      children.set(value, child)
+/** What is made once for each route. */
+function rememberByRoute<Made>(make: (route: string) => Made): (route: string) => Made {
+  const known = new Map<string, Made>()
+  return (route) => {
+    let made = known.get(route)
+    if (made === undefined) {
+      made = make(route)
+      known.set(route, made)
     }
-    child.observe(seconds)
+    return made
   }
 }

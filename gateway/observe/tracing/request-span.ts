@@ -31,7 +31,10 @@ export function followRequest(trail: Trail, exchange: Exchange, span: Span, fact
     span.end()
   })
   return {
-    ...trail,
+    found: (resource) => trail.found(resource),
+    located: (upstream) => trail.located(upstream),
+    settled: (status) => trail.settled(status),
+    broke: (error) => trail.broke(error),
     received: (client) => {
       span.setAttributes({ 'client.address': client.address, 'url.scheme': client.proto })
       trail.received(client)
