@@ -17,7 +17,7 @@ export function findMistake(call: string, commands: readonly DescribedCommand[])
   const command = commands
     .filter(({ name }) => `sallyport ${call} `.startsWith(`${name} `))
     .sort((left, right) => right.name.length - left.name.length)[0]
-  if (!command) return 'there is no such command'
+  if (!command) return /^--(?:help|version)$/.test(call) ? undefined : 'there is no such command'
   const rest = words.slice(command.name.split(' ').length - 1)
   return checkWords(rest, command)
 }
