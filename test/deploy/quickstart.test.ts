@@ -2,13 +2,13 @@ import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import pg from 'pg'
 import t, { type Test } from 'tap'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { startIssuer } from '../../gateway/demo/issuer.ts'
+import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { lackOf, makeFolder, repository, run, tool } from '../support/deploy.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { signalGroup } from '../support/serve.ts'
-import { startTestWorld } from '../support/world.ts'
 
 const page = readFileSync(join(repository, 'docs/operate/quickstart.md'), 'utf8')
 
@@ -23,17 +23,21 @@ const lack = lackOf('cache') ?? (spawnSync('curl', ['--version']).status === 0 ?
 testUnlessLacking(t, 'the words of the quick start lead to a protected request', followPage, lack)
 
 async function followPage(t: Test): Promise<void> {
-  const world = await startTestWorld(t)
   t.same(promised, ['401', '200', '200', '403'], 'the page has its requests')
-  const given: Readonly<Record<string, string>> = {
-    DATABASE_URL: await createDatabase(t, world.databaseUrl),
-    OIDC_ISSUER: world.oidc.issuer,
-    OIDC_AUDIENCE: 'sallyport-demo',
-    TOKEN: world.users.member.jwt,
-  }
   const folder = makeFolder(t)
-  const packed = await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: repository })
+  const [postgres, issuer, packed] = await Promise.all([
+    startPostgres(),
+    startIssuer({ audience: 'my-api' }),
+    run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: repository }),
+  ])
+  t.teardown(() => Promise.all([postgres.stop(), issuer.stop()]))
   t.equal(packed.code, 0, packed.stderr)
+  const given = {
+    DATABASE_URL: postgres.url,
+    OIDC_ISSUER: issuer.issuer,
+    OIDC_AUDIENCE: 'my-api',
+    TOKEN: await issuer.mint({ sub: 'somebody', email: 'somebody@example.com' }),
+  }
   const script = join(makeFolder(t), 'page.sh')
   writeFileSync(script, await fillIn(blocks.join('\necho "--- next"\n'), given))
   const { code, stdout, stderr } = await follow(t, script, folder)
@@ -87,14 +91,4 @@ async function follow(t: Test, script: string, folder: string) {
     })
   const [code] = await once(shell, 'close')
   return { code, ...output }
-}
-
-async function createDatabase(t: Test, url: string): Promise<string> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  t.teardown(() => client.end())
-  await client.query('create database quickstart template template0')
-  const own = new URL(url)
-  own.pathname = '/quickstart'
-  return own.href
 }
