@@ -17,7 +17,7 @@ const volumeKinds = [
 ]
 
 /** What a pod has, or lacks, against Pod Security "restricted" and the rules of this house; empty where all is well. */
-export function complaintsAbout({ spec }: Manifest, owned: readonly string[]): readonly string[] {
+export function complaintsAbout({ spec }: Manifest): readonly string[] {
   const containers: readonly Manifest[] = [...(spec.initContainers ?? []), ...spec.containers]
   const shared = ['hostNetwork', 'hostPID', 'hostIPC'].filter((name) => spec[name])
   return [
@@ -29,7 +29,7 @@ export function complaintsAbout({ spec }: Manifest, owned: readonly string[]): r
     ...(spec.volumes ?? []).flatMap((volume: Manifest) =>
       volumeKinds.some((kind) => kind in volume) ? [] : [`volume ${volume.name} is of the node`],
     ),
-    ...containers.filter(({ name }) => owned.includes(name)).flatMap(complaintsAboutContainer),
+    ...containers.flatMap(complaintsAboutContainer),
   ]
 }
 
