@@ -1,4 +1,5 @@
 import type { Principal } from '../authenticate/principal.ts'
+import type { Exchange } from '../engine/exchange.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
@@ -10,27 +11,31 @@ import type { RouteMatch } from '../route/table.ts'
 import { type Stage, type StageMetrics, stages } from './stage-metrics.ts'
 import type { BeginTrail, Trail } from './trail.ts'
 
-/** Observes how long each stage takes, by what the trail hears of it: the clock is read once a stage. */
-export const createStageTrails =
-  (beginTrail: BeginTrail, metrics: StageMetrics, monotonicMs: () => number): BeginTrail =>
-  (exchange, requestId) =>
-    new StageTrail(beginTrail(exchange, requestId), metrics, monotonicMs)
+type Watch = Readonly<{ metrics: StageMetrics; monotonicMs: () => number }>
 
-/** A trail that tells another one, and looks at the clock; an object with fields alone, since every request has one. */
+/** Observes how long each stage takes, by what the trail hears of it: the clock is read once a stage. */
+export function createStageTrails(
+  beginTrail: BeginTrail,
+  metrics: StageMetrics,
+  monotonicMs: () => number,
+): BeginTrail {
+  const watch: Watch = { metrics, monotonicMs }
+  return (exchange: Exchange, requestId: string) => new StageTrail(beginTrail, exchange, requestId, watch)
+}
+
+/** A class like the trail behind it: every request has one. */
 class StageTrail implements Trail {
   readonly #trail: Trail
-  readonly #metrics: StageMetrics
-  readonly #monotonicMs: () => number
+  readonly #watch: Watch
   #sinceMs: number
   /** The stage under way: a refusal ends it. */
   #current: Stage | undefined = 'route'
   #isAllowed = false
 
-  constructor(trail: Trail, metrics: StageMetrics, monotonicMs: () => number) {
-    this.#trail = trail
-    this.#metrics = metrics
-    this.#monotonicMs = monotonicMs
-    this.#sinceMs = monotonicMs()
+  constructor(beginTrail: BeginTrail, exchange: Exchange, requestId: string, watch: Watch) {
+    this.#watch = watch
+    this.#sinceMs = watch.monotonicMs()
+    this.#trail = beginTrail(exchange, requestId)
   }
 
   received(client: Client): void {
@@ -82,7 +87,7 @@ class StageTrail implements Trail {
   refused(error: GatewayError): Promise<GatewayError> {
     if (this.#current) this.#end(this.#current)
     this.#current = undefined
-    if (this.#isAllowed) this.#metrics.countFailure(error.code)
+    if (this.#isAllowed) this.#watch.metrics.countFailure(error.code)
     return this.#trail.refused(error)
   }
 
@@ -95,8 +100,9 @@ class StageTrail implements Trail {
   }
 
   #end(stage: Stage): void {
-    const nowMs = this.#monotonicMs()
-    this.#metrics.observeStage[stage](nowMs - this.#sinceMs)
+    const { metrics, monotonicMs } = this.#watch
+    const nowMs = monotonicMs()
+    metrics.observeStage[stage](nowMs - this.#sinceMs)
     this.#sinceMs = nowMs
     this.#current = stageAfter[stage]
   }

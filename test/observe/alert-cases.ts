@@ -98,6 +98,11 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
       'sallyport_change_source_up{source="postgres"}': `0${hours}`,
     },
   },
+  SallyportRateLimitsUncounted: one(
+    'sallyport_rate_limit_troubles_total{limit="l",outcome="open"}',
+    `0+6${hours}`,
+    `0x25 6${hours}`,
+  ),
   SallyportPolicyReloadFailing: stateOf('sallyport_policy_reload_success', 0, 1),
   SallyportShadowReloadFailing: stateOf('sallyport_shadow_reload_success', 0, 1),
   SallyportIdentityKeysReloadFailing: stateOf('sallyport_identity_keys_reload_success', 0, 1),

@@ -7,7 +7,7 @@ import { createStageTrails } from '../../gateway/observe/stage-trails.ts'
 import type { Trail } from '../../gateway/observe/trail.ts'
 
 /** Every fact is nothing here: what counts is that it is told, and when. */
-const quiet = new Proxy({}, { ownKeys: () => [], get: () => () => undefined }) as Trail
+const quiet = new Proxy({}, { get: () => () => undefined }) as Trail
 const nothing = undefined as never
 
 /** A trail whose clock only goes on when it is told to, and what it observed. */
