@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
-import type { LogLevel } from '../observe/log.ts'
+import type { LogFormat, LogLevel } from '../observe/log.ts'
 import type { SigningAlgorithm } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { parseYaml, validateYaml } from '../policy/document.ts'
@@ -75,7 +75,7 @@ export type Configuration = Readonly<{
     keepAliveMs: number
   }>
   drain: Readonly<{ delayMs: number; timeoutMs: number }>
-  log: Readonly<{ level: LogLevel }>
+  log: Readonly<{ level: LogLevel; format: LogFormat }>
   /** `sink` is `stdout`, `stderr`, `off` or an absolute path. */
   audit: Readonly<{ sink: string; onFull: 'drop' | 'wait'; bufferBytes: number; waitMs: number; replica?: string }>
 }>

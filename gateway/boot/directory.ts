@@ -9,7 +9,7 @@ import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
 import { linkRedis, type RedisLink } from '../directory/redis/redis-link.ts'
-import { describeError, type Log } from '../observe/log.ts'
+import { describeError, type ProcessLog } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { Configuration } from './configuration.ts'
 
@@ -24,7 +24,7 @@ export type OpenDirectory = Readonly<{
   close: () => Promise<void>
 }>
 
-type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
+type Surroundings = Readonly<{ log: ProcessLog; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
 
 /** Opens PostgreSQL, the caches before it, and every way on which changes reach them. */
 export function openDirectory(configuration: Configuration, surroundings: Surroundings): OpenDirectory {
@@ -51,6 +51,7 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
   const handlersOf = (name: ChangeSource['name'], hearsAll: boolean): ChangeHandlers => ({
     onChange: (change) => {
       metrics.countChange(name)
+      log.debug({ source: name, ...change }, 'change heard')
       cached.forget(change)
     },
     onConnected: () => {

@@ -21,7 +21,8 @@ const engines: Readonly<Record<Configuration['engine'], (maxUpstreamConnections:
 
 export function equipProcess(configuration: Configuration, worker?: number): Equipment {
   const { log: settings, audit } = configuration
-  const log = createLog(settings.level, worker, worker !== undefined || audit.sink === 'stdout')
+  const isShared = worker !== undefined || audit.sink === 'stdout'
+  const log = createLog(settings.level, worker, isShared, settings.format)
   const descriptors = readDescriptorLimit()
   const limits = limitConnections(configuration, descriptors)
   for (const shortage of findShortages(configuration, limits))

@@ -120,7 +120,7 @@ export async function openDoors(
     const timed = createStageTrails(tracing ? tracing.watch(trails, door) : trails, metrics, monotonicMs)
     return shadow.watch(timed)
   }
-  const forward = timeForward(createForward(countRetries(engine.send, metrics)), metrics, monotonicMs)
+  const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, monotonicMs)
   for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
   const stages: Stages = {
     snapshot: currentSnapshot,

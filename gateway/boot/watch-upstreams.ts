@@ -1,6 +1,7 @@
 import { type Send, UpstreamError } from '../engine/engine.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Forward } from '../forward/forward.ts'
+import type { ProcessLog } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { Configuration } from './configuration.ts'
 
@@ -28,9 +29,12 @@ function nameOutcome(error: unknown): RefusalCode | 'client_left' {
 
 /** What asks for a fresh connection has been sent before. */
 export const countRetries =
-  (send: Send, metrics: Metrics): Send =>
+  (send: Send, metrics: Metrics, log: ProcessLog): Send =>
   (request) => {
-    if (request.isFreshConnection) metrics.countUpstreamRetry()
+    if (request.isFreshConnection) {
+      metrics.countUpstreamRetry()
+      log.debug({ origin: request.origin }, 'sent once more: the kept connection had closed')
+    }
     return send(request)
   }
 

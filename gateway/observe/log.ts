@@ -1,9 +1,14 @@
 import { fstatSync } from 'node:fs'
+import { isatty } from 'node:tty'
 import { pino } from 'pino'
 import { bufferLines } from './line-buffer.ts'
+import { prettify } from './pretty-line.ts'
 import { redact } from './redact.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
+
+/** `auto` is `pretty` on a terminal, and `json` everywhere else. */
+export type LogFormat = 'auto' | 'json' | 'pretty'
 
 /** Structured lines; no value that came with a request is ever part of the message. */
 export type Log = Readonly<{
@@ -15,8 +20,8 @@ export type Log = Readonly<{
   flush: () => void
 }>
 
-/** The log of a process, which can also say that it ends. */
-export type ProcessLog = Log & Readonly<{ fatal: (fields: LogFields, message: string) => void }>
+/** The log of a process, which can also say that it ends, and what is of interest only while one looks for something. */
+export type ProcessLog = Log & Readonly<Record<'debug' | 'fatal', (fields: LogFields, message: string) => void>>
 
 export type LogFields = Readonly<Record<string, unknown>>
 
@@ -33,15 +38,22 @@ const delayMs = 100
  * One JSON object a line on standard output, times in RFC 3339. `worker` is written on every line of a process that is
  * one of several; `isShared` where others write to the output as well.
  */
-export function createLog(level: LogLevel, worker?: number, isShared = worker !== undefined): ProcessLog {
+export function createLog(
+  level: LogLevel,
+  worker?: number,
+  isShared = worker !== undefined,
+  format: LogFormat = 'json',
+): ProcessLog {
   const maxWrite = isShared && !isFile(1) ? atomicBytes : writtenBytes
   const destination = pino.destination({ fd: 1, sync: false, minLength: 0, maxWrite })
-  const lines = bufferLines(destination, maxWrite, delayMs)
+  const isPretty = format === 'pretty' || (format === 'auto' && isatty(1))
+  const sink = isPretty ? prettify(destination, isatty(1) && !process.env.NO_COLOR) : destination
+  const lines = bufferLines(sink, maxWrite, delayMs)
   // What is rare leaves at once, behind what was said before it.
   const atOnce = {
     write: (line: string): void => {
       lines.flush()
-      destination.write(line)
+      sink.write(line)
     },
   }
   const base = worker !== undefined ? { worker } : null
@@ -51,6 +63,7 @@ export function createLog(level: LogLevel, worker?: number, isShared = worker !=
     request: logger.isLevelEnabled('info')
       ? (fields) => lines.write(composeRequestLine(start, fields))
       : () => undefined,
+    debug: (fields, message) => logger.debug(fields, message),
     info: (fields, message) => logger.info(fields, message),
     warn: (fields, message) => logger.warn(fields, message),
     error: (fields, message) => logger.error(fields, message),

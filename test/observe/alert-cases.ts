@@ -1,10 +1,10 @@
 /** Series as promtool writes them, a value a minute: `0+6x60` grows by 6 for an hour, `1x60` stays. */
 type Series = Readonly<Record<string, string>>
 
-/** What makes an alert fire after an hour and a half, and what comes close and does not. */
+/** What makes an alert fire after half an hour, and what comes close and does not. */
 export type AlertCase = Readonly<{ fires: Series; stays: Series }>
 
-const hours = 'x100'
+const hours = 'x40'
 
 /** So many of each hundred answers are 5xx, at 100 a minute. */
 const answers = (failed: number): Series => ({
@@ -35,7 +35,7 @@ const one = (series: string, fires: string, stays: string): AlertCase => ({
 
 const stateOf = (series: string, bad: number, good: number): AlertCase =>
   // For a minute by then: nobody's sleep.
-  one(series, `${bad}${hours}`, `${good}x88 ${bad}${hours}`)
+  one(series, `${bad}${hours}`, `${good}x28 ${bad}${hours}`)
 
 const share = (part: string, whole: string): AlertCase => ({
   fires: { [part]: `95${hours}`, [whole]: `100${hours}` },
@@ -50,7 +50,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportErrorBudgetSlowBurn: { fires: answers(1), stays: answers(0.5) },
   SallyportInternalErrors: {
     fires: {
-      'sallyport_failures_total{code="internal",instance="a"}': `0x85 1${hours}`,
+      'sallyport_failures_total{code="internal",instance="a"}': `0x25 1${hours}`,
       'sallyport_decisions_total{reason="internal",instance="a"}': '_',
     },
     stays: {
@@ -58,7 +58,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
       'sallyport_failures_total{code="upstream_timeout",instance="a"}': `0+3${hours}`,
     },
   },
-  SallyportWorkersRestarting: one('sallyport_worker_restarts_total', `0+1${hours}`, `0x85 1${hours}`),
+  SallyportWorkersRestarting: one('sallyport_worker_restarts_total', `0+1${hours}`, `0x25 1${hours}`),
   SallyportUpstreamFailing: { fires: upstream(20), stays: upstream(8) },
   SallyportClustersOffline: one('sallyport_failures_total{code="cluster_offline"}', `0+6${hours}`, `0+0.5${hours}`),
   SallyportStreamsFailing: {
@@ -106,7 +106,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportPolicyReloadFailing: stateOf('sallyport_policy_reload_success', 0, 1),
   SallyportShadowReloadFailing: stateOf('sallyport_shadow_reload_success', 0, 1),
   SallyportIdentityKeysReloadFailing: stateOf('sallyport_identity_keys_reload_success', 0, 1),
-  SallyportAuditDropping: one('sallyport_audit_dropped_total', `0x86 5${hours}`, `5${hours}`),
+  SallyportAuditDropping: one('sallyport_audit_dropped_total', `0x26 5${hours}`, `5${hours}`),
   SallyportAuditSinkDown: stateOf('sallyport_audit_sink_up', 0, 1),
   SallyportEventLoopLag: {
     fires: {
@@ -125,7 +125,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
     'sallyport_connections_limit{listener="public"}',
   ),
   SallyportConnectionsRefused: {
-    fires: { 'sallyport_connections_dropped_total{reason="limit",listener="public"}': `0x86 1${hours}` },
+    fires: { 'sallyport_connections_dropped_total{reason="limit",listener="public"}': `0x26 1${hours}` },
     // The client's own doing.
     stays: { 'sallyport_connections_dropped_total{reason="stalled",listener="public"}': `0+9${hours}` },
   },
