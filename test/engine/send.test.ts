@@ -103,3 +103,17 @@ t.test('a connection whose last chunk was answered by a pause serves the next re
   }
   t.equal(upstream.sockets().length, 1)
 })
+
+t.test('connections are counted by their origin, busy and idle, until they close', async (t) => {
+  const [one, other] = [await startHalf(t), await startHalf(t)]
+  const counts = () => [one, other].map(({ upstream }) => engine.countUpstreamConnections().get(upstream.url) ?? 0)
+  t.same(counts(), [0, 0])
+  const seen = read(await send(one.upstream), true)
+  read(await send(one.upstream), true)
+  read(await send(other.upstream), true)
+  t.same(counts(), [2, 1])
+  one.finish()
+  await until(() => seen.end !== undefined || counts()[0] === 1, 'an end')
+  for (const { upstream } of [one, other]) for (const socket of upstream.sockets()) socket.destroy()
+  await until(() => counts().every((count) => count === 0), 'the connections are gone')
+})
