@@ -1,5 +1,6 @@
 import { loadPolicy } from '../policy/load.ts'
 import type { Configuration } from './configuration.ts'
+import { checkDoors } from './door-tls.ts'
 import { checkIssuers } from './issuers.ts'
 import { openKeyring } from './keys.ts'
 import { checkPassedHeaders, readTrustedProxies } from './snapshot.ts'
@@ -9,6 +10,7 @@ export async function checkConfiguration(configuration: Configuration, file: str
   checkIssuers(configuration, file)
   readTrustedProxies(configuration, file)
   checkPassedHeaders(configuration, file)
+  checkDoors(configuration, file)
   await openKeyring(configuration, file, () => new Date())
   loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
 }

@@ -7,14 +7,13 @@ import { parseYaml, validateYaml } from '../policy/document.ts'
 import { compileSchema } from '../policy/load.ts'
 import { resolveSink } from './audit.ts'
 import { type Environment, interpolate } from './interpolate.ts'
+import { type Pem, sourcePems } from './pem.ts'
 
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
   workers: number | 'auto'
   engine: 'node' | 'wire'
-  listeners: Readonly<
-    Record<'public' | 'decision' | 'admin', Readonly<{ host: string; port: number; maxConnections?: number }>>
-  >
+  listeners: Readonly<{ public: DoorSettings; decision: DoorSettings; admin: ListenerSettings }>
   database: Readonly<{
     url: string
     listenUrl?: string
@@ -65,6 +64,7 @@ export type Configuration = Readonly<{
     answerBytesPerSecond: number
   }>
   timeouts: Readonly<{
+    handshakeMs: number
     headersMs: number
     bodyIdleMs: number
     clientIdleMs: number
@@ -80,6 +80,19 @@ export type Configuration = Readonly<{
   audit: Readonly<{ sink: string; onFull: 'drop' | 'wait'; bufferBytes: number; waitMs: number; replica?: string }>
 }>
 
+export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>
+
+/** A listener that may be on TLS. */
+export type DoorSettings = ListenerSettings & Readonly<{ tls?: DoorTls }>
+
+export type DoorTls = Readonly<{
+  cert: Pem
+  key: Pem
+  clientCa?: Pem
+  clientCertificates?: 'optional' | 'required'
+  minVersion: 'TLSv1.2' | 'TLSv1.3'
+}>
+
 const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
 
 /** Reads the configuration file; paths in it are relative to it. Throws `ConfigurationError`. */
@@ -87,7 +100,8 @@ export function loadConfiguration(path: string, environment: Environment): Confi
   const file = parseYaml(path, readText(path))
   const files = interpolate(file, dirname(resolve(path)), environment)
   // The schema has just held: its shape is the type's.
-  const configuration = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
+  const written = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
+  const configuration = sourcePems(written, (path) => files.get(file.document.getIn(path, true)))
   const directory = resolve(dirname(path), configuration.policies.directory)
   const { shadow } = configuration.policies
   const keyFiles = configuration.identity.keys.map((_, index) =>

@@ -6,10 +6,11 @@ import { type AdminPages, createAdmin } from '../observe/admin.ts'
 import { isLoopback } from '../observe/console-host.ts'
 import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
-import type { Configuration } from './configuration.ts'
+import type { Configuration, DoorSettings } from './configuration.ts'
 import { type ConnectionLimits, findShortages, limitConnections, readDescriptorLimit } from './descriptors.ts'
 import { readVersion } from './version.ts'
 import { nameOrigins } from './watch-upstreams.ts'
+import { readDoorTls } from './door-tls.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
 export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine; limits: ConnectionLimits }>
@@ -54,9 +55,11 @@ export async function openListener(
   const { listeners, timeouts, limits } = configuration
   const { log, metrics, engine } = equipment
   const maxConnections = equipment.limits[name]
+  const { host, port, tls }: DoorSettings = listeners[name]
   const options: ListenerOptions = {
-    host: listeners[name].host,
-    port: listeners[name].port,
+    host,
+    port,
+    tls: readDoorTls(tls, timeouts.handshakeMs),
     headersTimeoutMs: timeouts.headersMs,
     bodyIdleTimeoutMs: timeouts.bodyIdleMs,
     bodyBytesPerSecond: limits.bodyBytesPerSecond,

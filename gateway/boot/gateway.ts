@@ -27,6 +27,7 @@ import { readClusterStates } from './cluster-states.ts'
 import type { Configuration } from './configuration.ts'
 import { openConsole } from './console.ts'
 import { openDirectory } from './directory.ts'
+import { checkDoors, followDoors } from './door-tls.ts'
 import { type Equipment, equipProcess, openAdmin, openListener, reportFaultTo } from './equipment.ts'
 import { createExchanges } from './exchanges.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
@@ -88,6 +89,7 @@ export async function openDoors(
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
   checkPassedHeaders(configuration, configurationFile)
   const tracing = await openTracing(process.env, readVersion(), log)
+  checkDoors(configuration, configurationFile)
   const sink = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
   const { audit, refusals } = rememberRefusals(sink)
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
@@ -159,6 +161,11 @@ export async function openDoors(
     isForKeys(exchange) ? publishKeys(exchange) : handle(exchange),
   )
   const decisionListener = await open('decision', 'decision', judge)
+  const certificates = followDoors(
+    configuration,
+    { public: publicListener, decision: decisionListener },
+    { log, metrics },
+  )
   const clusterStore = createClusterStore(opened.database)
   const facts: AdminFacts = {
     metrics: metrics.snapshot,
@@ -200,6 +207,7 @@ export async function openDoors(
     clearTimeout(timer)
     issuers.stop()
     keys.stop()
+    certificates.stop()
     policies.stop()
     shadow.stop()
     await exchanges.untilIdle(lastWordsMs)
@@ -207,7 +215,7 @@ export async function openDoors(
   }
   const reload = async (): Promise<void> => {
     log.info({}, 'asked to reload policies and keys')
-    await Promise.all([policies.reload(), shadow.reload(), keys.reload()])
+    await Promise.all([policies.reload(), shadow.reload(), keys.reload(), certificates.reload()])
   }
   return { public: publicListener.address, decision: decisionListener.address, facts, drain, reload }
 }

@@ -16,8 +16,7 @@ export type KeyWatch = Readonly<{
 export const createKeyWatch = ({ texts, files, adopt, noteOutcome, log }: KeyWatch): Look =>
   createFilesWatch<readonly string[]>({
     inUse: texts.map(trim),
-    // What came from no file stays what it is.
-    read: (inUse) => Promise.all(inUse.map((text, index) => readText(files[index]) ?? text)),
+    read: readTexts(files),
     adopt,
     noteOutcome,
     log,
@@ -28,6 +27,12 @@ export const createKeyWatch = ({ texts, files, adopt, noteOutcome, log }: KeyWat
     },
   })
 
+/** Reads texts anew where they came from files; what came from none stays what it is. */
+export const readTexts =
+  (files: readonly (string | undefined)[]) =>
+  (inUse: readonly string[]): Promise<readonly string[]> =>
+    Promise.all(inUse.map((text, index) => readText(files[index]) ?? text))
+
 const readText = (file: string | undefined): Promise<string> | undefined =>
   file === undefined
     ? undefined
@@ -36,4 +41,4 @@ const readText = (file: string | undefined): Promise<string> | undefined =>
       })
 
 /** The configuration takes a file without its last line feed; here no blank at either end counts. */
-const trim = (text: string): string => text.trim()
+export const trim = (text: string): string => text.trim()

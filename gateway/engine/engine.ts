@@ -1,9 +1,12 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Exchange, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
+import type { ListenerTls, ServerIdentity } from './tls/server-context.ts'
 
 export type ListenerOptions = Readonly<{
   host: string
   port: number
+  /** Absent: plain HTTP. */
+  tls?: ListenerTls | undefined
   /** Time for a request's head to arrive, from the first byte or from the connection's start. */
   headersTimeoutMs: number
   /** Silence allowed inside a request's body. */
@@ -20,8 +23,8 @@ export type ListenerOptions = Readonly<{
   maxConnections: number
   /** Told of every request that was refused before it could be read. */
   onUnparsed: (refusal: UnparsedRequest) => void
-  /** Told of every connection that was closed for one too many, or for taking nothing. */
-  onDropped: (reason: 'limit' | 'stalled') => void
+  /** Told of every connection that was closed for one too many, for taking nothing, or before TLS was agreed on. */
+  onDropped: (reason: 'limit' | 'stalled' | 'handshake') => void
   /** Told of what was thrown by a handler, or by a listener of an exchange. */
   onFault: (error: unknown) => void
 }>
@@ -38,6 +41,8 @@ export type UnparsedRequest = Readonly<{
 export type Listener = Readonly<{
   address: Readonly<{ host: string; port: number }>
   countConnections: () => number
+  /** What handshakes from now on present and take; open connections stay. Throws where it cannot serve, or on plain HTTP. */
+  replaceIdentity: (identity: ServerIdentity) => void
   /** Stops accepting, closes idle connections, and resolves when the last exchange has ended. */
   close: () => Promise<void>
   /** Breaks whatever is still open. */

@@ -3,8 +3,9 @@ import type { RefusalCode } from '../errors/gateway-error.ts'
 /** What node:http tells about a head that it could not read. */
 export type ParseError = NodeJS.ErrnoException & { rawPacket?: Buffer; bytesParsed?: number }
 
-/** True for a reset and the like: node:http tells of them where it tells of bytes that are no request. */
-export const isOfConnection = ({ syscall }: ParseError): boolean => syscall !== undefined
+/** True for a reset, a broken TLS record and the like: node:http tells of them where it tells of bytes that are no request. */
+export const isOfConnection = ({ syscall, code }: ParseError): boolean =>
+  syscall !== undefined || code?.startsWith('ERR_SSL_') === true
 
 /** The refusal for bytes that are no request: mostly 400, else the status that RFC 9112 or the contract names. */
 export function refusalOf(error: Pick<ParseError, 'code' | 'rawPacket' | 'bytesParsed'>): RefusalCode {

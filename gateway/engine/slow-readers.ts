@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { transportOf } from './transport.ts'
 
 /** So many looks at a connection without enough progress are the whole time. */
 const looks = 4
@@ -47,6 +48,7 @@ export function watchSlowReaders(
 
 /** Grows by every byte that the peer has made room for. */
 function countTaken(socket: Socket): number {
-  const { _handle } = socket as unknown as { _handle?: Handle | null } // not in node's types
+  // TLS itself hands over whole records: only the transport knows what has left.
+  const { _handle } = transportOf(socket) as unknown as { _handle?: Handle | null } // not in node's types
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0
 }

@@ -27,6 +27,8 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_policy_loaded_timestamp_seconds: 'min',
   sallyport_shadow_reload_success: 'min',
   sallyport_audit_sink_up: 'min',
+  sallyport_tls_reload_success: 'min',
+  sallyport_tls_certificate_not_after_seconds: 'min',
   sallyport_connections_open: 'sum',
   sallyport_connections_limit: 'sum',
   sallyport_workers: 'sum',

@@ -11,7 +11,7 @@ export type ConnectionMetrics = Readonly<{
 export function createConnectionMetrics(registers: Registry[]): ConnectionMetrics {
   const dropped = new Counter({
     name: 'sallyport_connections_dropped_total',
-    help: 'Connections that were closed: beyond the limit, or stalled because the client took nothing.',
+    help: 'Connections that were closed: beyond the limit, stalled because the client took nothing, or before TLS was agreed on.',
     labelNames: ['listener', 'reason'],
     registers,
   })

@@ -13,6 +13,7 @@ import { createRedisMetrics, type RedisMetrics } from './redis-metrics.ts'
 import { createStageMetrics, type StageMetrics } from './stage-metrics.ts'
 import { createTallies } from './tally.ts'
 import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts'
+import { createTlsMetrics, type TlsMetrics } from './tls-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
 export type Metrics = Readonly<{
@@ -46,6 +47,7 @@ export type Metrics = Readonly<{
   PolicyMetrics &
   RedisMetrics &
   StageMetrics &
+  TlsMetrics &
   UpstreamMetrics
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
@@ -239,6 +241,7 @@ export function createMetrics(): Metrics {
     ...createRedisMetrics(registers),
     ...createStageMetrics(registers),
     ...createUpstreamMetrics(registers),
+    ...createTlsMetrics(registers),
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),

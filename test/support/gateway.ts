@@ -153,6 +153,13 @@ export async function openRawClient(t: Test, origin: string): Promise<RawClient>
   const { hostname, port } = new URL(origin)
   const socket = connect(Number(port), hostname)
   t.teardown(() => socket.destroy())
+  const client = watchClient(socket)
+  await once(socket, 'connect')
+  return client
+}
+
+/** Hears what a client's socket is told from now on. */
+export function watchClient(socket: Socket): RawClient {
   let text = ''
   let isClosed = false
   const watchers = new Set<() => void>()
@@ -170,7 +177,6 @@ export async function openRawClient(t: Test, origin: string): Promise<RawClient>
   })
   socket.on('end', close)
   socket.on('close', close)
-  await once(socket, 'connect')
   const wait = (isDone: () => boolean, what: string): Promise<string> =>
     new Promise((resolve, reject) => {
       const end = (settle: () => void): void => {

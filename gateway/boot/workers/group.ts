@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { createGroupMetrics } from '../../observe/group-metrics.ts'
 import { checkConfiguration } from '../check-configuration.ts'
-import type { Configuration } from '../configuration.ts'
+import type { Configuration, ListenerSettings } from '../configuration.ts'
 import { openConsole } from '../console.ts'
 import { equipProcess, openAdmin, reportFaultTo } from '../equipment.ts'
 import type { Drain, Gateway } from '../gateway.ts'
@@ -31,7 +31,7 @@ export async function startGroup(
   const group = createGroupMetrics()
   const crew = startCrew({
     size,
-    listeners: { public: configuration.listeners.public, decision: configuration.listeners.decision },
+    listeners: { public: placeOf(configuration.listeners.public), decision: placeOf(configuration.listeners.decision) },
     log,
     monotonicMs: () => performance.now(),
     silenceMs,
@@ -76,3 +76,5 @@ export async function startGroup(
     },
   }
 }
+
+const placeOf = ({ host, port }: ListenerSettings): Pick<ListenerSettings, 'host' | 'port'> => ({ host, port })

@@ -1,16 +1,19 @@
 import cluster from 'node:cluster'
 import type { AdminFacts } from '../../observe/admin.ts'
-import type { Configuration } from '../configuration.ts'
+import type { ListenerSettings } from '../configuration.ts'
 import type { Failure } from '../failure.ts'
 import type { Doors } from '../gateway.ts'
 
 /** Where the doors of a group stand. */
 export type Addresses = Readonly<Pick<Doors, 'public' | 'decision'>>
 
+/** Without what TLS needs: this goes by the environment, where no key belongs. */
+type Door = Pick<ListenerSettings, 'host' | 'port'>
+
 /** What a worker is told at its start: its number from 1, and where its siblings listen. */
 export type Assignment = Readonly<{
   number: number
-  listeners: Pick<Configuration['listeners'], 'public' | 'decision'>
+  listeners: Readonly<Record<'public' | 'decision', Door>>
 }>
 
 export type Question = keyof AdminFacts

@@ -41,7 +41,14 @@ type Running = Readonly<{ doors: Doors; equipment: Equipment }>
 async function start(configurationFile: string, { number, listeners }: Assignment): Promise<Running> {
   const written = loadConfiguration(configurationFile, process.env)
   // The file may have changed since the siblings read it; all must stand at the same doors.
-  const configuration = { ...written, listeners: { ...written.listeners, ...listeners } }
+  const configuration = {
+    ...written,
+    listeners: {
+      ...written.listeners,
+      public: { ...written.listeners.public, ...listeners.public },
+      decision: { ...written.listeners.decision, ...listeners.decision },
+    },
+  }
   const equipment = equipProcess(configuration, number)
   return { doors: await openDoors(configuration, configurationFile, equipment), equipment }
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
@@ -7,6 +8,10 @@ import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { isOfConnection, type ParseError, refusalOf } from '../parse-error.ts'
 import { watchSlowReaders } from '../slow-readers.ts'
+import { type Handshakes, watchHandshakes } from '../tls/handshakes.ts'
+import { replaceIdentity } from '../tls/replace-identity.ts'
+import { composeServerOptions } from '../tls/server-context.ts'
+import { resetConnection } from '../transport.ts'
 import { announcesBody, asksForUpgrade } from '../websocket.ts'
 import { Connection } from './connection.ts'
 import { type ExchangeOptions, NodeExchange } from './exchange.ts'
@@ -26,7 +31,7 @@ const hasNoBody = (request: IncomingMessage): boolean => !announcesBody(request)
 
 /** Listens with node:http, which keeps the strict parser (no `insecureHTTPParser`). */
 export async function listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener> {
-  const server = createServer({
+  const { server, handshakes } = create(options, {
     maxHeaderSize: parserHeaderBytes,
     headersTimeout: options.headersTimeoutMs,
     requestTimeout: 0,
@@ -47,8 +52,9 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
   const forget = function (this: Socket): void {
     connections.delete(this)
   }
-  server.on('connection', (socket: Socket) => {
-    if (connections.has(socket)) return // put back after an upgrade that was none
+  server.on(options.tls ? 'secureConnection' : 'connection', (socket: Socket) => {
+    // Put back after an upgrade that was none; or refused with its handshake.
+    if (connections.has(socket) || socket.destroyed) return
     connections.set(socket, new Connection(socket))
     socket.on('close', forget)
   })
@@ -115,19 +121,34 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     (socket) => {
       options.onDropped('stalled')
       // A plain close would leave the system trying to send what nobody takes.
-      socket.resetAndDestroy()
+      resetConnection(socket)
     },
   )
   const { address, port } = server.address() as AddressInfo // a TCP listener's address is never a string
   return {
     address: { host: address, port },
-    countConnections: () => connections.size,
-    close: () => closeGracefully(server, connections).finally(stopWatch),
+    countConnections: handshakes?.count ?? (() => connections.size),
+    replaceIdentity: replaceIdentity(server, options.tls),
+    close: () => {
+      const closed = closeGracefully(server, connections).finally(stopWatch)
+      handshakes?.cut()
+      return closed
+    },
     // Not node's own: that leaves open what has been upgraded.
     destroy: () => {
+      handshakes?.cut()
       for (const connection of connections.values()) connection.destroy()
     },
   }
+}
+
+type Created = Readonly<{ server: Server; handshakes?: Handshakes }>
+
+/** Node:https is node:http on what a TLS server accepts. */
+function create({ tls, onDropped }: ListenerOptions, options: ServerOptions): Created {
+  if (!tls) return { server: createServer(options) }
+  const server = createSecureServer({ ...options, ...composeServerOptions(tls) })
+  return { server, handshakes: watchHandshakes(server, () => onDropped('handshake')) }
 }
 
 /**

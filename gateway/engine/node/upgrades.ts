@@ -59,7 +59,8 @@ function putBack(server: Server, connection: Connection, request: IncomingMessag
   if (socket.destroyed || socket.readableEnded) return
   socket.unshift(Buffer.concat([composeHead(request), rest]))
   connection.awaitParser()
-  server.emit('connection', socket)
+  // A TLS server would take it for one that comes before its handshake.
+  server.emit('encrypted' in socket ? 'secureConnection' : 'connection', socket)
   socket.resume()
 }
 

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
+import { resetConnection } from '../transport.ts'
 import { Alarm } from './alarm.ts'
 import { isCongested, pauseReading, resumeReading, writeTo } from './socket-flow.ts'
 
@@ -46,7 +47,7 @@ export class ClientSocket {
   }
 
   reset(): void {
-    this.socket.resetAndDestroy()
+    resetConnection(this.socket)
   }
 }
 

@@ -1,10 +1,15 @@
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { createServer as createSecureServer } from 'node:tls'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { watchSlowReaders } from '../slow-readers.ts'
+import { type Handshakes, watchHandshakes } from '../tls/handshakes.ts'
+import { replaceIdentity } from '../tls/replace-identity.ts'
+import { composeServerOptions } from '../tls/server-context.ts'
+import { resetConnection } from '../transport.ts'
 import { ClientConnection, type Reception } from './client-connection.ts'
 
-/** Listens on TCP; every byte that arrives is read by the strict parser. */
+/** Listens on TCP, or TLS; every byte that arrives is read by the strict parser. */
 export async function listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener> {
   const connections = new Set<ClientConnection>()
   let isClosing = false
@@ -14,9 +19,8 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     isClosing: () => isClosing,
     forget: (connection) => connections.delete(connection),
   }
-  // A client that ends its side may have to be told of a request that it has not finished.
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    connections.add(new ClientConnection(socket, reception))
+  const { server, handshakes } = open(options, (socket) => {
+    if (!socket.destroyed) connections.add(new ClientConnection(socket, reception))
   })
   server.maxConnections = options.maxConnections
   server.on('drop', () => options.onDropped('limit'))
@@ -33,23 +37,38 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     (socket) => {
       options.onDropped('stalled')
       // A plain close would leave the system trying to send what nobody takes.
-      socket.resetAndDestroy()
+      resetConnection(socket)
     },
   )
   const { address, port } = server.address() as AddressInfo // a TCP listener's address is never a string
   return {
     address: { host: address, port },
-    countConnections: () => connections.size,
+    countConnections: handshakes?.count ?? (() => connections.size),
+    replaceIdentity: replaceIdentity(server, options.tls),
     close: async () => {
       isClosing = true
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+      handshakes?.cut()
       // What has an exchange ends after it.
       for (const connection of connections) connection.closeIdle()
       await closed
       stopWatch()
     },
     destroy: () => {
+      handshakes?.cut()
       for (const connection of connections) connection.destroy()
     },
   }
+}
+
+type Opened = Readonly<{ server: Server; handshakes?: Handshakes }>
+
+function open({ tls, onDropped }: ListenerOptions, take: (socket: Socket) => void): Opened {
+  // A client that ends its side may have to be told of a request that it has not finished.
+  if (!tls) return { server: createServer({ allowHalfOpen: true, noDelay: true }, take) }
+  const server = createSecureServer({ noDelay: true, ...composeServerOptions(tls) })
+  // Before anybody takes its connections: one that is refused must not be read from.
+  const handshakes = watchHandshakes(server, () => onDropped('handshake'))
+  server.on('secureConnection', take)
+  return { server, handshakes }
 }

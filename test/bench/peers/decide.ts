@@ -16,6 +16,7 @@ export async function createDecide(configurationFile: string): Promise<Decide> {
       handlers.push(handle)
       return {
         address: { host: '127.0.0.1', port: 0 },
+        replaceIdentity: () => undefined,
         countConnections: () => 0,
         close: async () => undefined,
         destroy: () => undefined,

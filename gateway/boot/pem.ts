@@ -1,0 +1,29 @@
+/** A PEM text of the configuration, and the file that it was read from, if any. */
+export type Pem = Readonly<{ text: string; file: string | undefined }>
+
+type Path = readonly string[]
+
+/** Which members of a `tls` section are PEM. */
+const pemNames: ReadonlySet<string> = new Set(['cert', 'key', 'clientCa', 'ca'])
+
+type Sections = Readonly<Record<'listeners' | 'upstreams', object>>
+
+type Owner = Readonly<{ tls?: object }>
+
+/** Puts beside every text of a `tls` section where it came from, so that its file can be followed. */
+export function sourcePems<Written extends Sections>(written: Written, fileOf: (path: Path) => string | undefined) {
+  const source = (name: keyof Sections) =>
+    mapValues(written[name] as Readonly<Record<string, Owner>>, (owner, key) =>
+      owner.tls ? { ...owner, tls: sourceSection(owner.tls, [name, key, 'tls'], fileOf) } : owner,
+    )
+  // Nothing but texts has become something else, and in the type these are `Pem` from the start.
+  return { ...written, listeners: source('listeners'), upstreams: source('upstreams') } as Written
+}
+
+const sourceSection = (section: object, path: Path, fileOf: (path: Path) => string | undefined): object =>
+  mapValues(section as Readonly<Record<string, unknown>>, (text, name) =>
+    pemNames.has(name) ? { text, file: fileOf([...path, name]) } : text,
+  )
+
+const mapValues = <From, To>(record: Readonly<Record<string, From>>, map: (value: From, key: string) => To) =>
+  Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value, key)]))

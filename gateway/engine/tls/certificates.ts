@@ -1,0 +1,34 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+
+const block = /-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----[^-]*-----END (?:TRUSTED |X509 )?CERTIFICATE-----/g
+
+/** The certificates of a PEM text. Throws a sentence that quotes nothing: OpenSSL itself skips what it cannot read. */
+export function readCertificates(what: string, pem: string): readonly X509Certificate[] {
+  const blocks = pem.match(block) ?? []
+  if (blocks.length === 0) throw new Error(`${what} holds no certificate in PEM`)
+  return blocks.map((text, index) => {
+    try {
+      return new X509Certificate(text)
+    } catch {
+      throw new Error(`${what} holds something else than a certificate in its block ${index + 1}`)
+    }
+  })
+}
+
+/** Whether a certificate (the first of its chain) and a private key belong together; throws a sentence if not. */
+export function checkPair(cert: string, key: string): void {
+  const [own] = readCertificates('cert', cert)
+  if (own?.checkPrivateKey(readKey(key)) !== true) throw new Error('cert and key do not belong together')
+}
+
+function readKey(pem: string): KeyObject {
+  try {
+    return createPrivateKey(pem)
+  } catch {
+    // OpenSSL's own words may quote the input.
+    throw new Error('key holds no private key in PEM, or one under a passphrase')
+  }
+}
+
+/** When the first certificate of a chain ends. */
+export const readExpiry = (cert: string): Date => new Date(readCertificates('cert', cert)[0]?.validTo ?? '')
