@@ -7,7 +7,7 @@ import { install } from './install.js'
 const root = fileURLToPath(new URL('..', import.meta.url))
 
 /** Folders whose tests start servers. */
-const slow = new Set(['spec', 'deploy', 'demo', 'advisories', 'pipeline', 'integrate', 'bench', 'support'])
+const slow = new Set(['spec', 'deploy', 'demo', 'advisories', 'pipeline', 'integrate', 'bench', 'support', 'scripts'])
 
 const unitTests = readdirSync(new URL('../test', import.meta.url), { recursive: true })
   .filter((file) => file.endsWith('.test.ts') && !slow.has(file.split('/')[0]))

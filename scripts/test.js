@@ -62,6 +62,9 @@ const listFiles = () =>
     .map((file) => `test/${file}`)
     .sort()
 
+// What is under way ends with us.
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+
 const named = process.argv.slice(2)
 const waiting = named.length > 0 ? named : listFiles()
 const work = async () => {

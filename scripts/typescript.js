@@ -28,7 +28,6 @@ export async function load(url, context, loadNext) {
   return { format: 'module', source, shortCircuit: true }
 }
 
-/** Beside, then renamed: other processes may look for it at the same time. */
 function compile(url, text, name) {
   const ts = require('typescript')
   const { outputText } = ts.transpileModule(text, {
@@ -40,9 +39,18 @@ function compile(url, text, name) {
       inlineSourceMap: true,
     },
   })
-  mkdirSync(kept, { recursive: true })
-  const fresh = new URL(`${name}-${process.pid}`, kept)
-  writeFileSync(fresh, outputText)
-  renameSync(fresh, new URL(name, kept))
+  keep(name, outputText)
   return outputText
+}
+
+/** Beside, then renamed: other processes may look for it at the same time. Where nothing can be kept, all goes on. */
+function keep(name, text) {
+  try {
+    mkdirSync(kept, { recursive: true })
+    const fresh = new URL(`${name}-${process.pid}`, kept)
+    writeFileSync(fresh, text)
+    renameSync(fresh, new URL(name, kept))
+  } catch (error) {
+    if (process.env.DEBUG) console.error(error)
+  }
 }

@@ -64,6 +64,13 @@ for (const [what, body, fault] of [
     t.match(text, fault)
   })
 
+t.test('what a file leaves behind holds nobody up', async (t) => {
+  const leave = `import { spawn } from 'node:child_process'
+t.test('a', async (t) => { spawn('sleep', ['15'], { stdio: 'inherit', detached: true }).unref(); t.pass() })`
+  const { last } = await runTests(t, { 'one.ts': `${head}${leave}` })
+  t.equal(last, '1 passed, 0 failed, 0 skipped')
+})
+
 t.test('a file that has changed is compiled anew', async (t) => {
   const { last, folder } = await runTests(t, { 'one.ts': `${head}t.test('a', async (t) => t.pass())` })
   t.equal(last, '1 passed, 0 failed, 0 skipped')

@@ -35,7 +35,7 @@ export function writeTable({
   abilities = usualAbilities,
   scopes = usualScopes,
   bypass = true,
-  rateLimits = '{}',
+  rateLimits,
 }: TableParts): string {
   return [
     'organizationRoles:',
@@ -43,9 +43,9 @@ export function writeTable({
     `platformRoles: [{ slug: admin, name: x, bypass: ${bypass} }]`,
     'tokenScopes:',
     ...Object.entries(scopes).map(([scope, list]) => `  ${scope}: [${list}]`),
-    `rateLimits: ${rateLimits}`,
     'routes:',
     ...routes.map((route, index) => (route.startsWith('#') ? `  ${route}` : `  - ${writeRoute(route, index)}`)),
+    ...(rateLimits ? [`rateLimits: ${rateLimits}`] : []),
     '',
   ].join('\n')
 }
