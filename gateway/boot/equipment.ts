@@ -8,9 +8,9 @@ import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
 import type { Configuration, DoorSettings } from './configuration.ts'
 import { type ConnectionLimits, findShortages, limitConnections, readDescriptorLimit } from './descriptors.ts'
+import { readDoorTls } from './door-tls.ts'
 import { readVersion } from './version.ts'
 import { nameOrigins } from './watch-upstreams.ts'
-import { readDoorTls } from './door-tls.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
 export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine; limits: ConnectionLimits }>

@@ -12,8 +12,8 @@ import { createPolicyMetrics, type PolicyMetrics } from './policy-metrics.ts'
 import { createRedisMetrics, type RedisMetrics } from './redis-metrics.ts'
 import { createStageMetrics, type StageMetrics } from './stage-metrics.ts'
 import { createTallies } from './tally.ts'
-import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts'
 import { createTlsMetrics, type TlsMetrics } from './tls-metrics.ts'
+import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
 export type Metrics = Readonly<{
