@@ -106,6 +106,13 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportPolicyReloadFailing: stateOf('sallyport_policy_reload_success', 0, 1),
   SallyportShadowReloadFailing: stateOf('sallyport_shadow_reload_success', 0, 1),
   SallyportIdentityKeysReloadFailing: stateOf('sallyport_identity_keys_reload_success', 0, 1),
+  SallyportTlsReloadFailing: stateOf('sallyport_tls_reload_success', 0, 1),
+  // The clock of these tests begins at 0.
+  SallyportCertificateEnding: one(
+    'sallyport_tls_certificate_not_after_seconds{instance="a"}',
+    `200000${hours}`,
+    `400000${hours}`,
+  ),
   SallyportAuditDropping: one('sallyport_audit_dropped_total', `0x26 5${hours}`, `5${hours}`),
   SallyportAuditSinkDown: stateOf('sallyport_audit_sink_up', 0, 1),
   SallyportEventLoopLag: {
