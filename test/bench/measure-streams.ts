@@ -6,8 +6,9 @@ import { heldBytes, type ProcessFigures } from '../support/process-figures.ts'
 import { toChunk } from '../support/streams.ts'
 import { findPercentile } from './statistics.ts'
 
-/** What so many open streams cost in the gateway, and how long their events take. */
+/** What so many open streams cost on one way to them, and how long their events take. */
 export type StreamFigures = Readonly<{
+  way: string
   streams: number
   /** Of each: memory that the process cannot do without, and the parts of it that V8 knows of. */
   heldBytes: number
@@ -15,6 +16,7 @@ export type StreamFigures = Readonly<{
   externalBytes: number
   /** Of each, too, with what V8 keeps for what comes. */
   rssBytes: number
+  cpuMicrosPerEvent: number
   medianMs: number
   p99Ms: number
   maxMs: number
@@ -59,6 +61,24 @@ export function createStopwatch(nowMs: () => number) {
       await until(() => tookMs.length === events, 'the last event')
       const [medianMs = 0, p99Ms = 0, maxMs = 0] = [0.5, 0.99, 1].map((share) => roundMs(findPercentile(tookMs, share)))
       return { medianMs, p99Ms, maxMs }
+    },
+    /** Writes an event a second into each stream for so long; resolves to how many, when all have arrived. */
+    spray: async (streams: readonly Socket[], seconds: number, signal: AbortSignal): Promise<number> => {
+      const first = writtenAtMs.length
+      const turns = (seconds * 1_000) / everyMs
+      tookMs.length = 0
+      for (let turn = 0; turn < turns; turn++) {
+        const due = Math.round(((turn + 1) * streams.length * seconds) / turns)
+        for (let count = writtenAtMs.length - first; count < due; count++) {
+          const chunk = toChunk(deltaEvent(first + count))
+          writtenAtMs[first + count] = nowMs()
+          streams[count % streams.length]?.write(chunk)
+        }
+        await sleep(everyMs, undefined, { signal })
+      }
+      const events = writtenAtMs.length - first
+      await until(() => tookMs.length === events, 'the last event')
+      return events
     },
   }
 }

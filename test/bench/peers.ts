@@ -15,6 +15,7 @@ import { type Contestant, compete, type Row } from './peers/contest.ts'
 import { envoyExtAuthz, envoyJwt } from './peers/envoy.ts'
 import { findLack } from './peers/find-program.ts'
 import { haproxyJwt } from './peers/haproxy.ts'
+import { keepAwake } from './peers/keep-awake.ts'
 import { nginxAuthRequest, nginxBare, startBackend } from './peers/nginx.ts'
 import { nodeProxies } from './peers/node-proxies.ts'
 import { measuredCore, type Peer, type Surroundings, type Way } from './peers/peer.ts'
@@ -89,6 +90,7 @@ try {
 }
 
 async function measure(owner: Owner): Promise<readonly Row[]> {
+  notify(keepAwake(owner))
   notify('starting a database, a backend and the ways to it')
   const world = await startBenchWorld(owner)
   const backendPort = await startBackend(owner)
@@ -132,8 +134,8 @@ async function addOurs(owner: Owner, world: World['description'], backendPort: n
   }
   const ours = await start()
   add(ours, 'sallyport', '/datasets', one)
-  if (isWanted('sallyport, engine wire'))
-    add(await start({ settings: { engine: 'wire' } }), 'sallyport, engine wire', '/datasets', one)
+  if (isWanted('sallyport, engine node'))
+    add(await start({ settings: { engine: 'node' } }), 'sallyport, engine node', '/datasets', one)
   add(ours, 'sallyport, 64 KiB', '/datasets?large=1', one)
   const manyWanted = ['sallyport, 2,000 tokens', 'sallyport, every token new'].some(isWanted)
   const many = manyWanted ? await mintMany(world, 2_000) : []

@@ -1,20 +1,31 @@
 // What open event streams cost, and how long their events take: `npm run bench:streams -- --help`.
 import { Command, InvalidArgumentError } from 'commander'
 import { leave, openCrowd } from '../support/crowd.ts'
-import { startCrowdUpstream } from '../support/crowd-upstream.ts'
+import { type CrowdUpstream, startCrowdUpstream } from '../support/crowd-upstream.ts'
 import { until } from '../support/gateway.ts'
 import { type Owner, withOwner } from '../support/owner.ts'
-import { findMeasureLack, measurable, readLoad, readSettledFigures } from '../support/process-figures.ts'
+import {
+  findMeasureLack,
+  measurable,
+  type ProcessFigures,
+  readLoad,
+  readSettledFigures,
+  readSystemFigures,
+} from '../support/process-figures.ts'
 import { startReplica } from '../support/replicas.ts'
 import { bearer } from '../support/world.ts'
 import { createStopwatch, divideCost, type StreamFigures } from './measure-streams.ts'
+import { readCpuMicros } from './peers/cpu-time.ts'
+import { findNginxLack, startNginxStreams } from './peers/nginx.ts'
 import { startBenchWorld } from './start-bench.ts'
 import { renderTable } from './statistics.ts'
 
 type Options = Readonly<{ streams: readonly number[]; events: number; json?: boolean }>
 
 const { streams, events, json } = new Command('bench:streams')
-  .description('Measures the memory of idle event streams in the gateway, and how long an event takes through it.')
+  .description(
+    'Measures what idle event streams cost in the gateway, and in nginx where it is, and how long an event takes.',
+  )
   .option('--streams <n,…>', 'how many are open, in ascending order', parseSizes, [1_000, 5_000])
   .option('--events <n>', 'events of each size, one every 4 ms', parseCount, 2_000)
   .option('--json', 'print one line of JSON for each size instead of the table')
@@ -43,59 +54,83 @@ try {
   process.exitCode = 1
 }
 
-/** Those of the smaller sizes stay open when the rest of a larger one is added. */
+/** For how long each stream gets an event a second, while the processor's time is read. */
+const spraySeconds = 4
+
+/** One way to the streams, and what is read of its processes. */
+type Way = Readonly<{ name: string; origin: string; pid: number; readFigures: () => Promise<ProcessFigures> }>
+
 async function measure(owner: Owner): Promise<readonly StreamFigures[]> {
   console.error('starting a database and a gateway')
   const world = await startBenchWorld(owner)
   const upstream = await startCrowdUpstream(owner)
   const settings = { log: { level: 'warn' } }
-  const replica = await startReplica(
-    owner,
-    { world, settings, upstreams: { agents: { url: upstream.url } } },
-    measurable,
-  )
-  const stopwatch = createStopwatch(() => performance.now())
-  const open = (count: number) =>
-    openCrowd(owner, {
-      origin: replica.public,
-      path: `/agent/${world.agents.acme}/responses`,
-      headers: bearer(world.serviceAccounts.robot.apiKey),
-      count,
-      hear: stopwatch.hear,
-    })
-  // A few first: what it takes to serve streams at all is not theirs.
-  leave(await open(200))
-  await until(() => upstream.streams.size === 0, 'the end of the first streams')
-  const before = await readSettledFigures(replica)
-  const all: StreamFigures[] = []
-  for (const size of streams) {
-    console.error(`opening ${size} streams`)
-    interruption.signal.throwIfAborted()
-    await open(size - upstream.streams.size)
-    const cost = divideCost(before, await readSettledFigures(replica), size)
-    const figures = {
-      streams: size,
-      ...cost,
-      ...(await stopwatch.run([...upstream.streams], events, interruption.signal)),
-    }
-    console.error(`the machine's load was ${readLoad()}`)
-    if (json) console.log(JSON.stringify(figures))
-    all.push(figures)
+  const upstreams = { agents: { url: upstream.url } }
+  const replica = await startReplica(owner, { world, settings, upstreams }, measurable)
+  const readOurs = () => readSettledFigures(replica)
+  const ours = { name: 'sallyport', origin: replica.public, pid: replica.pid, readFigures: readOurs }
+  const request = {
+    path: `/agent/${world.agents.acme}/responses`,
+    headers: bearer(world.serviceAccounts.robot.apiKey),
   }
-  return all
+  const figures = [...(await measureWay(ours, upstream, request))]
+  const lack = findNginxLack()
+  if (lack !== undefined) console.error(`left out: nginx: ${lack}`)
+  else {
+    const { port, pid } = await startNginxStreams(owner, Number(new URL(upstream.url).port))
+    const readFigures = async () => readSystemFigures(pid)
+    const way = { name: 'nginx', origin: `http://127.0.0.1:${port}`, pid, readFigures }
+    figures.push(...(await measureWay(way, upstream, request)))
+  }
+  return figures
 }
 
-/** What we promise. */
-function isKept({ heldBytes, p99Ms }: StreamFigures): boolean {
-  return heldBytes <= 20 * 1024 && p99Ms <= 5
+/** Those of the smaller sizes stay open when the rest of a larger one is added; at the end all are closed. */
+async function measureWay(
+  way: Way,
+  upstream: CrowdUpstream,
+  request: Readonly<{ path: string; headers: Readonly<Record<string, string>> }>,
+): Promise<readonly StreamFigures[]> {
+  return withOwner(async (owner) => {
+    const stopwatch = createStopwatch(() => performance.now())
+    const open = (count: number) => openCrowd(owner, { origin: way.origin, ...request, count, hear: stopwatch.hear })
+    // A few first: what it takes to serve streams at all is not theirs.
+    leave(await open(200))
+    await until(() => upstream.streams.size === 0, 'the end of the first streams')
+    const before = await way.readFigures()
+    const all: StreamFigures[] = []
+    for (const size of streams) {
+      console.error(`opening ${size} streams by ${way.name}`)
+      interruption.signal.throwIfAborted()
+      await open(size - upstream.streams.size)
+      const cost = divideCost(before, await way.readFigures(), size)
+      const times = await stopwatch.run([...upstream.streams], events, interruption.signal)
+      const cpuMicros = readCpuMicros([way.pid])
+      const sprayed = await stopwatch.spray([...upstream.streams], spraySeconds, interruption.signal)
+      const cpuMicrosPerEvent = Math.round(((readCpuMicros([way.pid]) - cpuMicros) / sprayed) * 10) / 10
+      const figures = { way: way.name, streams: size, ...cost, cpuMicrosPerEvent, ...times }
+      console.error(`the machine's load was ${readLoad()}`)
+      if (json) console.log(JSON.stringify(figures))
+      all.push(figures)
+    }
+    return all
+  }).finally(() => until(() => upstream.streams.size === 0, 'the end of the streams'))
+}
+
+/** What we promise; nginx promises nothing here. */
+function isKept({ way, heldBytes, p99Ms }: StreamFigures): boolean {
+  return way === 'nginx' || (heldBytes <= 20 * 1024 && p99Ms <= 5)
 }
 
 function renderFigures(all: readonly StreamFigures[]): string {
-  const head = ['streams', 'held bytes', 'of them heap', 'external', 'RSS bytes', 'median ms', 'p99 ms', 'max ms']
-  const rows = all.map(({ streams, heldBytes, heapBytes, externalBytes, rssBytes, medianMs, p99Ms, maxMs }) =>
-    [streams, heldBytes, heapBytes, externalBytes, rssBytes, medianMs, p99Ms, maxMs].map(String),
-  )
-  return renderTable([head, ...rows])
+  const head = ['way', 'streams', 'held bytes', 'of them heap', 'external', 'RSS bytes', 'CPU µs/event']
+  const rows = all.map((figures) => {
+    const { way, streams, heldBytes, heapBytes, externalBytes, rssBytes, cpuMicrosPerEvent } = figures
+    const { medianMs, p99Ms, maxMs } = figures
+    const cost = [way, streams, heldBytes, heapBytes, externalBytes, rssBytes, cpuMicrosPerEvent]
+    return [...cost, medianMs, p99Ms, maxMs].map(String)
+  })
+  return renderTable([[...head, 'median ms', 'p99 ms', 'max ms'], ...rows])
 }
 
 function parseCount(text: string): number {

@@ -35,6 +35,15 @@ export async function readFigures(replica: Replica): Promise<ProcessFigures> {
   }
 }
 
+/** Of a process of which only the system can be asked. */
+export const readSystemFigures = (pid: number): ProcessFigures => ({
+  rssBytes: readRss(pid),
+  spareBytes: 0,
+  heapBytes: 0,
+  externalBytes: 0,
+  descriptors: countDescriptors(pid),
+})
+
 const quietMs = 1_000
 
 /** Waits until it gives nothing back any more: what was closed is let go of a little later. */

@@ -72,6 +72,17 @@ export const nginxBare: Peer = {
   },
 }
 
+/** Forwards event streams as they come; tells nothing about who may have them. */
+export async function startNginxStreams(owner: Owner, backendPort: number): Promise<{ port: number; pid: number }> {
+  const port = await findFreePort()
+  const http = `access_log off; proxy_buffering off; proxy_read_timeout 3600s; proxy_buffer_size 4k;
+  server { listen 127.0.0.1:${port} backlog=4096; location / { proxy_pass http://127.0.0.1:${backendPort};
+    proxy_http_version 1.1; proxy_set_header Connection ""; } }`
+  return { port, pid: await start(owner, port, http) }
+}
+
+export const findNginxLack = (): string | undefined => findLack('nginx', hint)
+
 /** Asks our decision listener about each request. */
 export const nginxAuthRequest: Peer = {
   name: 'nginx auth_request + sallyport',
