@@ -37,6 +37,9 @@ const { streams, events, json } = new Command('bench:streams')
   .parse()
   .opts<Options>()
 
+/** For how long each stream gets an event a second, while the processor's time is read. */
+const spraySeconds = 4
+
 const interruption = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM'] as const)
   process.once(signal, () => interruption.abort(new Error(`ended by ${signal}`)))
@@ -53,9 +56,6 @@ try {
   console.error(`bench:streams: ${cause instanceof Error ? cause.message : String(cause)}`)
   process.exitCode = 1
 }
-
-/** For how long each stream gets an event a second, while the processor's time is read. */
-const spraySeconds = 4
 
 /** One way to the streams, and what is read of its processes. */
 type Way = Readonly<{ name: string; origin: string; pid: number; readFigures: () => Promise<ProcessFigures> }>
