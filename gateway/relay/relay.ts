@@ -1,24 +1,19 @@
 import type { UpstreamResponse } from '../engine/engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
 import { GuardedSink } from './guard.ts'
 import { readStreamKind } from './stream-kind.ts'
 import type { StartTimer } from './timer.ts'
-import { type StreamSettings, WatchedStream } from './watched-stream.ts'
+import { type StreamSettings, type StreamTrail, WatchedStream } from './watched-stream.ts'
 
 /** What the relay must know of the request that is answered. */
 export type RelayContext = Readonly<{
   match: RouteMatch
   upstream: Upstream
-  trail: Readonly<{
-    streamFailed: (code: StreamFailureCode, cause: unknown) => void
-    /** Told of a bug of ours that no stream could tell its client of. */
-    broke: (error: unknown) => void
-  }>
+  trail: StreamTrail
 }>
 
 /** Resolves when the head of an answer is out; until then it rejects with what goes out instead. */
@@ -55,8 +50,7 @@ export function createRelay(options: RelayOptions): Relaying {
         head,
         onStarted,
         onRefused,
-        onFailure: (code, cause) => context.trail.streamFailed(code, cause),
-        onFault: (error) => context.trail.broke(error),
+        trail: context.trail,
       })
       if (isDraining) stream.drain()
       else response.pipe(stream, context.upstream.timeouts.streamIdleMs)

@@ -29,10 +29,15 @@ export type StreamStart = Readonly<{
   onStarted: () => void
   /** Called instead, with what goes out in the head's place. */
   onRefused: (error: unknown) => void
+  trail: StreamTrail
+}>
+
+/** Where it is written down how a stream ended. */
+export type StreamTrail = Readonly<{
   /** Called just before the client is told of a failure. */
-  onFailure: (code: StreamFailureCode, cause: unknown) => void
+  streamFailed: (code: StreamFailureCode, cause: unknown) => void
   /** Called for a bug of ours that the client cannot be told of by the stream: its connection is broken. */
-  onFault: (error: unknown) => void
+  broke: (error: unknown) => void
 }>
 
 /** The flow of an upstream's answer, without its head. */
@@ -54,8 +59,7 @@ export class WatchedStream implements ResponseSink {
   readonly #exchange: Exchange
   readonly #settings: StreamSettings
   readonly #kind: StreamKind
-  readonly #onFailure: StreamStart['onFailure']
-  readonly #onFault: StreamStart['onFault']
+  readonly #trail: StreamTrail
   readonly #splitter: EventSplitter
   readonly #account: StreamAccount
   readonly #quiet: Timer
@@ -75,8 +79,7 @@ export class WatchedStream implements ResponseSink {
     this.#settings = settings
     this.#start = start
     this.#kind = start.kind
-    this.#onFailure = start.onFailure
-    this.#onFault = start.onFault
+    this.#trail = start.trail
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
     this.#account = new StreamAccount(start.kind)
     this.#quiet = settings.startTimer(settings.keepAliveMs, () => this.#onQuiet())
@@ -211,7 +214,7 @@ export class WatchedStream implements ResponseSink {
     }
     this.#source.abort()
     this.#exchange.destroy()
-    this.#onFault(error)
+    this.#trail.broke(error)
     this.#start?.onStarted()
   }
 
@@ -227,7 +230,7 @@ export class WatchedStream implements ResponseSink {
       return
     }
     if (state === 'streaming') {
-      this.#onFailure(code, cause)
+      this.#trail.streamFailed(code, cause)
       this.#write(Buffer.from(this.#composeFailure(code)))
     }
     this.#writer?.end()

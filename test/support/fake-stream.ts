@@ -106,8 +106,10 @@ export function openFakeStream({
     onRefused: (error) => {
       seen.refusal = error
     },
-    onFailure: (code) => void seen.failures.push(code),
-    onFault: (error) => void seen.faults.push(error),
+    trail: {
+      streamFailed: (code) => void seen.failures.push(code),
+      broke: (error) => void seen.faults.push(error),
+    },
   })
   return {
     seen,
