@@ -4,6 +4,7 @@ import { checkDoors } from './door-tls.ts'
 import { checkIssuers } from './issuers.ts'
 import { openKeyring } from './keys.ts'
 import { checkPassedHeaders, readTrustedProxies } from './snapshot.ts'
+import { checkUpstreams } from './upstreams.ts'
 
 /** Finds, without opening anything, every mistake for which a gateway would not start. Throws `ConfigurationError`. */
 export async function checkConfiguration(configuration: Configuration, file: string): Promise<void> {
@@ -11,6 +12,7 @@ export async function checkConfiguration(configuration: Configuration, file: str
   readTrustedProxies(configuration, file)
   checkPassedHeaders(configuration, file)
   checkDoors(configuration, file)
+  checkUpstreams(configuration, file)
   await openKeyring(configuration, file, () => new Date())
   loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
 }

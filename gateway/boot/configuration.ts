@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import type { HealthRules } from '../forward/check-health.ts'
 import type { LogFormat, LogLevel } from '../observe/log.ts'
 import type { SigningAlgorithm } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
-import { parseYaml, validateYaml } from '../policy/document.ts'
+import { parseYaml, validateYaml, type YamlFile } from '../policy/document.ts'
 import { compileSchema } from '../policy/load.ts'
 import { resolveSink } from './audit.ts'
 import { type Environment, interpolate } from './interpolate.ts'
@@ -43,7 +44,11 @@ export type Configuration = Readonly<{
     Record<
       string,
       Readonly<{
-        url: string
+        /** One or several, each of them the whole upstream. */
+        urls: readonly string[]
+        tls?: Readonly<{ ca?: Pem; cert?: Pem; key?: Pem; serverName?: string }>
+        health?: HealthRules
+        ejection: Readonly<{ failures: number; baseMs: number; maxMs: number; maxPercent: number }>
         credentials: 'strip' | 'forward'
         bind: boolean
         preserveHost: boolean
@@ -51,6 +56,7 @@ export type Configuration = Readonly<{
       }>
     >
   >
+  dns: Readonly<{ cacheMs: number }>
   /** `shadow` is tried beside the other and never enforced. */
   policies: Readonly<{ directory: string; shadow?: string }>
   cluster: Readonly<{ staleAfterMs: number }>
@@ -109,10 +115,27 @@ export function loadConfiguration(path: string, environment: Environment): Confi
   )
   return Object.freeze({
     ...configuration,
+    upstreams: listUrls(file, configuration.upstreams),
     identity: { ...configuration.identity, keyFiles },
     policies: { directory, ...(shadow && { shadow: resolve(dirname(path), shadow) }) },
     audit: { ...configuration.audit, sink: resolveSink(configuration.audit.sink, dirname(resolve(path))) },
   })
+}
+
+type Upstreams = Configuration['upstreams']
+
+/** An upstream has either `url` or `urls`; from here on it has a list. */
+function listUrls(file: YamlFile, upstreams: Upstreams): Upstreams {
+  const written = Object.entries(upstreams as Readonly<Record<string, Upstreams[string] & { url?: string }>>)
+  const problems = written
+    .filter(([, { url, urls }]) => url !== undefined && urls !== undefined)
+    .map(([name]) =>
+      file.problemAt(['upstreams', name, 'urls'], `upstreams.${name} has url and urls; keep one of them`),
+    )
+  if (problems.length > 0) throw new ConfigurationError(problems)
+  return Object.fromEntries(
+    written.map(([name, { url, ...upstream }]) => [name, url === undefined ? upstream : { ...upstream, urls: [url] }]),
+  )
 }
 
 function readText(path: string): string {

@@ -11,7 +11,10 @@ export function openConsole(configuration: Configuration, facts: AdminFacts): Ad
   return createConsole({
     ...facts,
     table: rememberTable(facts.policyTexts, new Set(Object.keys(configuration.upstreams))),
-    upstreams: upstreams.map(([name, { url }]) => ({ name, origin: new URL(url).origin })),
+    upstreams: upstreams.map(([name, { urls }]) => ({
+      name,
+      origin: urls.map((url) => new URL(url).origin).join(', '),
+    })),
     issuers: configuration.issuers.map(({ issuer }) => issuer),
     isAudited: configuration.audit.sink !== 'off',
     now: () => new Date(),

@@ -1,5 +1,6 @@
 import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
+import { createNames, type Names } from '../engine/names.ts'
 import { createNodeEngine } from '../engine/node/engine.ts'
 import { createWireEngine } from '../engine/wire/engine.ts'
 import { type AdminPages, createAdmin } from '../observe/admin.ts'
@@ -15,7 +16,7 @@ import { nameOrigins } from './watch-upstreams.ts'
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
 export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine; limits: ConnectionLimits }>
 
-const engines: Readonly<Record<Configuration['engine'], (maxUpstreamConnections: number) => Engine>> = {
+const engines: Readonly<Record<Configuration['engine'], (maxUpstreamConnections: number, names: Names) => Engine>> = {
   node: createNodeEngine,
   wire: createWireEngine,
 }
@@ -28,7 +29,7 @@ export function equipProcess(configuration: Configuration, worker?: number): Equ
   const limits = limitConnections(configuration, descriptors)
   for (const shortage of findShortages(configuration, limits))
     log.warn({ ...shortage, descriptors }, 'fewer connections than wanted: raise the limit of open files')
-  const engine = engines[configuration.engine](limits.upstreams)
+  const engine = engines[configuration.engine](limits.upstreams, createNames(configuration.dns))
   const metrics = createMetrics()
   metrics.noteBuild({ version: readVersion(), node: process.version, engine: configuration.engine })
   metrics.watchUpstreamConnections(nameOrigins(configuration, engine.countUpstreamConnections), limits.upstreams)

@@ -37,6 +37,7 @@ import { startPolicies } from './policies.ts'
 import { startShadow } from './shadow.ts'
 import { checkPassedHeaders, createSnapshot, readTrustedProxies } from './snapshot.ts'
 import { traceForward } from './trace-forward.ts'
+import { checkUpstreams, startUpstreams } from './upstreams.ts'
 import { readVersion } from './version.ts'
 import { clusterUpstream, countRetries, timeForward } from './watch-upstreams.ts'
 
@@ -90,15 +91,17 @@ export async function openDoors(
   checkPassedHeaders(configuration, configurationFile)
   const tracing = await openTracing(process.env, readVersion(), log)
   checkDoors(configuration, configurationFile)
+  checkUpstreams(configuration, configurationFile)
   const sink = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
   const { audit, refusals } = rememberRefusals(sink)
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
   const { directory } = opened
+  const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   let snapshot: Snapshot | undefined
   const adopt = (policy: Policy): void => {
-    snapshot = createSnapshot(configuration, policy, directory, now)
+    snapshot = createSnapshot(configuration, policy, upstreams.settings, directory, now)
   }
   const policies = startPolicies(configuration, adopt, { log, metrics, now })
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
@@ -208,6 +211,7 @@ export async function openDoors(
     issuers.stop()
     keys.stop()
     certificates.stop()
+    upstreams.stop()
     policies.stop()
     shadow.stop()
     await exchanges.untilIdle(lastWordsMs)
@@ -215,7 +219,7 @@ export async function openDoors(
   }
   const reload = async (): Promise<void> => {
     log.info({}, 'asked to reload policies and keys')
-    await Promise.all([policies.reload(), shadow.reload(), keys.reload(), certificates.reload()])
+    await Promise.all([policies.reload(), shadow.reload(), keys.reload(), certificates.reload(), upstreams.reload()])
   }
   return { public: publicListener.address, decision: decisionListener.address, facts, drain, reload }
 }

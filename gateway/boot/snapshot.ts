@@ -1,5 +1,6 @@
 import type { Directory } from '../directory/directory.ts'
 import { createLocate } from '../locate/locate.ts'
+import type { UpstreamSettings } from '../locate/upstream.ts'
 import type { Snapshot } from '../pipeline.ts'
 import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
@@ -13,22 +14,10 @@ import type { Configuration } from './configuration.ts'
 export function createSnapshot(
   configuration: Configuration,
   policy: Policy,
+  upstreams: ReadonlyMap<string, UpstreamSettings>,
   directory: Directory,
   now: () => Date,
 ): Snapshot {
-  const upstreams = new Map(
-    Object.entries(configuration.upstreams).map(([name, { url, credentials, bind, preserveHost, passHeaders }]) => [
-      name,
-      {
-        name,
-        origin: new URL(url).origin,
-        preservesHost: preserveHost,
-        forwardsCredentials: credentials === 'forward',
-        passedOverrides: new Set(passHeaders),
-        isBound: bind,
-      },
-    ]),
-  )
   const { connectMs, firstByteMs, idleMs, streamIdleMs } = configuration.timeouts
   const locate = createLocate({
     directory,

@@ -46,7 +46,7 @@ export function nameOrigins(
   { upstreams }: Configuration,
   count: () => ReadonlyMap<string, number>,
 ): () => ReadonlyMap<string, number> {
-  const known = Object.values(upstreams).map(({ url }) => new URL(url).origin)
+  const known = Object.values(upstreams).flatMap(({ urls }) => urls.map((url) => new URL(url).origin))
   return () => {
     const counts = new Map([...known, clusterUpstream].map((origin) => [origin, 0]))
     for (const [origin, open] of count()) {

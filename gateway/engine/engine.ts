@@ -1,6 +1,9 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Exchange, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
 import type { ListenerTls, ServerIdentity } from './tls/server-context.ts'
+import type { UpstreamTls } from './tls/upstream-tls.ts'
+
+export type { UpstreamTls } from './tls/upstream-tls.ts'
 
 export type ListenerOptions = Readonly<{
   host: string
@@ -60,6 +63,8 @@ export type UpstreamTimeouts = Readonly<{
 export type UpstreamRequest = Readonly<{
   /** Scheme, host and port. */
   origin: string
+  /** With which certificates; absent: as the system's authorities say. Another object means other connections. */
+  tls?: UpstreamTls | undefined
   method: string
   /** Path and query, byte for byte. */
   path: string
@@ -98,12 +103,15 @@ export type UpstreamUpgrade = Readonly<{ headers: RawHeaders; connection: Upgrad
 export type UpstreamAnswer = UpstreamResponse | UpstreamUpgrade
 
 /**
- * `unanswered`: the connection broke before the first byte of an answer, as a kept one does that closes under
- * its next request. `cancelled` is our own doing.
+ * `unanswered`: the connection broke before the first byte of an answer; `stale` is the same on a kept one, which says
+ * nothing of its upstream: it may just have closed under its next request. `crowded`: as many connections as may be are
+ * busy. `cancelled` is our own doing.
  */
 export type UpstreamFault =
   | 'unreachable'
   | 'unanswered'
+  | 'stale'
+  | 'crowded'
   | 'timeout'
   | 'broken'
   | 'body-too-large'
@@ -122,6 +130,9 @@ export class UpstreamError extends Error {
 
 /** Sends a request and resolves when the final head of the answer is in; rejects with an `UpstreamError`. */
 export type Send = (request: UpstreamRequest) => Promise<UpstreamAnswer>
+
+/** For how long addresses of upstreams' names are good where nothing is said. */
+export const usualDnsCacheMs = 5_000
 
 /** Both ends of the wire. What lies behind it may be replaced whole. */
 export interface Engine {

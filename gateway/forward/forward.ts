@@ -2,7 +2,7 @@ import { assertIssued, type Permit } from '../authorize/decide.ts'
 import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine/engine.ts'
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { Upstream } from '../locate/upstream.ts'
+import type { Attempt, Upstream } from '../locate/upstream.ts'
 import type { PinnedHeaders } from '../pin/pin.ts'
 import type { Client } from '../receive/client.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
@@ -33,6 +33,7 @@ export const createForward =
     if ((exchange.body.length ?? 0) > upstream.bodyLimitBytes) throw new GatewayError('body_too_large')
     const request: UpstreamRequest = {
       origin: upstream.origin,
+      tls: upstream.tls,
       method,
       path: upstream.path,
       headers: composeHeaders(permit, upstream, pinned, received),
@@ -43,19 +44,54 @@ export const createForward =
       isFreshConnection: false,
       onCancellable: (cancel) => exchange.onEnd((isComplete) => !isComplete && cancel()),
     }
+    const { addresses } = upstream
+    const first = addresses?.choose()
     try {
-      return await send(request)
+      return await sendBy(first, send, request, exchange)
     } catch (error) {
-      // A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done.
-      const isStale = error instanceof UpstreamError && error.fault === 'unanswered'
-      if (!isStale || hasBody || !idempotent.has(method)) throw toGatewayError(error)
-    }
-    try {
-      return await send({ ...request, isFreshConnection: true })
-    } catch (error) {
-      throw toGatewayError(error)
+      const second = first && addresses?.chooseOther(first)
+      if (hasBody || !idempotent.has(method) || !mayTryAgain(error, second)) {
+        second?.end()
+        throw toGatewayError(error)
+      }
+      const again = { ...request, isFreshConnection: true }
+      return await sendBy(second ?? first, send, again, exchange).catch((error: unknown) => {
+        throw toGatewayError(error)
+      })
     }
   }
+
+/**
+ * A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. Whoever
+ * could not be reached is not tried again at once; another address may be.
+ */
+function mayTryAgain(error: unknown, other: Attempt | undefined): boolean {
+  if (!(error instanceof UpstreamError)) return false
+  const { fault } = error
+  return fault === 'stale' || fault === 'unanswered' || (fault === 'unreachable' && other !== undefined)
+}
+
+/** Sends to an address, and tells it what came of that; an attempt lasts as long as its exchange. */
+async function sendBy(
+  attempt: Attempt | undefined,
+  send: Send,
+  request: UpstreamRequest,
+  exchange: Exchange,
+): Promise<UpstreamAnswer> {
+  if (!attempt) return send(request)
+  try {
+    const answer = await send({ ...request, origin: attempt.origin })
+    attempt.answered()
+    exchange.onEnd(attempt.end)
+    return answer
+  } catch (error) {
+    // What became of a stale connection, or of our own doing, says nothing of the address.
+    const isToBlame = error instanceof UpstreamError && ['unreachable', 'unanswered'].includes(error.fault)
+    if (isToBlame) attempt.failed()
+    attempt.end()
+    throw error
+  }
+}
 
 /** The client's lines, then what a proxy says, then what only we may say: in this order nothing can name ours. */
 function composeHeaders(permit: Permit, upstream: Upstream, pinned: PinnedHeaders, received: Received): RawHeaders {
@@ -91,6 +127,8 @@ function toGatewayError(error: unknown): GatewayError {
       return new GatewayError('request_timeout', { cause: error })
     case 'unreachable':
     case 'unanswered':
+    case 'stale':
+    case 'crowded':
     case 'broken':
     case 'cancelled':
       return new GatewayError('upstream_unavailable', { cause: error })

@@ -45,13 +45,15 @@ export const createLocate = (locations: Locations): Locate => {
 
 function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost: string, limits: Limits): Upstream {
   const { route, target } = permit.match
-  const { name, origin, preservesHost, passedOverrides, isBound } = settings
+  const { name, origin, addresses, preservesHost, passedOverrides, isBound } = settings
+  const tls = settings.tls?.()
   const { timeouts, bodyLimitBytes } = limits
   const host = preservesHost ? clientHost : undefined
   // What nobody verified is not passed on as if somebody had (SPEC section 5, `access: public`).
   const forwardsCredentials = settings.forwardsCredentials && !route.isPublic
   const path = `${target.path}${target.search}`
-  return { name, origin, path, host, forwardsCredentials, passedOverrides, isBound, timeouts, bodyLimitBytes }
+  const how = { host, forwardsCredentials, passedOverrides, isBound, timeouts, bodyLimitBytes }
+  return { name, origin, addresses, tls, path, ...how }
 }
 
 function describeCluster(cluster: ClusterRecord, permit: Permit, limits: Limits): Upstream {

@@ -1,4 +1,4 @@
-import type { UpstreamTimeouts } from '../engine/engine.ts'
+import type { UpstreamTimeouts, UpstreamTls } from '../engine/engine.ts'
 
 /** `streamIdleMs` is the silence allowed in an event stream, which waits for a model to think. */
 export type Timeouts = UpstreamTimeouts & Readonly<{ streamIdleMs: number }>
@@ -7,7 +7,11 @@ export type Timeouts = UpstreamTimeouts & Readonly<{ streamIdleMs: number }>
 export type Upstream = Readonly<{
   /** The audience of the identity header. */
   name: string
+  /** Where it is, unless `addresses` says so. */
   origin: string
+  /** Where an upstream of the configuration is. */
+  addresses?: Addresses | undefined
+  tls?: UpstreamTls | undefined
   /** Path and query as they go out. */
   path: string
   /** The Host header: the upstream's own, or the client's. */
@@ -25,8 +29,29 @@ export type Upstream = Readonly<{
 export type UpstreamSettings = Readonly<{
   name: string
   origin: string
+  addresses?: Addresses
+  /** What is in force at this moment. */
+  tls?: () => UpstreamTls | undefined
   preservesHost: boolean
   forwardsCredentials: boolean
   passedOverrides: ReadonlySet<string>
   isBound: boolean
+}>
+
+/** The places where one upstream listens. */
+export type Addresses = Readonly<{
+  choose: () => Attempt
+  /** Another one that is good, if there is any. */
+  chooseOther: (tried: Attempt) => Attempt | undefined
+}>
+
+/** One request's try of an address, and what is to be told of it. */
+export type Attempt = Readonly<{
+  origin: string
+  /** With whatever status. */
+  answered: () => void
+  /** It could not be reached, or broke before an answer. */
+  failed: () => void
+  /** The exchange is over, or nothing came of it. */
+  end: () => void
 }>

@@ -29,6 +29,8 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_audit_sink_up: 'min',
   sallyport_tls_reload_success: 'min',
   sallyport_tls_certificate_not_after_seconds: 'min',
+  sallyport_upstream_address_up: 'min',
+  sallyport_upstream_tls_reload_success: 'min',
   sallyport_connections_open: 'sum',
   sallyport_connections_limit: 'sum',
   sallyport_workers: 'sum',

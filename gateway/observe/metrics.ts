@@ -13,6 +13,10 @@ import { createRedisMetrics, type RedisMetrics } from './redis-metrics.ts'
 import { createStageMetrics, type StageMetrics } from './stage-metrics.ts'
 import { createTallies } from './tally.ts'
 import { createTlsMetrics, type TlsMetrics } from './tls-metrics.ts'
+<<<<<<< HEAD
+=======
+import { type AddressMetrics, createAddressMetrics } from './upstream-address-metrics.ts'
+>>>>>>> 657ba26 (Meet upstreams on TLS with certificates of one's own, at several addresses, by names that move)
 import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
@@ -38,6 +42,7 @@ export type Metrics = Readonly<{
   /** The same as data, to be combined with that of other processes. */
   snapshot: () => Promise<MetricsSnapshot>
 }> &
+  AddressMetrics &
   AuditMetrics &
   BuildMetrics &
   ChangeMetrics &
@@ -231,6 +236,7 @@ export function createMetrics(): Metrics {
     watchWebSockets: (count) => {
       webSockets = count
     },
+    ...createAddressMetrics(registers),
     ...createAuditMetrics(registers),
     ...createBuildMetrics(registers),
     ...createChangeMetrics(registers),

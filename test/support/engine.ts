@@ -1,10 +1,11 @@
 import type { Engine } from '../../gateway/engine/engine.ts'
+import type { Names } from '../../gateway/engine/names.ts'
 import { createNodeEngine } from '../../gateway/engine/node/engine.ts'
 import { createWireEngine } from '../../gateway/engine/wire/engine.ts'
 
 export type EngineName = 'node' | 'wire'
 
-export const engines: Readonly<Record<EngineName, (maxUpstreamConnections?: number) => Engine>> = {
+export const engines: Readonly<Record<EngineName, (maxUpstreamConnections?: number, names?: Names) => Engine>> = {
   node: createNodeEngine,
   wire: createWireEngine,
 }

@@ -4,6 +4,7 @@ import { noCors } from '../../gateway/answer/cors.ts'
 import { loadConfiguration } from '../../gateway/boot/configuration.ts'
 import { createExchanges } from '../../gateway/boot/exchanges.ts'
 import { createSnapshot } from '../../gateway/boot/snapshot.ts'
+import { startUpstreams } from '../../gateway/boot/upstreams.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
@@ -50,8 +51,11 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   const directory = {} as Directory
   const configuration = loadConfiguration(writeConfiguration(t, options), {})
   const policy = loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
-  const snapshot = createSnapshot(configuration, policy, directory, now)
   const engine = createTestEngine()
+  const metrics = createMetrics()
+  const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
+  t.teardown(upstreams.stop)
+  const snapshot = createSnapshot(configuration, policy, upstreams.settings, directory, now)
   const relaying = createRelay({ keepAliveMs: 15_000, startTimer, now, makeId: randomUUID, ...relay })
   const unused = async () => {
     throw new Error('public routes do not come here')
@@ -68,7 +72,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     forward: createForward(engine.send),
     relay: relaying.relay,
     join,
-    beginTrail: createTrails({ log, metrics: createMetrics(), audit: noAudit, now, monotonicMs }, 'proxy'),
+    beginTrail: createTrails({ log, metrics, audit: noAudit, now, monotonicMs }, 'proxy'),
   }
   const exchanges = createExchanges(log)
   const listener = await engine.listen(

@@ -29,13 +29,16 @@ const readNothing = (): null => null
 
 type Settle = Readonly<{ resolve: (answer: UpstreamAnswer) => void; reject: (error: UpstreamError) => void }>
 
+/** Told at the end of a request's turn, with the address that its connection leads to. */
+type OnDone = (isWhole: boolean, peerAddress: string | undefined) => void
+
 /** Keeps what arrives before the answer is piped, which for a small answer is all of it. */
 export class ResponseHandler implements Dispatcher.DispatchHandler {
   /** The headers of a WebSocket handshake, which its answer must prove to have read. */
   readonly #handshake: RawHeaders | undefined
   readonly #idleMs: number
   #promise: Settle | undefined
-  readonly #onDone: (isWhole: boolean) => void
+  readonly #onDone: OnDone
   #controller: Dispatcher.DispatchController | undefined
   #sink: ResponseSink | undefined
   #early: Buffer[] = []
@@ -50,7 +53,7 @@ export class ResponseHandler implements Dispatcher.DispatchHandler {
   #endsWithHead = false
   #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
 
-  constructor(idleMs: number, handshake: RawHeaders | undefined, promise: Settle, onDone: (isWhole: boolean) => void) {
+  constructor(idleMs: number, handshake: RawHeaders | undefined, promise: Settle, onDone: OnDone) {
     this.#handshake = handshake
     this.#idleMs = idleMs
     this.#promise = promise
@@ -113,7 +116,7 @@ export class ResponseHandler implements Dispatcher.DispatchHandler {
     }
     // Undici's client has lost its connection either way.
     this.#outcome = 'complete'
-    this.#onDone(false)
+    this.#onDone(false, undefined)
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -206,7 +209,7 @@ export class ResponseHandler implements Dispatcher.DispatchHandler {
     this.#outcome = this.#endsWithHead ? 'complete' : outcome
     clearTimeout(this.#idleTimer)
     this.#unpause()
-    this.#onDone(outcome === 'complete')
+    this.#onDone(outcome === 'complete', this.#socket?.remoteAddress)
     if (this.#sink) this.#tell(this.#sink)
   }
 

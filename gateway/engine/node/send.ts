@@ -1,5 +1,6 @@
 import type { Client, Dispatcher } from 'undici'
 import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine.ts'
+import type { Names } from '../names.ts'
 import { type Connections, createConnections } from './connections.ts'
 import { NodeRequestBody } from './request-body.ts'
 import { ResponseHandler } from './response-handler.ts'
@@ -12,21 +13,23 @@ type Sender = Readonly<{
 }>
 
 /** Sends each request over a connection that it has to itself until its answer is whole. */
-export function createSender(maxConnections: number): Sender {
-  const connections = createConnections(maxConnections)
+export function createSender(maxConnections: number, names: Names): Sender {
+  const connections = createConnections(maxConnections, names)
   const { count, close } = connections
   return { send: (request) => exchange(connections, request), countConnections: count, close }
 }
 
 function exchange(connections: Connections, request: UpstreamRequest): Promise<UpstreamAnswer> {
-  const client = connections.take(request.origin, request.timeouts.connectMs, request.isFreshConnection)
-  if (!client) return Promise.reject(new UpstreamError('unreachable', { cause: new Error('too many connections') }))
-  return new Promise((resolve, reject) => {
+  const client = connections.take(request, request.timeouts.connectMs, request.isFreshConnection)
+  if (!client) return Promise.reject(new UpstreamError('crowded'))
+  const hasServed = connections.hasServed(client)
+  return new Promise((resolve, rejectAs) => {
+    const reject = (error: UpstreamError): void => rejectAs(hasServed ? asStale(error) : error)
     const handshake = request.asksForWebSocket ? request.headers : undefined
     const settle = { resolve, reject }
     const handler = new ResponseHandler(request.timeouts.idleMs, handshake, settle, giveBack(connections, client))
     request.onCancellable(handler.cancel)
-    const options: Dispatcher.DispatchOptions = {
+    const options: Dispatcher.DispatchOptions & Readonly<{ servername: string | null }> = {
       path: request.path,
       method: request.method as Dispatcher.HttpMethod, // receive/ lets only standard methods through
       headers: request.headers as string[], // undici reads the flat pairs and does not change them
@@ -37,6 +40,8 @@ function exchange(connections: Connections, request: UpstreamRequest): Promise<U
       headersTimeout: request.timeouts.firstByteMs,
       // The handler's own: how long a body may be silent is known when its head is.
       bodyTimeout: 0,
+      // Else undici takes it from `Host`, and breaks a connection whose next request has another one.
+      servername: connections.serverNameOf(client),
       ...(request.asksForWebSocket && { upgrade: 'websocket' }),
     }
     try {
@@ -51,5 +56,8 @@ function exchange(connections: Connections, request: UpstreamRequest): Promise<U
 /** Made here, out of sight of the request: an answer may last for hours, and holds what its closures see. */
 const giveBack =
   ({ keep, drop }: Connections, client: Client) =>
-  (isWhole: boolean): void =>
-    isWhole ? keep(client) : drop(client)
+  (isWhole: boolean, peerAddress: string | undefined): void =>
+    isWhole ? keep(client, peerAddress) : drop(client)
+
+const asStale = (error: UpstreamError): UpstreamError =>
+  error.fault === 'unanswered' ? new UpstreamError('stale', { cause: error }) : error

@@ -1,36 +1,41 @@
-import { type Origin, readOrigin } from './origin.ts'
+import type { UpstreamRequest } from '../engine.ts'
+import { type Home, Homes } from '../homes.ts'
+import type { Names } from '../names.ts'
 import { UpstreamConnection } from './upstream-connection.ts'
 
 /** Connections to upstreams, each for one request at a time. */
 export type Pool = Readonly<{
   /** The connection that fell idle last, or a new one. Undefined where all are busy. */
-  take: (origin: string, needs: Readonly<{ isFresh: boolean; isForUpgrade: boolean }>) => UpstreamConnection | undefined
+  take: (place: Pick<UpstreamRequest, 'origin' | 'tls'>, needs: Needs) => UpstreamConnection | undefined
   /** How many are open, by origin. */
   count: () => ReadonlyMap<string, number>
   close: () => Promise<void>
 }>
 
-type Home = Readonly<{ origin: Origin; idle: UpstreamConnection[] }>
+type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
 
-/** Keeps idle connections by origin: each takes itself out when it closes, or has been idle for too long. */
-export function createPool(limit: number): Pool {
-  const homes = new Map<string, Home>()
+/** Keeps idle connections: each takes itself out when it closes, or has been idle for too long. */
+export function createPool(limit: number, names: Names): Pool {
   const open = new Set<UpstreamConnection>()
+  const homes = new Homes<UpstreamConnection>({
+    names,
+    peerOf: ({ peerAddress }) => peerAddress,
+    drop: (connection) => connection.drop(),
+  })
 
   /** Makes room by an idle one of whatever origin. */
   const hasRoom = (): boolean => {
     if (open.size < limit) return true
-    for (const { idle } of homes.values()) {
-      const spare = idle[0]
-      if (!spare) continue
-      spare.drop()
-      return true
-    }
-    return false
+    const spare = homes.findSpare()
+    spare?.drop()
+    return spare !== undefined
   }
-  const openConnection = ({ origin, idle }: Home, isForUpgrade: boolean): UpstreamConnection => {
-    const connection = new UpstreamConnection(origin, isForUpgrade, {
-      keep: () => idle.push(connection),
+  const openConnection = (home: Home<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
+    const { idle } = home
+    const connection = new UpstreamConnection(home.origin, isForUpgrade, {
+      keep: () => {
+        if (!homes.keep(home, connection)) connection.drop()
+      },
       forget: () => {
         open.delete(connection)
         const index = idle.lastIndexOf(connection)
@@ -41,13 +46,9 @@ export function createPool(limit: number): Pool {
     return connection
   }
   return {
-    take: (origin, { isFresh, isForUpgrade }) => {
-      let home = homes.get(origin)
-      if (!home) {
-        home = { origin: readOrigin(origin), idle: [] }
-        homes.set(origin, home)
-      }
-      const kept = isFresh || isForUpgrade ? undefined : home.idle.pop()
+    take: (place, { isFresh, isForUpgrade }) => {
+      const home = homes.find(place)
+      const kept = isFresh || isForUpgrade ? undefined : homes.takeIdle(home)
       return kept ?? (hasRoom() ? openConnection(home, isForUpgrade) : undefined)
     },
     count: () => {

@@ -1,14 +1,26 @@
 import { once } from 'node:events'
-import type { Socket } from 'node:net'
+import type { OnReadOpts, Socket } from 'node:net'
 import type { UpstreamRequest } from '../engine.ts'
+import type { Origin } from '../origin.ts'
 import { Alarm } from './alarm.ts'
 import { MessageParser } from './message-parser.ts'
-import type { Origin } from './origin.ts'
 import { pauseReading, resumeReading, writeTo } from './socket-flow.ts'
 import type { Settle } from './upstream-call.ts'
 import { type TurnWire, UpstreamTurn } from './upstream-turn.ts'
 
 const headLimitBytes = 64 * 1024
+
+/** A socket reads, and its listener has done with the bytes, before another socket reads: so one buffer is enough. */
+const readBuffer = Buffer.allocUnsafeSlow(64 * 1024)
+
+/** Has what arrives given to `onRead`: bytes that are another's as soon as it returns. */
+const readInto = (onRead: (bytes: Buffer) => void): OnReadOpts => ({
+  buffer: readBuffer,
+  callback: (length) => {
+    onRead(readBuffer.subarray(0, length))
+    return true
+  },
+})
 
 /** How a connection tells its pool what becomes of it. */
 export type ConnectionEvents = Readonly<{ keep: () => void; forget: () => void }>
@@ -21,6 +33,10 @@ export class UpstreamConnection implements TurnWire {
   readonly alarm = new Alarm()
   readonly parser = new MessageParser('response', headLimitBytes)
   readonly ownsBytes: boolean
+  /** Where it leads, once it is open. */
+  peerAddress: string | undefined
+  /** True once an answer came by it: its upstream may close it under the next request. */
+  hasServed = false
   readonly #socket: Socket
   readonly #events: ConnectionEvents
   #turn: UpstreamTurn | undefined
@@ -30,14 +46,14 @@ export class UpstreamConnection implements TurnWire {
 
   constructor(origin: Origin, isForUpgrade: boolean, events: ConnectionEvents) {
     this.authority = origin.authority
-    this.origin = `${origin.isEncrypted ? 'https' : 'http'}://${origin.authority}`
+    this.origin = origin.origin
     this.#events = events
     // A socket that leaves HTTP must be one like any other; so must one on TLS.
     this.ownsBytes = isForUpgrade || origin.isEncrypted
-    const socket = origin.open(this.ownsBytes ? undefined : this.#onData)
+    const socket = origin.open(this.ownsBytes ? {} : { onread: readInto(this.#onData) })
     this.#socket = socket
     if (this.ownsBytes) socket.on('data', this.#onData)
-    socket.on(origin.isEncrypted ? 'secureConnect' : 'connect', this.#onOpen)
+    socket.on(origin.openEvent, this.#onOpen)
     socket.on('end', this.#onEnd)
     socket.on('drain', this.#onDrain)
     socket.on('error', this.#onError)
@@ -73,6 +89,7 @@ export class UpstreamConnection implements TurnWire {
       return
     }
     this.#turn = undefined
+    this.hasServed = true
     this.parser.next()
     this.resumeReading()
     this.alarm.set(keepMs, this.#onIdle)
@@ -116,6 +133,7 @@ export class UpstreamConnection implements TurnWire {
 
   readonly #onOpen = (): void => {
     this.#isOpen = true
+    this.peerAddress = this.#socket.remoteAddress
     this.alarm.stop()
     this.#turn?.start()
   }

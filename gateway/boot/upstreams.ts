@@ -1,0 +1,121 @@
+import type { Engine, UpstreamTls } from '../engine/engine.ts'
+import { createUpstreamTls } from '../engine/tls/upstream-tls.ts'
+import { createAddresses } from '../forward/addresses.ts'
+import { startHealthChecks } from '../forward/check-health.ts'
+import type { UpstreamSettings } from '../locate/upstream.ts'
+import { describeBug, type Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { ConfigurationError, type Problem } from '../policy/configuration-error.ts'
+import type { Configuration } from './configuration.ts'
+import { createPemsWatch, type Follower, follow, type Pems, type Texts, textsOf } from './watch-pems.ts'
+
+type Written = Configuration['upstreams'][string]
+
+type Name = 'ca' | 'cert' | 'key'
+
+/** The upstreams of the configuration, whose state outlives every policy; certificates follow their files. */
+export type Upstreams = Follower & Readonly<{ settings: ReadonlyMap<string, UpstreamSettings> }>
+
+type Surroundings = Readonly<{ log: Log; metrics: Metrics; send: Engine['send']; monotonicMs: () => number }>
+
+/** Finds what no connection could come of. Throws `ConfigurationError`. */
+export function checkUpstreams({ upstreams }: Configuration, file: string): void {
+  const problems = Object.entries(upstreams).flatMap(([name, written]): readonly Problem[] => {
+    try {
+      if (written.tls && !written.urls.every((url) => url.startsWith('https:')))
+        throw new Error('is for https alone; mend the address, or leave tls out')
+      if (written.tls) createTls(name, written.tls, textsOf(pemsOf(written.tls)))
+      return []
+    } catch (error) {
+      return [{ file, line: 1, column: 1, message: `upstreams.${name}.tls: ${(error as Error).message}` }]
+    }
+  })
+  if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+export function startUpstreams({ upstreams }: Configuration, surroundings: Surroundings): Upstreams {
+  const { log } = surroundings
+  const started = Object.entries(upstreams).map(([name, written]) => startUpstream(name, written, surroundings))
+  const follower = follow(
+    started.flatMap(({ looks }) => looks),
+    (error) => log.error({ error: describeBug(error) }, 'the certificates of upstreams could not be looked after'),
+  )
+  return {
+    settings: new Map(started.map(({ settings }) => [settings.name, settings])),
+    reload: follower.reload,
+    stop: () => {
+      follower.stop()
+      for (const { stop } of started) stop()
+    },
+  }
+}
+
+function startUpstream(name: string, written: Written, { log, metrics, send, monotonicMs }: Surroundings) {
+  const origins = written.urls.map((url) => new URL(url).origin)
+  const nameAddress = (origin: string): string => placeOf(origin)
+  for (const origin of origins) metrics.noteAddress(name, nameAddress(origin), true)
+  const { ejection } = written
+  const addresses = createAddresses({
+    origins,
+    rules: {
+      failures: ejection.failures,
+      ejectMs: ejection.baseMs,
+      longestEjectMs: ejection.maxMs,
+      ejectPercent: ejection.maxPercent,
+    },
+    monotonicMs,
+    onChange: (origin, isUp, why) => {
+      const address = nameAddress(origin)
+      metrics.noteAddress(name, address, isUp)
+      if (isUp) log.info({ upstream: name, address, by: why }, 'an address of an upstream is good again')
+      else log.warn({ upstream: name, address, by: why }, 'an address of an upstream fails')
+    },
+  })
+  const { tls, looks } = startTls(name, written.tls, { log, metrics })
+  const stop = written.health
+    ? startHealthChecks({ origins, rules: written.health, tls, send, note: addresses.noteHealth })
+    : () => undefined
+  const settings: UpstreamSettings = {
+    name,
+    origin: origins[0] ?? '',
+    addresses,
+    tls,
+    preservesHost: written.preserveHost,
+    forwardsCredentials: written.credentials === 'forward',
+    passedOverrides: new Set(written.passHeaders),
+    isBound: written.bind,
+  }
+  return { settings, looks, stop }
+}
+
+function startTls(name: string, tls: Written['tls'], { log, metrics }: Pick<Surroundings, 'log' | 'metrics'>) {
+  if (!tls) return { tls: () => undefined, looks: [] }
+  const pems = pemsOf(tls)
+  let inUse = createTls(name, tls, textsOf(pems))
+  metrics.noteUpstreamTlsReload(name, true)
+  const look = createPemsWatch({
+    owner: { upstream: name },
+    pems,
+    adopt: (texts) => {
+      inUse = createTls(name, tls, texts)
+    },
+    noteOutcome: (isGood) => metrics.noteUpstreamTlsReload(name, isGood),
+    log,
+  })
+  return { tls: () => inUse, looks: [look] }
+}
+
+const createTls = (name: string, { serverName }: NonNullable<Written['tls']>, texts: Texts<Name>): UpstreamTls =>
+  createUpstreamTls(name, texts, serverName)
+
+const pemsOf = ({ ca, cert, key }: NonNullable<Written['tls']>): Pems<Name> => ({
+  ...(ca && { ca }),
+  ...(cert && { cert }),
+  ...(key && { key }),
+})
+
+/** Host and port as they are written, whatever they lead to: labels must be bounded. */
+function placeOf(origin: string): string {
+  const { hostname, port, protocol } = new URL(origin)
+  return `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`
+}

@@ -1,0 +1,149 @@
+import type { Addresses, Attempt } from '../locate/upstream.ts'
+
+export type AddressRules = Readonly<{
+  /** So many failures in a row take an address out. */
+  failures: number
+  /** For so long the first time, then twice as long each time up to the longest. */
+  ejectMs: number
+  longestEjectMs: number
+  /** Of all addresses, but never the last one. */
+  ejectPercent: number
+}>
+
+export type AddressesOptions = Readonly<{
+  origins: readonly string[]
+  rules: AddressRules
+  monotonicMs: () => number
+  /** Told of every change of state. */
+  onChange: (origin: string, isUp: boolean, why: 'requests' | 'health') => void
+}>
+
+/** The addresses of one upstream, and what is known of them. */
+export type KeptAddresses = Addresses &
+  Readonly<{
+    /** What an active check says of an address. */
+    noteHealth: (origin: string, isHealthy: boolean) => void
+  }>
+
+/** Shares requests out to the address with the fewest under way, past those that fail. */
+export function createAddresses({ origins, rules, monotonicMs, onChange }: AddressesOptions): KeptAddresses {
+  const addresses = origins.map((origin) => new Address(origin))
+  const most = Math.min(origins.length - 1, Math.max(1, Math.floor((origins.length * rules.ejectPercent) / 100)))
+  let turn = 0
+
+  /** Of equals the next in turn. */
+  const leastBusy = (candidates: readonly Address[]): Address | undefined => {
+    turn = (turn + 1) % addresses.length
+    const inTurn = [...candidates.slice(turn % candidates.length), ...candidates.slice(0, turn % candidates.length)]
+    return inTurn.reduce<Address | undefined>(
+      (best, next) => (best && best.underWay <= next.underWay ? best : next),
+      undefined,
+    )
+  }
+  const usable = (but?: Address): readonly Address[] => {
+    const nowMs = monotonicMs()
+    return addresses.filter((address) => address !== but && address.isUsable(nowMs))
+  }
+  const mayEject = (): boolean => addresses.filter(({ isOut }) => isOut).length < most
+
+  const change = (address: Address, why: 'requests' | 'health', work: () => void): void => {
+    const wasUp = address.isUp(rules)
+    work()
+    const isUp = address.isUp(rules)
+    if (isUp !== wasUp) onChange(address.origin, isUp, why)
+  }
+  const begin = (address: Address): Attempt => {
+    address.underWay += 1
+    const isTrial = address.isEjected
+    if (isTrial) address.isOnTrial = true
+    let isOver = false
+    const endTrial = (): void => {
+      if (isTrial) address.isOnTrial = false
+    }
+    return {
+      origin: address.origin,
+      answered: () => {
+        endTrial()
+        change(address, 'requests', () => address.takeBack())
+      },
+      failed: () => {
+        endTrial()
+        change(address, 'requests', () => {
+          address.failures += 1
+          if (isTrial || (!address.isEjected && address.failures >= rules.failures && mayEject()))
+            address.eject(monotonicMs(), rules)
+        })
+      },
+      end: () => {
+        if (isOver) return
+        isOver = true
+        endTrial()
+        address.underWay -= 1
+      },
+    }
+  }
+  const [only] = addresses
+  return {
+    choose: () => {
+      const candidates = addresses.length === 1 ? addresses : usable()
+      // Where none is good any may be: refusing by hearsay would be worse than trying.
+      const chosen = addresses.length === 1 ? only : leastBusy(candidates.length > 0 ? candidates : addresses)
+      if (!chosen) throw new Error('an upstream has at least one address')
+      return begin(chosen)
+    },
+    chooseOther: ({ origin }) => {
+      const other = leastBusy(usable(addresses.find((address) => address.origin === origin)))
+      return other && begin(other)
+    },
+    noteHealth: (origin, isHealthy) => {
+      const address = addresses.find((address) => address.origin === origin)
+      if (address)
+        change(address, 'health', () => {
+          address.isHealthy = isHealthy
+        })
+    },
+  }
+}
+
+class Address {
+  readonly origin: string
+  underWay = 0
+  /** In a row. */
+  failures = 0
+  isHealthy = true
+  /** One request may show whether it is good again. */
+  isOnTrial = false
+  #ejections = 0
+  #ejectedUntilMs = 0
+
+  constructor(origin: string) {
+    this.origin = origin
+  }
+
+  get isEjected(): boolean {
+    return this.#ejections > 0
+  }
+
+  get isOut(): boolean {
+    return this.isEjected || !this.isHealthy
+  }
+
+  isUp({ failures }: Pick<AddressRules, 'failures'>): boolean {
+    return !this.isOut && this.failures < failures
+  }
+
+  isUsable(nowMs: number): boolean {
+    if (!this.isHealthy) return false
+    return !this.isEjected || (nowMs >= this.#ejectedUntilMs && !this.isOnTrial)
+  }
+
+  eject(nowMs: number, { ejectMs, longestEjectMs }: AddressRules): void {
+    this.#ejectedUntilMs = nowMs + Math.min(longestEjectMs, ejectMs * 2 ** this.#ejections)
+    this.#ejections += 1
+  }
+
+  takeBack(): void {
+    this.failures = 0
+    this.#ejections = 0
+  }
+}
