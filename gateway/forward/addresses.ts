@@ -40,9 +40,9 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
       undefined,
     )
   }
-  const usable = (but?: Address): readonly Address[] => {
+  const usable = (isRepeatable: boolean, but?: Address): readonly Address[] => {
     const nowMs = monotonicMs()
-    return addresses.filter((address) => address !== but && address.isUsable(nowMs))
+    return addresses.filter((address) => address !== but && address.isUsable(nowMs, isRepeatable))
   }
   const mayEject = (): boolean => addresses.filter(({ isOut }) => isOut).length < most
 
@@ -84,15 +84,20 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
   }
   const [only] = addresses
   return {
-    choose: () => {
-      const candidates = addresses.length === 1 ? addresses : usable()
+    choose: (isRepeatable) => {
+      const candidates = addresses.length === 1 ? addresses : usable(isRepeatable)
       // Where none is good any may be: refusing by hearsay would be worse than trying.
       const chosen = addresses.length === 1 ? only : leastBusy(candidates.length > 0 ? candidates : addresses)
       if (!chosen) throw new Error('an upstream has at least one address')
       return begin(chosen)
     },
     chooseOther: ({ origin }) => {
-      const other = leastBusy(usable(addresses.find((address) => address.origin === origin)))
+      const other = leastBusy(
+        usable(
+          false,
+          addresses.find((address) => address.origin === origin),
+        ),
+      )
       return other && begin(other)
     },
     noteHealth: (origin, isHealthy) => {
@@ -115,6 +120,7 @@ class Address {
   isOnTrial = false
   #ejections = 0
   #ejectedUntilMs = 0
+  #ejectedForMs = 0
 
   constructor(origin: string) {
     this.origin = origin
@@ -132,13 +138,17 @@ class Address {
     return !this.isOut && this.failures < failures
   }
 
-  isUsable(nowMs: number): boolean {
+  /** A trial is first for requests that could go elsewhere; where only others come, as long again after it for them. */
+  isUsable(nowMs: number, isRepeatable: boolean): boolean {
     if (!this.isHealthy) return false
-    return !this.isEjected || (nowMs >= this.#ejectedUntilMs && !this.isOnTrial)
+    if (!this.isEjected) return true
+    const trialFromMs = this.#ejectedUntilMs + (isRepeatable ? 0 : this.#ejectedForMs)
+    return nowMs >= trialFromMs && !this.isOnTrial
   }
 
   eject(nowMs: number, { ejectMs, longestEjectMs }: AddressRules): void {
-    this.#ejectedUntilMs = nowMs + Math.min(longestEjectMs, ejectMs * 2 ** this.#ejections)
+    this.#ejectedForMs = Math.min(longestEjectMs, ejectMs * 2 ** this.#ejections)
+    this.#ejectedUntilMs = nowMs + this.#ejectedForMs
     this.#ejections += 1
   }
 

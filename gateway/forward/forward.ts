@@ -18,7 +18,7 @@ export type Forward = (
   received: Received,
 ) => Promise<UpstreamAnswer>
 
-/** RFC 9110 9.2.2. A body cannot be sent twice, so only requests without one are tried again. */
+/** RFC 9110 9.2.2. */
 const idempotent = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
 export const createForward =
@@ -45,12 +45,14 @@ export const createForward =
       onCancellable: (cancel) => exchange.onEnd((isComplete) => !isComplete && cancel()),
     }
     const { addresses } = upstream
-    const first = addresses?.choose()
+    // A body cannot be sent twice.
+    const isRepeatable = !hasBody && idempotent.has(method)
+    const first = addresses?.choose(isRepeatable)
     try {
       return await sendBy(first, send, request, exchange)
     } catch (error) {
       const second = first && addresses?.chooseOther(first)
-      if (hasBody || !idempotent.has(method) || !mayTryAgain(error, second)) {
+      if (!isRepeatable || !mayTryAgain(error, second)) {
         second?.end()
         throw toGatewayError(error)
       }

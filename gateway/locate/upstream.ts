@@ -40,7 +40,8 @@ export type UpstreamSettings = Readonly<{
 
 /** The places where one upstream listens. */
 export type Addresses = Readonly<{
-  choose: () => Attempt
+  /** A request that could go to another one as well may find out whether a failing one is good again. */
+  choose: (isRepeatable: boolean) => Attempt
   /** Another one that is good, if there is any. */
   chooseOther: (tried: Attempt) => Attempt | undefined
 }>

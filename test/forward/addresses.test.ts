@@ -21,7 +21,7 @@ function start(origins: readonly string[], more: Partial<AddressRules> = {}) {
   }
   /** Tries until each address was asked so often as the rest allows; these fail, others answer. */
   const ask = (failing: readonly string[] = []): string => {
-    const attempt = addresses.choose()
+    const attempt = addresses.choose(true)
     return finish(attempt, failing.includes(attempt.origin) ? 'failed' : 'answered')
   }
   const askMany = (times: number, failing: readonly string[] = []): readonly string[] =>
@@ -41,26 +41,26 @@ function start(origins: readonly string[], more: Partial<AddressRules> = {}) {
 t.test('the address with the fewest requests under way gets the next, and equals take turns', async (t) => {
   const { addresses, askMany } = start(['a', 'b', 'c'])
   t.same(askMany(3), ['a', 'b', 'c'])
-  const [first, second] = [addresses.choose(), addresses.choose()]
-  const third = addresses.choose()
+  const [first, second] = [addresses.choose(true), addresses.choose(true)]
+  const third = addresses.choose(true)
   t.same([first, second, third].map(({ origin }) => origin).sort(), ['a', 'b', 'c'])
   second.answered()
   second.end()
-  t.equal(addresses.choose().origin, second.origin)
+  t.equal(addresses.choose(true).origin, second.origin)
 })
 
 t.test('an attempt that ends twice counts once', async (t) => {
   const { addresses } = start(['a', 'b'])
-  const attempt = addresses.choose()
+  const attempt = addresses.choose(true)
   attempt.end()
   attempt.end()
-  t.not(addresses.choose().origin, addresses.choose().origin)
+  t.not(addresses.choose(true).origin, addresses.choose(true).origin)
 })
 
 t.test('failures in a row take an address out, an answer between them does not', async (t) => {
   const { addresses, changes, finish, askMany } = start(['a', 'b'])
   for (const how of ['failed', 'answered', 'failed'] as const) {
-    const attempts = [addresses.choose(), addresses.choose()]
+    const attempts = [addresses.choose(true), addresses.choose(true)]
     for (const attempt of attempts) finish(attempt, attempt.origin === 'a' ? how : 'answered')
   }
   t.same(changes, [])
@@ -76,7 +76,7 @@ t.test('after its time one request tries it: an answer takes it back, a failure 
     pass(waitMs - 1)
     t.same(askMany(4), ['b'], `not before ${waitMs} ms`)
     pass(1)
-    const attempts = [addresses.choose(), addresses.choose(), addresses.choose()]
+    const attempts = [addresses.choose(true), addresses.choose(true), addresses.choose(true)]
     t.equal(attempts.filter(({ origin }) => origin === 'a').length, 1, 'one at a time')
     for (const attempt of attempts) finish(attempt, attempt.origin === 'a' ? 'failed' : 'answered')
   }
@@ -93,9 +93,20 @@ t.test('a trial without a verdict leaves the next request to try', async (t) => 
   const { addresses, askMany, pass } = start(['a', 'b'])
   askMany(6, ['a'])
   pass(1_000)
-  const attempts = [addresses.choose(), addresses.choose()]
+  const attempts = [addresses.choose(true), addresses.choose(true)]
   for (const attempt of attempts) attempt.end()
   t.same(askMany(4), ['a', 'b'])
+})
+
+t.test('what cannot be tried elsewhere tries it only where nothing else has for as long again', async (t) => {
+  const { addresses, finish, askMany, pass } = start(['a', 'b'])
+  const chooseMany = (): readonly string[] =>
+    [...new Set(Array.from({ length: 4 }, () => finish(addresses.choose(false), 'answered')))].sort()
+  askMany(6, ['a'])
+  pass(1_999)
+  t.same(chooseMany(), ['b'])
+  pass(1)
+  t.same(chooseMany(), ['a', 'b'])
 })
 
 t.test('the last address is tried whatever it does', async (t) => {
@@ -122,14 +133,14 @@ t.test('no more are taken out than may be, but one of several always', async (t)
 
 t.test('another address is a good one, or none', async (t) => {
   const { addresses, askMany } = start(['a', 'b'])
-  const first = addresses.choose()
+  const first = addresses.choose(true)
   t.not(addresses.chooseOther(first)?.origin, first.origin)
   askMany(8, ['a'])
-  const good = addresses.choose()
+  const good = addresses.choose(true)
   t.equal(good.origin, 'b')
   t.equal(addresses.chooseOther(good), undefined)
   const single = start(['a']).addresses
-  t.equal(single.chooseOther(single.choose()), undefined)
+  t.equal(single.chooseOther(single.choose(true)), undefined)
 })
 
 t.test('an address that is not well is left alone, unless none is', async (t) => {

@@ -238,6 +238,23 @@ t.test(
   },
 )
 
+t.test('a header that is bound is signed for each request, and says which', async (t) => {
+  const clock = holdClock()
+  const ring = createKeyring([await makeKey()], clock.now)
+  const pin = createPin({ issuer: 'sallyport', signingKey: ring.signing, now: clock.now })
+  const permit = permitOf(1)
+  const claims = async (isBound: boolean) => {
+    const [, jws = ''] = await pin(permit, { ...upstream, isBound })
+    return JSON.parse(Buffer.from(jws.split('.')[1] ?? '', 'base64url').toString())
+  }
+  const [bound, free] = [await claims(true), await claims(false)]
+  t.match(bound, { htm: 'GET', htu: String })
+  t.notOk('htm' in free || 'htu' in free)
+  clock.turnTo(2)
+  t.equal((await claims(true)).iat, bound.iat + 2, 'none is handed out again')
+  t.equal((await claims(false)).iat, free.iat, 'as others are')
+})
+
 t.test('a key whose hour comes takes over from cached headers as well', async (t) => {
   const clock = holdClock()
   const [old, fresh] = [await makeKey(), await makeKey(1)]

@@ -188,9 +188,9 @@ t.test('a bound upstream learns method and target in the identity header, each t
     world,
     upstreams: { platform: { url: await platformUrl(), bind: true } },
   })
-  const bind = async (path: string): Promise<string> => {
+  const bind = async (path: string, method = 'GET'): Promise<string> => {
     await world.clearRecorder()
-    await call(gateway.public, { path, headers: member })
+    await call(gateway.public, { path, method, headers: member })
     const [seen] = await world.recorded()
     const [jws = ''] = linesOf(seen as RecordedRequest, 'x-gateway-identity')
     return jws
@@ -198,6 +198,16 @@ t.test('a bound upstream learns method and target in the identity header, each t
   const claimsOf = (jws: string): JsonValue => JSON.parse(Buffer.from(jws.split('.')[1] ?? '', 'base64url').toString())
   t.match(claimsOf(await bind('/public/a?b=c')), { htm: 'GET', htu: '/public/a?b=c' })
   t.match(claimsOf(await bind('/public/other')), { htm: 'GET', htu: '/public/other' })
+  t.match(claimsOf(await bind('/public/other', 'HEAD')), { htm: 'HEAD' }, 'as it was sent, not as it was matched')
+  t.match(claimsOf(await bind('/public/other', 'DELETE')), { htm: 'DELETE' })
+  const odd = '/public/%61;b=%C3%A9?q=%20+&q'
+  t.match(claimsOf(await bind(odd)), { htu: odd }, 'byte for byte')
+  const judged = await call(gateway.decision, {
+    path: '/authorize',
+    headers: { ...member, 'x-forwarded-method': 'PUT', 'x-forwarded-uri': '/public/a?b', 'x-forwarded-host': 'h' },
+  })
+  const pinned = String(judged.headers['x-gateway-identity'])
+  t.match(claimsOf(pinned), { htm: 'PUT', htu: '/public/a?b' }, 'the request that a proxy asks for')
 })
 
 /** The demo's platform backend, as it named itself in a Host header. */

@@ -130,7 +130,7 @@ t.test('a kept connection that closes under its next request is told from one th
     else socket.resetAndDestroy()
   })
   t.equal(await ask(upstream.url), '200 ok')
-  t.equal(await ask(upstream.url), 'unanswered')
+  t.equal(await ask(upstream.url), 'stale')
   t.equal(await ask(upstream.url, { isFreshConnection: true }), '200 ok')
   const half = await startRawUpstream(t, (socket) => void socket.end('HTTP/1.1 2'))
   t.equal(await ask(half.url), 'broken')
