@@ -63,7 +63,7 @@ export type UpstreamTimeouts = Readonly<{
 export type UpstreamRequest = Readonly<{
   /** Scheme, host and port. */
   origin: string
-  /** With which certificates; absent: as the system's authorities say. Another object means other connections. */
+  /** With which certificates; absent: as the public authorities say. Another object means other connections. */
   tls?: UpstreamTls | undefined
   method: string
   /** Path and query, byte for byte. */

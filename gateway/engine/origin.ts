@@ -43,7 +43,7 @@ export function readOrigin(text: string, tls: UpstreamTls | undefined, { lookup 
 
 type Address = Readonly<{ host: string; port: number; lookup: Names['lookup'] }>
 
-/** As every upstream that nothing else is said of: the system's authorities are believed. */
+/** As every upstream that nothing else is said of: the public authorities that Node knows are believed. */
 let usualContext: SecureContext | undefined
 
 /** Resumes the last session of the origin. */

@@ -1,4 +1,4 @@
-import type { Send, UpstreamAnswer, UpstreamRequest } from '../engine/engine.ts'
+import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine/engine.ts'
 
 export type HealthRules = Readonly<{
   path: string
@@ -23,7 +23,7 @@ export function startHealthChecks({ origins, rules, tls, send, note }: HealthChe
     const judge = createJudge(rules)
     const look = async (): Promise<void> => {
       const isGood = await ask(origin, rules, tls(), send)
-      const verdict = judge(isGood)
+      const verdict = isGood === undefined ? undefined : judge(isGood)
       if (verdict !== undefined) note(origin, verdict)
     }
     return repeatEvery(look, rules.intervalMs)
@@ -44,8 +44,13 @@ export function createJudge({ unhealthyAfter, healthyAfter }: HealthRules): (isG
   }
 }
 
-/** Good is a status of 200 to 299, whole and in time. */
-async function ask(origin: string, rules: HealthRules, tls: UpstreamRequest['tls'], send: Send): Promise<boolean> {
+/** Good is a status of 200 to 299, whole and in time; undefined where we had no connection to ask by. */
+async function ask(
+  origin: string,
+  rules: HealthRules,
+  tls: UpstreamRequest['tls'],
+  send: Send,
+): Promise<boolean | undefined> {
   const { path, timeoutMs } = rules
   let cancel = (): void => undefined
   const timer = setTimeout(() => cancel(), timeoutMs)
@@ -67,9 +72,9 @@ async function ask(origin: string, rules: HealthRules, tls: UpstreamRequest['tls
       },
     })
     return await isGoodToItsEnd(answer)
-  } catch {
-    // Whatever it was, this address does not answer; the change of its state is what is told.
-    return false
+  } catch (error) {
+    // Whatever else it was, this address does not answer; the change of its state is what is told.
+    return error instanceof UpstreamError && error.fault === 'crowded' ? undefined : false
   } finally {
     clearTimeout(timer)
   }

@@ -1,5 +1,11 @@
 import { assertIssued, type Permit } from '../authorize/decide.ts'
-import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine/engine.ts'
+import {
+  type Send,
+  type UpstreamAnswer,
+  UpstreamError,
+  type UpstreamFault,
+  type UpstreamRequest,
+} from '../engine/engine.ts'
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Attempt, Upstream } from '../locate/upstream.ts'
@@ -51,11 +57,11 @@ export const createForward =
     try {
       return await sendBy(first, send, request, exchange)
     } catch (error) {
-      const second = first && addresses?.chooseOther(first)
-      if (!isRepeatable || !mayTryAgain(error, second)) {
-        second?.end()
-        throw toGatewayError(error)
-      }
+      const fault = isRepeatable && error instanceof UpstreamError ? error.fault : undefined
+      const second = first && fault !== undefined && isUnheard(fault) ? addresses?.chooseOther(first) : undefined
+      // Whoever could not be reached is not tried again at once; another address may be.
+      const isRepeated = fault !== undefined && isUnheard(fault) && (fault !== 'unreachable' || second !== undefined)
+      if (!isRepeated) throw toGatewayError(error)
       const again = { ...request, isFreshConnection: true }
       return await sendBy(second ?? first, send, again, exchange).catch((error: unknown) => {
         throw toGatewayError(error)
@@ -63,15 +69,9 @@ export const createForward =
     }
   }
 
-/**
- * A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. Whoever
- * could not be reached is not tried again at once; another address may be.
- */
-function mayTryAgain(error: unknown, other: Attempt | undefined): boolean {
-  if (!(error instanceof UpstreamError)) return false
-  const { fault } = error
-  return fault === 'stale' || fault === 'unanswered' || (fault === 'unreachable' && other !== undefined)
-}
+/** A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. */
+const isUnheard = (fault: UpstreamFault): boolean =>
+  fault === 'stale' || fault === 'unanswered' || fault === 'unreachable'
 
 /** Sends to an address, and tells it what came of that; an attempt lasts as long as its exchange. */
 async function sendBy(
@@ -82,7 +82,7 @@ async function sendBy(
 ): Promise<UpstreamAnswer> {
   if (!attempt) return send(request)
   try {
-    const answer = await send({ ...request, origin: attempt.origin })
+    const answer = await send(attempt.origin === request.origin ? request : { ...request, origin: attempt.origin })
     attempt.answered()
     exchange.onEnd(attempt.end)
     return answer

@@ -75,7 +75,7 @@ for (const engine of ['node', 'wire'] as const)
           ['of another name than is asked for', own, { ca, serverName: 'elsewhere.example' }],
           ['of an unknown authority', foreign.issue(ownNames), { ca }],
           ['that has expired', authority.issue(ownNames, -1), { ca }],
-          ['of an authority that only the system could know', own, {}],
+          ['of an authority that the public ones do not know', own, {}],
         ]
         for (const [what, issued, tls] of cases) {
           const { url } = await startSecureUpstream(t, issued, count)

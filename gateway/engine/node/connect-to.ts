@@ -13,21 +13,17 @@ export const connectTo =
   (_options, callback) => {
     const highWaterMark = origin.isEncrypted ? readBytes.encrypted : readBytes.plain
     const socket = origin.open({ highWaterMark })
-    const fail = (error: Error): void => {
+    let isSettled = false
+    const settle = (error: Error | undefined): void => {
+      if (isSettled) return
+      isSettled = true
       clearTimeout(timer)
-      socket.destroy()
-      callback(error, null)
+      if (error) socket.destroy()
+      if (error) callback(error, null)
+      else callback(null, socket)
     }
-    const timer = setTimeout(() => fail(new Error('connect time-out')), timeoutMs)
-    const onError = (error: Error): void => fail(error)
-    socket.once('error', onError)
-    socket.once(origin.openEvent, () => {
-      clearTimeout(timer)
-      socket.off('error', onError)
-      // Undici hangs its own listeners on it a little later.
-      socket.on('error', ignore)
-      callback(null, socket)
-    })
+    const timer = setTimeout(() => settle(new Error('connect time-out')), timeoutMs)
+    // Stays: undici hangs its own listener on it a little later.
+    socket.on('error', settle)
+    socket.once(origin.openEvent, () => settle(undefined))
   }
-
-const ignore = (): void => {}

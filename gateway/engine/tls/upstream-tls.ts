@@ -10,7 +10,7 @@ export type UpstreamTls = Readonly<{
   context: SecureContext
 }>
 
-/** PEM: whom to believe instead of the system's authorities, and what to present. */
+/** PEM: whom to believe instead of the public authorities, and what to present. */
 export type ClientIdentity = Readonly<{ ca?: string | undefined; cert?: string | undefined; key?: string | undefined }>
 
 /** Throws a sentence, without a word of what it was given, where no connection could come of it. */
