@@ -46,7 +46,7 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
   }
   const mayEject = (): boolean => addresses.filter(({ isOut }) => isOut).length < most
 
-  const change = (address: Address, why: 'requests' | 'health', work: () => void): void => {
+  const change: Change = (address, why, work) => {
     const wasUp = address.isUp(rules)
     work()
     const isUp = address.isUp(rules)
@@ -82,12 +82,14 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
       },
     }
   }
-  const [only] = addresses
+  const [only, ...others] = addresses
+  const everyAttempt = only && others.length === 0 ? beginAlways(only, change) : undefined
   return {
     choose: (isRepeatable) => {
-      const candidates = addresses.length === 1 ? addresses : usable(isRepeatable)
+      if (everyAttempt) return everyAttempt
+      const candidates = usable(isRepeatable)
       // Where none is good any may be: refusing by hearsay would be worse than trying.
-      const chosen = addresses.length === 1 ? only : leastBusy(candidates.length > 0 ? candidates : addresses)
+      const chosen = leastBusy(candidates.length > 0 ? candidates : addresses)
       if (!chosen) throw new Error('an upstream has at least one address')
       return begin(chosen)
     },
@@ -109,6 +111,21 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
     },
   }
 }
+
+type Change = (address: Address, why: 'requests' | 'health', work: () => void) => void
+
+/** An address without others is tried whatever it does: one attempt is every request's, and costs it nothing. */
+const beginAlways = (address: Address, change: Change): Attempt => ({
+  origin: address.origin,
+  answered: () => {
+    if (address.failures > 0) change(address, 'requests', () => address.takeBack())
+  },
+  failed: () =>
+    change(address, 'requests', () => {
+      address.failures += 1
+    }),
+  end: undefined,
+})
 
 class Address {
   readonly origin: string

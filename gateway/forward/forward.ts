@@ -55,17 +55,15 @@ export const createForward =
     const isRepeatable = !hasBody && idempotent.has(method)
     const first = addresses?.choose(isRepeatable)
     try {
-      return await sendBy(first, send, request, exchange)
+      return noteAnswer(first, await send(directTo(first, request)), exchange)
     } catch (error) {
+      noteFailure(first, error)
       const fault = isRepeatable && error instanceof UpstreamError ? error.fault : undefined
-      const second = first && fault !== undefined && isUnheard(fault) ? addresses?.chooseOther(first) : undefined
+      if (fault === undefined || !isUnheard(fault)) throw toGatewayError(error)
+      const second = first && addresses?.chooseOther(first)
       // Whoever could not be reached is not tried again at once; another address may be.
-      const isRepeated = fault !== undefined && isUnheard(fault) && (fault !== 'unreachable' || second !== undefined)
-      if (!isRepeated) throw toGatewayError(error)
-      const again = { ...request, isFreshConnection: true }
-      return await sendBy(second ?? first, send, again, exchange).catch((error: unknown) => {
-        throw toGatewayError(error)
-      })
+      if (fault === 'unreachable' && !second) throw toGatewayError(error)
+      return await sendAgain(second ?? first, send, request, exchange)
     }
   }
 
@@ -73,26 +71,35 @@ export const createForward =
 const isUnheard = (fault: UpstreamFault): boolean =>
   fault === 'stale' || fault === 'unanswered' || fault === 'unreachable'
 
-/** Sends to an address, and tells it what came of that; an attempt lasts as long as its exchange. */
-async function sendBy(
+async function sendAgain(
   attempt: Attempt | undefined,
   send: Send,
   request: UpstreamRequest,
   exchange: Exchange,
 ): Promise<UpstreamAnswer> {
-  if (!attempt) return send(request)
   try {
-    const answer = await send(attempt.origin === request.origin ? request : { ...request, origin: attempt.origin })
-    attempt.answered()
-    exchange.onEnd(attempt.end)
-    return answer
+    return noteAnswer(attempt, await send({ ...directTo(attempt, request), isFreshConnection: true }), exchange)
   } catch (error) {
-    // What became of a stale connection, or of our own doing, says nothing of the address.
-    const isToBlame = error instanceof UpstreamError && ['unreachable', 'unanswered'].includes(error.fault)
-    if (isToBlame) attempt.failed()
-    attempt.end()
-    throw error
+    noteFailure(attempt, error)
+    throw toGatewayError(error)
   }
+}
+
+const directTo = (attempt: Attempt | undefined, request: UpstreamRequest): UpstreamRequest =>
+  !attempt || attempt.origin === request.origin ? request : { ...request, origin: attempt.origin }
+
+/** An attempt lasts as long as its exchange. */
+function noteAnswer(attempt: Attempt | undefined, answer: UpstreamAnswer, exchange: Exchange): UpstreamAnswer {
+  attempt?.answered()
+  if (attempt?.end) exchange.onEnd(attempt.end)
+  return answer
+}
+
+/** What became of a stale connection, or of our own doing, says nothing of the address. */
+function noteFailure(attempt: Attempt | undefined, error: unknown): void {
+  const fault = error instanceof UpstreamError ? error.fault : undefined
+  if (fault === 'unreachable' || fault === 'unanswered') attempt?.failed()
+  attempt?.end?.()
 }
 
 /** The client's lines, then what a proxy says, then what only we may say: in this order nothing can name ours. */

@@ -53,6 +53,6 @@ export type Attempt = Readonly<{
   answered: () => void
   /** It could not be reached, or broke before an answer. */
   failed: () => void
-  /** The exchange is over, or nothing came of it. */
-  end: () => void
+  /** The exchange is over, or nothing came of it. Undefined where nobody counts what is under way. */
+  end: (() => void) | undefined
 }>

@@ -16,12 +16,8 @@ export function createSender(maxConnections: number, names: Names): Sender {
     new Promise<UpstreamAnswer>((resolve, reject) => {
       const needs = { isFresh: request.isFreshConnection, isForUpgrade: request.asksForWebSocket }
       const connection = pool.take(request, needs)
-      if (!connection) reject(new UpstreamError('crowded'))
-      else if (connection.hasServed) connection.begin(request, { resolve, reject: (error) => reject(asStale(error)) })
-      else connection.begin(request, { resolve, reject })
+      if (connection) connection.begin(request, { resolve, reject })
+      else reject(new UpstreamError('crowded'))
     })
   return { send, countConnections: pool.count, close: pool.close }
 }
-
-const asStale = (error: UpstreamError): UpstreamError =>
-  error.fault === 'unanswered' ? new UpstreamError('stale', { cause: error }) : error

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { UpstreamError, type UpstreamRequest } from '../engine.ts'
+import { UpstreamError, type UpstreamFault, type UpstreamRequest } from '../engine.ts'
 import { isSoundHead } from '../sound-head.ts'
 import { UpgradedSocket } from '../tunnel.ts'
 import { isSwitched } from '../websocket.ts'
@@ -20,6 +20,8 @@ export type TurnWire = CallWire &
     parser: MessageParser
     /** What arrives stays as it is; else it must be copied. */
     ownsBytes: boolean
+    /** It was kept before: its upstream may close it under this very request. */
+    hasServed: boolean
     /** Ends the turn: the connection may be kept for so long, or not at all. */
     finish: (keepMs: number) => void
     /** Gives the socket away, with what has arrived on it. */
@@ -123,13 +125,17 @@ export class UpstreamTurn implements UploadEvents {
       return
     }
     this.#wire.finish(0)
-    this.#call.breakOff(new UpstreamError(this.#hasAnswered ? 'broken' : 'unanswered'))
+    this.#call.breakOff(new UpstreamError(this.#faultOfBreak()))
   }
 
   /** The connection has gone. */
   close(hasBeenOpen: boolean, cause: Error | undefined): void {
-    const fault = !hasBeenOpen ? 'unreachable' : this.#hasAnswered ? 'broken' : 'unanswered'
-    this.#call.fail(fault, cause)
+    this.#call.fail(hasBeenOpen ? this.#faultOfBreak() : 'unreachable', cause)
+  }
+
+  #faultOfBreak(): UpstreamFault {
+    if (this.#hasAnswered) return 'broken'
+    return this.#wire.hasServed ? 'stale' : 'unanswered'
   }
 
   /** Only for what the upstream itself is waited for. */
