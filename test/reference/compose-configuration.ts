@@ -14,12 +14,16 @@ export const composeConfiguration = (): string =>
 const composeSection = (key: SchemaKey): string =>
   `\n## ${code(key.path)}\n\n${composeKeys(key)}\n${composeYaml({ [key.path]: exemplify(key) })}`
 
+/** A file has either this or another key of the section, which is shown. */
+const isAlternative = (path: string): boolean => path === 'upstreams.<name>.url'
+
 /** A value as it could stand in a file. */
 export function exemplify(key: SchemaKey): JsonValue {
   if (key.example !== undefined) return key.example
   if (key.children.length === 0) return key.defaultValue
   const below = Object.fromEntries(
     key.children
+      .filter(({ path }) => !isAlternative(path))
       .map((child) => [child.path.split('.').at(-1), exemplify(child)])
       .filter(([, value]) => value !== undefined),
   )

@@ -49,15 +49,18 @@ const join = (path: string): string => (path === '' ? '' : `${path}.`)
 
 /** What stands beside a reference wins over what is referred to. */
 function resolve(root: JsonValue, schema: JsonValue): JsonValue {
-  const name = schema.$ref?.split('/').at(-1)
-  return name === undefined ? schema : { ...root.$defs[name], ...schema }
+  const [, ...names] = schema.$ref?.split('/') ?? []
+  return names.length === 0
+    ? schema
+    : { ...names.reduce((part: JsonValue, name: string) => part[name], root), ...schema }
 }
 
 function nameType(root: JsonValue, schema: JsonValue): string {
   if (schema.enum) return schema.enum.map((value: JsonValue) => `\`${value}\``).join(' or ')
   if (schema.const !== undefined) return `\`${schema.const}\``
   if (schema.oneOf) return schema.oneOf.map((option: JsonValue) => nameType(root, option)).join(' or ')
-  if (schema.if && schema.else) return `${nameType(root, schema.if)} or ${nameType(root, schema.else)}`
+  if (schema.if && schema.else && schema.type === undefined)
+    return `${nameType(root, schema.if)} or ${nameType(root, schema.else)}`
   if (schema.type === 'array') return `list of ${nameType(root, resolve(root, schema.items))}`
   if (schema.type === 'object') {
     if (schema.properties) return 'section'
