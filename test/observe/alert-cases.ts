@@ -60,6 +60,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   },
   SallyportWorkersRestarting: one('sallyport_worker_restarts_total', `0+1${hours}`, `0x25 1${hours}`),
   SallyportUpstreamFailing: { fires: upstream(20), stays: upstream(8) },
+  SallyportUpstreamAddressDown: stateOf('sallyport_upstream_address_up{upstream="u",address="a:80"}', 0, 1),
   SallyportClustersOffline: one('sallyport_failures_total{code="cluster_offline"}', `0+6${hours}`, `0+0.5${hours}`),
   SallyportStreamsFailing: {
     fires: { 'sallyport_streams_failed_total{code="worker_disconnected"}': `0+3${hours}` },
@@ -106,13 +107,14 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportPolicyReloadFailing: stateOf('sallyport_policy_reload_success', 0, 1),
   SallyportShadowReloadFailing: stateOf('sallyport_shadow_reload_success', 0, 1),
   SallyportIdentityKeysReloadFailing: stateOf('sallyport_identity_keys_reload_success', 0, 1),
-  SallyportTlsReloadFailing: stateOf('sallyport_tls_reload_success', 0, 1),
-  // The clock of these tests begins at 0.
+  // The clock of these begins at 0: 10 days, and 15.
   SallyportCertificateEnding: one(
-    'sallyport_tls_certificate_not_after_seconds{instance="a"}',
-    `200000${hours}`,
-    `400000${hours}`,
+    'sallyport_tls_certificate_not_after_seconds{listener="public"}',
+    `864000${hours}`,
+    `1296000${hours}`,
   ),
+  SallyportCertificateReloadFailing: stateOf('sallyport_tls_reload_success{listener="public"}', 0, 1),
+  SallyportUpstreamCertificateReloadFailing: stateOf('sallyport_upstream_tls_reload_success{upstream="u"}', 0, 1),
   SallyportAuditDropping: one('sallyport_audit_dropped_total', `0x26 5${hours}`, `5${hours}`),
   SallyportAuditSinkDown: stateOf('sallyport_audit_sink_up', 0, 1),
   SallyportEventLoopLag: {
