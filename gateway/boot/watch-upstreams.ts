@@ -33,7 +33,7 @@ export const countRetries =
   (request) => {
     if (request.isFreshConnection) {
       metrics.countUpstreamRetry()
-      log.debug({ origin: request.origin }, 'sent once more: the kept connection had closed')
+      log.debug({ origin: request.origin }, 'sent once more: nothing came of the first try')
     }
     return send(request)
   }

@@ -46,7 +46,7 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   })
   const retries = new Counter({
     name: 'sallyport_upstream_retries_total',
-    help: 'Requests sent once more because a kept connection had closed before a byte of an answer.',
+    help: 'Requests sent once more, to the same address or another, because no byte of an answer had come.',
     registers,
   })
   const watches = new Map<string, UpstreamWatch>()
