@@ -13,10 +13,7 @@ import { createRedisMetrics, type RedisMetrics } from './redis-metrics.ts'
 import { createStageMetrics, type StageMetrics } from './stage-metrics.ts'
 import { createTallies } from './tally.ts'
 import { createTlsMetrics, type TlsMetrics } from './tls-metrics.ts'
-<<<<<<< HEAD
-=======
 import { type AddressMetrics, createAddressMetrics } from './upstream-address-metrics.ts'
->>>>>>> 657ba26 (Meet upstreams on TLS with certificates of one's own, at several addresses, by names that move)
 import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
