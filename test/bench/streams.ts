@@ -91,7 +91,7 @@ async function measureWay(
   upstream: CrowdUpstream,
   request: Readonly<{ path: string; headers: Readonly<Record<string, string>> }>,
 ): Promise<readonly StreamFigures[]> {
-  return withOwner(async (owner) => {
+  const all = await withOwner(async (owner) => {
     const stopwatch = createStopwatch(() => performance.now())
     const open = (count: number) => openCrowd(owner, { origin: way.origin, ...request, count, hear: stopwatch.hear })
     // A few first: what it takes to serve streams at all is not theirs.
@@ -114,7 +114,9 @@ async function measureWay(
       all.push(figures)
     }
     return all
-  }).finally(() => until(() => upstream.streams.size === 0, 'the end of the streams'))
+  })
+  await until(() => upstream.streams.size === 0, 'the end of the streams')
+  return all
 }
 
 /** What we promise; nginx promises nothing here. */
