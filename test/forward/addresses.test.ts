@@ -122,6 +122,14 @@ t.test('the last address is tried whatever it does', async (t) => {
   t.same(single.changes, ['a down requests', 'a up requests'])
 })
 
+t.test('an only address counts nothing that is under way, and makes nothing for a request', async (t) => {
+  const { addresses } = start(['a'])
+  const attempt = addresses.choose(true)
+  t.equal(addresses.choose(false), attempt)
+  t.equal(attempt.end, undefined)
+  t.type(start(['a', 'b']).addresses.choose(true).end, 'function')
+})
+
 t.test('no more are taken out than may be, but one of several always', async (t) => {
   const half = start(['a', 'b', 'c', 'd'], { ejectPercent: 50 })
   half.askMany(40, ['a', 'b', 'c', 'd'])
