@@ -5,7 +5,13 @@ import { type CrowdClient, hasEnded, leave, openCrowd, readEvents } from '../sup
 import { startCrowdUpstream } from '../support/crowd-upstream.ts'
 import { until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { findMeasureLack, heldBytes, measurable, readSettledFigures } from '../support/process-figures.ts'
+import {
+  findMeasureLack,
+  heldBytes,
+  measurable,
+  type ProcessFigures,
+  readSettledFigures,
+} from '../support/process-figures.ts'
 import { startReplica } from '../support/replicas.ts'
 import { modelRoutes, responsesPath } from '../support/streams.ts'
 
@@ -86,18 +92,28 @@ async function testMany(t: Test): Promise<void> {
       await until(() => dropped.every(hasEnded), 'the end of the dropped streams', patienceMs)
       leave(dropped)
     }
-    await runRound()
-    const before = await readSettledFigures(replica)
-    for (let round = 0; round < 3; round++) await runRound()
-    const after = await readSettledFigures(replica)
-    t.comment(JSON.stringify({ before, after }))
-    t.ok(heldBytes(after) <= heldBytes(before) * 1.05, `held: ${heldBytes(before)}, then ${heldBytes(after)}`)
-    t.ok(after.heapBytes <= before.heapBytes * 1.05, `heap: ${before.heapBytes}, then ${after.heapBytes}`)
-    t.ok(after.externalBytes <= before.externalBytes * 1.05, `external: ${after.externalBytes}`)
-    t.ok(
-      after.descriptors <= before.descriptors * 1.05,
-      `descriptors: ${before.descriptors}, then ${after.descriptors}`,
-    )
+    const run = async (rounds: number): Promise<ProcessFigures> => {
+      for (let round = 0; round < rounds; round++) await runRound()
+      return readSettledFigures(replica)
+    }
+    const before = await run(1)
+    const meanwhile = await run(2)
+    const after = await run(2)
+    const last = await run(2)
+    t.comment(JSON.stringify({ before, meanwhile, after, last }))
+    // Of what was given back the allocators keep now more and now less (up to 60 MB on Node 24), but no more each time:
+    // what leaks would make the least of the later the greater one.
+    const figures: Readonly<Record<string, (figures: ProcessFigures) => number>> = {
+      held: heldBytes,
+      heap: ({ heapBytes }) => heapBytes,
+      external: ({ externalBytes }) => externalBytes,
+      descriptors: ({ descriptors }) => descriptors,
+    }
+    for (const [name, read] of Object.entries(figures)) {
+      const early = Math.max(read(before), read(meanwhile))
+      const late = Math.min(read(after), read(last))
+      t.ok(late <= early * 1.05, `${name}: ${early}, then ${late}`)
+    }
   })
 }
 
