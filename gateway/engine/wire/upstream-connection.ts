@@ -63,6 +63,8 @@ export class UpstreamConnection implements TurnWire {
   /** Sends a request, as soon as the connection is open. */
   begin(request: UpstreamRequest, settle: Settle): void {
     this.#turn = new UpstreamTurn(this, request, settle)
+    // Its time without work is over, whatever its request waits for first: a body may take longer.
+    this.alarm.stop()
     if (this.#isOpen) this.#turn.start()
     else this.alarm.set(request.timeouts.connectMs, this.#onUnreachable)
   }

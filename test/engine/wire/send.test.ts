@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { UpstreamAnswer, UpstreamRequest } from '../../../gateway/engine/engine.ts'
 import { Alarm } from '../../../gateway/engine/wire/alarm.ts'
@@ -44,6 +45,12 @@ async function ask(origin: string, request: Partial<UpstreamRequest> = {}, of = 
       fail: ({ fault }) => resolve(text + fault),
     })
   })
+}
+
+/** A body of eight bytes, as its client sends them. */
+function dripBody(): WireRequestBody {
+  const source = { alarm: new Alarm(), pauseReading: () => {}, resumeReading: () => {}, writeContinue: () => {} }
+  return new WireRequestBody(source, 8, false, { bodyIdleTimeoutMs: 5_000, bodyBytesPerSecond: 0 })
 }
 
 const answerHeads = (answer: string | ((count: number) => string)) => (socket: Socket, soFar: string) => {
@@ -93,12 +100,26 @@ t.test('the body that an upstream sends for HEAD answers nobody', async (t) => {
 
 t.test('a connection that answers before it has all of a request serves no other', async (t) => {
   const upstream = await startRawUpstream(t, (socket) => void socket.write(ok))
-  const source = { alarm: new Alarm(), pauseReading: () => {}, resumeReading: () => {}, writeContinue: () => {} }
-  const body = new WireRequestBody(source, 8, false, { bodyIdleTimeoutMs: 5_000, bodyBytesPerSecond: 0 })
+  const body = dripBody()
   body.push(Buffer.from('half'))
   t.equal(await ask(upstream.url, { method: 'POST', body, bodyLimitBytes: 100 }), '200 ok')
   t.equal(await ask(upstream.url), '200 ok')
   t.match(upstream.received(), [/content-length: 8\r\n\r\nhalf$/, /^GET /])
+})
+
+t.test('a body may take longer than its kept connection would have waited for work', async (t) => {
+  const upstream = await startRawUpstream(t, (socket, soFar) => {
+    if (/(?:\r\n\r\n|halfhalf)$/.test(soFar)) socket.write(ok.replace('\r\n\r\n', '\r\nkeep-alive: timeout=3\r\n\r\n'))
+  })
+  t.equal(await ask(upstream.url), '200 ok')
+  const body = dripBody()
+  body.push(Buffer.from('half'))
+  const answer = ask(upstream.url, { method: 'POST', body, bodyLimitBytes: 100 })
+  await sleep(1_500)
+  body.push(Buffer.from('half'))
+  body.finish()
+  t.equal(await answer, '200 ok')
+  t.equal(upstream.sockets().length, 1)
 })
 
 const broken: Readonly<Record<string, string>> = {
