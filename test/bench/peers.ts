@@ -134,8 +134,8 @@ async function addOurs(owner: Owner, world: World['description'], backendPort: n
   }
   const ours = await start()
   add(ours, 'sallyport', '/datasets', one)
-  if (isWanted('sallyport, engine wire'))
-    add(await start({ settings: { engine: 'wire' } }), 'sallyport, engine wire', '/datasets', one)
+  if (isWanted('sallyport, engine node'))
+    add(await start({ settings: { engine: 'node' } }), 'sallyport, engine node', '/datasets', one)
   add(ours, 'sallyport, 64 KiB', '/datasets?large=1', one)
   const manyWanted = ['sallyport, 2,000 tokens', 'sallyport, every token new'].some(isWanted)
   const many = manyWanted ? await mintMany(world, 2_000) : []

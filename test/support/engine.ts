@@ -10,8 +10,8 @@ export const engines: Readonly<Record<EngineName, (maxUpstreamConnections?: numb
   wire: createWireEngine,
 }
 
-/** The engine of every gateway that a test starts, unless it chooses one itself: `SALLYPORT_ENGINE`, by default `node`. */
-export const testEngine: EngineName = process.env.SALLYPORT_ENGINE === 'wire' ? 'wire' : 'node'
+/** The engine of every gateway that a test starts, unless it chooses one itself: `SALLYPORT_ENGINE`, by default `wire`. */
+export const testEngine: EngineName = process.env.SALLYPORT_ENGINE === 'node' ? 'node' : 'wire'
 
 /** Begins a pipelined request while an earlier one of its connection waits for its answer. */
 export const readsAhead = testEngine === 'node'
