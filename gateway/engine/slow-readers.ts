@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { Bursts } from './bursts.ts'
 import { transportOf } from './transport.ts'
 
 /** So many looks at a connection without enough progress are the whole time. */
@@ -27,6 +28,8 @@ export function watchSlowReaders(
   onStalled: (socket: Socket) => void,
 ): () => void {
   const leastBytes = Math.max(1, (bytesPerSecond * idleMs) / 1_000)
+  // What the system kept for each of them is given back by the cut itself, and takes its time.
+  const stalled = new Bursts<Socket>(onStalled)
   const marks = new WeakMap<Socket, Mark>()
   const look = (): void => {
     for (const socket of sockets()) {
@@ -38,7 +41,10 @@ export function watchSlowReaders(
       const mark = marks.get(socket)
       if (!mark || takenBytes - mark.takenBytes >= leastBytes) marks.set(socket, { takenBytes, count: 0 })
       else if (mark.count + 1 < looks) marks.set(socket, { ...mark, count: mark.count + 1 })
-      else onStalled(socket)
+      else {
+        marks.delete(socket)
+        stalled.add(socket)
+      }
     }
   }
   const timer = setInterval(look, Math.max(1, idleMs / looks))

@@ -21,13 +21,19 @@ async function compareAll(
     for (let next = waiting.shift(); next; next = waiting.shift()) {
       const { node, wire } = await send(t, next.packets)
       const text = JSON.stringify(next.packets.map((packet) => packet.toString('latin1')))
-      t.same(read(wire), read(node), `${next.name}: ${text.slice(0, 2_000)}`)
+      t.same(read(withoutHalves(wire)), read(withoutHalves(node)), `${next.name}: ${text.slice(0, 2_000)}`)
       arrived += node.arrived.length
     }
   })
   await Promise.all(work)
   return arrived
 }
+
+/** Where the body is small, the first engine lets an upstream hear of a request that will not be whole; the other waits. */
+const withoutHalves = (outcome: Outcome): Outcome => ({
+  ...outcome,
+  arrived: outcome.arrived.filter((request) => !/^unfinished: [\s\S]*\ncontent-length: \d{1,5}\r/.test(request)),
+})
 
 type Vector = Readonly<{ id: string; payload_b64: string }>
 
@@ -79,6 +85,7 @@ const byHand: Readonly<Record<string, string | readonly string[]>> = {
   'lines before a request': `\r\n\r\n${get}\r\n\r\n${get}`,
   'an unfinished head': 'GET /x HTTP/1.1\r\nHo',
   'an unfinished body': post('Content-Length: 9\r\n', 'half'),
+  'a large unfinished body': post('Content-Length: 100000\r\n', 'half'),
   'an unfinished chunk': post(chunked, '9\r\nhalf'),
   'two methods alike': `GETX /x HTTP/1.1\r\nHost: h\r\n\r\n${get}`,
   HEAD: `HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n${get}`,

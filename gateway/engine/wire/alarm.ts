@@ -1,5 +1,13 @@
+import { Bursts } from '../bursts.ts'
+
 /** Alarms that are due within the same so many milliseconds share one timer of Node. */
 const granularityMs = 8
+
+/** In the place of a time: due, and about to ring. */
+const now = Number.NEGATIVE_INFINITY
+
+/** A thousand that came together are due together: each cuts a connection, or answers on it. */
+const due = new Bursts<Alarm>((alarm) => alarm.ring())
 
 type Bucket = Set<Alarm>
 
@@ -50,14 +58,21 @@ export class Alarm {
 
   look(nowMs: number): void {
     this.#key = Number.POSITIVE_INFINITY
-    const onDue = this.#onDue
-    if (!onDue) return
+    if (!this.#onDue) return
     if (this.#dueMs > nowMs) {
       this.#enter(Math.ceil(this.#dueMs / granularityMs))
       return
     }
+    this.#dueMs = now
+    due.add(this)
+  }
+
+  ring(): void {
+    // Others that were due may have set it anew, or stopped it.
+    if (this.#dueMs !== now) return
+    const onDue = this.#onDue
     this.stop()
-    onDue()
+    onDue?.()
   }
 }
 

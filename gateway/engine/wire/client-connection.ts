@@ -51,6 +51,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     socket.on('drain', this.#onDrain)
     socket.on('close', () => this.#onClose())
     this.alarm.set(reception.options.headersTimeoutMs, this.#onHeadLate)
+    this.resumeReading()
   }
 
   /** Closes what nothing is under way on. */
@@ -95,7 +96,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
-    socket.pause()
+    this.pauseReading()
     return { socket, early: this.#ahead.take() }
   }
 
@@ -103,6 +104,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     if (this.#isRefused || this.#isSpoiled) return
     if (this.#parser.isComplete || !this.#ahead.isEmpty) this.#keepAhead(bytes)
     else this.#read(bytes)
+    this.reading.count(bytes.length)
   }
 
   #keepAhead(bytes: Buffer): void {

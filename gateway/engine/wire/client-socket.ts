@@ -2,7 +2,8 @@ import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import { resetConnection } from '../transport.ts'
 import { Alarm } from './alarm.ts'
-import { isCongested, pauseReading, resumeReading, writeTo } from './socket-flow.ts'
+import { Reading } from './reading.ts'
+import { isCongested, writeTo } from './socket-flow.ts'
 
 /** A client's socket, as its exchanges and their bodies use it: none of them knows more of the other end. */
 export class ClientSocket {
@@ -10,9 +11,11 @@ export class ClientSocket {
   readonly peerAddress: string
   /** One at a time is enough: for a head, a body, what nobody wanted, or the next request. */
   readonly alarm = new Alarm()
+  protected readonly reading: Reading
 
   constructor(socket: Socket) {
     this.socket = socket
+    this.reading = new Reading(socket)
     this.peerAddress = socket.remoteAddress ?? ''
     // `close` follows and says enough.
     socket.on('error', ignore)
@@ -23,11 +26,11 @@ export class ClientSocket {
   }
 
   pauseReading(): void {
-    pauseReading(this.socket)
+    this.reading.pause()
   }
 
   resumeReading(): void {
-    resumeReading(this.socket)
+    this.reading.resume()
   }
 
   write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {

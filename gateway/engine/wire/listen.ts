@@ -1,11 +1,12 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer } from 'node:tls'
+import { Bursts } from '../bursts.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { watchSlowReaders } from '../slow-readers.ts'
 import { type Handshakes, watchHandshakes } from '../tls/handshakes.ts'
 import { replaceIdentity } from '../tls/replace-identity.ts'
-import { composeServerOptions } from '../tls/server-context.ts'
+import { composeServerOptions, type ListenerTls } from '../tls/server-context.ts'
 import { resetConnection } from '../transport.ts'
 import { ClientConnection, type Reception } from './client-connection.ts'
 
@@ -22,9 +23,14 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     isClosing: () => isClosing,
     forget: (connection) => connections.delete(connection),
   }
-  const { server, handshakes } = open(options, (socket) => {
+  const take = (socket: Socket): void => {
     if (!socket.destroyed) connections.add(new ClientConnection(socket, reception))
-  })
+  }
+  // Of a crowd that comes at once, the others wait for those who are here already.
+  const arriving = new Bursts(take)
+  const { server, handshakes } = options.tls
+    ? openSecure(options, options.tls, take)
+    : open((socket) => arriving.add(socket))
   server.maxConnections = options.maxConnections
   server.on('drop', () => options.onDropped('limit'))
   await new Promise<void>((resolve, reject) => {
@@ -52,6 +58,7 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
       isClosing = true
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
       handshakes?.cut()
+      for (const socket of arriving.clear()) socket.destroy()
       // What has an exchange ends after it.
       for (const connection of connections) connection.closeIdle()
       await closed
@@ -59,6 +66,7 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
     },
     destroy: () => {
       handshakes?.cut()
+      for (const socket of arriving.clear()) socket.destroy()
       for (const connection of connections) connection.destroy()
     },
   }
@@ -66,9 +74,14 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
 
 type Opened = Readonly<{ server: Server; handshakes?: Handshakes }>
 
-function open({ tls, onDropped }: ListenerOptions, take: (socket: Socket) => void): Opened {
-  // A client that ends its side may have to be told of a request that it has not finished.
-  if (!tls) return { server: createServer({ allowHalfOpen: true, noDelay: true, highWaterMark }, take) }
+function open(take: (socket: Socket) => void): Opened {
+  // A client that ends its side may have to be told of a request that it has not finished. Nothing is read of a
+  // connection, and nothing can happen to it, before it is taken.
+  return { server: createServer({ allowHalfOpen: true, noDelay: true, highWaterMark, pauseOnConnect: true }, take) }
+}
+
+/** Connections come one by one, as their handshakes end. */
+function openSecure({ onDropped }: ListenerOptions, tls: ListenerTls, take: (socket: Socket) => void): Opened {
   const server = createSecureServer({ noDelay: true, highWaterMark, ...composeServerOptions(tls) })
   // Before anybody takes its connections: one that is refused must not be read from.
   const handshakes = watchHandshakes(server, () => onDropped('handshake'))

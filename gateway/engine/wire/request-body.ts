@@ -71,6 +71,25 @@ export class WireRequestBody implements RequestBody {
     return bytes
   }
 
+  /** True of what is worth waiting for before an upstream hears of it: small, and not all here. */
+  get isAwaited(): boolean {
+    return !this.isReceived && this.length !== undefined && this.length <= earlyBodyBytes
+  }
+
+  /** Resolves when all of it is here, still to be taken; rejects with an `UpstreamError` where it does not come. */
+  gather(limitBytes: number, idleMs?: number): Promise<void> {
+    const chunks: Buffer[] = []
+    return new Promise((resolve, reject) => {
+      const end = (): void => {
+        this.#held = chunks
+        this.#heldBytes = this.#receivedBytes
+        this.#receivedBytes = 0
+        resolve()
+      }
+      this.take({ data: (chunk) => void chunks.push(chunk), end, fail: reject }, limitBytes, idleMs)
+    })
+  }
+
   async read(limitBytes: number): Promise<Buffer> {
     if (this.length !== undefined && this.length > limitBytes) throw new GatewayError('body_too_large')
     const chunks: Buffer[] = []

@@ -9,11 +9,3 @@ export function writeTo(socket: Socket, bytes: string | Buffer, onLeft?: (error?
 
 /** True while the other side takes nothing: `drain` will say when it does. */
 export const isCongested = (socket: Socket): boolean => socket.writableNeedDrain && socket.writableLength > 0
-
-export function pauseReading(socket: Socket): void {
-  if (!socket.isPaused()) socket.pause()
-}
-
-export function resumeReading(socket: Socket): void {
-  if (socket.isPaused()) socket.resume()
-}

@@ -4,7 +4,8 @@ import type { UpstreamRequest } from '../engine.ts'
 import type { Origin } from '../origin.ts'
 import { Alarm } from './alarm.ts'
 import { MessageParser } from './message-parser.ts'
-import { pauseReading, resumeReading, writeTo } from './socket-flow.ts'
+import { Reading } from './reading.ts'
+import { writeTo } from './socket-flow.ts'
 import type { Settle } from './upstream-call.ts'
 import { type TurnWire, UpstreamTurn } from './upstream-turn.ts'
 
@@ -38,6 +39,7 @@ export class UpstreamConnection implements TurnWire {
   /** True once an answer came by it: its upstream may close it under the next request. */
   hasServed = false
   readonly #socket: Socket
+  readonly #reading: Reading
   readonly #events: ConnectionEvents
   #turn: UpstreamTurn | undefined
   #isOpen = false
@@ -52,6 +54,7 @@ export class UpstreamConnection implements TurnWire {
     this.ownsBytes = isForUpgrade || origin.isEncrypted
     const socket = origin.open(this.ownsBytes ? {} : { onread: readInto(this.#onData) })
     this.#socket = socket
+    this.#reading = new Reading(socket)
     if (this.ownsBytes) socket.on('data', this.#onData)
     socket.on(origin.openEvent, this.#onOpen)
     socket.on('end', this.#onEnd)
@@ -74,11 +77,11 @@ export class UpstreamConnection implements TurnWire {
   }
 
   pauseReading(): void {
-    pauseReading(this.#socket)
+    this.#reading.pause()
   }
 
   resumeReading(): void {
-    resumeReading(this.#socket)
+    this.#reading.resume()
   }
 
   watchSilence(silenceMs: number, onSilence: () => void): void {
@@ -104,7 +107,7 @@ export class UpstreamConnection implements TurnWire {
     socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
-    socket.pause()
+    this.#reading.pause()
     if (rest.length > 0) socket.unshift(rest)
     return socket
   }
@@ -171,5 +174,6 @@ export class UpstreamConnection implements TurnWire {
     if (this.#isDropped) return
     if (this.#turn?.isPending) this.#turn.read(bytes)
     else this.drop()
+    this.#reading.count(bytes.length)
   }
 }

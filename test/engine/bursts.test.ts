@@ -1,0 +1,51 @@
+import t, { type Test } from 'tap'
+import { Bursts } from '../../gateway/engine/bursts.ts'
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+/** Bursts of which every item takes 0.3 ms, on a clock that shows nothing else unless it is set. */
+function start(t: Test) {
+  const done: number[] = []
+  const clock = { ms: 0 }
+  const bursts = new Bursts<number>(
+    (item) => {
+      done.push(item)
+      clock.ms += 0.3
+    },
+    () => clock.ms,
+  )
+  t.teardown(() => bursts.clear())
+  return { bursts, done, clock }
+}
+
+t.test('a burst is worked off in its order, some of it in each turn', async (t) => {
+  const { bursts, done } = start(t)
+  for (let item = 1; item <= 5; item++) bursts.add(item)
+  t.same(done, [1, 2], 'no later than now, as long as the turn has time')
+  await nextTurn()
+  t.same(done, [1, 2, 3, 4])
+  bursts.add(6)
+  t.same(done, [1, 2, 3, 4], 'what comes later is not done sooner')
+  await nextTurn()
+  t.same(done, [1, 2, 3, 4, 5, 6])
+  await nextTurn()
+  bursts.add(7)
+  t.equal(done.at(-1), 7)
+})
+
+t.test('it gets as much of a turn as the others take, so that it never starves', async (t) => {
+  const { bursts, done, clock } = start(t)
+  for (let item = 1; item <= 40; item++) bursts.add(item)
+  clock.ms += 3
+  await nextTurn()
+  t.ok(done.length >= 12 && done.length <= 13, `${done.length}`)
+})
+
+t.test('what has not been done can be taken back', async (t) => {
+  const { bursts, done } = start(t)
+  for (const item of [1, 2, 3, 4]) bursts.add(item)
+  t.same(bursts.clear(), [3, 4])
+  await nextTurn()
+  await nextTurn()
+  t.same(done, [1, 2])
+})
