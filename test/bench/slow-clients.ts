@@ -1,6 +1,7 @@
 // What a thousand slow clients cost everybody else, by a real attacker: `npm run bench:slow-clients -- --help`.
 import { fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Command, InvalidArgumentError } from 'commander'
 import { Pool } from 'undici'
@@ -56,6 +57,9 @@ const attacks: readonly (readonly [name: string, attack: Attack])[] = [
   ['slow readers', [['-X', '-n', '5', '-z', '32', '-w', '512', '-y', '1024'], 50]],
 ]
 
+/** What the system gives what is left to. */
+const leastPriority = 19
+
 /** Descriptors more or less that are no attacker's. */
 const spare = 20
 
@@ -65,7 +69,7 @@ const enough = 0.8
 /** The attacker needs no credential: with one that is asked for, it is refused before it can be slow. */
 const routes = [
   ...modelRoutes,
-  { id: 'large', match: { path: '/large' }, surface: 'platform', access: 'public', upstream: 'platform' },
+  { id: 'large', match: { path: '/large' }, surface: 'platform', access: 'public', upstream: 'files' },
   {
     id: 'datasets',
     match: { path: '/datasets' },
@@ -87,9 +91,11 @@ try {
 async function measure(owner: Owner): Promise<readonly Figures[]> {
   console.error('starting a database and a gateway')
   const world = await startBenchWorld(owner)
-  const platform = await startPlatform(owner)
+  const platform = await startUpstream(owner)
+  // Whatever it is made to do: in earnest it has a machine of its own, as attackers have.
+  const files = await startUpstream(owner, leastPriority)
   const agents = await startCrowdUpstream(owner)
-  const upstreams = { platform: { url: platform }, agents: { url: agents.url } }
+  const upstreams = { platform: { url: platform }, files: { url: files }, agents: { url: agents.url } }
   const settings = { log: { level: 'warn' } }
   const gateway = await startReplica(owner, { world, settings, upstreams, routes })
   const headers = bearer(world.serviceAccounts.robot.apiKey)
@@ -167,7 +173,7 @@ async function attack({ pid, public: origin }: Replica, [program, rate]: Attack)
   const before = countDescriptors(pid)
   const common = ['-c', String(connections), '-r', String(rate), '-l', '240', '-u', `${origin}/large`]
   // Attackers have machines of their own: here they get what is left of this one.
-  const child = spawn('nice', ['-n', '19', 'slowhttptest', ...program, ...common], { stdio: 'ignore' })
+  const child = spawn('nice', ['-n', String(leastPriority), 'slowhttptest', ...program, ...common], { stdio: 'ignore' })
   const ended = once(child, 'close')
   const startedMs = performance.now()
   try {
@@ -188,10 +194,11 @@ async function attack({ pid, public: origin }: Replica, [program, rate]: Attack)
   }
 }
 
-async function startPlatform(owner: Owner): Promise<string> {
+async function startUpstream(owner: Owner, priority = 0): Promise<string> {
   const loader = `--import=${new URL('typescript.js', import.meta.url)}`
   const child = fork(fileURLToPath(new URL('slow-upstream.ts', import.meta.url)), { execArgv: [loader] })
   owner.teardown(() => child.kill())
+  if (child.pid !== undefined && priority > 0) setPriority(child.pid, priority)
   const [port] = await once(child, 'message')
   return `http://127.0.0.1:${port}`
 }
