@@ -4,8 +4,8 @@
 #   docker build --tag sallyport --build-arg REVISION="$(git rev-parse HEAD)" \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --pretty=%ct)" .
 
-# The newest LTS. Pin the digest that your registry gives for it: node:26.10.0-trixie-slim@sha256:…
-ARG NODE_IMAGE=docker.io/library/node:26.10.0-trixie-slim
+# The newest LTS of the tests. Pin the digest that your registry gives for it: node:24.21.0-trixie-slim@sha256:…
+ARG NODE_IMAGE=docker.io/library/node:24.21.0-trixie-slim
 
 FROM ${NODE_IMAGE} AS build
 WORKDIR /build
@@ -40,7 +40,7 @@ LABEL org.opencontainers.image.title="sallyport" \
   org.opencontainers.image.version="0.1.0" \
   org.opencontainers.image.revision="${REVISION}" \
   org.opencontainers.image.licenses="Apache-2.0" \
-  org.opencontainers.image.base.name="docker.io/library/node:26.10.0-trixie-slim"
+  org.opencontainers.image.base.name="docker.io/library/node:24.21.0-trixie-slim"
 # A gateway installs nothing, and nobody who gets in shall.
 RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
   /usr/local/bin/yarn /usr/local/bin/yarnpkg /opt/yarn-*

@@ -16,6 +16,7 @@ import { startReplica } from '../support/replicas.ts'
 import { bearer } from '../support/world.ts'
 import { createStopwatch, divideCost, type StreamFigures } from './measure-streams.ts'
 import { readCpuMicros } from './peers/cpu-time.ts'
+import { keepAwake } from './peers/keep-awake.ts'
 import { findNginxLack, startNginxStreams } from './peers/nginx.ts'
 import { startBenchWorld } from './start-bench.ts'
 import { renderTable } from './statistics.ts'
@@ -61,6 +62,7 @@ try {
 type Way = Readonly<{ name: string; origin: string; pid: number; readFigures: () => Promise<ProcessFigures> }>
 
 async function measure(owner: Owner): Promise<readonly StreamFigures[]> {
+  console.error(keepAwake(owner))
   console.error('starting a database and a gateway')
   const world = await startBenchWorld(owner)
   const upstream = await startCrowdUpstream(owner)

@@ -1,3 +1,4 @@
+import { readHeaderName } from './header-name.ts'
 import {
   closeParser,
   inputBytes,
@@ -156,7 +157,7 @@ export class MessageParser {
   onName(start: number, end: number): number {
     // A trailer: dropped (RFC 9110 6.5.1).
     if (!this.isInHead) return 0
-    const name = this.#bytes.toString('latin1', start, end)
+    const name = readHeaderName(this.#bytes, start, end)
     if (this.#open === 'name') this.#headers[this.#headers.length - 1] += name
     else this.#headers.push(name)
     this.#open = 'name'
