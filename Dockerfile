@@ -4,7 +4,7 @@
 #   docker build --tag sallyport --build-arg REVISION="$(git rev-parse HEAD)" \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --pretty=%ct)" .
 
-# The newest LTS of the tests. Pin the digest that your registry gives for it: node:24.21.0-trixie-slim@sha256:…
+# The newest LTS. Pin the digest that your registry gives for it: node:24.21.0-trixie-slim@sha256:…
 ARG NODE_IMAGE=docker.io/library/node:24.21.0-trixie-slim
 
 FROM ${NODE_IMAGE} AS build

@@ -14,7 +14,7 @@ const typescript = fileURLToPath(import.meta.resolve('typescript'))
 /** Why no AdonisJS can be started; undefined where it can. The file is written last by the script. */
 export const adonisLack: string | undefined = existsSync(join(installed, '.lock'))
   ? undefined
-  : 'there is no AdonisJS: run scripts/install-adonis.js'
+  : 'there is no AdonisJS: run scripts/install-companions.js'
 
 /** A token as AdonisJS sees it. */
 export type AdonisToken = Readonly<{
