@@ -17,6 +17,8 @@ export type StreamFigures = Readonly<{
   /** Of each, too, with what V8 keeps for what comes. */
   rssBytes: number
   cpuMicrosPerEvent: number
+  /** From a client's connecting to its first event, the median of some that come one by one. */
+  firstEventMs: number
   medianMs: number
   p99Ms: number
   maxMs: number
