@@ -1,6 +1,7 @@
 // What a thousand slow clients cost everybody else, by a real attacker: `npm run bench:slow-clients -- --help`.
 import { fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Command, InvalidArgumentError } from 'commander'
@@ -48,8 +49,8 @@ const askers = 8
 type Attack = readonly [options: readonly string[], rate: number]
 
 /**
- * The reader takes 32 bytes in five seconds. Each one first gets what the system's buffers take, some MiB: 250 of them in a
- * second would be a flood of 8 Gbit/s, and no slow reading.
+ * The reader takes 32 bytes in five seconds. Each one first gets what the system's buffers take: on loopback as it is, 250 of
+ * them in a second would be a flood of 8 Gbit/s, and no slow reading.
  */
 const attacks: readonly (readonly [name: string, attack: Attack])[] = [
   ['slow heads', [['-H', '-i', '5', '-x', '24'], 250]],
@@ -89,6 +90,7 @@ try {
 }
 
 async function measure(owner: Owner): Promise<readonly Figures[]> {
+  if (readLoopbackMtu() > 9_000) console.error(largePackets)
   console.error('starting a database and a gateway')
   const world = await startBenchWorld(owner)
   const platform = await startUpstream(owner)
@@ -201,6 +203,22 @@ async function startUpstream(owner: Owner, priority = 0): Promise<string> {
   if (child.pid !== undefined && priority > 0) setPriority(child.pid, priority)
   const [port] = await once(child, 'message')
   return `http://127.0.0.1:${port}`
+}
+
+/**
+ * Linux sizes what a connection may have on its way by its packets, ten of them at first: of the loopback's 64 KiB that is
+ * 2.5 MiB for each reader that stands still, and a thousand of them are more than all of TCP may have. On a network it is
+ * fifty times less.
+ */
+const largePackets = `loopback has packets of 64 KiB, which no network has: slow readers then fill the system's memory for TCP.
+As root, with packets as elsewhere: unshare -n sh -c 'ip link set lo up mtu 1500 && npm run bench:slow-clients'`
+
+function readLoopbackMtu(): number {
+  try {
+    return Number(readFileSync('/sys/class/net/lo/mtu', 'utf8'))
+  } catch {
+    return 0
+  }
 }
 
 /** What we promise; a second is for node's look at late heads, and ours at the count. */
