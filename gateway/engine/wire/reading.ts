@@ -46,7 +46,8 @@ export class Reading {
     if (bytes < largeChunkBytes) return
     readBytes += bytes
     plan()
-    if (readBytes < partBytes || this.#isHeldUp) return
+    // What is not wanted may be somebody else's socket by now.
+    if (readBytes < partBytes || this.#isHeldUp || !this.#isWanted) return
     this.#isHeldUp = true
     if (!this.#socket.isPaused()) this.#socket.pause()
     heldUp.push(this)

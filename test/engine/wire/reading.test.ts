@@ -45,6 +45,23 @@ t.test('those who say much are read a part of it in each turn', async (t) => {
   t.ok(Math.max(...turns) <= 3 * mebibyte, `${Math.max(...turns)} bytes in one turn of ${turns.length}`)
 })
 
+t.test('a socket that was given away is not held up', async (t) => {
+  const sockets = await openFull(t, 8, 2 * mebibyte)
+  let whole = 0
+  for (const socket of sockets) {
+    const reading = new Reading(socket)
+    socket.once('data', () => {
+      reading.pause()
+      socket.resume()
+    })
+    socket.on('data', (chunk) => {
+      whole += chunk.length
+      reading.count(chunk.length)
+    })
+  }
+  await until(() => whole === sockets.length * 2 * mebibyte, 'all that was said')
+})
+
 t.test('what is held up is not read on by itself while its bytes have nowhere to go', async (t) => {
   const [socket] = await openFull(t, 1, 2 * mebibyte)
   if (!socket) throw new Error('no connection')
