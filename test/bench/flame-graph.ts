@@ -92,4 +92,4 @@ function chooseColor(place: string, name: string): string {
   return name.startsWith('(') ? '#f0b48a' : '#f3d49b'
 }
 
-const shorten = (url: string): string => url.replace(/^.*\/(?=(?:dist|node_modules)\/)/, '')
+const shorten = (url: string): string => url.replace(/^.*\/(?=(?:dist|node_modules|test)\/)/, '')

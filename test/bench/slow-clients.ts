@@ -64,6 +64,14 @@ const leastPriority = 19
 /** Descriptors more or less that are no attacker's. */
 const spare = 20
 
+/**
+ * Linux sizes what a connection may have on its way by its packets, ten of them at first: of the loopback's 64 KiB that is
+ * 2.5 MiB for each reader that stands still, and a thousand of them are more than all of TCP may have. On a network it is
+ * fifty times less.
+ */
+const largePackets = `loopback has packets of 64 KiB, which no network has: slow readers then fill the system's memory for TCP.
+As root, with packets as elsewhere: unshare -n sh -c 'ip link set lo up mtu 1500 && npm run bench:slow-clients'`
+
 /** The part of the attacker's connections that have to stand at the same time. */
 const enough = 0.8
 
@@ -204,14 +212,6 @@ async function startUpstream(owner: Owner, priority = 0): Promise<string> {
   const [port] = await once(child, 'message')
   return `http://127.0.0.1:${port}`
 }
-
-/**
- * Linux sizes what a connection may have on its way by its packets, ten of them at first: of the loopback's 64 KiB that is
- * 2.5 MiB for each reader that stands still, and a thousand of them are more than all of TCP may have. On a network it is
- * fifty times less.
- */
-const largePackets = `loopback has packets of 64 KiB, which no network has: slow readers then fill the system's memory for TCP.
-As root, with packets as elsewhere: unshare -n sh -c 'ip link set lo up mtu 1500 && npm run bench:slow-clients'`
 
 function readLoopbackMtu(): number {
   try {
