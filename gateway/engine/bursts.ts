@@ -54,12 +54,15 @@ export class Bursts<Item> {
     const startedMs = this.#monotonicMs()
     const partMs = Math.max(leastMs, startedMs - this.#sinceMs)
     let nowMs = startedMs
-    for (let item = this.#waiting.shift(); item !== undefined; item = this.#waiting.shift()) {
-      this.#work(item)
-      nowMs = this.#monotonicMs()
-      if (nowMs - startedMs >= partMs) break
+    try {
+      for (let item = this.#waiting.shift(); item !== undefined; item = this.#waiting.shift()) {
+        this.#work(item)
+        nowMs = this.#monotonicMs()
+        if (nowMs - startedMs >= partMs) break
+      }
+    } finally {
+      // Also after the last of them: what is added in this turn waits for the next one.
+      this.#plan(nowMs, nowMs - startedMs)
     }
-    // Also after the last of them: what is added in this turn waits for the next one.
-    this.#plan(nowMs, nowMs - startedMs)
   }
 }

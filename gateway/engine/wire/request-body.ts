@@ -6,6 +6,9 @@ import type { Alarm } from './alarm.ts'
 /** What is kept of a body that nobody asks for just now: about one read of a socket. */
 export const earlyBodyBytes = 64 * 1024
 
+/** A body up to this is waited for. It is kept meanwhile, for as many clients as there may be connections. */
+const awaitedBytes = 16 * 1024
+
 /** Where a body comes from: the connection of its client. */
 export type BodySource = Readonly<{
   alarm: Alarm
@@ -73,7 +76,7 @@ export class WireRequestBody implements RequestBody {
 
   /** True of what is worth waiting for before an upstream hears of it: small, and not all here. */
   get isAwaited(): boolean {
-    return !this.isReceived && this.length !== undefined && this.length <= earlyBodyBytes
+    return !this.isReceived && this.length !== undefined && this.length <= awaitedBytes
   }
 
   /** Resolves when all of it is here, still to be taken; rejects with an `UpstreamError` where it does not come. */
