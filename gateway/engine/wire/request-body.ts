@@ -6,9 +6,6 @@ import type { Alarm } from './alarm.ts'
 /** What is kept of a body that nobody asks for just now: about one read of a socket. */
 export const earlyBodyBytes = 64 * 1024
 
-/** A body up to this is waited for. It is kept meanwhile, for as many clients as there may be connections. */
-const awaitedBytes = 16 * 1024
-
 /** Where a body comes from: the connection of its client. */
 export type BodySource = Readonly<{
   alarm: Alarm
@@ -72,25 +69,6 @@ export class WireRequestBody implements RequestBody {
     const bytes = this.#held.length === 1 ? this.#held[0] : Buffer.concat(this.#held)
     this.#held = []
     return bytes
-  }
-
-  /** True of what is worth waiting for before an upstream hears of it: small, and not all here. */
-  get isAwaited(): boolean {
-    return !this.isReceived && this.length !== undefined && this.length <= awaitedBytes
-  }
-
-  /** Resolves when all of it is here, still to be taken; rejects with an `UpstreamError` where it does not come. */
-  gather(limitBytes: number, idleMs?: number): Promise<void> {
-    const chunks: Buffer[] = []
-    return new Promise((resolve, reject) => {
-      const end = (): void => {
-        this.#held = chunks
-        this.#heldBytes = this.#receivedBytes
-        this.#receivedBytes = 0
-        resolve()
-      }
-      this.take({ data: (chunk) => void chunks.push(chunk), end, fail: reject }, limitBytes, idleMs)
-    })
   }
 
   async read(limitBytes: number): Promise<Buffer> {

@@ -1,7 +1,6 @@
 import { type Send, type UpstreamAnswer, UpstreamError } from '../engine.ts'
 import type { Names } from '../names.ts'
 import { createPool } from './pool.ts'
-import { WireRequestBody } from './request-body.ts'
 
 /** What sends, and how many connections it has open for that, by their origins. */
 type Sender = Readonly<{
@@ -13,18 +12,12 @@ type Sender = Readonly<{
 /** Sends each request over a connection that it has to itself until its answer is whole. */
 export function createSender(maxConnections: number, names: Names): Sender {
   const pool = createPool(maxConnections, names)
-  const sendNow: Send = (request) =>
+  const send: Send = (request) =>
     new Promise<UpstreamAnswer>((resolve, reject) => {
       const needs = { isFresh: request.isFreshConnection, isForUpgrade: request.asksForWebSocket }
       const connection = pool.take(request, needs)
       if (connection) connection.begin(request, { resolve, reject })
       else reject(new UpstreamError('crowded'))
     })
-  // A client that takes its time over a small body takes nobody else's: its upstream does not know of it yet.
-  const send: Send = (request) => {
-    const { body, bodyLimitBytes, timeouts } = request
-    if (!(body instanceof WireRequestBody) || !body.isAwaited) return sendNow(request)
-    return body.gather(bodyLimitBytes, timeouts.bodyIdleMs).then(() => sendNow(request))
-  }
   return { send, countConnections: pool.count, close: pool.close }
 }
