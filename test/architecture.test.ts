@@ -6,11 +6,12 @@ import t from 'tap'
  * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
  * `directory` stands for its interface, `engine` for its interface.
  */
-const leaves = ['awaitable', 'errors', 'policy']
+const leaves = ['awaitable', 'errors', 'policy', 'roster']
 const rooms: Readonly<Record<string, readonly string[]>> = {
   awaitable: [],
   errors: [],
   policy: [],
+  roster: [],
   engine: [],
   directory: [],
   receive: ['engine'],

@@ -16,7 +16,11 @@ export type Exchanges = Readonly<{
 }>
 
 export function createExchanges(log: Log): Exchanges {
-  const inFlight = new Set<Exchange>()
+  // No set of them all: of each of its tables that a set outgrows, one that has grown old keeps the next, and with it every
+  // exchange that was in it, until a full collection. Each scavenge then copied five times as much.
+  let inFlight = 0
+  /** What may become a WebSocket is rare. */
+  const handshakes = new Set<Exchange>()
   let working = 0
   let onIdle: (() => void) | undefined
   const run = async (work: (exchange: Exchange) => Promise<void>, exchange: Exchange): Promise<void> => {
@@ -33,8 +37,12 @@ export function createExchanges(log: Log): Exchanges {
     }
   }
   const attend: Exchanges['attend'] = (work) => (exchange) => {
-    inFlight.add(exchange)
-    exchange.onEnd(() => inFlight.delete(exchange))
+    inFlight += 1
+    if (exchange.isHandshake) handshakes.add(exchange)
+    exchange.onEnd(() => {
+      inFlight -= 1
+      handshakes.delete(exchange)
+    })
     void run(work, exchange)
   }
   const untilIdle = (withinMs: number): Promise<void> =>
@@ -49,8 +57,8 @@ export function createExchanges(log: Log): Exchanges {
         resolve()
       }
     })
-  const countJoined = (): number => [...inFlight].filter(({ status }) => status === 101).length
-  return { count: () => inFlight.size, countJoined, attend, untilIdle }
+  const countJoined = (): number => [...handshakes].filter(({ status }) => status === 101).length
+  return { count: () => inFlight, countJoined, attend, untilIdle }
 }
 
 /** What has begun must not pass for complete; what has not can still be told. */

@@ -8,17 +8,19 @@ import type { Configuration } from './configuration.ts'
 /** Times every call of an upstream until its head is in, and counts what became of it. */
 export const timeForward =
   (forward: Forward, metrics: Metrics, monotonicMs: () => number): Forward =>
-  async (permit, upstream, pinned, received) => {
+  (permit, upstream, pinned, received) => {
     const watch = metrics.watchUpstream(upstream.name)
     const startedMs = monotonicMs()
-    try {
-      const answer = await forward(permit, upstream, pinned, received)
-      watch.answered('connection' in answer ? 101 : answer.status, monotonicMs() - startedMs)
-      return answer
-    } catch (error) {
-      watch.failed(nameOutcome(error))
-      throw error
-    }
+    return forward(permit, upstream, pinned, received).then(
+      (answer) => {
+        watch.answered('connection' in answer ? 101 : answer.status, monotonicMs() - startedMs)
+        return answer
+      },
+      (error) => {
+        watch.failed(nameOutcome(error))
+        throw error
+      },
+    )
   }
 
 /** A client that left is no failure of its upstream, though the call ends like one. */

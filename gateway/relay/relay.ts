@@ -1,7 +1,9 @@
+import type { Awaitable } from '../awaitable/awaitable.ts'
 import type { UpstreamResponse } from '../engine/engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Upstream } from '../locate/upstream.ts'
+import { Roster } from '../roster/roster.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
 import { GuardedSink } from './guard.ts'
@@ -16,8 +18,8 @@ export type RelayContext = Readonly<{
   trail: StreamTrail
 }>
 
-/** Resolves when the head of an answer is out; until then it rejects with what goes out instead. */
-export type Relay = (response: UpstreamResponse, exchange: Exchange, context: RelayContext) => Promise<void>
+/** Done when the head of an answer is out; until then it throws, or rejects with, what goes out instead. */
+export type Relay = (response: UpstreamResponse, exchange: Exchange, context: RelayContext) => Awaitable<void>
 
 export type RelayOptions = Readonly<{
   /** SPEC section 6: quiet before a comment, and how long a head is held for its first event. */
@@ -38,7 +40,7 @@ const eventLimitBytes = 16 * 1024 * 1024
 
 /** The last stage: answers pass as they come, and event streams of the model surface are watched over. */
 export function createRelay(options: RelayOptions): Relaying {
-  const streams = new Set<WatchedStream>()
+  const streams = new Roster<WatchedStream>()
   const settings: StreamSettings = { ...options, eventLimitBytes, open: streams }
   let isDraining = false
 
@@ -57,7 +59,7 @@ export function createRelay(options: RelayOptions): Relaying {
     })
 
   return {
-    relay: async (response, exchange, context) => {
+    relay: (response, exchange, context) => {
       const { status, reason } = response
       const headers = passingLines(status, response.headers)
       if (context.match.route.surface !== 'model')

@@ -4,6 +4,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { keepAlive, keepAliveAfterId, renderStreamFailure, responseIdPrefixes } from '../errors/render-stream.ts'
 import { refusalOfStreamFailure, type StreamFailureCode } from '../errors/stream-failure.ts'
 import type { StreamKind } from '../errors/surface.ts'
+import type { Place, Roster } from '../roster/roster.ts'
 import { EventSplitter } from './split-events.ts'
 import { StreamAccount, withoutByteOrderMark } from './stream-account.ts'
 import type { StartTimer, Timer } from './timer.ts'
@@ -18,7 +19,7 @@ export type StreamSettings = Readonly<{
   /** For a response that never told its id. */
   makeId: () => string
   /** Those that have a client: each adds itself, and takes itself out. */
-  open: Set<WatchedStream>
+  open: Roster<WatchedStream>
 }>
 
 /** One answer that is to become a stream. */
@@ -58,6 +59,7 @@ export class WatchedStream implements ResponseSink {
   readonly #source: StreamSource
   readonly #exchange: Exchange
   readonly #settings: StreamSettings
+  readonly #place: Place<WatchedStream>
   readonly #kind: StreamKind
   readonly #trail: StreamTrail
   readonly #splitter: EventSplitter
@@ -83,7 +85,7 @@ export class WatchedStream implements ResponseSink {
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
     this.#account = new StreamAccount(start.kind)
     this.#quiet = settings.startTimer(settings.keepAliveMs, () => this.#onQuiet())
-    settings.open.add(this)
+    this.#place = settings.open.add(this)
     exchange.onEnd(() => this.#close())
   }
 
@@ -255,6 +257,6 @@ export class WatchedStream implements ResponseSink {
     this.#quiet.stop()
     this.#held = []
     if (isWaiting) this.#start?.onStarted()
-    this.#settings.open.delete(this)
+    this.#settings.open.remove(this.#place)
   }
 }

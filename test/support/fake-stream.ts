@@ -3,6 +3,7 @@ import type { Exchange } from '../../gateway/engine/exchange.ts'
 import type { StreamKind } from '../../gateway/errors/surface.ts'
 import type { StartTimer } from '../../gateway/relay/timer.ts'
 import { type StreamSettings, type StreamSource, WatchedStream } from '../../gateway/relay/watched-stream.ts'
+import { Roster } from '../../gateway/roster/roster.ts'
 
 /** A clock that stands still until it is told how far to go. */
 export function createManualClock() {
@@ -89,7 +90,7 @@ export function openFakeStream({
     destroy: () => void seen.breaks++,
     onEnd: (listener) => (hasLeft ? listener(false) : void onEnd.push(listener)),
   }
-  const open = new Set<WatchedStream>()
+  const open = new Roster<WatchedStream>()
   const settings: StreamSettings = {
     keepAliveMs: 15_000,
     eventLimitBytes,
@@ -115,7 +116,7 @@ export function openFakeStream({
     seen,
     clock,
     stream,
-    isOpen: () => open.has(stream),
+    isOpen: () => [...open].includes(stream),
     /** Texts are taken as latin1, like what was written. */
     data: (text: string | Buffer) => stream.data(typeof text === 'string' ? Buffer.from(text, 'latin1') : text),
     end: () => stream.end(),

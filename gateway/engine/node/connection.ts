@@ -11,7 +11,7 @@ const ignore = (): void => {}
 /** One client's connection, and the exchanges that are open on it, in the order of their requests. */
 export class Connection {
   readonly #socket: Socket
-  readonly #exchanges = new Set<NodeExchange>()
+  readonly #exchanges: NodeExchange[] = []
   #isRefused = false
   #isLast = false
 
@@ -20,7 +20,7 @@ export class Connection {
     // node:http takes its listeners off a CONNECT's socket: a reset would then end the process.
     socket.on('error', ignore)
     socket.on('close', () => {
-      for (const exchange of this.#exchanges) exchange.abandon()
+      for (const exchange of [...this.#exchanges]) exchange.abandon()
     })
   }
 
@@ -44,23 +44,23 @@ export class Connection {
 
   /** True while the rest of a request is on its way. */
   get isReceiving(): boolean {
-    return [...this.#exchanges].some(({ isReceiving }) => isReceiving)
+    return this.#exchanges.some(({ isReceiving }) => isReceiving)
   }
 
   add(exchange: NodeExchange): void {
-    this.#exchanges.add(exchange)
-    exchange.onEnd(() => this.#exchanges.delete(exchange))
+    this.#exchanges.push(exchange)
+    exchange.onEnd(() => this.#exchanges.splice(this.#exchanges.indexOf(exchange), 1))
   }
 
   /** Calls back when no answer is owed any more, at once where none is; a connection that breaks owes none. */
   onIdle(listener: () => void): void {
-    if (this.#exchanges.size === 0) {
+    if (this.#exchanges.length === 0) {
       listener()
       return
     }
-    for (const exchange of this.#exchanges)
+    for (const exchange of [...this.#exchanges])
       exchange.onEnd(() => {
-        if (this.#exchanges.size === 0) listener()
+        if (this.#exchanges.length === 0) listener()
       })
   }
 

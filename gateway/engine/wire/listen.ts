@@ -1,5 +1,6 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer } from 'node:tls'
+import { Roster } from '../../roster/roster.ts'
 import { Bursts } from '../bursts.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
@@ -15,16 +16,16 @@ const highWaterMark = 16 * 1024
 
 /** Listens on TCP, or TLS; every byte that arrives is read by the strict parser. */
 export async function listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener> {
-  const connections = new Set<ClientConnection>()
+  const connections = new Roster<ClientConnection>()
   let isClosing = false
   const reception: Reception = {
     options,
     handle,
     isClosing: () => isClosing,
-    forget: (connection) => connections.delete(connection),
+    connections,
   }
   const take = (socket: Socket): void => {
-    if (!socket.destroyed) connections.add(new ClientConnection(socket, reception))
+    if (!socket.destroyed) new ClientConnection(socket, reception)
   }
   // Of a crowd that comes at once, the others wait for those who are here already.
   const arriving = new Bursts(take)

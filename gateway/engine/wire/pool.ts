@@ -1,3 +1,4 @@
+import { Roster } from '../../roster/roster.ts'
 import type { UpstreamRequest } from '../engine.ts'
 import { type Home, Homes } from '../homes.ts'
 import type { Names } from '../names.ts'
@@ -16,7 +17,7 @@ type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
 
 /** Keeps idle connections: each takes itself out when it closes, or has been idle for too long. */
 export function createPool(limit: number, names: Names): Pool {
-  const open = new Set<UpstreamConnection>()
+  const open = new Roster<UpstreamConnection>()
   const homes = new Homes<UpstreamConnection>({
     names,
     peerOf: ({ peerAddress }) => peerAddress,
@@ -37,12 +38,12 @@ export function createPool(limit: number, names: Names): Pool {
         if (!homes.keep(home, connection)) connection.drop()
       },
       forget: () => {
-        open.delete(connection)
+        open.remove(place)
         const index = idle.lastIndexOf(connection)
         if (index >= 0) idle.splice(index, 1)
       },
     })
-    open.add(connection)
+    const place = open.add(connection)
     return connection
   }
   return {

@@ -1,0 +1,35 @@
+/** A member's place in its roster; without it nobody can leave. */
+export type Place<Member> = { member: Member | undefined; index: number }
+
+/**
+ * Members that come and go by the thousand, in no order. Not a `Set`, each of whose tables keeps the one that took its
+ * place: once one of them has grown old, everybody who was ever in a later one outlives every scavenge, and is copied by it.
+ */
+export class Roster<Member> implements Iterable<Member> {
+  readonly #places: Place<Member>[] = []
+
+  get size(): number {
+    return this.#places.length
+  }
+
+  add(member: Member): Place<Member> {
+    const place: Place<Member> = { member, index: this.#places.length }
+    this.#places.push(place)
+    return place
+  }
+
+  /** Whoever has left may leave again. */
+  remove(place: Place<Member>): void {
+    if (place.member === undefined) return
+    place.member = undefined
+    const last = this.#places.pop()
+    if (!last || last === place) return
+    last.index = place.index
+    this.#places[place.index] = last
+  }
+
+  /** Those who are here now: they may leave while one goes through them. */
+  [Symbol.iterator](): Iterator<Member> {
+    return this.#places.map(({ member }) => member as Member).values()
+  }
+}

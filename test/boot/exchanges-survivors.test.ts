@@ -1,0 +1,26 @@
+import t from 'tap'
+import { createExchanges } from '../../gateway/boot/exchanges.ts'
+import type { Exchange } from '../../gateway/engine/exchange.ts'
+import type { Log } from '../../gateway/observe/log.ts'
+import { measureSurvivors } from '../support/survivors.ts'
+
+t.test('exchanges that have ended do not outlive a scavenge', async (t) => {
+  // Nothing goes wrong here, so nothing is said.
+  const exchanges = createExchanges({} as Log)
+  const handle = exchanges.attend(async () => {})
+  const survivors = await measureSurvivors((member) => {
+    let end = (): void => {}
+    const exchange = {
+      member,
+      isHandshake: false,
+      onEnd: (listener: (isComplete: boolean) => void) => {
+        end = () => listener(true)
+      },
+    }
+    // No more of an exchange is used on its way in and out.
+    handle(exchange as Partial<Exchange> as Exchange)
+    return end
+  })
+  t.ok(survivors < 1, `${survivors} MiB`)
+  t.equal(exchanges.count(), 64)
+})
