@@ -1,5 +1,6 @@
 import { headerRole } from '../../gateway/receive/header-role.ts'
 import { backendReadings } from '../support/backend-readings.ts'
+import { testEngine } from '../support/engine.ts'
 import type { FuzzRequest } from './requests.ts'
 
 /** A request as it came to the backend, read from its bytes. */
@@ -58,11 +59,14 @@ function judgeHeaders({ headers }: Arrival): readonly string[] {
 
 type Claims = Readonly<{ sub: string; organization: Readonly<{ id: number }> | null }>
 
+/** node:http reads over a second space behind a word, which then does not go on; `wire` refuses it. */
+const readWord = (word: string): string => (testEngine === 'node' ? word.trim() : word)
+
 function judgeOrigin(arrival: Arrival, method: string, target: string, sent: FuzzRequest): readonly string[] {
   const problems: string[] = []
-  // A second space before the target is read over, and does not go on.
-  if (method !== sent.method.trim()) problems.push(`${sent.method} became ${method}`)
-  if (target !== sent.target.replace(/^https?:\/\/h(?=\/)/i, '')) problems.push(`${sent.target} became ${target}`)
+  if (method !== readWord(sent.method)) problems.push(`${sent.method} became ${method}`)
+  if (target !== readWord(sent.target).replace(/^https?:\/\/h(?=\/)/i, ''))
+    problems.push(`${sent.target} became ${target}`)
   const find = (wanted: string) => arrival.headers.find(([name]) => name.toLowerCase() === wanted)?.[1]
   const [, payload = ''] = (find('x-gateway-identity') ?? '').split('.')
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8') || '{}') as Claims

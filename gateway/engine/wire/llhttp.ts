@@ -65,8 +65,8 @@ const imports: Imports = {
 
 const llhttp = new WebAssembly.Instance(compileBest(), { env: imports }).exports as Exports // as undici calls it
 
-/** The most that is read at once: as much as a socket gives. */
-export const inputBytes = 64 * 1024
+/** The most that is read at once: 64 KiB, which bodies like to have and Node gives, and a head before them. */
+export const inputBytes = 80 * 1024
 
 input = llhttp.malloc(inputBytes)
 let memory = new Uint8Array(llhttp.memory.buffer)

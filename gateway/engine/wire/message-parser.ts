@@ -34,6 +34,12 @@ const framingLimitBytes = 16 * 1024
 /** A body in more pieces is copied into one, since each costs far more than a byte. */
 const pieceLimit = 8
 
+/**
+ * RFC 9112 3: three words, and one space between them. llhttp takes several, as the RFC permits: what reads them in another
+ * way may stand before us or behind.
+ */
+const requestLine = /^[\r\n]*[^ \n]+ [^ \n]+ [^ \n]+\n/
+
 const nothing: Buffer = Buffer.alloc(0)
 
 /**
@@ -52,11 +58,15 @@ export class MessageParser {
   /** An answer to HEAD has no body, whatever it says. */
   hasNoBody = false
   readonly #parser: number
+  readonly #isForRequests: boolean
   #head: MessageHead | undefined
   readonly #limitBytes: number
   #isFreed = false
   #bytes: Buffer = nothing
   #firstLine = ''
+  /** What came of a request's line with earlier bytes; undefined once it was read. */
+  #line: string | undefined
+  #isLineSound = true
   #headers: string[] = []
   #open: 'name' | 'value' | undefined
   #headBytes = 0
@@ -67,6 +77,7 @@ export class MessageParser {
 
   constructor(type: 'request' | 'response', headLimitBytes: number) {
     this.#parser = openParser(type)
+    this.#isForRequests = type === 'request'
     this.#limitBytes = headLimitBytes
   }
 
@@ -114,6 +125,7 @@ export class MessageParser {
     this.#bytes = bytes
     this.#contentEnd = 0
     const code = parse(this.#parser, bytes, this)
+    if (this.#line !== undefined) this.#line += bytes.toString('latin1')
     this.#bytes = nothing
     const isWhole = code === 0
     const end = isWhole ? bytes.length : readPosition(this.#parser)
@@ -136,12 +148,14 @@ export class MessageParser {
 
   #nameFault(code: number): string {
     if (this.#isOverflowing) return 'HPE_HEADER_OVERFLOW'
+    if (!this.#isLineSound) return 'HPE_INVALID_CONSTANT'
     return this.#framingBytes > framingLimitBytes ? 'HPE_CHUNK_EXTENSIONS_OVERFLOW' : nameError(code)
   }
 
   onBegin(): number {
     this.isInHead = true
     this.#firstLine = ''
+    this.#line = this.#isForRequests ? '' : undefined
     this.#headers = []
     this.#open = undefined
     this.#headBytes = 0
@@ -157,6 +171,7 @@ export class MessageParser {
   onName(start: number, end: number): number {
     // A trailer: dropped (RFC 9110 6.5.1).
     if (!this.isInHead) return 0
+    if (!this.#takeLine(start)) return -1
     const name = readHeaderName(this.#bytes, start, end)
     if (this.#open === 'name') this.#headers[this.#headers.length - 1] += name
     else this.#headers.push(name)
@@ -173,6 +188,14 @@ export class MessageParser {
     return this.#count(start, end)
   }
 
+  /** Looks at a request's line, once it is whole; `end` is behind it. */
+  #takeLine(end: number): boolean {
+    if (this.#line === undefined) return true
+    this.#isLineSound = requestLine.test(this.#line + this.#bytes.toString('latin1', 0, end))
+    this.#line = undefined
+    return this.#isLineSound
+  }
+
   /** As node:http counts: the target, the names and the values. */
   #count(start: number, end: number): number {
     this.#contentEnd = end
@@ -182,6 +205,7 @@ export class MessageParser {
   }
 
   onHead(status: number, isUpgrade: boolean, isKeptAlive: boolean): number {
+    if (!this.#takeLine(this.#bytes.length)) return -1
     this.isInHead = false
     this.#framingBytes = 0
     const headers = this.#headers
@@ -190,7 +214,9 @@ export class MessageParser {
     const version = readVersion(this.#parser)
     this.#head = { method, firstLine: this.#firstLine, status, version, headers, isUpgrade, isKeptAlive }
     this.#headers = []
-    return this.hasNoBody ? 1 : 0
+    // RFC 9110 15.2: an interim answer ends with its head, whatever length it names; after a 101 comes no HTTP.
+    const isInterim = status >= 100 && status < 200 && status !== 101
+    return this.hasNoBody || isInterim ? 1 : 0
   }
 
   onBody(start: number, end: number): number {

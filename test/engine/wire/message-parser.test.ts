@@ -89,6 +89,36 @@ t.test('what is no message to the letter is none', async (t) => {
   })
 })
 
+t.test('one space stands between the words of a request line', async (t) => {
+  const rest = 'Host: h\r\nX: a  b\r\n\r\n'
+  const lines = ['GET  /a HTTP/1.1', 'GET /a  HTTP/1.1', 'GET   /a   HTTP/1.1', 'GET /a  HTTP/1.0']
+  for (const line of lines) {
+    const request = `${line}\r\n${line.endsWith('0') ? '\r\n' : rest}`
+    for (let at = 0; at < request.length; at++)
+      t.match(
+        readAll('request', [request.slice(0, at), request.slice(at)]),
+        { heads: [], fault: /^HPE_/ },
+        `${line} ${at}`,
+      )
+    t.match(readAll('request', [...request]), { heads: [], fault: /^HPE_/ }, `${line}, byte by byte`)
+    t.match(readAll('request', [`GET /b HTTP/1.1\r\n${rest}${request}`]), { fault: /^HPE_/ }, `${line}, behind another`)
+  }
+  const sound = `GET /a HTTP/1.0\r\n\r\nPOST /b HTTP/1.1\r\nContent-Length: 4\r\n\r\na  b${'GET /c HTTP/1.1\r\n'}${rest}`
+  for (const packets of [[sound], [...sound]]) {
+    const { heads, fault } = readAll('request', packets)
+    t.equal(fault, undefined)
+    t.match(heads, [{ firstLine: '/a' }, { firstLine: '/b' }, { firstLine: '/c' }])
+  }
+  t.match(readAll('response', ['HTTP/1.1 200  fine  so\r\n\r\n']), { fault: undefined }, 'a reason may have several')
+})
+
+t.test('an interim answer has no body, whatever it says, wherever its bytes are cut', async (t) => {
+  const row = 'HTTP/1.1 199 Odd\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+  const wanted = { heads: [{ status: 199 }, { status: 200 }], body: 'ok', fault: undefined }
+  for (let at = 0; at < row.length; at++)
+    t.match(readAll('response', [row.slice(0, at), row.slice(at)]), wanted, `${at}`)
+})
+
 t.test('what a head or the framing of a body may say has an end', async (t) => {
   const long = 'y'.repeat(1_000)
   testFaults(t, 'request', {
