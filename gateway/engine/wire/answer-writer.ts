@@ -5,6 +5,8 @@ import type { AnswerFraming } from './answer-head.ts'
 export type AnswerWire = Readonly<{
   /** Calls back when all of it has left; false when the client is slow, or gone. */
   write: (bytes: string | Buffer, onLeft?: (error?: Error | null) => void) => boolean
+  /** The same of several, in one write. */
+  writeAll: (parts: readonly (string | Buffer)[]) => boolean
   isCongested: () => boolean
 }>
 
@@ -70,11 +72,11 @@ export class AnswerWriter implements ResponseWriter {
   }
 
   #writeLarge(bytes: Buffer): boolean {
-    const isChunk = this.#framing === 'chunks'
-    const before = isChunk ? `${this.#text}${bytes.length.toString(16)}\r\n` : this.#text
+    const text = this.#text
     this.#text = ''
-    if (before === '') return this.#wire.write(bytes)
-    return this.#wire.write(Buffer.concat([Buffer.from(before, 'latin1'), bytes, isChunk ? lineEnd : nothing]))
+    if (this.#framing === 'chunks')
+      return this.#wire.writeAll([`${text}${bytes.length.toString(16)}\r\n`, bytes, '\r\n'])
+    return text === '' ? this.#wire.write(bytes) : this.#wire.writeAll([text, bytes])
   }
 
   #flushSoon(): void {
@@ -94,6 +96,3 @@ export class AnswerWriter implements ResponseWriter {
 }
 
 const flush = (writer: AnswerWriter): void => writer.flush()
-
-const lineEnd = Buffer.from('\r\n')
-const nothing = Buffer.alloc(0)

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { Place, Roster } from '../../roster/roster.ts'
 import type { ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { refusalOf } from '../parse-error.ts'
@@ -28,7 +29,8 @@ export type Reception = Readonly<{
   options: ListenerOptions
   handle: (exchange: Exchange) => void
   isClosing: () => boolean
-  forget: (connection: ClientConnection) => void
+  /** Those that are open. */
+  connections: Roster<ClientConnection>
 }>
 
 /** One client's connection, with one exchange at a time: what is pipelined waits for the answer before. */
@@ -37,6 +39,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   readonly #parser = new MessageParser('request', headBytes)
   #exchange: WireExchange | undefined
   readonly #ahead = new ReadAhead()
+  readonly #place: Place<ClientConnection>
   /** What still arrives may be the rest of anything, and is no request. */
   #isRefused = false
   #isJoined = false
@@ -46,6 +49,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   constructor(socket: Socket, reception: Reception) {
     super(socket)
     this.#reception = reception
+    this.#place = reception.connections.add(this)
     socket.on('data', this.#onData)
     socket.on('end', this.#onEnd)
     socket.on('drain', this.#onDrain)
@@ -202,7 +206,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.alarm.discard()
     this.#parser.free()
     this.#exchange?.abandon()
-    this.#reception.forget(this)
+    this.#reception.connections.remove(this.#place)
   }
 
   /**

@@ -37,6 +37,15 @@ export class ClientSocket {
     return this.socket.writable && writeTo(this.socket, bytes, onLeft)
   }
 
+  writeAll(parts: readonly (string | Buffer)[]): boolean {
+    if (!this.socket.writable) return false
+    let hasRoom = true
+    this.socket.cork()
+    for (const part of parts) hasRoom = writeTo(this.socket, part)
+    this.socket.uncork()
+    return hasRoom || !this.isCongested()
+  }
+
   writeContinue(): void {
     this.write('HTTP/1.1 100 Continue\r\n\r\n')
   }

@@ -4,11 +4,11 @@ import type { Socket } from 'node:net'
  * What is read of large bodies in one turn of the event loop, all sockets together: so much at least, more where the rest
  * of the turn took long, and so much at most.
  */
-const leastBytes = 256 * 1024
+const leastBytes = 1024 * 1024
 const mostBytes = 2 * 1024 * 1024
 const bytesPerMs = 512 * 1024
 
-/** The most that a socket gives at once; what gives a fourth of it counts as large. */
+/** About the most that a socket gives at once; what gives a fourth of it counts as large. */
 const chunkBytes = 64 * 1024
 const largeChunkBytes = chunkBytes / 4
 

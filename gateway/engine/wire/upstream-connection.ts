@@ -3,6 +3,7 @@ import type { OnReadOpts, Socket } from 'node:net'
 import type { UpstreamRequest } from '../engine.ts'
 import type { Origin } from '../origin.ts'
 import { Alarm } from './alarm.ts'
+import { inputBytes } from './llhttp.ts'
 import { MessageParser } from './message-parser.ts'
 import { Reading } from './reading.ts'
 import { writeTo } from './socket-flow.ts'
@@ -12,7 +13,7 @@ import { type TurnWire, UpstreamTurn } from './upstream-turn.ts'
 const headLimitBytes = 64 * 1024
 
 /** A socket reads, and its listener has done with the bytes, before another socket reads: so one buffer is enough. */
-const readBuffer = Buffer.allocUnsafeSlow(64 * 1024)
+const readBuffer = Buffer.allocUnsafeSlow(inputBytes)
 
 /** Has what arrives given to `onRead`: bytes that are another's as soon as it returns. */
 const readInto = (onRead: (bytes: Buffer) => void): OnReadOpts => ({
