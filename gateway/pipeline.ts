@@ -104,7 +104,10 @@ export const createPipeline = (stage: Stages) =>
       if (settled !== undefined) await settled
       const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
       if ('connection' in response) stage.join(response, exchange, upstream)
-      else await stage.relay(response, exchange, { match, upstream, trail })
+      else {
+        const relayed = stage.relay(response, exchange, { match, upstream, trail })
+        if (relayed !== undefined) await relayed
+      }
     } catch (caught) {
       const refusal = GatewayError.from(caught)
       exchange.announce(refusal.status)
