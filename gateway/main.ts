@@ -1,20 +1,16 @@
 #!/usr/bin/env node
 import { Command } from 'commander'
-import { type CheckDirectoryOptions, runCheckDirectory } from './boot/command-check-directory.ts'
-import { runBeatCluster, runListClusters, runResumeCluster, runSuspendCluster } from './boot/command-clusters.ts'
-import { type HealthcheckOptions, runHealthcheck } from './boot/command-healthcheck.ts'
 import { example } from './boot/command-help.ts'
-import { generateKey } from './boot/command-keys.ts'
-import { type MigrateCommandOptions, runMigrate } from './boot/command-migrate.ts'
-import { type RotateOptions, runRotateKeys } from './boot/command-rotate.ts'
-import { runServe } from './boot/command-serve.ts'
-import { type MintOptions, runListTokens, runMintToken, runRevokeToken } from './boot/command-tokens.ts'
 import { describeProgram } from './boot/describe-program.ts'
 import { reportFailure } from './boot/failure.ts'
+import { lazily } from './boot/lazily.ts'
 import { addPolicyCommands } from './boot/policy/add-commands.ts'
 import { readVersion } from './boot/version.ts'
 
 const defaultConfig = 'config/gateway.yaml'
+
+const loadTokens = () => import('./boot/command-tokens.ts')
+const loadClusters = () => import('./boot/command-clusters.ts')
 
 const program = new Command('sallyport')
   .description('Authorization gateway: who you are, for which organization, what you may do; and only then forward.')
@@ -31,7 +27,7 @@ program
   .description('run the gateway; SIGTERM drains it, Ctrl-C stops it without delay')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport serve --config config/gateway.yaml'))
-  .action(({ config }: { config: string }) => runServe(config))
+  .action(lazily(() => import('./boot/command-serve.ts'), 'runServe'))
 
 program
   .command('demo')
@@ -50,7 +46,7 @@ program
   .option('--adopt', "leave another program's tables as they are, and add what the gateway needs beside them")
   .option('--json', 'print the applied migrations as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport migrate'))
-  .action((options: MigrateCommandOptions) => runMigrate(options))
+  .action(lazily(() => import('./boot/command-migrate.ts'), 'runMigrate'))
 
 program
   .command('healthcheck')
@@ -62,7 +58,7 @@ program
   .option('--timeout-ms <milliseconds>', 'how long to wait for an answer', '4000')
   .option('--json', 'print what it said as JSON')
   .addHelpText('after', example('npx sallyport healthcheck --config config/gateway.yaml'))
-  .action((options: HealthcheckOptions) => runHealthcheck(options))
+  .action(lazily(() => import('./boot/command-healthcheck.ts'), 'runHealthcheck'))
 
 const keys = program
   .command('keys')
@@ -76,7 +72,7 @@ keys
   .option('-a, --algorithm <name>', 'EdDSA or ES256', 'EdDSA')
   .option('--json', 'print the file and key id as JSON')
   .addHelpText('after', example('npx sallyport keys generate --out /etc/sallyport/identity.pem'))
-  .action((options: { out: string; algorithm: string; json?: boolean }) => generateKey(options))
+  .action(lazily(() => import('./boot/command-keys.ts'), 'generateKey'))
 
 keys
   .command('rotate')
@@ -86,7 +82,7 @@ keys
   .option('--force', 'replace a new key that does not sign yet')
   .option('--json', 'print the key ids as JSON')
   .addHelpText('after', example('npx sallyport keys rotate --file /etc/sallyport/identity.pem'))
-  .action((options: RotateOptions) => runRotateKeys(options))
+  .action(lazily(() => import('./boot/command-rotate.ts'), 'runRotateKeys'))
 
 const tokens = program
   .command('tokens')
@@ -107,7 +103,7 @@ tokens
     'after',
     example('TOKEN=$(npx sallyport tokens mint --organization 1 --user 8 --scope api-key --name ci)'),
   )
-  .action((options: MintOptions) => runMintToken(options))
+  .action(lazily(loadTokens, 'runMintToken'))
 
 tokens
   .command('list')
@@ -116,7 +112,7 @@ tokens
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print the list as JSON')
   .addHelpText('after', example('npx sallyport tokens list --user 8'))
-  .action((options: { config: string; user: string; json?: boolean }) => runListTokens(options))
+  .action(lazily(loadTokens, 'runListTokens'))
 
 tokens
   .command('revoke')
@@ -125,7 +121,7 @@ tokens
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print what was revoked as JSON')
   .addHelpText('after', example('npx sallyport tokens revoke 12'))
-  .action((id: string, options: { config: string; json?: boolean }) => runRevokeToken(id, options))
+  .action(lazily(loadTokens, 'runRevokeToken'))
 
 const clusters = program
   .command('clusters')
@@ -138,12 +134,12 @@ clusters
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print the list as JSON')
   .addHelpText('after', example('npx sallyport clusters list'))
-  .action((options: { config: string; json?: boolean }) => runListClusters(options))
+  .action(lazily(loadClusters, 'runListClusters'))
 
 for (const [name, description, run] of [
-  ['suspend', 'suspend a cluster: its proxy answers 403', runSuspendCluster],
-  ['resume', 'take a suspension back', runResumeCluster],
-  ['heartbeat', 'note that a cluster was heard of just now', runBeatCluster],
+  ['suspend', 'suspend a cluster: its proxy answers 403', 'runSuspendCluster'],
+  ['resume', 'take a suspension back', 'runResumeCluster'],
+  ['heartbeat', 'note that a cluster was heard of just now', 'runBeatCluster'],
 ] as const)
   clusters
     .command(name)
@@ -152,7 +148,7 @@ for (const [name, description, run] of [
     .option('-c, --config <file>', 'configuration file', defaultConfig)
     .option('--json', 'print the cluster as JSON')
     .addHelpText('after', example(`npx sallyport clusters ${name} 7`))
-    .action((id: string, options: { config: string; json?: boolean }) => run(id, options))
+    .action(lazily(loadClusters, run))
 
 program
   .command('directory')
@@ -164,7 +160,7 @@ program
   .option('--try-writes', 'log in, mint and revoke once as well, in a transaction that is rolled back')
   .option('--json', 'print what was found as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport directory check'))
-  .action((options: CheckDirectoryOptions) => runCheckDirectory(options))
+  .action(lazily(() => import('./boot/command-check-directory.ts'), 'runCheckDirectory'))
 
 addPolicyCommands(program, defaultConfig)
 

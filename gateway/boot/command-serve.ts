@@ -10,7 +10,7 @@ import { runWorker } from './workers/worker.ts'
 const impatient = { delayMs: 0, timeoutMs: 2_000 }
 
 /** Runs the gateway until a signal: SIGTERM drains, Ctrl-C hurries, a second signal ends at once. SIGHUP reloads. */
-export async function runServe(configFile: string): Promise<void> {
+export async function runServe({ config: configFile }: Readonly<{ config: string }>): Promise<void> {
   const assignment = readAssignment(process.env)
   if (assignment) return runWorker(configFile, assignment)
   const gateway = await start(configFile)

@@ -45,7 +45,7 @@ function explain(error: unknown, message: string): string {
     case 'directory_unavailable':
       return explainDatabase((error as Error).cause)
     case 'ERR_MODULE_NOT_FOUND':
-      return 'the demo needs the development packages: clone the repository and run "npm start" there'
+      return `${message}; install the packages again; for the demo, which needs those of development too, clone the repository and run "npm start" there`
     default:
       return message
   }

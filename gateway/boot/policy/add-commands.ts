@@ -1,11 +1,6 @@
 import { type Command, Option } from 'commander'
 import { example } from '../command-help.ts'
-import { runCheckPolicy } from './command-check.ts'
-import { runDiff } from './command-diff.ts'
-import { runExplain } from './command-explain.ts'
-import { runMatrix } from './command-matrix.ts'
-import { runCoverage, runInit } from './command-openapi.ts'
-import { runTestPolicy } from './command-test.ts'
+import { lazily } from '../lazily.ts'
 
 /** Adds `sallyport policy …` to the command line. */
 export function addPolicyCommands(program: Command, defaultConfig: string): void {
@@ -28,7 +23,7 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
     .description('find every mistake, with file, line and column, and what is seldom meant')
     .option('--strict', 'end with 1 where there is a warning')
     .addHelpText('after', example('npx sallyport policy check --policies policies --strict'))
-    .action(runCheckPolicy)
+    .action(lazily(() => import('./command-check.ts'), 'runCheckPolicy'))
 
   addSourced('explain')
     .description('say what a request would get, check by check, and the row that decided')
@@ -53,7 +48,7 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
         'npx sallyport policy explain GET /datasets --user 8 --organization 1',
       ),
     )
-    .action(runExplain)
+    .action(lazily(() => import('./command-explain.ts'), 'runExplain'))
 
   addSourced('matrix')
     .description('print who may do what: every route by role and credential')
@@ -65,7 +60,7 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
         'npx sallyport policy matrix --format html > matrix.html',
       ),
     )
-    .action(runMatrix)
+    .action(lazily(() => import('./command-matrix.ts'), 'runMatrix'))
 
   addSourced('test')
     .description('try what *.test.yaml beside the policies expect of them; end with 1 where something else comes out')
@@ -74,7 +69,7 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
       'after',
       example('npx sallyport policy test --policies policies', 'npx sallyport policy test -p policies --format tap'),
     )
-    .action(runTestPolicy)
+    .action(lazily(() => import('./command-test.ts'), 'runTestPolicy'))
 
   const addDescribed = (command: Command): Command =>
     command
@@ -85,13 +80,13 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
     .description('compare with an API description: operations without a route, routes without an operation')
     .option('--strict', 'end with 1 where a route has no operation, too')
     .addHelpText('after', example('npx sallyport policy coverage --policies policies --openapi openapi.yaml'))
-    .action(runCoverage)
+    .action(lazily(() => import('./command-openapi.ts'), 'runCoverage'))
 
   addDescribed(policy.command('init'))
     .description('draft a table from an API description, as closed as can be, on standard output')
     .option('--upstream <name>', 'where its requests go, a name under upstreams of the configuration', 'platform')
     .addHelpText('after', example('npx sallyport policy init --openapi openapi.yaml > policies/api.yaml'))
-    .action(runInit)
+    .action(lazily(() => import('./command-openapi.ts'), 'runInit'))
 
   policy
     .command('diff')
@@ -108,7 +103,7 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
         'npx sallyport policy diff ../main/policies policies --format markdown',
       ),
     )
-    .action(runDiff)
+    .action(lazily(() => import('./command-diff.ts'), 'runDiff'))
 }
 
 function collect(value: string, earlier: readonly string[]): readonly string[] {
