@@ -12,7 +12,7 @@ const { runFile } = await import('./run-file.js')
 const timeoutMs = 150_000
 
 /** Much of a file's time is spent in waiting, so that more of them than processors are done sooner. */
-const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 1
+const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 2
 
 const count = { passed: 0, failed: 0, skipped: 0 }
 const failures = []

@@ -14,8 +14,8 @@ const mebibyte = 1024 * 1024
 const largeBytes = 2 * 1024 * mebibyte
 const smallBytes = 32 * mebibyte
 
-/** Of any body: what is on its way, and V8 collects buffers in lots of 32 MiB. */
-const heldLimitBytes = 64 * mebibyte
+/** Of any body: what is on its way, and V8 collects buffers in lots of 32 MiB; newer ones make the next lot meanwhile. */
+const heldLimitBytes = 96 * mebibyte
 
 /** All bytes go through three processes and six sockets; a busy machine takes its time. */
 const patienceMs = 60_000
