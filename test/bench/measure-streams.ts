@@ -64,13 +64,13 @@ export function createStopwatch(nowMs: () => number) {
       const [medianMs = 0, p99Ms = 0, maxMs = 0] = [0.5, 0.99, 1].map((share) => roundMs(findPercentile(tookMs, share)))
       return { medianMs, p99Ms, maxMs }
     },
-    /** Writes an event a second into each stream for so long; resolves to how many, when all have arrived. */
-    spray: async (streams: readonly Socket[], seconds: number, signal: AbortSignal): Promise<number> => {
+    /** Writes so many events a second into each stream for so long; resolves to how many, when all have arrived. */
+    spray: async (streams: readonly Socket[], seconds: number, signal: AbortSignal, perSecond = 1): Promise<number> => {
       const first = writtenAtMs.length
       const turns = (seconds * 1_000) / everyMs
       tookMs.length = 0
       for (let turn = 0; turn < turns; turn++) {
-        const due = Math.round(((turn + 1) * streams.length * seconds) / turns)
+        const due = Math.round(((turn + 1) * streams.length * seconds * perSecond) / turns)
         for (let count = writtenAtMs.length - first; count < due; count++) {
           const chunk = toChunk(deltaEvent(first + count))
           writtenAtMs[first + count] = nowMs()
