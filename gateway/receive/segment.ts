@@ -16,7 +16,7 @@ export function decodeSegment(raw: string): string {
     return raw
   }
   if (/%(?![0-9a-f]{2})/i.test(raw)) throw new GatewayError('target_malformed')
-  const decoded = decodeEscapes(raw)
+  const decoded = decodeOnce(raw)
   const pieces = decoded.split('/')
   // Decoded by a backend, the slash would leave an empty segment.
   if (pieces.length > 1 && pieces.includes('')) throw new GatewayError('target_malformed')
@@ -25,17 +25,17 @@ export function decodeSegment(raw: string): string {
 }
 
 /** Every reading of the text by somebody who decodes once more, twice more, and so on; the last one changes nothing. */
-export function decodeFurther(text: string): readonly string[] {
+function decodeFurther(text: string): readonly string[] {
   const readings: string[] = []
   for (let deeper = text; hasEscape(deeper) && readings.length < decodingDepth; readings.push(deeper))
-    deeper = decodeEscapes(deeper)
+    deeper = decodeOnce(deeper)
   return readings
 }
 
 const hasEscape = (text: string): boolean => /%[0-9a-f]{2}/i.test(text)
 
 /** Decodes what is a valid escape and leaves the rest. */
-function decodeEscapes(text: string): string {
+export function decodeOnce(text: string): string {
   // Runs are decoded together, since a character's UTF-8 bytes each have their own escape.
   return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => {
     try {

@@ -1,51 +1,47 @@
-import { decodeFurther } from '../receive/segment.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import { decodeOnce } from '../receive/segment.ts'
 import type { RequestTarget } from '../receive/target.ts'
 
-/** What nobody reads in two ways: no escape, capital letter, path parameter or trailing slash. */
-const plain = /^(?:\/[^%;A-Z/]+)*$/
+/** What somebody may read otherwise: an escape, a capital letter, a path parameter, a slash or a dot at an end. */
+const ambiguous = /[%;A-Z]|\/$|\.(?:\/|$)/
+
+/** More readings than any path has that was written to be understood. */
+const mostReadings = 256
 
 /**
  * How else backends are known to read a path that `receive/` let through: not decoded at all or more than once, with
- * encoded slashes as slashes, without regard to case, without path parameters, surrounding spaces or the trailing
- * slash, and in any combination of these. Without the reading that the table goes by.
+ * encoded slashes as slashes, without regard to case, without path parameters, without spaces around names or dots after
+ * them, without the trailing slash, and in any combination and order of these, since one server cuts parameters off
+ * before it decodes and another after. Without the reading that the table goes by.
+ *
+ * @throws GatewayError `target_misreadable` for a path of too many readings, or with a dot segment in one of them.
  */
 export function otherReadings({ path, segments }: RequestTarget): readonly (readonly string[])[] {
-  if (plain.test(path)) return []
-  const readings = new Map<string, readonly string[]>()
-  for (const decoded of decodings(path, segments))
-    for (const split of vary(decoded, splitSlashes))
-      for (const folded of vary(split, foldCase))
-        for (const cut of vary(folded, cutParameters))
-          for (const trimmed of vary(cut, trimSpaces))
-            for (const reading of vary(trimmed, dropTrailingSlash)) readings.set(JSON.stringify(reading), reading)
-  readings.delete(JSON.stringify(segments))
-  return [...readings.values()]
+  if (!ambiguous.test(path)) return []
+  const readings = new Set([path.slice(1).replaceAll('/', separator)])
+  // The loop comes to what it adds as well, until no change leads to anything new.
+  for (const reading of readings) {
+    if (dotSegment.test(reading) || readings.size > mostReadings) throw new GatewayError('target_misreadable')
+    for (const change of changes) readings.add(change(reading))
+  }
+  readings.delete(segments.join(separator))
+  return Array.from(readings, (reading) => reading.split(separator))
 }
 
-type Reading = readonly string[]
+/** Between the segments of a reading, since a slash may be part of one: `receive/` lets no control byte in. */
+const separator = '\0'
 
-/** The path as it came, decoded once, and as often as somebody may. */
-function decodings(path: string, segments: Reading): readonly Reading[] {
-  if (!path.includes('%')) return [segments]
-  const deeper = segments.map((segment) => [segment, ...decodeFurther(segment)])
-  const depth = Math.max(...deeper.map(({ length }) => length))
-  const decoded = Array.from({ length: depth }, (_, level) =>
-    // A segment without more escapes stays as it is.
-    deeper.map((steps) => steps[Math.min(level, steps.length - 1)] ?? ''),
-  )
-  return [path.slice(1).split('/'), ...decoded]
-}
+const dotSegment = /(?:^|\0)\.\.?(?:\0|$)/
 
-const vary = (reading: Reading, change: (reading: Reading) => Reading): readonly Reading[] => [reading, change(reading)]
-
-const splitSlashes = (reading: Reading): Reading => reading.flatMap((segment) => segment.split('/'))
-
-/** Up and down again: some letters beyond ASCII, such as the long s, have a plain one's capital. */
-const foldCase = (reading: Reading): Reading => reading.map((segment) => segment.toUpperCase().toLowerCase())
-
-const cutParameters = (reading: Reading): Reading => reading.map((segment) => segment.split(';', 1)[0] ?? '')
-
-const trimSpaces = (reading: Reading): Reading => reading.map((segment) => segment.trim())
-
-const dropTrailingSlash = (reading: Reading): Reading =>
-  reading.length > 1 && reading.at(-1) === '' ? reading.slice(0, -1) : reading
+// Each expression starts at most once in a run of what it looks for: time stays in proportion to the length.
+const changes: readonly ((reading: string) => string)[] = [
+  decodeOnce,
+  (reading) => reading.replaceAll('/', separator),
+  // Up and down again: some letters beyond ASCII, such as the long s, have a plain one's capital.
+  (reading) => reading.toUpperCase().toLowerCase(),
+  (reading) => reading.replace(/;[^\0]*/g, ''),
+  (reading) => reading.replace(/(?:^|(?<=\0))\s+|(?<!\s)\s+(?=\0|$)/g, ''),
+  // Windows opens the file `name` for `name.`, however many dots there are.
+  (reading) => reading.replace(/(?<!\.)\.+(?=\0|$)/g, ''),
+  (reading) => reading.replace(/\0$/, ''),
+]

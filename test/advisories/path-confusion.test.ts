@@ -47,10 +47,12 @@ t.test('a spelling that only a backend would take for a guarded path is refused,
   const routes = [
     { ...route, id: 'any', match: { path: '/*' } },
     { ...route, id: 'guarded', match: { path: '/admin/*' }, require: { role: 'org-owner' } },
+    { ...route, id: 'guarded.semicolon', match: { path: '/a%3Bb/*' }, require: { role: 'org-owner' } },
   ]
   const gateway = await startTestGateway(t, { world, routes, upstreams: { platform: { url: upstream.url } } })
   const ask = async (path: string): Promise<number> => (await call(gateway.public, { path, headers: member })).status
-  for (const path of ['/admin/x', '/%61dmin/x', '/admin/x/', '/admin/%78']) t.equal(await ask(path), 403, path)
+  for (const path of ['/admin/x', '/a;b/x', '/%61dmin/x', '/admin/x/', '/admin/%78'])
+    t.equal(await ask(path), 403, path)
   for (const path of [
     '/ADMIN/x',
     '/Admin/x',
@@ -59,6 +61,10 @@ t.test('a spelling that only a backend would take for a guarded path is refused,
     '/%41dmin/x',
     '/admin%20/x',
     '/%2541DMIN;a/x',
+    // A servlet container cuts `;v` off first and decodes then.
+    '/a%3Bb;v/x',
+    '/admin./x',
+    '/..%20/admin/x',
   ])
     t.equal(await ask(path), 400, path)
   t.same(upstream.received(), [], 'nothing arrived')

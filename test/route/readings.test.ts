@@ -41,6 +41,7 @@ const files = compileTable([
   { path: '/files/admin/keys', role: 'org-owner' },
   { path: '/files/a;b', role: 'org-owner' },
   { path: '/files/secret', role: 'org-owner' },
+  { path: '/files/Keys', role: 'org-owner' },
   { path: '/files/status', role: 'org-client' },
   { path: '/files/%25s', role: 'org-owner' },
 ])
@@ -53,6 +54,10 @@ for (const [reading, path] of Object.entries({
   'without path parameters': '/files/admin;x=1',
   'without a trailing slash': '/files/admin/',
   'without a space at its end': '/files/admin%20',
+  'without dots at its end': '/files/admin..',
+  'without path parameters and then decoded': '/files/a%3Bb;v',
+  'decoded, without path parameters, and decoded again': '/files/a%253Bb%3Bv',
+  'without regard to case and then decoded': '/files/%4BEYS',
   'decoded twice': '/files/%2561dmin',
   'decoded three times': '/files/%252561dmin',
   'in several of these ways at once': '/files/%2541DMIN;x/KEYS',
@@ -72,6 +77,20 @@ t.test('a path that only rows with the same guard or a lesser one know, however 
   t.equal(path('/files/admin'), '/files/admin')
   t.equal(path('/files/admin/keys'), '/files/admin/keys')
   t.equal(path('/files/b;a'), '/files/*')
+})
+
+t.test('a path with more readings than anybody could mean is refused', async (t) => {
+  t.equal(find(files, '/files/Annual%20Report;v=2/Draft%2520(1).PDF').path, '/files/*')
+  const layered = Array.from({ length: 8 }, (_, depth) => {
+    const layer = '%'.padEnd(1 + 2 * depth, '25')
+    return `A${layer}3BB${layer}41${layer}20`
+  })
+  t.throws(() => find(files, `/files/${layered.join('/')}`), misreadable)
+})
+
+t.test('a path with a dot segment in one of its readings is refused', async (t) => {
+  for (const path of ['/files/..%20/x', '/files/%20.', '/files/..%2520;v/x'])
+    t.throws(() => find(files, path), misreadable, path)
 })
 
 t.test('a method that another reading does not take is refused, though this one takes it', async (t) => {
@@ -198,7 +217,9 @@ const pattern = fc
     fc.constantFrom('', '/*', '/'),
   )
   .map(([parts, end]) => `/${parts.join('/')}${end}`)
-const row: fc.Arbitrary<Row> = fc.record({ path: pattern, role: fc.constantFrom(...slugs) })
+const row: fc.Arbitrary<Row> = fc
+  .record({ path: pattern, role: fc.constantFrom(...slugs), takesSlashes: fc.boolean() })
+  .map(({ takesSlashes, ...row }) => ({ ...row, ...(takesSlashes && { encodedSlashes: 'allow' as const }) }))
 
 const spell = (character: string): fc.Arbitrary<string> => {
   const escaped = encodeURIComponent(character).replace(/^[^%]$/, (plain) => `%${plain.charCodeAt(0).toString(16)}`)
@@ -213,7 +234,27 @@ const spelled = (name: string): fc.Arbitrary<string> => fc.tuple(...[...name].ma
 const targetSegment = fc
   .tuple(
     fc.constantFrom(...names, 's', 'keys', 'z').chain(spelled),
-    fc.constantFrom('', '', '', '', ';v', '%3Bv', '%20', '/', '/..', '/.', '//', '%2F', '%2f..', '\\', '%5c', '..;'),
+    fc.constantFrom(
+      '',
+      '',
+      '',
+      '',
+      ';v',
+      '%3Bv',
+      '%20',
+      '/',
+      '/..',
+      '/.',
+      '//',
+      '%2F',
+      '%2f..',
+      '\\',
+      '%5c',
+      '..;',
+      '.',
+      '%2E',
+      ';%2561',
+    ),
   )
   .map((parts) => parts.join(''))
 const target = fc

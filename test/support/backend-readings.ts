@@ -15,6 +15,8 @@ const decodeAll = (path: string): string =>
 const cutParameters = (path: string): string => path.replace(/;[^/]*/g, '')
 const mergeSlashes = (path: string): string => path.replace(/\/{2,}/g, '/')
 const turnBackslashes = (path: string): string => path.replaceAll('\\', '/')
+const trimNames = (path: string): string => path.replace(/ *(?=\/|$)/g, '').replace(/\/ +/g, '/')
+const dropEndDots = (path: string): string => path.replace(/\.+(?=\/|$)/g, '')
 const removeDots = (path: string): string => posix.normalize(path)
 
 /** Written apart from the gateway's own, and from strings: what servers and frameworks are known to do with a path. */
@@ -29,6 +31,14 @@ export const backendReadings: readonly BackendReading[] = [
   { name: 'backslash as slash', read: (path) => mergeSlashes(turnBackslashes(decodeAll(path))) },
   { name: 'path parameters cut, then decoded', read: (path) => decodeAll(cutParameters(path)) },
   { name: 'decoded, then path parameters cut', read: (path) => cutParameters(decodeAll(path)) },
+  { name: 'decoded, path parameters cut, decoded again', read: (path) => decodeAll(cutParameters(decodeAll(path))) },
+  {
+    name: 'path parameters cut, decoded, and cut again',
+    read: (path) => cutParameters(decodeAll(cutParameters(path))),
+  },
+  { name: 'lower case, then decoded', read: (path) => decodeAll(path.toLowerCase()) },
+  { name: 'without spaces around names', read: (path) => trimNames(decodeAll(path)) },
+  { name: 'without dots at the ends of names', read: (path) => dropEndDots(decodeAll(path)) },
   { name: 'lower case', read: (path) => decodeAll(path).toLowerCase() },
   { name: 'without the trailing slash', read: (path) => decodeAll(path).replace(/(?<=.)\/$/, '') },
   {
