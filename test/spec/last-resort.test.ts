@@ -94,6 +94,9 @@ t.test('a worker that ends so is replaced, and the group stays ready', async (t)
   t.ok((await underWay).every(({ status }) => status === 200))
   await until(() => workersOf(serving).get(1) !== faulty, 'another worker', 20_000)
   t.equal(isAlive(faulty), false)
-  t.ok(serving.log().some(({ msg, code }) => msg === 'worker died; another takes its place' && code === 1))
+  await until(
+    () => serving.log().some(({ msg, code }) => msg === 'worker died; another takes its place' && code === 1),
+    'a line of the log',
+  )
   await visitBoth(serving)
 })

@@ -172,7 +172,9 @@ testSdk(t, 'every worker exports', async (t) => {
     await call(serving.public, { path: '/nowhere' })
     return collector.spans().length > 0
   }, 'a span')
-  const told = serving.log().filter(({ msg }) => msg === 'traces are exported')
+  const listTold = () => serving.log().filter(({ msg }) => msg === 'traces are exported')
+  await until(() => listTold().length > 1, 'a line of each worker')
+  const told = listTold()
   t.same(told.map(({ worker }) => worker).sort(), [1, 2])
 })
 
