@@ -82,7 +82,7 @@ async function pin(
   if (permit.match.route.destination.kind === 'answer') return []
   const upstream = await locate(permit, host)
   trail.located(upstream)
-  const pinned = await stage.pin(permit, upstream)
+  const { headers: pinned } = await stage.pin(permit, upstream)
   return isEnvoy ? [...pinned, ...nameRemoved(pinned, upstream)] : pinned
 }
 

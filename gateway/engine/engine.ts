@@ -1,5 +1,6 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Exchange, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
+import type { SealedLines } from './sealed-lines.ts'
 import type { ListenerTls, ServerIdentity } from './tls/server-context.ts'
 import type { UpstreamTls } from './tls/upstream-tls.ts'
 
@@ -69,6 +70,8 @@ export type UpstreamRequest = Readonly<{
   /** Path and query, byte for byte. */
   path: string
   headers: RawHeaders
+  /** More lines, behind these. */
+  sealed?: SealedLines
   body: RequestBody | undefined
   /** Asks the upstream to switch to WebSocket. */
   asksForWebSocket: boolean

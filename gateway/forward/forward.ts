@@ -42,7 +42,8 @@ export const createForward =
       tls: upstream.tls,
       method,
       path: upstream.path,
-      headers: composeHeaders(permit, upstream, pinned, received),
+      headers: composeHeaders(permit, upstream, received),
+      sealed: pinned,
       body: hasBody ? exchange.body : undefined,
       bodyLimitBytes: upstream.bodyLimitBytes,
       asksForWebSocket: exchange.isHandshake && route.isWebSocket,
@@ -102,8 +103,8 @@ function noteFailure(attempt: Attempt | undefined, error: unknown): void {
   attempt?.end?.()
 }
 
-/** The client's lines, then what a proxy says, then what only we may say: in this order nothing can name ours. */
-function composeHeaders(permit: Permit, upstream: Upstream, pinned: PinnedHeaders, received: Received): RawHeaders {
+/** The client's lines, then what a proxy says; behind them comes what only we may say: nothing can name ours. */
+function composeHeaders(permit: Permit, upstream: Upstream, received: Received): RawHeaders {
   const { headers, client, exchange, requestId } = received
   const passing = permit.match.route.surface === 'model' ? askingForIdentity(headers.passing) : headers.passing
   const lines: string[] = upstream.host === undefined ? [...passing] : ['host', upstream.host, ...passing]
@@ -113,7 +114,7 @@ function composeHeaders(permit: Permit, upstream: Upstream, pinned: PinnedHeader
       lines.push(name, headers.overrides[index + 1] ?? '')
   if (upstream.forwardsCredentials) lines.push(...headers.credentials)
   lines.push('x-forwarded-for', client.forwardedFor, 'x-forwarded-proto', client.proto, 'x-forwarded-host', client.host)
-  lines.push('x-request-id', requestId, ...pinned)
+  lines.push('x-request-id', requestId)
   return lines
 }
 

@@ -1,6 +1,7 @@
 import { SignJWT } from 'jose'
 import { assertIssued, type Permit, type PermittedCaller } from '../authorize/decide.ts'
 import type { Awaitable } from '../awaitable/awaitable.ts'
+import { SealedLines } from '../engine/sealed-lines.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { composeIdentity, type IdentityClaims } from './identity-claims.ts'
 import { lifetimeSeconds } from './keyring.ts'
@@ -26,9 +27,9 @@ export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
   const pin = async (permit: Permit, caller: PermittedCaller, upstream: Upstream, signing: SigningKey) => {
     const identity = await sign(composeIdentity(issuer, permit, caller, upstream), signing)
     const { organization } = caller
-    return organization
-      ? ['x-gateway-identity', identity, 'x-organization-id', String(organization.id)]
-      : ['x-gateway-identity', identity]
+    const headers = ['x-gateway-identity', identity]
+    if (organization) headers.push('x-organization-id', String(organization.id))
+    return new SealedLines(headers)
   }
   const remember = rememberPinned(now)
   return (permit, upstream) => {
@@ -41,4 +42,4 @@ export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
   }
 }
 
-const nothing: PinnedHeaders = []
+const nothing: PinnedHeaders = new SealedLines([])

@@ -1,12 +1,12 @@
 import type { PermittedCaller } from '../authorize/decide.ts'
 import type { Awaitable } from '../awaitable/awaitable.ts'
-import type { RawHeaders } from '../engine/exchange.ts'
+import type { SealedLines } from '../engine/sealed-lines.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { reuseMs } from './keyring.ts'
 import type { SigningKey } from './signing-keys.ts'
 
 /** The headers that speak for the caller; nobody but us can have set them. */
-export type PinnedHeaders = RawHeaders
+export type PinnedHeaders = SealedLines
 
 /** A header that is signed early in one generation is last handed out late in the next but one. */
 const generationMs = reuseMs / 3

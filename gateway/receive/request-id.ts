@@ -16,5 +16,7 @@ export function readRequestId(headers: RawHeaders): string {
     id = headers[index + 1]
     count += 1
   }
-  return count === 1 && id !== undefined && sane.test(id) && !credentialLike.test(id) ? id : randomUUID()
+  if (count !== 1 || id === undefined || !sane.test(id) || credentialLike.test(id)) return randomUUID()
+  // A string of its own, and no part of its head: it lasts as long as a stream.
+  return Buffer.from(id, 'latin1').toString('latin1')
 }

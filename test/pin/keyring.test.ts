@@ -207,7 +207,7 @@ t.test('a header is handed out again for a few seconds, but never past its key',
   const ring = createKeyring([old], clock.now)
   const pin = createPin({ issuer: 'sallyport', signingKey: ring.signing, now: clock.now })
   const permit = permitOf(1)
-  const sign = async (): Promise<string> => (await pin(permit, upstream))[1] ?? ''
+  const sign = async (): Promise<string> => (await pin(permit, upstream)).headers[1] ?? ''
   const before = await sign()
   clock.turnTo(1.1)
   t.equal(await sign(), before, 'the same again')
@@ -228,7 +228,7 @@ t.test(
       const pin = createPin({ issuer: 'sallyport', signingKey: ring.signing, now: clock.now })
       for (let at = 0; at < 20; at += gap) {
         clock.turnTo(at)
-        const [, jws = ''] = await pin(permit, upstream)
+        const [, jws = ''] = (await pin(permit, upstream)).headers
         const { iat } = JSON.parse(Buffer.from(jws.split('.')[1] ?? '', 'base64url').toString())
         const ageSeconds = clock.now().getTime() / 1_000 - iat
         // Up to a second more, since iat is a whole one.
@@ -244,7 +244,7 @@ t.test('a header that is bound is signed for each request, and says which', asyn
   const pin = createPin({ issuer: 'sallyport', signingKey: ring.signing, now: clock.now })
   const permit = permitOf(1)
   const claims = async (isBound: boolean) => {
-    const [, jws = ''] = await pin(permit, { ...upstream, isBound })
+    const [, jws = ''] = (await pin(permit, { ...upstream, isBound })).headers
     return JSON.parse(Buffer.from(jws.split('.')[1] ?? '', 'base64url').toString())
   }
   const [bound, free] = [await claims(true), await claims(false)]
@@ -260,7 +260,7 @@ t.test('a key whose hour comes takes over from cached headers as well', async (t
   const [old, fresh] = [await makeKey(), await makeKey(1)]
   const ring = createKeyring([old, fresh], clock.now)
   const pin = createPin({ issuer: 'sallyport', signingKey: ring.signing, now: clock.now })
-  const kid = async () => decodeProtectedHeader((await pin(permitOf(1), upstream))[1] ?? '').kid
+  const kid = async () => decodeProtectedHeader((await pin(permitOf(1), upstream)).headers[1] ?? '').kid
   t.equal(await kid(), old.kid)
   clock.turnTo(1)
   t.equal(await kid(), fresh.kid)

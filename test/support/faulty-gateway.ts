@@ -6,6 +6,7 @@ import { createExchanges } from '../../gateway/boot/exchanges.ts'
 import { createSnapshot } from '../../gateway/boot/snapshot.ts'
 import { startUpstreams } from '../../gateway/boot/upstreams.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
+import { SealedLines } from '../../gateway/engine/sealed-lines.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
 import { describeBug, type Log, type LogFields } from '../../gateway/observe/log.ts'
@@ -68,7 +69,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     directory,
     limit: { attend: unused, spend: unused },
     answer: unused,
-    pin: async () => [],
+    pin: async () => new SealedLines([]),
     forward: createForward(engine.send),
     relay: relaying.relay,
     join,

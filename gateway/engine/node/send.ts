@@ -32,7 +32,7 @@ function exchange(connections: Connections, request: UpstreamRequest): Promise<U
     const options: Dispatcher.DispatchOptions & Readonly<{ servername: string | null }> = {
       path: request.path,
       method: request.method as Dispatcher.HttpMethod, // receive/ lets only standard methods through
-      headers: request.headers as string[], // undici reads the flat pairs and does not change them
+      headers: [...request.headers, ...(request.sealed?.headers ?? [])],
       body:
         request.body instanceof NodeRequestBody
           ? request.body.take(request.bodyLimitBytes, request.timeouts.bodyIdleMs)

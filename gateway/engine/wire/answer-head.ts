@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import type { ResponseHead } from '../exchange.ts'
-import { composeLine } from './header-line.ts'
+import { composeLine, readLineName } from '../header-line.ts'
 
 /** How a client is told where an answer ends (RFC 9112 6.3). */
 export type AnswerFraming = 'length' | 'chunks' | 'close' | 'head'
@@ -34,9 +34,9 @@ export function composeAnswerHead({ status, reason, headers }: ResponseHead, ter
   let hasDate = false
   let isLast = !terms.isKeptAlive
   for (let index = 0; index < headers.length; index += 2) {
-    const name = headers[index] ?? ''
+    const name = readLineName(headers[index] ?? '')
     const value = headers[index + 1] ?? ''
-    const key = name.length === 14 || name.length === 4 || name.length === 10 ? name.toLowerCase() : ''
+    const { key } = name
     if (key === 'connection') {
       isLast ||= value.toLowerCase() === 'close'
       continue

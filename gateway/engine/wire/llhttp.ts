@@ -113,8 +113,11 @@ const methodNames: readonly string[] = Object.entries(METHODS).reduce<string[]>(
 
 export const readMethod = (parser: number): string => methodNames[llhttp.llhttp_get_method(parser)] ?? ''
 
-export const readVersion = (parser: number): string =>
-  `${llhttp.llhttp_get_http_major(parser)}.${llhttp.llhttp_get_http_minor(parser)}`
+export function readVersion(parser: number): string {
+  const major = llhttp.llhttp_get_http_major(parser)
+  const minor = llhttp.llhttp_get_http_minor(parser)
+  return major === 1 && minor === 1 ? '1.1' : `${major}.${minor}`
+}
 
 /** What a reader returns to stop where it is. */
 export const pause = ERROR.PAUSED ?? -1

@@ -12,6 +12,7 @@ import {
   readVersion,
   resetParser,
 } from './llhttp.ts'
+import { RequestLine } from './request-line.ts'
 
 /** What a head says, of a request or an answer; what the other would say is empty. */
 export type MessageHead = Readonly<{
@@ -35,10 +36,10 @@ const framingLimitBytes = 16 * 1024
 const pieceLimit = 8
 
 /**
- * RFC 9112 3: three words, and one space between them. llhttp takes several, as the RFC permits: what reads them in another
- * way may stand before us or behind.
+ * So much of what arrives together is made a string as a whole, of which the values are parts: that costs far less than a
+ * string of its own for each. A head is seldom longer, and a body behind it is not to be made one.
  */
-const requestLine = /^[\r\n]*[^ \n]+ [^ \n]+ [^ \n]+\n/
+const windowBytes = 4 * 1024
 
 const nothing: Buffer = Buffer.alloc(0)
 
@@ -58,15 +59,15 @@ export class MessageParser {
   /** An answer to HEAD has no body, whatever it says. */
   hasNoBody = false
   readonly #parser: number
-  readonly #isForRequests: boolean
+  /** Undefined of answers. */
+  readonly #requestLine: RequestLine | undefined
   #head: MessageHead | undefined
   readonly #limitBytes: number
   #isFreed = false
   #bytes: Buffer = nothing
+  /** The beginning of these bytes as text, once somebody has asked for a part of it. */
+  #window: string | undefined
   #firstLine = ''
-  /** What came of a request's line with earlier bytes; undefined once it was read. */
-  #line: string | undefined
-  #isLineSound = true
   #headers: string[] = []
   #open: 'name' | 'value' | undefined
   #headBytes = 0
@@ -77,7 +78,7 @@ export class MessageParser {
 
   constructor(type: 'request' | 'response', headLimitBytes: number) {
     this.#parser = openParser(type)
-    this.#isForRequests = type === 'request'
+    this.#requestLine = type === 'request' ? new RequestLine() : undefined
     this.#limitBytes = headLimitBytes
   }
 
@@ -125,8 +126,9 @@ export class MessageParser {
     this.#bytes = bytes
     this.#contentEnd = 0
     const code = parse(this.#parser, bytes, this)
-    if (this.#line !== undefined) this.#line += bytes.toString('latin1')
+    this.#requestLine?.goOn(bytes)
     this.#bytes = nothing
+    this.#window = undefined
     const isWhole = code === 0
     const end = isWhole ? bytes.length : readPosition(this.#parser)
     this.consumedBytes += end
@@ -148,14 +150,14 @@ export class MessageParser {
 
   #nameFault(code: number): string {
     if (this.#isOverflowing) return 'HPE_HEADER_OVERFLOW'
-    if (!this.#isLineSound) return 'HPE_INVALID_CONSTANT'
+    if (this.#requestLine?.isSound === false) return 'HPE_INVALID_CONSTANT'
     return this.#framingBytes > framingLimitBytes ? 'HPE_CHUNK_EXTENSIONS_OVERFLOW' : nameError(code)
   }
 
   onBegin(): number {
     this.isInHead = true
     this.#firstLine = ''
-    this.#line = this.#isForRequests ? '' : undefined
+    this.#requestLine?.begin()
     this.#headers = []
     this.#open = undefined
     this.#headBytes = 0
@@ -164,6 +166,7 @@ export class MessageParser {
   }
 
   onFirstLine(start: number, end: number): number {
+    // A string of its own: what is written down of a stream lasts as long as that does.
     this.#firstLine += this.#bytes.toString('latin1', start, end)
     return this.#count(start, end)
   }
@@ -181,19 +184,23 @@ export class MessageParser {
 
   onValue(start: number, end: number): number {
     if (!this.isInHead) return 0
-    const value = this.#bytes.toString('latin1', start, end)
+    const value = this.#text(start, end)
     if (this.#open === 'value') this.#headers[this.#headers.length - 1] += value
     else this.#headers.push(value)
     this.#open = 'value'
     return this.#count(start, end)
   }
 
-  /** Looks at a request's line, once it is whole; `end` is behind it. */
+  #text(start: number, end: number): string {
+    if (end > windowBytes) return this.#bytes.toString('latin1', start, end)
+    this.#window ??= this.#bytes.toString('latin1', 0, windowBytes)
+    return this.#window.slice(start, end)
+  }
+
+  /** Once it is whole; `end` is behind it. */
   #takeLine(end: number): boolean {
-    if (this.#line === undefined) return true
-    this.#isLineSound = requestLine.test(this.#line + this.#bytes.toString('latin1', 0, end))
-    this.#line = undefined
-    return this.#isLineSound
+    const line = this.#requestLine
+    return !line?.isOpen || line.end(this.#text(0, end))
   }
 
   /** As node:http counts: the target, the names and the values. */

@@ -1,5 +1,5 @@
 import type { UpstreamRequest } from '../engine.ts'
-import { composeLine } from './header-line.ts'
+import { composeLine, readLineName } from '../header-line.ts'
 
 /** A request without one says so where one is expected (RFC 9110 8.6). */
 const methodsWithBody = new Set(['POST', 'PUT', 'PATCH'])
@@ -7,20 +7,22 @@ const methodsWithBody = new Set(['POST', 'PUT', 'PATCH'])
 /** Framing is the engine's: whoever names one of these means something else. */
 const ownNames = new Set(['connection', 'keep-alive', 'transfer-encoding', 'upgrade', 'expect'])
 
+const hostName = readLineName('host')
+
 /** RFC 9112 3: nothing in them may end the request line. */
 const wordPattern = /^[A-Z]+$/
 const targetPattern = /^[\x21-\x7e\x80-\xff]+$/
 
 /** A request's head up to its framing, always in the same order: `Host` and `Connection` first. */
 export function composeRequestHead(request: UpstreamRequest, originHost: string): string {
-  const { method, path, headers } = request
+  const { method, path, headers, sealed } = request
   if (!wordPattern.test(method) || !targetPattern.test(path)) throw new TypeError('not a request line')
   let host: string | undefined
   let lines = ''
   for (let index = 0; index < headers.length; index += 2) {
-    const name = headers[index] ?? ''
+    const name = readLineName(headers[index] ?? '')
     const value = headers[index + 1] ?? ''
-    const key = name.toLowerCase()
+    const { key } = name
     if (key === 'content-length') continue
     if (key !== 'host') {
       if (ownNames.has(key)) throw new TypeError('a line of framing')
@@ -28,7 +30,7 @@ export function composeRequestHead(request: UpstreamRequest, originHost: string)
     } else if (host === undefined) host = value
     else throw new TypeError('two hosts')
   }
-  return `${method} ${path} HTTP/1.1\r\n${composeLine('host', host ?? originHost)}${chooseConnection(request)}${lines}`
+  return `${method} ${path} HTTP/1.1\r\n${composeLine(hostName, host ?? originHost)}${chooseConnection(request)}${lines}${sealed?.text ?? ''}`
 }
 
 function chooseConnection({ method, asksForWebSocket }: UpstreamRequest): string {

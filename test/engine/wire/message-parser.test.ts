@@ -48,6 +48,16 @@ t.test('messages are read alike, wherever their bytes are cut', async (t) => {
   t.hasStrict(readAll('request', [...row]), expected, 'byte by byte')
 })
 
+t.test('a value is read alike, wherever in what arrives it stands', async (t) => {
+  for (const before of [0, 10, 4_030, 4_040, 4_050, 4_060, 4_070, 4_080, 4_090, 4_100, 9_000]) {
+    const filler = 'f'.repeat(before)
+    const packet = `GET /p HTTP/1.1\r\nFiller: ${filler}\r\nHost: a-name-of-some-length.example\r\nX-Last: \xe9 \r\n\r\n`
+    const headers = ['Filler', filler, 'Host', 'a-name-of-some-length.example', 'X-Last', '\xe9']
+    const first = { firstLine: '/p', headers }
+    t.hasStrict(readAll('request', [packet + packet]), { heads: [first, first], fault: undefined }, `${before}`)
+  }
+})
+
 t.test('more than a buffer of bytes is read as one message', async (t) => {
   const size = 300_000
   const { body, fault } = readAll('request', [
