@@ -1,8 +1,8 @@
 // What a thousand slow clients cost everybody else, by a real attacker: `npm run bench:slow-clients -- --help`.
-import { fork, spawn } from 'node:child_process'
+import { execFileSync, fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { setPriority } from 'node:os'
+import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Command, InvalidArgumentError } from 'commander'
 import { Pool } from 'undici'
@@ -14,6 +14,7 @@ import { countDescriptors, readLoad } from '../support/process-figures.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
 import { modelRoutes, toChunk } from '../support/streams.ts'
 import { bearer } from '../support/world.ts'
+import { otherCore } from './peers/peer.ts'
 import { startBenchWorld } from './start-bench.ts'
 import { findPercentile, renderTable } from './statistics.ts'
 
@@ -45,21 +46,18 @@ const { connections } = new Command('bench:slow-clients')
 const streams = 50
 const askers = 8
 
-/** What the attacker is told, as its manual names it, and how many connections it opens in a second. */
-type Attack = readonly [options: readonly string[], rate: number]
+/** How many connections the attacker opens in a second: its own default. */
+const rate = 50
 
 /**
- * The reader takes 32 bytes in five seconds. Each one first gets what the system's buffers take: on loopback as it is, 250 of
- * them in a second would be a flood of 8 Gbit/s, and no slow reading.
+ * What the attacker is told, as its manual names it. The reader takes 32 bytes in five seconds; before that each one gets
+ * what the system's buffers take.
  */
-const attacks: readonly (readonly [name: string, attack: Attack])[] = [
-  ['slow heads', [['-H', '-i', '5', '-x', '24'], 250]],
-  ['slow bodies', [['-B', '-i', '5', '-x', '24', '-s', '8192', '-t', 'POST'], 250]],
-  ['slow readers', [['-X', '-n', '5', '-z', '32', '-w', '512', '-y', '1024'], 50]],
+const attacks: readonly (readonly [name: string, options: readonly string[]])[] = [
+  ['slow heads', ['-H', '-i', '5', '-x', '24']],
+  ['slow bodies', ['-B', '-i', '5', '-x', '24', '-s', '8192', '-t', 'POST']],
+  ['slow readers', ['-X', '-n', '5', '-z', '32', '-w', '512', '-y', '1024']],
 ]
-
-/** What the system gives what is left to. */
-const leastPriority = 19
 
 /** Descriptors more or less that are no attacker's. */
 const spare = 20
@@ -89,6 +87,7 @@ const routes = [
 ]
 
 try {
+  if (availableParallelism() < 2) throw new Error('it takes two processors, one of which attackers leave alone')
   const figures = await withOwner(measure)
   console.log(renderFigures(figures))
   process.exitCode = figures.every(isKept) ? 0 : 1
@@ -103,9 +102,10 @@ async function measure(owner: Owner): Promise<readonly Figures[]> {
   const world = await startBenchWorld(owner)
   const platform = await startUpstream(owner)
   // Whatever it is made to do: in earnest it has a machine of its own, as attackers have.
-  const files = await startUpstream(owner, leastPriority)
+  const files = await startUpstream(owner)
+  setAside(files.pid)
   const agents = await startCrowdUpstream(owner)
-  const upstreams = { platform: { url: platform }, files: { url: files }, agents: { url: agents.url } }
+  const upstreams = { platform: { url: platform.url }, files: { url: files.url }, agents: { url: agents.url } }
   const settings = { log: { level: 'warn' } }
   const gateway = await startReplica(owner, { world, settings, upstreams, routes })
   const headers = bearer(world.serviceAccounts.robot.apiKey)
@@ -179,11 +179,11 @@ async function watch(ask: () => Promise<boolean>, work: Promise<unknown>): Promi
  * Resolves to how long its last connection stood, by the gateway's descriptors: the reader is the last to notice, and
  * whoever asks for metrics all the time is an attacker too.
  */
-async function attack({ pid, public: origin }: Replica, [program, rate]: Attack): Promise<number> {
+async function attack({ pid, public: origin }: Replica, program: readonly string[]): Promise<number> {
   const before = countDescriptors(pid)
   const common = ['-c', String(connections), '-r', String(rate), '-l', '240', '-u', `${origin}/large`]
-  // Attackers have machines of their own: here they get what is left of this one.
-  const child = spawn('nice', ['-n', String(leastPriority), 'slowhttptest', ...program, ...common], { stdio: 'ignore' })
+  const child = spawn('slowhttptest', [...program, ...common], { stdio: 'ignore' })
+  setAside(child.pid)
   const ended = once(child, 'close')
   const startedMs = performance.now()
   try {
@@ -204,13 +204,18 @@ async function attack({ pid, public: origin }: Replica, [program, rate]: Attack)
   }
 }
 
-async function startUpstream(owner: Owner, priority = 0): Promise<string> {
+/** Gives what in earnest has machines of its own one processor, and of that what is left. */
+function setAside(pid: number | undefined): void {
+  execFileSync('taskset', ['-a', '-p', '-c', otherCore, String(pid)], { stdio: 'ignore' })
+  execFileSync('renice', ['-n', '19', '-p', String(pid)], { stdio: 'ignore' })
+}
+
+async function startUpstream(owner: Owner): Promise<Readonly<{ url: string; pid: number | undefined }>> {
   const loader = `--import=${new URL('typescript.js', import.meta.url)}`
   const child = fork(fileURLToPath(new URL('slow-upstream.ts', import.meta.url)), { execArgv: [loader] })
   owner.teardown(() => child.kill())
-  if (child.pid !== undefined && priority > 0) setPriority(child.pid, priority)
   const [port] = await once(child, 'message')
-  return `http://127.0.0.1:${port}`
+  return { url: `http://127.0.0.1:${port}`, pid: child.pid }
 }
 
 function readLoopbackMtu(): number {

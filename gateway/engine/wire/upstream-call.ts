@@ -4,7 +4,7 @@ import { endsWithHead } from '../sound-head.ts'
 import type { UpgradedSocket } from '../tunnel.ts'
 import type { MessageHead } from './message-parser.ts'
 
-/** What is kept of a body that nobody reads just now: about one read of a socket. */
+/** What is kept of a body that nobody reads yet: about one read of a socket. */
 const heldLimitBytes = 64 * 1024
 
 export type Settle = Readonly<{ resolve: (answer: UpstreamAnswer) => void; reject: (error: UpstreamError) => void }>
@@ -90,6 +90,8 @@ export class UpstreamCall {
     if (this.#outcome !== 'pending' || this.#endsWithHead) return
     if (this.#sink && !this.#isPaused) {
       this.#isPaused = !this.#sink.data(chunk)
+      // At once: what is read for a client that takes nothing is memory, and that of thousands makes work of its own.
+      if (this.#isPaused) this.#wire?.pauseReading()
       this.#watch()
       return
     }
