@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from 'node:crypto'
+import { hash, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 /** An API token taken apart; `hash` is what the store keeps of it. */
@@ -19,7 +19,7 @@ export function parseApiToken(token: string): ApiToken | undefined {
   // AdonisJS draws from the alphabet of base64url, our own tokens from base62.
   const [, random = '', checksum = ''] = /^([A-Za-z0-9_-]{40})(0|[1-9]\d{0,9})$/.exec(secret) ?? []
   if (random === '' || String(crc32(random)) !== checksum) return undefined
-  return { id: Number(id), hash: createHash('sha256').update(secret).digest('hex') }
+  return { id: Number(id), hash: hash('sha256', secret, 'hex') }
 }
 
 /** Base64url without padding and without stray bits: one token has one spelling. */

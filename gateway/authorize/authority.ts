@@ -20,9 +20,7 @@ const nothing: ReadonlySet<string> = new Set()
 /** Weighs credential, membership and platform roles; an unknown role weighs nothing. */
 export function weighAuthority(principal: Principal, organization: Organization | undefined, roles: Roles): Authority {
   const credentialAbilities = readCredentialAbilities(principal)
-  const bypassScopes = principal.user.roles
-    .filter(({ organization: at, role }) => at === null && roles.platform.get(role)?.isBypassScope === true)
-    .map(({ role }) => role)
+  const bypassScopes = listBypassScopes(principal, roles)
   // A bypass scope never replaces membership: without an organization in force there is nothing to bypass.
   const isBypassing = organization !== undefined && bypassScopes.length > 0
   const held = organization && roles.organization.get(organization.role)
@@ -31,10 +29,22 @@ export function weighAuthority(principal: Principal, organization: Organization 
   return {
     role,
     credentialAbilities,
-    abilities: intersect(credentialAbilities, roleAbilities),
+    abilities: findCommon(credentialAbilities, roleAbilities),
     bypassScopes,
     isBypassing,
   }
+}
+
+const noScopes: readonly string[] = []
+
+function listBypassScopes({ user }: Principal, roles: Roles): readonly string[] {
+  let scopes: string[] | undefined
+  for (const { organization, role } of user.roles) {
+    if (organization !== null || roles.platform.get(role)?.isBypassScope !== true) continue
+    scopes ??= []
+    scopes.push(role)
+  }
+  return scopes ?? noScopes
 }
 
 /** An OAuth session is bounded by role alone; `*` in a token is AdonisJS' word for all. */
@@ -43,8 +53,33 @@ function readCredentialAbilities({ proof }: Principal): AbilitySet {
     case 'oauth':
       return '*'
     case 'api-token':
-      return proof.abilities.includes('*') ? '*' : new Set(proof.abilities)
+      return setOf(proof.abilities)
     default:
       return proof satisfies never
   }
+}
+
+const sets = new WeakMap<readonly string[], AbilitySet>()
+
+/** The same set for the same record of a token: what is found out of it need be found out once. */
+function setOf(abilities: readonly string[]): AbilitySet {
+  const known = sets.get(abilities)
+  if (known) return known
+  const set: AbilitySet = abilities.includes('*') ? '*' : new Set(abilities)
+  sets.set(abilities, set)
+  return set
+}
+
+const common = new WeakMap<ReadonlySet<string>, WeakMap<ReadonlySet<string>, AbilitySet>>()
+
+/** `intersect`, once for two sets: a reload of the table makes new ones. */
+function findCommon(credential: AbilitySet, role: AbilitySet): AbilitySet {
+  if (credential === '*' || role === '*') return intersect(credential, role)
+  const byRole = common.get(credential) ?? new WeakMap<ReadonlySet<string>, AbilitySet>()
+  common.set(credential, byRole)
+  const known = byRole.get(role)
+  if (known) return known
+  const both = intersect(credential, role)
+  byRole.set(role, both)
+  return both
 }

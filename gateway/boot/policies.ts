@@ -4,6 +4,7 @@ import type { PolicyState } from '../observe/policy-state.ts'
 import type { Policy } from '../policy/compile.ts'
 import { type PolicyTexts, parsePolicy, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
 import type { Configuration } from './configuration.ts'
+import { createFileMemory } from './file-memory.ts'
 import { keepPolicyLedger, type PolicyTextList } from './policy-ledger.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
 
@@ -36,12 +37,13 @@ export function startPolicies(
     ledger.noteTaken(texts)
     metrics.notePolicyLoad(now())
   }
+  const readText = createFileMemory()
   const inUse = readPolicyTextsNow(directory)
   take(inUse)
   metrics.notePolicyReload(true)
   const look = createFilesWatch<PolicyTexts>({
     inUse,
-    read: () => readPolicyTexts(directory),
+    read: () => readPolicyTexts(directory, readText),
     adopt: take,
     noteOutcome: (isGood, error) => {
       metrics.notePolicyReload(isGood)

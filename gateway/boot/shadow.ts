@@ -8,6 +8,7 @@ import { createReport } from '../shadow/difference.ts'
 import type { ShadowTable } from '../shadow/judge.ts'
 import { createShadowTrails } from '../shadow/shadow-trails.ts'
 import type { Configuration } from './configuration.ts'
+import { createFileMemory } from './file-memory.ts'
 import { lookEveryMs, type Policies } from './policies.ts'
 import { keepPolicyLedger } from './policy-ledger.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
@@ -29,10 +30,11 @@ export function startShadow(configuration: Configuration, surroundings: Surround
   if (directory === undefined) return noShadow
   const ledger = keepPolicyLedger(directory, now)
   const upstreams = new Set(Object.keys(configuration.upstreams))
+  const readText = createFileMemory()
   let table: ShadowTable | undefined
   const look = createFilesWatch<PolicyTexts | undefined>({
     inUse: undefined,
-    read: () => readPolicyTexts(directory),
+    read: () => readPolicyTexts(directory, readText),
     adopt: (texts = new Map()) => {
       const { routes, roles } = parsePolicy(directory, texts, upstreams)
       table = Object.freeze({ table: compileRoutes(routes), roles })

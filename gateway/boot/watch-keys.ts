@@ -1,5 +1,5 @@
-import { readFile } from 'node:fs/promises'
 import type { Log } from '../observe/log.ts'
+import { createFileMemory, type ReadText } from './file-memory.ts'
 import { createFilesWatch, type Look } from './watch-files.ts'
 
 export type KeyWatch = Readonly<{
@@ -28,15 +28,16 @@ export const createKeyWatch = ({ texts, files, adopt, noteOutcome, log }: KeyWat
   })
 
 /** Reads texts anew where they came from files; what came from none stays what it is. */
-export const readTexts =
-  (files: readonly (string | undefined)[]) =>
-  (inUse: readonly string[]): Promise<readonly string[]> =>
-    Promise.all(inUse.map((text, index) => readText(files[index]) ?? text))
+export function readTexts(files: readonly (string | undefined)[]) {
+  const readText = createFileMemory()
+  return (inUse: readonly string[]): Promise<readonly string[]> =>
+    Promise.all(inUse.map((text, index) => readFrom(files[index], readText) ?? text))
+}
 
-const readText = (file: string | undefined): Promise<string> | undefined =>
+const readFrom = (file: string | undefined, readText: ReadText): Promise<string> | undefined =>
   file === undefined
     ? undefined
-    : readFile(file, 'utf8').then(trim, (error: NodeJS.ErrnoException) => {
+    : readText(file).then(trim, (error: NodeJS.ErrnoException) => {
         throw new Error(`file ${file} cannot be read: ${error.code ?? 'unknown error'}`)
       })
 

@@ -1,3 +1,4 @@
+import { lagEveryMs } from '../observe/event-loop.ts'
 import type { Figures } from './figures.ts'
 import { type Html, html } from './html.ts'
 import type { Pace } from './pace.ts'
@@ -28,7 +29,7 @@ export function renderOverview(figures: Figures, pace: Pace, now: Date): Html {
     startedAt === undefined ? [] : [`up ${duration(now.getTime() / 1_000 - startedAt)}`],
     workers === undefined ? [] : [`${workers} workers`, `${figures.sum('sallyport_worker_restarts_total')} restarts`],
     [`${amount((figures.one('process_resident_memory_bytes') ?? 0) / 1_048_576)} MiB of memory`],
-    [`event loop ${amount((figures.one('nodejs_eventloop_lag_p99_seconds') ?? 0) * 1_000)} ms behind at p99`],
+    [`event loop ${amount(readLagMs(figures))} ms behind at p99`],
   ].flat()
   return html`<dl class="tiles" id="tiles" data-live>
 ${tile('Requests a second', rate === undefined ? '–' : rate.toFixed(1), rate === undefined ? 'from the second look on' : 'over the last 10 s', drawLine(pace.history('requests')))}
@@ -58,3 +59,7 @@ function drawLine(values: readonly number[]): Html | undefined {
   })
   return html`<svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="none" aria-hidden="true"><polyline points="${points.join(' ')}"/></svg>`
 }
+
+/** Of what is told, which begins with the pause between two looks. */
+const readLagMs = (figures: Figures): number =>
+  Math.max(0, (figures.one('nodejs_eventloop_lag_p99_seconds') ?? 0) * 1_000 - lagEveryMs)

@@ -52,8 +52,19 @@ function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost
   // What nobody verified is not passed on as if somebody had (SPEC section 5, `access: public`).
   const forwardsCredentials = settings.forwardsCredentials && !route.isPublic
   const path = `${target.path}${target.search}`
-  const how = { host, forwardsCredentials, passedOverrides, isBound, timeouts, bodyLimitBytes }
-  return { name, origin, addresses, tls, path, ...how }
+  return {
+    name,
+    origin,
+    addresses,
+    tls,
+    path,
+    host,
+    forwardsCredentials,
+    passedOverrides,
+    isBound,
+    timeouts,
+    bodyLimitBytes,
+  }
 }
 
 function describeCluster(cluster: ClusterRecord, permit: Permit, limits: Limits): Upstream {

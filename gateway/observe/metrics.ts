@@ -7,6 +7,7 @@ import { type ChangeMetrics, createChangeMetrics } from './change-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connection-metrics.ts'
 import { createDatabaseMetrics, type DatabaseMetrics } from './database-metrics.ts'
+import { lagEveryMs } from './event-loop.ts'
 import { createJwksMetrics, type JwksMetrics } from './jwks-metrics.ts'
 import { createLimitMetrics, type LimitMetrics } from './limit-metrics.ts'
 import { createPolicyMetrics, type PolicyMetrics } from './policy-metrics.ts'
@@ -54,7 +55,7 @@ const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 export function createMetrics(): Metrics {
   const registry = new Registry()
   const registers = [registry]
-  collectDefaultMetrics({ register: registry })
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: lagEveryMs })
   const requests = createTallies(
     {
       name: 'sallyport_requests_total',

@@ -22,11 +22,11 @@ type Said = Readonly<{
 }>
 
 /** Headers that were pinned, or soon will be. Compared field by field: a name put together of them all costs more. */
-type Kept = Said & { headers: Awaitable<PinnedHeaders> }
+type Kept = { readonly said: Said; headers: Awaitable<PinnedHeaders> }
 
 const findKept = (all: readonly Kept[] | undefined, said: Said): Kept | undefined =>
   all?.find(
-    ({ kid, upstream, abilities, organizationId, slug, role }) =>
+    ({ said: { kid, upstream, abilities, organizationId, slug, role } }) =>
       organizationId === said.organizationId &&
       upstream === said.upstream &&
       kid === said.kid &&
@@ -91,7 +91,7 @@ export function rememberPinned(now: () => Date) {
     }
     const known = findKept(young.get(user)?.get(credential), said) ?? findKept(old.get(user)?.get(credential), said)
     if (known) return known.headers
-    const kept: Kept = { ...said, headers: make() }
+    const kept: Kept = { said, headers: make() }
     const all = enter(young, user, credential)
     all.push(kept)
     const { headers } = kept

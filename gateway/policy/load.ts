@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { compilePolicy, type Policy } from './compile.ts'
@@ -50,7 +50,10 @@ export function readPolicyTextsNow(directory: string): PolicyTexts {
 }
 
 /** Reads the policy files of a directory, while everything else goes on. */
-export async function readPolicyTexts(directory: string): Promise<PolicyTexts> {
+export async function readPolicyTexts(
+  directory: string,
+  readText: (file: string) => Promise<string>,
+): Promise<PolicyTexts> {
   const found = await readdir(directory).catch((error: unknown) => {
     throw unreadable(directory, error)
   })
@@ -58,7 +61,7 @@ export async function readPolicyTexts(directory: string): Promise<PolicyTexts> {
     await Promise.all(
       choosePolicyFiles(found).map(async (name): Promise<ReadFile> => {
         const path = join(directory, name)
-        return [name, await readFile(path, 'utf8').catch((error: unknown) => unreadable(path, error))]
+        return [name, await readText(path).catch((error: unknown) => unreadable(path, error))]
       }),
     ),
   )

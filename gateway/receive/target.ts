@@ -46,10 +46,14 @@ function toOriginForm(target: string, host: string): string {
 
 function readSegments(path: string): readonly string[] {
   if (path.includes('\\')) throw new GatewayError('target_malformed')
-  const raw = path.slice(1).split('/')
-  return raw.map((segment, index) => {
+  const segments: string[] = []
+  for (let start = 1; start > 0; ) {
+    const slash = path.indexOf('/', start)
+    const segment = slash < 0 ? path.slice(start) : path.slice(start, slash)
     // Only the last segment may be empty: that is a trailing slash, and another path.
-    if (segment === '' && index < raw.length - 1) throw new GatewayError('target_malformed')
-    return decodeSegment(segment)
-  })
+    if (segment === '' && slash >= 0) throw new GatewayError('target_malformed')
+    segments.push(decodeSegment(segment))
+    start = slash + 1
+  }
+  return segments
 }

@@ -33,12 +33,14 @@ export class EventSplitter {
       return { bytes: chunk, ends, isTooLarge: this.#heldBytes > this.#limitBytes }
     }
     const bytes = this.#heldBytes === 0 ? chunk : Buffer.concat([this.#held.subarray(0, this.#heldBytes), chunk])
-    const isSmall = (end: number, index: number): boolean => end - (ends[index - 1] ?? 0) <= this.#limitBytes
-    const firstLarge = ends.findIndex((end, index) => !isSmall(end, index))
-    if (firstLarge >= 0) return { bytes, ends: ends.slice(0, firstLarge), isTooLarge: true }
+    let last = 0
+    for (const [index, end] of ends.entries()) {
+      if (end - last > this.#limitBytes) return { bytes, ends: ends.slice(0, index), isTooLarge: true }
+      last = end
+    }
     this.#held = nothing
     this.#heldBytes = 0
-    this.#hold(bytes.subarray(ends.at(-1)))
+    if (last < bytes.length) this.#hold(bytes.subarray(last))
     return { bytes, ends, isTooLarge: this.#heldBytes > this.#limitBytes }
   }
 
@@ -61,7 +63,7 @@ export class EventSplitter {
       if (isBlank) ends.push(this.#heldBytes + position)
     }
     this.#isLineStart = isLineStart && position === chunk.length
-    this.#hasEndedInCarriageReturn = chunk.at(-1) === carriageReturn
+    this.#hasEndedInCarriageReturn = chunk[chunk.length - 1] === carriageReturn
     return ends
   }
 

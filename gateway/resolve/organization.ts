@@ -25,9 +25,20 @@ export function resolveOrganization(
     return resolveFromPath(principal, match.params.get(organizationParam) ?? '', headers)
   const named = readOrganizationId(headers.organizationId) ?? readOrganizationCookie(headers.cookie)
   if (named !== undefined) return requireMembership(principal, named, 'not_a_member')
-  const memberships = principal.user.roles.flatMap((assignment) => toOrganization(assignment) ?? [])
-  // A revoked current organization is no error: the user falls back to the oldest membership, which stands first.
-  return memberships.find(({ id }) => id === principal.user.currentOrganizationId) ?? memberships[0]
+  return chooseMembership(principal)
+}
+
+/** A revoked current organization is no error: the user falls back to the oldest membership, which stands first. */
+function chooseMembership({ user }: Principal): Organization | undefined {
+  let chosen: RoleAssignment | undefined
+  for (const assignment of user.roles) {
+    if (!assignment.organization) continue
+    chosen ??= assignment
+    if (assignment.organization.id !== user.currentOrganizationId) continue
+    chosen = assignment
+    break
+  }
+  return chosen?.organization ? asOrganization(chosen.organization, chosen.role) : undefined
 }
 
 function resolveFromPath(principal: Principal, segment: string, headers: OrganizationHeaders): Organization {
@@ -46,9 +57,6 @@ function requireMembership(principal: Principal, id: number, refusal: RefusalCod
     if (assignment.organization?.id === id) return asOrganization(assignment.organization, assignment.role)
   throw new GatewayError(refusal)
 }
-
-const toOrganization = ({ organization, role }: RoleAssignment): Organization | undefined =>
-  organization ? asOrganization(organization, role) : undefined
 
 const asOrganization = ({ id, slug, accountType }: OrganizationSummary, role: string): Organization => ({
   id,
