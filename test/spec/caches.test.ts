@@ -89,9 +89,11 @@ t.test('5,000 requests with one cold token make at most two queries', async (t) 
     [robot.id, hash],
   )
   const before = statements.count()
+  const startedMs = performance.now()
   t.same(await repeat(5_000, { path: '/public/x', headers: bearer(formatToken(id, secret)) }), new Set([200]))
-  // One look, and the write of its use if that falls into this time.
-  t.ok(statements.count() - before <= 2, `${statements.count() - before} statements`)
+  // One look, and the write of its use: one on a machine that is quick enough, else one in five seconds.
+  const writes = Math.ceil((performance.now() - startedMs) / 5_000)
+  t.ok(statements.count() - before <= 1 + writes, `${statements.count() - before} statements`)
 })
 
 t.test('guesses at the secret of a token in use make no query', async (t) => {
