@@ -108,6 +108,19 @@ function verdict(rules: Partial<Route>, who: Who | undefined): string {
   return decision.isAllowed ? 'allowed' : decision.reason
 }
 
+t.test('a token may in each role what both allow, however often and in whatever order it is asked', async (t) => {
+  const proof = tokenWith('things:read', 'things:write')
+  const verdictIn = (role: string, ability: string): string =>
+    verdict({ ability }, { proof, organization: inRole(role) })
+  for (let turn = 0; turn < 2; turn++) {
+    t.equal(verdictIn('low', 'things:read'), 'ability_missing')
+    t.equal(verdictIn('middle', 'things:read'), 'allowed')
+    t.equal(verdictIn('middle', 'things:write'), 'ability_missing')
+    t.equal(verdictIn('high', 'things:write'), 'allowed')
+    t.equal(verdictIn('high', 'things:run'), 'ability_missing')
+  }
+})
+
 const agentOf = (organizationId: number, isPublic = false): AgentRecord => ({ id: 1, organizationId, isPublic })
 const agentRoute: Partial<Route> = { role: low, ability: 'things:run', resource: { kind: 'agent', param: 'id' } }
 
