@@ -57,17 +57,40 @@ const warm: readonly Call[] = [
   { method: 'POST', path: `/agent/${world.agents.acme}/responses`, headers: bearer(robot.apiKey), body: '{}' },
 ]
 
+/** What the work gave, and how many statements the gateway asked for it. */
+type Counted<Result> = Readonly<{ result: Result; count: number }>
+
+/**
+ * Where the machine stands still for so long that changes may go unheard, a gateway asks more, or makes its connection
+ * anew, or answers 503: such a time says nothing, and the work is done once more.
+ */
+async function countStatementsOf<Result>(work: () => Promise<Result>): Promise<Counted<Result>> {
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    await until(isHearing, 'the connection for changes', 10_000)
+    const startedMs = performance.now()
+    const before = statements.count()
+    const result = await work()
+    const count = statements.count() - before
+    if (statements.longestSilenceMs(startedMs) < 600) return { result, count }
+  }
+  throw new Error('no proof passed for more than half a second, in each of five attempts')
+}
+
 t.test('warm requests make no query', async (t) => {
   for (const request of warm) t.equal((await send(request)).status, 200, request.path)
   // The first uses of these tokens are written within five seconds, off everybody's way.
   await until(
     async () => (await writer.query('select from auth_access_tokens where last_used_at is not null')).rowCount === 2,
     'the uses of the tokens',
-    10_000,
+    15_000,
   )
-  const before = statements.count()
-  for (const request of warm) t.same(await repeat(170, request), new Set([200]), request.path)
-  t.equal(statements.count() - before, 0, 'statements of 1,020 requests')
+  const { result, count } = await countStatementsOf(async () => {
+    const answers: ReadonlySet<number>[] = []
+    for (const request of warm) answers.push(await repeat(170, request))
+    return answers
+  })
+  for (const [index, answers] of result.entries()) t.same(answers, new Set([200]), warm[index]?.path ?? '')
+  t.equal(count, 0, 'statements of 1,020 requests')
 })
 
 t.test('a malformed token, or one with a wrong checksum, makes no query', async (t) => {
@@ -75,53 +98,68 @@ t.test('a malformed token, or one with a wrong checksum, makes no query', async 
   const text = Buffer.from(secret, 'base64url').toString()
   const mistyped = Buffer.from((text.startsWith('a') ? 'b' : 'a') + text.slice(1)).toString('base64url')
   const wrong = ['oat_', 'oat_x.y', `oat_${row}.${mistyped}`, `oat_${row}.${secret}A`, `oat_OTk5OTk5OTk5OTk.${secret}`]
-  const before = statements.count()
-  for (const token of wrong)
-    t.same(await repeat(50, { path: '/datasets', headers: bearer(token) }), new Set([401]), token)
-  t.equal(statements.count() - before, 0)
+  const { count } = await countStatementsOf(async () => {
+    for (const token of wrong)
+      t.same(await repeat(50, { path: '/datasets', headers: bearer(token) }), new Set([401]), token)
+  })
+  t.equal(count, 0)
 })
 
 t.test('5,000 requests with one cold token make at most two queries', async (t) => {
-  const { secret, hash } = makeSecret(randomInt)
-  const id = await insert(
-    `auth_access_tokens (tokenable_id, type, hash, abilities, last_used_at)
-     values ($1, 'auth_token', $2, '["*"]', now())`,
-    [robot.id, hash],
-  )
-  const before = statements.count()
-  const startedMs = performance.now()
-  t.same(await repeat(5_000, { path: '/public/x', headers: bearer(formatToken(id, secret)) }), new Set([200]))
-  // One look, and the write of its use: one on a machine that is quick enough, else one in five seconds.
-  const writes = Math.ceil((performance.now() - startedMs) / 5_000)
-  t.ok(statements.count() - before <= 1 + writes, `${statements.count() - before} statements`)
+  // One look, and the write of its use if that falls into this time.
+  const { result, count } = await countStatementsOf(async () => {
+    const { secret, hash } = makeSecret(randomInt)
+    const id = await insert(
+      `auth_access_tokens (tokenable_id, type, hash, abilities, last_used_at)
+       values ($1, 'auth_token', $2, '["*"]', now())`,
+      [robot.id, hash],
+    )
+    return repeat(5_000, { path: '/public/x', headers: bearer(formatToken(id, secret)) })
+  })
+  t.same(result, new Set([200]))
+  t.ok(count <= 2, `${count} statements`)
 })
 
 t.test('guesses at the secret of a token in use make no query', async (t) => {
   const id = Number(Buffer.from(robot.apiKey.slice(4).split('.')[0] ?? '', 'base64url').toString())
   t.equal((await send({ path: '/datasets', headers: bearer(robot.apiKey) })).status, 200)
-  const before = statements.count()
-  for (let guess = 0; guess < 100; guess += 1) {
-    const token = formatToken(id, makeSecret(randomInt).secret)
-    t.equal((await send({ path: '/datasets', headers: bearer(token) })).status, 401)
-  }
-  t.equal(statements.count() - before, 0)
+  const { result, count } = await countStatementsOf(async () => {
+    const answers = new Set<number>()
+    for (let guess = 0; guess < 100; guess += 1) {
+      const token = formatToken(id, makeSecret(randomInt).secret)
+      answers.add((await send({ path: '/datasets', headers: bearer(token) })).status)
+    }
+    return answers
+  })
+  t.same(result, new Set([401]))
+  t.equal(count, 0)
 })
 
 t.test('an unknown token is looked up about once a second, however often it comes', async (t) => {
   const token = formatToken(2_000_000_000, makeSecret(randomInt).secret)
-  const startedMs = performance.now()
-  const before = statements.count()
-  t.same(await repeat(1_000, { path: '/datasets', headers: bearer(token) }), new Set([401]))
-  const seconds = (performance.now() - startedMs) / 1_000
-  t.ok(statements.count() - before <= 2 + 1.2 * seconds, `${statements.count() - before} statements`)
+  const { result, count } = await countStatementsOf(async () => {
+    const startedMs = performance.now()
+    const answers = await repeat(1_000, { path: '/datasets', headers: bearer(token) })
+    return { answers, seconds: (performance.now() - startedMs) / 1_000 }
+  })
+  t.same(result.answers, new Set([401]))
+  t.ok(count <= 2 + 1.2 * result.seconds, `${count} statements`)
 })
 
-t.test('first logins that come at once share one look and one creation', async (t) => {
-  const headers = oauth({ jwt: await world.mint({ sub: 'shared-newcomer', email: 'shared@demo.example' }) })
-  const before = statements.count()
-  t.same(await repeat(100, { path: '/public/x', headers }), new Set([200]))
-  // One look; begin, lock, look, two inserts, look, commit; and a look again once the insert was heard of.
-  t.ok(statements.count() - before <= 12, `${statements.count() - before} statements`)
+t.test('first logins that come at once share their looks and one creation', async (t) => {
+  let newcomers = 0
+  const { result, count } = await countStatementsOf(async () => {
+    const name = `shared-${newcomers++}`
+    const headers = oauth({ jwt: await world.mint({ sub: name, email: `${name}@demo.example` }) })
+    const inserted = statements.count('INSERT')
+    const answers = await repeat(100, { path: '/public/x', headers })
+    return { answers, inserts: statements.count('INSERT') - inserted }
+  })
+  t.same(result.answers, new Set([200]))
+  t.equal(result.inserts, 2, 'the user and the identity, once')
+  // A creation is begin, lock, look, two inserts, look, commit. Those who come while it is under way share a look in each
+  // of its steps, and one more follows once the inserts were heard of.
+  t.ok(count <= 25, `${count} statements of 100 requests`)
 })
 
 t.test('a failed look is not remembered, and never reads as an unknown token', async (t) => {
@@ -135,6 +173,6 @@ t.test('a failed look is not remembered, and never reads as an unknown token', a
   proxy.cut()
   t.same(await repeat(100, request), new Set([503]))
   proxy.accept()
-  await until(async () => (await send(request)).status === 200, 'the recovery')
+  await until(async () => (await send(request)).status === 200, 'the recovery', 15_000)
   t.same(await repeat(100, request), new Set([200]))
 })

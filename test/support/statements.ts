@@ -1,25 +1,55 @@
 import type { HearServer } from './tcp-wire.ts'
 
 /** Counts the statements that a PostgreSQL server completes, on every connection of a proxy. */
-export type StatementCounter = Readonly<{ hearServer: HearServer; count: () => number }>
+export type StatementCounter = Readonly<{
+  hearServer: HearServer
+  /** All of them, or those of one command: `INSERT`. */
+  count: (command?: string) => number
+  /**
+   * The longest time since that moment (`performance.now()`) in which no proof passed that changes are heard. Where it
+   * comes near the 900 ms after which nothing is believed any more, a gateway rightly asks anew.
+   */
+  longestSilenceMs: (sinceMs: number) => number
+}>
 
 /** CommandComplete: each statement ends in one, `begin` and `commit` too. */
 const commandComplete = 'C'.charCodeAt(0)
 
+/** Without a statement before it, it is the answer to a lone Sync: what the gateway proves its connection with. */
+const readyForQuery = 'Z'.charCodeAt(0)
+
 export function countStatements(): StatementCounter {
   const rests = new Map<number, Buffer>()
-  let count = 0
+  const busy = new Set<number>()
+  const provenAtMs: number[] = []
+  const commands: string[] = []
+  const hear = (message: Buffer, index: number): void => {
+    const type = message[0]
+    if (type === commandComplete) {
+      // `INSERT 0 1`, behind letter and length.
+      commands.push(message.toString('latin1', 5).split(/[ \0]/)[0] ?? '')
+      busy.add(index)
+    } else if (type === readyForQuery && !busy.delete(index)) {
+      provenAtMs.push(performance.now())
+    }
+  }
   return {
     hearServer: (bytes, { index }) => {
       let rest = Buffer.concat([rests.get(index) ?? Buffer.alloc(0), bytes])
       // A message is a letter and a length, which counts itself but not the letter.
       while (rest.length >= 5 && rest.length > rest.readUInt32BE(1)) {
-        if (rest[0] === commandComplete) count += 1
-        rest = rest.subarray(rest.readUInt32BE(1) + 1)
+        const end = rest.readUInt32BE(1) + 1
+        hear(rest.subarray(0, end), index)
+        rest = rest.subarray(end)
       }
       rests.set(index, rest)
       return 'pass'
     },
-    count: () => count,
+    count: (command) => (command === undefined ? commands.length : commands.filter((name) => name === command).length),
+    longestSilenceMs: (sinceMs) => {
+      const last = provenAtMs.findLast((atMs) => atMs <= sinceMs) ?? sinceMs
+      const moments = [last, ...provenAtMs.filter((atMs) => atMs > sinceMs), performance.now()]
+      return Math.max(...moments.slice(1).map((atMs, index) => atMs - (moments[index] ?? atMs)))
+    },
   }
 }
