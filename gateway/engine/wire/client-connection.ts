@@ -46,11 +46,12 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   /** What arrived last was no part of a request. */
   #isSpoiled = false
 
-  constructor(socket: Socket, reception: Reception) {
-    super(socket)
+  constructor(accepted: Socket, reception: Reception) {
+    super(accepted)
+    const { socket } = this
     this.#reception = reception
     this.#place = reception.connections.add(this)
-    socket.on('data', this.#onData)
+    this.intake.listen(this.#onData)
     socket.on('end', this.#onEnd)
     socket.on('drain', this.#onDrain)
     socket.on('close', () => this.#onClose())
@@ -97,7 +98,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const { socket } = this
     this.#isJoined = true
     this.alarm.stop()
-    socket.off('data', this.#onData)
+    this.intake.leave()
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
     this.pauseReading()
@@ -112,7 +113,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   #keepAhead(bytes: Buffer): void {
-    this.#ahead.add(bytes)
+    this.#ahead.add(this.#own(bytes))
     if (this.#ahead.isFull) this.pauseReading()
   }
 
@@ -143,6 +144,11 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     exchange.body.spoil(() => this.#refuse(code))
   }
 
+  /** For what outlasts the event that it came with. */
+  #own(bytes: Buffer): Buffer {
+    return this.intake.ownsBytes ? bytes : Buffer.from(bytes)
+  }
+
   #open(head: MessageHead): void {
     if (head.method === 'CONNECT') {
       this.#refuse('method_not_allowed')
@@ -159,7 +165,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const exchange = this.#exchange
     if (!exchange) return
     const { body, isComplete, consumedBytes } = this.#parser
-    for (const chunk of body) exchange.body.push(chunk)
+    for (const chunk of body) exchange.body.push(this.#own(chunk))
     if (!isComplete) return
     if (consumedBytes < bytes.length && !this.#isRefused) this.#keepAhead(bytes.subarray(consumedBytes))
     exchange.body.finish()

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net'
-import type { TLSSocket } from 'node:tls'
+import { TLSSocket } from 'node:tls'
 import { resetConnection } from '../transport.ts'
 import { Alarm } from './alarm.ts'
+import { Intake } from './intake.ts'
 import { Reading } from './reading.ts'
 import { isCongested, writeTo } from './socket-flow.ts'
 
@@ -11,9 +12,12 @@ export class ClientSocket {
   readonly peerAddress: string
   /** One at a time is enough: for a head, a body, what nobody wanted, or the next request. */
   readonly alarm = new Alarm()
+  protected readonly intake: Intake
   protected readonly reading: Reading
 
-  constructor(socket: Socket) {
+  constructor(accepted: Socket) {
+    this.intake = new Intake(accepted)
+    const { socket } = this.intake
     this.socket = socket
     this.reading = new Reading(socket)
     this.peerAddress = socket.remoteAddress ?? ''
@@ -22,7 +26,7 @@ export class ClientSocket {
   }
 
   get isEncrypted(): boolean {
-    return (this.socket as TLSSocket).encrypted === true // a listener may be on TLS
+    return this.socket instanceof TLSSocket
   }
 
   pauseReading(): void {

@@ -1,28 +1,16 @@
 import { once } from 'node:events'
-import type { OnReadOpts, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import type { UpstreamRequest } from '../engine.ts'
 import type { Origin } from '../origin.ts'
 import { Alarm } from './alarm.ts'
-import { inputBytes } from './llhttp.ts'
 import { MessageParser } from './message-parser.ts'
 import { Reading } from './reading.ts'
+import { readShared } from './shared-reads.ts'
 import { writeTo } from './socket-flow.ts'
 import type { Settle } from './upstream-call.ts'
 import { type TurnWire, UpstreamTurn } from './upstream-turn.ts'
 
 const headLimitBytes = 64 * 1024
-
-/** A socket reads, and its listener has done with the bytes, before another socket reads: so one buffer is enough. */
-const readBuffer = Buffer.allocUnsafeSlow(inputBytes)
-
-/** Has what arrives given to `onRead`: bytes that are another's as soon as it returns. */
-const readInto = (onRead: (bytes: Buffer) => void): OnReadOpts => ({
-  buffer: readBuffer,
-  callback: (length) => {
-    onRead(readBuffer.subarray(0, length))
-    return true
-  },
-})
 
 /** How a connection tells its pool what becomes of it. */
 export type ConnectionEvents = Readonly<{ keep: () => void; forget: () => void }>
@@ -53,7 +41,7 @@ export class UpstreamConnection implements TurnWire {
     this.#events = events
     // A socket that leaves HTTP must be one like any other; so must one on TLS.
     this.ownsBytes = isForUpgrade || origin.isEncrypted
-    const socket = origin.open(this.ownsBytes ? {} : { onread: readInto(this.#onData) })
+    const socket = origin.open(this.ownsBytes ? {} : { onread: readShared(this.#onShared) })
     this.#socket = socket
     this.#reading = new Reading(socket)
     if (this.ownsBytes) socket.on('data', this.#onData)
@@ -176,5 +164,10 @@ export class UpstreamConnection implements TurnWire {
     if (this.#turn?.isPending) this.#turn.read(bytes)
     else this.drop()
     this.#reading.count(bytes.length)
+  }
+
+  readonly #onShared = (bytes: Buffer): true => {
+    this.#onData(bytes)
+    return true
   }
 }
