@@ -1,9 +1,12 @@
-/** A turn's part is no less than this, however short the rest of the turn was. */
-const leastMs = 0.5
+/**
+ * The part of a turn that is theirs, in milliseconds. Whatever else the turn takes: each of them leaves work for later,
+ * and where their part grew with the rest of a turn, that would let it grow with itself.
+ */
+const partMs = 1
 
 /**
- * Works off what comes in bursts, some of it in each turn of the event loop: for as long as the rest of the turn took.
- * So whoever else waits is held up by twice the time at most, and a burst gets on however busy the others are.
+ * Works off what comes in bursts, some of it in each turn of the event loop, by time and not by number: so nobody else
+ * waits for all of a crowd, and a crowd gets on however busy the others are.
  */
 export class Bursts<Item> {
   readonly #work: (item: Item) => void
@@ -12,8 +15,6 @@ export class Bursts<Item> {
   #isPlanned = false
   /** Of this turn. */
   #spentMs = 0
-  /** From then on time is the others'. */
-  #sinceMs = 0
 
   constructor(work: (item: Item) => void, monotonicMs = () => performance.now()) {
     this.#work = work
@@ -22,16 +23,14 @@ export class Bursts<Item> {
 
   /** Does it now, unless this turn has had its part; in any case after what was added before. */
   add(item: Item): void {
-    const startedMs = this.#monotonicMs()
-    if (!this.#isPlanned) this.#plan(startedMs, 0)
-    if (this.#spentMs >= leastMs || this.#waiting.length > 0) {
+    if (!this.#isPlanned) this.#plan(0)
+    if (this.#spentMs >= partMs || this.#waiting.length > 0) {
       this.#waiting.push(item)
       return
     }
+    const startedMs = this.#monotonicMs()
     this.#work(item)
-    const tookMs = this.#monotonicMs() - startedMs
-    this.#spentMs += tookMs
-    this.#sinceMs += tookMs
+    this.#spentMs += this.#monotonicMs() - startedMs
   }
 
   /** Takes back what has not been done. */
@@ -41,9 +40,8 @@ export class Bursts<Item> {
     return waiting
   }
 
-  #plan(nowMs: number, spentMs: number): void {
+  #plan(spentMs: number): void {
     this.#isPlanned = true
-    this.#sinceMs = nowMs
     this.#spentMs = spentMs
     setImmediate(this.#nextTurn)
   }
@@ -52,17 +50,16 @@ export class Bursts<Item> {
     this.#isPlanned = false
     if (this.#waiting.length === 0) return
     const startedMs = this.#monotonicMs()
-    const partMs = Math.max(leastMs, startedMs - this.#sinceMs)
-    let nowMs = startedMs
+    let spentMs = 0
     try {
       for (let item = this.#waiting.shift(); item !== undefined; item = this.#waiting.shift()) {
         this.#work(item)
-        nowMs = this.#monotonicMs()
-        if (nowMs - startedMs >= partMs) break
+        spentMs = this.#monotonicMs() - startedMs
+        if (spentMs >= partMs) break
       }
     } finally {
       // Also after the last of them: what is added in this turn waits for the next one.
-      this.#plan(nowMs, nowMs - startedMs)
+      this.#plan(spentMs)
     }
   }
 }

@@ -1,6 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { Exchange } from '../engine/exchange.ts'
-import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
@@ -11,9 +11,9 @@ import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 import type { Audit } from './audit/audit.ts'
 import type { AuditedDecision, Door } from './audit/line.ts'
-import { describeBug, describeError, type Log, type LogFields } from './log.ts'
+import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { redact } from './redact.ts'
+import { composeLine, isOurs, noFacts, type TrailFacts } from './trail-line.ts'
 
 /** What is written down about one request: each stage tells its fact, and the end of the exchange writes the line. */
 export type Trail = Readonly<{
@@ -41,39 +41,6 @@ export type Trail = Readonly<{
 
 export type BeginTrail = (exchange: Exchange, requestId: string) => Trail
 
-/** What the line will say, and no more: a stream holds it until it ends, and there may be thousands. */
-type Facts = {
-  clientAddress: string | undefined
-  /** On the decision listener the request that is judged is another than the one that asks. */
-  method: string | undefined
-  path: string | undefined
-  route: string | undefined
-  userId: number | undefined
-  credential: string | undefined
-  organizationId: number | undefined
-  upstream: string | undefined
-  reason: string | undefined
-  error: GatewayError | undefined
-  streamFailure: Readonly<{ code: StreamFailureCode; cause: unknown }> | undefined
-}
-
-const noFacts: Facts = {
-  clientAddress: undefined,
-  method: undefined,
-  path: undefined,
-  route: undefined,
-  userId: undefined,
-  credential: undefined,
-  organizationId: undefined,
-  upstream: undefined,
-  reason: undefined,
-  error: undefined,
-  streamFailure: undefined,
-}
-
-/** A line of more than 4 KiB may be torn where others write to the same pipe; no honest path is so long. */
-const pathLimit = 1_024
-
 /** What the audit says beyond that. */
 type Findings = { target?: RequestTarget; principal?: Principal; organization?: Organization | undefined }
 
@@ -100,7 +67,7 @@ class RequestTrail implements Trail {
   readonly #surroundings: Surroundings
   readonly #door: Door
   readonly #startedMs: number
-  readonly #facts: Facts = { ...noFacts }
+  readonly #facts: TrailFacts = { ...noFacts }
   /** Let go of once it is written down. */
   #findings: Findings | undefined = {}
 
@@ -200,53 +167,14 @@ class RequestTrail implements Trail {
   }
 }
 
-const isOurs = ({ error, streamFailure }: Facts): boolean =>
-  error?.code === 'internal' || streamFailure?.code === 'internal_error'
-
 /** A client may invent methods; series it may not. */
 const methodLabel = (method: string): string => ((methods as readonly string[]).includes(method) ? method : 'other')
-
-function composeLine(exchange: Exchange, requestId: string, facts: Facts, durationMs: number, isComplete: boolean) {
-  const { clientAddress, method, path, route, reason, error, streamFailure } = facts
-  const line = {
-    requestId,
-    clientAddress: clientAddress ?? exchange.peerAddress,
-    method: method ?? exchange.method,
-    // The query stays out: it is where careless clients put secrets.
-    path: path === undefined ? undefined : redact(path).slice(0, pathLimit),
-    route,
-    status: exchange.status,
-    reason,
-    userId: facts.userId,
-    credential: facts.credential,
-    organizationId: facts.organizationId,
-    upstream: facts.upstream,
-    durationMs: Math.round(durationMs * 1000) / 1000,
-  }
-  // Most requests come to this end, and one shape is written faster than many.
-  if (!error && !streamFailure && isComplete) return line
-  return {
-    ...line,
-    ...(error && reason !== error.code && { failure: error.code }),
-    ...(streamFailure && { failure: streamFailure.code }),
-    ...(!isComplete && { isComplete }),
-    ...(streamFailure?.cause !== undefined && { error: describe(streamFailure.code, streamFailure.cause) }),
-    // Below 500 a cause describes the client's input, which is none of the log's business.
-    ...(error && error.status >= 500 && { error: describe(error.code, error) }),
-  }
-}
-
-/** Of a bug the place counts where it was thrown, not where we gave it its code. */
-const describe = (code: RefusalCode | StreamFailureCode, error: unknown): LogFields =>
-  code === 'internal' || code === 'internal_error'
-    ? describeBug(error instanceof GatewayError ? (error.cause ?? error) : error)
-    : describeError(error)
 
 type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'door' | 'status' | 'error'>
 
 function composeDecision(
   exchange: Exchange,
-  { clientAddress, route }: Facts,
+  { clientAddress, route }: TrailFacts,
   { target, principal, organization }: Findings,
   verdict: Verdict,
 ): AuditedDecision {

@@ -12,6 +12,7 @@ import {
   readVersion,
   resetParser,
 } from './llhttp.ts'
+import { ParseLimits } from './parse-limits.ts'
 import { RequestLine } from './request-line.ts'
 
 /** What a head says, of a request or an answer; what the other would say is empty. */
@@ -28,9 +29,6 @@ export type MessageHead = Readonly<{
 
 /** Bytes that are no message, as node:http tells of them. */
 export type ParseFault = Readonly<{ code: string; rawPacket: Buffer; bytesParsed: number }>
-
-/** What may stand between two pieces of a body: extensions of chunks, and trailers, which say nothing to us. */
-const framingLimitBytes = 16 * 1024
 
 /** A body in more pieces is copied into one, since each costs far more than a byte. */
 const pieceLimit = 8
@@ -62,7 +60,7 @@ export class MessageParser {
   /** Undefined of answers. */
   readonly #requestLine: RequestLine | undefined
   #head: MessageHead | undefined
-  readonly #limitBytes: number
+  readonly #limits: ParseLimits
   #isFreed = false
   #bytes: Buffer = nothing
   /** The beginning of these bytes as text, once somebody has asked for a part of it. */
@@ -70,16 +68,11 @@ export class MessageParser {
   #firstLine = ''
   #headers: string[] = []
   #open: 'name' | 'value' | undefined
-  #headBytes = 0
-  #packetBytes = 0
-  #framingBytes = 0
-  #contentEnd = 0
-  #isOverflowing = false
 
   constructor(type: 'request' | 'response', headLimitBytes: number) {
     this.#parser = openParser(type)
     this.#requestLine = type === 'request' ? new RequestLine() : undefined
-    this.#limitBytes = headLimitBytes
+    this.#limits = new ParseLimits(headLimitBytes)
   }
 
   /** Reads on, up to the end of a message; gives what is wrong with it, if anything is. */
@@ -111,7 +104,7 @@ export class MessageParser {
   next(): void {
     if (!this.#isFreed) resetParser(this.#parser)
     this.#head = undefined
-    this.#framingBytes = 0
+    this.#limits.endHead()
     this.isComplete = false
     this.hasNoBody = false
   }
@@ -124,7 +117,7 @@ export class MessageParser {
 
   #executePiece(bytes: Buffer): ParseFault | undefined {
     this.#bytes = bytes
-    this.#contentEnd = 0
+    this.#limits.beginBytes()
     const code = parse(this.#parser, bytes, this)
     this.#requestLine?.goOn(bytes)
     this.#bytes = nothing
@@ -132,26 +125,15 @@ export class MessageParser {
     const isWhole = code === 0
     const end = isWhole ? bytes.length : readPosition(this.#parser)
     this.consumedBytes += end
-    if ((isWhole || this.isComplete) && this.#keepsLimits(end)) return undefined
+    if ((isWhole || this.isComplete) && this.#limits.endBytes(end, this.isInHead)) return undefined
     this.isComplete = false
     return { code: this.#nameFault(code), rawPacket: bytes, bytesParsed: end }
   }
 
-  /** Of bytes that no callback tells of, such as the spaces before a value. */
-  #keepsLimits(end: number): boolean {
-    if (this.isInHead) {
-      this.#packetBytes += end
-      this.#isOverflowing ||= this.#packetBytes > 2 * this.#limitBytes
-    } else {
-      this.#framingBytes += end - this.#contentEnd
-    }
-    return !this.#isOverflowing && this.#framingBytes <= framingLimitBytes
-  }
-
   #nameFault(code: number): string {
-    if (this.#isOverflowing) return 'HPE_HEADER_OVERFLOW'
+    if (this.#limits.isHeadTooLarge) return 'HPE_HEADER_OVERFLOW'
     if (this.#requestLine?.isSound === false) return 'HPE_INVALID_CONSTANT'
-    return this.#framingBytes > framingLimitBytes ? 'HPE_CHUNK_EXTENSIONS_OVERFLOW' : nameError(code)
+    return this.#limits.isFramingTooLarge ? 'HPE_CHUNK_EXTENSIONS_OVERFLOW' : nameError(code)
   }
 
   onBegin(): number {
@@ -160,15 +142,14 @@ export class MessageParser {
     this.#requestLine?.begin()
     this.#headers = []
     this.#open = undefined
-    this.#headBytes = 0
-    this.#packetBytes = 0
+    this.#limits.beginHead()
     return 0
   }
 
   onFirstLine(start: number, end: number): number {
     // A string of its own: what is written down of a stream lasts as long as that does.
     this.#firstLine += this.#bytes.toString('latin1', start, end)
-    return this.#count(start, end)
+    return this.#limits.countHead(start, end) ? 0 : -1
   }
 
   onName(start: number, end: number): number {
@@ -179,7 +160,7 @@ export class MessageParser {
     if (this.#open === 'name') this.#headers[this.#headers.length - 1] += name
     else this.#headers.push(name)
     this.#open = 'name'
-    return this.#count(start, end)
+    return this.#limits.countHead(start, end) ? 0 : -1
   }
 
   onValue(start: number, end: number): number {
@@ -188,7 +169,7 @@ export class MessageParser {
     if (this.#open === 'value') this.#headers[this.#headers.length - 1] += value
     else this.#headers.push(value)
     this.#open = 'value'
-    return this.#count(start, end)
+    return this.#limits.countHead(start, end) ? 0 : -1
   }
 
   #text(start: number, end: number): string {
@@ -203,18 +184,10 @@ export class MessageParser {
     return !line?.isOpen || line.end(this.#text(0, end))
   }
 
-  /** As node:http counts: the target, the names and the values. */
-  #count(start: number, end: number): number {
-    this.#contentEnd = end
-    this.#headBytes += end - start
-    this.#isOverflowing = this.#headBytes >= this.#limitBytes
-    return this.#isOverflowing ? -1 : 0
-  }
-
   onHead(status: number, isUpgrade: boolean, isKeptAlive: boolean): number {
     if (!this.#takeLine(this.#bytes.length)) return -1
     this.isInHead = false
-    this.#framingBytes = 0
+    this.#limits.endHead()
     const headers = this.#headers
     for (let index = 1; index < headers.length; index += 2) headers[index] = withoutSpacesBehind(headers[index] ?? '')
     const method = status === 0 ? readMethod(this.#parser) : ''
@@ -227,10 +200,7 @@ export class MessageParser {
   }
 
   onBody(start: number, end: number): number {
-    this.#framingBytes += start - this.#contentEnd
-    if (this.#framingBytes > framingLimitBytes) return -1
-    this.#framingBytes = 0
-    this.#contentEnd = end
+    if (!this.#limits.countBody(start, end)) return -1
     this.body.push(this.#bytes.subarray(start, end))
     return 0
   }
