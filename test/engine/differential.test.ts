@@ -46,6 +46,8 @@ const chunked = 'Transfer-Encoding: chunked\r\n'
 
 const byHand: Readonly<Record<string, string | readonly string[]>> = {
   'a row of requests': get.repeat(5),
+  'a broken body in a row': `${get}${post(chunked, 'no size\r\n')}${get}`,
+  'a broken body of a refused request in a row': `${get}POST /../x HTTP/1.1\r\nHost: h\r\n${chunked}\r\nno size\r\n`,
   'a refused request in a row': `${get}GET /../x HTTP/1.1\r\nHost: h\r\n\r\n${get}`,
   'nonsense in a row': `${get}nonsense\r\n\r\n${get}`,
   'a request after the last': `${get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n')}${get}`,

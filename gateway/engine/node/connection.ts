@@ -101,19 +101,28 @@ export class Connection {
   refuse(code: RefusalCode, requestId: string): void {
     if (this.#isRefused) return
     this.#isRefused = true
-    const [first, ...later] = this.#exchanges
-    if (!first) {
+    const last = this.#exchanges.at(-1)
+    const before = this.#exchanges.at(-2)
+    if (!last) {
       this.#writeRefusal(code, requestId)
     } else if (!this.isReceiving) {
       // The next head is at fault: the answers before it go out first.
       this.onIdle(() => this.#writeRefusal(code, requestId))
-    } else if (later.length > 0 || first.hasStarted) {
-      this.destroy()
+    } else if (before) {
+      before.onEnd(() => this.#refuseBody(last, code, requestId))
     } else {
-      // A body is at fault, and its answer has not begun: this is its answer.
-      this.#writeRefusal(code, requestId)
-      first.abandon()
+      this.#refuseBody(last, code, requestId)
     }
+  }
+
+  #refuseBody(exchange: NodeExchange, code: RefusalCode, requestId: string): void {
+    if (exchange.hasStarted) {
+      this.destroy()
+      return
+    }
+    // This is its answer.
+    this.#writeRefusal(code, requestId)
+    exchange.abandon()
   }
 
   destroy(): void {
