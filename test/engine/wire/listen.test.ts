@@ -47,6 +47,39 @@ t.test('a client that pipelines without end is read no further than its answers'
   t.equal(exchanges.length, 1)
 })
 
+t.test('what clients say at the same time stays apart, however long it is held', async (t) => {
+  const exchanges: Exchange[] = []
+  const { origin } = await listen(t, (exchange) => void exchanges.push(exchange))
+  const letters = [...'abcdefghijkl']
+  const clients = await Promise.all(letters.map(() => openRawClient(t, origin)))
+  const piece = (letter: string): string => letter.repeat(1_000)
+  const say = (compose: (letter: string) => string): void => {
+    for (const [index, client] of clients.entries()) client.send(compose(letters[index] ?? ''))
+  }
+  say((letter) => `POST /${letter} HTTP/1.1\r\nHost: h\r\nContent-Length: 3000\r\n\r\n${piece(letter)}`)
+  await until(() => exchanges.length === clients.length, 'the requests')
+  for (let count = 0; count < 2; count += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    say(piece)
+  }
+  // Behind it a request that waits for its turn, in pieces as well.
+  say((letter) => `GET /${letter}`)
+  await new Promise((resolve) => setTimeout(resolve, 20))
+  say((letter) => `${letter} HTTP/1.1\r\nHost: ${letter}\r\n\r\n`)
+  await new Promise((resolve) => setTimeout(resolve, 20))
+  for (const exchange of exchanges.slice()) {
+    const letter = exchange.target.slice(1)
+    t.equal((await exchange.body.read(10_000)).toString(), piece(letter).repeat(3))
+    answerOk(exchange)
+  }
+  await until(() => exchanges.length === 2 * clients.length, 'the requests behind them')
+  const later = exchanges.slice(clients.length).map(({ target, headers }) => `${target} ${headers.join()}`)
+  t.same(
+    later.sort(),
+    letters.map((letter) => `/${letter}${letter} Host,${letter}`),
+  )
+})
+
 t.test('a small answer goes out in one piece, however it is written', async (t) => {
   const { origin } = await listen(t, (exchange) => {
     const writer = exchange.start({ status: 200, headers: [] })
