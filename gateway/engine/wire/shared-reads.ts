@@ -4,12 +4,17 @@ import { inputBytes } from './llhttp.ts'
 /** A socket reads, and its listener has done with the bytes, before another socket reads: so one buffer is enough. */
 const readBuffer = Buffer.allocUnsafeSlow(inputBytes)
 
+/** The least that is read at once: what somebody who takes nothing makes us keep. */
+export const smallReadBytes = 16 * 1024
+
+const smallBuffer = readBuffer.subarray(0, smallReadBytes)
+
 /**
  * Has what arrives given to `onRead`: bytes that are another's as soon as it returns. Where it returns false, nothing more
- * is read until the socket is asked for more.
+ * is read until the socket is asked for more. `readsMuch` is asked behind each read how large the next one may be.
  */
-export const readShared = (onRead: (bytes: Buffer) => boolean): OnReadOpts => ({
-  buffer: readBuffer,
+export const readShared = (onRead: (bytes: Buffer) => boolean, readsMuch?: () => boolean): OnReadOpts => ({
+  buffer: readsMuch ? () => (readsMuch() ? readBuffer : smallBuffer) : readBuffer,
   callback: (length) => onRead(readBuffer.subarray(0, length)),
 })
 

@@ -5,12 +5,18 @@ import type { Origin } from '../origin.ts'
 import { Alarm } from './alarm.ts'
 import { MessageParser } from './message-parser.ts'
 import { Reading } from './reading.ts'
-import { readShared } from './shared-reads.ts'
+import { readShared, smallReadBytes } from './shared-reads.ts'
 import { writeTo } from './socket-flow.ts'
 import type { Settle } from './upstream-call.ts'
 import { type TurnWire, UpstreamTurn } from './upstream-turn.ts'
 
 const headLimitBytes = 64 * 1024
+
+/**
+ * So many full reads are passed on before more is read at once: more than the system takes for a client that takes nothing,
+ * for whom what was read last has to be kept.
+ */
+const smallReads = 4
 
 /** How a connection tells its pool what becomes of it. */
 export type ConnectionEvents = Readonly<{ keep: () => void; forget: () => void }>
@@ -33,6 +39,7 @@ export class UpstreamConnection implements TurnWire {
   #turn: UpstreamTurn | undefined
   #isOpen = false
   #isDropped = false
+  #fullReads = 0
   #error: Error | undefined
 
   constructor(origin: Origin, isForUpgrade: boolean, events: ConnectionEvents) {
@@ -41,7 +48,9 @@ export class UpstreamConnection implements TurnWire {
     this.#events = events
     // A socket that leaves HTTP must be one like any other; so must one on TLS.
     this.ownsBytes = isForUpgrade || origin.isEncrypted
-    const socket = origin.open(this.ownsBytes ? {} : { onread: readShared(this.#onShared) })
+    const socket = origin.open(
+      this.ownsBytes ? {} : { onread: readShared(this.#onShared, () => this.#fullReads >= smallReads) },
+    )
     this.#socket = socket
     this.#reading = new Reading(socket)
     if (this.ownsBytes) socket.on('data', this.#onData)
@@ -168,6 +177,9 @@ export class UpstreamConnection implements TurnWire {
 
   readonly #onShared = (bytes: Buffer): true => {
     this.#onData(bytes)
+    // Once its clients have taken much, they may wait now and then.
+    if (bytes.length === smallReadBytes && this.#fullReads < smallReads)
+      this.#fullReads = this.#socket.isPaused() ? 0 : this.#fullReads + 1
     return true
   }
 }

@@ -209,3 +209,36 @@ t.test('an engine that closes breaks what is under way', async (t) => {
   await closing.close()
   t.equal(await answer, 'unanswered')
 })
+
+t.test('of an answer that nobody takes little is read, of one that is taken much at once', async (t) => {
+  const size = 4 * 1024 * 1024
+  const upstream = await startRawUpstream(t, (socket, soFar) => {
+    if (soFar.endsWith('\r\n\r\n'))
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${size}\r\n\r\n${'x'.repeat(size)}`)
+  })
+  const answer = await engine.send({ ...get, origin: upstream.url })
+  if ('connection' in answer) throw new Error('nobody asked for another protocol')
+  const chunks: number[] = []
+  let isTaking = false
+  let isWhole = false
+  answer.pipe({
+    data: (chunk) => {
+      chunks.push(chunk.length)
+      return isTaking
+    },
+    end: () => {
+      isWhole = true
+    },
+    fail: ({ fault }) => t.fail(fault),
+  })
+  await sleep(100)
+  t.ok(chunks.reduce((sum, bytes) => sum + bytes, 0) <= 32 * 1024, `${chunks} for somebody who takes nothing`)
+  isTaking = true
+  answer.resume()
+  await until(() => isWhole, 'the rest')
+  t.equal(
+    chunks.reduce((sum, bytes) => sum + bytes, 0),
+    size,
+  )
+  t.ok(Math.max(...chunks) > 32 * 1024, `${Math.max(...chunks)} at once`)
+})
