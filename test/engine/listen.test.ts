@@ -20,3 +20,26 @@ t.test('what a handler throws breaks its connection, is told, and harms nobody e
   t.match(faults, [{ message: 'planted' }])
   t.match(await callRaw(origin, get), /^HTTP\/1\.1 200 /)
 })
+
+for (const [what, before] of [
+  ['alone', ''],
+  ['behind another request', 'GET /first HTTP/1.1\r\nHost: h\r\n\r\n'],
+] as const)
+  t.test(`a body that cannot be read, ${what}, puts no head into an answer that has begun`, async (t) => {
+    const engine = createTestEngine()
+    const listener = await engine.listen(listenerOptions, (exchange) => {
+      if (exchange.target === '/first') exchange.answer({ status: 200, headers: [] }, 'first')
+      else exchange.start({ status: 200, headers: ['x-begun', 'yes'] }).write(Buffer.from('half'))
+    })
+    t.teardown(() => {
+      const closed = Promise.all([listener.close(), engine.close()])
+      listener.destroy()
+      return closed
+    })
+    const origin = `http://127.0.0.1:${listener.address.port}`
+    const post = 'POST /second HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n'
+    const text = await callRaw(origin, before + post)
+    t.notMatch(text, / 400 /)
+    t.notMatch(text, /0\r\n\r\n$/, 'nor an end')
+    if (before !== '') t.match(text, /^HTTP\/1\.1 200 [\s\S]*first/)
+  })
