@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { constants, KeyObject, verify } from 'node:crypto'
 import { types } from 'node:util'
 import { errors, type FlattenedJWSInput, type JWTHeaderParameters, type JWTVerifyGetKey } from 'jose'
@@ -14,7 +15,7 @@ export type FindKey = JWTVerifyGetKey
 /** What a JWS says before anything about it is proven. */
 export type UnverifiedToken = Readonly<{
   header: Readonly<Record<string, unknown>>
-  payload: Uint8Array
+  payload: Buffer
   /** What the signature is about (RFC 7515 5.1). */
   signed: string
   signature: Buffer
@@ -36,9 +37,10 @@ function decodeCanonical(part: string): Buffer | undefined {
 }
 
 /** A JSON object in strict UTF-8; a byte order mark is no JSON. */
-export function parseObject(bytes: Uint8Array): Readonly<Record<string, unknown>> {
+export function parseObject(bytes: Buffer): Readonly<Record<string, unknown>> {
+  if (!isUtf8(bytes)) throw new GatewayError('unauthenticated')
   try {
-    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes))
+    const value: unknown = JSON.parse(bytes.toString('utf8'))
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
   } catch (error) {
     throw new GatewayError('unauthenticated', { cause: error })
@@ -57,7 +59,7 @@ function checkHeader(header: Readonly<Record<string, unknown>>): Readonly<Record
 }
 
 /** Checks the signature with a key from `findKey` alone: `jku`, `x5u` and `jwk` in the header are never looked at. */
-export async function verifySignature(token: UnverifiedToken, findKey: FindKey): Promise<Uint8Array> {
+export async function verifySignature(token: UnverifiedToken, findKey: FindKey): Promise<Buffer> {
   const { header, payload, signed, signature } = token
   const alg = String(header.alg)
   if (!isGenuine(alg, await chooseKey({ ...header, alg }, findKey), signed, signature))

@@ -23,18 +23,15 @@ export function createExchanges(log: Log): Exchanges {
   const handshakes = new Set<Exchange>()
   let working = 0
   let onIdle: (() => void) | undefined
-  const run = async (work: (exchange: Exchange) => Promise<void>, exchange: Exchange): Promise<void> => {
-    working += 1
-    try {
-      await work(exchange)
-    } catch (error) {
-      const requestId = randomUUID()
-      log.error({ requestId, error: describeBug(error) }, 'a request failed outside of its pipeline')
-      breakOff(exchange, requestId)
-    } finally {
-      working -= 1
-      if (working === 0) onIdle?.()
-    }
+  const finish = (): void => {
+    working -= 1
+    if (working === 0) onIdle?.()
+  }
+  const fail = (error: unknown, exchange: Exchange): void => {
+    finish()
+    const requestId = randomUUID()
+    log.error({ requestId, error: describeBug(error) }, 'a request failed outside of its pipeline')
+    breakOff(exchange, requestId)
   }
   const attend: Exchanges['attend'] = (work) => (exchange) => {
     inFlight += 1
@@ -43,7 +40,8 @@ export function createExchanges(log: Log): Exchanges {
       inFlight -= 1
       handshakes.delete(exchange)
     })
-    void run(work, exchange)
+    working += 1
+    work(exchange).then(finish, (error: unknown) => fail(error, exchange))
   }
   const untilIdle = (withinMs: number): Promise<void> =>
     new Promise<void>((resolve) => {

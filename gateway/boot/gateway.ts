@@ -1,4 +1,5 @@
 import { randomInt, randomUUID } from 'node:crypto'
+import { performance } from 'node:perf_hooks'
 import { createAnswer } from '../answer/answer.ts'
 import { createCors, noCors } from '../answer/cors.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'

@@ -85,7 +85,7 @@ export type UpstreamRequest = Readonly<{
 
 /** Where the body of an upstream's answer goes. `data` returns false to pause until `resume` is called. */
 export type ResponseSink = Readonly<{
-  data: (chunk: Uint8Array) => boolean
+  data: (chunk: Buffer) => boolean
   end: () => void
   fail: (error: UpstreamError) => void
 }>

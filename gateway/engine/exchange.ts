@@ -14,7 +14,7 @@ export interface RequestBody {
 
 /** An answer under way. `write` returns false when the client is slow; `onDrain` says when to go on. */
 export interface ResponseWriter {
-  write(chunk: Uint8Array): boolean
+  write(chunk: Buffer): boolean
   onDrain(listener: () => void): void
   end(): void
 }

@@ -29,14 +29,14 @@ const idempotent = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
 export const createForward =
   (send: Send): Forward =>
-  async (permit, upstream, pinned, received) => {
+  (permit, upstream, pinned, received) => {
     assertIssued(permit)
     const { exchange } = received
     const { route, target } = permit.match
     const { method } = target
     const hasBody = exchange.body.length !== 0
     // Announced too large: refused before a byte of it is read.
-    if ((exchange.body.length ?? 0) > upstream.bodyLimitBytes) throw new GatewayError('body_too_large')
+    if ((exchange.body.length ?? 0) > upstream.bodyLimitBytes) return Promise.reject(new GatewayError('body_too_large'))
     const request: UpstreamRequest = {
       origin: upstream.origin,
       tls: upstream.tls,
@@ -55,17 +55,18 @@ export const createForward =
     // A body cannot be sent twice.
     const isRepeatable = !hasBody && idempotent.has(method)
     const first = addresses?.choose(isRepeatable)
-    try {
-      return noteAnswer(first, await send(directTo(first, request)), exchange)
-    } catch (error) {
-      noteFailure(first, error)
-      const fault = isRepeatable && error instanceof UpstreamError ? error.fault : undefined
-      if (fault === undefined || !isUnheard(fault)) throw toGatewayError(error)
-      const second = first && addresses?.chooseOther(first)
-      // Whoever could not be reached is not tried again at once; another address may be.
-      if (fault === 'unreachable' && !second) throw toGatewayError(error)
-      return await sendAgain(second ?? first, send, request, exchange)
-    }
+    return send(directTo(first, request)).then(
+      (answer) => noteAnswer(first, answer, exchange),
+      (error: unknown) => {
+        noteFailure(first, error)
+        const fault = isRepeatable && error instanceof UpstreamError ? error.fault : undefined
+        if (fault === undefined || !isUnheard(fault)) throw toGatewayError(error)
+        const second = first && addresses?.chooseOther(first)
+        // Whoever could not be reached is not tried again at once; another address may be.
+        if (fault === 'unreachable' && !second) throw toGatewayError(error)
+        return sendAgain(second ?? first, send, request, exchange)
+      },
+    )
   }
 
 /** A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. */

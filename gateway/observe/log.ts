@@ -1,7 +1,7 @@
 import { fstatSync } from 'node:fs'
 import { isatty } from 'node:tty'
 import { pino } from 'pino'
-import { bufferLines } from './line-buffer.ts'
+import { bufferLines, type LineSink } from './line-buffer.ts'
 import { prettify } from './pretty-line.ts'
 import { redact } from './redact.ts'
 
@@ -45,9 +45,11 @@ export function createLog(
   format: LogFormat = 'json',
 ): ProcessLog {
   const maxWrite = isShared && !isFile(1) ? atomicBytes : writtenBytes
-  const destination = pino.destination({ fd: 1, sync: false, minLength: 0, maxWrite })
+  const destination = pino.destination({ fd: 1, sync: false, minLength: 0, maxWrite, contentMode: 'buffer' })
+  // As bytes, for which its types have no word: of text it would count them again with each line that follows.
+  const output: LineSink = { write: (text) => destination.write(Buffer.from(text) as unknown as string) }
   const isPretty = format === 'pretty' || (format === 'auto' && isatty(1))
-  const sink = isPretty ? prettify(destination, isatty(1) && !process.env.NO_COLOR) : destination
+  const sink = isPretty ? prettify(output, isatty(1) && !process.env.NO_COLOR) : output
   const lines = bufferLines(sink, maxWrite, delayMs)
   // What is rare leaves at once, behind what was said before it.
   const atOnce = {

@@ -8,10 +8,14 @@ import type { RequestTarget } from '../receive/target.ts'
 import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
+import type { ObserveMs } from './bound-histogram.ts'
 import { type Stage, type StageMetrics, stages } from './stage-metrics.ts'
 import type { BeginTrail, Trail } from './trail.ts'
 
-type Watch = Readonly<{ metrics: StageMetrics; monotonicMs: () => number }>
+/** Stages go by their place here: what is named is looked for by its name, ten times a request. */
+const place = Object.fromEntries(stages.map((stage, index) => [stage, index])) as Readonly<Record<Stage, number>> // all of them
+
+type Watch = Readonly<{ metrics: StageMetrics; observers: readonly ObserveMs[]; monotonicMs: () => number }>
 
 /** Observes how long each stage takes, by what the trail hears of it: the clock is read once a stage. */
 export function createStageTrails(
@@ -19,7 +23,7 @@ export function createStageTrails(
   metrics: StageMetrics,
   monotonicMs: () => number,
 ): BeginTrail {
-  const watch: Watch = { metrics, monotonicMs }
+  const watch: Watch = { metrics, observers: stages.map((stage) => metrics.observeStage[stage]), monotonicMs }
   return (exchange: Exchange, requestId: string) => new StageTrail(beginTrail, exchange, requestId, watch)
 }
 
@@ -29,7 +33,7 @@ class StageTrail implements Trail {
   readonly #watch: Watch
   #sinceMs: number
   /** The stage under way: a refusal ends it. */
-  #current: Stage | undefined = 'route'
+  #current: number | undefined = place.route
   #isAllowed = false
 
   constructor(beginTrail: BeginTrail, exchange: Exchange, requestId: string, watch: Watch) {
@@ -48,44 +52,44 @@ class StageTrail implements Trail {
 
   matched(match: RouteMatch): void {
     this.#trail.matched(match)
-    this.#end('route')
+    this.#end(place.route)
   }
 
   authenticated(principal: Principal): void {
     this.#trail.authenticated(principal)
-    this.#end('authenticate')
+    this.#end(place.authenticate)
   }
 
   resolved(organization: Organization | undefined): void {
     this.#trail.resolved(organization)
-    this.#end('resolve')
+    this.#end(place.resolve)
   }
 
   found(resource: Resource | undefined): void {
     this.#trail.found(resource)
-    this.#end('resource')
+    this.#end(place.resource)
   }
 
   allowed(): void {
     this.#trail.allowed()
     this.#isAllowed = true
     // A preflight is allowed before there is a route.
-    this.#end(this.#current === 'route' ? 'route' : 'decide')
+    this.#end(this.#current === place.route ? place.route : place.decide)
   }
 
   located(upstream: Upstream): void {
     this.#trail.located(upstream)
-    this.#end('locate')
+    this.#end(place.locate)
   }
 
   settled(status?: number): Promise<void> | undefined {
-    if (this.#current === 'pin') this.#end('pin')
+    if (this.#current === place.pin) this.#end(place.pin)
     this.#current = undefined
     return this.#trail.settled(status)
   }
 
   refused(error: GatewayError): Promise<GatewayError> {
-    if (this.#current) this.#end(this.#current)
+    if (this.#current !== undefined) this.#end(this.#current)
     this.#current = undefined
     if (this.#isAllowed) this.#watch.metrics.countFailure(error.code)
     return this.#trail.refused(error)
@@ -99,15 +103,11 @@ class StageTrail implements Trail {
     this.#trail.streamFailed(code, cause)
   }
 
-  #end(stage: Stage): void {
-    const { metrics, monotonicMs } = this.#watch
+  #end(stage: number): void {
+    const { observers, monotonicMs } = this.#watch
     const nowMs = monotonicMs()
-    metrics.observeStage[stage](nowMs - this.#sinceMs)
+    observers[stage]?.(nowMs - this.#sinceMs)
     this.#sinceMs = nowMs
-    this.#current = stageAfter[stage]
+    this.#current = stage + 1 < stages.length ? stage + 1 : undefined
   }
 }
-
-const stageAfter: Readonly<Partial<Record<Stage, Stage>>> = Object.fromEntries(
-  stages.slice(0, -1).map((stage, index) => [stage, stages[index + 1]]),
-)

@@ -134,10 +134,16 @@ function readHost(lines: readonly string[]): string {
   return host
 }
 
+/** Most requests name the host that the one before them named. */
+let lastHost: string | undefined
+
 /** Whether everybody reads the same host and port in this. */
 export function isHost(text: string): boolean {
+  if (text === lastHost) return true
   const [whole, address, port] = hostPattern.exec(text) ?? []
-  return whole !== undefined && (address === undefined || isIPv6(address)) && Number(port ?? 0) <= 65_535
+  const isSound = whole !== undefined && (address === undefined || isIPv6(address)) && Number(port ?? 0) <= 65_535
+  if (isSound) lastHost = text
+  return isSound
 }
 
 /** What `Connection` names (RFC 9110 7.6.1), but for what it usually says; undefined for nothing. */

@@ -10,7 +10,7 @@ export class GuardedSink implements ResponseSink {
     this.#onFault = onFault
   }
 
-  data(chunk: Uint8Array): boolean {
+  data(chunk: Buffer): boolean {
     try {
       return this.#sink.data(chunk)
     } catch (error) {

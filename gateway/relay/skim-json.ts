@@ -1,5 +1,6 @@
 const quote = 0x22
 const backslash = 0x5c
+const zero = 0x30
 const comma = 0x2c
 const colon = 0x3a
 const openBrace = 0x7b
@@ -22,7 +23,7 @@ export function skimMembers(json: Buffer, from: number, take: TakeMember): void 
   while (json[position] === quote) {
     const keyEnd = endOfString(json, position)
     if (keyEnd < 0) return
-    const key = json.toString('latin1', position + 1, keyEnd - 1)
+    const key = readKey(json, position + 1, keyEnd - 1)
     position = skipSpace(json, keyEnd)
     if (json[position] !== colon) return
     const start = skipSpace(json, position + 1)
@@ -34,13 +35,67 @@ export function skimMembers(json: Buffer, from: number, take: TakeMember): void 
   }
 }
 
+/** The keys of all events, and one string for each of them. */
+const usualKeys = ['type', 'sequence_number', 'delta', 'item_id', 'output_index', 'content_index', 'id', 'choices']
+
+function readKey(json: Buffer, start: number, end: number): string {
+  for (const key of usualKeys) if (key.length === end - start && standsAt(json, start, key)) return key
+  return json.toString('latin1', start, end)
+}
+
+/** Whether a word of ASCII stands there. */
+function standsAt(json: Buffer, start: number, word: string): boolean {
+  for (let index = 0; index < word.length; index++) if (json[start + index] !== word.charCodeAt(index)) return false
+  return true
+}
+
 /** No number or text that is asked for is longer. */
 const scalarLimitBytes = 512
+
+/** More digits than these may be more than a number can hold. */
+const safeDigits = 15
 
 /** A short string, number or literal; undefined for anything else. */
 export function readScalar(json: Buffer, start: number, end: number): unknown {
   const first = json[start]
   if (end - start > scalarLimitBytes || first === openBrace || first === openBracket) return undefined
+  return readDigits(json, start, end) ?? parse(json, start, end)
+}
+
+/** What nearly every number is, undefined for any other: by its digits alone, since each event has one. */
+function readDigits(json: Buffer, start: number, end: number): number | undefined {
+  const count = end - start
+  // JSON has no leading zeros.
+  if (count === 0 || count > safeDigits || (json[start] === zero && count > 1)) return undefined
+  let number = 0
+  for (let index = start; index < end; index++) {
+    const digit = (json[index] ?? 0) - zero
+    if (digit < 0 || digit > 9) return undefined
+    number = number * 10 + digit
+  }
+  return number
+}
+
+/**
+ * Whether a value is one of these words of ASCII; undefined of null, and of what can't be read. A text is compared where it
+ * stands, and read only where it has escapes.
+ */
+export function isOneOf(words: readonly string[], json: Buffer, start: number, end: number): boolean | undefined {
+  if (isPlainText(json, start, end)) {
+    for (const word of words) if (word.length === end - start - 2 && standsAt(json, start + 1, word)) return true
+    return false
+  }
+  const value = readScalar(json, start, end) ?? undefined
+  return value === undefined ? undefined : words.some((word) => word === value)
+}
+
+function isPlainText(json: Buffer, start: number, end: number): boolean {
+  if (json[start] !== quote || end - start > scalarLimitBytes) return false
+  for (let index = start; index < end; index++) if (json[index] === backslash) return false
+  return true
+}
+
+function parse(json: Buffer, start: number, end: number): unknown {
   try {
     return JSON.parse(json.toString('utf8', start, end))
   } catch {

@@ -9,6 +9,10 @@ export type Split = Readonly<{
   isTooLarge: boolean
 }>
 
+/** Of what was split: mostly all of it, a chunk with one event in it, and a view costs as much as to read a line. */
+export const part = (bytes: Buffer, start: number, end: number): Buffer =>
+  start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end)
+
 const nothing = Buffer.alloc(0)
 
 /**
@@ -34,8 +38,8 @@ export class EventSplitter {
     }
     const bytes = this.#heldBytes === 0 ? chunk : Buffer.concat([this.#held.subarray(0, this.#heldBytes), chunk])
     let last = 0
-    for (const [index, end] of ends.entries()) {
-      if (end - last > this.#limitBytes) return { bytes, ends: ends.slice(0, index), isTooLarge: true }
+    for (const end of ends) {
+      if (end - last > this.#limitBytes) return { bytes, ends: ends.slice(0, ends.indexOf(end)), isTooLarge: true }
       last = end
     }
     this.#held = nothing

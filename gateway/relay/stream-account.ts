@@ -1,12 +1,12 @@
 import type { StreamKind } from '../errors/surface.ts'
 import { type EventFields, readFields } from './read-fields.ts'
-import { readScalar, skimMembers } from './skim-json.ts'
+import { isOneOf, readScalar, skimMembers } from './skim-json.ts'
 
 /** What a block of a stream is: something that a client does not see as an event, an event, or the last word. */
 export type BlockMeaning = 'no-event' | 'event' | 'terminal-event'
 
 /** SPEC section 6, whatever the kind of stream: a worker may itself speak through a gateway such as this. */
-const terminalTypes: ReadonlySet<unknown> = new Set(['response.completed', 'response.failed', 'response.incomplete'])
+const terminalTypes = ['response.completed', 'response.failed', 'response.incomplete']
 
 /** Official SDKs stop at data that starts like this, not only at data that equals it. */
 const done = Buffer.from('[DONE]')
@@ -40,17 +40,17 @@ export class StreamAccount {
   #isTerminal({ name }: EventFields, data: Buffer): boolean {
     if (this.#kind === 'chat' && data.subarray(0, done.length).equals(done)) return true
     // What SDKs go by is the type within; the event's name counts where there is none.
-    const type = this.#kind === 'chat' ? this.#readChunk(data) : this.#readEvent(data)
-    return terminalTypes.has(type ?? name)
+    const isTerminal = this.#kind === 'chat' ? this.#readChunk(data) : this.#readEvent(data)
+    return isTerminal ?? (name !== undefined && terminalTypes.includes(name))
   }
 
-  /** Takes note of an event of the Responses API, and gives its type. */
-  #readEvent(data: Buffer): unknown {
-    let type: unknown
+  /** Takes note of an event of the Responses API; says whether its type is a terminal one, where it has one. */
+  #readEvent(data: Buffer): boolean | undefined {
+    let isTerminal: boolean | undefined
     let isNumbered = false
     skimMembers(data, 0, (key, start, end) => {
       if (key === 'type') {
-        type = readScalar(data, start, end)
+        isTerminal = isOneOf(terminalTypes, data, start, end)
       } else if (key === 'sequence_number') {
         const number = readScalar(data, start, end)
         isNumbered = Number.isSafeInteger(number)
@@ -58,20 +58,20 @@ export class StreamAccount {
       } else if (key === 'response') {
         this.#readIdentity(data, start, 'created_at')
       }
-      return type === undefined || !isNumbered || this.responseId === undefined
+      return isTerminal === undefined || !isNumbered || this.responseId === undefined
     })
-    return type
+    return isTerminal
   }
 
   /** Takes note of a chunk of a chat completion; one that has a type comes from a gateway such as this. */
-  #readChunk(data: Buffer): unknown {
-    let type: unknown
+  #readChunk(data: Buffer): boolean | undefined {
+    let isTerminal: boolean | undefined
     if (this.responseId === undefined) this.#readIdentity(data, 0, 'created')
     skimMembers(data, 0, (key, start, end) => {
-      if (key === 'type') type = readScalar(data, start, end)
-      return type === undefined
+      if (key === 'type') isTerminal = isOneOf(terminalTypes, data, start, end)
+      return isTerminal === undefined
     })
-    return type
+    return isTerminal
   }
 
   /** The first id stands: one stream is one response. */

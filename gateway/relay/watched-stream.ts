@@ -5,7 +5,7 @@ import { keepAlive, keepAliveAfterId, renderStreamFailure, responseIdPrefixes } 
 import { refusalOfStreamFailure, type StreamFailureCode } from '../errors/stream-failure.ts'
 import type { StreamKind } from '../errors/surface.ts'
 import type { Place, Roster } from '../roster/roster.ts'
-import { EventSplitter } from './split-events.ts'
+import { EventSplitter, part } from './split-events.ts'
 import { StreamAccount, withoutByteOrderMark } from './stream-account.ts'
 import type { StartTimer, Timer } from './timer.ts'
 
@@ -89,9 +89,8 @@ export class WatchedStream implements ResponseSink {
     exchange.onEnd(() => this.#close())
   }
 
-  data(chunk: Uint8Array): boolean {
+  data(bytes: Buffer): boolean {
     try {
-      const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
       if (this.#state === 'waiting' || this.#state === 'streaming') this.#take(bytes)
       else if (this.#state === 'done') this.#write(bytes)
     } catch (error) {
@@ -120,14 +119,14 @@ export class WatchedStream implements ResponseSink {
     const { bytes, ends, isTooLarge } = this.#splitter.split(chunk)
     let start = 0
     for (const end of ends) {
-      const meaning = this.#account.read(bytes.subarray(start, end))
+      const meaning = this.#account.read(part(bytes, start, end))
       start = end
       if (meaning !== 'terminal-event') continue
       this.#pass(bytes)
       this.#finish()
       return
     }
-    this.#pass(bytes.subarray(0, start))
+    this.#pass(part(bytes, 0, start))
     if (isTooLarge) this.#stop('event_too_large', undefined)
   }
 

@@ -147,7 +147,7 @@ const spoilResponse =
   })
 
 /** What the relay is given in the place of bytes. */
-const noBytes = undefined as unknown as Uint8Array
+const noBytes = undefined as unknown as Buffer
 
 const inBody = spoilResponse(({ pipe }) => ({
   pipe: (sink, idleMs) =>
@@ -240,7 +240,7 @@ t.test('an exception when a slow client is ready again breaks that connection al
   const spoil = spoilResponse(({ pipe }) => ({
     resume: fail,
     pipe: (sink, idleMs) => {
-      const data = (chunk: Uint8Array): boolean => {
+      const data = (chunk: Buffer): boolean => {
         standsStill = !sink.data(chunk)
         return !standsStill
       }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readScalar, skimMembers } from '../../gateway/relay/skim-json.ts'
+import { isOneOf, readScalar, skimMembers } from '../../gateway/relay/skim-json.ts'
 import { drawNumbers } from '../support/event-streams.ts'
 
 /** The members of an object, each with the text of its value. */
@@ -69,6 +69,34 @@ t.test('scalars are read as JSON, everything else is not', async (t) => {
   const read = (json: string): unknown => readScalar(Buffer.from(json), 0, Buffer.byteLength(json))
   t.same(['"a\\u002eb"', '12', 'true', 'null'].map(read), ['a.b', 12, true, null])
   t.same(['{"a":1}', '[1]', 'nul', '"a', `"${'x'.repeat(600)}"`].map(read), Array(5).fill(undefined))
+})
+
+t.test('numbers are read as JSON reads them, however they are written', async (t) => {
+  const read = (json: string): unknown => readScalar(Buffer.from(json), 0, Buffer.byteLength(json))
+  for (const json of [
+    '0',
+    '7',
+    '10',
+    '123456789012345',
+    '999999999999999',
+    '1234567890123456',
+    '-1',
+    '1.5',
+    '1e3',
+    '0.1',
+  ])
+    t.equal(read(json), JSON.parse(json), json)
+  for (const json of ['', '01', '00', '1x', '+1', '1_000', '.5', '0x10']) t.equal(read(json), undefined, json)
+})
+
+t.test('a word is known as it stands, and with escapes', async (t) => {
+  const isWord = (json: string) => isOneOf(['end', 'ende'], Buffer.from(json), 0, Buffer.byteLength(json))
+  t.same(['"end"', '"ende"', '"\\u0065nd"', '"e\\u006e\\u0064e"'].map(isWord), Array(4).fill(true))
+  t.same(
+    ['"en"', '"endes"', '"END"', '""', '"\\\\end"', '1', 'true', `"${'x'.repeat(500)}"`].map(isWord),
+    Array(8).fill(false),
+  )
+  t.same(['null', '{"end":1}', '["end"]', 'end', `"${'x'.repeat(600)}"`].map(isWord), Array(5).fill(undefined))
 })
 
 /** Any JSON value, with texts that look like JSON. */

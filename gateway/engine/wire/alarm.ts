@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks'
 import { Bursts } from '../bursts.ts'
 
 /** Alarms that are due within the same so many milliseconds share one timer of Node. */

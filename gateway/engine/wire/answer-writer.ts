@@ -35,10 +35,9 @@ export class AnswerWriter implements ResponseWriter {
     this.#flushSoon()
   }
 
-  readonly write = (chunk: Uint8Array): boolean => {
+  readonly write = (bytes: Buffer): boolean => {
     if (this.#isOver) return false
-    if (chunk.length === 0 || this.#framing === 'head') return !this.#wire.isCongested()
-    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
+    if (bytes.length === 0 || this.#framing === 'head') return !this.#wire.isCongested()
     if (this.#text.length + bytes.length > joinedBytes) return this.#writeLarge(bytes)
     const content = bytes.toString('latin1')
     this.#text += this.#framing === 'chunks' ? `${bytes.length.toString(16)}\r\n${content}\r\n` : content

@@ -102,10 +102,9 @@ export class UpstreamTurn implements UploadEvents {
     this.#hasAnswered = true
     parser.hasNoBody = this.#isForHead
     const fault = parser.execute(bytes)
-    const rest = bytes.subarray(parser.consumedBytes)
     const head = parser.takeHead()
     if (head && head.status < 200) {
-      this.#takeInterim(head, rest)
+      this.#takeInterim(head, bytes.subarray(parser.consumedBytes))
       return
     }
     if (head) this.#begin(head)
@@ -113,7 +112,7 @@ export class UpstreamTurn implements UploadEvents {
     // Its reader may have left just now.
     if (!this.isPending) return
     if (fault) this.#call.fail('broken', new Error(fault.code))
-    else if (parser.isComplete) this.#complete(rest.length === 0 && this.#isSent ? this.#keepMs : 0)
+    else if (parser.isComplete) this.#complete(parser.consumedBytes === bytes.length && this.#isSent ? this.#keepMs : 0)
   }
 
   /** The upstream says no more: the end of an answer without a length, or of one that is not whole. */

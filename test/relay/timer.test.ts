@@ -1,0 +1,54 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { startTimer } from '../../gateway/relay/timer.ts'
+import { until } from '../support/gateway.ts'
+
+const ms = 40
+
+/** A timer, and when it rang, in milliseconds from its start. */
+function start() {
+  const startedMs = performance.now()
+  const rangMs: number[] = []
+  const passedMs = () => performance.now() - startedMs
+  const timer = startTimer(ms, () => rangMs.push(passedMs()))
+  const ringing = (count: number) => until(() => rangMs.length === count, 'the timer')
+  return { timer, rangMs, ringing, passedMs }
+}
+
+t.test('a timer calls back once, and not before its time', async (t) => {
+  const { rangMs, ringing } = start()
+  await ringing(1)
+  t.ok((rangMs[0] ?? 0) >= ms, String(rangMs))
+  await sleep(2 * ms)
+  t.equal(rangMs.length, 1)
+})
+
+t.test('each restart begins its time anew', async (t) => {
+  const { timer, rangMs, ringing, passedMs } = start()
+  let restartedMs = 0
+  // On a machine that stands still for longer than the time it rings between two restarts, and rightly.
+  while (restartedMs < 2.5 * ms && rangMs.length === 0) {
+    restartedMs = passedMs()
+    timer.restart()
+    await sleep(ms / 8)
+  }
+  await ringing(1)
+  t.ok((rangMs[0] ?? 0) >= restartedMs + ms, `${rangMs} after ${restartedMs}`)
+})
+
+t.test('after its time a restart calls back once more', async (t) => {
+  const { timer, rangMs, ringing, passedMs } = start()
+  await ringing(1)
+  const restartedMs = passedMs()
+  timer.restart()
+  await ringing(2)
+  t.ok((rangMs[1] ?? 0) >= restartedMs + ms, `${rangMs} after ${restartedMs}`)
+})
+
+t.test('what is stopped does not call back', async (t) => {
+  const { timer, rangMs } = start()
+  timer.restart()
+  timer.stop()
+  await sleep(3 * ms)
+  t.same(rangMs, [])
+})
