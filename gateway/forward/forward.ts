@@ -49,7 +49,7 @@ export const createForward =
       asksForWebSocket: exchange.isHandshake && route.isWebSocket,
       timeouts: upstream.timeouts,
       isFreshConnection: false,
-      onCancellable: (cancel) => exchange.onEnd((isComplete) => !isComplete && cancel()),
+      onCancellable: cancelledBy(exchange),
     }
     const { addresses } = upstream
     // A body cannot be sent twice.
@@ -68,6 +68,12 @@ export const createForward =
       },
     )
   }
+
+/** Apart, since it lasts as long as the exchange: what a function's closures know, each of them keeps. */
+const cancelledBy =
+  (exchange: Exchange): UpstreamRequest['onCancellable'] =>
+  (cancel) =>
+    exchange.onEnd((isComplete) => !isComplete && cancel())
 
 /** A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. */
 const isUnheard = (fault: UpstreamFault): boolean =>

@@ -35,6 +35,14 @@ export function divideCost(before: ProcessFigures, now: ProcessFigures, streams:
   }
 }
 
+/** Writes so many events a second, into streams in turn, for so long; resolves to how many, when all have arrived. */
+export type Spray = (
+  streams: readonly Socket[],
+  seconds: number,
+  perSecond: number,
+  signal: AbortSignal,
+) => Promise<number>
+
 /** How often an event is written: so seldom that none waits for the one before it. */
 const everyMs = 4
 
@@ -64,13 +72,12 @@ export function createStopwatch(nowMs: () => number) {
       const [medianMs = 0, p99Ms = 0, maxMs = 0] = [0.5, 0.99, 1].map((share) => roundMs(findPercentile(tookMs, share)))
       return { medianMs, p99Ms, maxMs }
     },
-    /** Writes so many events a second into each stream for so long; resolves to how many, when all have arrived. */
-    spray: async (streams: readonly Socket[], seconds: number, signal: AbortSignal, perSecond = 1): Promise<number> => {
+    spray: (async (streams, seconds, perSecond, signal) => {
       const first = writtenAtMs.length
       const turns = (seconds * 1_000) / everyMs
       tookMs.length = 0
       for (let turn = 0; turn < turns; turn++) {
-        const due = Math.round(((turn + 1) * streams.length * seconds * perSecond) / turns)
+        const due = Math.round(((turn + 1) * seconds * perSecond) / turns)
         for (let count = writtenAtMs.length - first; count < due; count++) {
           const chunk = toChunk(deltaEvent(first + count))
           writtenAtMs[first + count] = nowMs()
@@ -81,7 +88,7 @@ export function createStopwatch(nowMs: () => number) {
       const events = writtenAtMs.length - first
       await until(() => tookMs.length === events, 'the last event')
       return events
-    },
+    }) satisfies Spray,
   }
 }
 
