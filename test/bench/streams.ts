@@ -41,11 +41,12 @@ const { streams, events, json } = new Command('bench:streams')
 
 /**
  * How many events go out a second while the processor's time is read, all streams together: at any size as many, so that
- * what a process does without work is the same part of each. It is read several times, and the median counts.
+ * what a process does without work is the same part of each. It is read several times, and the median counts: a while after
+ * many were opened, V8 looks at the whole of its memory for what it can give back.
  */
 const eventsPerSecond = 5_000
-const spraySeconds = 2
-const sprays = 3
+const spraySeconds = 1
+const sprays = 9
 
 /** What is hot after so long at twice that rate is compiled. */
 const warmUpSeconds = 4
@@ -118,9 +119,8 @@ async function measureWay(
       interruption.signal.throwIfAborted()
       await open(size - upstream.streams.size)
       const cost = divideCost(before, await way.readFigures(), size)
-      // What it takes to compile what serves them is nobody's.
-      if (all.length === 0)
-        await stopwatch.spray([...upstream.streams], warmUpSeconds, 2 * eventsPerSecond, interruption.signal)
+      // What it takes to compile what serves them is nobody's, nor what their opening left to collect.
+      await stopwatch.spray([...upstream.streams], warmUpSeconds, 2 * eventsPerSecond, interruption.signal)
       const times = await stopwatch.run([...upstream.streams], events, interruption.signal)
       const cpuMicrosPerEvent = await readEventCost(way, [...upstream.streams], stopwatch.spray)
       const firstEventMs = await timeFirstEvents(() => open(1), newcomers)
