@@ -55,7 +55,7 @@ export const createForward =
     // A body cannot be sent twice.
     const isRepeatable = !hasBody && idempotent.has(method)
     const first = addresses?.choose(isRepeatable)
-    return send(directTo(first, request)).then(
+    return begin(send, directTo(first, request)).then(
       (answer) => noteAnswer(first, answer, exchange),
       (error: unknown) => {
         noteFailure(first, error)
@@ -68,6 +68,15 @@ export const createForward =
       },
     )
   }
+
+/** What is thrown at once is a failure like one that comes later: an address must not count an attempt that never was. */
+function begin(send: Send, request: UpstreamRequest): Promise<UpstreamAnswer> {
+  try {
+    return send(request)
+  } catch (error) {
+    return Promise.reject(error)
+  }
+}
 
 /** Apart, since it lasts as long as the exchange: what a function's closures know, each of them keeps. */
 const cancelledBy =

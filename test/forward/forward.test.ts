@@ -1,0 +1,50 @@
+import t, { type Test } from 'tap'
+import { UpstreamError } from '../../gateway/engine/engine.ts'
+import { createForward } from '../../gateway/forward/forward.ts'
+import type { Addresses } from '../../gateway/locate/upstream.ts'
+import { call } from '../support/client.ts'
+import { startFaultyGateway } from '../support/faulty-gateway.ts'
+import { openRoute } from '../support/gateway.ts'
+
+/** What the addresses are told of one request, each of whose sendings comes to this. */
+async function forwardTo(t: Test, send: () => Promise<never>) {
+  const told: string[] = []
+  const attempt = (origin: string) => ({
+    origin,
+    answered: () => told.push(`${origin} answered`),
+    failed: () => told.push(`${origin} failed`),
+    end: () => told.push(`${origin} ended`),
+  })
+  const addresses: Addresses = { choose: () => attempt('http://a'), chooseOther: () => attempt('http://b') }
+  const forward = createForward(send)
+  const gateway = await startFaultyGateway(t, {
+    routes: [openRoute],
+    upstreams: { platform: { url: 'http://127.0.0.1:9' } },
+    spoil: () => ({
+      forward: (permit, upstream, ...rest) => forward(permit, { ...upstream, addresses }, ...rest),
+    }),
+  })
+  const { status } = await call(gateway.public, { path: '/open' })
+  return { status, told }
+}
+
+t.test('an attempt that fails ends at its address, and the other one is tried', async (t) => {
+  const send = () => Promise.reject(new UpstreamError('unreachable'))
+  const { status, told } = await forwardTo(t, send)
+  t.equal(status, 503)
+  t.same(told, ['http://a failed', 'http://a ended', 'http://b failed', 'http://b ended'])
+})
+
+t.test(
+  'a bug that is thrown at once ends the attempt like one that comes later, and is no fault of the address',
+  async (t) => {
+    const atOnce = () => {
+      throw new TypeError('planted')
+    }
+    for (const send of [atOnce, async () => atOnce()]) {
+      const { status, told } = await forwardTo(t, send)
+      t.equal(status, 500)
+      t.same(told, ['http://a ended'])
+    }
+  },
+)
