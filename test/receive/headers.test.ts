@@ -205,7 +205,8 @@ t.test('anything else is no host', async (t) => {
     'caf\xe9',
     'a b',
   ])
-    t.equal(refusalOf(['Host', host]), 'headers_malformed', JSON.stringify(host))
+    for (const time of ['once', 'twice'])
+      t.equal(refusalOf(['Host', host]), 'headers_malformed', `${JSON.stringify(host)} ${time}`)
   t.equal(refusalOf([]), 'headers_malformed', 'none')
   t.equal(refusalOf(['Host', 'h', 'host', 'h']), 'headers_malformed', 'two')
 })

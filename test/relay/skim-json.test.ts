@@ -80,6 +80,8 @@ t.test('numbers are read as JSON reads them, however they are written', async (t
     '123456789012345',
     '999999999999999',
     '1234567890123456',
+    '12345678901234567890',
+    '18014398509481985123',
     '-1',
     '1.5',
     '1e3',
