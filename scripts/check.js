@@ -6,8 +6,19 @@ import { install } from './install.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
-/** Folders whose tests start servers. */
-const slow = new Set(['spec', 'deploy', 'demo', 'advisories', 'pipeline', 'integrate', 'bench', 'support', 'scripts'])
+/** Folders whose tests start servers, or other programs. */
+const slow = new Set([
+  'spec',
+  'deploy',
+  'demo',
+  'advisories',
+  'fuzz',
+  'pipeline',
+  'integrate',
+  'bench',
+  'support',
+  'scripts',
+])
 
 const unitTests = readdirSync(new URL('../test', import.meta.url), { recursive: true })
   .filter((file) => file.endsWith('.test.ts') && !slow.has(file.split('/')[0]))
