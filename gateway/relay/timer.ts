@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks'
 
-/** A running timer: it calls back once, after a restart once more. */
+/** A running timer: it calls back once, after a restart once more, and never again once it was stopped. */
 export type Timer = Readonly<{ restart: () => void; stop: () => void }>
 
 export type StartTimer = (ms: number, onTime: () => void) => Timer
@@ -14,7 +14,7 @@ export const startTimer: StartTimer = (ms, onTime) => new RealTimer(ms, onTime)
  */
 class RealTimer implements Timer {
   readonly #ms: number
-  readonly #onTime: () => void
+  #onTime: (() => void) | undefined
   #dueMs = 0
   #timeout: NodeJS.Timeout | undefined
 
@@ -25,19 +25,20 @@ class RealTimer implements Timer {
   }
 
   restart(): void {
+    if (!this.#onTime) return
     this.#dueMs = performance.now() + this.#ms
     this.#timeout ??= setTimeout(look, this.#ms, this)
   }
 
   stop(): void {
     clearTimeout(this.#timeout)
-    this.#dueMs = 0
+    this.#onTime = undefined
   }
 
   look(): void {
     const restMs = Math.ceil(this.#dueMs - performance.now())
     this.#timeout = restMs > 0 ? setTimeout(look, restMs, this) : undefined
-    if (!this.#timeout) this.#onTime()
+    if (!this.#timeout) this.#onTime?.()
   }
 }
 

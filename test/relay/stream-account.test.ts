@@ -53,6 +53,8 @@ t.test('three types are terminal, by the data before the name', async (t) => {
     t.equal(meaningOf('responses', event('no JSON', type)), 'terminal-event', 'by name alone')
     t.equal(meaningOf('responses', event({ type: 'response.output_text.delta' }, type)), 'event', 'another type')
     t.equal(meaningOf('chat', event({ type })), 'terminal-event', 'another gateway’s word on chat')
+    const escaped = `{"type":"${type.replace('.', '\\u002e')}"}`
+    t.equal(meaningOf('responses', event(escaped)), 'terminal-event', 'with an escape')
   }
 })
 

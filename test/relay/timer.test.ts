@@ -45,10 +45,20 @@ t.test('after its time a restart calls back once more', async (t) => {
   t.ok((rangMs[1] ?? 0) >= restartedMs + ms, `${rangMs} after ${restartedMs}`)
 })
 
-t.test('what is stopped does not call back', async (t) => {
+t.test('what is stopped does not call back, whatever comes then', async (t) => {
   const { timer, rangMs } = start()
   timer.restart()
   timer.stop()
+  timer.restart()
   await sleep(3 * ms)
   t.same(rangMs, [])
+})
+
+t.test('what is stopped after it rang stays silent', async (t) => {
+  const { timer, rangMs, ringing } = start()
+  await ringing(1)
+  timer.stop()
+  timer.restart()
+  await sleep(3 * ms)
+  t.equal(rangMs.length, 1)
 })

@@ -113,7 +113,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   #keepAhead(bytes: Buffer): void {
-    this.#ahead.add(this.#own(bytes))
+    this.#ahead.add(this.intake.own(bytes))
     if (this.#ahead.isFull) this.pauseReading()
   }
 
@@ -144,11 +144,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     exchange.body.spoil(() => this.#refuse(code))
   }
 
-  /** For what outlasts the event that it came with. */
-  #own(bytes: Buffer): Buffer {
-    return this.intake.ownsBytes ? bytes : Buffer.from(bytes)
-  }
-
   #open(head: MessageHead): void {
     if (head.method === 'CONNECT') {
       this.#refuse('method_not_allowed')
@@ -165,7 +160,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const exchange = this.#exchange
     if (!exchange) return
     const { body, isComplete, consumedBytes } = this.#parser
-    for (const chunk of body) exchange.body.push(this.#own(chunk))
+    for (const chunk of body) exchange.body.push(this.intake.own(chunk))
     if (!isComplete) return
     if (consumedBytes < bytes.length && !this.#isRefused) this.#keepAhead(bytes.subarray(consumedBytes))
     exchange.body.finish()

@@ -5,7 +5,7 @@ import { readShared, shareReads } from './shared-reads.ts'
 /** A client's socket, and who is given what arrives on it. */
 export class Intake {
   readonly socket: Socket
-  /** What arrives stays as it is; else it must be copied by whoever keeps it. */
+  /** What arrives stays as it is; else whoever keeps it must ask for a copy. */
   readonly ownsBytes: boolean
   #listener: ((bytes: Buffer) => void) | undefined
 
@@ -19,6 +19,11 @@ export class Intake {
   listen(listener: (bytes: Buffer) => void): void {
     this.#listener = listener
     if (this.ownsBytes) this.socket.on('data', listener)
+  }
+
+  /** For what outlasts the event that it came with: by then its bytes may be another client's. */
+  own(bytes: Buffer): Buffer {
+    return this.ownsBytes ? bytes : Buffer.from(bytes)
   }
 
   /** From now on the socket is one like any other. */
