@@ -1,19 +1,20 @@
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
-import { type Call, call } from '../support/client.ts'
+import { call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { type Account, populate } from '../support/population.ts'
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
+import type { HearServer } from '../support/tcp-wire.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const { addAccount, writer } = await populate(t, world)
 
 /** The database by way of a proxy. */
-async function reroute(t: Test): Promise<Readonly<{ url: string; proxy: TcpProxy }>> {
+async function reroute(t: Test, hearServer?: HearServer): Promise<Readonly<{ url: string; proxy: TcpProxy }>> {
   const url = new URL(world.databaseUrl)
-  const proxy = await startTcpProxy(t, { port: Number(url.port) })
+  const proxy = await startTcpProxy(t, { port: Number(url.port), ...(hearServer && { hearServer }) })
   url.port = String(proxy.port)
   return { url: url.href, proxy }
 }
@@ -22,25 +23,56 @@ const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
 })
 
+/** What a use of the account's token is answered. */
+type Ask = (account: Account) => Promise<number>
+
+const createAsk =
+  (origin: string): Ask =>
+  async ({ headers }) =>
+    (await call(origin, { path: '/datasets', headers })).status
+
+/** Asks again where PostgreSQL took a second to answer: that tells of the machine, which stood still. */
+const settle =
+  (ask: Ask): Ask =>
+  async (account) => {
+    let status = await ask(account)
+    for (let again = 0; status === 503 && again < 5; again += 1) status = await ask(account)
+    return status
+  }
+
 /** A gateway whose queries and whose notifications come by wires of their own, and what a test asks of it. */
 async function startWired(t: Test) {
-  const [queries, notifications] = [await reroute(t), await reroute(t)]
+  let heard = ''
+  const queries = await reroute(t)
+  const notifications = await reroute(t, (bytes) => {
+    heard += bytes.toString('latin1')
+    return 'pass'
+  })
   const gateway = await startTestGateway(t, {
     world,
     settings: { database: { url: queries.url, listenUrl: notifications.url } },
     upstreams: { platform: { url: upstream.url } },
   })
-  const send = async (request: Call): Promise<number> => (await call(gateway.public, request)).status
-  const use = ({ headers }: Account): Promise<number> => send({ path: '/datasets', headers })
+  const ask = createAsk(gateway.public)
   const isHearing = async (): Promise<boolean> =>
     (await (await fetch(`${gateway.admin}/metrics`)).text()).includes('sallyport_change_source_up{source="postgres"} 1')
-  return { queries: queries.proxy, notifications: notifications.proxy, use, isHearing }
+  /** Forgets what was heard so far, and tells whether the account's token was spoken of since. */
+  const listenFor = ({ tokenId }: Account): (() => boolean) => {
+    heard = ''
+    const payload = new RegExp(`"kind" ?: ?"token", ?"id" ?: ?${tokenId}}`)
+    return () => payload.test(heard)
+  }
+  const use = settle(ask)
+  return { queries: queries.proxy, notifications: notifications.proxy, ask, use, isHearing, listenFor }
 }
 
 const revoke = ({ tokenId }: Account) => writer.query('delete from auth_access_tokens where id = $1', [tokenId])
 
-/** The promise is 1 s while PostgreSQL can be asked; the rest is for a machine that does other things beside. */
-const boundMs = 2_000
+/**
+ * The promise is 1 s while PostgreSQL can be asked, which the cache's own tests hold to the millisecond; the rest is
+ * for a machine that does other things beside.
+ */
+const boundMs = 4_000
 
 t.test('while notifications are frozen without a word, nothing is believed for longer than a second', async (t) => {
   const { notifications, use, isHearing } = await startWired(t)
@@ -59,6 +91,7 @@ t.test('while notifications are frozen without a word, nothing is believed for l
 
 t.test('without notifications requests are served, by looks that are a second old at most', async (t) => {
   const { notifications, use, isHearing } = await startWired(t)
+  await until(isHearing, 'the connection for changes')
   notifications.refuse()
   notifications.cut()
   await until(async () => !(await isHearing()), 'the gauge')
@@ -75,6 +108,7 @@ t.test('what changed while nobody listened is known as soon as somebody does aga
   t.equal(await use(account), 200)
   notifications.refuse()
   notifications.cut()
+  await until(async () => !(await isHearing()), 'the gauge')
   await revoke(account)
   notifications.accept()
   await until(isHearing, 'the connection again')
@@ -82,26 +116,28 @@ t.test('what changed while nobody listened is known as soon as somebody does aga
 })
 
 t.test('a look that began before a change is neither kept nor shared after it', async (t) => {
-  const { queries, use, isHearing } = await startWired(t)
+  const { queries, ask, use, isHearing, listenFor } = await startWired(t)
   await until(isHearing, 'the connection for changes')
   for (let round = 0; round < 5; round += 1) {
     const account = await addAccount(`in-flight-${round}`)
     // A connection that is ready, so that the look is on the wire at once.
     await use(await addAccount(`warm-up-${round}`))
+    const isHeard = listenFor(account)
     queries.freeze()
-    const early = use(account)
+    const early = ask(account)
     await new Promise((resolve) => setTimeout(resolve, 50))
     await revoke(account)
-    // Heard meanwhile: the notifications' wire is another one.
+    // The notifications' wire is another one.
+    await until(isHeard, 'the notification')
     await new Promise((resolve) => setTimeout(resolve, 50))
     queries.thaw()
-    t.ok([200, 401].includes(await early), 'the early request may have been in time')
+    t.ok([200, 401, 503].includes(await early), 'the early request may have been in time, or have waited too long')
     for (let again = 0; again < 10; again += 1) t.equal(await use(account), 401)
   }
 })
 
 t.test('a database that is frozen altogether is 503 after a second, and never 401', async (t) => {
-  const { queries, notifications, use, isHearing } = await startWired(t)
+  const { queries, notifications, ask, use, isHearing } = await startWired(t)
   await until(isHearing, 'the connection for changes')
   const account = await addAccount('all-frozen')
   t.equal(await use(account), 200)
@@ -111,9 +147,9 @@ t.test('a database that is frozen altogether is 503 after a second, and never 40
   const seen = new Set<number>()
   while (performance.now() - frozenAtMs < 3_000) {
     const startedMs = performance.now()
-    const status = await use(account)
+    const status = await ask(account)
     seen.add(status)
-    if (status === 200) t.ok(startedMs - frozenAtMs < boundMs, 'held for a second at most')
+    if (status === 200) t.ok(startedMs - frozenAtMs < 1_000, 'held for a second at most')
   }
   t.same([...seen].sort(), [200, 503])
   queries.thaw()
@@ -129,8 +165,7 @@ async function startListeningAt(t: Test, listenUrl: string) {
     settings: { database: { url: world.databaseUrl, listenUrl } },
     upstreams: { platform: { url: upstream.url } },
   })
-  const use = async ({ headers }: Account): Promise<number> =>
-    (await call(gateway.public, { path: '/datasets', headers })).status
+  const use = settle(createAsk(gateway.public))
   const metrics = async (): Promise<string> => (await fetch(`${gateway.admin}/metrics`)).text()
   return { use, metrics }
 }
