@@ -54,5 +54,7 @@ EXPOSE 8080 8081 9090
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --start-interval=2s --retries=3 \
   CMD ["sallyport", "healthcheck"]
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["sallyport"]
+# V8 collects all of its heap when that has doubled, and not to find out what it could give back: a collection takes ten
+# milliseconds or more of everybody's time. Another version of V8 may not know these, and then does not start.
+ENTRYPOINT ["node", "--no-memory-reducer", "--heap-growing-percent=100", "/app/dist/main.js"]
 CMD ["serve"]

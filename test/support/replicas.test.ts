@@ -1,5 +1,8 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { call } from './client.ts'
+import { readNodeOptions } from './dockerfile.ts'
 import { withOwner } from './owner.ts'
 import { type Replica, startReplica } from './replicas.ts'
 
@@ -26,4 +29,20 @@ t.test('replicas run side by side, each with its log, until they are stopped, ki
 
 t.test('a replica that does not start says why', async (t) => {
   await t.rejects(startReplica(t, { settings: { frobnicate: 1 } }), /does not know "frobnicate"/)
+})
+
+t.test('a replica starts with the options of the image, and so do its workers', async (t) => {
+  const options = readNodeOptions()
+  t.same(options, ['--no-memory-reducer', '--heap-growing-percent=100'])
+  const { pid } = await startReplica(t, { settings: { workers: 2 } })
+  const listed = execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
+  const workers = listed.trim().split(/\s+/)
+  t.equal(workers.length, 2)
+  for (const one of [pid, ...workers]) {
+    const words = readFileSync(`/proc/${one}/cmdline`, 'utf8').split('\0')
+    t.same(
+      words.filter((word) => options.includes(word)),
+      options,
+    )
+  }
 })

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { readNodeOptions } from './dockerfile.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
 import type { Owner } from './owner.ts'
 
@@ -28,8 +29,8 @@ type Address = Readonly<{ host: string; port: number }>
 const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
 
 /**
- * Starts `sallyport serve` on free ports and waits until it listens. It ends with its owner, and with this process
- * however that ends.
+ * Starts `sallyport serve` as the image does, on free ports, and waits until it listens. It ends with its owner, and with
+ * this process however that ends.
  */
 export async function startReplica(
   owner: Owner,
@@ -42,7 +43,7 @@ export async function startReplica(
   const child = fork(program, ['serve', '--config', file], {
     // Variables of the machine must not reach it.
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
-    execArgv: [],
+    execArgv: [...readNodeOptions()],
     stdio: ['ignore', log, log, 'ipc'],
   })
   closeSync(log)
