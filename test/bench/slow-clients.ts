@@ -1,5 +1,5 @@
 // What a thousand slow clients cost everybody else, by a real attacker: `npm run bench:slow-clients -- --help`.
-import { type ChildProcess, execFileSync, fork, spawn } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
@@ -14,19 +14,11 @@ import { readLoad } from '../support/process-figures.ts'
 import { startReplica } from '../support/replicas.ts'
 import { modelRoutes, toChunk } from '../support/streams.ts'
 import { bearer } from '../support/world.ts'
-import { otherCore } from './peers/peer.ts'
+import { type Attacked, attack, attackFor, attacks, setAside } from './slow-attack.ts'
 import { startBenchWorld } from './start-bench.ts'
 import { findPercentile, renderTable } from './statistics.ts'
 
 type Options = Readonly<{ connections: number }>
-
-/** What became of the attacker's connections. */
-type Attacked = Readonly<{
-  /** How many stood at the same time. */
-  most: number
-  /** From the last connection of the attacker to the end of them all. */
-  cutAfterMs: number
-}>
 
 /** What one attack did. */
 type Figures = Attacked &
@@ -60,22 +52,6 @@ const warmUpMs = 10_000
 /** Until the last of them was cut. */
 const fewAttacksMs = 35_000
 
-/** How many connections the attacker opens in a second: its own default. */
-const rate = 50
-
-/**
- * What the attacker is told, as its manual names it. The reader takes 32 bytes in five seconds; before that each one gets
- * what the system's buffers take.
- */
-const attacks: readonly (readonly [name: string, options: readonly string[]])[] = [
-  ['slow heads', ['-H', '-i', '5', '-x', '24']],
-  ['slow bodies', ['-B', '-i', '5', '-x', '24', '-s', '8192', '-t', 'POST']],
-  ['slow readers', ['-X', '-n', '5', '-z', '32', '-w', '512', '-y', '1024']],
-]
-
-/** Descriptors more or less that are no attacker's. */
-const spare = 20
-
 /**
  * Linux sizes what a connection may have on its way by its packets, ten of them at first: of the loopback's 64 KiB that is
  * 2.5 MiB for each reader that stands still, and a thousand of them are more than all of TCP may have. On a network it is
@@ -83,12 +59,6 @@ const spare = 20
  */
 const largePackets = `loopback has packets of 64 KiB, which no network has: slow readers then fill the system's memory for TCP.
 As root, with packets as elsewhere: unshare -n sh -c 'ip link set lo up mtu 1500 && npm run bench:slow-clients'`
-
-/**
- * The part of the attacker's connections that have to stand at the same time. The first are cut when the last are opened,
- * and an attacker who has only idle time opens them later.
- */
-const enough = 0.5
 
 /** The attacker needs no credential: with one that is asked for, it is refused before it can be slow. */
 const routes = [
@@ -155,11 +125,11 @@ async function measure(owner: Owner): Promise<readonly Figures[]> {
     console.error(`${name}: ${connections} connections`)
     const quiet = await watch(ask, sleep(20_000))
     // The attack itself takes time of a machine that has two processors, whomever it is for: no gateway's doing.
-    const beside = await watch(ask, attackFor(30_000, decoy.url, options))
+    const beside = await watch(ask, attackFor(30_000, { origin: decoy.url, options, connections }))
     let attacked: Attacked = { most: 0, cutAfterMs: 0 }
     const during = await watch(
       ask,
-      attack(gateway.public, options, counter).then((told) => {
+      attack({ origin: gateway.public, options, connections }, counter).then((told) => {
         attacked = told
       }),
     )
@@ -188,7 +158,7 @@ async function warmUp(ask: () => Promise<boolean>, origin: string): Promise<void
   }
   const few = Math.ceil(connections / 10)
   await Promise.all([
-    ...attacks.map(([, options]) => attackFor(fewAttacksMs, origin, options, few)),
+    ...attacks.map(([, options]) => attackFor(fewAttacksMs, { origin, options, connections: few })),
     ...Array.from({ length: askers }, work),
   ])
 }
@@ -222,56 +192,6 @@ async function watch(ask: () => Promise<boolean>, work: Promise<unknown>): Promi
   return { p99Ms: findPercentile(times, 0.99), failed }
 }
 
-/**
- * Resolves to how long its last connection stood, by the gateway's descriptors: the reader is the last to notice, and
- * whoever asks for metrics all the time is an attacker too.
- */
-async function attack(origin: string, program: readonly string[], counter: ChildProcess): Promise<Attacked> {
-  const countDescriptors = async (): Promise<number> => Number((await once(counter, 'message'))[0])
-  const before = await countDescriptors()
-  const child = startAttacker(origin, program)
-  const ended = once(child, 'close')
-  const startedMs = performance.now()
-  try {
-    let openedMs = startedMs
-    let most = before
-    let open = before
-    // Each connection has a descriptor at least. As long as there are more than ever, the last one is not there.
-    while (open > before + spare || most < before + connections * enough) {
-      if (performance.now() - startedMs > 120_000) throw new Error('the attack did not come to what was expected')
-      if (open > most) [most, openedMs] = [open, performance.now()]
-      open = await countDescriptors()
-    }
-    return { most: most - before, cutAfterMs: performance.now() - openedMs }
-  } finally {
-    child.kill()
-    await ended
-  }
-}
-
-/** An attack that nobody waits to be ended. */
-async function attackFor(ms: number, origin: string, program: readonly string[], count = connections): Promise<void> {
-  const child = startAttacker(origin, program, count)
-  const ended = once(child, 'close')
-  await sleep(ms)
-  child.kill()
-  await ended
-}
-
-function startAttacker(origin: string, program: readonly string[], count = connections): ChildProcess {
-  const common = ['-c', String(count), '-r', String(rate), '-l', '240', '-u', `${origin}/large`]
-  // By programs that become the next one: to set it aside once it runs would hold up those who ask.
-  return spawn('chrt', ['--idle', '0', 'taskset', '-c', otherCore, 'slowhttptest', ...program, ...common], {
-    stdio: 'ignore',
-  })
-}
-
-/** Gives what in earnest has machines of its own one processor, and of that what is left. */
-function setAside(pid: number | undefined): void {
-  execFileSync('taskset', ['-a', '-p', '-c', otherCore, String(pid)], { stdio: 'ignore' })
-  execFileSync('chrt', ['--all-tasks', '--idle', '--pid', '0', String(pid)], { stdio: 'ignore' })
-}
-
 async function startUpstream(owner: Owner): Promise<Readonly<{ url: string; pid: number | undefined }>> {
   const child = forkScript('slow-upstream.ts')
   owner.teardown(() => child.kill())
@@ -299,7 +219,16 @@ function isKept({ p99Ms, p99BesideMs, failed, cutAfterMs, streamsLeft }: Figures
 }
 
 function renderFigures(all: readonly Figures[]): string {
-  const head = ['attack', 'p99 quiet ms', 'p99 beside ms', 'p99 ms', 'failed', 'at once', 'cut after s', 'streams left']
+  const head = [
+    'attack',
+    'p99 quiet ms',
+    'p99 beside ms',
+    'p99 ms',
+    'failed',
+    'descriptors',
+    'cut after s',
+    'streams left',
+  ]
   const rows = all.map(({ name, p99QuietMs, p99BesideMs, p99Ms, failed, most, cutAfterMs, streamsLeft }) => [
     name,
     p99QuietMs.toFixed(1),
