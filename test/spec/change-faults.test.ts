@@ -56,14 +56,16 @@ async function startWired(t: Test) {
   const ask = createAsk(gateway.public)
   const isHearing = async (): Promise<boolean> =>
     (await (await fetch(`${gateway.admin}/metrics`)).text()).includes('sallyport_change_source_up{source="postgres"} 1')
-  /** Forgets what was heard so far, and tells whether the account's token was spoken of since. */
-  const listenFor = ({ tokenId }: Account): (() => boolean) => {
-    heard = ''
-    const payload = new RegExp(`"kind" ?: ?"token", ?"id" ?: ?${tokenId}}`)
-    return () => payload.test(heard)
+  const isTold = (kind: 'user' | 'token', id: number): boolean =>
+    new RegExp(`"kind" ?: ?"${kind}", ?"id" ?: ?${id}}`).test(heard)
+  /** Makes an account, and waits until the gateway has been told: what it is told later ends what is held. */
+  const makeAccount = async (name: string): Promise<Account> => {
+    const account = await addAccount(name)
+    await until(() => isTold('user', account.id), 'the notification of its role')
+    return account
   }
   const use = settle(ask)
-  return { queries: queries.proxy, notifications: notifications.proxy, ask, use, isHearing, listenFor }
+  return { queries: queries.proxy, notifications: notifications.proxy, ask, use, isHearing, isTold, makeAccount }
 }
 
 const revoke = ({ tokenId }: Account) => writer.query('delete from auth_access_tokens where id = $1', [tokenId])
@@ -116,19 +118,18 @@ t.test('what changed while nobody listened is known as soon as somebody does aga
 })
 
 t.test('a look that began before a change is neither kept nor shared after it', async (t) => {
-  const { queries, ask, use, isHearing, listenFor } = await startWired(t)
+  const { queries, ask, use, isHearing, isTold, makeAccount } = await startWired(t)
   await until(isHearing, 'the connection for changes')
   for (let round = 0; round < 5; round += 1) {
-    const account = await addAccount(`in-flight-${round}`)
+    const account = await makeAccount(`in-flight-${round}`)
     // A connection that is ready, so that the look is on the wire at once.
-    await use(await addAccount(`warm-up-${round}`))
-    const isHeard = listenFor(account)
+    await use(await makeAccount(`warm-up-${round}`))
     queries.freeze()
     const early = ask(account)
     await new Promise((resolve) => setTimeout(resolve, 50))
     await revoke(account)
     // The notifications' wire is another one.
-    await until(isHeard, 'the notification')
+    await until(() => isTold('token', account.tokenId), 'the notification')
     await new Promise((resolve) => setTimeout(resolve, 50))
     queries.thaw()
     t.ok([200, 401, 503].includes(await early), 'the early request may have been in time, or have waited too long')
@@ -137,9 +138,9 @@ t.test('a look that began before a change is neither kept nor shared after it', 
 })
 
 t.test('a database that is frozen altogether is 503 after a second, and never 401', async (t) => {
-  const { queries, notifications, ask, use, isHearing } = await startWired(t)
+  const { queries, notifications, ask, use, isHearing, makeAccount } = await startWired(t)
   await until(isHearing, 'the connection for changes')
-  const account = await addAccount('all-frozen')
+  const account = await makeAccount('all-frozen')
   t.equal(await use(account), 200)
   const frozenAtMs = performance.now()
   queries.freeze()
@@ -151,7 +152,9 @@ t.test('a database that is frozen altogether is 503 after a second, and never 40
     seen.add(status)
     if (status === 200) t.ok(startedMs - frozenAtMs < 1_000, 'held for a second at most')
   }
-  t.same([...seen].sort(), [200, 503])
+  // Whether 200 comes first is up to the machine, which may stand still for as long as anything is held.
+  seen.delete(200)
+  t.same([...seen], [503])
   queries.thaw()
   notifications.thaw()
   await until(async () => (await use(account)) === 200, 'the recovery')
