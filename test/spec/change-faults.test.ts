@@ -43,7 +43,21 @@ const settle =
 /** A gateway whose queries and whose notifications come by wires of their own, and what a test asks of it. */
 async function startWired(t: Test) {
   let heard = ''
-  const queries = await reroute(t)
+  let held: (() => void)[] | undefined
+  const queries = await reroute(t, (_bytes, { release }) => {
+    held?.push(release)
+    return held ? 'hold' : 'pass'
+  })
+  /** Lets no answer to a question pass until what it resolves to is called; resolves once there is one. */
+  const holdAnswer = async (): Promise<() => void> => {
+    held = []
+    await until(() => held?.length, 'an answer')
+    return () => {
+      const releases = held ?? []
+      held = undefined
+      for (const release of releases) release()
+    }
+  }
   const notifications = await reroute(t, (bytes) => {
     heard += bytes.toString('latin1')
     return 'pass'
@@ -65,7 +79,16 @@ async function startWired(t: Test) {
     return account
   }
   const use = settle(ask)
-  return { queries: queries.proxy, notifications: notifications.proxy, ask, use, isHearing, isTold, makeAccount }
+  return {
+    queries: queries.proxy,
+    notifications: notifications.proxy,
+    ask,
+    use,
+    isHearing,
+    isTold,
+    makeAccount,
+    holdAnswer,
+  }
 }
 
 const revoke = ({ tokenId }: Account) => writer.query('delete from auth_access_tokens where id = $1', [tokenId])
@@ -118,20 +141,20 @@ t.test('what changed while nobody listened is known as soon as somebody does aga
 })
 
 t.test('a look that began before a change is neither kept nor shared after it', async (t) => {
-  const { queries, ask, use, isHearing, isTold, makeAccount } = await startWired(t)
+  const { ask, use, isHearing, isTold, makeAccount, holdAnswer } = await startWired(t)
   await until(isHearing, 'the connection for changes')
   for (let round = 0; round < 5; round += 1) {
     const account = await makeAccount(`in-flight-${round}`)
     // A connection that is ready, so that the look is on the wire at once.
     await use(await makeAccount(`warm-up-${round}`))
-    queries.freeze()
+    const holding = holdAnswer()
     const early = ask(account)
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    const release = await holding
     await revoke(account)
     // The notifications' wire is another one.
     await until(() => isTold('token', account.tokenId), 'the notification')
     await new Promise((resolve) => setTimeout(resolve, 50))
-    queries.thaw()
+    release()
     t.ok([200, 401, 503].includes(await early), 'the early request may have been in time, or have waited too long')
     for (let again = 0; again < 10; again += 1) t.equal(await use(account), 401)
   }

@@ -1,8 +1,9 @@
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import t from 'tap'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import t, { type Test } from 'tap'
 import { call } from './client.ts'
 import { readNodeOptions } from './dockerfile.ts'
+import { testUnlessLacking } from './lacks.ts'
 import { withOwner } from './owner.ts'
 import { type Replica, startReplica } from './replicas.ts'
 
@@ -31,7 +32,7 @@ t.test('a replica that does not start says why', async (t) => {
   await t.rejects(startReplica(t, { settings: { frobnicate: 1 } }), /does not know "frobnicate"/)
 })
 
-t.test('a replica starts with the options of the image, and so do its workers', async (t) => {
+const startsAsTheImage = async (t: Test): Promise<void> => {
   const options = readNodeOptions()
   t.same(options, ['--no-memory-reducer', '--heap-growing-percent=100'])
   const { pid } = await startReplica(t, { settings: { workers: 2 } })
@@ -45,4 +46,7 @@ t.test('a replica starts with the options of the image, and so do its workers', 
       options,
     )
   }
-})
+}
+
+const lack = existsSync('/proc/self/cmdline') && spawnSync('ps').status === 0 ? undefined : 'no /proc or no ps'
+testUnlessLacking(t, 'a replica starts with the options of the image, and so do its workers', startsAsTheImage, lack)
