@@ -97,6 +97,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   leave(): Readonly<{ socket: Socket; early: Buffer }> {
     const { socket } = this
     this.#isJoined = true
+    this.outlet.flush()
     this.alarm.stop()
     this.intake.leave()
     socket.off('end', this.#onEnd)
@@ -200,7 +201,10 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   /** As node:http does: a client that ends its side does not wait for an answer. */
   readonly #onEnd = (): void => {
     if (this.#parser.isInHead || (this.#exchange && !this.#parser.isComplete)) this.#refuse('headers_malformed')
-    else this.socket.end()
+    else {
+      this.outlet.flush()
+      this.socket.end()
+    }
   }
 
   #onClose(): void {
@@ -237,6 +241,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #retire(): void {
     this.markRefused()
     this.alarm.stop()
+    this.outlet.flush()
     retire(this.socket)
   }
 }

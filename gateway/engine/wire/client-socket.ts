@@ -3,8 +3,8 @@ import { TLSSocket } from 'node:tls'
 import { resetConnection } from '../transport.ts'
 import { Alarm } from './alarm.ts'
 import { Intake } from './intake.ts'
+import { Outlet } from './outlet.ts'
 import { Reading } from './reading.ts'
-import { isCongested, writeTo } from './socket-flow.ts'
 
 /** A client's socket, as its exchanges and their bodies use it: none of them knows more of the other end. */
 export class ClientSocket {
@@ -14,12 +14,14 @@ export class ClientSocket {
   readonly alarm = new Alarm()
   protected readonly intake: Intake
   protected readonly reading: Reading
+  protected readonly outlet: Outlet
 
   constructor(accepted: Socket) {
     this.intake = new Intake(accepted)
     const { socket } = this.intake
     this.socket = socket
     this.reading = new Reading(socket)
+    this.outlet = new Outlet(socket)
     this.peerAddress = socket.remoteAddress ?? ''
     // `close` follows and says enough.
     socket.on('error', ignore)
@@ -38,16 +40,7 @@ export class ClientSocket {
   }
 
   write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
-    return this.socket.writable && writeTo(this.socket, bytes, onLeft)
-  }
-
-  writeAll(parts: readonly (string | Buffer)[]): boolean {
-    if (!this.socket.writable) return false
-    let hasRoom = true
-    this.socket.cork()
-    for (const part of parts) hasRoom = writeTo(this.socket, part)
-    this.socket.uncork()
-    return hasRoom || !this.isCongested()
+    return this.socket.writable && this.outlet.write(bytes, onLeft)
   }
 
   writeContinue(): void {
@@ -55,14 +48,16 @@ export class ClientSocket {
   }
 
   isCongested(): boolean {
-    return isCongested(this.socket)
+    return this.outlet.isCongested()
   }
 
   destroy(): void {
+    this.outlet.breakOff()
     this.socket.destroy()
   }
 
   reset(): void {
+    this.outlet.breakOff()
     resetConnection(this.socket)
   }
 }

@@ -4,9 +4,9 @@ import type { UpstreamRequest } from '../engine.ts'
 import type { Origin } from '../origin.ts'
 import { Alarm } from './alarm.ts'
 import { MessageParser } from './message-parser.ts'
+import { Outlet } from './outlet.ts'
 import { Reading } from './reading.ts'
 import { readShared, smallReadBytes } from './shared-reads.ts'
-import { writeTo } from './socket-flow.ts'
 import type { Settle } from './upstream-call.ts'
 import { type TurnWire, UpstreamTurn } from './upstream-turn.ts'
 
@@ -35,6 +35,7 @@ export class UpstreamConnection implements TurnWire {
   hasServed = false
   readonly #socket: Socket
   readonly #reading: Reading
+  readonly #outlet: Outlet
   readonly #events: ConnectionEvents
   #turn: UpstreamTurn | undefined
   #isOpen = false
@@ -53,6 +54,7 @@ export class UpstreamConnection implements TurnWire {
     )
     this.#socket = socket
     this.#reading = new Reading(socket)
+    this.#outlet = new Outlet(socket)
     if (this.ownsBytes) socket.on('data', this.#onData)
     socket.on(origin.openEvent, this.#onOpen)
     socket.on('end', this.#onEnd)
@@ -64,6 +66,7 @@ export class UpstreamConnection implements TurnWire {
   /** Sends a request, as soon as the connection is open. */
   begin(request: UpstreamRequest, settle: Settle): void {
     this.#turn = new UpstreamTurn(this, request, settle)
+    this.#outlet.hasLeft = false
     // Its time without work is over, whatever its request waits for first: a body may take longer.
     this.alarm.stop()
     if (this.#isOpen) this.#turn.start()
@@ -71,7 +74,7 @@ export class UpstreamConnection implements TurnWire {
   }
 
   write(bytes: string | Buffer): boolean {
-    return writeTo(this.#socket, bytes)
+    return this.#outlet.write(bytes)
   }
 
   pauseReading(): void {
@@ -101,6 +104,7 @@ export class UpstreamConnection implements TurnWire {
 
   release(rest: Buffer): Socket {
     const socket = this.#socket
+    this.#outlet.flush()
     this.#leave()
     socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)
@@ -170,7 +174,8 @@ export class UpstreamConnection implements TurnWire {
   /** Bytes that nobody asked for may be the answer to somebody's next request: never read as one. */
   readonly #onData = (bytes: Buffer): void => {
     if (this.#isDropped) return
-    if (this.#turn?.isPending) this.#turn.read(bytes)
+    if (!this.#outlet.hasLeft) this.#break(new Error('bytes that nobody asked for'))
+    else if (this.#turn?.isPending) this.#turn.read(bytes)
     else this.drop()
     this.#reading.count(bytes.length)
   }

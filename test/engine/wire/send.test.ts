@@ -88,6 +88,17 @@ t.test('what an upstream says unasked answers nobody', async (t) => {
   t.equal(upstream.sockets().length, 2)
 })
 
+t.test('what an upstream says before a request has left is no answer to it', async (t) => {
+  const upstream = await startRawUpstream(t, answerHeads(ok))
+  t.equal(await ask(upstream.url), '200 ok')
+  // Behind a timer the next thing that happens is a look for bytes, and these are here.
+  await sleep(1)
+  upstream.sockets()[0]?.write('HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil')
+  t.equal(await ask(upstream.url), 'stale')
+  t.equal(upstream.received().join('').match(/GET/g)?.length, 1, 'nobody heard of it')
+  t.equal(await ask(upstream.url), '200 ok')
+})
+
 // It may come late, when nothing tells it from the next answer.
 t.test('the body that an upstream sends for HEAD answers nobody', async (t) => {
   const upstream = await startRawUpstream(t, (socket, soFar) => {

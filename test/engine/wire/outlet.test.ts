@@ -1,0 +1,145 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { setImmediate as turn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { joinedBytes, Outlet } from '../../../gateway/engine/wire/outlet.ts'
+import { until } from '../../support/gateway.ts'
+
+/** Outlets of connections, what is written to each socket, and what its other side has heard. */
+async function openOutlets(t: Test, count: number) {
+  const server = createServer()
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo // TCP
+  const open = async () => {
+    const socket = connect(port, '127.0.0.1')
+    const [[other]] = (await Promise.all([once(server, 'connection'), once(socket, 'connect')])) as [[Socket], unknown]
+    for (const side of [socket, other]) t.teardown(() => side.destroy())
+    const pair = { socket, other, outlet: new Outlet(socket), writes: [] as (string | Buffer)[], heard: '' }
+    const write = socket.write.bind(socket) as (...values: unknown[]) => boolean
+    socket.write = (bytes: string | Buffer, ...rest: unknown[]) => {
+      pair.writes.push(bytes)
+      return write(bytes, ...rest)
+    }
+    other.on('error', () => {})
+    other.on('data', (bytes: Buffer) => {
+      pair.heard += bytes.toString('latin1')
+    })
+    return pair
+  }
+  const pairs: Awaited<ReturnType<typeof open>>[] = []
+  while (pairs.length < count) pairs.push(await open())
+  return pairs
+}
+
+async function openOutlet(t: Test) {
+  const [pair] = await openOutlets(t, 1)
+  if (!pair) throw new Error('no connection')
+  return pair
+}
+
+t.test('what is said within a turn leaves at its end, in one write', async (t) => {
+  const pair = await openOutlet(t)
+  const { outlet, writes } = pair
+  for (const text of ['a head, ', 'a body, ', '\xff']) t.equal(outlet.write(text), true)
+  t.same(writes, [])
+  t.equal(outlet.hasLeft, false)
+  await turn()
+  t.same(writes, ['a head, a body, \xff'])
+  t.equal(outlet.hasLeft, true)
+  await until(() => pair.heard === 'a head, a body, \xff', 'each of its bytes')
+})
+
+t.test('bytes leave at once, behind the text before them', async (t) => {
+  const pair = await openOutlet(t)
+  const { outlet, writes } = pair
+  outlet.write('size ')
+  outlet.write(Buffer.from('bytes'))
+  t.same(writes.map(String), ['size ', 'bytes'])
+  outlet.write(Buffer.from(' more'))
+  outlet.write(' end')
+  t.same(writes.map(String), ['size ', 'bytes', ' more'])
+  await until(() => pair.heard === 'size bytes more end', 'all of it, in its order')
+})
+
+t.test('who wants to know is told when the text has left, each of its own', async (t) => {
+  const { outlet, writes } = await openOutlet(t)
+  const left: string[] = []
+  outlet.write('first')
+  outlet.write(' end', () => left.push('first'))
+  outlet.write('second', () => left.push('second'))
+  t.same(writes, ['first end'], 'the first cannot wait any more')
+  t.same(left, [])
+  await until(() => left.length === 2, 'both')
+  t.same(left, ['first', 'second'])
+  t.same(writes, ['first end', 'second'])
+})
+
+t.test('no more text is joined than node writes without a copy', async (t) => {
+  const { outlet, writes } = await openOutlet(t)
+  const half = 'x'.repeat(joinedBytes / 2)
+  outlet.write(half)
+  outlet.write(half)
+  t.same(writes, [])
+  outlet.write('y')
+  t.same(writes, [half + half])
+  await turn()
+  t.same(writes, [half + half, 'y'])
+})
+
+t.test('of a crowd the first do not wait for the last', async (t) => {
+  const pairs = await openOutlets(t, 20)
+  for (const { outlet } of pairs) outlet.write('text')
+  const written = (): number => pairs.filter(({ writes }) => writes.length === 1).length
+  t.equal(written(), 16)
+  await turn()
+  t.equal(written(), 20)
+})
+
+t.test('what waits is written before a socket is ended', async (t) => {
+  const pair = await openOutlet(t)
+  const { outlet, socket } = pair
+  outlet.write('the last words')
+  outlet.flush()
+  socket.end()
+  await once(pair.other, 'end')
+  t.equal(pair.heard, 'the last words')
+})
+
+t.test('what waits is never whole where a socket is broken', async (t) => {
+  const pair = await openOutlet(t)
+  const { outlet, socket } = pair
+  const told: unknown[] = []
+  outlet.write('a whole answer', () => told.push('it has left'))
+  outlet.breakOff()
+  socket.destroy()
+  await once(pair.other, 'close')
+  t.equal(pair.heard, 'a whole answe')
+  t.same(told, [])
+})
+
+t.test('a socket that went away meanwhile is left alone, and the others are not', async (t) => {
+  const [gone, here] = await openOutlets(t, 2)
+  gone?.outlet.write('nobody hears it')
+  here?.outlet.write('somebody does')
+  gone?.socket.destroy()
+  await until(() => here?.heard === 'somebody does', 'the other one')
+  t.same(gone?.writes, [])
+})
+
+t.test('whoever reads nothing is told of by what is written next, until he reads again', async (t) => {
+  const { outlet, socket, other } = await openOutlet(t)
+  other.pause()
+  const text = 'x'.repeat(joinedBytes)
+  for (let count = 0; !outlet.isCongested(); count += 1) {
+    if (count > 10_000) throw new Error('never congested')
+    outlet.write(text)
+    await turn()
+  }
+  t.equal(outlet.write('more'), false)
+  const drained = once(socket, 'drain')
+  other.resume()
+  await drained
+  t.equal(outlet.write('more'), true)
+})
