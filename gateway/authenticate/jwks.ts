@@ -1,7 +1,7 @@
 import { errors } from 'jose'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Clock } from './clock.ts'
-import { createHeldKeys } from './held-keys.ts'
+import { type ChosenKeys, createHeldKeys } from './held-keys.ts'
 import { createKeyMemory, type KeyStore } from './key-store.ts'
 import { createNews } from './news.ts'
 import { createRefresher, type KeyEvent, type LoadKeys } from './refresh-keys.ts'
@@ -10,6 +10,8 @@ import type { FindKey } from './signature.ts'
 /** One issuer's keys, as last fetched. */
 export type KeySet = Readonly<{
   findKey: FindKey
+  /** What `findKey` chose of these keys, by header; another whenever they are others, undefined while there are none or they are too old. */
+  chosen: () => ChosenKeys | undefined
   /** Fetches now and from then on in the background; concurrent calls share one fetch. Resolves to whether it worked. */
   refresh: () => Promise<boolean>
   /** Milliseconds since the last good fetch, this process' or a stored one; undefined before the first. */
@@ -65,7 +67,7 @@ export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
       if (!(await news.next(untilMs - clock.monotonicMs()))) throw new GatewayError('issuer_unavailable')
     }
   }
-  return { findKey, refresh: refresher.refresh, ageMs: held.ageMs, version: held.version }
+  return { findKey, chosen: held.chosen, refresh: refresher.refresh, ageMs: held.ageMs, version: held.version }
 }
 
 function dropNoMatch(error: unknown): undefined {

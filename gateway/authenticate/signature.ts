@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { constants, KeyObject, verify } from 'node:crypto'
+import { constants, KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
 import { types } from 'node:util'
 import { errors, type FlattenedJWSInput, type JWTHeaderParameters, type JWTVerifyGetKey } from 'jose'
 import { GatewayError } from '../errors/gateway-error.ts'
@@ -14,7 +14,8 @@ export type FindKey = JWTVerifyGetKey
 
 /** What a JWS says before anything about it is proven. */
 export type UnverifiedToken = Readonly<{
-  header: Readonly<Record<string, unknown>>
+  /** As it stands in the token: to be read by `chooseKey`. */
+  headerText: string
   payload: Buffer
   /** What the signature is about (RFC 7515 5.1). */
   signed: string
@@ -24,16 +25,19 @@ export type UnverifiedToken = Readonly<{
 /** Takes a compact JWS apart strictly: most libraries would take padding, spaces and stray bits in its base64url. */
 export function parseToken(token: string): UnverifiedToken {
   if (token.length > tokenLimitBytes) throw new GatewayError('unauthenticated')
-  const parts = token.split('.')
-  const [header, payload, signature] = parts.map(decodeCanonical)
-  if (parts.length !== 3 || !header || !payload || !signature) throw new GatewayError('unauthenticated')
-  const signed = token.slice(0, token.lastIndexOf('.'))
-  return { header: checkHeader(parseObject(header)), payload, signed, signature }
+  const payloadAt = token.indexOf('.') + 1
+  const signatureAt = token.indexOf('.', payloadAt) + 1
+  if (payloadAt === 0 || signatureAt === 0) throw new GatewayError('unauthenticated')
+  const payload = decodeCanonical(token.slice(payloadAt, signatureAt - 1))
+  // A dot more is no base64url.
+  const signature = decodeCanonical(token.slice(signatureAt))
+  return { headerText: token.slice(0, payloadAt - 1), payload, signed: token.slice(0, signatureAt - 1), signature }
 }
 
-function decodeCanonical(part: string): Buffer | undefined {
+function decodeCanonical(part: string): Buffer {
   const bytes = Buffer.from(part, 'base64url')
-  return bytes.length > 0 && bytes.toString('base64url') === part ? bytes : undefined
+  if (bytes.length === 0 || bytes.toString('base64url') !== part) throw new GatewayError('unauthenticated')
+  return bytes
 }
 
 /** A JSON object in strict UTF-8; a byte order mark is no JSON. */
@@ -48,28 +52,28 @@ export function parseObject(bytes: Buffer): Readonly<Record<string, unknown>> {
   throw new GatewayError('unauthenticated')
 }
 
-function checkHeader(header: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+function readHeader(text: string): JWTHeaderParameters {
+  const header = parseObject(decodeCanonical(text))
   const { alg, typ, crit, b64 } = header
   const isAllowed = typeof alg === 'string' && algorithms.includes(alg)
   // RFC 8725 3.11: a token made for another purpose is none of ours.
   const isAccessToken = typ === undefined || (typeof typ === 'string' && /^(?:at\+)?jwt$/i.test(typ))
   // We understand no critical extension, so none may be asked for (RFC 7515 4.1.11).
   if (!isAllowed || !isAccessToken || crit !== undefined || b64 !== undefined) throw new GatewayError('unauthenticated')
-  return header
+  return { ...header, alg }
 }
 
-/** Checks the signature with a key from `findKey` alone: `jku`, `x5u` and `jwk` in the header are never looked at. */
-export async function verifySignature(token: UnverifiedToken, findKey: FindKey): Promise<Buffer> {
-  const { header, payload, signed, signature } = token
-  const alg = String(header.alg)
-  if (!isGenuine(alg, await chooseKey({ ...header, alg }, findKey), signed, signature))
-    throw new GatewayError('unauthenticated')
-  return payload
-}
+/** The key of a token, and how its one algorithm makes signatures. */
+export type ChosenKey = Readonly<{ digest: string | null; by: VerifyKeyObjectInput }>
 
-async function chooseKey(header: JWTHeaderParameters, findKey: FindKey): Promise<KeyObject> {
+/**
+ * Chooses a key from `findKey` alone: `jku`, `x5u` and `jwk` in the header are never looked at. Rejects where there is
+ * none, or none for the algorithm that the header names.
+ */
+export async function chooseKey(headerText: string, findKey: FindKey): Promise<ChosenKey> {
+  const header = readHeader(headerText)
   try {
-    return toKeyObject(await findKey(header, noToken))
+    return fitKey(header.alg, toKeyObject(await findKey(header, noToken)))
   } catch (error) {
     if (error instanceof GatewayError) throw error
     if (error instanceof errors.JOSEError || error instanceof TypeError)
@@ -101,10 +105,22 @@ const signatures: Readonly<Record<string, Readonly<{ keyType: string; digest: st
   EdDSA: { keyType: 'ed25519', digest: null, options: {} },
 }
 
-/** By node:crypto, at once: on its way through WebCrypto and its threads a signature costs four times as much. */
-function isGenuine(alg: string, key: KeyObject, signed: string, signature: Buffer): boolean {
-  const { keyType, digest, options } = signatures[alg] ?? {}
-  if (key.type !== 'public' || keyType === undefined || key.asymmetricKeyType !== keyType) return false
-  if (keyType === 'ec' && key.asymmetricKeyDetails?.namedCurve !== 'prime256v1') return false
-  return verify(digest, Buffer.from(signed, 'latin1'), { key, ...options }, signature)
+/** Throws where a key is not of the one kind that its algorithm takes, whoever handed it out. */
+export function fitKey(alg: string, key: KeyObject): ChosenKey {
+  const made = signatures[alg]
+  const fits =
+    made !== undefined &&
+    key.type === 'public' &&
+    key.asymmetricKeyType === made.keyType &&
+    (made.keyType !== 'ec' || key.asymmetricKeyDetails?.namedCurve === 'prime256v1')
+  if (!fits) throw new GatewayError('unauthenticated')
+  return { digest: made.digest, by: { key, ...made.options } }
+}
+
+/**
+ * Throws unless the signature is that of the key chosen for the very same header. By node:crypto, at once: on its way through
+ * WebCrypto and its threads a signature costs four times as much.
+ */
+export function verifySignature({ signed, signature }: UnverifiedToken, { digest, by }: ChosenKey): void {
+  if (!verify(digest, Buffer.from(signed, 'latin1'), by, signature)) throw new GatewayError('unauthenticated')
 }

@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
-import type { Awaitable } from '../awaitable/awaitable.ts'
+import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
 import type { KeySet } from './jwks.ts'
-import { parseObject, parseToken, verifySignature } from './signature.ts'
+import { chooseKey, parseObject, parseToken, type UnverifiedToken, verifySignature } from './signature.ts'
 
 export type Issuer = Readonly<{ trust: TrustedIssuer; keys: KeySet }>
 
@@ -28,11 +28,6 @@ export type Verify = (jwt: string) => Awaitable<VerifiedToken>
 /** Verifies a signature once and remembers that it held, for as long as the issuer's keys stay the same. */
 export function createVerify({ issuers, verified, onRead }: VerifyOptions): Verify {
   const pending = new Map<string, Promise<VerifiedToken>>()
-  const verifyAndKeep = async (jwt: string, key: string): Promise<VerifiedToken> => {
-    const token = await verifyToken(jwt, issuers)
-    verified.set(key, token)
-    return token
-  }
   return (jwt) => {
     // The whole token's hash: its signature is part of it, and so is its issuer.
     const key = hash('sha256', jwt, 'base64')
@@ -44,21 +39,44 @@ export function createVerify({ issuers, verified, onRead }: VerifyOptions): Veri
     const shared = pending.get(key)
     onRead(shared === undefined ? 'miss' : 'shared')
     if (shared !== undefined) return shared
-    const verification = verifyAndKeep(jwt, key).finally(() => pending.delete(key))
+    const token = verifyToken(jwt, issuers)
+    if (!(token instanceof Promise)) {
+      verified.set(key, token)
+      return token
+    }
+    const verification = token
+      .then((sound) => {
+        verified.set(key, sound)
+        return sound
+      })
+      .finally(() => pending.delete(key))
     pending.set(key, verification)
     return verification
   }
 }
 
-async function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<VerifiedToken> {
-  const unverified = parseToken(jwt)
-  const said = parseObject(unverified.payload)
+/** At once where the issuer's key is known by the token's header; throws, or rejects, for what is no sound token. */
+function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Awaitable<VerifiedToken> {
+  const token = parseToken(jwt)
+  const said = parseObject(token.payload)
   // The name only chooses whose keys must fit; it is judged again once the signature holds.
   const issuer = typeof said.iss === 'string' ? issuers.get(said.iss) : undefined
   if (!issuer) throw new GatewayError('unauthenticated')
+  const { trust, keys } = issuer
   // Before the signature: keys that change meanwhile make this token one to verify again.
-  const keysVersion = issuer.keys.version()
+  const keysVersion = keys.version()
   // It holds for the very bytes that were read above.
-  await verifySignature(unverified, issuer.keys.findKey)
-  return { issuer, claims: readClaims(said, issuer.trust), keysVersion }
+  return andThen(proveSignature(token, keys), () => ({ issuer, claims: readClaims(said, trust), keysVersion }))
+}
+
+function proveSignature(token: UnverifiedToken, { chosen, findKey }: KeySet): Awaitable<void> {
+  // Of the keys that are in force now, whichever are when a key has been found.
+  const known = chosen()
+  const key = known?.get(token.headerText)
+  if (key) return verifySignature(token, key)
+  return chooseKey(token.headerText, findKey).then((found) => {
+    verifySignature(token, found)
+    // Not before: a header that nobody has signed would push out those of sound tokens.
+    known?.set(token.headerText, found)
+  })
 }

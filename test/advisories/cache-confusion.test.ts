@@ -6,6 +6,7 @@ import t from 'tap'
 import { formatToken, makeSecret } from '../../gateway/answer/token-secret.ts'
 import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
 import type { Credential } from '../../gateway/authenticate/credential.ts'
+import type { ChosenKey } from '../../gateway/authenticate/signature.ts'
 import { createVerify, type Issuer } from '../../gateway/authenticate/verify.ts'
 import { createBoundedMap } from '../../gateway/directory/cache/bounded-map.ts'
 import { createCachedDirectory } from '../../gateway/directory/cache/cached-directory.ts'
@@ -35,7 +36,8 @@ async function createIssuers(): Promise<Readonly<{ issuers: ReadonlyMap<string, 
   const keys = { findKey: createLocalJWKSet({ keys: [await exportJWK(publicKey)] }), version: () => 1 }
   for (const issuer of issuerNames) {
     const trust = { issuer, audiences: ['us'], clockToleranceSeconds: 0, linkVerifiedEmail: false }
-    issuers.set(issuer, { trust, keys: { ...keys, refresh: async () => true, ageMs: () => 0 } })
+    const chosen = createBoundedMap<ChosenKey>(7)
+    issuers.set(issuer, { trust, keys: { ...keys, chosen: () => chosen, refresh: async () => true, ageMs: () => 0 } })
     for (const subject of subjects) {
       const token = new SignJWT({ sub: subject, iss: issuer, aud: 'us' }).setExpirationTime('1h')
       const jwt = await token.setProtectedHeader({ alg: 'ES256' }).sign(privateKey)

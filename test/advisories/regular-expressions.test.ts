@@ -3,7 +3,7 @@ import { createCors } from '../../gateway/answer/cors.ts'
 import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import { readClaims } from '../../gateway/authenticate/claims.ts'
 import { readCredential } from '../../gateway/authenticate/credential.ts'
-import { parseToken } from '../../gateway/authenticate/signature.ts'
+import { chooseKey, parseToken } from '../../gateway/authenticate/signature.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
 import type { Exchange } from '../../gateway/engine/exchange.ts'
 import { refusalOf } from '../../gateway/engine/parse-error.ts'
@@ -75,6 +75,11 @@ const readers: Readonly<Record<string, (text: string) => unknown>> = {
   'a scheme': (text) => readCredential({ authorization: [text], oauthAccessToken: [] }),
   'an API token': (text) => parseApiToken(`oat_${text}`),
   'a JWT': parseToken,
+  'a JWT’s header': (text) => {
+    const header = Buffer.from(JSON.stringify({ alg: 'RS256', typ: text })).toString('base64url')
+    // It is read before anything is waited for.
+    chooseKey(header, () => Promise.reject(new TypeError('no key'))).catch(() => undefined)
+  },
   'an e-mail address': (text) =>
     readClaims({ iss: 'i', aud: 'us', sub: 's', exp: 1, email: text, given_name: text }, issuer),
   'a subject': (text) => readClaims({ iss: 'i', aud: 'us', sub: text, exp: 1 }, issuer),

@@ -1,17 +1,16 @@
 import { createHmac, createPublicKey, createSecretKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { createLocalJWKSet, type JWK } from 'jose'
 import t from 'tap'
-import { algorithms, parseObject, parseToken, verifySignature } from '../../gateway/authenticate/signature.ts'
+import { algorithms, fitKey, parseObject } from '../../gateway/authenticate/signature.ts'
 import { usableKeys } from '../../gateway/authenticate/usable-keys.ts'
 import { GatewayError } from '../../gateway/errors/gateway-error.ts'
 import type { JsonValue } from '../support/client.ts'
+import { proveToken } from '../support/key-set.ts'
 import { testVectors } from '../support/vectors.ts'
 
-/** The guard's own way with a token: its form first, then its signature. Resolves to the payload. */
-async function open(token: string, keys: readonly JWK[]): Promise<string> {
-  const parsed = parseToken(token)
-  return Buffer.from(await verifySignature(parsed, createLocalJWKSet({ keys: usableKeys(keys) }))).toString('utf8')
-}
+/** Resolves to the payload. */
+const open = async (token: string, keys: readonly JWK[]): Promise<string> =>
+  (await proveToken(token, createLocalJWKSet({ keys: usableKeys(keys) }))).toString('utf8')
 
 /** `accepted`, `refused`, or the name of what went wrong instead. */
 async function judge(token: string, keys: readonly JWK[]): Promise<string> {
@@ -185,17 +184,14 @@ t.test(
           ? sign(digest, Buffer.from(input), key.privateKey)
           : createHmac(digest, key).update(input).digest()
       const token = `${input}.${signature.toString('base64url')}`
-      t.throws(() => parseToken(token), refused, `${alg}, by its name`)
       // As if somebody handed out the key that fits.
       const fitting = 'publicKey' in key ? key.publicKey : key
       await t.rejects(
-        verifySignature(
-          { header: { alg, kid: 'k' }, payload: Buffer.from('{}'), signed: input, signature },
-          async () => fitting,
-        ),
+        proveToken(token, async () => fitting),
         refused,
-        `${alg}, with its key`,
+        `${alg}, by its name`,
       )
+      t.throws(() => fitKey(alg, fitting), refused, `${alg}, with its key`)
     }
   },
 )
@@ -398,7 +394,7 @@ t.test('an issuer in trouble is no fault of the token', async (t) => {
   const { token } = forge('RS256')
   const trouble = new GatewayError('issuer_unavailable')
   await t.rejects(
-    verifySignature(parseToken(token), () => Promise.reject(trouble)),
+    proveToken(token, () => Promise.reject(trouble)),
     { code: 'issuer_unavailable', status: 503 },
   )
 })

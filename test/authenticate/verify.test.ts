@@ -19,9 +19,9 @@ const trust: TrustedIssuer = {
 async function createSigner(kid: string) {
   const { publicKey, privateKey } = await generateKeyPair('ES256')
   const jwk: JWK = { ...(await exportJWK(publicKey)), kid, alg: 'ES256' }
-  const sign = (claims: Readonly<Record<string, unknown>> = {}) =>
+  const sign = (claims: Readonly<Record<string, unknown>> = {}, header: Readonly<Record<string, unknown>> = {}) =>
     new SignJWT({ iss: trust.issuer, aud: 'api', sub: 'a', exp: now + 100, ...claims })
-      .setProtectedHeader({ alg: 'ES256', kid })
+      .setProtectedHeader({ ...header, alg: 'ES256', kid })
       .sign(privateKey)
   return { jwk, sign }
 }
@@ -109,10 +109,63 @@ t.test('a token is verified once, and then known', async (t) => {
 })
 
 t.test('another token of the same subject is another token', async (t) => {
-  const { verify, lookups } = await holdVerify()
+  const { verify, reads } = await holdVerify()
   await verify(await first.sign())
   await verify(await first.sign({ exp: now + 101 }))
+  t.same(reads, ['miss', 'miss'])
+})
+
+t.test('a key is chosen once for all tokens with its header, for as long as the keys are the same', async (t) => {
+  const { verify, rotate, lookups, state, refresh } = await holdVerify()
+  for (let count = 0; count < 10; count++) await verify(await first.sign({ count }))
+  t.equal(lookups.count, 1)
+  state.published = [first.jwk, second.jwk]
+  await refresh()
+  for (let count = 10; count < 20; count++) await verify(await first.sign({ count }))
   t.equal(lookups.count, 2)
+  await verify(await second.sign())
+  t.equal(lookups.count, 3)
+  await rotate(second.jwk)
+  await t.rejects(verify(await first.sign({ count: 20 })), unauthenticated, 'its key was withdrawn')
+  await rotate({ ...second.jwk, kid: 'first' })
+  await t.rejects(verify(await first.sign({ count: 21 })), unauthenticated, 'another key has its name')
+})
+
+t.test('a known header proves nothing', async (t) => {
+  const { verify, verified } = await holdVerify()
+  await verify(await first.sign())
+  const [header, , signature] = (await first.sign({ sub: 'b' })).split('.')
+  const claims = Buffer.from(JSON.stringify({ iss: trust.issuer, aud: 'api', sub: 'c', exp: now + 100 }))
+  await t.rejects(verify(`${header}.${claims.toString('base64url')}.${signature}`), unauthenticated)
+  const [, payload] = (await first.sign({ sub: 'd' })).split('.')
+  await t.rejects(verify(`${header}.${payload}.${signature}`), unauthenticated)
+  t.equal(verified.size(), 1)
+})
+
+t.test('a header is known only once a signature has held', async (t) => {
+  const { verify, lookups } = await holdVerify()
+  const [header, payload] = (await first.sign()).split('.')
+  const [, , foreign] = (await first.sign({ sub: 'b' })).split('.')
+  for (let count = 0; count < 3; count++) await t.rejects(verify(`${header}.${payload}.${foreign}`), unauthenticated)
+  t.equal(lookups.count, 3)
+})
+
+t.test('a known header is of no use once the keys are too old', async (t) => {
+  const { verify, state, pass } = await holdVerify()
+  await verify(await first.sign())
+  state.isDown = true
+  pass(60_001)
+  await t.rejects(verify(await first.sign({ sub: 'b' })), { code: 'issuer_unavailable', status: 503 })
+})
+
+t.test('an issuer may write something of each token’s own into its header', async (t) => {
+  const { verify, lookups } = await holdVerify()
+  for (let count = 0; count < 20; count++) await verify(await first.sign({ count }, { nonce: count }))
+  t.equal(lookups.count, 20)
+  await verify(await first.sign({ sub: 'b' }, { nonce: 19 }))
+  t.equal(lookups.count, 20, 'the last are known')
+  await verify(await first.sign({ sub: 'b' }, { nonce: 0 }))
+  t.equal(lookups.count, 21, 'the first are forgotten')
 })
 
 t.test('a known token with one character changed is refused', async (t) => {
