@@ -6,12 +6,13 @@ import t from 'tap'
  * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
  * `directory` stands for its interface, `engine` for its interface.
  */
-const leaves = ['awaitable', 'errors', 'policy', 'roster']
+const leaves = ['awaitable', 'errors', 'policy', 'roster', 'turn']
 const rooms: Readonly<Record<string, readonly string[]>> = {
   awaitable: [],
   errors: [],
   policy: [],
   roster: [],
+  turn: [],
   engine: [],
   directory: [],
   receive: ['engine'],

@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto'
-import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
+import type { Awaitable } from '../awaitable/awaitable.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
 import type { KeySet } from './jwks.ts'
 import { chooseKey, parseObject, parseToken, type UnverifiedToken, verifySignature } from './signature.ts'
+import { verifyTogether } from './verify-together.ts'
 
 export type Issuer = Readonly<{ trust: TrustedIssuer; keys: KeySet }>
 
@@ -39,24 +40,24 @@ export function createVerify({ issuers, verified, onRead }: VerifyOptions): Veri
     const shared = pending.get(key)
     onRead(shared === undefined ? 'miss' : 'shared')
     if (shared !== undefined) return shared
-    const token = verifyToken(jwt, issuers)
-    if (!(token instanceof Promise)) {
-      verified.set(key, token)
-      return token
-    }
-    const verification = token
-      .then((sound) => {
-        verified.set(key, sound)
-        return sound
-      })
-      .finally(() => pending.delete(key))
+    const verification = verifyToken(jwt, issuers).then(
+      (token) => {
+        pending.delete(key)
+        verified.set(key, token)
+        return token
+      },
+      (error: unknown) => {
+        pending.delete(key)
+        throw error
+      },
+    )
     pending.set(key, verification)
     return verification
   }
 }
 
-/** At once where the issuer's key is known by the token's header; throws, or rejects, for what is no sound token. */
-function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Awaitable<VerifiedToken> {
+/** Throws, or rejects, for what is no sound token. */
+function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<VerifiedToken> {
   const token = parseToken(jwt)
   const said = parseObject(token.payload)
   // The name only chooses whose keys must fit; it is judged again once the signature holds.
@@ -66,14 +67,14 @@ function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Awaitable<
   // Before the signature: keys that change meanwhile make this token one to verify again.
   const keysVersion = keys.version()
   // It holds for the very bytes that were read above.
-  return andThen(proveSignature(token, keys), () => ({ issuer, claims: readClaims(said, trust), keysVersion }))
+  return proveSignature(token, keys).then(() => ({ issuer, claims: readClaims(said, trust), keysVersion }))
 }
 
-function proveSignature(token: UnverifiedToken, { chosen, findKey }: KeySet): Awaitable<void> {
+function proveSignature(token: UnverifiedToken, { chosen, findKey }: KeySet): Promise<void> {
   // Of the keys that are in force now, whichever are when a key has been found.
   const known = chosen()
   const key = known?.get(token.headerText)
-  if (key) return verifySignature(token, key)
+  if (key) return verifyTogether(token, key)
   return chooseKey(token.headerText, findKey).then((found) => {
     verifySignature(token, found)
     // Not before: a header that nobody has signed would push out those of sound tokens.

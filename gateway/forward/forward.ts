@@ -125,9 +125,10 @@ function composeHeaders(permit: Permit, upstream: Upstream, received: Received):
   const passing = permit.match.route.surface === 'model' ? askingForIdentity(headers.passing) : headers.passing
   const lines: string[] = upstream.host === undefined ? [...passing] : ['host', upstream.host, ...passing]
   if (exchange.body.length) lines.push('content-length', String(exchange.body.length))
-  for (const [index, name] of headers.overrides.entries())
-    if (index % 2 === 0 && upstream.passedOverrides.has(name.toLowerCase()))
-      lines.push(name, headers.overrides[index + 1] ?? '')
+  for (let index = 0; index < headers.overrides.length; index += 2) {
+    const name = headers.overrides[index] ?? ''
+    if (upstream.passedOverrides.has(name.toLowerCase())) lines.push(name, headers.overrides[index + 1] ?? '')
+  }
   if (upstream.forwardsCredentials) lines.push(...headers.credentials)
   lines.push('x-forwarded-for', client.forwardedFor, 'x-forwarded-proto', client.proto, 'x-forwarded-host', client.host)
   lines.push('x-request-id', requestId)

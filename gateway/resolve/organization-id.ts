@@ -20,6 +20,7 @@ export function readOrganizationId(lines: readonly string[]): number | undefined
 
 /** The organization that the cookie names, by the same rules; an empty value is an absent one. */
 export function readOrganizationCookie(cookieLines: readonly string[]): number | undefined {
+  if (cookieLines.length === 0) return undefined
   const values = cookieLines
     .flatMap((line) => line.split(';'))
     .map((pair) => pair.trim())

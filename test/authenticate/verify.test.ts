@@ -142,6 +142,21 @@ t.test('a known header proves nothing', async (t) => {
   t.equal(verified.size(), 1)
 })
 
+t.test('tokens whose signatures are checked together have each its own verdict', async (t) => {
+  const { verify, lookups } = await holdVerify()
+  await verify(await first.sign())
+  const tokens = await Promise.all(Array.from({ length: 40 }, (_, index) => first.sign({ sub: `s-${index}` })))
+  const sent = tokens.map((jwt, index) => {
+    const other = tokens[(index + 1) % tokens.length] ?? ''
+    return index % 3 === 0 ? jwt.slice(0, jwt.lastIndexOf('.')) + other.slice(other.lastIndexOf('.')) : jwt
+  })
+  const verdicts = await Promise.allSettled(sent.map((jwt) => verify(jwt)))
+  t.equal(lookups.count, 1)
+  for (const [index, verdict] of verdicts.entries())
+    if (index % 3 === 0) t.match(verdict, { status: 'rejected', reason: unauthenticated })
+    else t.match(verdict, { status: 'fulfilled', value: { claims: { subject: `s-${index}` } } })
+})
+
 t.test('a header is known only once a signature has held', async (t) => {
   const { verify, lookups } = await holdVerify()
   const [header, payload] = (await first.sign()).split('.')

@@ -1,20 +1,12 @@
 import type { Socket } from 'node:net'
+import { TurnBatch } from '../../turn/turn-batch.ts'
 
 /** Text up to this is joined, and leaves in one write, which node does without a copy of its own. */
 export const joinedBytes = 16 * 1024
 
-/** So many connections are written to together. More gain no more, and the first of them would wait longer. */
-const togetherLimit = 16
+const waiting = new TurnBatch<Outlet>((outlet) => outlet.flush())
 
-let waiting: Outlet[] = []
-let isPlanned = false
-
-/**
- * What one connection says. Text waits for the end of its turn of the event loop, and leaves with that of others, one
- * after the other: to write is the system's work, and what each request does between two writes would have to be brought
- * back into the processor's caches after every one of them. A sixth of a request's cost, where many come at once.
- * Netty has it as flush consolidation.
- */
+/** What one connection says. Text waits for the end of its turn of the event loop, and leaves with that of others. */
 export class Outlet {
   /** Whether anything has left since this was last set to false. */
   hasLeft = false
@@ -72,7 +64,7 @@ export class Outlet {
     this.#onLeft = onLeft
     if (this.#isWaiting) return
     this.#isWaiting = true
-    wait(this)
+    waiting.add(this)
   }
 
   #send(bytes: string | Buffer, onLeft: ((error?: Error | null) => void) | undefined): void {
@@ -82,24 +74,4 @@ export class Outlet {
     if (typeof bytes === 'string') socket.write(bytes, 'latin1', onLeft)
     else socket.write(bytes, onLeft)
   }
-}
-
-function wait(outlet: Outlet): void {
-  // The others', for whom there will be no more to join.
-  if (waiting.length >= togetherLimit) flushAll()
-  waiting.push(outlet)
-  if (isPlanned) return
-  isPlanned = true
-  setImmediate(endTurn)
-}
-
-function endTurn(): void {
-  isPlanned = false
-  flushAll()
-}
-
-function flushAll(): void {
-  const outlets = waiting
-  waiting = []
-  for (const outlet of outlets) outlet.flush()
 }
