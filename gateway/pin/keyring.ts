@@ -27,14 +27,17 @@ export function createKeyring(initial: readonly SigningKey[], now: () => Date): 
   let schedule = compileSchedule(initial)
   let current = requireDue(schedule, now())
   /** By key id: each key that signed, and when it could last have done so. */
-  const signed = new Map<string, Readonly<{ published: JWK; lastMs: number }>>()
+  const signed = new Map<string, { readonly published: JWK; lastMs: number }>()
 
   const signing = (): SigningKey => {
     const nowMs = now().getTime()
     // A clock that was set back before every key's hour changes nothing.
     current = findDue(schedule, nowMs) ?? current
     // Signed or not: what this replica did not sign, another may have, by the same hours.
-    signed.set(current.kid, { published: current.published, lastMs: nowMs })
+    const { kid, published } = current
+    const before = signed.get(kid)
+    if (before?.published === published) before.lastMs = nowMs
+    else signed.set(kid, { published, lastMs: nowMs })
     return current
   }
   return {

@@ -113,16 +113,17 @@ type Framing = Readonly<Record<'transfer-encoding' | 'content-length' | 'expect'
 
 /** RFC 9112 6.1-6.3: one length, told one way. The parser refuses most of it; this is what it lets through. */
 function checkFraming(values: Framing, httpVersion: string): void {
-  const [encoding, ...moreEncodings] = values['transfer-encoding']
-  const [length, ...moreLengths] = values['content-length']
-  if (moreEncodings.length > 0 || moreLengths.length > 0) throw malformed()
+  const { 'transfer-encoding': encodings, 'content-length': lengths, expect } = values
+  if (encodings.length + lengths.length + expect.length === 0) return
+  if (encodings.length > 1 || lengths.length > 1) throw malformed()
+  const [encoding] = encodings
+  const [length] = lengths
   if (length !== undefined && (!/^\d{1,15}$/.test(length) || encoding !== undefined)) throw malformed()
   if (encoding !== undefined) {
     if (httpVersion === '1.0' || encoding.trim() === '') throw malformed()
     if (encoding.toLowerCase() !== 'chunked') throw new GatewayError('transfer_encoding_unknown')
   }
-  if (values.expect.some((value) => value.toLowerCase() !== '100-continue'))
-    throw new GatewayError('expectation_failed')
+  if (expect.some((value) => value.toLowerCase() !== '100-continue')) throw new GatewayError('expectation_failed')
 }
 
 // RFC 9110 4.2.1 and 7.2: a name, an IPv4 address or a bracketed IPv6 address, and a port; no userinfo, path or list.
