@@ -10,7 +10,7 @@ import type { FindKey } from './signature.ts'
 /** One issuer's keys, as last fetched. */
 export type KeySet = Readonly<{
   findKey: FindKey
-  /** What `findKey` chose of these keys, by header; another whenever they are others, undefined while there are none or they are too old. */
+  /** What was chosen of these keys; others whenever the usable keys are, undefined while there are none, or they are too old. */
   chosen: () => ChosenKeys | undefined
   /** Fetches now and from then on in the background; concurrent calls share one fetch. Resolves to whether it worked. */
   refresh: () => Promise<boolean>
