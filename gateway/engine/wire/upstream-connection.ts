@@ -104,7 +104,6 @@ export class UpstreamConnection implements TurnWire {
 
   release(rest: Buffer): Socket {
     const socket = this.#socket
-    this.#outlet.flush()
     this.#leave()
     socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { ListenerOptions } from '../../../gateway/engine/engine.ts'
 import type { Exchange, ResponseWriter } from '../../../gateway/engine/exchange.ts'
@@ -108,6 +109,32 @@ t.test('an answer that only its connection ends, and that breaks off, ends by a 
   client.send('GET / HTTP/1.0\r\nHost: h\r\n\r\n')
   t.match(await client.closed(), /\r\n\r\nhalf$/)
   t.equal(fault?.code, 'ECONNRESET')
+})
+
+t.test('an answer that breaks off reaches its client so far, and never whole', async (t) => {
+  const { origin } = await listen(t, (exchange) => {
+    const writer = exchange.start({ status: 200, headers: ['content-length', '5'] })
+    writer.write(Buffer.from('whole'))
+    exchange.destroy()
+  })
+  const client = await openRawClient(t, origin)
+  client.send(get)
+  t.match(await client.closed(), /^HTTP\/1\.1 200 OK\r\n[\s\S]+\r\n\r\nwhol$/)
+})
+
+t.test('an answer that was given before its client ends its side arrives', async (t) => {
+  const exchanges: Exchange[] = []
+  const { origin } = await listen(t, (exchange) => void exchanges.push(exchange))
+  const client = await openRawClient(t, origin)
+  client.send(get)
+  await until(() => exchanges.length === 1, 'the request')
+  // The client's end is here before the turn of the answer is over.
+  await sleep(1)
+  client.socket.end()
+  const writer = exchanges[0]?.start({ status: 200, headers: ['content-length', '2'] })
+  writer?.write(Buffer.from('ok'))
+  writer?.end()
+  t.match(await client.closed(), /\r\n\r\nok$/)
 })
 
 t.test('no head goes out that would be two, and none twice', async (t) => {
