@@ -12,6 +12,7 @@ import { oauth } from '../support/world.ts'
 import { apacheOidc } from './peers/apache.ts'
 import { caddyForwardAuth } from './peers/caddy.ts'
 import { type Contestant, compete, type Row } from './peers/contest.ts'
+import { listTree } from './peers/cpu-time.ts'
 import { envoyExtAuthz, envoyJwt } from './peers/envoy.ts'
 import { findLack } from './peers/find-program.ts'
 import { haproxyJwt } from './peers/haproxy.ts'
@@ -136,6 +137,8 @@ async function addOurs(owner: Owner, world: World['description'], backendPort: n
   add(ours, 'sallyport', '/datasets', one)
   if (isWanted('sallyport, engine node'))
     add(await start({ settings: { engine: 'node' } }), 'sallyport, engine node', '/datasets', one)
+  if (isWanted('sallyport, 2 workers'))
+    add(await start({ settings: { workers: 2 } }), 'sallyport, 2 workers', '/datasets', one)
   add(ours, 'sallyport, 64 KiB', '/datasets?large=1', one)
   const manyWanted = ['sallyport, 2,000 tokens', 'sallyport, every token new'].some(isWanted)
   const many = manyWanted ? await mintMany(world, 2_000) : []
@@ -171,7 +174,8 @@ async function startOurs(
 ): Promise<Replica> {
   const upstreams = { platform: { url: `http://127.0.0.1:${backendPort}` } }
   const replica = await startReplica(owner, { world, settings: { ...settings }, upstreams, ...(routes && { routes }) })
-  execFileSync('taskset', ['-a', '-p', '-c', measuredCore, String(replica.pid)], { stdio: 'ignore' })
+  for (const pid of listTree(replica.pid))
+    execFileSync('taskset', ['-a', '-p', '-c', measuredCore, String(pid)], { stdio: 'ignore' })
   return replica
 }
 

@@ -5,7 +5,7 @@ export const readCpuMicros = (pids: readonly number[]): number =>
   pids.flatMap(listTree).reduce((sum, pid) => sum + readProcess(pid), 0)
 
 /** A process and its descendants. */
-function listTree(pid: number): readonly number[] {
+export function listTree(pid: number): readonly number[] {
   const children = listThreads(pid).flatMap((thread) => readNumbers(`/proc/${pid}/task/${thread}/children`))
   return [pid, ...children.flatMap(listTree)]
 }
