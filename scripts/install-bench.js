@@ -1,7 +1,7 @@
 // Puts what `npm run bench` compares with, beyond Debian's packages, into .sallyport/bench: Node's forwarding engines from
-// npm, and the loader fortio by Go. The installers of the tests' proxies bring Envoy, Traefik and Caddy.
+// npm, and by Go the loader fortio and heimdall. The installers of the tests' proxies bring Envoy, Traefik and Caddy.
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdirSync } from 'node:fs'
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -9,22 +9,36 @@ const lists = fileURLToPath(new URL('bench', import.meta.url))
 const folder = fileURLToPath(new URL('../.sallyport/bench', import.meta.url))
 /** The newest without packages that the module proxy does not have. */
 const fortio = 'fortio.org/fortio@v1.66.5'
+/** The same holds for this one. */
+const heimdall = { path: 'github.com/dadrus/heimdall', version: 'v0.17.0' }
 
 mkdirSync(join(folder, 'bin'), { recursive: true })
+const heimdallFolder = join(folder, 'heimdall')
+mkdirSync(heimdallFolder, { recursive: true })
+// By a module that asks for it, since `go install` wants a list of all versions, which not every module proxy has.
+const requirement = `require ${heimdall.path} ${heimdall.version}`
+writeFileSync(join(heimdallFolder, 'go.mod'), `module bench\n\ngo 1.25\n\n${requirement}\n`)
 for (const file of ['package.json', 'package-lock.json']) copyFileSync(join(lists, file), join(folder, file))
 const failed = [
   attempt('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'], {}),
   attempt('go', ['install', fortio], { GOBIN: join(folder, 'bin') }),
+  buildHeimdall(),
 ].some((isDone) => !isDone)
 if (failed) process.exitCode = 1
 
 /** What is missing is left out of the table, which says so. */
-function attempt(command, args, environment) {
+function attempt(command, args, environment, cwd = folder) {
   try {
-    execFileSync(command, args, { cwd: folder, stdio: 'inherit', env: { ...process.env, ...environment } })
+    execFileSync(command, args, { cwd, stdio: 'inherit', env: { ...process.env, ...environment } })
     return true
   } catch (error) {
     console.error(`${command} ${args.join(' ')}: ${error.message}`)
     return false
   }
+}
+
+function buildHeimdall() {
+  console.error('Building heimdall, which takes minutes the first time …')
+  const output = join(folder, 'bin', 'heimdall')
+  return attempt('go', ['build', '-mod=mod', '-buildvcs=false', '-o', output, heimdall.path], {}, heimdallFolder)
 }

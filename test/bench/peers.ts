@@ -16,6 +16,7 @@ import { listTree } from './peers/cpu-time.ts'
 import { envoyExtAuthz, envoyJwt } from './peers/envoy.ts'
 import { findLack } from './peers/find-program.ts'
 import { haproxyJwt } from './peers/haproxy.ts'
+import { heimdallJwt } from './peers/heimdall.ts'
 import { keepAwake } from './peers/keep-awake.ts'
 import { nginxAuthRequest, nginxBare, startBackend } from './peers/nginx.ts'
 import { nodeProxies } from './peers/node-proxies.ts'
@@ -72,6 +73,7 @@ const peers: readonly Peer[] = [
   nginxAuthRequest,
   caddyForwardAuth,
   traefikForwardAuth,
+  heimdallJwt,
   ...nodeProxies,
 ]
 
@@ -190,7 +192,7 @@ async function surround(owner: Owner, world: World['description'], backendPort: 
   return {
     backendPort,
     gateway: await startOurs(owner, world, backendPort),
-    issuer: { url: issuer, jwks, keyId: key.kid, publicPem, audience: world.oidc.audience },
+    issuer: { url: issuer, jwksUrl: metadata.jwks_uri, jwks, keyId: key.kid, publicPem, audience: world.oidc.audience },
     configurationFile: writeConfiguration(owner, { world, settings: { log: { level: 'info' } }, upstreams }),
   }
 }

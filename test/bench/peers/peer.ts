@@ -10,7 +10,7 @@ export type Surroundings = Readonly<{
   backendPort: number
   /** A gateway to ask. */
   gateway: Readonly<{ pid: number; public: string; decision: string }>
-  issuer: Readonly<{ url: string; jwks: string; keyId: string; publicPem: string; audience: string }>
+  issuer: Readonly<{ url: string; jwksUrl: string; jwks: string; keyId: string; publicPem: string; audience: string }>
   /** The configuration that the gateway runs with, but for its ports. */
   configurationFile: string
 }>
