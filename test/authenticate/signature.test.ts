@@ -139,6 +139,29 @@ for (const alg of algorithms) {
     t.equal(await judge(`${encode({ alg, kid: 'k', typ: 'JWT' })}.${payload}.${signature}`, keys), 'refused', 'header')
   })
 
+  t.test(
+    `${alg}: a signature of another length, or of no number in range, is refused, and is no trouble of ours`,
+    async (t) => {
+      const { token, keys } = forge(alg)
+      const input = token.slice(0, token.lastIndexOf('.'))
+      const sound = Buffer.from(token.slice(input.length + 1), 'base64url')
+      const spoilt = {
+        'a byte less at its end': sound.subarray(0, -1),
+        'a byte less at its start': sound.subarray(1),
+        'a zero more at its end': Buffer.concat([sound, Buffer.alloc(1)]),
+        'a zero more at its start': Buffer.concat([Buffer.alloc(1), sound]),
+        twice: Buffer.concat([sound, sound]),
+        'one byte': Buffer.from([1]),
+        'all zeros': Buffer.alloc(sound.length),
+        'all ones': Buffer.alloc(sound.length, 0xff),
+        'in DER': sign('sha256', Buffer.from(input), ec.privateKey),
+        'as long as a token may be': Buffer.alloc(5000, 7),
+      }
+      for (const [name, signature] of Object.entries(spoilt))
+        t.equal(await judge(`${input}.${signature.toString('base64url')}`, keys), 'refused', name)
+    },
+  )
+
   t.test(`${alg} is refused under the key of another type`, async (t) => {
     for (const other of algorithms) {
       const key = signers[other]?.jwk
