@@ -2,7 +2,7 @@ import type { Explained, ExplainQuestion } from '../console/explain.ts'
 import { readCredential } from '../console/explain.ts'
 import type { ConsoleTable } from '../console/table.ts'
 import type { Policy } from '../policy/compile.ts'
-import { parsePolicy } from '../policy/load.ts'
+import { parsePolicyApart } from '../policy/load.ts'
 import { methods } from '../policy/route.ts'
 import { compileRoutes, type RouteTable } from '../route/table.ts'
 import { type CallerWords, findUnknown, imagineFromWords } from './policy/caller-words.ts'
@@ -11,9 +11,12 @@ import { buildMatrix } from './policy/matrix.ts'
 import type { PolicyTextList } from './policy-ledger.ts'
 
 /** Compiles what the console shows and asks of a table, from the texts that a process has in force. */
-export function compileConsoleTable(texts: PolicyTextList, upstreams: ReadonlySet<string>): ConsoleTable {
+export async function compileConsoleTable(
+  texts: PolicyTextList,
+  upstreams: ReadonlySet<string>,
+): Promise<ConsoleTable> {
   // Places by the files' names alone: the folder stands on the page once.
-  const policy = parsePolicy('', new Map(texts), upstreams)
+  const policy = await parsePolicyApart('', new Map(texts), upstreams)
   const table = compileRoutes(policy.routes)
   const destinations = policy.routes.flatMap(({ id, destination }) =>
     destination.kind === 'upstream' ? [[id, destination.name] as const] : [],

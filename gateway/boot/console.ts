@@ -32,7 +32,7 @@ function rememberTable(
     if (known?.fingerprint !== fingerprint) {
       const texts = await read()
       // While the workers of a group change over, any of them may have answered.
-      known = { fingerprint: takeFingerprint(texts), table: compileConsoleTable(texts, upstreams) }
+      known = { fingerprint: takeFingerprint(texts), table: await compileConsoleTable(texts, upstreams) }
     }
     return known.table
   }

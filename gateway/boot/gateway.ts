@@ -104,7 +104,7 @@ export async function openDoors(
   const adopt = (policy: Policy): void => {
     snapshot = createSnapshot(configuration, policy, upstreams.settings, directory, now)
   }
-  const policies = startPolicies(configuration, adopt, { log, metrics, now })
+  const policies = await startPolicies(configuration, adopt, { log, metrics, now })
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const currentSnapshot = (): Snapshot => {
     if (!snapshot) throw new Error('no policy is in force')

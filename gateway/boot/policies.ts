@@ -2,7 +2,8 @@ import { describeBug, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { PolicyState } from '../observe/policy-state.ts'
 import type { Policy } from '../policy/compile.ts'
-import { type PolicyTexts, parsePolicy, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
+import type { PolicyTexts } from '../policy/file.ts'
+import { parsePolicyApart, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
 import type { Configuration } from './configuration.ts'
 import { createFileMemory } from './file-memory.ts'
 import { keepPolicyLedger, type PolicyTextList } from './policy-ledger.ts'
@@ -24,22 +25,22 @@ type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 export const lookEveryMs = 250
 
 /** Hands over the table as it stands, and every later one; whole tables only. Throws `ConfigurationError` at the start. */
-export function startPolicies(
+export async function startPolicies(
   configuration: Configuration,
   adopt: (policy: Policy) => void,
   { log, metrics, now }: Surroundings,
-): TablePolicies {
+): Promise<TablePolicies> {
   const { directory } = configuration.policies
   const upstreams = new Set(Object.keys(configuration.upstreams))
   const ledger = keepPolicyLedger(directory, now)
-  const take = (texts: PolicyTexts): void => {
-    adopt(parsePolicy(directory, texts, upstreams))
+  const take = async (texts: PolicyTexts): Promise<void> => {
+    adopt(await parsePolicyApart(directory, texts, upstreams))
     ledger.noteTaken(texts)
     metrics.notePolicyLoad(now())
   }
   const readText = createFileMemory()
   const inUse = readPolicyTextsNow(directory)
-  take(inUse)
+  await take(inUse)
   metrics.notePolicyReload(true)
   const look = createFilesWatch<PolicyTexts>({
     inUse,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { PolicyState, PolicyTrouble } from '../observe/policy-state.ts'
 import { redact } from '../observe/redact.ts'
-import type { PolicyTexts } from '../policy/load.ts'
+import type { PolicyTexts } from '../policy/file.ts'
 
 /** What became of the files of one table, look after look. */
 export type PolicyLedger = Readonly<{

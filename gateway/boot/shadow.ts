@@ -2,7 +2,8 @@ import { describeBug, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { PolicyState } from '../observe/policy-state.ts'
 import type { BeginTrail } from '../observe/trail.ts'
-import { type PolicyTexts, parsePolicy, readPolicyTexts } from '../policy/load.ts'
+import type { PolicyTexts } from '../policy/file.ts'
+import { parsePolicyApart, readPolicyTexts } from '../policy/load.ts'
 import { compileRoutes } from '../route/table.ts'
 import { createReport } from '../shadow/difference.ts'
 import type { ShadowTable } from '../shadow/judge.ts'
@@ -35,8 +36,8 @@ export function startShadow(configuration: Configuration, surroundings: Surround
   const look = createFilesWatch<PolicyTexts | undefined>({
     inUse: undefined,
     read: () => readPolicyTexts(directory, readText),
-    adopt: (texts = new Map()) => {
-      const { routes, roles } = parsePolicy(directory, texts, upstreams)
+    adopt: async (texts = new Map()) => {
+      const { routes, roles } = await parsePolicyApart(directory, texts, upstreams)
       table = Object.freeze({ table: compileRoutes(routes), roles })
       ledger.noteTaken(texts)
     },

@@ -14,7 +14,7 @@ export function compileRoles(files: readonly PolicyFile[], problems: Problem[]):
   const highest = [...organization.values()].at(-1)
   if (!owner || !highest) {
     const [first] = files
-    if (first) problems.push(first.yaml.problemAt([], 'no policy file lists organizationRoles'))
+    if (first) problems.push(first.problemAt([], 'no policy file lists organizationRoles'))
     return undefined
   }
   const platform = new Map<string, PlatformRole>(
@@ -29,10 +29,7 @@ export function compileRoles(files: readonly PolicyFile[], problems: Problem[]):
       for (const [index, ability] of abilities.entries())
         if (!granted.has(ability) && scopesOwner)
           problems.push(
-            scopesOwner.yaml.problemAt(
-              ['tokenScopes', scope, index],
-              `no role grants "${ability}": a scope cannot either`,
-            ),
+            scopesOwner.problemAt(['tokenScopes', scope, index], `no role grants "${ability}": a scope cannot either`),
           )
       return [scope, new Set(abilities)] as const
     }),
@@ -43,7 +40,7 @@ export function compileRoles(files: readonly PolicyFile[], problems: Problem[]):
 function onlyOwner(files: readonly PolicyFile[], key: keyof PolicyFile['content'], problems: Problem[]) {
   const [owner, ...others] = files.filter(({ content }) => content[key] !== undefined)
   for (const other of others)
-    problems.push(other.yaml.problemAt([key], `${key} already stand in ${owner?.yaml.name}; keep them in one file`))
+    problems.push(other.problemAt([key], `${key} already stand in ${owner?.name}; keep them in one file`))
   return owner
 }
 
@@ -52,13 +49,13 @@ function compileOrganizationRoles(file: PolicyFile, problems: Problem[]): Readon
   let inherited: readonly string[] = []
   for (const [index, row] of (file.content.organizationRoles ?? []).entries()) {
     if (roles.has(row.slug))
-      problems.push(file.yaml.problemAt(['organizationRoles', index, 'slug'], `role "${row.slug}" is listed twice`))
+      problems.push(file.problemAt(['organizationRoles', index, 'slug'], `role "${row.slug}" is listed twice`))
     inherited = [...inherited, ...row.abilities]
     const { slug, name, description } = row
     roles.set(slug, { slug, name, description: description ?? null, rank: index + 1, abilities: new Set(inherited) })
   }
   const ranks = specified.map((slug) => roles.get(slug)?.rank ?? 0)
   if (ranks.some((rank, index) => rank <= (ranks[index - 1] ?? 0)))
-    problems.push(file.yaml.problemAt(['organizationRoles'], `must list ${specified.join(', ')} in this order`))
+    problems.push(file.problemAt(['organizationRoles'], `must list ${specified.join(', ')} in this order`))
   return roles
 }

@@ -23,13 +23,12 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
   const routes: Route[] = []
   const takenIds = new Map<string, string>()
   const takenPatterns = new Map<string, string>()
-  for (const { yaml, content } of files) {
+  for (const { name, content, routeLines, problemAt } of files) {
     for (const [index, row] of (content.routes ?? []).entries()) {
       const report = (path: readonly string[], message: string): void => {
-        problems.push(yaml.problemAt(['routes', index, ...path], `route "${row.id}": ${message}`))
+        problems.push(problemAt(['routes', index, ...path], `route "${row.id}": ${message}`))
       }
-      const { line } = yaml.problemAt(['routes', index], '')
-      const route = compileRoute(row, `${yaml.name}:${line}`, known, report)
+      const route = compileRoute(row, `${name}:${routeLines[index]}`, known, report)
       if (!route) continue
       for (const other of claim(takenIds, [row.id], route)) report(['id'], `the id is taken by ${other}`)
       for (const other of claim(takenPatterns, patternKeys(route), route))

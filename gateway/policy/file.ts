@@ -1,5 +1,6 @@
 import type { StreamKind, Surface } from '../errors/surface.ts'
-import type { YamlFile } from './document.ts'
+import type { Problem } from './configuration-error.ts'
+import type { Path } from './document.ts'
 import type { RateLimitContent } from './rate-limit.ts'
 import type { AnswerName, Method, RouteTimeouts } from './route.ts'
 
@@ -36,4 +37,16 @@ export type RouteContent = Readonly<{
   timeouts?: RouteTimeouts
 }>
 
-export type PolicyFile = Readonly<{ yaml: YamlFile; content: PolicyFileContent }>
+/** The policy files of a directory by their names, in the order of these. */
+export type PolicyTexts = ReadonlyMap<string, string>
+
+/** What a policy file says, and the lines where its routes stand, from 1. Plain data, which may come from another thread. */
+export type PolicyReading = Readonly<{ content: PolicyFileContent; routeLines: readonly number[] }>
+
+/** A policy file that was read, and can say where each of its values stands. */
+export type PolicyFile = PolicyReading &
+  Readonly<{
+    name: string
+    /** As `YamlFile` has it. */
+    problemAt: (path: Path, message: string) => Problem
+  }>

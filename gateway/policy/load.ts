@@ -1,38 +1,50 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { compilePolicy, type Policy } from './compile.ts'
 import { ConfigurationError } from './configuration-error.ts'
-import { parseYaml, validateYaml } from './document.ts'
-import type { PolicyFile, PolicyFileContent } from './file.ts'
-
-/** The published schema, beside the shipped policies: editors use the very same file. */
-const schemaFile = new URL('../../policies/policy.schema.json', import.meta.url)
-
-/** What each policy file of a directory says, by its name, in the order of the names. */
-export type PolicyTexts = ReadonlyMap<string, string>
+import { parseYaml, type YamlFile } from './document.ts'
+import type { PolicyFile, PolicyReading, PolicyTexts } from './file.ts'
+import { readPolicyFiles } from './read-files.ts'
+import { readPolicyFilesApart } from './read-files-apart.ts'
 
 /** Reads `*.yaml` of a directory as one table. Throws `ConfigurationError` with every problem and its place. */
 export const loadPolicy = (directory: string, upstreamNames: ReadonlySet<string>): Policy =>
   parsePolicy(directory, readPolicyTextsNow(directory), upstreamNames)
 
 /** Compiles what was read from a directory. Throws `ConfigurationError` with every problem and its place. */
-export function parsePolicy(directory: string, texts: PolicyTexts, upstreamNames: ReadonlySet<string>): Policy {
-  if (texts.size === 0) throw fault(directory, 'holds no policy: expected at least one *.yaml file')
-  const validate = compileSchema(schemaFile)
-  const problems: ConfigurationError['problems'][number][] = []
-  const files: PolicyFile[] = []
-  for (const [name, text] of texts) {
-    try {
-      files.push(readPolicyFile(join(directory, name), text, validate))
-    } catch (error) {
-      if (!(error instanceof ConfigurationError)) throw error
-      problems.push(...error.problems)
+export const parsePolicy = (directory: string, texts: PolicyTexts, upstreamNames: ReadonlySet<string>): Policy =>
+  compilePolicy(joinReadings(directory, texts, readPolicyFiles(directory, texts)), upstreamNames)
+
+/** As `parsePolicy`; a long table is read by a thread of its own, so that everything else goes on meanwhile. */
+export async function parsePolicyApart(
+  directory: string,
+  texts: PolicyTexts,
+  upstreamNames: ReadonlySet<string>,
+): Promise<Policy> {
+  const length = [...texts.values()].reduce((sum, text) => sum + text.length, 0)
+  if (length < apartFrom) return parsePolicy(directory, texts, upstreamNames)
+  return compilePolicy(joinReadings(directory, texts, await readPolicyFilesApart(directory, texts)), upstreamNames)
+}
+
+/** Some two hundred routes, and about 25 ms of work; a thread takes about as long to begin. */
+const apartFrom = 32_768
+
+/** Gives what was read the means to say where it stands, for which a file is parsed again: only mistakes are asked for. */
+function joinReadings(
+  directory: string,
+  texts: PolicyTexts,
+  readings: ReadonlyMap<string, PolicyReading>,
+): readonly PolicyFile[] {
+  return [...readings].map(([name, reading]) => {
+    const path = join(directory, name)
+    let yaml: YamlFile | undefined
+    const problemAt: PolicyFile['problemAt'] = (place, message) => {
+      yaml ??= parseYaml(path, texts.get(name) ?? '')
+      return yaml.problemAt(place, message)
     }
-  }
-  if (problems.length > 0) throw new ConfigurationError(problems)
-  return compilePolicy(files, upstreamNames)
+    return { name: path, ...reading, problemAt }
+  })
 }
 
 /** Reads the policy files of a directory, while everything else waits. */
@@ -93,15 +105,3 @@ const unreadable = (file: string, error: unknown): ConfigurationError =>
 
 const fault = (file: string, message: string): ConfigurationError =>
   new ConfigurationError([{ file, line: 1, column: 1, message }])
-
-function readPolicyFile(path: string, text: string, validate: ValidateFunction): PolicyFile {
-  const yaml = parseYaml(path, text)
-  // The schema has just held: its shape is the type's.
-  return { yaml, content: validateYaml(yaml, validate) as PolicyFileContent }
-}
-
-/** Compiles a JSON Schema that ships with the package; `coerceTypes` for values that come as text, from the environment. */
-export function compileSchema(file: URL, { coerceTypes = false } = {}): ValidateFunction {
-  const ajv = new Ajv2020({ strict: true, allErrors: true, useDefaults: true, allowUnionTypes: true, coerceTypes })
-  return ajv.compile(JSON.parse(readFileSync(file, 'utf8')))
-}

@@ -22,9 +22,9 @@ export type RateLimitContent = Omit<RateLimit, 'name'>
 /** All rate limits by their names, from any file; the same name twice is a problem. */
 export function compileRateLimits(files: readonly PolicyFile[], problems: Problem[]): ReadonlyMap<string, RateLimit> {
   const limits = new Map<string, RateLimit>()
-  for (const { yaml, content } of files)
+  for (const { content, problemAt } of files)
     for (const [name, limit] of Object.entries(content.rateLimits ?? {})) {
-      if (limits.has(name)) problems.push(yaml.problemAt(['rateLimits', name], `the rate limit "${name}" exists twice`))
+      if (limits.has(name)) problems.push(problemAt(['rateLimits', name], `the rate limit "${name}" exists twice`))
       limits.set(name, Object.freeze({ name, ...limit }))
     }
   return limits

@@ -10,7 +10,7 @@ const text = writeTable({
     '/open GET access: public',
   ],
 })
-const { explain, lines, destinations, choices } = compileConsoleTable([['table.yaml', text]], new Set(['u']))
+const { explain, lines, destinations, choices } = await compileConsoleTable([['table.yaml', text]], new Set(['u']))
 
 const asked: ExplainQuestion = {
   method: 'GET',

@@ -32,7 +32,7 @@ const refusal: Refusal = {
   clientAddress: '192.0.2.1',
 }
 
-const table = compileConsoleTable(
+const table = await compileConsoleTable(
   [['table.yaml', writeTable({ routes: ['/things GET require: { role: org-member }', '/open GET access: public'] })]],
   new Set(['u']),
 )

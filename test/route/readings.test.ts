@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { compilePolicy } from '../../gateway/policy/compile.ts'
-import { parseYaml } from '../../gateway/policy/document.ts'
 import type { RouteContent } from '../../gateway/policy/file.ts'
 import { parsePattern } from '../../gateway/policy/route.ts'
 import { readTarget } from '../../gateway/receive/target.ts'
 import { compileRoutes, type RouteTable } from '../../gateway/route/table.ts'
 import { backendReadings } from '../support/backend-readings.ts'
+import { imaginePolicyFile } from '../support/policy-file.ts'
 
 type Row = Readonly<{
   path: string
@@ -29,8 +29,8 @@ function compileTable(rows: readonly Row[]): RouteTable {
       ...(encodedSlashes && { encodedSlashes }),
     }),
   )
-  const yaml = parseYaml('routes.yaml', '{}')
-  return compileRoutes(compilePolicy([{ yaml, content: { organizationRoles, routes } }], new Set(['up'])).routes)
+  const file = imaginePolicyFile('routes.yaml', { organizationRoles, routes })
+  return compileRoutes(compilePolicy([file], new Set(['up'])).routes)
 }
 
 const find = (table: RouteTable, path: string, method = 'GET') => table.match(readTarget(method, path, 'h'), 'h').route
@@ -131,8 +131,8 @@ t.test('a row asks for more, or for something else, by role, ability, organizati
   const organizationRoles = slugs.map((slug) => ({ slug, name: slug, abilities: ['x:read', 'x:write'] }))
   const compile = (other: RouteContent) => {
     const routes = [base, { ...other, id: 'b', match: { path: '/:org/:id/keys' } }]
-    const yaml = parseYaml('routes.yaml', '{}')
-    return compileRoutes(compilePolicy([{ yaml, content: { organizationRoles, routes } }], new Set(['up'])).routes)
+    const file = imaginePolicyFile('routes.yaml', { organizationRoles, routes })
+    return compileRoutes(compilePolicy([file], new Set(['up'])).routes)
   }
   t.equal(find(compile(base), '/1/2/KEYS').id, 'a', 'the same guard')
   for (const [what, other] of Object.entries(lesser)) t.equal(find(compile(other), '/1/2/KEYS').id, 'a', what)

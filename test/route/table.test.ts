@@ -1,23 +1,20 @@
 import t from 'tap'
 import { compilePolicy } from '../../gateway/policy/compile.ts'
-import { parseYaml } from '../../gateway/policy/document.ts'
-import type { PolicyFile, RouteContent } from '../../gateway/policy/file.ts'
+import type { RouteContent } from '../../gateway/policy/file.ts'
 import { readTarget } from '../../gateway/receive/target.ts'
 import { compileRoutes, type RouteTable } from '../../gateway/route/table.ts'
+import { imaginePolicyFile } from '../support/policy-file.ts'
 import { testVectors } from '../support/vectors.ts'
 
 type Row = Readonly<{ path: string; methods?: RouteContent['match']['methods']; host?: string; surface?: 'data' }>
 
-const roles: PolicyFile = {
-  yaml: parseYaml('roles.yaml', '{}'),
-  content: {
-    organizationRoles: ['org-client', 'org-member', 'org-admin', 'org-owner'].map((slug) => ({
-      slug,
-      name: slug,
-      abilities: [],
-    })),
-  },
-}
+const roles = imaginePolicyFile('roles.yaml', {
+  organizationRoles: ['org-client', 'org-member', 'org-admin', 'org-owner'].map((slug) => ({
+    slug,
+    name: slug,
+    abilities: [],
+  })),
+})
 
 /** A table of rows that are known by their place in the list. */
 function compileTable(rows: readonly Row[]): RouteTable {
@@ -29,7 +26,7 @@ function compileTable(rows: readonly Row[]): RouteTable {
       upstream: 'up',
     }),
   )
-  const file: PolicyFile = { yaml: parseYaml('routes.yaml', '{}'), content: { routes } }
+  const file = imaginePolicyFile('routes.yaml', { routes })
   return compileRoutes(compilePolicy([roles, file], new Set(['up'])).routes)
 }
 

@@ -161,6 +161,45 @@ t.test('ten reloads under load: every answer is one of the old table or of the n
   t.equal(await replica.stop(), 0)
 })
 
+t.test(
+  'a long table starts a gateway and reloads likewise, whole or not at all, while requests are answered',
+  async (t) => {
+    const upstream = await startUpstream(t)
+    const rows = Array.from({ length: 1_500 }, (_, index) => refused(`/long/${index}`))
+    const replica = await startReplica(t, {
+      routes: [...rows, open('/a')],
+      upstreams: { platform: { url: upstream.url } },
+      settings: { log: { level: 'warn' } },
+    })
+    const status = async (path: string): Promise<number> => (await call(replica.public, { path })).status
+    t.same([await status('/a'), await status('/long/1499'), await status('/b')], [200, 401, 404])
+    const folder = folderBeside(replica)
+    replace(folder, 'routes.yaml', tableOf([...rows, open('/b')]))
+    process.kill(replica.pid, 'SIGHUP')
+    const seen = new Set<string>()
+    await until(
+      async () => {
+        const [old, fresh] = [await status('/a'), await status('/b')]
+        seen.add(`${old} ${fresh}`)
+        return fresh === 200 && old === 404
+      },
+      'the new table',
+      10_000,
+    )
+    // The second answer may be of a later table than the first.
+    t.same(
+      [...seen].filter((both) => !['200 404', '200 200', '404 200'].includes(both)),
+      [],
+    )
+    replace(folder, 'routes.yaml', tableOf([...rows, open('/c'), { ...open('/b'), upstream: 'nowhere' }]))
+    process.kill(replica.pid, 'SIGHUP')
+    await until(() => replica.readLog().includes('could not be reloaded'), 'the log', 10_000)
+    t.match(replica.readLog(), /routes\.yaml:1:\d+: [^"]*\\"b\\"/, 'with the place')
+    t.same([await status('/b'), await status('/c')], [200, 404])
+    t.equal(await replica.stop(), 0)
+  },
+)
+
 /** What is on disk after each step of the published sequence, in its words. */
 const sequence: readonly (readonly [step: string, files: Readonly<Record<string, string>>])[] = [
   ['start with an empty rule list', { 'routes.yaml': tableOf([]) }],

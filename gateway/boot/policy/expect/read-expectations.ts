@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Policy } from '../../../policy/compile.ts'
 import { ConfigurationError, type Problem } from '../../../policy/configuration-error.ts'
 import { parseYaml, validateYaml } from '../../../policy/document.ts'
-import { compileSchema } from '../../../policy/load.ts'
+import { compileSchema } from '../../../policy/schema.ts'
 import { type CallerWords, findUnknown } from '../caller-words.ts'
 import { readText } from '../read-policy.ts'
 

@@ -1,0 +1,38 @@
+import { join } from 'node:path'
+import type { ValidateFunction } from 'ajv/dist/2020.js'
+import { ConfigurationError } from './configuration-error.ts'
+import { parseYaml, validateYaml } from './document.ts'
+import type { PolicyFileContent, PolicyReading, PolicyTexts } from './file.ts'
+import { compileSchema } from './schema.ts'
+
+/** The published schema, beside the shipped policies: editors use the very same file. */
+const schemaFile = new URL('../../policies/policy.schema.json', import.meta.url)
+
+/** Parses policy files and checks them by the schema. Throws `ConfigurationError` with every problem and its place. */
+export function readPolicyFiles(directory: string, texts: PolicyTexts): ReadonlyMap<string, PolicyReading> {
+  if (texts.size === 0) throw noPolicy(directory)
+  const validate = compileSchema(schemaFile)
+  const readings = new Map<string, PolicyReading>()
+  const problems: ConfigurationError['problems'][number][] = []
+  for (const [name, text] of texts) {
+    try {
+      readings.set(name, readPolicyFile(join(directory, name), text, validate))
+    } catch (error) {
+      if (!(error instanceof ConfigurationError)) throw error
+      problems.push(...error.problems)
+    }
+  }
+  if (problems.length > 0) throw new ConfigurationError(problems)
+  return readings
+}
+
+const noPolicy = (file: string): ConfigurationError =>
+  new ConfigurationError([{ file, line: 1, column: 1, message: 'holds no policy: expected at least one *.yaml file' }])
+
+function readPolicyFile(path: string, text: string, validate: ValidateFunction): PolicyReading {
+  const yaml = parseYaml(path, text)
+  // The schema has just held: its shape is the type's.
+  const content = validateYaml(yaml, validate) as PolicyFileContent
+  const routeLines = (content.routes ?? []).map((_, index) => yaml.problemAt(['routes', index], '').line)
+  return { content, routeLines }
+}

@@ -1,0 +1,75 @@
+import t from 'tap'
+import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
+import { parsePolicy, parsePolicyApart } from '../../gateway/policy/load.ts'
+
+const upstreams = new Set(['platform'])
+
+const roles = `organizationRoles:
+  - { slug: org-client, name: Client, abilities: [] }
+  - { slug: org-member, name: Member, abilities: [] }
+  - { slug: org-admin, name: Administrator, abilities: [] }
+  - { slug: org-owner, name: Owner, abilities: [] }
+`
+
+const row = (index: number, fields = ''): string =>
+  `  - { id: r.${index}, match: { path: /r/${index} }, surface: platform, upstream: platform${fields} }\n`
+
+/** Long enough to be read by a thread. */
+const writeTable = (count: number, last = ''): ReadonlyMap<string, string> =>
+  new Map([
+    ['roles.yaml', roles],
+    ['routes.yaml', `routes:\n${Array.from({ length: count }, (_, index) => row(index)).join('')}${last}`],
+  ])
+
+/** How a table was refused, however it was read. */
+const refusalOf = async (parse: () => unknown): Promise<string> => {
+  try {
+    await parse()
+    return 'accepted'
+  } catch (error) {
+    return error instanceof ConfigurationError ? error.message : `not a mistake of the operator's: ${error}`
+  }
+}
+
+t.test('a long table that a thread has read is the table that is read here', async (t) => {
+  const texts = writeTable(1_000)
+  const apart = await parsePolicyApart('policies', texts, upstreams)
+  t.strictSame(apart, parsePolicy('policies', texts, upstreams))
+  t.equal(apart.routes.at(-1)?.source, 'policies/routes.yaml:1001')
+  t.ok(Object.isFrozen(apart))
+})
+
+t.test('its mistakes are the same, with their places', async (t) => {
+  const mistakes = {
+    'of YAML': '  - { id: a, id: b }\n',
+    'of the schema': row(1_000, ', surfce: data'),
+    'of meaning': row(1_000, ', require: { role: nobody }') + row(7),
+    'an alias': '  - *somebody\n',
+  }
+  for (const [what, text] of Object.entries(mistakes)) {
+    const texts = writeTable(1_000, text)
+    const refusal = await refusalOf(() => parsePolicyApart('policies', texts, upstreams))
+    t.match(refusal, /^policies\/routes\.yaml:100[12]:\d+: /, what)
+    t.equal(refusal, await refusalOf(() => parsePolicy('policies', texts, upstreams)), what)
+  }
+  t.match(await refusalOf(() => parsePolicyApart('policies', new Map(), upstreams)), /^policies:1:1: holds no policy/)
+})
+
+t.test('everything else goes on while a long table is read', async (t) => {
+  let turns = 0
+  const count = (): void => {
+    turns += 1
+    next = setImmediate(count)
+  }
+  let next = setImmediate(count)
+  const { routes } = await parsePolicyApart('policies', writeTable(1_000), upstreams)
+  clearImmediate(next)
+  t.equal(routes.length, 1_000)
+  // Read here, it would take one turn.
+  t.ok(turns > 100, `${turns} turns of the event loop`)
+})
+
+t.test('a thread that cannot read is trouble of ours, and no mistake of the operator’s', async (t) => {
+  const texts = new Map([...writeTable(1_000), ['bad.yaml', 7 as unknown as string]])
+  t.match(await refusalOf(() => parsePolicyApart('policies', texts, upstreams)), /^not a mistake of the operator's: /)
+})

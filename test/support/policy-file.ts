@@ -1,0 +1,9 @@
+import type { PolicyFile, PolicyFileContent } from '../../gateway/policy/file.ts'
+
+/** A policy file that was never written down: everything in it stands at its start. */
+export const imaginePolicyFile = (name: string, content: PolicyFileContent): PolicyFile => ({
+  name,
+  content,
+  routeLines: (content.routes ?? []).map(() => 1),
+  problemAt: (_, message) => ({ file: name, line: 1, column: 1, message }),
+})
