@@ -83,7 +83,10 @@ export type UpstreamRequest = Readonly<{
   onCancellable: (cancel: () => void) => void
 }>
 
-/** Where the body of an upstream's answer goes. `data` returns false to pause until `resume` is called. */
+/**
+ * Where the body of an upstream's answer goes. `data` returns false to pause until `resume` is called. Its chunk is lent:
+ * the bytes may be another's as soon as it returns, so what is kept of them is copied.
+ */
 export type ResponseSink = Readonly<{
   data: (chunk: Buffer) => boolean
   end: () => void

@@ -12,7 +12,10 @@ export interface RequestBody {
   read(limitBytes: number): Promise<Buffer>
 }
 
-/** An answer under way. `write` returns false when the client is slow; `onDrain` says when to go on. */
+/**
+ * An answer under way. `write` returns false when the client is slow; `onDrain` says when to go on. Bytes that the same
+ * engine has lent may be given to it as they are.
+ */
 export interface ResponseWriter {
   write(chunk: Buffer): boolean
   onDrain(listener: () => void): void

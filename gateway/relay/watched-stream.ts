@@ -133,7 +133,7 @@ export class WatchedStream implements ResponseSink {
   #pass(bytes: Buffer): void {
     if (bytes.length === 0) return
     if (this.#state === 'waiting') {
-      this.#held.push(bytes)
+      this.#held.push(Buffer.from(bytes))
       this.#heldBytes += bytes.length
       if (this.#account.hasEvents) this.#begin()
       else if (this.#heldBytes > this.#settings.eventLimitBytes) this.#stop('event_too_large', undefined)

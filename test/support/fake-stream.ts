@@ -118,7 +118,13 @@ export function openFakeStream({
     stream,
     isOpen: () => [...open].includes(stream),
     /** Texts are taken as latin1, like what was written. */
-    data: (text: string | Buffer) => stream.data(typeof text === 'string' ? Buffer.from(text, 'latin1') : text),
+    /** As an engine lends it: the bytes are another's afterwards. */
+    data: (text: string | Buffer) => {
+      const lent = typeof text === 'string' ? Buffer.from(text, 'latin1') : Buffer.from(text)
+      const wantsMore = stream.data(lent)
+      lent.fill('?')
+      return wantsMore
+    },
     end: () => stream.end(),
     fail: (fault: UpstreamFault) => stream.fail(new UpstreamError(fault)),
     leave: () => {

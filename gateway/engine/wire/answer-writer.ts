@@ -6,6 +6,8 @@ import { joinedBytes } from './outlet.ts'
 export type AnswerWire = Readonly<{
   /** Calls back when all of it has left; false when the client is slow, or gone. */
   write: (bytes: string | Buffer, onLeft?: (error?: Error | null) => void) => boolean
+  /** Writes bytes that are another's as soon as it returns. */
+  lend: (bytes: Buffer) => boolean
   isCongested: () => boolean
 }>
 
@@ -29,11 +31,11 @@ export class AnswerWriter implements ResponseWriter {
     if (this.#isOver) return false
     if (bytes.length === 0 || this.#framing === 'head') return !this.#wire.isCongested()
     const isSmall = bytes.length <= joinedBytes
-    if (this.#framing !== 'chunks') return this.#wire.write(isSmall ? bytes.toString('latin1') : bytes)
+    if (this.#framing !== 'chunks') return isSmall ? this.#wire.write(bytes.toString('latin1')) : this.#wire.lend(bytes)
     const size = `${bytes.length.toString(16)}\r\n`
     if (isSmall) return this.#wire.write(`${size}${bytes.toString('latin1')}\r\n`)
     this.#wire.write(size)
-    this.#wire.write(bytes)
+    this.#wire.lend(bytes)
     return this.#wire.write('\r\n')
   }
 

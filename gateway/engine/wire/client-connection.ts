@@ -161,7 +161,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const exchange = this.#exchange
     if (!exchange) return
     const { body, isComplete, consumedBytes } = this.#parser
-    for (const chunk of body) exchange.body.push(this.intake.own(chunk))
+    for (const chunk of body) exchange.body.push(chunk)
     if (!isComplete) return
     if (consumedBytes < bytes.length && !this.#isRefused) this.#keepAhead(bytes.subarray(consumedBytes))
     exchange.body.finish()

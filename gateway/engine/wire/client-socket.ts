@@ -43,6 +43,10 @@ export class ClientSocket {
     return this.socket.writable && this.outlet.write(bytes, onLeft)
   }
 
+  lend(bytes: Buffer): boolean {
+    return this.socket.writable && this.outlet.lend(bytes)
+  }
+
   writeContinue(): void {
     this.write('HTTP/1.1 100 Continue\r\n\r\n')
   }

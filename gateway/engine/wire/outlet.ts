@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import { TurnBatch } from '../../turn/turn-batch.ts'
+import { LentCopy } from './lent-copy.ts'
 
 /** Text up to this is joined, and leaves in one write, which node does without a copy of its own. */
 export const joinedBytes = 16 * 1024
@@ -33,6 +34,12 @@ export class Outlet {
       this.#socket.uncork()
     }
     return !this.isCongested()
+  }
+
+  /** Writes bytes that are another's as soon as this returns. */
+  lend(bytes: Buffer): boolean {
+    const copy = new LentCopy(bytes)
+    return this.write(copy.bytes, () => copy.giveBack())
   }
 
   /** True while the other side takes nothing: `drain` will say when it does. Node counts what has just left as waiting. */

@@ -2,6 +2,7 @@ import { GatewayError } from '../../errors/gateway-error.ts'
 import { type ListenerOptions, UpstreamError, type UpstreamFault } from '../engine.ts'
 import type { RequestBody } from '../exchange.ts'
 import type { Alarm } from './alarm.ts'
+import { LentCopy } from './lent-copy.ts'
 
 /** What is kept of a body that nobody asks for just now: about one read of a socket. */
 export const earlyBodyBytes = 64 * 1024
@@ -16,6 +17,7 @@ export type BodySource = Readonly<{
 
 /** Where a body goes. It may `pause` the body at any time, and `resume` it. */
 export type BodyTaker = Readonly<{
+  /** Given bytes that are another's as soon as it returns. */
   data: (chunk: Buffer) => void
   end: () => void
   fail: (error: UpstreamError) => void
@@ -33,7 +35,7 @@ export class WireRequestBody implements RequestBody {
   readonly #source: BodySource
   readonly #pace: BodyPace
   #taker: BodyTaker | undefined
-  #held: Buffer[] = []
+  #held: LentCopy[] = []
   #heldBytes = 0
   #isPaused = false
   #isUnwanted = false
@@ -66,9 +68,9 @@ export class WireRequestBody implements RequestBody {
   takeWhole(limitBytes: number, smallBytes: number): Buffer | undefined {
     if (!this.isReceived || this.#heldBytes > Math.min(limitBytes, smallBytes)) return undefined
     this.#answerExpectation()
-    const bytes = this.#held.length === 1 ? this.#held[0] : Buffer.concat(this.#held)
+    const chunks = this.#held.map(({ bytes }) => bytes)
     this.#held = []
-    return bytes
+    return chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)
   }
 
   async read(limitBytes: number): Promise<Buffer> {
@@ -77,7 +79,7 @@ export class WireRequestBody implements RequestBody {
     await new Promise<void>((end, refuse) => {
       const fail = (cause: UpstreamError): void =>
         refuse(new GatewayError(cause.fault === 'body-too-large' ? 'body_too_large' : 'request_timeout', { cause }))
-      this.take({ data: (chunk) => void chunks.push(chunk), end, fail }, limitBytes)
+      this.take({ data: (chunk) => void chunks.push(Buffer.from(chunk)), end, fail }, limitBytes)
     })
     return Buffer.concat(chunks)
   }
@@ -92,9 +94,10 @@ export class WireRequestBody implements RequestBody {
   resume(): void {
     this.#isPaused = false
     while (this.#held.length > 0 && this.#taker && !this.#isPaused) {
-      const chunk = this.#held.shift() as Buffer // there is one
-      this.#heldBytes -= chunk.length
-      this.#give(chunk)
+      const chunk = this.#held.shift() as LentCopy // there is one
+      this.#heldBytes -= chunk.bytes.length
+      this.#give(chunk.bytes)
+      chunk.giveBack()
     }
     if (!this.#taker || this.#isPaused) return
     if (this.isReceived) this.#finish()
@@ -119,14 +122,14 @@ export class WireRequestBody implements RequestBody {
     this.#source.resumeReading()
   }
 
-  /** For the connection: more of the body. */
+  /** For the connection: more of the body, in bytes that are another's as soon as this returns. */
   push(chunk: Buffer): void {
     if (this.#isUnwanted) return
     if (this.#taker && !this.#isPaused) {
       this.#give(chunk)
       return
     }
-    this.#held.push(chunk)
+    this.#held.push(new LentCopy(chunk))
     this.#heldBytes += chunk.length
     if (this.#heldBytes > earlyBodyBytes) this.#source.pauseReading()
   }

@@ -3,7 +3,11 @@ import type { BodyTaker, WireRequestBody } from './request-body.ts'
 import { composeFraming } from './request-head.ts'
 
 /** Where a request goes: the connection to its upstream. False when it can take no more for now. */
-export type UploadWire = Readonly<{ write: (bytes: string | Buffer) => boolean }>
+export type UploadWire = Readonly<{
+  write: (text: string) => boolean
+  /** Writes bytes that are another's as soon as it returns. */
+  lend: (bytes: Buffer) => boolean
+}>
 
 export type UploadEvents = Readonly<{
   /** All of it has been written. */
@@ -85,7 +89,7 @@ export class Upload implements BodyTaker {
     }
     const prefix = isChunk ? `${before}${chunk.length.toString(16)}\r\n` : before
     if (prefix !== '') this.#wire.write(prefix)
-    const hasRoom = this.#wire.write(chunk)
+    const hasRoom = this.#wire.lend(chunk)
     return isChunk ? this.#wire.write('\r\n') : hasRoom
   }
 }

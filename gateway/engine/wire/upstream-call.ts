@@ -2,6 +2,7 @@ import { type ResponseSink, type UpstreamAnswer, UpstreamError, type UpstreamFau
 import type { RawHeaders } from '../exchange.ts'
 import { endsWithHead } from '../sound-head.ts'
 import type { UpgradedSocket } from '../tunnel.ts'
+import { LentCopy } from './lent-copy.ts'
 import type { MessageHead } from './message-parser.ts'
 
 /** What is kept of a body that nobody reads yet: about one read of a socket. */
@@ -25,7 +26,7 @@ export class UpstreamCall {
   #promise: Settle | undefined
   #idleMs: number
   #sink: ResponseSink | undefined
-  #held: Buffer[] = []
+  #held: LentCopy[] = []
   #heldBytes = 0
   #isPaused = true
   #endsWithHead = false
@@ -55,9 +56,10 @@ export class UpstreamCall {
     if (!this.#sink) return
     this.#isPaused = false
     while (this.#held.length > 0 && !this.#isPaused) {
-      const chunk = this.#held.shift() as Buffer // there is one
-      this.#heldBytes -= chunk.length
-      this.#isPaused = !this.#sink.data(chunk)
+      const chunk = this.#held.shift() as LentCopy // there is one
+      this.#heldBytes -= chunk.bytes.length
+      this.#isPaused = !this.#sink.data(chunk.bytes)
+      chunk.giveBack()
     }
     if (this.#held.length > 0) return
     if (this.#outcome !== 'pending') {
@@ -86,6 +88,7 @@ export class UpstreamCall {
     promise?.resolve({ headers, connection })
   }
 
+  /** Given bytes that are another's as soon as it returns. */
   data(chunk: Buffer): void {
     if (this.#outcome !== 'pending' || this.#endsWithHead) return
     if (this.#sink && !this.#isPaused) {
@@ -95,7 +98,7 @@ export class UpstreamCall {
       this.#watch()
       return
     }
-    this.#held.push(chunk)
+    this.#held.push(new LentCopy(chunk))
     this.#heldBytes += chunk.length
     if (this.#heldBytes > heldLimitBytes) this.#wire?.pauseReading()
   }

@@ -28,7 +28,6 @@ export class UpstreamConnection implements TurnWire {
   readonly origin: string
   readonly alarm = new Alarm()
   readonly parser = new MessageParser('response', headLimitBytes)
-  readonly ownsBytes: boolean
   /** Where it leads, once it is open. */
   peerAddress: string | undefined
   /** True once an answer came by it: its upstream may close it under the next request. */
@@ -48,14 +47,14 @@ export class UpstreamConnection implements TurnWire {
     this.origin = origin.origin
     this.#events = events
     // A socket that leaves HTTP must be one like any other; so must one on TLS.
-    this.ownsBytes = isForUpgrade || origin.isEncrypted
+    const isLikeAnyOther = isForUpgrade || origin.isEncrypted
     const socket = origin.open(
-      this.ownsBytes ? {} : { onread: readShared(this.#onShared, () => this.#fullReads >= smallReads) },
+      isLikeAnyOther ? {} : { onread: readShared(this.#onShared, () => this.#fullReads >= smallReads) },
     )
     this.#socket = socket
     this.#reading = new Reading(socket)
     this.#outlet = new Outlet(socket)
-    if (this.ownsBytes) socket.on('data', this.#onData)
+    if (isLikeAnyOther) socket.on('data', this.#onData)
     socket.on(origin.openEvent, this.#onOpen)
     socket.on('end', this.#onEnd)
     socket.on('drain', this.#onDrain)
@@ -73,8 +72,12 @@ export class UpstreamConnection implements TurnWire {
     else this.alarm.set(request.timeouts.connectMs, this.#onUnreachable)
   }
 
-  write(bytes: string | Buffer): boolean {
-    return this.#outlet.write(bytes)
+  write(text: string): boolean {
+    return this.#outlet.write(text)
+  }
+
+  lend(bytes: Buffer): boolean {
+    return this.#outlet.lend(bytes)
   }
 
   pauseReading(): void {

@@ -18,8 +18,6 @@ export type TurnWire = CallWire &
     authority: string
     alarm: Alarm
     parser: MessageParser
-    /** What arrives stays as it is; else it must be copied. */
-    ownsBytes: boolean
     /** It was kept before: its upstream may close it under this very request. */
     hasServed: boolean
     /** Ends the turn: the connection may be kept for so long, or not at all. */
@@ -98,7 +96,7 @@ export class UpstreamTurn implements UploadEvents {
   }
 
   read(bytes: Buffer): void {
-    const { parser, ownsBytes } = this.#wire
+    const { parser } = this.#wire
     this.#hasAnswered = true
     parser.hasNoBody = this.#isForHead
     const fault = parser.execute(bytes)
@@ -108,7 +106,7 @@ export class UpstreamTurn implements UploadEvents {
       return
     }
     if (head) this.#begin(head)
-    for (const chunk of parser.body) this.#call.data(ownsBytes ? chunk : Buffer.from(chunk))
+    for (const chunk of parser.body) this.#call.data(chunk)
     // Its reader may have left just now.
     if (!this.isPending) return
     if (fault) this.#call.fail('broken', new Error(fault.code))

@@ -30,7 +30,13 @@ function open({ bodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100
       seen.end = fault
     },
   }
-  return { seen, body, take: () => body.take(taker, limitBytes), say: (text: string) => body.push(Buffer.from(text)) }
+  /** As its connection lends it: the bytes are another's afterwards. */
+  const say = (text: string): void => {
+    const lent = Buffer.from(text)
+    body.push(lent)
+    lent.fill('?')
+  }
+  return { seen, body, take: () => body.take(taker, limitBytes), say }
 }
 
 t.test('a client is told to go on when its body is wanted, and once', async (t) => {
@@ -90,4 +96,13 @@ t.test('a silent client fails, one that drips too; one that is not waited for do
   clearInterval(drip)
   t.same([silent.seen.end, dripping.seen.end, waiting.seen.end], ['body-timeout', 'body-timeout', ''])
   waiting.body.discard()
+})
+
+t.test('a body that is read here is what came, whatever becomes of the bytes', async (t) => {
+  const { body, say } = open()
+  say('early, ')
+  const read = body.read(100)
+  for (const text of ['in its ', 'time']) say(text)
+  body.finish()
+  t.equal((await read).toString(), 'early, in its time')
 })
