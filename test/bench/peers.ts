@@ -18,6 +18,7 @@ import { findLack } from './peers/find-program.ts'
 import { haproxyJwt } from './peers/haproxy.ts'
 import { heimdallJwt } from './peers/heimdall.ts'
 import { keepAwake } from './peers/keep-awake.ts'
+import type { Asked } from './peers/load.ts'
 import { nginxAuthRequest, nginxBare, startBackend } from './peers/nginx.ts'
 import { nodeProxies } from './peers/node-proxies.ts'
 import { measuredCore, type Peer, type Surroundings, type Way } from './peers/peer.ts'
@@ -100,9 +101,9 @@ async function measure(owner: Owner): Promise<readonly Row[]> {
   const surroundings = await surround(owner, world, backendPort)
   const one = [oauth(world.users.member)]
   const contestants: Contestant[] = []
-  const add = (way: Way, name: string, path: string, headers: Contestant['asked']['headers']): void => {
+  const add = (way: Way, name: string, path: string, headers: Asked['headers']): void => {
     const url = `http://127.0.0.1:${way.port}${path}`
-    if (isWanted(name)) contestants.push({ name, asked: { url, headers }, pids: way.pids })
+    if (isWanted(name)) contestants.push({ name, standing: { asked: { url, headers }, pids: way.pids } })
   }
   for (const peer of peers.filter(({ name }) => isWanted(name))) {
     const lack = peer.lack()
@@ -114,6 +115,7 @@ async function measure(owner: Owner): Promise<readonly Row[]> {
     }
   }
   await addOurs(owner, world, backendPort, add)
+  contestants.push(...compareTables(world, backendPort).filter(({ name }) => isWanted(name)))
   const fortioLack = findLack('fortio', 'node scripts/install-bench.js')
   if (fortioLack !== undefined) notify(`left out: latencies: ${fortioLack}`)
   return compete(owner, contestants, {
@@ -124,34 +126,38 @@ async function measure(owner: Owner): Promise<readonly Row[]> {
   })
 }
 
-type Add = (way: Way, name: string, path: string, headers: Contestant['asked']['headers']) => void
+type Add = (way: Way, name: string, path: string, headers: Asked['headers']) => void
 
-/** The gateway with the shipped table, and what changes with tokens, bodies and routes. */
+/** The gateway with the shipped table, and what changes with tokens and bodies. */
 async function addOurs(owner: Owner, world: World['description'], backendPort: number, add: Add): Promise<void> {
   const one = [oauth(world.users.member)]
-  const start = async (
-    more: Readonly<{ settings?: object; routes?: readonly Readonly<Record<string, unknown>>[] }> = {},
-  ): Promise<Way> => {
-    const replica = await startOurs(owner, world, backendPort, more)
+  const start = async (settings: object = {}): Promise<Way> => {
+    const replica = await startOurs(owner, world, backendPort, { settings })
     return { name: 'sallyport', port: Number(new URL(replica.public).port), pids: [replica.pid] }
   }
   const ours = await start()
   add(ours, 'sallyport', '/datasets', one)
   if (isWanted('sallyport, engine node'))
-    add(await start({ settings: { engine: 'node' } }), 'sallyport, engine node', '/datasets', one)
-  if (isWanted('sallyport, 2 workers'))
-    add(await start({ settings: { workers: 2 } }), 'sallyport, 2 workers', '/datasets', one)
+    add(await start({ engine: 'node' }), 'sallyport, engine node', '/datasets', one)
+  if (isWanted('sallyport, 2 workers')) add(await start({ workers: 2 }), 'sallyport, 2 workers', '/datasets', one)
   add(ours, 'sallyport, 64 KiB', '/datasets?large=1', one)
   const manyWanted = ['sallyport, 2,000 tokens', 'sallyport, every token new'].some(isWanted)
   const many = manyWanted ? await mintMany(world, 2_000) : []
   add(ours, 'sallyport, 2,000 tokens', '/datasets', many)
   // A cache that holds half of what is asked in turn never has what comes next.
-  if (manyWanted)
-    add(await start({ settings: { cache: { maxEntries: 1_000 } } }), 'sallyport, every token new', '/datasets', many)
-  for (const count of [10, 10_000]) {
-    const name = `sallyport, ${count.toLocaleString('en')} routes`
-    if (isWanted(name)) add(await start({ routes: makeRoutes(count) }), name, `/bench/${count - 1}/items/7`, one)
-  }
+  if (manyWanted) add(await start({ cache: { maxEntries: 1_000 } }), 'sallyport, every token new', '/datasets', many)
+}
+
+/** A short policy table beside a long one. */
+function compareTables(world: World['description'], backendPort: number): readonly Contestant[] {
+  return [10, 10_000].map((count) => ({
+    name: `sallyport, ${count.toLocaleString('en')} routes`,
+    remake: async (owner) => {
+      const replica = await startOurs(owner, world, backendPort, { routes: makeRoutes(count) })
+      const asked = { url: `${replica.public}/bench/${count - 1}/items/7`, headers: [oauth(world.users.member)] }
+      return { asked, pids: [replica.pid] }
+    },
+  }))
 }
 
 /** Half of them with parameters; the last one is asked. */

@@ -1,10 +1,17 @@
-import type { Owner } from '../../support/owner.ts'
+import { type Owner, withOwner } from '../../support/owner.ts'
 import { findPercentile } from '../statistics.ts'
 import { readCpuMicros } from './cpu-time.ts'
 import { type Asked, drive, type Latency, pace } from './load.ts'
 
-/** One row of the table: a way, and what is asked of it. */
-export type Contestant = Readonly<{ name: string; asked: Asked; pids: readonly number[] }>
+/** A way to the backend: what is asked of it, and whose work that is. */
+export type Entry = Readonly<{ asked: Asked; pids: readonly number[] }>
+
+/**
+ * One row of the table. Most ways stand through all rounds. One with `remake` starts anew in each of them: what V8 makes
+ * of the same code differs from one process to another by a twentieth, so a single one says little about smaller differences.
+ */
+export type Contestant = Readonly<{ name: string }> &
+  (Readonly<{ standing: Entry }> | Readonly<{ remake: (owner: Owner) => Promise<Entry> }>)
 
 /** As `bench.json` has it. */
 export type Row = Readonly<{
@@ -27,6 +34,9 @@ export type ContestOptions = Readonly<{
   notify: (sentence: string) => void
 }>
 
+/** Of load, before anything is measured. */
+const warmUpSeconds = 3
+
 /** Fewer than the throughput's: a wait for a free connection would be the loader's own. */
 const pacedConnections = 32
 
@@ -43,17 +53,29 @@ export async function compete(
     contestants.map((contestant) => [contestant, { cpuMicros: [], latencies: [] }]),
   )
   const directly: Latency[] = []
-  for (const { name, asked } of contestants) requireSuccess(name, await drive(owner, asked, connections, 2))
+  const warmUp = async (name: string, { asked }: Entry): Promise<void> =>
+    requireSuccess(name, await drive(owner, asked, connections, warmUpSeconds))
+  const measure = async (name: string, { asked, pids }: Entry, { cpuMicros, latencies }: Measured): Promise<void> => {
+    const before = readCpuMicros(pids)
+    const { requests, failed } = await drive(owner, asked, connections, seconds)
+    cpuMicros.push((readCpuMicros(pids) - before) / requests)
+    requireSuccess(name, { requests, failed })
+    if (rate > 0) latencies.push(await pace(asked, pacedConnections, rate, seconds))
+  }
+  for (const contestant of contestants) if ('standing' in contestant) await warmUp(contestant.name, contestant.standing)
   for (let round = 0; round < rounds; round += 1) {
     notify(`round ${round + 1} of ${rounds}`)
     if (rate > 0) directly.push(await pace(direct, pacedConnections, rate, seconds))
     for (const contestant of round % 2 === 0 ? contestants : contestants.toReversed()) {
-      const { cpuMicros, latencies } = measured.get(contestant) ?? { cpuMicros: [], latencies: [] }
-      const before = readCpuMicros(contestant.pids)
-      const { requests, failed } = await drive(owner, contestant.asked, connections, seconds)
-      cpuMicros.push((readCpuMicros(contestant.pids) - before) / requests)
-      requireSuccess(contestant.name, { requests, failed })
-      if (rate > 0) latencies.push(await pace(contestant.asked, pacedConnections, rate, seconds))
+      const { name } = contestant
+      const figures = measured.get(contestant) ?? { cpuMicros: [], latencies: [] }
+      if ('standing' in contestant) await measure(name, contestant.standing, figures)
+      else
+        await withOwner(async (ofRound) => {
+          const entry = await contestant.remake(ofRound)
+          await warmUp(name, entry)
+          await measure(name, entry, figures)
+        })
     }
   }
   const base = summarise(directly)
