@@ -119,6 +119,8 @@ export async function startProxy(t: Test, options: ProxyOptions = {}): Promise<P
         const client = await begin(t, options.request(credential))
         await check(t, { client, received, head, sockets })
         client.socket.destroy()
+        // The rest of an upload may still be on its way, and would be heard by the next test.
+        for (const socket of upstream.sockets()) socket.destroy()
       })
     },
   }
