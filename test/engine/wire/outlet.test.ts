@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { LentCopy } from '../../../gateway/engine/wire/lent-copy.ts'
 import { joinedBytes, Outlet } from '../../../gateway/engine/wire/outlet.ts'
 import { until } from '../../support/gateway.ts'
 
@@ -143,3 +144,22 @@ t.test('whoever reads nothing is told of by what is written next, until he reads
   await drained
   t.equal(outlet.write('more'), true)
 })
+
+// What is still on its way when a connection breaks must not become another's bytes before it is gone.
+for (const breakOff of ['destroy', 'resetAndDestroy', 'end'] as const)
+  t.test(`lent bytes arrive as they were, also where their socket breaks by ${breakOff}`, async (t) => {
+    const lentBytes = 60 * 1024
+    for (let time = 0; time < 5; time += 1) {
+      const pair = await openOutlet(t)
+      pair.other.pause()
+      for (let count = 0; count < 200; count += 1) pair.outlet.lend(Buffer.alloc(lentBytes, 'a'))
+      t.ok(pair.socket.writableLength > 0, 'the other side has not taken all of it')
+      pair.socket[breakOff]()
+      pair.other.resume()
+      while (!pair.other.closed && !pair.other.readableEnded) {
+        for (let count = 0; count < 100; count += 1) new LentCopy(Buffer.alloc(lentBytes, 'b')).giveBack()
+        await turn()
+      }
+      t.notOk(pair.heard.includes('b'))
+    }
+  })
