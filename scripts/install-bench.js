@@ -1,5 +1,5 @@
 // Puts what `npm run bench` compares with, beyond Debian's packages, into .sallyport/bench: Node's forwarding engines from
-// npm, and by Go the loader fortio and heimdall. The installers of the tests' proxies bring Envoy, Traefik and Caddy.
+// npm, and by Go the loader fortio and heimdall; and the image's Node, which benches run on. The installers of the tests' proxies bring Envoy, Traefik and Caddy.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,6 +20,7 @@ const requirement = `require ${heimdall.path} ${heimdall.version}`
 writeFileSync(join(heimdallFolder, 'go.mod'), `module bench\n\ngo 1.25\n\n${requirement}\n`)
 for (const file of ['package.json', 'package-lock.json']) copyFileSync(join(lists, file), join(folder, file))
 const failed = [
+  attempt(process.execPath, [fileURLToPath(new URL('install-node-lts.js', import.meta.url))], {}),
   attempt('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'], {}),
   attempt('go', ['install', fortio], { GOBIN: join(folder, 'bin') }),
   buildHeimdall(),

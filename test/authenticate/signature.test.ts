@@ -171,6 +171,23 @@ for (const alg of algorithms) {
   })
 }
 
+t.test('an RSA signature has the padding that its header names, whatever node would choose for the key', async (t) => {
+  const pkcs1 = (input: Buffer) => sign('sha256', input, rsa.privateKey)
+  const pss = signers.PS256?.sign
+  const { keys } = forge('RS256')
+  for (const [alg, signAs] of [
+    ['RS256', pss],
+    ['PS256', pkcs1],
+  ] as const) {
+    const input = `${encode({ alg, kid: 'k' })}.${encode({ sub: 'a' })}`
+    const signature = signAs?.(Buffer.from(input)).toString('base64url')
+    t.equal(await judge(`${input}.${signature}`, keys), 'refused', alg)
+  }
+  // For a key of this type node would choose PSS.
+  const { publicKey } = generateKeyPairSync('rsa-pss', { modulusLength: 2048 })
+  for (const alg of ['RS256', 'PS256']) t.throws(() => fitKey(alg, publicKey), { code: 'unauthenticated' }, alg)
+})
+
 t.test('a key that names its algorithm serves no other', async (t) => {
   const { token, keys } = forge('PS256')
   t.equal(

@@ -9,7 +9,12 @@ import { plot } from './peers/plot.ts'
 import { computeRatios } from './peers/ratios.ts'
 import { runBench } from './run-bench.ts'
 
-const toRow = (name: string, cpuMicrosPerRequest: number): Row => ({ name, cpuMicrosPerRequest, requestsPerCore: 1 })
+const toRow = (name: string, cpuMicrosPerRequest: number): Row => ({
+  name,
+  cpuMicrosPerRequest,
+  requestsPerCore: 1,
+  cpuMicrosQuartiles: [cpuMicrosPerRequest, cpuMicrosPerRequest],
+})
 
 t.test('a ratio is given where both of its rows were measured', async (t) => {
   const rows = [toRow('sallyport', 50), toRow('nginx, forwards only', 25), toRow('http-proxy, same decision', 200)]

@@ -1,5 +1,4 @@
 // What the way through the gateway costs beside others of the field, in one run: `npm run bench -- --help`.
-import { execFileSync } from 'node:child_process'
 import { createPublicKey, type JsonWebKey } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { Command, InvalidArgumentError } from 'commander'
@@ -7,12 +6,10 @@ import type { World } from '../../gateway/demo/world.ts'
 import { writeConfiguration } from '../support/gateway.ts'
 import { type Owner, withOwner } from '../support/owner.ts'
 import { readLoad } from '../support/process-figures.ts'
-import { type Replica, startReplica } from '../support/replicas.ts'
 import { oauth } from '../support/world.ts'
 import { apacheOidc } from './peers/apache.ts'
 import { caddyForwardAuth } from './peers/caddy.ts'
 import { type Contestant, compete, type Row } from './peers/contest.ts'
-import { listTree } from './peers/cpu-time.ts'
 import { envoyExtAuthz, envoyJwt } from './peers/envoy.ts'
 import { findLack } from './peers/find-program.ts'
 import { haproxyJwt } from './peers/haproxy.ts'
@@ -21,7 +18,8 @@ import { keepAwake } from './peers/keep-awake.ts'
 import type { Asked } from './peers/load.ts'
 import { nginxAuthRequest, nginxBare, startBackend } from './peers/nginx.ts'
 import { nodeProxies } from './peers/node-proxies.ts'
-import { measuredCore, type Peer, type Surroundings, type Way } from './peers/peer.ts'
+import { enter, manyTokens, mintMany, newTokens, startAllOurs, startOurs } from './peers/ours.ts'
+import type { Peer, Surroundings, Way } from './peers/peer.ts'
 import { plot } from './peers/plot.ts'
 import { computeRatios, type Ratio } from './peers/ratios.ts'
 import { traefikForwardAuth } from './peers/traefik.ts'
@@ -41,8 +39,8 @@ type Options = Readonly<{
 
 const options = new Command('bench')
   .description('Processor time a request and added latency of the gateway and of its peers, rounds interleaved.')
-  .option('--rounds <n>', 'rounds; every other one runs backwards', parseCount, 4)
-  .option('--seconds <n>', 'of load for each row in each round', parseCount, 4)
+  .option('--rounds <n>', 'rounds; every other one runs backwards', parseCount, 12)
+  .option('--seconds <n>', 'of load for each row in each round', parseCount, 2)
   .option('--connections <n>', 'of the load', parseCount, 64)
   .option('--rate <n>', 'requests in a second for the latencies; 0 leaves them out', parseRate, 3_000)
   .option('--only <pattern>', 'rows whose names match, such as "sallyport|nginx"', parsePattern)
@@ -54,6 +52,7 @@ const options = new Command('bench')
     '\nProcessor 0 is for what is measured, 1 for the load and the backend. What is not installed is',
   )
   .addHelpText('after', 'left out and named; node scripts/install-bench.js and install-proxies.js bring most of it.')
+  .addHelpText('after', 'All rows take some twenty minutes. BENCH_NODE names another Node than the image has.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench -- --rounds 2 --only "^(sallyport|nginx)"')
   .showHelpAfterError('(add --help for usage and an example)')
   // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
@@ -100,10 +99,9 @@ async function measure(owner: Owner): Promise<readonly Row[]> {
   const backendPort = await startBackend(owner)
   const surroundings = await surround(owner, world, backendPort)
   const one = [oauth(world.users.member)]
-  const contestants: Contestant[] = []
+  const standing: Contestant[] = []
   const add = (way: Way, name: string, path: string, headers: Asked['headers']): void => {
-    const url = `http://127.0.0.1:${way.port}${path}`
-    if (isWanted(name)) contestants.push({ name, standing: { asked: { url, headers }, pids: way.pids } })
+    if (isWanted(name)) standing.push(enter(way, name, path, headers))
   }
   for (const peer of peers.filter(({ name }) => isWanted(name))) {
     const lack = peer.lack()
@@ -114,77 +112,20 @@ async function measure(owner: Owner): Promise<readonly Row[]> {
       if (peer === nginxBare) add(way, `${peer.name}, 64 KiB`, '/datasets?large=1', one)
     }
   }
-  await addOurs(owner, world, backendPort, add)
-  contestants.push(...compareTables(world, backendPort).filter(({ name }) => isWanted(name)))
   const fortioLack = findLack('fortio', 'node scripts/install-bench.js')
   if (fortioLack !== undefined) notify(`left out: latencies: ${fortioLack}`)
-  return compete(owner, contestants, {
-    ...options,
-    rate: fortioLack === undefined ? options.rate : 0,
-    direct: { url: `http://127.0.0.1:${backendPort}/datasets`, headers: one },
-    notify,
-  })
-}
-
-type Add = (way: Way, name: string, path: string, headers: Asked['headers']) => void
-
-/** The gateway with the shipped table, and what changes with tokens and bodies. */
-async function addOurs(owner: Owner, world: World['description'], backendPort: number, add: Add): Promise<void> {
-  const one = [oauth(world.users.member)]
-  const start = async (settings: object = {}): Promise<Way> => {
-    const replica = await startOurs(owner, world, backendPort, { settings })
-    return { name: 'sallyport', port: Number(new URL(replica.public).port), pids: [replica.pid] }
-  }
-  const ours = await start()
-  add(ours, 'sallyport', '/datasets', one)
-  if (isWanted('sallyport, engine node'))
-    add(await start({ engine: 'node' }), 'sallyport, engine node', '/datasets', one)
-  if (isWanted('sallyport, 2 workers')) add(await start({ workers: 2 }), 'sallyport, 2 workers', '/datasets', one)
-  add(ours, 'sallyport, 64 KiB', '/datasets?large=1', one)
-  const manyWanted = ['sallyport, 2,000 tokens', 'sallyport, every token new'].some(isWanted)
+  const manyWanted = [manyTokens, newTokens].some(isWanted)
   const many = manyWanted ? await mintMany(world, 2_000) : []
-  add(ours, 'sallyport, 2,000 tokens', '/datasets', many)
-  // A cache that holds half of what is asked in turn never has what comes next.
-  if (manyWanted) add(await start({ cache: { maxEntries: 1_000 } }), 'sallyport, every token new', '/datasets', many)
-}
-
-/** A short policy table beside a long one. */
-function compareTables(world: World['description'], backendPort: number): readonly Contestant[] {
-  return [10, 10_000].map((count) => ({
-    name: `sallyport, ${count.toLocaleString('en')} routes`,
-    remake: async (owner) => {
-      const replica = await startOurs(owner, world, backendPort, { routes: makeRoutes(count) })
-      const asked = { url: `${replica.public}/bench/${count - 1}/items/7`, headers: [oauth(world.users.member)] }
-      return { asked, pids: [replica.pid] }
+  return compete(
+    owner,
+    { standing, start: (ofThese) => startAllOurs(ofThese, world, backendPort, many, isWanted) },
+    {
+      ...options,
+      rate: fortioLack === undefined ? options.rate : 0,
+      direct: { url: `http://127.0.0.1:${backendPort}/datasets`, headers: one },
+      notify,
     },
-  }))
-}
-
-/** Half of them with parameters; the last one is asked. */
-function makeRoutes(count: number): readonly Readonly<Record<string, unknown>>[] {
-  return Array.from({ length: count }, (_, index) => ({
-    id: `bench.${index}`,
-    match: { path: index % 2 === 0 ? `/bench/${index}/items` : `/bench/${index}/items/:id`, methods: ['GET'] },
-    surface: 'platform',
-    require: { role: 'org-member' },
-    upstream: 'platform',
-  }))
-}
-
-async function startOurs(
-  owner: Owner,
-  world: World['description'],
-  backendPort: number,
-  {
-    settings = {},
-    routes,
-  }: Readonly<{ settings?: object; routes?: readonly Readonly<Record<string, unknown>>[] }> = {},
-): Promise<Replica> {
-  const upstreams = { platform: { url: `http://127.0.0.1:${backendPort}` } }
-  const replica = await startReplica(owner, { world, settings: { ...settings }, upstreams, ...(routes && { routes }) })
-  for (const pid of listTree(replica.pid))
-    execFileSync('taskset', ['-a', '-p', '-c', measuredCore, String(pid)], { stdio: 'ignore' })
-  return replica
+  )
 }
 
 async function surround(owner: Owner, world: World['description'], backendPort: number): Promise<Surroundings> {
@@ -207,25 +148,12 @@ function toBearer(headers: Readonly<Record<string, string>>): Record<string, str
   return { authorization: `Bearer ${headers['x-oauth-access-token']}` }
 }
 
-/** Tokens of one user, each signed by itself. */
-async function mintMany({ oidc, users }: World['description'], count: number) {
-  const { sub } = JSON.parse(Buffer.from(users.member.jwt.split('.')[1] ?? '', 'base64url').toString()) as {
-    sub: string
-  }
-  const mint = async (number: number) => {
-    const body = JSON.stringify({ sub, claims: { jti: `bench-${number}` } })
-    return (await (await fetch(oidc.mintUrl, { method: 'POST', body })).json()) as { jwt: string }
-  }
-  const minted: { jwt: string }[] = []
-  for (let index = 0; index < count; index += 1) minted.push(await mint(index))
-  return minted.map(oauth)
-}
-
 function renderRows(rows: readonly Row[]): string {
-  const head = ['', 'CPU µs/request', 'requests/core', 'p50 added µs', 'p99 added µs']
-  const lines = rows.map(({ name, cpuMicrosPerRequest, requestsPerCore, p50Micros, p99Micros }) => [
+  const head = ['', 'CPU µs/request', 'quartiles', 'requests/core', 'p50 added µs', 'p99 added µs']
+  const lines = rows.map(({ name, cpuMicrosPerRequest, cpuMicrosQuartiles, requestsPerCore, p50Micros, p99Micros }) => [
     name,
     cpuMicrosPerRequest.toFixed(1),
+    cpuMicrosQuartiles.map((micros) => micros.toFixed(1)).join(' to '),
     String(requestsPerCore),
     p50Micros?.toFixed(0) ?? '-',
     p99Micros?.toFixed(0) ?? '-',

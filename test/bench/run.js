@@ -1,7 +1,8 @@
 // `npm run bench:NAME [-- OPTION…]`: installs what is missing, builds, and runs test/bench/NAME.ts against dist/.
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { build } from '../../scripts/build.js'
+import * as image from '../../scripts/image-node.js'
 import { install } from '../../scripts/install.js'
 
 install()
@@ -10,8 +11,22 @@ build()
 const [name, ...options] = process.argv.slice(2)
 const loader = `--import=${new URL('typescript.js', import.meta.url)}`
 const program = fileURLToPath(new URL(`${name}.ts`, import.meta.url))
-const child = spawn(process.execPath, [loader, program, ...options], { stdio: 'inherit' })
+const child = spawn(chooseNode(), [loader, program, ...options], { stdio: 'inherit' })
 // The child has something to clean up first; Ctrl-C reaches it by itself.
 process.on('SIGINT', () => {})
 process.on('SIGTERM', () => child.kill('SIGTERM'))
 child.on('exit', (code) => process.exit(code ?? 1))
+
+/** What is measured is what is shipped: the gateway, and all else that runs on Node, on the image's unless told otherwise. */
+function chooseNode() {
+  const wanted = process.env.BENCH_NODE ?? (image.isInstalled() ? image.program : process.execPath)
+  const version = spawnSync(wanted, ['--version'], { encoding: 'utf8' }).stdout?.trim()
+  if (!version) {
+    console.error(`BENCH_NODE: there is no Node at ${wanted}`)
+    process.exit(2)
+  }
+  const isImages = version === `v${image.version}`
+  const hint = isImages ? "the image's" : `the image's is v${image.version}: node scripts/install-node-lts.js brings it`
+  console.error(`on Node ${version}, ${hint}`)
+  return wanted
+}

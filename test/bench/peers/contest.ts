@@ -6,12 +6,19 @@ import { type Asked, drive, type Latency, pace } from './load.ts'
 /** A way to the backend: what is asked of it, and whose work that is. */
 export type Entry = Readonly<{ asked: Asked; pids: readonly number[] }>
 
-/**
- * One row of the table. Most ways stand through all rounds. One with `remake` starts anew in each of them: what V8 makes
- * of the same code differs from one process to another by a twentieth, so a single one says little about smaller differences.
- */
-export type Contestant = Readonly<{ name: string }> &
-  (Readonly<{ standing: Entry }> | Readonly<{ remake: (owner: Owner) => Promise<Entry> }>)
+/** One row of the table. */
+export type Contestant = Readonly<{ name: string; entry: Entry }>
+
+/** Who competes. */
+export type LineUp = Readonly<{
+  /** Through all rounds. */
+  standing: readonly Contestant[]
+  /**
+   * Starts those that begin anew every few rounds: what V8 makes of the same code differs from one process to another by
+   * a twentieth, so a single one says little about differences that small.
+   */
+  start: (owner: Owner) => Promise<readonly Contestant[]>
+}>
 
 /** As `bench.json` has it. */
 export type Row = Readonly<{
@@ -21,6 +28,8 @@ export type Row = Readonly<{
   /** Beyond what the backend takes by itself; absent without fortio. */
   p50Micros?: number
   p99Micros?: number
+  /** Half of the rounds lie between them. */
+  cpuMicrosQuartiles: readonly number[]
 }>
 
 export type ContestOptions = Readonly<{
@@ -34,63 +43,66 @@ export type ContestOptions = Readonly<{
   notify: (sentence: string) => void
 }>
 
-/** Of load, before anything is measured. */
+/** Of load on each way, before anything is measured. */
 const warmUpSeconds = 3
+
+/** The same for those that begin anew: until V8 has compiled what is hot, and collected what the start left, they are dearer. */
+const freshWarmUpSeconds = 8
+
+/** So many rounds are measured by the same processes of ours. */
+const roundsOfLife = 4
 
 /** Fewer than the throughput's: a wait for a free connection would be the loader's own. */
 const pacedConnections = 32
 
+/** Long enough for a percentile; more rounds say more than longer ones. */
+const pacedSeconds = 1
+
 type Measured = Readonly<{ cpuMicros: number[]; latencies: Latency[] }>
 
 /** Measures all in turn, and every other round in the opposite order: what else the machine does hits all alike. */
-export async function compete(
-  owner: Owner,
-  contestants: readonly Contestant[],
-  options: ContestOptions,
-): Promise<readonly Row[]> {
+export async function compete(owner: Owner, lineUp: LineUp, options: ContestOptions): Promise<readonly Row[]> {
   const { rounds, seconds, connections, rate, direct, notify } = options
-  const measured = new Map<Contestant, Measured>(
-    contestants.map((contestant) => [contestant, { cpuMicros: [], latencies: [] }]),
-  )
+  const measured = new Map<string, Measured>()
   const directly: Latency[] = []
-  const warmUp = async (name: string, { asked }: Entry): Promise<void> =>
-    requireSuccess(name, await drive(owner, asked, connections, warmUpSeconds))
-  const measure = async (name: string, { asked, pids }: Entry, { cpuMicros, latencies }: Measured): Promise<void> => {
+  const warmUp = async ({ name, entry }: Contestant, forSeconds: number): Promise<void> =>
+    requireSuccess(name, await drive(owner, entry.asked, connections, forSeconds))
+  const measure = async ({ name, entry: { asked, pids } }: Contestant): Promise<void> => {
+    const { cpuMicros, latencies } = measured.get(name) ?? { cpuMicros: [], latencies: [] }
+    measured.set(name, { cpuMicros, latencies })
     const before = readCpuMicros(pids)
     const { requests, failed } = await drive(owner, asked, connections, seconds)
     cpuMicros.push((readCpuMicros(pids) - before) / requests)
     requireSuccess(name, { requests, failed })
-    if (rate > 0) latencies.push(await pace(asked, pacedConnections, rate, seconds))
+    if (rate > 0) latencies.push(await pace(asked, pacedConnections, rate, pacedSeconds))
   }
-  for (const contestant of contestants) if ('standing' in contestant) await warmUp(contestant.name, contestant.standing)
-  for (let round = 0; round < rounds; round += 1) {
-    notify(`round ${round + 1} of ${rounds}`)
-    if (rate > 0) directly.push(await pace(direct, pacedConnections, rate, seconds))
-    for (const contestant of round % 2 === 0 ? contestants : contestants.toReversed()) {
-      const { name } = contestant
-      const figures = measured.get(contestant) ?? { cpuMicros: [], latencies: [] }
-      if ('standing' in contestant) await measure(name, contestant.standing, figures)
-      else
-        await withOwner(async (ofRound) => {
-          const entry = await contestant.remake(ofRound)
-          await warmUp(name, entry)
-          await measure(name, entry, figures)
-        })
+  const play = async (first: number, contestants: readonly Contestant[]): Promise<void> => {
+    for (let round = first; round < Math.min(first + roundsOfLife, rounds); round += 1) {
+      notify(`round ${round + 1} of ${rounds}`)
+      if (rate > 0) directly.push(await pace(direct, pacedConnections, rate, pacedSeconds))
+      for (const contestant of round % 2 === 0 ? contestants : contestants.toReversed()) await measure(contestant)
     }
   }
+  for (const contestant of lineUp.standing) await warmUp(contestant, warmUpSeconds)
+  for (let first = 0; first < rounds; first += roundsOfLife)
+    await withOwner(async (ofThese) => {
+      const started = await lineUp.start(ofThese)
+      for (const contestant of started) await warmUp(contestant, freshWarmUpSeconds)
+      await play(first, [...lineUp.standing, ...started])
+    })
   const base = summarise(directly)
-  return contestants.map((contestant) => {
-    const { cpuMicros, latencies } = measured.get(contestant) ?? { cpuMicros: [], latencies: [] }
+  return [...measured].map(([name, { cpuMicros, latencies }]) => {
     const { p50Micros, p99Micros } = summarise(latencies)
-    const cpuMicrosPerRequest = round(findPercentile(cpuMicros, 0.5))
+    const cpuMicrosPerRequest = roundTenth(findPercentile(cpuMicros, 0.5))
     return {
-      name: contestant.name,
+      name,
       cpuMicrosPerRequest,
       requestsPerCore: Math.round(1_000_000 / cpuMicrosPerRequest),
       ...(rate > 0 && {
-        p50Micros: round(p50Micros - base.p50Micros),
-        p99Micros: round(p99Micros - base.p99Micros),
+        p50Micros: roundTenth(p50Micros - base.p50Micros),
+        p99Micros: roundTenth(p99Micros - base.p99Micros),
       }),
+      cpuMicrosQuartiles: [0.25, 0.75].map((share) => roundTenth(findPercentile(cpuMicros, share))),
     }
   })
 }
@@ -113,4 +125,4 @@ const summarise = (latencies: readonly Latency[]) => ({
   ),
 })
 
-const round = (value: number): number => Math.round(value * 10) / 10
+const roundTenth = (value: number): number => Math.round(value * 10) / 10
