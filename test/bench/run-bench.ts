@@ -3,12 +3,12 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 
-/** Runs a bench by what its npm script calls. */
+/** Runs a bench by what its npm script calls, on the Node that is there. */
 export async function runBench(t: Test, name: string, ...options: readonly string[]) {
   const script = fileURLToPath(new URL('run.js', import.meta.url))
   const { PATH, HOME, REDIS_URL } = process.env
   const child = spawn(process.execPath, [script, name, ...options], {
-    env: { PATH, HOME, ...(REDIS_URL && { REDIS_URL }) },
+    env: { PATH, HOME, BENCH_NODE: process.execPath, ...(REDIS_URL && { REDIS_URL }) },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   t.teardown(() => child.kill())

@@ -10,6 +10,7 @@ build()
 
 const [name, ...options] = process.argv.slice(2)
 const loader = `--import=${new URL('typescript.js', import.meta.url)}`
+const installer = fileURLToPath(new URL('../../scripts/install-node-lts.js', import.meta.url))
 const program = fileURLToPath(new URL(`${name}.ts`, import.meta.url))
 const child = spawn(chooseNode(), [loader, program, ...options], { stdio: 'inherit' })
 // The child has something to clean up first; Ctrl-C reaches it by itself.
@@ -19,6 +20,9 @@ child.on('exit', (code) => process.exit(code ?? 1))
 
 /** What is measured is what is shipped: the gateway, and all else that runs on Node, on the image's unless told otherwise. */
 function chooseNode() {
+  const isAskedForHelp = options.some((option) => ['--help', '-h'].includes(option))
+  if (process.env.BENCH_NODE === undefined && !isAskedForHelp && !image.isInstalled())
+    spawnSync(process.execPath, [installer], { stdio: ['ignore', 'ignore', 'inherit'] })
   const wanted = process.env.BENCH_NODE ?? (image.isInstalled() ? image.program : process.execPath)
   const version = spawnSync(wanted, ['--version'], { encoding: 'utf8' }).stdout?.trim()
   if (!version) {
@@ -26,7 +30,7 @@ function chooseNode() {
     process.exit(2)
   }
   const isImages = version === `v${image.version}`
-  const hint = isImages ? "the image's" : `the image's is v${image.version}: node scripts/install-node-lts.js brings it`
+  const hint = isImages ? "the image's" : `the image's is v${image.version}`
   console.error(`on Node ${version}, ${hint}`)
   return wanted
 }
