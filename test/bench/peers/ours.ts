@@ -46,7 +46,7 @@ export async function startAllOurs(
   await add({ settings: { workers: 2 } }, 'sallyport, 2 workers', '/datasets')
   // A cache that holds half of what is asked in turn never has what comes next.
   await add({ settings: { cache: { maxEntries: 1_000 } } }, newTokens, '/datasets', [...many])
-  for (const count of [10, 10_000]) {
+  for (const count of [10, 1_000, 10_000]) {
     const routes = makeRoutes(count)
     await add({ routes }, `sallyport, ${count.toLocaleString('en')} routes`, `/bench/${count - 1}/items/7`)
   }
