@@ -1,5 +1,6 @@
 // Puts what `npm run bench` compares with, beyond Debian's packages, into .sallyport/bench: Node's forwarding engines from
-// npm, and by Go the loader fortio and heimdall; and the image's Node, which benches run on. The installers of the tests' proxies bring Envoy, Traefik and Caddy.
+// npm, and by Go the loader fortio and heimdall; and the image's Node, which benches run on, into .sallyport/node-lts. The
+// installers of the tests' proxies bring Envoy, Traefik and Caddy.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,5 @@
-// Puts the newest Node with long-term support into .sallyport/node-lts, for the tests' second run and the benches, unless it is there.
+// Puts the newest Node with long-term support, the image's, into .sallyport/node-lts, for the tests' second run and the
+// benches, unless it is there.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'

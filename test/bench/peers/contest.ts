@@ -15,7 +15,7 @@ export type LineUp = Readonly<{
   standing: readonly Contestant[]
   /**
    * Starts those that begin anew every few rounds: what V8 makes of the same code differs from one process to another by
-   * a twentieth, so a single one says little about differences that small.
+   * a twelfth, so a single one says little about differences that small.
    */
   start: (owner: Owner) => Promise<readonly Contestant[]>
 }>
