@@ -4,8 +4,9 @@
 #   docker build --tag sallyport --build-arg REVISION="$(git rev-parse HEAD)" \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --pretty=%ct)" .
 
-# The newest LTS. Pin the digest that your registry gives for it: node:24.21.0-trixie-slim@sha256:…
-ARG NODE_IMAGE=docker.io/library/node:24.21.0-trixie-slim
+# The newest LTS, by the digest of its index for all platforms: a tag may be led elsewhere. Raise both together
+# (`docker buildx imagetools inspect node:24.21.0-trixie-slim` tells it), or give a mirror's of your own.
+ARG NODE_IMAGE=docker.io/library/node:24.21.0-trixie-slim@sha256:8ec5d7557396cfe32d21c3f9c13072355ceab22b584578ca4bb28af31120cffe
 
 FROM ${NODE_IMAGE} AS build
 WORKDIR /build
@@ -13,7 +14,7 @@ WORKDIR /build
 COPY package.json package-lock.json ./
 COPY scripts/install.js scripts/
 RUN node scripts/install.js
-COPY scripts/build.js scripts/
+COPY scripts/build.js scripts/shrinkwrap.js scripts/
 COPY tsconfig.json README.md LICENSE ./
 COPY gateway gateway/
 COPY config config/
@@ -22,7 +23,8 @@ RUN npm pack
 
 # The image's files, as they will stand in it.
 WORKDIR /image/app
-RUN tar --extract --file /build/sallyport-*.tgz --strip-components 1 && cp /build/package-lock.json .
+# The package's own lock knows no development package, and `npm ci` would miss those that package.json names.
+RUN tar --extract --file /build/sallyport-*.tgz --strip-components 1 && rm npm-shrinkwrap.json && cp /build/package-lock.json .
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 # Where commands find their configuration without being told. Policies must be mounted: without a table nothing starts.
 WORKDIR /image/etc/sallyport
@@ -47,6 +49,8 @@ RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /us
 # Root's own: whoever runs it cannot change it.
 COPY --from=build /image/ /
 ENV NODE_ENV=production
+# A lookup that is not answered ends after 2 s, not 10.
+ENV RES_OPTIONS="timeout:1 attempts:2"
 WORKDIR /etc/sallyport
 # A number, so that Kubernetes can see that it is not root's; nobody in particular.
 USER 65532:65532

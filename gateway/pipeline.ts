@@ -4,7 +4,7 @@ import type { Authenticate } from './authenticate/authenticate.ts'
 import { readCredential } from './authenticate/credential.ts'
 import { type Caller, decide, enforce, type Permit } from './authorize/decide.ts'
 import { type Awaitable, andThen } from './awaitable/awaitable.ts'
-import type { Directory } from './directory/directory.ts'
+import type { Arrival, Directory } from './directory/directory.ts'
 import type { Exchange } from './engine/exchange.ts'
 import { GatewayError } from './errors/gateway-error.ts'
 import { render } from './errors/render.ts'
@@ -64,6 +64,7 @@ export const createPipeline = (stage: Stages) =>
       const headers = readHeaders(exchange, headLimits.widest.headerBytes)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       trail.received(client)
+      exchange.account.fromAddress(client.address)
       const target = readTarget(exchange.method, exchange.target, headers.host, headLimits.widest.targetBytes)
       trail.targeted(target, headers.host, headers)
 
@@ -71,7 +72,7 @@ export const createPipeline = (stage: Stages) =>
       if (preflight) {
         trail.allowed()
         await trail.settled(preflight.status)
-        exchange.answer(preflight, '')
+        exchange.answer({ ...preflight, headers: [...preflight.headers, 'x-request-id', requestId] }, '')
         return
       }
 
@@ -81,9 +82,10 @@ export const createPipeline = (stage: Stages) =>
       requireHead(headers, target, match.route.headLimits, headLimits.usual)
 
       if (match.route.rateLimit) await stage.limit.attend(match, client, exchange)
-      let permit = authorize(match, headers, roles, stage, trail)
+      let permit = authorize(match, headers, { clientAddress: client.address, requestId }, roles, stage, trail)
       if (permit instanceof Promise) permit = await permit
       trail.allowed()
+      exchange.account.forOrganization(permit.caller?.organization?.id)
       if (match.route.rateLimit) await stage.limit.spend(permit, exchange)
       const { destination } = match.route
       if (destination.kind === 'answer') {
@@ -103,9 +105,10 @@ export const createPipeline = (stage: Stages) =>
       const settled = trail.settled()
       if (settled !== undefined) await settled
       const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
-      if ('connection' in response) stage.join(response, exchange, upstream)
+      const context = { match, upstream, requestId, trail }
+      if ('connection' in response) stage.join(response, exchange, context)
       else {
-        const relayed = stage.relay(response, exchange, { match, upstream, trail })
+        const relayed = stage.relay(response, exchange, context)
         if (relayed !== undefined) await relayed
       }
     } catch (caught) {
@@ -120,12 +123,13 @@ export const createPipeline = (stage: Stages) =>
 export function authorize(
   match: RouteMatch,
   headers: RequestHeaders,
+  arrival: Arrival,
   roles: Roles,
   stage: Pick<Stages, 'authenticate' | 'directory'>,
   trail: Trail,
 ): Awaitable<Permit> {
   if (match.route.isPublic) return enforce(decide(match, undefined, roles))
-  return andThen(stage.authenticate(readCredential(headers)), (principal) => {
+  return andThen(stage.authenticate(readCredential(headers), arrival), (principal) => {
     trail.authenticated(principal)
     const organization = resolveOrganization(principal, match, headers)
     trail.resolved(organization)

@@ -1,7 +1,7 @@
 // Installs the packages of the lock file where they are missing or no longer the ones it names.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -19,6 +19,8 @@ export function install() {
     .digest('hex')
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
   console.log('Installing packages …')
+  // An `npm pack` that was killed may have left it; npm would take it for the lock file.
+  rmSync(join(root, 'npm-shrinkwrap.json'), { force: true })
   const npm = process.env.npm_execpath
   const [command, first] = npm ? [process.execPath, [npm]] : ['npm', []]
   // No package's scripts run: nothing here needs them.

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { readProductionProject } from './shrinkwrap.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
@@ -25,10 +26,7 @@ export function makeSbom() {
 
 /** npm's own `--omit=dev` leaves out whatever a development dependency needs as well, ajv and pg among them. */
 function writeProductionProject(folder) {
-  const lock = readJson('package-lock.json')
-  for (const [path, { dev }] of Object.entries(lock.packages)) if (dev) delete lock.packages[path]
-  delete lock.packages[''].devDependencies
-  const { devDependencies: _, ...project } = readJson('package.json')
+  const { project, lock } = readProductionProject()
   writeFileSync(join(folder, 'package.json'), JSON.stringify(project))
   writeFileSync(join(folder, 'package-lock.json'), JSON.stringify(lock))
 }

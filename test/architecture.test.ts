@@ -6,10 +6,12 @@ import t from 'tap'
  * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
  * `directory` stands for its interface, `engine` for its interface.
  */
-const leaves = ['awaitable', 'errors', 'policy', 'roster', 'turn']
+const leaves = ['awaitable', 'errors', 'fault', 'network', 'policy', 'roster', 'turn']
 const rooms: Readonly<Record<string, readonly string[]>> = {
   awaitable: [],
   errors: [],
+  fault: [],
+  network: [],
   policy: [],
   roster: [],
   turn: [],
@@ -133,7 +135,7 @@ t.test('a planted violation of each rule is found', async (t) => {
     ['errors/x.ts', "import type { Route } from '../policy/route.ts'"],
     ['policy/x.ts', "import { openDatabase } from '../directory/postgres/pool.ts'"],
     ['answer/x.ts', "import { openDatabase } from '../directory/postgres/pool.ts'"],
-    ['forward/x.ts', "import { createSender } from '../engine/node/send.ts'"],
+    ['forward/x.ts', "import { createSender } from '../engine/wire/send.ts'"],
     ['authorize/x.ts', "import { randomUUID } from 'node:crypto'"],
     ['authorize/x.ts', "import { SignJWT } from 'jose'"],
     ['locate/x.ts', "import { request } from 'node:http'"],

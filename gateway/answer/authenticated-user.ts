@@ -2,7 +2,7 @@ import type { Principal } from '../authenticate/principal.ts'
 import type { Authority } from '../authorize/authority.ts'
 import type { PermittedCaller } from '../authorize/decide.ts'
 import type { OrganizationRecord, RoleAssignment } from '../directory/directory.ts'
-import { holds, type OrganizationRole, type Roles } from '../policy/role.ts'
+import { canWriteSomething, holds, type OrganizationRole, type Roles } from '../policy/role.ts'
 
 /** The AuthenticatedUser of the specification; `organization` is the one in force, hydrated. */
 export function describeUser(caller: PermittedCaller, organization: OrganizationRecord | undefined, roles: Roles) {
@@ -33,9 +33,8 @@ const noPermission = {
 /** SPEC section 6: by the role that counts, and by what credential and role allow together. */
 function describePermission({ role, abilities }: Authority, roles: Roles) {
   const isAtLeast = (slug: string): boolean => (role?.rank ?? 0) >= rankOf(slug, roles)
-  const canWriteSomething = abilities === '*' || [...abilities].some((ability) => ability.endsWith(':write'))
   return {
-    canWriteToCurrentOrganization: isAtLeast('org-admin') && canWriteSomething,
+    canWriteToCurrentOrganization: isAtLeast('org-admin') && canWriteSomething(abilities),
     canModifyCurrentOrganization: isAtLeast('org-admin') && holds(abilities, 'organizations:write'),
     ownsCurrentOrganization: isAtLeast('org-owner'),
     organizationUserPermission: permissions.find(([slug]) => isAtLeast(slug))?.[1] ?? null,

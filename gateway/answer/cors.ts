@@ -56,6 +56,7 @@ export function createCors({ origins, maxAgeSeconds, credentials }: CorsSettings
           ...allowHeaders(readOne(exchange.headers, 'access-control-request-headers')),
           ['access-control-max-age', String(maxAgeSeconds)],
           ['vary', 'access-control-request-method, access-control-request-headers'],
+          ['cache-control', 'no-store'],
         ].flat(),
       }
     },

@@ -1,4 +1,11 @@
-import type { AuditContext, Directory, OrganizationSummary, TokenMetadata, UserRecord } from '../directory/directory.ts'
+import type {
+  AuditContext,
+  Directory,
+  Lender,
+  OrganizationSummary,
+  TokenMetadata,
+  UserRecord,
+} from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Roles } from '../policy/role.ts'
 import { invalid, type JsonObject } from './read-body.ts'
@@ -34,19 +41,22 @@ const clientManaged = {
   message: 'Only client-managed users can have API tokens.',
 }
 
+/** The caller of a mint: an operator has no lender. `latest` is when the token that the caller came with ends; null for never. */
+export type Minting = Readonly<{ audit: AuditContext; lender?: Lender; latest: Date | null }>
+
 /** Mints by a request as it came; its mistakes and the owner's are told together. The raw value is in the result alone. */
 export async function issueToken(
   owner: TokenOwner,
   body: JsonObject,
   { tokenScopes }: Pick<Roles, 'tokenScopes'>,
-  audit: AuditContext,
+  { audit, lender, latest }: Minting,
   { directory, draw, now }: TokenTools,
 ) {
   const earlier = owner.userType === 'human' ? [clientManaged] : []
-  const { name, scope, expiresAt } = readTokenRequest(body, [...tokenScopes.keys()], now(), earlier)
+  const { name, scope, expiresAt } = readTokenRequest(body, [...tokenScopes.keys()], { now: now(), latest }, earlier)
   const { secret, hash } = makeSecret(draw)
   const abilities = [...(tokenScopes.get(scope) ?? [])]
-  const minted = await directory.mintToken({ userId: owner.id, name, hash, abilities, expiresAt }, audit)
+  const minted = await directory.mintToken({ userId: owner.id, name, hash, abilities, expiresAt }, lender, audit)
   return { token: formatToken(minted.id, secret), ...describeToken(minted) }
 }
 

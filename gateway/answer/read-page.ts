@@ -7,10 +7,9 @@ const largestPage = 1_000_000
 
 /** `page` from 1 and `perPage` from 1 to 100, 20 by default; other values are 422 (SPEC section 6). */
 export function readPage(search: string): Page {
-  const query = new URLSearchParams(search)
   const messages: ValidationMessage[] = []
   const read = (field: string, fallback: number, largest: number): number => {
-    const values = query.getAll(field)
+    const values = listValues(search, field)
     const [text] = values
     if (text === undefined) return fallback
     if (values.length > 1 || !/^-?\d{1,15}$/.test(text)) {
@@ -26,3 +25,11 @@ export function readPage(search: string): Page {
   if (messages.length > 0) throw invalid(messages)
   return page
 }
+
+/** As they are written: digits need no escapes, and Node 24's `URLSearchParams` takes quadratic time for `&a &a &a …`. */
+const listValues = (search: string, field: string): readonly string[] =>
+  search
+    .replace(/^\?/, '')
+    .split('&')
+    .filter((part) => part === field || part.startsWith(`${field}=`))
+    .map((part) => part.slice(field.length + 1))

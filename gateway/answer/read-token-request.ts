@@ -4,6 +4,9 @@ import { invalid, type JsonObject } from './read-body.ts'
 /** What a mint asks for. */
 export type TokenRequest = Readonly<{ name: string | null; scope: string; expiresAt: Date | null }>
 
+/** The bounds of an expiry: the moment of the mint, and the last moment that it may name; null for any. */
+export type ExpiryBounds = Readonly<{ now: Date; latest: Date | null }>
+
 const known = new Set(['name', 'scope', 'expiresAt'])
 const nameLimit = 255
 
@@ -11,7 +14,7 @@ const nameLimit = 255
 export function readTokenRequest(
   body: JsonObject,
   scopes: readonly string[],
-  now: Date,
+  bounds: ExpiryBounds,
   earlier: readonly ValidationMessage[],
 ): TokenRequest {
   const messages = [...earlier]
@@ -23,7 +26,7 @@ export function readTokenRequest(
   const request = {
     name: readName(body.name, complain),
     scope: readScope(body.scope, scopes, complain) ?? '',
-    expiresAt: readExpiry(body.expiresAt, now, complain),
+    expiresAt: readExpiry(body.expiresAt, bounds, complain),
   }
   if (messages.length > 0) throw invalid(messages)
   return request
@@ -50,14 +53,16 @@ function readScope(value: unknown, scopes: readonly string[], complain: Complain
 // RFC 3339 with a time zone: a local time would mean another moment on another machine.
 const dateTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2})$/i
 
-function readExpiry(value: unknown, now: Date, complain: Complain): Date | null {
-  if (value === undefined || value === null) return null
+function readExpiry(value: unknown, { now, latest }: ExpiryBounds, complain: Complain): Date | null {
+  if (value === undefined || value === null) return latest
   if (typeof value !== 'string') return complain('expiresAt', 'type', 'The expiry must be a string.')
   const at = dateTime.test(value) ? new Date(value) : undefined
   // Date rolls a 30th of February over into March; what was written must be what is meant.
   if (at === undefined || Number.isNaN(at.getTime()) || !isRealDay(value))
     return complain('expiresAt', 'date', 'The expiry must be a date and time with a time zone (RFC 3339).')
   if (at <= now) return complain('expiresAt', 'future', 'The expiry must lie in the future.')
+  if (latest !== null && at > latest)
+    return complain('expiresAt', 'max', 'The expiry must not lie after that of the token which mints.')
   return at
 }
 

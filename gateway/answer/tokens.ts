@@ -1,5 +1,5 @@
 import type { PermittedCaller } from '../authorize/decide.ts'
-import type { AuditContext, Directory } from '../directory/directory.ts'
+import type { AuditContext, Directory, Lender } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Rendered, renderList, renderSuccess } from '../errors/render.ts'
 import type { Roles } from '../policy/role.ts'
@@ -8,6 +8,7 @@ import {
   describeToken,
   findTokenOwner,
   issueToken,
+  type Minting,
   requireServiceAccount,
   type TokenOwner,
   type TokenTools,
@@ -15,6 +16,7 @@ import {
 import { readJsonObject } from './read-body.ts'
 import { readPage } from './read-page.ts'
 import type { RequestFacts } from './request-facts.ts'
+import { requireReach } from './require-reach.ts'
 
 /** A permitted request of a token endpoint, with the parameters of its path. */
 export type TokenCall = Readonly<{
@@ -29,7 +31,7 @@ export async function mintToken(call: TokenCall, tools: TokenTools): Promise<Ren
   const { caller, facts, roles } = call
   const owner = await findOwner(call, tools.directory)
   const body = await readJsonObject(facts)
-  const issued = await issueToken(owner, body, roles, toAudit(caller, facts), tools)
+  const issued = await issueToken(owner, body, roles, toMinting(caller, facts, roles), tools)
   return renderSuccess(issued, facts.requestId, 201)
 }
 
@@ -58,6 +60,19 @@ async function findServiceAccount(call: TokenCall, directory: Directory): Promis
   const owner = await findOwner(call, directory)
   requireServiceAccount(owner)
   return owner
+}
+
+/** A token lives on in what it minted no longer than it lives itself. */
+function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): Minting {
+  const { principal, organization } = caller
+  const { user, proof } = principal
+  if (!organization) throw new GatewayError('organization_forbidden')
+  const lender: Lender = {
+    userId: user.id,
+    parentId: proof.kind === 'api-token' ? proof.id : null,
+    requireReach: (lender, owner) => requireReach(lender, owner, organization.id, roles),
+  }
+  return { audit: toAudit(caller, facts), lender, latest: proof.kind === 'api-token' ? proof.expiresAt : null }
 }
 
 /** Who did it, for which organization, from where: what the audit trail says beside the deed itself. */

@@ -1,14 +1,15 @@
 import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
-import type { Directory, UserRecord } from '../directory/directory.ts'
+import type { Arrival, Directory, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { isSameHash, parseApiToken } from './api-token.ts'
 import { type Claims, isInForce, type TrustedIssuer } from './claims.ts'
 import type { Credential } from './credential.ts'
 import { placeholderEmail } from './placeholder-email.ts'
 import type { Principal } from './principal.ts'
+import { isSameAddress } from './same-address.ts'
 import type { Verify } from './verify.ts'
 
-export type Authenticate = (credential: Credential) => Awaitable<Principal>
+export type Authenticate = (credential: Credential, arrival: Arrival) => Awaitable<Principal>
 
 export type Guards = Readonly<{
   directory: Directory
@@ -19,31 +20,47 @@ export type Guards = Readonly<{
 /** The two guards: each reads its own kind of credential and knows nothing of the other's. */
 export const createAuthenticate =
   (guards: Guards): Authenticate =>
-  (credential) => {
+  (credential, arrival) => {
     switch (credential.kind) {
       case 'oauth':
-        return authenticateOauth(credential.jwt, guards)
+        return authenticateOauth(credential.jwt, arrival, guards)
       case 'api-token':
-        return authenticateApiToken(credential.token, guards)
+        return authenticateApiToken(credential.token, arrival, guards)
       default:
         return credential satisfies never
     }
   }
 
-function authenticateOauth(jwt: string, { directory, verify, now }: Guards): Awaitable<Principal> {
+function authenticateOauth(jwt: string, arrival: Arrival, guards: Guards): Awaitable<Principal> {
+  const { directory, verify, now } = guards
   return andThen(verify(jwt), ({ issuer: { trust }, claims }) => {
     if (!isInForce(claims, trust, Math.floor(now().getTime() / 1000))) throw new GatewayError('unauthenticated')
     const proof = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
-    return andThen(directory.findByIdentity(trust.issuer, claims.subject), (known) =>
-      known ? { user: known, proof } : createUser(claims, trust, directory).then((user) => ({ user, proof })),
-    )
+    const toPrincipal = (user: UserRecord): Principal => ({ user, proof })
+    return andThen(directory.findByIdentity(trust.issuer, claims.subject), (known) => {
+      if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)
+      const address = known.emailVerified ? undefined : verifiedAddress(claims, trust)
+      if (address === undefined || !isSameAddress(address, known.email)) return toPrincipal(known)
+      return noteVerified(known, address, directory).then(toPrincipal)
+    })
   })
 }
 
+/** The address that an issuer has verified, where it is trusted with that. */
+const verifiedAddress = (claims: Claims, trust: TrustedIssuer): string | undefined =>
+  trust.trustEmailVerified && claims.isEmailVerified ? claims.email : undefined
+
+/** A login goes on without the note: what is not noted reads as unverified, and the next login tries again. */
+const noteVerified = (user: UserRecord, address: string, directory: Directory): Promise<UserRecord> =>
+  directory.verifyEmail(user.id, address).then(
+    (isVerified) => (isVerified ? { ...user, emailVerified: true } : user),
+    () => user,
+  )
+
 /** First login (SPEC section 2.5). */
-function createUser(claims: Claims, trust: TrustedIssuer, directory: Directory): Promise<UserRecord> {
+function createUser(claims: Claims, trust: TrustedIssuer, arrival: Arrival, directory: Directory): Promise<UserRecord> {
   const isLinkable = trust.linkVerifiedEmail && claims.isEmailVerified
-  return directory.createByIdentity({
+  const identity = {
     issuer: trust.issuer,
     subject: claims.subject,
     email: claims.email ?? placeholderEmail(trust.issuer, claims.subject),
@@ -51,13 +68,19 @@ function createUser(claims: Claims, trust: TrustedIssuer, directory: Directory):
     firstName: claims.givenName,
     lastName: claims.familyName,
     linkByEmail: isLinkable ? claims.email : undefined,
-  })
+    isEmailVerified: verifiedAddress(claims, trust) !== undefined,
+  }
+  return directory.createByIdentity(identity, arrival)
 }
 
-function authenticateApiToken(token: string, { directory, now }: Guards): Awaitable<Principal> {
+function authenticateApiToken(
+  token: string,
+  { clientAddress }: Arrival,
+  { directory, now }: Guards,
+): Awaitable<Principal> {
   const parsed = parseApiToken(token)
   if (!parsed) throw new GatewayError('unauthenticated')
-  return andThen(directory.findToken(parsed.id, parsed.hash), (record) => {
+  return andThen(directory.findToken(parsed.id, parsed.hash, clientAddress), (record) => {
     const at = now()
     const isValid =
       record !== undefined &&

@@ -7,6 +7,10 @@ export type TrustedIssuer = Readonly<{
   audiences: readonly string[]
   clockToleranceSeconds: number
   linkVerifiedEmail: boolean
+  /** Whether its word about an address makes that address the user's. */
+  trustEmailVerified: boolean
+  /** The `typ` that its tokens must have in their headers (RFC 9068); absent: none is asked for. */
+  requireType?: 'at+jwt'
 }>
 
 /** The claims that count, checked. Times in epoch seconds, as they came. */
@@ -33,7 +37,8 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
     isSubject(sub) &&
     isSeconds(exp) &&
     isSecondsOrAbsent(nbf) &&
-    isSecondsOrAbsent(iat)
+    isSecondsOrAbsent(iat) &&
+    isForBearers(raw)
   if (!isSound) throw new GatewayError('unauthenticated')
   return {
     subject: sub,
@@ -57,6 +62,12 @@ export function isInForce({ expiresAt, notBefore, issuedAt }: Claims, issuer: Tr
     (issuedAt === undefined || issuedAt <= now + tolerance)
   )
 }
+
+/**
+ * A token with `cnf` is its sender's alone (RFC 7800, RFC 8705, RFC 9449), and no proof of that is checked here. One with
+ * `events` is a message about somebody, not a right (RFC 8417, OpenID Connect Back-Channel Logout).
+ */
+const isForBearers = (raw: RawClaims): boolean => !Object.hasOwn(raw, 'cnf') && !Object.hasOwn(raw, 'events')
 
 function isAudience(aud: unknown, accepted: readonly string[]): boolean {
   const named: readonly unknown[] = Array.isArray(aud) ? aud : [aud]

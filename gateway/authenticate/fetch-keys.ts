@@ -1,4 +1,5 @@
 import type { ReadableStreamDefaultReader } from 'node:stream/web'
+import { guarded } from '../fault/guarded.ts'
 import type { LoadKeys } from './refresh-keys.ts'
 
 const responseLimitBytes = 1024 * 1024
@@ -25,11 +26,16 @@ export function createKeyLoader(issuer: string, jwksUri: string | undefined): Lo
     })
 }
 
+/** Keys that came in clear text would be as good as the network's word for them, whatever protects the issuer itself. */
+export const isAsSecure = (jwksUri: string, issuer: string): boolean =>
+  !/^https:/i.test(issuer) || /^https:/i.test(jwksUri)
+
 async function discover(issuer: string, signal: AbortSignal): Promise<string> {
   const document = await fetchJson(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, signal)
   // Discovery 4.3: another name would be another issuer's keys.
   if (document.issuer !== issuer) throw new Error('the discovery document names another issuer')
   if (typeof document.jwks_uri !== 'string') throw new Error('the discovery document has no jwks_uri')
+  if (!isAsSecure(document.jwks_uri, issuer)) throw new Error('the jwks_uri of an https issuer is not https')
   return document.jwks_uri
 }
 
@@ -62,16 +68,35 @@ async function fetchJson(url: string, signal: AbortSignal): Promise<Readonly<Rec
     await body?.cancel()
     throw new Error(`the issuer answered ${status}`)
   }
-  const value: unknown = JSON.parse(await readText(body.getReader(), signal))
+  const value: unknown = parseShallow(await readText(body.getReader(), signal))
   if (typeof value !== 'object' || value === null) throw new Error('the response is no JSON object')
   return value as Record<string, unknown> // an object has been proven; its members are checked by the caller
+}
+
+/** Deeper than any key set or discovery document: 1 MiB of brackets costs the garbage collector 80 ms and more. */
+const mostDepth = 32
+
+/** JSON of a sane depth. */
+export function parseShallow(text: string): unknown {
+  let depth = 0
+  let isInString = false
+  for (let index = 0; index < text.length; index++) {
+    const character = text[index]
+    if (character === '"') isInString = !isInString
+    else if (isInString) index += character === '\\' ? 1 : 0
+    else if (character === '[' || character === '{') depth += 1
+    else if (character === ']' || character === '}') depth -= 1
+    if (depth > mostDepth) throw new Error('the response is nested too deeply')
+  }
+  return JSON.parse(text)
 }
 
 /** A body to its end; whatever keeps us from that closes the connection. */
 async function readText(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal): Promise<string> {
   const cancel = (): void => void reader.cancel().catch(() => undefined)
   // Node's `fetch` may have forgotten its signal by now: it is held weakly once the head is there.
-  signal.addEventListener('abort', cancel, { once: true })
+  const cancelGuarded = guarded<Event>('issuer', cancel)
+  signal.addEventListener('abort', cancelGuarded, { once: true })
   const chunks: Uint8Array[] = []
   let bytes = 0
   try {
@@ -84,7 +109,7 @@ async function readText(reader: ReadableStreamDefaultReader<Uint8Array>, signal:
     signal.throwIfAborted()
     return Buffer.concat(chunks).toString('utf8')
   } finally {
-    signal.removeEventListener('abort', cancel)
+    signal.removeEventListener('abort', cancelGuarded)
     cancel()
   }
 }

@@ -1,3 +1,4 @@
+import { guarded } from '../fault/guarded.ts'
 import type { Clock } from './clock.ts'
 import {
   type Circumstances,
@@ -55,7 +56,11 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
   let history: FetchHistory = noFetches
   let fetching: Promise<boolean> | undefined
   let callOff = (): void => {}
-  signal.addEventListener('abort', () => callOff(), { once: true })
+  signal.addEventListener(
+    'abort',
+    guarded('issuer', () => callOff()),
+    { once: true },
+  )
 
   const look = (): Circumstances => ({
     nowMs: clock.monotonicMs(),

@@ -63,6 +63,12 @@ function readHeader(text: string): JWTHeaderParameters {
   return { ...header, alg }
 }
 
+/** Whether the token's header names this type, in any case (RFC 7515 4.1.9). */
+export function hasType({ headerText }: UnverifiedToken, type: string): boolean {
+  const { typ } = readHeader(headerText)
+  return typ?.toLowerCase() === type
+}
+
 /** The key of a token, and how signatures of its one algorithm are checked. */
 export type ChosenKey = Readonly<{ holds: SignatureCheck; by: KeyObject | VerifyKeyObjectInput }>
 

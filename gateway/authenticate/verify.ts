@@ -3,7 +3,7 @@ import type { Awaitable } from '../awaitable/awaitable.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
 import type { KeySet } from './jwks.ts'
-import { chooseKey, parseObject, parseToken, type UnverifiedToken, verifySignature } from './signature.ts'
+import { chooseKey, hasType, parseObject, parseToken, type UnverifiedToken, verifySignature } from './signature.ts'
 import { verifyTogether } from './verify-together.ts'
 
 export type Issuer = Readonly<{ trust: TrustedIssuer; keys: KeySet }>
@@ -64,6 +64,7 @@ function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<Ve
   const issuer = typeof said.iss === 'string' ? issuers.get(said.iss) : undefined
   if (!issuer) throw new GatewayError('unauthenticated')
   const { trust, keys } = issuer
+  if (trust.requireType !== undefined && !hasType(token, trust.requireType)) throw new GatewayError('unauthenticated')
   // Before the signature: keys that change meanwhile make this token one to verify again.
   const keysVersion = keys.version()
   // It holds for the very bytes that were read above.

@@ -1,6 +1,7 @@
 import type { Principal } from '../authenticate/principal.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
-import { holds, type Roles } from '../policy/role.ts'
+import { canWriteSomething, holds, type Roles } from '../policy/role.ts'
+import type { Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
@@ -64,9 +65,18 @@ export function decide(match: RouteMatch, caller: Caller | undefined, roles: Rol
   }
   if (route.role && (authority.role?.rank ?? 0) < route.role.rank) return deny('role_insufficient')
   if (route.ability !== undefined && !holds(authority.abilities, route.ability)) return deny('ability_missing')
+  if (needsWriting(route) && principal.proof.kind === 'api-token' && !canWriteSomething(authority.abilities))
+    return deny('ability_missing')
   if (route.resource && !isOwned(agent?.organizationId, organization)) return deny('resource_not_found')
   return allow(match, permitted)
 }
+
+/**
+ * The stored organization decides for every credential of the account: a token that only reads must not choose where one
+ * acts that writes (SPEC section 6).
+ */
+export const needsWriting = ({ destination }: Pick<Route, 'destination'>): boolean =>
+  destination.kind === 'answer' && destination.name === 'organizations.switch'
 
 /** Another organization's resource does not exist for this one. */
 const isOwned = (owner: number | undefined, organization: Organization | undefined): boolean =>

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import { type Audit, createAudit, noAudit } from '../observe/audit/audit.ts'
-import { openPlace, type Place } from '../observe/audit/place.ts'
+import { openPlace, type Place } from '../observe/place.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { Configuration } from './configuration.ts'
 import type { Equipment } from './equipment.ts'

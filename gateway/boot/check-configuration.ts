@@ -3,13 +3,14 @@ import type { Configuration } from './configuration.ts'
 import { checkDoors } from './door-tls.ts'
 import { checkIssuers } from './issuers.ts'
 import { openKeyring } from './keys.ts'
-import { checkPassedHeaders, readTrustedProxies } from './snapshot.ts'
+import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
 
 /** Finds, without opening anything, every mistake for which a gateway would not start. Throws `ConfigurationError`. */
 export async function checkConfiguration(configuration: Configuration, file: string): Promise<void> {
   checkIssuers(configuration, file)
   readTrustedProxies(configuration, file)
+  readClusterNetworks(configuration, file, new Set())
   checkPassedHeaders(configuration, file)
   checkDoors(configuration, file)
   checkUpstreams(configuration, file)

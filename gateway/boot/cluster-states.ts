@@ -3,7 +3,7 @@ import { type ReadHeartbeat, takeNewer } from '../directory/redis/heartbeats.ts'
 import type { ClusterState, ClusterStates } from '../observe/cluster-state.ts'
 import { judgeCluster, readHost } from './judge-cluster.ts'
 
-/** As many as anybody reads on a page; each costs a look into Redis. */
+/** A page shows no more than these; each costs a look into Redis. */
 const clustersShown = 200
 
 /** The clusters with what their proxy answers, by the newest heartbeat wherever it was heard. */

@@ -6,10 +6,10 @@ import { judgeCluster, readHost } from './judge-cluster.ts'
 
 type Common = Readonly<{ config: string; json?: boolean }>
 
-/** Lists every cluster with its state, by the heartbeats in the database. */
+/** Lists every cluster with its state, by the newer of its heartbeats in the database and in Redis. */
 export async function runListClusters(options: Common): Promise<void> {
-  const { clusters, staleAfterMs } = await withDirectory(options.config, async ({ clusters, staleAfterMs }) => ({
-    clusters: await clusters.list(),
+  const { clusters, staleAfterMs } = await withDirectory(options.config, async ({ clusters, hear, staleAfterMs }) => ({
+    clusters: await hear(await clusters.list()),
     staleAfterMs,
   }))
   const described = clusters.map((cluster) => describeCluster(cluster, new Date(), staleAfterMs))
@@ -43,12 +43,13 @@ const said: Readonly<Record<Change, string>> = {
 
 async function runChange(change: Change, text: string, options: Common): Promise<void> {
   const id = readId('the cluster', text)
-  const { cluster, staleAfterMs } = await withDirectory(options.config, async ({ clusters, staleAfterMs }) => {
+  const { cluster, staleAfterMs } = await withDirectory(options.config, async ({ clusters, hear, staleAfterMs }) => {
     const audit = commandLineAudit(null, randomUUID())
     const changes = { suspend: clusters.suspend, resume: clusters.resume, heartbeat: clusters.beat }
     const cluster = await changes[change](id, audit)
     if (!cluster) throw new Error(`there is no cluster ${id}; "sallyport clusters list" shows them`)
-    return { cluster, staleAfterMs }
+    const [heard = cluster] = await hear([cluster])
+    return { cluster: heard, staleAfterMs }
   })
   const status = wanted[change]
   if (status !== undefined && cluster.status !== status)
@@ -68,7 +69,7 @@ function describeCluster(cluster: ClusterStatus, now: Date, staleAfterMs: number
     organizationId,
     slug,
     status,
-    /** What its proxy answers with, as far as the database knows. */
+    /** The state that its proxy answers with. */
     isOffline: judgeCluster(cluster, now, staleAfterMs) === 'offline',
     lastHeartbeatAt: lastHeartbeatAt?.toISOString() ?? null,
     host: readHost(cluster.baseUrl),

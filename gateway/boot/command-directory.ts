@@ -1,11 +1,12 @@
 import type { AuditContext, Directory, UserRecord } from '../directory/directory.ts'
-import { type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
+import { type ClusterStatus, type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory } from '../directory/postgres/directory.ts'
 import { findUser } from '../directory/postgres/find-user.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
 import { loadPolicy } from '../policy/load.ts'
 import type { Roles } from '../policy/role.ts'
 import { parseId } from '../resolve/organization-id.ts'
+import { hearClusters } from './command-heartbeats.ts'
 import { loadConfiguration } from './configuration.ts'
 import { UsageError } from './failure.ts'
 
@@ -15,6 +16,8 @@ export type CommandTools = Readonly<{
   findUser: (id: number) => Promise<UserRecord | undefined>
   clusters: ClusterStore
   staleAfterMs: number
+  /** The clusters as the proxy sees them, by the newer of their two heartbeats. */
+  hear: (clusters: readonly ClusterStatus[]) => Promise<readonly ClusterStatus[]>
   roles: Roles
 }>
 
@@ -26,23 +29,25 @@ export async function withDirectory<Result>(
   configurationFile: string,
   work: (tools: CommandTools) => Promise<Result>,
 ): Promise<Result> {
-  const { database, policies, upstreams, cluster } = loadConfiguration(configurationFile, process.env)
+  const { database, redis, policies, upstreams, cluster } = loadConfiguration(configurationFile, process.env)
   const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
   const settings = {
     url: database.url,
+    pooler: database.pooler,
     poolSize: 1,
     connectTimeoutMs: Math.max(database.connectTimeoutMs, patienceMs),
     queryTimeoutMs: Math.max(database.queryTimeoutMs, patienceMs),
   }
   // A connection that breaks while idle is found out by the next statement.
   const opened = openDatabase(settings, () => undefined)
-  const directory = createPostgresDirectory(opened, () => undefined)
+  const directory = createPostgresDirectory(opened, { noteTokenUse: () => undefined, onLinked: () => undefined })
   try {
     return await work({
       directory,
       findUser: (id) => findUser(opened.query, id),
       clusters: createClusterStore(opened),
       staleAfterMs: cluster.staleAfterMs,
+      hear: (clusters) => hearClusters(redis, clusters),
       roles,
     })
   } finally {

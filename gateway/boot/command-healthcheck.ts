@@ -4,8 +4,10 @@ import { disarm } from './format-table.ts'
 
 export type HealthcheckOptions = Readonly<{ config: string; live?: boolean; timeoutMs: string; json?: boolean }>
 
+type Words = Readonly<Record<string, string>>
+
 /** What the admin listener said of itself; `unreachable` where it said nothing. */
-type Health = Readonly<{ status: string; checks?: Readonly<Record<string, string>>; isGood: boolean }>
+type Health = Readonly<{ status: string; checks?: Words; causes?: Words; isGood: boolean }>
 
 /** Asks the gateway of a configuration, on this machine, whether it is ready; a failure ends with 1. */
 export async function runHealthcheck({ config, live = false, timeoutMs, json }: HealthcheckOptions): Promise<void> {
@@ -16,7 +18,8 @@ export async function runHealthcheck({ config, live = false, timeoutMs, json }: 
   const { isGood, ...health } = await askHealth(url, readPatience(timeoutMs))
   if (json) process.stdout.write(`${JSON.stringify(health)}\n`)
   if (!isGood) throw new Error(describeTrouble(health, url))
-  if (!json) process.stdout.write(`${health.status}${health.checks ? `: ${listStates(health.checks)}` : ''}\n`)
+  if (!json)
+    process.stdout.write(`${health.status}${health.checks ? `: ${listStates(health.checks, health.causes)}` : ''}\n`)
 }
 
 /** A listener on every address is asked at loopback. */
@@ -52,18 +55,24 @@ const unreachable: Health = { status: 'unreachable', isGood: false }
 
 /** What listens there may be another program: only what looks like our words is passed on. */
 function readBody(body: unknown): Omit<Health, 'isGood'> {
-  const { status, checks } = Object(body) as Readonly<Record<string, unknown>>
+  const { status, checks, causes } = Object(body) as Readonly<Record<string, unknown>>
   if (typeof status !== 'string') throw new Error('this is no answer of the admin listener')
-  const states = Object.entries(Object(checks)).map(([name, state]) => [disarm(name), disarm(String(state))] as const)
-  return { status: disarm(status), ...(states.length > 0 && { checks: Object.fromEntries(states) }) }
+  const states = readWords(checks)
+  const reasons = readWords(causes)
+  return { status: disarm(status), ...(states && { checks: states }), ...(reasons && { causes: reasons }) }
 }
 
-const listStates = (checks: Readonly<Record<string, string>>): string =>
+function readWords(value: unknown): Words | undefined {
+  const words = Object.entries(Object(value)).map(([name, word]) => [disarm(name), disarm(String(word))] as const)
+  return words.length > 0 ? Object.fromEntries(words) : undefined
+}
+
+const listStates = (checks: Words, causes: Words = {}): string =>
   Object.entries(checks)
-    .map(([name, state]) => `${name} ${state}`)
+    .map(([name, state]) => `${name} ${state}${causes[name] === undefined ? '' : ` (${causes[name]})`}`)
     .join(', ')
 
-const describeTrouble = ({ status, checks }: Omit<Health, 'isGood'>, url: string): string =>
+const describeTrouble = ({ status, checks, causes }: Omit<Health, 'isGood'>, url: string): string =>
   status === 'unreachable'
     ? `nothing answered at ${url} in time; is the gateway running, with this configuration?`
-    : `not ready: ${checks ? listStates(checks) : status}; the gateway's log says why`
+    : `not ready: ${checks ? listStates(checks, causes) : status}; the gateway's log says why`

@@ -1,8 +1,11 @@
+import { guarded } from '../fault/guarded.ts'
 import { loadConfiguration } from './configuration.ts'
+import { countWorkers } from './count-workers.ts'
+import { endProcess, guardOutput } from './end-process.ts'
 import { reportFailure } from './failure.ts'
 import { type Gateway, startGateway } from './gateway.ts'
 import { endOnFault } from './last-resort.ts'
-import { countWorkers, startGroup } from './workers/group.ts'
+import { startGroup } from './workers/group.ts'
 import { readAssignment } from './workers/messages.ts'
 import { runWorker } from './workers/worker.ts'
 
@@ -14,21 +17,34 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
   const assignment = readAssignment(process.env)
   if (assignment) return runWorker(configFile, assignment)
   const gateway = await start(configFile)
+  guardOutput(gateway.reportWarning)
   endOnFault(gateway.reportFault, gateway.drain)
   let isStopping = false
   const stop = (options?: typeof impatient): void => {
-    if (isStopping) process.exit(1)
+    if (isStopping) return void endProcess(1)
     isStopping = true
     gateway.drain(options).then(
-      () => process.exit(0),
-      () => process.exit(1),
+      () => endProcess(0),
+      () => endProcess(1),
     )
   }
-  process.on('SIGTERM', () => stop())
-  process.on('SIGINT', () => stop(impatient))
-  process.on('SIGHUP', () => void gateway.reload())
+  process.on(
+    'SIGTERM',
+    guarded('process', () => stop()),
+  )
+  process.on(
+    'SIGINT',
+    guarded('process', () => stop(impatient)),
+  )
+  process.on(
+    'SIGHUP',
+    guarded('process', () => gateway.reload()),
+  )
   // Started by another process (the demo), we tell it our addresses, and end when it does.
-  process.on('disconnect', () => stop({ delayMs: 0, timeoutMs: 0 }))
+  process.on(
+    'disconnect',
+    guarded('process', () => stop({ delayMs: 0, timeoutMs: 0 })),
+  )
   process.send?.({ public: gateway.public, decision: gateway.decision, admin: gateway.admin })
 }
 
@@ -37,5 +53,5 @@ async function start(configFile: string): Promise<Gateway> {
   const workers = countWorkers(configuration)
   // One worker needs no primary: the process does it all.
   if (workers === 1) return startGateway(configuration, configFile)
-  return startGroup(configuration, configFile, workers, reportFailure)
+  return startGroup(configuration, configFile, workers, (error) => void reportFailure(error))
 }

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import type { RedisServers } from '../directory/redis/clients.ts'
+import type { NetworkRules } from '../engine/networks.ts'
 import type { HealthRules } from '../forward/check-health.ts'
 import type { LogFormat, LogLevel } from '../observe/log.ts'
 import type { SigningAlgorithm } from '../pin/signing-keys.ts'
@@ -13,23 +15,27 @@ import { type Pem, sourcePems } from './pem.ts'
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
   workers: number | 'auto'
-  engine: 'node' | 'wire'
   listeners: Readonly<{ public: DoorSettings; decision: DoorSettings; admin: ListenerSettings }>
   database: Readonly<{
     url: string
     listenUrl?: string
+    pooler: 'none' | 'transaction'
     poolSize: number
     connectTimeoutMs: number
     queryTimeoutMs: number
   }>
-  redis: Readonly<{ url: string; hearsEveryWriter: boolean }>
+  redis: RedisServers & Readonly<{ hearsEveryWriter: boolean }>
   cache: Readonly<{ maxEntries: number; ttlMs: number }>
+  directory: Readonly<{ graceMs: number }>
+  authentication: Readonly<{ unknownTokens?: Readonly<{ perSecond: number; burst: number }> }>
   issuers: readonly Readonly<{
     issuer: string
     audience: string | readonly string[]
     jwksUri?: string
     clockToleranceSeconds: number
     linkVerifiedEmail: boolean
+    trustEmailVerified?: boolean
+    requireType?: 'at+jwt'
   }>[]
   jwks: Readonly<{ refreshMs: number; maxStaleMs: number }>
   identity: Readonly<{
@@ -53,14 +59,26 @@ export type Configuration = Readonly<{
         bind: boolean
         preserveHost: boolean
         passHeaders: readonly string[]
+        passResponseHeaders: readonly string[]
+        cookies: 'forward' | 'strip' | readonly string[]
+        cache: 'private' | 'pass'
       }>
     >
   >
-  dns: Readonly<{ cacheMs: number }>
+  dns: Readonly<{ cacheMs: number; maxStaleMs: number }>
   /** `shadow` is tried beside the other and never enforced. */
   policies: Readonly<{ directory: string; shadow?: string }>
-  cluster: Readonly<{ staleAfterMs: number }>
+  /** Whether a reload that widens access is taken or held. */
+  reload: Readonly<{ onWidening: 'allow' | 'hold' }>
+  cluster: Readonly<{
+    staleAfterMs: number
+    networks: NetworkRules
+    cookies: 'forward' | 'strip' | readonly string[]
+    cache: 'private' | 'pass'
+  }>
   trustedProxies: readonly string[]
+  /** The files that secrets were read from. */
+  secretFiles: readonly string[]
   cors?: Readonly<{ origins: readonly string[]; maxAgeSeconds: number; credentials: boolean }>
   limits: Readonly<{
     headerBytes: number
@@ -68,6 +86,7 @@ export type Configuration = Readonly<{
     bodyBytes: number
     bodyBytesPerSecond: number
     answerBytesPerSecond: number
+    heldBytes?: number
   }>
   timeouts: Readonly<{
     handshakeMs: number
@@ -81,7 +100,7 @@ export type Configuration = Readonly<{
     keepAliveMs: number
   }>
   drain: Readonly<{ delayMs: number; timeoutMs: number }>
-  log: Readonly<{ level: LogLevel; format: LogFormat }>
+  log: Readonly<{ level: LogLevel; format: LogFormat; bufferBytes: number }>
   /** `sink` is `stdout`, `stderr`, `off` or an absolute path. */
   audit: Readonly<{ sink: string; onFull: 'drop' | 'wait'; bufferBytes: number; waitMs: number; replica?: string }>
 }>
@@ -107,19 +126,36 @@ export function loadConfiguration(path: string, environment: Environment): Confi
   const files = interpolate(file, dirname(resolve(path)), environment)
   // The schema has just held: its shape is the type's.
   const written = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
-  const configuration = sourcePems(written, (path) => files.get(file.document.getIn(path, true)))
+  const configuration = sourcePems(written, (path) => files.byNode.get(file.document.getIn(path, true)))
   const directory = resolve(dirname(path), configuration.policies.directory)
+  checkRedis(file, configuration.redis)
   const { shadow } = configuration.policies
   const keyFiles = configuration.identity.keys.map((_, index) =>
-    files.get(file.document.getIn(['identity', 'keys', index], true)),
+    files.byNode.get(file.document.getIn(['identity', 'keys', index], true)),
   )
   return Object.freeze({
     ...configuration,
     upstreams: listUrls(file, configuration.upstreams),
     identity: { ...configuration.identity, keyFiles },
     policies: { directory, ...(shadow && { shadow: resolve(dirname(path), shadow) }) },
+    secretFiles: files.secrets,
     audit: { ...configuration.audit, sink: resolveSink(configuration.audit.sink, dirname(resolve(path))) },
   })
+}
+
+/** One place, with an address; and only one server proves that what is published is heard. */
+function checkRedis(file: YamlFile, { url, sentinels, cluster, hearsEveryWriter }: Configuration['redis']): void {
+  const key = sentinels ? 'sentinels' : 'cluster'
+  if (!sentinels && !cluster) return
+  const problems = [
+    ...(sentinels && cluster ? ['redis has sentinels and cluster; keep one of them'] : []),
+    ...(url === '' ? [`redis.${key} wants redis.url too, for credentials and TLS`] : []),
+    ...(hearsEveryWriter
+      ? [`redis.hearsEveryWriter cannot be true with redis.${key}: messages may be lost between its servers`]
+      : []),
+  ]
+  if (problems.length > 0)
+    throw new ConfigurationError(problems.map((problem) => file.problemAt(['redis', key], problem)))
 }
 
 type Upstreams = Configuration['upstreams']

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import type { Configuration } from './configuration.ts'
+import type { Configuration, DoorSettings } from './configuration.ts'
 
 type Name = keyof Configuration['listeners']
 
@@ -8,6 +8,12 @@ export type ConnectionLimits = Readonly<Record<Name | 'upstreams', number>>
 
 /** Where nothing is configured: more than one process serves well. */
 const generous: Readonly<Record<Name, number>> = { public: 10_000, decision: 10_000, admin: 100 }
+
+/** The part of a process' memory that the connections of clients may take by being there, where nothing is configured. */
+const connectionsPart = 1 / 2
+
+/** Memory of one connection while its request waits, with its upstream's: measured, and a third more. */
+const connectionBytes = { plain: 16 * 1024, tls: 48 * 1024 }
 
 /** Whatever else a process has open: its listeners, files, the event loop's own, issuers, Redis, the listening client. */
 const ownDescriptors = 64
@@ -32,8 +38,13 @@ export function readDescriptorLimit(): number | undefined {
 export function limitConnections(
   { listeners, database }: Pick<Configuration, 'listeners' | 'database'>,
   descriptors = Number.POSITIVE_INFINITY,
+  memoryBytes = Number.POSITIVE_INFINITY,
 ): ConnectionLimits {
-  const want = (name: Name): number => listeners[name].maxConnections ?? generous[name]
+  const affordable = (name: Name): number => {
+    const { tls }: DoorSettings = listeners[name]
+    return atLeastFew((memoryBytes * connectionsPart) / connectionBytes[tls ? 'tls' : 'plain'])
+  }
+  const want = (name: Name): number => listeners[name].maxConnections ?? Math.min(generous[name], affordable(name))
   const left = Math.max(0, descriptors - ownDescriptors - database.poolSize)
   const admin = Math.min(want('admin'), atLeastFew(left / 8))
   const rest = left - admin

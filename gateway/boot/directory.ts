@@ -1,25 +1,43 @@
 import { createCachedDirectory } from '../directory/cache/cached-directory.ts'
 import { createFreshness } from '../directory/cache/freshness.ts'
+import { createGrace } from '../directory/cache/grace.ts'
 import type { ChangeHandlers, ChangeSource } from '../directory/change.ts'
 import type { Directory } from '../directory/directory.ts'
+import { guardLookups } from '../directory/lookups/guard-lookups.ts'
 import { listenToPostgres } from '../directory/postgres/change-listener.ts'
 import { createPostgresDirectory } from '../directory/postgres/directory.ts'
 import { type Database, type ObserveQuery, openDatabase } from '../directory/postgres/pool.ts'
 import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
+import { PoolerError } from '../directory/postgres/recognize-pooler.ts'
+import { createFindSchemaFault, type FindSchemaFault, watchSchema } from '../directory/postgres/schema-fault.ts'
+import { createServers, type Server, type Servers, StandbyLagError } from '../directory/postgres/servers.ts'
+import { createFindHashes } from '../directory/postgres/token-store.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
 import { linkRedis, type RedisLink } from '../directory/redis/redis-link.ts'
+import type { RedisCommand } from '../directory/redis/refusals.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { CountBy } from '../limit/count-in-redis.ts'
+import { readNetwork } from '../network/network.ts'
+import { createGuessLog } from '../observe/guess-log.ts'
 import { describeError, type ProcessLog } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import { PartError } from '../observe/readiness.ts'
 import type { Configuration } from './configuration.ts'
 
 /** The directory with its caches, and what keeps them true. */
 export type OpenDirectory = Readonly<{
   directory: Directory
   database: Database
+  /** Rejects where the database does not answer, or not as it should. */
+  checkAnswers: () => Promise<void>
+  /** Rejects with `PartError` where the database answers and takes no changes. */
+  checkWrites: () => Promise<void>
+  /** Rejects with `PartError` where the database lacks what requests need. */
+  checkSchema: () => Promise<void>
   readHeartbeat: ReadHeartbeat
-  /** Where Redis is configured: the connection to it, undefined while there is none. */
-  redisConnection: (() => object | undefined) | undefined
+  /** Where Redis is configured: how rate limits count there. */
+  countBy: CountBy | undefined
   /** Writes what is still to be written, and lets go of every connection. */
   close: () => Promise<void>
 }>
@@ -30,19 +48,71 @@ type Surroundings = Readonly<{ log: ProcessLog; metrics: Metrics; now: () => Dat
 export function openDirectory(configuration: Configuration, surroundings: Surroundings): OpenDirectory {
   const { log, metrics, now, monotonicMs } = surroundings
   const warn = (message: string) => (error: unknown) => log.warn({ error: describeError(error) }, message)
+  const reportQuery = reportQueries(metrics)
+  const { graceMs } = configuration.directory
+  let answeredAtMs = Number.NEGATIVE_INFINITY
+  const freshness = createFreshness(monotonicMs)
+  const servers = createServers({
+    monotonicMs,
+    isSplit: configuration.database.listenUrl !== undefined,
+    hearsElsewhere: configuration.redis.hearsEveryWriter,
+    onForeign: freshness.restrict,
+  })
+  const noteServer = reportServer(servers, log)
   const database = openDatabase(configuration.database, warn('database connection lost'), {
     monotonicMs,
-    onQuery: reportQueries(metrics),
+    onQuery: (statement, ms, error) => {
+      reportQuery(statement, ms, error)
+      if (error !== undefined) schema.noteFailure(error)
+    },
+    servers: {
+      requireRecent: servers.requireRecent,
+      noteAnswer: (server) => {
+        servers.noteAnswer(server)
+        answeredAtMs = monotonicMs()
+        noteServer(server)
+      },
+    },
+    onUnnamedPooler: (error) => log.error({ error: describeError(error) }, 'connection pooler found'),
   })
+  const schema = watchSchema(createFindSchemaFault(database), monotonicMs)
+  metrics.watchStandby(() => servers.current()?.isStandby, servers.lagMs)
   metrics.watchPool(database.countConnections, configuration.database.poolSize)
-  const tokenUses = collectTokenUses(database.query, warn('token uses could not be written yet'))
-  const store = createPostgresDirectory(database, tokenUses.note)
+  const tokenUses = collectTokenUses(database.query, (error) => {
+    // Of a standby it is known, and said elsewhere.
+    if (!isReadOnly(error)) warn('token uses could not be written yet')(error)
+  })
+  const store = createPostgresDirectory(database, {
+    noteTokenUse: tokenUses.note,
+    onLinked: (userId, issuer, arrival) => log.info({ userId, issuer, ...arrival }, 'identity linked'),
+  })
+  const logGuess = createGuessLog(log, monotonicMs)
+  const guarded = guardLookups(store, {
+    findHashes: createFindHashes(database.query),
+    poolSize: configuration.database.poolSize,
+    maxEntries: configuration.cache.maxEntries,
+    limit: configuration.authentication.unknownTokens,
+    ownerOf: readNetwork,
+    monotonicMs,
+    onUnknown: (outcome, owner) => {
+      metrics.countUnknownToken(outcome)
+      if (outcome !== 'found') logGuess(owner)
+    },
+  })
+  metrics.watchUnknownTokens(guarded.countWaiting)
 
-  const freshness = createFreshness(monotonicMs)
-  let redis: RedisLink | undefined
-  const cached = createCachedDirectory(store, {
+  let redis: Pick<RedisLink, 'announce' | 'read'> | undefined
+  let counting: CountBy | undefined
+  const cached = createCachedDirectory(guarded.directory, {
     ...configuration.cache,
     freshness,
+    grace: createGrace({
+      graceMs,
+      monotonicMs,
+      isOutage,
+      onBegin: () => log.warn({ graceMs }, 'PostgreSQL cannot be asked; what was known before answers'),
+      onEnd: (reads) => log.warn({ reads }, 'PostgreSQL answers again'),
+    }),
     onRead: metrics.countCacheRead,
     announce: (change) => redis?.announce(change),
   })
@@ -64,21 +134,44 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     },
     onLost: (error) => {
       metrics.countChangeLoss(name)
-      log.warn({ source: name, error: describeError(error) }, 'changes are not heard; nothing is held for long')
+      log.warn({ source: name, error: describeError(error), ...losses[name] }, 'changes are not heard')
     },
   })
-  const { url, listenUrl = url, connectTimeoutMs } = configuration.database
-  const sources: ChangeSource[] = [
-    listenToPostgres({ url: listenUrl, connectTimeoutMs, monotonicMs }, handlersOf('postgres', true)),
-  ]
+  const { url, listenUrl, pooler, connectTimeoutMs } = configuration.database
+  const sources: ChangeSource[] = []
+  if (listenUrl === undefined && pooler === 'transaction') {
+    // LISTEN belongs to a session, and there is none.
+    log.warn({}, 'changes are not heard through a transaction pooler; set database.listenUrl to PostgreSQL itself')
+    metrics.watchChangeSource(
+      'postgres',
+      () => false,
+      () => undefined,
+    )
+  } else {
+    const settings = { url: listenUrl ?? url, connectTimeoutMs, monotonicMs, servers }
+    sources.push(listenToPostgres(settings, handlersOf('postgres', true)))
+  }
   let directory = cached.directory
   let readHeartbeat: ReadHeartbeat = async () => undefined
   if (configuration.redis.url) {
-    const { url, hearsEveryWriter } = configuration.redis
-    redis = linkRedis({ url, monotonicMs, onCommand: metrics.observeRedis }, handlersOf('redis', hearsEveryWriter))
-    sources.push(redis)
+    const { hearsEveryWriter } = configuration.redis
+    const { use, isRefused, ...source } = linkRedis(
+      {
+        ...configuration.redis,
+        monotonicMs,
+        onCommand: metrics.observeRedis,
+        onRefused: (command, cause) =>
+          log.warn({ command, cause, consequence: consequences[command] }, 'redis refuses a command'),
+        onTaken: (command) => log.info({ command }, 'redis takes a command again'),
+      },
+      handlersOf('redis', hearsEveryWriter),
+    )
+    redis = source
+    sources.push(source)
+    metrics.watchRedisRefusals(isRefused)
+    counting = (run) => use('count', run)
     const { maxEntries } = configuration.cache
-    readHeartbeat = createReadHeartbeat({ read: redis.read, maxEntries, now, monotonicMs })
+    readHeartbeat = createReadHeartbeat({ read: source.read, maxEntries, now, monotonicMs })
     directory = withHeartbeats(directory, readHeartbeat)
   }
   for (const { name, isUp } of sources)
@@ -87,16 +180,89 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
       return atMs === undefined ? undefined : monotonicMs() - atMs
     })
 
+  const checkSchema = reportSchema(schema.find, log)
+  // Said at the start, and known when an outage comes. One that cannot be asked now is asked by the next probe.
+  checkSchema().catch(() => undefined)
+
   return {
     directory,
     database,
+    checkAnswers: async () => {
+      try {
+        await directory.ping()
+      } catch (error) {
+        const cause = error instanceof GatewayError ? error.cause : undefined
+        if (cause instanceof StandbyLagError || cause instanceof PoolerError)
+          throw new PartError('failing', cause.message)
+        if (isOutage(error) && monotonicMs() - answeredAtMs < graceMs) throw new PartError('limited', graceSentence)
+        throw error
+      }
+    },
+    checkWrites: async () => {
+      // Whether it answers at all is another check's.
+      await directory.ping().catch(() => undefined)
+      if (servers.current()?.isStandby) throw new PartError('limited', standbySentence)
+    },
+    checkSchema,
     readHeartbeat,
-    redisConnection: redis?.connection,
+    countBy: counting,
     close: async () => {
       tokenUses.stop()
       await tokenUses.flush().catch(warn('token uses were lost'))
       await Promise.all([...sources.map((source) => source.stop()), database.close()])
     },
+  }
+}
+
+/** The consequence that an operator has to expect while a command is refused. */
+const consequences: Readonly<Record<RedisCommand, string>> = {
+  get: 'heartbeats in redis are not seen',
+  publish: 'other replicas hear of changes by postgres alone',
+  count: 'rate limits are not counted: requests pass, or get 503 with onTrouble: closed',
+}
+
+/** The consequence that an operator has to expect while a source is lost. */
+const losses: Readonly<Record<ChangeSource['name'], Readonly<{ consequence: string }>>> = {
+  postgres: { consequence: 'nothing is held for long' },
+  redis: { consequence: Object.values(consequences).join('; ') },
+}
+
+const isReadOnly = (error: unknown): boolean => error instanceof GatewayError && error.code === 'directory_read_only'
+
+/** Whether the store cannot be asked, or does not answer in time. */
+const isOutage = (error: unknown): boolean =>
+  error instanceof GatewayError &&
+  error.code === 'directory_unavailable' &&
+  ['connection', 'timeout'].includes(nameQueryFailure(error.cause) ?? '')
+
+const graceSentence = 'PostgreSQL cannot be asked; what was known before answers for directory.graceMs'
+
+const standbySentence =
+  'PostgreSQL at database.url is a standby: what would change the directory, as minting and first logins, is refused with directory_read_only'
+
+/** Says which kind of server answers, whenever that changes. */
+function reportServer({ current }: Pick<Servers, 'current'>, log: ProcessLog): (server: Server) => void {
+  let wasStandby = false
+  return () => {
+    const isStandby = current()?.isStandby === true
+    if (isStandby === wasStandby) return
+    wasStandby = isStandby
+    if (isStandby) log.warn({}, standbySentence)
+    else log.info({}, 'PostgreSQL at database.url is a primary again')
+  }
+}
+
+/** Says each fault once, and when it is gone. */
+function reportSchema(find: FindSchemaFault, log: ProcessLog): () => Promise<void> {
+  let told: string | undefined
+  return async () => {
+    const fault = await find()
+    if (fault?.cause !== told) {
+      if (fault) log.error({ cause: fault.cause }, 'schema of the database is not as needed')
+      else log.info({}, 'schema of the database is as needed again')
+      told = fault?.cause
+    }
+    if (fault) throw new PartError(fault.state, fault.cause)
   }
 }
 

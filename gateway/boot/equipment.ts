@@ -1,8 +1,9 @@
 import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
-import { createNames, type Names } from '../engine/names.ts'
-import { createNodeEngine } from '../engine/node/engine.ts'
-import { createWireEngine } from '../engine/wire/engine.ts'
+import { createNames, lookUpEverywhere } from '../engine/names.ts'
+import { createResolver } from '../engine/resolver.ts'
+import { createEngine } from '../engine/wire/engine.ts'
+import { reportFault } from '../fault/guarded.ts'
 import { type AdminPages, createAdmin } from '../observe/admin.ts'
 import { isLoopback } from '../observe/console-host.ts'
 import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
@@ -10,30 +11,58 @@ import { createMetrics, type Metrics } from '../observe/metrics.ts'
 import type { Configuration, DoorSettings } from './configuration.ts'
 import { type ConnectionLimits, findShortages, limitConnections, readDescriptorLimit } from './descriptors.ts'
 import { readDoorTls } from './door-tls.ts'
+import { limitHeldBytes, readMemoryLimit, shareMemory } from './memory.ts'
+import { reportFaults } from './report-faults.ts'
 import { readVersion } from './version.ts'
 import { nameOrigins } from './watch-upstreams.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
-export type Equipment = Readonly<{ log: ProcessLog; metrics: Metrics; engine: Engine; limits: ConnectionLimits }>
-
-const engines: Readonly<Record<Configuration['engine'], (maxUpstreamConnections: number, names: Names) => Engine>> = {
-  node: createNodeEngine,
-  wire: createWireEngine,
-}
+export type Equipment = Readonly<{
+  log: ProcessLog
+  metrics: Metrics
+  engine: Engine
+  limits: ConnectionLimits
+  /** The ports of this gateway's listeners; one that the system chooses is there once it is open. */
+  listenerPorts: Set<number>
+  /** Tells of faults no more, and leaves lookups to the system again. */
+  end: () => void
+}>
 
 export function equipProcess(configuration: Configuration, worker?: number): Equipment {
   const { log: settings, audit } = configuration
   const isShared = worker !== undefined || audit.sink === 'stdout'
-  const log = createLog(settings.level, worker, isShared, settings.format)
+  const metrics = createMetrics()
+  const { level, format, bufferBytes } = settings
+  const log = createLog(level, { worker, isShared, format, bufferBytes, metrics })
   const descriptors = readDescriptorLimit()
-  const limits = limitConnections(configuration, descriptors)
+  const memoryBytes = shareMemory(configuration, readMemoryLimit())
+  const limits = limitConnections(configuration, descriptors, memoryBytes)
   for (const shortage of findShortages(configuration, limits))
     log.warn({ ...shortage, descriptors }, 'fewer connections than wanted: raise the limit of open files')
-  const engine = engines[configuration.engine](limits.upstreams, createNames(configuration.dns))
-  const metrics = createMetrics()
-  metrics.noteBuild({ version: readVersion(), node: process.version, engine: configuration.engine })
+  const heldBytes = limitHeldBytes(configuration, memoryBytes)
+  const resolver = createResolver()
+  const rules = { ...configuration.dns, timeoutMs: configuration.timeouts.connectMs, resolver }
+  const names = createNames({
+    ...rules,
+    onState: (name, failure) => {
+      if (failure === undefined) log.info({ name }, 'name resolved again')
+      else log.warn({ name, code: failure }, 'name not resolved; its last addresses go on')
+    },
+  })
+  const endLookups = lookUpEverywhere(names)
+  const engine = createEngine(limits.upstreams, names, heldBytes, createNames({ ...rules, isForeign: true }))
+  metrics.watchNames(names.oldestStaleMs)
+  metrics.watchHeldMemory(engine.readHeldMemory, heldBytes)
+  metrics.noteBuild({ version: readVersion(), node: process.version })
   metrics.watchUpstreamConnections(nameOrigins(configuration, engine.countUpstreamConnections), limits.upstreams)
-  return { log, metrics, engine, limits }
+  const { public: clients, decision, admin } = configuration.listeners
+  const listenerPorts = new Set([clients.port, decision.port, admin.port])
+  const endFaults = reportFaults(log, metrics)
+  const end = (): void => {
+    endFaults()
+    endLookups()
+  }
+  return { log, metrics, engine, limits, listenerPorts, end }
 }
 
 /** One line of the log in so long says that connections are turned away. */
@@ -44,6 +73,12 @@ export const reportFaultTo =
   (log: ProcessLog) =>
   (error: unknown): void =>
     log.fatal({ error: describeBug(error) }, 'uncaught: this process finishes what is under way, and ends')
+
+/** What Node warns of, such as a listener that is never taken away. */
+export const reportWarningTo =
+  (log: ProcessLog) =>
+  (warning: Error): void =>
+    log.warn({ error: describeBug(warning) }, 'node warned')
 
 /** Opens a listener of the configuration; `onRefused` is told what could not be read, where it counts for more. */
 export async function openListener(
@@ -69,7 +104,7 @@ export async function openListener(
     maxConnections,
     takesHandshakes: name === 'public',
     onDropped: reportDrops(name, equipment),
-    onFault: (error) => log.error({ error: describeBug(error) }, 'a callback of a request failed'),
+    onFault: (error) => reportFault('client', error),
     onUnparsed: (refusal) => {
       const { code, requestId, peerAddress } = refusal
       onRefused(refusal)
@@ -78,6 +113,7 @@ export async function openListener(
     },
   }
   const listener = await engine.listen(options, handle)
+  equipment.listenerPorts.add(listener.address.port)
   metrics.watchConnections(name, listener.countConnections, maxConnections)
   return listener
 }
@@ -91,9 +127,14 @@ function reportDrops(
   return (reason) => {
     metrics.countDroppedConnection(listener, reason)
     const nowMs = performance.now()
-    if (reason !== 'limit' || nowMs - toldAtMs < complaintMs) return
+    if ((reason !== 'limit' && reason !== 'memory') || nowMs - toldAtMs < complaintMs) return
     toldAtMs = nowMs
-    log.warn({ listener, maxConnections: limits[listener] }, 'connections are turned away: as many as may be are open')
+    if (reason === 'limit')
+      log.warn(
+        { listener, maxConnections: limits[listener] },
+        'connections are turned away: as many as may be are open',
+      )
+    else log.warn({ listener }, 'connections are cut: too much memory is held for slow peers')
   }
 }
 

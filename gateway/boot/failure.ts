@@ -1,4 +1,5 @@
 import { ConfigurationError } from '../policy/configuration-error.ts'
+import { endProcess } from './end-process.ts'
 
 /** A mistake in how a command was called: exit code 2, and a sentence that says what to do. */
 export class UsageError extends Error {
@@ -28,10 +29,10 @@ export function describeFailure(error: unknown): Failure {
 }
 
 /** Ends the process as the contract says. */
-export function reportFailure(error: unknown): never {
+export async function reportFailure(error: unknown): Promise<never> {
   const { exitCode, message } = describeFailure(error)
   process.stderr.write(`sallyport: ${message}\n`)
-  process.exit(exitCode)
+  return endProcess(exitCode)
 }
 
 function explain(error: unknown, message: string): string {
@@ -59,6 +60,7 @@ const notAllowed = '42501'
 /** By its code alone: what the driver says may hold values of the statement. */
 function explainDatabase(cause: unknown): string {
   const code = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined
+  if (cause instanceof Error && code === 'ERR_POOLER') return cause.message
   if (code !== undefined && outdated.has(code))
     return `the schema is not up to date (${code}); run "sallyport migrate", then "sallyport directory check"`
   if (code === notAllowed)

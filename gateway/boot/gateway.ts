@@ -6,8 +6,10 @@ import { createAuthenticate } from '../authenticate/authenticate.ts'
 import { createDecision } from '../decision/decision.ts'
 import { createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
+import { createPolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import type { Listener } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
+import { guarded } from '../fault/guarded.ts'
 import { createForward } from '../forward/forward.ts'
 import type { AdminFacts } from '../observe/admin.ts'
 import type { Door } from '../observe/audit/line.ts'
@@ -20,6 +22,7 @@ import { createTrails } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Snapshot, type Stages } from '../pipeline.ts'
 import type { Policy } from '../policy/compile.ts'
+import { readRequestId } from '../receive/request-id.ts'
 import { join } from '../relay/join.ts'
 import { createRelay } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
@@ -29,14 +32,15 @@ import type { Configuration } from './configuration.ts'
 import { openConsole } from './console.ts'
 import { openDirectory } from './directory.ts'
 import { checkDoors, followDoors } from './door-tls.ts'
-import { type Equipment, equipProcess, openAdmin, openListener, reportFaultTo } from './equipment.ts'
+import { type Equipment, equipProcess, openAdmin, openListener, reportFaultTo, reportWarningTo } from './equipment.ts'
 import { createExchanges } from './exchanges.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
 import { openLimit } from './limit.ts'
 import { startPolicies } from './policies.ts'
+import { warnOfOpenSecrets } from './secret-files.ts'
 import { startShadow } from './shadow.ts'
-import { checkPassedHeaders, createSnapshot, readTrustedProxies } from './snapshot.ts'
+import { checkPassedHeaders, createSnapshot, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { traceForward } from './trace-forward.ts'
 import { checkUpstreams, startUpstreams } from './upstreams.ts'
 import { readVersion } from './version.ts'
@@ -51,6 +55,7 @@ export type Gateway = Readonly<{
   reload: Reload
   /** Writes down what no handler has caught. */
   reportFault: (error: unknown) => void
+  reportWarning: (warning: Error) => void
 }>
 
 /** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
@@ -74,6 +79,9 @@ const lastWordsMs = 1_000
 /** What a slow sink may cost the end of a drain. */
 const auditCloseMs = 2_000
 
+/** What a slow reader of standard output may cost it, of a gateway, a worker or their primary. */
+export const logCloseMs = 500
+
 /** What a slow collector may cost it. */
 const traceCloseMs = 2_000
 
@@ -89,6 +97,7 @@ export async function openDoors(
   const { log, metrics, engine } = equipment
   checkIssuers(configuration, configurationFile)
   const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
+  const clusterNetworks = readClusterNetworks(configuration, configurationFile, equipment.listenerPorts)
   checkPassedHeaders(configuration, configurationFile)
   checkDoors(configuration, configurationFile)
   checkUpstreams(configuration, configurationFile)
@@ -102,9 +111,15 @@ export async function openDoors(
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   let snapshot: Snapshot | undefined
   const adopt = (policy: Policy): void => {
-    snapshot = createSnapshot(configuration, policy, upstreams.settings, directory, now)
+    snapshot = createSnapshot(configuration, policy, upstreams.settings, directory, clusterNetworks, now)
   }
-  const policies = await startPolicies(configuration, adopt, { log, metrics, now })
+  const policies = await startPolicies(configuration, adopt, {
+    log,
+    metrics,
+    now,
+    monotonicMs,
+    tables: createPolicyTableStore(opened.database.query),
+  })
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const currentSnapshot = (): Snapshot => {
     if (!snapshot) throw new Error('no policy is in force')
@@ -138,7 +153,7 @@ export async function openDoors(
       now,
     }),
     directory,
-    limit: openLimit(opened.redisConnection, { metrics, monotonicMs }),
+    limit: openLimit(opened.countBy, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: tracing ? traceForward(forward, tracing) : forward,
@@ -157,7 +172,16 @@ export async function openDoors(
   const open = (name: 'public' | 'decision', door: Door, work: (exchange: Exchange) => Promise<void>) =>
     openListener(name, configuration, equipment, exchanges.attend(work), createUnparsedRecorder(audit, door, now))
   const publishKeys = async (exchange: Exchange): Promise<void> =>
-    exchange.answer({ status: 200, headers: ['content-type', 'application/json'] }, JSON.stringify(keys.published()))
+    exchange.answer(
+      {
+        status: 200,
+        headers: [
+          ...['content-type', 'application/json', 'cache-control', 'no-store'],
+          ...['x-request-id', readRequestId(exchange.headers)],
+        ],
+      },
+      JSON.stringify(keys.published()),
+    )
   const isForKeys = ({ method, target }: Exchange): boolean =>
     publishesKeys && method === 'GET' && target === '/.well-known/jwks.json'
 
@@ -176,7 +200,9 @@ export async function openDoors(
     publicKeys: async () => keys.published(),
     readiness: () =>
       checkReadiness([
-        { name: 'database', check: () => directory.ping() },
+        { name: 'database', check: opened.checkAnswers },
+        { name: 'schema', check: opened.checkSchema },
+        { name: 'writes', check: opened.checkWrites },
         { name: 'policy', check: () => void currentSnapshot().table },
         {
           name: 'draining',
@@ -203,10 +229,11 @@ export async function openDoors(
     const cut = (): void => {
       for (const door of doors) door.destroy()
     }
-    let timer = setTimeout(() => {
+    const endStreams = (): void => {
       // A stream that is told of its end still has to take that to its client.
-      timer = setTimeout(cut, drainStreams() > 0 ? lastWordsMs : 0)
-    }, timeoutMs)
+      timer = setTimeout(guarded('process', cut), drainStreams() > 0 ? lastWordsMs : 0)
+    }
+    let timer = setTimeout(guarded('process', endStreams, cut), timeoutMs)
     await closed
     clearTimeout(timer)
     issuers.stop()
@@ -229,6 +256,7 @@ export async function openDoors(
 export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
   const equipment = equipProcess(configuration)
   const { log, metrics, engine } = equipment
+  warnOfOpenSecrets(configuration.secretFiles, log)
   const doors = await openDoors(configuration, configurationFile, equipment)
   const admin = await openAdmin(configuration, equipment, {
     ...doors.facts,
@@ -242,12 +270,17 @@ export async function startGateway(configuration: Configuration, configurationFi
     await doors.drain(options)
     await Promise.all([admin.close(), engine.close()])
     log.info({}, 'stopped')
-    log.flush()
+    equipment.end()
+    await log.close(logCloseMs)
   }
   return {
     ...addresses,
-    reload: doors.reload,
+    reload: () => {
+      warnOfOpenSecrets(configuration.secretFiles, log)
+      return doors.reload()
+    },
     reportFault: reportFaultTo(log),
+    reportWarning: reportWarningTo(log),
     drain: (options) => {
       stopped ??= stop(options)
       return stopped

@@ -1,13 +1,20 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { visit } from 'yaml'
+import { isPair, isScalar, visit } from 'yaml'
 import { ConfigurationError, type Problem } from '../policy/configuration-error.ts'
 import type { YamlFile } from '../policy/document.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** By the node of the document: the file that its value was read from. */
-export type ValueFiles = ReadonlyMap<unknown, string>
+export type ValueFiles = Readonly<{
+  /** By the node of the document: the file that its value was read from. */
+  byNode: ReadonlyMap<unknown, string>
+  /** The files of secrets. */
+  secrets: readonly string[]
+}>
+
+/** Values that are public; the file of any other is taken for a secret's. */
+const publicNames: ReadonlySet<unknown> = new Set(['cert', 'ca', 'clientCa'])
 
 /**
  * Replaces `${NAME}`, `${NAME:-default}` and `file:PATH` in every value of the file, in place, so that later
@@ -15,22 +22,26 @@ export type ValueFiles = ReadonlyMap<unknown, string>
  */
 export function interpolate(file: YamlFile, directory: string, environment: Environment): ValueFiles {
   const problems: Problem[] = []
-  const files = new Map<unknown, string>()
+  const byNode = new Map<unknown, string>()
+  const secrets = new Set<string>()
   visit(file.document, {
-    Scalar(key, node) {
+    Scalar(key, node, ancestors) {
       if (key === 'key' || typeof node.value !== 'string') return
       try {
         const text = expand(node.value, environment)
         const path = text.startsWith('file:') ? resolve(directory, text.slice('file:'.length)) : undefined
-        if (path !== undefined) files.set(node, path)
         node.value = path === undefined ? text : readSecret(path)
+        if (path === undefined) return
+        byNode.set(node, path)
+        const owner = ancestors.at(-1)
+        if (!isPair(owner) || !isScalar(owner.key) || !publicNames.has(owner.key.value)) secrets.add(path)
       } catch (error) {
         problems.push(file.problemAtOffset(node.range?.[0] ?? 0, (error as Error).message))
       }
     },
   })
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return files
+  return { byNode, secrets: [...secrets] }
 }
 
 /** Innermost first, so that a default may itself name a variable. */

@@ -1,10 +1,11 @@
 import type { Clock } from '../authenticate/clock.ts'
-import { createKeyLoader } from '../authenticate/fetch-keys.ts'
+import { createKeyLoader, isAsSecure } from '../authenticate/fetch-keys.ts'
 import { createKeySet } from '../authenticate/jwks.ts'
 import type { KeyStore } from '../authenticate/key-store.ts'
 import type { KeyEvent } from '../authenticate/refresh-keys.ts'
 import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
 import { createBoundedMap } from '../directory/cache/bounded-map.ts'
+import { guarded } from '../fault/guarded.ts'
 import { describeError, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
@@ -20,12 +21,18 @@ type Surroundings = Readonly<{
   keyStore: KeyStore
 }>
 
-/** Two entries for one issuer would leave it open whose rules count. */
+/** Finds issuers that are listed twice, which leaves open whose rules count, and keys from a less secure address. */
 export function checkIssuers({ issuers }: Configuration, file: string): void {
   const names = issuers.map(({ issuer }) => issuer)
-  const twice = names.find((name, index) => names.indexOf(name) !== index)
-  if (twice === undefined) return
-  throw new ConfigurationError([{ file, line: 1, column: 1, message: `issuers: ${twice} is listed twice` }])
+  const twice = names.filter((name, index) => names.indexOf(name) !== index)
+  const messages = [
+    ...twice.map((name) => `issuers: ${name} is listed twice`),
+    ...issuers
+      .filter(({ issuer, jwksUri }) => jwksUri !== undefined && !isAsSecure(jwksUri, issuer))
+      .map(({ issuer }) => `issuers: jwksUri of ${issuer} is not https; give its https address`),
+  ]
+  if (messages.length === 0) return
+  throw new ConfigurationError(messages.map((message) => ({ file, line: 1, column: 1, message })))
 }
 
 /** Fetches every issuer's keys now and in the background; what is down, issuer or store, does not keep us from starting. */
@@ -34,7 +41,9 @@ export function startIssuers(configuration: Configuration, surroundings: Surroun
   const clock: Clock = { now, monotonicMs, after }
   const stops: (() => void)[] = []
   const byName = new Map(
-    configuration.issuers.map(({ issuer, audience, jwksUri, clockToleranceSeconds, linkVerifiedEmail }) => {
+    configuration.issuers.map((settings) => {
+      const { issuer, audience, jwksUri, clockToleranceSeconds, linkVerifiedEmail } = settings
+      const { trustEmailVerified = linkVerifiedEmail, requireType } = settings
       const stopping = new AbortController()
       stops.push(() => stopping.abort())
       const keys = createKeySet(createKeyLoader(issuer, jwksUri), {
@@ -48,7 +57,15 @@ export function startIssuers(configuration: Configuration, surroundings: Surroun
       metrics.watchJwksAge(issuer, keys.ageMs)
       void keys.refresh()
       const audiences = typeof audience === 'string' ? [audience] : audience
-      return [issuer, { trust: { issuer, audiences, clockToleranceSeconds, linkVerifiedEmail }, keys }] as const
+      const trust = {
+        issuer,
+        audiences,
+        clockToleranceSeconds,
+        linkVerifiedEmail,
+        trustEmailVerified,
+        ...(requireType && { requireType }),
+      }
+      return [issuer, { trust, keys }] as const
     }),
   )
   return {
@@ -61,7 +78,7 @@ export function startIssuers(configuration: Configuration, surroundings: Surroun
 
 /** No timer of ours keeps a process alive that has nothing else to do. */
 const after: Clock['after'] = (ms, work) => {
-  const timer = setTimeout(work, ms)
+  const timer = setTimeout(guarded('issuer', work), ms)
   timer.unref()
   return () => clearTimeout(timer)
 }

@@ -1,7 +1,7 @@
 import type { ClusterStatus } from '../directory/postgres/cluster-store.ts'
 import type { ClusterState } from '../observe/cluster-state.ts'
 
-/** What a cluster's proxy answers with, as far as the database knows: its word for it. */
+/** The state of a cluster as its proxy judges it, in its word. The heartbeat is the newer of its two (`takeNewer`). */
 export function judgeCluster(
   { status, lastHeartbeatAt }: Pick<ClusterStatus, 'status' | 'lastHeartbeatAt'>,
   now: Date,

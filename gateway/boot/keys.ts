@@ -4,6 +4,7 @@ import { createKeyring, type Keyring } from '../pin/keyring.ts'
 import { readSigningKeys, type SigningAlgorithm, type SigningKey } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { Configuration } from './configuration.ts'
+import { warnOfOpenSecrets } from './secret-files.ts'
 import { repeat } from './watch-files.ts'
 import { createKeyWatch } from './watch-keys.ts'
 
@@ -34,7 +35,11 @@ export async function startKeys(
   const look = createKeyWatch({
     texts: keys,
     files: keyFiles,
-    adopt: async (texts) => keyring.replace(await readKeys(texts, algorithm)),
+    adopt: async (texts) => {
+      keyring.replace(await readKeys(texts, algorithm))
+      // A file that was replaced has rights of its own.
+      warnOfOpenSecrets(keyFiles.filter(isPresent), log)
+    },
     noteOutcome: metrics.noteKeysReload,
     log,
   })
@@ -46,6 +51,8 @@ export async function startKeys(
   const reload = (): Promise<void> => look(true).then(noteSigning).catch(onBug)
   return { signing: keyring.signing, published: keyring.published, reload, stop }
 }
+
+const isPresent = (file: string | undefined): file is string => file !== undefined
 
 const readKeyring = async (texts: readonly string[], algorithm: SigningAlgorithm, now: () => Date): Promise<Keyring> =>
   createKeyring(await readKeys(texts, algorithm), now)

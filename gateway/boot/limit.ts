@@ -1,5 +1,6 @@
 import type { Count } from '../limit/count.ts'
 import { countInMemory } from '../limit/count-in-memory.ts'
+import type { CountBy } from '../limit/count-in-redis.ts'
 import { createLimit, type Limit } from '../limit/limit.ts'
 import type { LimitMetrics } from '../observe/limit-metrics.ts'
 
@@ -9,19 +10,16 @@ const maxBudgets = 100_000
 type Surroundings = Readonly<{ metrics: LimitMetrics; monotonicMs: () => number }>
 
 /** Counts in Redis where it is configured, else in this process. */
-export function openLimit(
-  redisConnection: (() => object | undefined) | undefined,
-  { metrics, monotonicMs }: Surroundings,
-): Limit {
-  const count = redisConnection ? countLater(redisConnection) : countInMemory({ maxBudgets, monotonicMs })
+export function openLimit(countBy: CountBy | undefined, { metrics, monotonicMs }: Surroundings): Limit {
+  const count = countBy ? countLater(countBy) : countInMemory({ maxBudgets, monotonicMs })
   return createLimit({ count, onLimited: metrics.countLimited, onTrouble: metrics.countLimitTrouble })
 }
 
 /** The library takes 20 ms to load, and most gateways count nothing. */
-function countLater(redisConnection: () => object | undefined): Count {
+function countLater(countBy: CountBy): Count {
   let loaded: Promise<Count> | undefined
   return async (limit, owner) => {
-    loaded ??= import('../limit/count-in-redis.ts').then(({ countInRedis }) => countInRedis(redisConnection))
+    loaded ??= import('../limit/count-in-redis.ts').then(({ countInRedis }) => countInRedis(countBy))
     const count = await loaded
     return count(limit, owner)
   }

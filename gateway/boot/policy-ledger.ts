@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { PolicyState, PolicyTrouble } from '../observe/policy-state.ts'
+import type { PolicyChange, PolicyHold, PolicyState, PolicyTrouble } from '../observe/policy-state.ts'
 import { redact } from '../observe/redact.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 
@@ -7,6 +7,9 @@ import type { PolicyTexts } from '../policy/file.ts'
 export type PolicyLedger = Readonly<{
   noteTaken: (texts: PolicyTexts) => void
   noteOutcome: (isGood: boolean, error?: Error) => void
+  /** Undefined where nothing is held back any more. */
+  noteHeld: (held: (Pick<PolicyHold, 'reason' | 'names'> & Partial<PolicyHold>) | undefined) => void
+  noteChange: (change: Omit<PolicyChange, 'at'>) => void
   state: () => PolicyState
   /** What the files of the table in use said. */
   texts: () => PolicyTextList
@@ -22,6 +25,8 @@ export function keepPolicyLedger(directory: string, now: () => Date): PolicyLedg
   let inUse: Pick<PolicyState, 'loadedAt' | 'fingerprint'> = { loadedAt: undefined, fingerprint: undefined }
   let texts: PolicyTextList = []
   let trouble: PolicyTrouble | undefined
+  let held: PolicyHold | undefined
+  let change: PolicyChange | undefined
   return {
     noteTaken: (taken) => {
       texts = [...taken]
@@ -33,7 +38,19 @@ export function keepPolicyLedger(directory: string, now: () => Date): PolicyLedg
       // The time of the first look that found it.
       else if (message !== trouble?.message) trouble = { since: now().toISOString(), message }
     },
-    state: () => ({ directory, ...inUse, files: texts.map(([name]) => name), trouble }),
+    noteHeld: (noted) => {
+      const since = held?.reason === noted?.reason ? held?.since : undefined
+      held = noted && {
+        since: since ?? now().toISOString(),
+        reason: noted.reason,
+        names: noted.names,
+        widened: noted.widened ?? [],
+      }
+    },
+    noteChange: (noted) => {
+      change = { at: now().toISOString(), ...noted }
+    },
+    state: () => ({ directory, ...inUse, files: texts.map(([name]) => name), trouble, held, change }),
     texts: () => texts,
   }
 }

@@ -1,4 +1,7 @@
 import type { Directory } from '../directory/directory.ts'
+import type { Networks } from '../engine/engine.ts'
+import { createNetworks } from '../engine/networks.ts'
+import { toCookieRules } from '../locate/cookies.ts'
 import { createLocate } from '../locate/locate.ts'
 import type { UpstreamSettings } from '../locate/upstream.ts'
 import type { Snapshot } from '../pipeline.ts'
@@ -7,6 +10,7 @@ import { ConfigurationError } from '../policy/configuration-error.ts'
 import { type TrustedProxies, trustProxies } from '../receive/client.ts'
 import { widenLimits } from '../receive/head-limits.ts'
 import { headerRole } from '../receive/header-role.ts'
+import { type AnswerRole, answerRole } from '../relay/answer-role.ts'
 import { compileRoutes } from '../route/table.ts'
 import type { Configuration } from './configuration.ts'
 
@@ -16,6 +20,7 @@ export function createSnapshot(
   policy: Policy,
   upstreams: ReadonlyMap<string, UpstreamSettings>,
   directory: Directory,
+  clusterNetworks: Networks,
   now: () => Date,
 ): Snapshot {
   const { connectMs, firstByteMs, idleMs, streamIdleMs } = configuration.timeouts
@@ -23,6 +28,11 @@ export function createSnapshot(
     directory,
     upstreams,
     clusterStaleAfterMs: configuration.cluster.staleAfterMs,
+    clusters: {
+      networks: clusterNetworks,
+      cookies: toCookieRules(configuration.cluster.cookies),
+      answers: { passedCommands: new Set(), cache: configuration.cluster.cache },
+    },
     defaults: {
       timeouts: { connectMs, firstByteMs, idleMs, streamIdleMs },
       bodyLimitBytes: configuration.limits.bodyBytes,
@@ -45,16 +55,41 @@ export function readTrustedProxies({ trustedProxies }: Configuration, file: stri
   }
 }
 
-/** Finds names in `passHeaders` that pass anyhow, or never do. */
+/** Compiles `cluster.networks`, or says which entry is no block. */
+export function readClusterNetworks(
+  { cluster }: Configuration,
+  file: string,
+  listenerPorts: ReadonlySet<number>,
+): Networks {
+  try {
+    return createNetworks(cluster.networks, listenerPorts)
+  } catch (error) {
+    const message = `cluster.networks: ${(error as Error).message}`
+    throw new ConfigurationError([{ file, line: 1, column: 1, message }])
+  }
+}
+
+/** Finds names in `passHeaders` and `passResponseHeaders` that pass anyhow, or never do. */
 export function checkPassedHeaders({ upstreams }: Configuration, file: string): void {
-  const problems = Object.entries(upstreams).flatMap(([upstream, { passHeaders }]) =>
-    passHeaders
-      .map((name) => ({ name, kind: headerRole(name).kind }))
-      .filter(({ kind }) => kind !== 'override')
-      .map(({ name, kind }) => {
-        const why = kind === 'pass' ? 'passes anyhow; leave it out' : 'never passes: it decides, or the gateway sets it'
-        return { file, line: 1, column: 1, message: `upstreams.${upstream}.passHeaders: ${name} ${why}` }
-      }),
-  )
+  const complain = (key: string, name: string, why: string) => ({
+    file,
+    line: 1,
+    column: 1,
+    message: `upstreams.${key}: ${name} ${why}`,
+  })
+  const problems = Object.entries(upstreams).flatMap(([upstream, { passHeaders, passResponseHeaders }]) => [
+    ...passHeaders
+      .filter((name) => headerRole(name).kind !== 'override')
+      .map((name) => complain(`${upstream}.passHeaders`, name, headerRole(name).kind === 'pass' ? needless : useless)),
+    ...passResponseHeaders
+      .filter((name) => !passable.has(answerRole(name)))
+      .map((name) =>
+        complain(`${upstream}.passResponseHeaders`, name, answerRole(name) === 'hop' ? useless : needless),
+      ),
+  ])
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
+
+const passable: ReadonlySet<AnswerRole> = new Set(['command', 'targeted'])
+const needless = 'passes anyhow; leave it out'
+const useless = 'never passes: it decides, or the gateway sets it'

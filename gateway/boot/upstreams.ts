@@ -2,6 +2,7 @@ import type { Engine, UpstreamTls } from '../engine/engine.ts'
 import { createUpstreamTls } from '../engine/tls/upstream-tls.ts'
 import { createAddresses } from '../forward/addresses.ts'
 import { startHealthChecks } from '../forward/check-health.ts'
+import { toCookieRules } from '../locate/cookies.ts'
 import type { UpstreamSettings } from '../locate/upstream.ts'
 import { describeBug, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -83,6 +84,8 @@ function startUpstream(name: string, written: Written, { log, metrics, send, mon
     preservesHost: written.preserveHost,
     forwardsCredentials: written.credentials === 'forward',
     passedOverrides: new Set(written.passHeaders),
+    cookies: toCookieRules(written.cookies),
+    answers: { passedCommands: new Set(written.passResponseHeaders), cache: written.cache },
     isBound: written.bind,
   }
   return { settings, looks, stop }

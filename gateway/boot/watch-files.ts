@@ -1,19 +1,28 @@
 import { isDeepStrictEqual } from 'node:util'
+import { guarded } from '../fault/guarded.ts'
 import { describeError, type Log } from '../observe/log.ts'
 
 export type FilesWatch<Content> = Readonly<{
   /** What the files held when they were read at the start. */
   inUse: Content
-  /** Reads them; rejects with an error whose message may be logged. */
+  /** Reads them; rejects with an error whose message may be logged. One reading at a time, which may take 5 s. */
   read: (inUse: Content) => Promise<Content>
-  /** Takes other contents, or rejects and leaves everything as it was. */
-  adopt: (content: Content) => void | Promise<void>
+  /**
+   * Takes other contents, or rejects and leaves everything as it was. What gives `held`, or a promise of it, was not taken
+   * and is no mistake; it is asked again at each look.
+   */
+  adopt: (content: Content, isTrusting: boolean) => unknown
+  /** The files hold what is in use. */
+  onUnchanged?: () => void
   /** The error where it is no good; told at every look. */
   noteOutcome: (isGood: boolean, error?: Error) => void
   log: Log
   /** What the log says of each outcome. */
   sentences: Readonly<Record<'failed' | 'reloaded' | 'restored', string>>
 }>
+
+/** A look that takes longer is told of. */
+const readMs = 5_000
 
 /** One look at the files. A trusting one takes what it finds at once: somebody has said that it is whole. */
 export type Look = (isTrusting?: boolean) => Promise<void>
@@ -35,23 +44,52 @@ export function createFilesWatch<Content>(watch: FilesWatch<Content>): Look {
     complaint = error.message
     log.error({ error: describeError(error) }, sentences.failed)
   }
+  let reading: Promise<Content | Error> | undefined
+  /** A file system that does not answer keeps a thread of the pool: a second reading would keep another. */
+  const readInTime = async (): Promise<Content | Error> => {
+    reading ??= read(inUse)
+      .catch((error: Error) => error)
+      .finally(() => {
+        reading = undefined
+      })
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<Error>((resolve) => {
+      timer = setTimeout(() => resolve(new Error(`the files could not be read within ${readMs} ms`)), readMs)
+      timer.unref()
+    })
+    try {
+      return await Promise.race([reading, late])
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+  const settle = (): boolean => {
+    const hadComplaint = complaint !== undefined
+    complaint = undefined
+    if (hadComplaint) noteOutcome(true)
+    return hadComplaint
+  }
   const look = async (isTrusting: boolean): Promise<void> => {
-    const found = await read(inUse).catch((error: Error) => error)
+    const found = await readInTime()
     const isSettled = isTrusting || isDeepStrictEqual(found, last)
     last = found
     if (!isSettled) return
     if (found instanceof Error) return complain(found)
-    const isChanged = !isDeepStrictEqual(found, inUse)
-    if (!isChanged && complaint === undefined) return
+    if (isDeepStrictEqual(found, inUse)) {
+      watch.onUnchanged?.()
+      if (settle()) log.info({}, sentences.restored)
+      return
+    }
     try {
-      if (isChanged) await adopt(found)
+      // The contents are good, and the ones before go on: nothing to complain of.
+      if ((await adopt(found, isTrusting)) === 'held') return void settle()
     } catch (error) {
       return complain(error as Error)
     }
     inUse = found
     complaint = undefined
     noteOutcome(true)
-    log.info({}, isChanged ? sentences.reloaded : sentences.restored)
+    log.info({}, sentences.reloaded)
   }
   let turn: Promise<void> = Promise.resolve()
   return (isTrusting = false) => {
@@ -68,7 +106,10 @@ export function repeat(work: () => Promise<void>, pauseMs: number, onBug: (error
   let timer: NodeJS.Timeout
   const wait = (): void => {
     if (isStopped) return
-    timer = setTimeout(() => void work().catch(onBug).finally(wait), pauseMs)
+    timer = setTimeout(
+      guarded('process', () => work().catch(onBug).finally(wait)),
+      pauseMs,
+    )
     timer.unref()
   }
   wait()

@@ -1,5 +1,5 @@
 import type { Log } from '../observe/log.ts'
-import { createFileMemory, type ReadText } from './file-memory.ts'
+import { createFileMemory, type ReadText, readUpTo } from './file-memory.ts'
 import { createFilesWatch, type Look } from './watch-files.ts'
 
 export type KeyWatch = Readonly<{
@@ -27,11 +27,18 @@ export const createKeyWatch = ({ texts, files, adopt, noteOutcome, log }: KeyWat
     },
   })
 
+/** Room for every authority that a system knows, several times over. */
+const mostBytes = 1_048_576
+
 /** Reads texts anew where they came from files; what came from none stays what it is. */
 export function readTexts(files: readonly (string | undefined)[]) {
-  const readText = createFileMemory()
-  return (inUse: readonly string[]): Promise<readonly string[]> =>
-    Promise.all(inUse.map((text, index) => readFrom(files[index], readText) ?? text))
+  const readText = createFileMemory({ open: readUpTo(mostBytes) })
+  return async (inUse: readonly string[]): Promise<readonly string[]> => {
+    const texts: string[] = []
+    // One after the other: on a file system that does not answer, each would keep a thread of the pool.
+    for (const [index, text] of inUse.entries()) texts.push((await readFrom(files[index], readText)) ?? text)
+    return texts
+  }
 }
 
 const readFrom = (file: string | undefined, readText: ReadText): Promise<string> | undefined =>

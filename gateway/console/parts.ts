@@ -1,4 +1,4 @@
-import type { Readiness } from '../observe/readiness.ts'
+import { type PartReport, type Readiness, stateOf } from '../observe/readiness.ts'
 import type { Figures } from './figures.ts'
 import { type Html, html } from './html.ts'
 import { renderLiveTable } from './live-table.ts'
@@ -33,7 +33,7 @@ export type Equipped = Readonly<{ isAudited: boolean; hasShadow: boolean }>
 export function listParts(readiness: Readiness | undefined, figures: Figures, equipped: Equipped): readonly Part[] {
   const wanted = [...flags, ...(equipped.hasShadow ? [shadowFlag] : []), ...(equipped.isAudited ? [auditFlag] : [])]
   return [
-    ...Object.entries(readiness ?? { readiness: 'failing' }).map(([name, word]) => nameReadiness(name, word === 'ok')),
+    ...Object.entries(readiness ?? { readiness: 'failing' }).map(([name, report]) => nameReadiness(name, report)),
     ...wanted.flatMap(({ name, metric, good, bad }) => {
       const value = figures.one(metric)
       return value === undefined ? [] : [{ name, isGood: value === 1, word: value === 1 ? good : bad }]
@@ -41,11 +41,16 @@ export function listParts(readiness: Readiness | undefined, figures: Figures, eq
   ]
 }
 
-function nameReadiness(name: string, isGood: boolean): Part {
+/** The words of parts that are asked for something else than an answer. */
+const good: Readonly<Record<string, string>> = { schema: 'as needed', writes: 'taken' }
+
+function nameReadiness(name: string, report: PartReport): Part {
+  const isGood = stateOf(report) === 'ok'
+  if (typeof report !== 'string') return { name, isGood, word: `${report.state}: ${report.cause}` }
   // The check of this name says that there is no drain.
   if (name === 'draining') return { name: 'service', isGood, word: isGood ? 'open' : 'draining' }
   if (name === 'policy') return { name: 'policy table', isGood, word: isGood ? 'compiled' : 'none' }
-  return { name, isGood, word: isGood ? 'answers' : 'failing' }
+  return { name, isGood, word: isGood ? (good[name] ?? 'answers') : 'failing' }
 }
 
 export const renderParts = (parts: readonly Part[]): Html =>

@@ -1,4 +1,4 @@
-import type { PolicyState, PolicyStates } from '../observe/policy-state.ts'
+import type { PolicyChange, PolicyHold, PolicyState, PolicyStates } from '../observe/policy-state.ts'
 import type { Figures } from './figures.ts'
 import { type Html, html } from './html.ts'
 import { renderLiveTable } from './live-table.ts'
@@ -11,16 +11,40 @@ export const renderPolicies = (states: PolicyStates | undefined, routes: number,
 `
 
 const renderLive = (policy: PolicyState, routes: number, now: Date): Html =>
-  html`${renderOutcome(policy, now, {
-    good: html`<strong>The files are in force</strong>, as they are.`,
-    bad: html`<strong>The files cannot be loaded. The last good table goes on.</strong>`,
-    label: 'Why the policy files cannot be loaded',
-  })}
+  html`${
+    policy.held && !policy.trouble
+      ? renderHeld(policy.held, now)
+      : renderOutcome(policy, now, {
+          good: html`<strong>The files are in force</strong>, as they are.`,
+          bad: html`<strong>The files cannot be loaded. The last good table goes on.</strong>`,
+          label: 'Why the policy files cannot be loaded',
+        })
+  }
 <dl class="facts">
 <div><dt>In force since</dt><dd>${policy.loadedAt === undefined ? '–' : moment(policy.loadedAt, now)}</dd></div>
 <div><dt>Routes</dt><dd>${amount(routes)}</dd></div>
+${policy.change && renderChange(policy.change, now)}
 ${renderFiles(policy)}
 </dl>`
+
+const renderChange = ({ at, ...change }: PolicyChange, now: Date): Html =>
+  html`<div><dt>Last change, ${moment(at, now)}</dt><dd>${listChanges(change).join(' · ') || 'no route'}</dd></div>`
+
+const listChanges = ({ gained, lost, widened }: Omit<PolicyChange, 'at'>): readonly string[] => [
+  ...gained.map((route) => `new: ${route}`),
+  ...lost.map((route) => `gone: ${route}`),
+  ...widened.map((what) => `wider: ${what}`),
+]
+
+const reasons: Readonly<Record<PolicyHold['reason'], string>> = {
+  widening: 'They would let somebody in who is refused now.',
+  file_missing: 'A file is missing.',
+  no_routes: 'They have no route.',
+}
+
+const renderHeld = ({ since, reason, names, widened }: PolicyHold, now: Date): Html =>
+  html`<div class="notice bad"><p><strong>The files are held back; the table before goes on.</strong> ${reasons[reason]} <code>sallyport policy confirm</code> takes them. Since ${moment(since, now)}:</p>
+<pre tabindex="0" role="region" aria-label="What is held back">${[...names, ...widened].join('\n')}</pre></div>`
 
 function renderShadow(shadow: PolicyState | undefined, now: Date): Html {
   if (!shadow) return html`<p class="quiet">No shadow table is on trial (<code>policies.shadow</code>).</p>`

@@ -15,6 +15,7 @@ export function listTroubles(
     figures.all(metric).flatMap(({ labels, value }) => (value === 0 ? (labels[label] ?? []) : []))
   return [
     ...(policies === undefined ? ['no process tells its policy'] : []),
+    ...(policies?.live.held ? ['policy files are held back'] : []),
     ...parts.filter(({ isGood }) => !isGood).map(({ name, word }) => `${name}: ${word}`),
     ...downIn('sallyport_jwks_issuer_up', 'issuer').map((issuer) => `keys of ${issuer} could not be fetched`),
     ...downIn('sallyport_change_source_up', 'source').map((source) => `changes by ${source} are not heard`),

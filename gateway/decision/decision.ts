@@ -25,11 +25,11 @@ export const createDecision = (stage: Stages) =>
     const answer = chooseAnswer(exchange, requestId)
     let surface: Surface = 'platform'
     try {
-      const permitted = await judge(exchange, stage, trail, (found) => {
+      const permitted = await judge(exchange, requestId, stage, trail, (found) => {
         surface = found
       })
       await trail.settled(200)
-      answer(200, permitted, '')
+      answer(200, [...permitted, 'cache-control', 'no-store'], '')
     } catch (caught) {
       const refused = GatewayError.from(caught)
       exchange.announce(refused.status)
@@ -42,6 +42,7 @@ export const createDecision = (stage: Stages) =>
 /** Judges the original request; resolves to the headers that the proxy is to send on. */
 async function judge(
   exchange: Exchange,
+  requestId: string,
   stage: Stages,
   trail: Trail,
   onSurface: (surface: Surface) => void,
@@ -50,12 +51,11 @@ async function judge(
   if (path !== '/authorize' && !path.startsWith('/envoy/')) throw new GatewayError('route_not_found')
   const snapshot = stage.snapshot()
   const { usual, widest } = snapshot.headLimits
-  const original = readOriginalRequest(exchange)
   const headers = readHeaders(exchange, widest.headerBytes)
-  const host = original.host ?? headers.host
+  const { method, target: told, host } = readOriginalRequest(exchange, headers.host)
   const client = readClient(exchange, headers, stage.isTrustedProxy)
   trail.received(client)
-  const target = readTarget(original.method, original.target, host, widest.targetBytes)
+  const target = readTarget(method, told, host, widest.targetBytes)
   trail.targeted(target, host, headers)
   const match = snapshot.table.match(target, host)
   onSurface(match.route.surface)
@@ -64,7 +64,8 @@ async function judge(
   // What the gateway answers itself comes to the first door as well, and is counted there.
   const isLimited = match.route.rateLimit !== undefined && match.route.destination.kind !== 'answer'
   if (isLimited) await stage.limit.attend(match, client, exchange)
-  const permit = await authorize(match, headers, snapshot.roles, stage, trail)
+  const arrival = { clientAddress: client.address, requestId }
+  const permit = await authorize(match, headers, arrival, snapshot.roles, stage, trail)
   trail.allowed()
   if (isLimited) await stage.limit.spend(permit, exchange)
   return pin(permit, snapshot, host, stage, trail, path !== '/authorize')

@@ -7,10 +7,10 @@ import type { Upstream } from '../locate/upstream.ts'
  */
 export function nameRemoved(
   pinned: RawHeaders,
-  { forwardsCredentials }: Pick<Upstream, 'forwardsCredentials'>,
+  { forwardsCredentials, cookies }: Pick<Upstream, 'forwardsCredentials' | 'cookies'>,
 ): RawHeaders {
   const ours = ['x-gateway-identity', 'x-organization-id'].filter((name) => !pinned.includes(name))
   const credentials = forwardsCredentials ? [] : ['authorization', 'x-oauth-access-token']
-  const names = [...ours, ...credentials]
+  const names = [...ours, ...credentials, ...(cookies === 'strip' ? ['cookie'] : [])]
   return names.length === 0 ? [] : ['x-envoy-auth-headers-to-remove', names.join(',')]
 }

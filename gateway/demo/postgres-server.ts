@@ -9,6 +9,8 @@ export type ServerCommand = Readonly<{
   directory: string
   data: string
   port: number
+  /** More settings, as `name=value`; they win over ours. */
+  settings?: readonly string[]
 }>
 
 /** One run of the server: `ended` is settled with the manner of its end, `readLog` gives its last words. */
@@ -42,8 +44,15 @@ const settings = [
 ]
 
 /** Starts the server, in a session of its own: Ctrl-C reaches us, and we stop it after those that use it. */
-export function spawnServer({ program, account, directory, data, port }: ServerCommand): ServerRun {
-  const args = ['-D', data, '-p', String(port), ...settings.flatMap((setting) => ['-c', setting])]
+export function spawnServer({
+  program,
+  account,
+  directory,
+  data,
+  port,
+  settings: more = [],
+}: ServerCommand): ServerRun {
+  const args = ['-D', data, '-p', String(port), ...[...settings, ...more].flatMap((setting) => ['-c', setting])]
   const child = spawn(program, args, {
     ...account,
     cwd: directory, // Where the watchdog looks for it, until it moves on to its data.

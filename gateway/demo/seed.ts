@@ -97,8 +97,8 @@ async function addHuman(client: pg.ClientBase, user: DemoUser, issuer: string): 
   const { sub, email } = identityOf(user)
   const id = await insert(
     client,
-    `users (email, username, first_name, last_name, full_name, user_type)
-     values ($1, $2, $3, 'Demo', $3 || ' Demo', 'human')`,
+    `users (email, username, first_name, last_name, full_name, user_type, email_verified)
+     values ($1, $2, $3, 'Demo', $3 || ' Demo', 'human', true)`,
     [email, user, user.charAt(0).toUpperCase() + user.slice(1)],
   )
   await client.query('insert into user_identities (user_id, issuer, subject) values ($1, $2, $3)', [id, issuer, sub])
@@ -106,7 +106,10 @@ async function addHuman(client: pg.ClientBase, user: DemoUser, issuer: string): 
 }
 
 const addServiceAccount = (client: pg.ClientBase, name: string): Promise<number> =>
-  insert(client, `users (email, username, user_type) values ($1, $2, 'client-managed')`, [`${name}@demo.example`, name])
+  insert(client, `users (email, username, user_type, email_verified) values ($1, $2, 'client-managed', true)`, [
+    `${name}@demo.example`,
+    name,
+  ])
 
 async function addAgents(client: pg.ClientBase, { acme, globex, initech }: Population['organizations']): Promise<void> {
   await client.query(

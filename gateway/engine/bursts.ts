@@ -1,3 +1,5 @@
+import { guarded } from '../fault/guarded.ts'
+
 /**
  * The part of a turn that is theirs, in milliseconds. Whatever else the turn takes: each of them leaves work for later,
  * and where their part grew with the rest of a turn, that would let it grow with itself.
@@ -16,8 +18,9 @@ export class Bursts<Item> {
   /** Of this turn. */
   #spentMs = 0
 
-  constructor(work: (item: Item) => void, monotonicMs = () => performance.now()) {
-    this.#work = work
+  /** What the work throws ends that one item, by `onFault`. */
+  constructor(work: (item: Item) => void, onFault?: (item: Item) => void, monotonicMs = () => performance.now()) {
+    this.#work = guarded('timer', work, onFault)
     this.#monotonicMs = monotonicMs
   }
 
@@ -46,20 +49,17 @@ export class Bursts<Item> {
     setImmediate(this.#nextTurn)
   }
 
-  readonly #nextTurn = (): void => {
+  readonly #nextTurn = guarded('timer', (): void => {
     this.#isPlanned = false
     if (this.#waiting.length === 0) return
     const startedMs = this.#monotonicMs()
     let spentMs = 0
-    try {
-      for (let item = this.#waiting.shift(); item !== undefined; item = this.#waiting.shift()) {
-        this.#work(item)
-        spentMs = this.#monotonicMs() - startedMs
-        if (spentMs >= partMs) break
-      }
-    } finally {
-      // Also after the last of them: what is added in this turn waits for the next one.
-      this.#plan(spentMs)
+    for (let item = this.#waiting.shift(); item !== undefined; item = this.#waiting.shift()) {
+      this.#work(item)
+      spentMs = this.#monotonicMs() - startedMs
+      if (spentMs >= partMs) break
     }
-  }
+    // Also after the last of them: what is added in this turn waits for the next one.
+    this.#plan(spentMs)
+  })
 }

@@ -1,9 +1,11 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
-import type { Exchange, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
+import type { Exchange, MemoryAccount, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
+import type { Networks } from './networks.ts'
 import type { SealedLines } from './sealed-lines.ts'
 import type { ListenerTls, ServerIdentity } from './tls/server-context.ts'
 import type { UpstreamTls } from './tls/upstream-tls.ts'
 
+export type { Networks } from './networks.ts'
 export type { UpstreamTls } from './tls/upstream-tls.ts'
 
 export type ListenerOptions = Readonly<{
@@ -15,20 +17,23 @@ export type ListenerOptions = Readonly<{
   headersTimeoutMs: number
   /** Silence allowed inside a request's body. */
   bodyIdleTimeoutMs: number
-  /** What must come of a body at the least, on average over that time; 0: any byte will do. */
+  /** The least pace of a body, on average over that time; 0: one byte is enough. */
   bodyBytesPerSecond: number
   /** Presents WebSocket handshakes as such; without it they are requests like any other. */
   takesHandshakes?: boolean
   /** For how long a client may take nothing, or too little, of what waits for it. */
   clientIdleTimeoutMs: number
-  /** What it must take of that, on average over that time; 0: any byte will do. */
+  /** The least pace at which it takes that, on average over that time; 0: one byte is enough. */
   answerBytesPerSecond: number
   /** Open at once; one more is closed as soon as it is accepted. */
   maxConnections: number
   /** Told of every request that was refused before it could be read. */
   onUnparsed: (refusal: UnparsedRequest) => void
-  /** Told of every connection that was closed for one too many, for taking nothing, or before TLS was agreed on. */
-  onDropped: (reason: 'limit' | 'stalled' | 'handshake') => void
+  /**
+   * Told of every connection that was closed for one too many, for taking nothing, before TLS was agreed on, or because
+   * too much memory was held for it.
+   */
+  onDropped: (reason: 'limit' | 'stalled' | 'handshake' | 'memory') => void
   /** Told of what was thrown by a handler, or by a listener of an exchange. */
   onFault: (error: unknown) => void
 }>
@@ -66,6 +71,8 @@ export type UpstreamRequest = Readonly<{
   origin: string
   /** With which certificates; absent: as the public authorities say. Another object means other connections. */
   tls?: UpstreamTls | undefined
+  /** What the address that is connected to must be in; absent: anywhere. Another object means other connections. */
+  networks?: Networks | undefined
   method: string
   /** Path and query, byte for byte. */
   path: string
@@ -73,6 +80,8 @@ export type UpstreamRequest = Readonly<{
   /** More lines, behind these. */
   sealed?: SealedLines
   body: RequestBody | undefined
+  /** Pays for what waits on the way; absent: nobody does. */
+  account?: MemoryAccount
   /** Asks the upstream to switch to WebSocket. */
   asksForWebSocket: boolean
   bodyLimitBytes: number
@@ -140,10 +149,18 @@ export type Send = (request: UpstreamRequest) => Promise<UpstreamAnswer>
 /** For how long addresses of upstreams' names are good where nothing is said. */
 export const usualDnsCacheMs = 5_000
 
+export type HeldMemory = Readonly<{
+  bytes: number
+  /** Connections that hold some of it, and are read from sparingly because others of theirs hold too much. */
+  squeezedConnections: number
+}>
+
 /** Both ends of the wire. What lies behind it may be replaced whole. */
 export interface Engine {
   listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener>
   readonly send: Send
+  /** What is held for slow peers just now. */
+  readHeldMemory(): HeldMemory
   /** The connections to upstreams that are open, by scheme, host and port. */
   countUpstreamConnections(): ReadonlyMap<string, number>
   close(): Promise<void>

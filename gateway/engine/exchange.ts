@@ -27,6 +27,51 @@ export interface UpgradedConnection {
   destroy(): void
 }
 
+/**
+ * What one connection holds of the memory that all of them share: bytes that wait for a slow peer, on either side. Whoever
+ * keeps such bytes counts them here, until they have been passed on or dropped; what closes with the connection is forgotten.
+ */
+export interface MemoryAccount {
+  /** True while its client or organization holds more than its part, and there is little left: to be read from sparingly. */
+  readonly isSqueezed: boolean
+  /** Says whose the bytes are: the client's, which may speak through a proxy, and from its permit on the organization's. */
+  fromAddress(address: string): void
+  forOrganization(id: number | undefined): void
+  hold(bytes: number): void
+  release(bytes: number): void
+  /** Calls back once, where there is no room left, for what can be let go of without the connection. */
+  onRelief(listener: (() => void) | undefined): void
+}
+
+/** The bytes that one place keeps for a connection, said anew as they change. */
+export class Holding {
+  #account: MemoryAccount
+  #bytes = 0
+
+  constructor(account: MemoryAccount) {
+    this.#account = account
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  set(bytes: number): void {
+    const change = bytes - this.#bytes
+    if (change === 0) return
+    this.#bytes = bytes
+    if (change > 0) this.#account.hold(change)
+    else this.#account.release(-change)
+  }
+
+  /** From now on they are kept for another one. */
+  moveTo(account: MemoryAccount): void {
+    this.#account.release(this.#bytes)
+    this.#account = account
+    this.#account.hold(this.#bytes)
+  }
+}
+
 /** One request as it stands on the wire, and the means to answer it: all that the pipeline sees of HTTP. */
 export interface Exchange {
   readonly method: string
@@ -39,6 +84,7 @@ export interface Exchange {
   readonly peerAddress: string
   readonly isEncrypted: boolean
   readonly body: RequestBody
+  readonly account: MemoryAccount
   /** True for a WebSocket handshake (RFC 6455 4.2.1). Any other `Upgrade` is as good as absent (RFC 9110 7.8). */
   readonly isHandshake: boolean
   /** True once a head went out: from then on a refusal can only break the connection. */

@@ -6,18 +6,28 @@ import { type Origin, readOrigin } from './origin.ts'
 export type Home<Connection> = {
   readonly key: string
   readonly origin: Origin
+  readonly names: Names
   readonly tls: UpstreamRequest['tls']
+  readonly networks: UpstreamRequest['networks']
   /** The one that fell idle last comes last. */
   readonly idle: Connection[]
   changes: number
 }
 
+/** Where a request goes, and what a connection must be for it. */
+export type Place = Pick<UpstreamRequest, 'origin' | 'tls' | 'networks'>
+
 export type HomesOptions<Connection> = Readonly<{
   names: Names
+  /** Of places that only some addresses are admitted for: clusters. */
+  clusterNames: Names
   /** The address that a connection leads to. */
   peerOf: (connection: Connection) => string | undefined
   drop: (connection: Connection) => void
 }>
+
+/** Clusters' addresses come and go: those of the past must not add up. */
+export const mostHomes = 1_000
 
 /** Idle connections by where they lead, and with which certificates. */
 export class Homes<Connection> {
@@ -28,13 +38,17 @@ export class Homes<Connection> {
     this.#options = options
   }
 
-  /** `more` parts the homes of one origin that differ in something else. */
-  find({ origin, tls }: Pick<UpstreamRequest, 'origin' | 'tls'>, more = ''): Home<Connection> {
-    const key = tls ? `${more} ${tls.upstream} ${origin}` : more + origin
+  find({ origin, tls, networks }: Place): Home<Connection> {
+    const place = tls ? `${tls.upstream} ${origin}` : origin
+    // A connection whose address was not asked about serves no request that asks.
+    const key = networks ? `admitted ${place}` : place
     const known = this.#homes.get(key)
-    if (known && known.tls === tls) return known
-    const home = { key, origin: readOrigin(origin, tls, this.#options.names), tls, idle: [], changes: 0 }
+    if (known && known.tls === tls && known.networks === networks) return known
+    const names = networks ? this.#options.clusterNames : this.#options.names
+    const found = readOrigin(origin, tls, names, networks)
+    const home = { key, origin: found, names, tls, networks, idle: [], changes: 0 }
     this.#homes.set(key, home)
+    if (this.#homes.size > mostHomes) this.#dropOldest()
     // Other certificates are in force: what was opened with those before serves nobody new.
     for (const connection of [...(known?.idle ?? [])]) this.#options.drop(connection)
     return home
@@ -52,6 +66,18 @@ export class Homes<Connection> {
     return true
   }
 
+  /** The first one that was found: where it is still used, it is found again. */
+  #dropOldest(): void {
+    const [oldest] = this.#homes.values()
+    if (!oldest) return
+    this.#homes.delete(oldest.key)
+    for (const connection of [...oldest.idle]) this.#options.drop(connection)
+  }
+
+  get size(): number {
+    return this.#homes.size
+  }
+
   /** An idle one of whatever home, to make room. */
   findSpare(): Connection | undefined {
     for (const { idle } of this.#homes.values()) if (idle[0] !== undefined) return idle[0]
@@ -59,13 +85,13 @@ export class Homes<Connection> {
   }
 
   #retireMoved(home: Home<Connection>, name: string): void {
-    const changes = this.#options.names.countChanges(name)
+    const changes = home.names.countChanges(name)
     if (changes === home.changes) return
     home.changes = changes
     for (const connection of [...home.idle]) if (!this.#leadsThere(home, connection)) this.#options.drop(connection)
   }
 
-  #leadsThere({ origin: { name } }: Home<Connection>, connection: Connection): boolean {
-    return name === undefined || this.#options.names.holds(name, this.#options.peerOf(connection))
+  #leadsThere({ origin: { name }, names }: Home<Connection>, connection: Connection): boolean {
+    return name === undefined || names.holds(name, this.#options.peerOf(connection))
   }
 }

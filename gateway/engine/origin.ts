@@ -1,7 +1,10 @@
-import { connect, isIP, type OnReadOpts, type Socket } from 'node:net'
+import { connect, isIP, type OnReadOpts, Socket } from 'node:net'
 import { connect as connectSecurely, createSecureContext, type SecureContext } from 'node:tls'
+import { guarded } from '../fault/guarded.ts'
 import type { Names } from './names.ts'
+import { admittedOnly, type Networks, refused } from './networks.ts'
 import type { UpstreamTls } from './tls/upstream-tls.ts'
+import { keepAliveProbeMs } from './transport.ts'
 
 export type OpenOptions = Readonly<{ onread?: OnReadOpts; highWaterMark?: number }>
 
@@ -16,29 +19,42 @@ export type Origin = Readonly<{
   openEvent: 'connect' | 'secureConnect'
   /** The host, where it is a name, which may lead elsewhere tomorrow. */
   name: string | undefined
-  /** What its certificate must be for. */
-  serverName: string
   /** Opens a connection; on TLS the options are nobody's. */
   open: (options: OpenOptions) => Socket
 }>
 
-const keepAliveProbeMs = 60_000
-
-export function readOrigin(text: string, tls: UpstreamTls | undefined, { lookup }: Pick<Names, 'lookup'>): Origin {
+/** With `networks`, a connection to any other address fails as one that cannot be reached. */
+export function readOrigin(
+  text: string,
+  tls: UpstreamTls | undefined,
+  names: Pick<Names, 'lookup'>,
+  networks?: Networks,
+): Origin {
   const { protocol, hostname, port, origin } = new URL(text)
   const isEncrypted = protocol === 'https:'
   const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname
-  const address = { host, port: Number(port || (isEncrypted ? 443 : 80)), lookup }
+  const portNumber = Number(port || (isEncrypted ? 443 : 80))
+  const lookup = networks ? admittedOnly(names.lookup, networks, portNumber) : names.lookup
+  const address = { host, port: portNumber, lookup }
   const facts = {
     origin,
     authority: port === '' ? hostname : `${hostname}:${port}`,
     isEncrypted,
     name: isIP(host) === 0 ? host : undefined,
-    serverName: tls?.serverName ?? host,
   }
+  // No name to look up: what it says is where it leads.
+  if (networks && facts.name === undefined && !networks.admits(host, portNumber))
+    return { ...facts, openEvent: 'connect', open: () => failing(refused(host)) }
   if (isEncrypted) return { ...facts, openEvent: 'secureConnect', open: secureOpener(address, tls) }
   const options = { ...address, noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveProbeMs }
   return { ...facts, openEvent: 'connect', open: (more) => connect({ ...options, ...more }) }
+}
+
+/** A socket that never opens, and says so as one does that cannot. */
+function failing(error: Error): Socket {
+  const socket = new Socket()
+  setImmediate(() => socket.destroy(error))
+  return socket
 }
 
 type Address = Readonly<{ host: string; port: number; lookup: Names['lookup'] }>
@@ -65,9 +81,10 @@ function secureOpener(address: Address, tls: UpstreamTls | undefined): Origin['o
     })
     socket.setNoDelay(true)
     socket.setKeepAlive(true, keepAliveProbeMs)
-    socket.on('session', (fresh) => {
+    const keep = (fresh: Buffer): void => {
       session = fresh
-    })
+    }
+    socket.on('session', guarded('upstream', keep))
     return socket
   }
 }

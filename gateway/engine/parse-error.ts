@@ -1,17 +1,15 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
 
-/** What node:http tells about a head that it could not read. */
-export type ParseError = NodeJS.ErrnoException & { rawPacket?: Buffer; bytesParsed?: number }
+/** Bytes that are no message: llhttp's code, and how far into them it came. */
+export type ParseFault = Readonly<{ code: string; rawPacket: Buffer; bytesParsed: number }>
 
-/** True for a reset, a broken TLS record and the like: node:http tells of them where it tells of bytes that are no request. */
-export const isOfConnection = ({ syscall, code }: ParseError): boolean =>
-  syscall !== undefined || code?.startsWith('ERR_SSL_') === true
+/** Of a head that is too large for its target: llhttp itself has no name for that. */
+export const targetOverflow = 'HPE_TARGET_OVERFLOW'
 
 /** The refusal for bytes that are no request: mostly 400, else the status that RFC 9112 or the contract names. */
-export function refusalOf(error: Pick<ParseError, 'code' | 'rawPacket' | 'bytesParsed'>): RefusalCode {
-  const packet = error.rawPacket?.toString('latin1') ?? ''
-  const parsed = error.bytesParsed ?? 0
-  switch (error.code) {
+export function refusalOf({ code, rawPacket, bytesParsed: parsed }: ParseFault): RefusalCode {
+  const packet = rawPacket.toString('latin1')
+  switch (code) {
     case 'HPE_INVALID_METHOD':
       return isWord(sliceHead(packet, parsed - blankLine.length)) ? 'method_unknown' : 'headers_malformed'
     case 'HPE_INVALID_TRANSFER_ENCODING':
@@ -19,10 +17,10 @@ export function refusalOf(error: Pick<ParseError, 'code' | 'rawPacket' | 'bytesP
       return namesUnknownEncoding(sliceHead(packet, parsed - blankLine.length - 1))
         ? 'transfer_encoding_unknown'
         : 'headers_malformed'
+    case targetOverflow:
+      return 'target_too_long'
     case 'HPE_HEADER_OVERFLOW':
-      return isTargetLong(packet) ? 'target_too_long' : 'headers_too_large'
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return 'request_timeout'
+      return 'headers_too_large'
     default:
       return 'headers_malformed'
   }
@@ -47,12 +45,4 @@ function namesUnknownEncoding(packet: string): boolean {
   const [coding = '', ...more] = [...head.matchAll(/^transfer-encoding:(.*)$/gim)].map(([, value]) => value ?? '')
   const isList = /^[ \t]*[a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*[ \t]*$/i.test(coding)
   return more.length === 0 && isList && coding.trim().toLowerCase() !== 'chunked'
-}
-
-/** The packet that went too far holds the request line's end, mostly its whole; else a header is the better guess. */
-const isTargetLong = (packet: string): boolean => {
-  const end = packet.indexOf('\r\n')
-  const line = end < 0 ? packet : packet.slice(0, end)
-  if (/^[A-Z]+ \//.test(line)) return line.length > 8192
-  return / HTTP\/1\.[01]$/.test(line)
 }

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { guarded } from '../fault/guarded.ts'
 
 /** How long a peer may take to close a connection that we have ended. */
 const lingerMs = 1_000
@@ -10,8 +11,10 @@ const lingerMs = 1_000
 export function retire(socket: Socket): void {
   if (socket.destroyed) return
   socket.resume()
-  socket.end(() => {
-    const timer = setTimeout(() => socket.destroy(), lingerMs)
-    socket.once('close', () => clearTimeout(timer))
-  })
+  socket.end(
+    guarded('client', () => {
+      const timer = setTimeout(() => socket.destroy(), lingerMs)
+      socket.once('close', () => clearTimeout(timer))
+    }),
+  )
 }

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { guarded } from '../fault/guarded.ts'
 import { Bursts } from './bursts.ts'
 import { transportOf } from './transport.ts'
 
@@ -47,7 +48,7 @@ export function watchSlowReaders(
       }
     }
   }
-  const timer = setInterval(look, Math.max(1, idleMs / looks))
+  const timer = setInterval(guarded('timer', look), Math.max(1, idleMs / looks))
   timer.unref()
   return () => clearInterval(timer)
 }

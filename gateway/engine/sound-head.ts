@@ -4,8 +4,8 @@ import type { RawHeaders } from './exchange.ts'
 export const endsWithHead = (status: number): boolean => status === 204 || status === 304
 
 /**
- * Whether a final head means one thing to everybody. Undici lets statuses through that are none (RFC 9110 15), and
- * hands out the bytes of a transfer coding that it does not know as if they were the content.
+ * Whether a final head has one meaning. llhttp lets statuses through that are none (RFC 9110 15), and gives the bytes of
+ * a transfer coding that it does not know as if they were the content.
  */
 export function isSoundHead(status: number, headers: RawHeaders): boolean {
   if (status > 599) return false

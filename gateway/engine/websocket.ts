@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
 import type { RawHeaders } from './exchange.ts'
 
 /** RFC 6455 4.2.1: sixteen bytes in base64. */
@@ -9,11 +8,15 @@ const keyPattern = /^[+/0-9A-Za-z]{22}==$/
 const acceptGuid = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
 /** Of a request: names in lower case, and the lines of one name joined. */
-export type HandshakeHead = Pick<IncomingMessage, 'method' | 'httpVersion' | 'headers'>
+export type HandshakeHead = Readonly<{
+  method: string
+  httpVersion: string
+  headers: Readonly<Partial<Record<string, string>>>
+}>
 
 /**
- * Whether a request that node:http calls an upgrade (`Connection` names it) is a handshake to the letter. Repeated
- * lines come joined by node:http and fail; one that waits for 100 Continue is a request first (RFC 9110 7.8).
+ * Whether a request that llhttp calls an upgrade (`Connection` names it) is a handshake to the letter. Repeated lines
+ * come joined and fail; one that waits for 100 Continue is a request first (RFC 9110 7.8).
  */
 export function isHandshake({ method, httpVersion, headers }: HandshakeHead): boolean {
   return (
@@ -27,14 +30,7 @@ export function isHandshake({ method, httpVersion, headers }: HandshakeHead): bo
   )
 }
 
-/**
- * Whether the parser takes a request for an upgrade. Where it gets none, node:http drops what its packet holds behind it:
- * what comes afterwards may begin in the middle of a request, and is none of its own.
- */
-export const asksForUpgrade = ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
-  headers.upgrade !== undefined && /(?:^|,)\s*upgrade\s*(?:,|$)/i.test(headers.connection ?? '')
-
-export function announcesBody({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
+function announcesBody({ headers }: Pick<HandshakeHead, 'headers'>): boolean {
   const { 'content-length': length, 'transfer-encoding': encoding } = headers
   return encoding !== undefined || (length !== undefined && length !== '0')
 }

@@ -11,11 +11,11 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Send the plain path. Percent-encode what is not a letter, a digit or one of `-._~`.',
   ],
   target_misreadable: [
-    'Read as some servers read paths, it would belong to a row of the table that asks for more.',
+    'Read as some servers read paths, it would belong to a row of the table that asks for more, or reading it takes too long.',
     'Send the path as the documentation of the API spells it: letters, slashes and escapes included.',
   ],
   headers_malformed: [
-    'A header is folded, repeated, misspelt (`_` or `.` for `-`) or not a header at all, and it is one that decides.',
+    'A header is folded, repeated, misspelt (another character for `-`) or not a header at all, and it is one that decides.',
     'Send every header that decides once, on one line, in its usual spelling.',
   ],
   ambiguous_target: [
@@ -51,6 +51,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'The path names an organization of which the caller is no member.',
     'Use one of the caller’s own.',
   ],
+  account_out_of_reach: [
+    'A token acts wherever its account does: the account has a higher role here, a bypass scope, or an organization in which the caller is no administrator.',
+    'Have an administrator of all its organizations mint, or an operator: `sallyport tokens mint`. Better one account an organization.',
+  ],
   enterprise_required: [
     'API tokens are minted in Enterprise organizations alone.',
     'Upgrade the organization, or use OAuth.',
@@ -83,6 +87,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'A budget of requests is spent.',
     'Wait for as many seconds as `Retry-After` says. `RateLimit` tells in advance.',
   ],
+  too_many_attempts: [
+    'More unknown tokens came from the client’s address than `authentication.unknownTokens` allows.',
+    'Wait for as many seconds as `Retry-After` says, and send a token that exists. Tokens in use are not counted.',
+  ],
   headers_too_large: [
     'The headers are larger than the route takes.',
     'Send fewer cookies, or raise `limits.headerBytes` of the row.',
@@ -114,6 +122,14 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
   directory_unavailable: [
     'PostgreSQL cannot be asked, and what is held in memory does not suffice.',
     'Try again. Operators look at `/readyz` and the database.',
+  ],
+  directory_read_only: [
+    'Something was to be written, and PostgreSQL at `database.url` is a standby or read-only: minting, revoking, a first login.',
+    'Try again once a primary is there. Operators look at `writes` of `/readyz`, and give `database.url` the primary.',
+  ],
+  lookups_busy: [
+    'Tokens that no cache knows share a part of the database’s connections, and the client’s address has most of those that wait.',
+    'Try again. Operators look at `sallyport_unknown_tokens_total`, and may set `authentication.unknownTokens`.',
   ],
   audit_unavailable: [
     'With `audit.onFull: wait`: the decision could not be written down in time.',

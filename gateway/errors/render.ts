@@ -65,9 +65,12 @@ const shapes: Readonly<Record<Surface, (error: GatewayError, requestId: string) 
   graphql,
 }
 
+/** What the gateway says itself is for the caller alone, and of this moment. */
+const jsonHeaders = ['content-type', 'application/json; charset=utf-8', 'cache-control', 'no-store']
+
 /** The only place where an error takes the shape of a surface. */
 export function render(error: GatewayError, surface: Surface, requestId: string): Rendered {
-  const headers = ['content-type', 'application/json; charset=utf-8', 'x-request-id', requestId]
+  const headers = [...jsonHeaders, 'x-request-id', requestId]
   // RFC 9110 15.5.2: every 401 names a scheme; the API token's is Bearer, and the JWT has no registered one.
   if (error.status === 401) headers.push('www-authenticate', 'Bearer')
   if (error.details.allow) headers.push('allow', error.details.allow.join(', '))
@@ -79,7 +82,7 @@ export function render(error: GatewayError, surface: Surface, requestId: string)
 /** A success of an endpoint that the gateway owns, in the platform's envelope. */
 export const renderSuccess = (data: unknown, requestId: string, status = 200): Rendered => ({
   status,
-  headers: ['content-type', 'application/json; charset=utf-8', 'cache-control', 'no-store', 'x-request-id', requestId],
+  headers: [...jsonHeaders, 'x-request-id', requestId],
   body: JSON.stringify({ success: true, data }),
 })
 

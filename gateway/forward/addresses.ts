@@ -40,9 +40,10 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
       undefined,
     )
   }
-  const usable = (isRepeatable: boolean, but?: Address): readonly Address[] => {
+  const usable = (isRepeatable: boolean, tried: readonly Attempt[] = []): readonly Address[] => {
     const nowMs = monotonicMs()
-    return addresses.filter((address) => address !== but && address.isUsable(nowMs, isRepeatable))
+    const isTried = (address: Address): boolean => tried.some(({ origin }) => origin === address.origin)
+    return addresses.filter((address) => !isTried(address) && address.isUsable(nowMs, isRepeatable))
   }
   const mayEject = (): boolean => addresses.filter(({ isOut }) => isOut).length < most
 
@@ -93,13 +94,8 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
       if (!chosen) throw new Error('an upstream has at least one address')
       return begin(chosen)
     },
-    chooseOther: ({ origin }) => {
-      const other = leastBusy(
-        usable(
-          false,
-          addresses.find((address) => address.origin === origin),
-        ),
-      )
+    chooseOther: (tried) => {
+      const other = leastBusy(usable(false, tried))
       return other && begin(other)
     },
     noteHealth: (origin, isHealthy) => {

@@ -1,4 +1,5 @@
 import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine/engine.ts'
+import { guarded } from '../fault/guarded.ts'
 
 export type HealthRules = Readonly<{
   path: string
@@ -53,7 +54,10 @@ async function ask(
 ): Promise<boolean | undefined> {
   const { path, timeoutMs } = rules
   let cancel = (): void => undefined
-  const timer = setTimeout(() => cancel(), timeoutMs)
+  const timer = setTimeout(
+    guarded('upstream', () => cancel()),
+    timeoutMs,
+  )
   try {
     const answer = await send({
       origin,
@@ -94,13 +98,14 @@ function isGoodToItsEnd(answer: UpstreamAnswer): Promise<boolean> {
 function repeatEvery(look: () => Promise<void>, intervalMs: number): () => void {
   let isStopped = false
   let timer: NodeJS.Timeout | undefined
-  const next = async (): Promise<void> => {
-    await look()
+  // Another look comes whatever becomes of this one.
+  const next = guarded('upstream', () => look().finally(plan))
+  const plan = (): void => {
     if (isStopped) return
-    timer = setTimeout(() => void next(), intervalMs)
+    timer = setTimeout(next, intervalMs)
     timer.unref()
   }
-  void next()
+  next()
   return () => {
     isStopped = true
     clearTimeout(timer)

@@ -8,6 +8,7 @@ import {
 } from '../engine/engine.ts'
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { type CookieRules, keepCookies } from '../locate/cookies.ts'
 import type { Attempt, Upstream } from '../locate/upstream.ts'
 import type { PinnedHeaders } from '../pin/pin.ts'
 import type { Client } from '../receive/client.ts'
@@ -40,11 +41,13 @@ export const createForward =
     const request: UpstreamRequest = {
       origin: upstream.origin,
       tls: upstream.tls,
+      networks: upstream.networks,
       method,
       path: upstream.path,
       headers: composeHeaders(permit, upstream, received),
       sealed: pinned,
       body: hasBody ? exchange.body : undefined,
+      account: exchange.account,
       bodyLimitBytes: upstream.bodyLimitBytes,
       asksForWebSocket: exchange.isHandshake && route.isWebSocket,
       timeouts: upstream.timeouts,
@@ -59,12 +62,12 @@ export const createForward =
       (answer) => noteAnswer(first, answer, exchange),
       (error: unknown) => {
         noteFailure(first, error)
-        const fault = isRepeatable && error instanceof UpstreamError ? error.fault : undefined
-        if (fault === undefined || !isUnheard(fault)) throw toGatewayError(error)
-        const second = first && addresses?.chooseOther(first)
-        // Whoever could not be reached is not tried again at once; another address may be.
-        if (fault === 'unreachable' && !second) throw toGatewayError(error)
-        return sendAgain(second ?? first, send, request, exchange)
+        const fault = error instanceof UpstreamError ? error.fault : undefined
+        if (!isUntouched(fault) && !(isRepeatable && isUnheard(fault))) throw toGatewayError(error)
+        const second = first && addresses?.chooseOther([first])
+        // An address that could not be reached is not tried again at once; another one is.
+        if (isUntouched(fault) && !second) throw toGatewayError(error)
+        return sendElsewhere(second ?? first, first ? [first] : [], { send, request, upstream, exchange })
       },
     )
   }
@@ -84,21 +87,35 @@ const cancelledBy =
   (cancel) =>
     exchange.onEnd((isComplete) => !isComplete && cancel())
 
-/** A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. */
-const isUnheard = (fault: UpstreamFault): boolean =>
-  fault === 'stale' || fault === 'unanswered' || fault === 'unreachable'
+/** No connection came about: no byte of the request has left, and none of its body was taken, whatever the method. */
+const isUntouched = (fault: UpstreamFault | undefined): boolean => fault === 'unreachable'
 
-async function sendAgain(
+/** A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. */
+const isUnheard = (fault: UpstreamFault | undefined): boolean => fault === 'stale' || fault === 'unanswered'
+
+type Sending = Readonly<{
+  send: Send
+  request: UpstreamRequest
+  upstream: Pick<Upstream, 'addresses'>
+  exchange: Exchange
+}>
+
+/** Sends by an address, and past each that cannot be reached. */
+async function sendElsewhere(
   attempt: Attempt | undefined,
-  send: Send,
-  request: UpstreamRequest,
-  exchange: Exchange,
+  tried: readonly Attempt[],
+  sending: Sending,
 ): Promise<UpstreamAnswer> {
+  const { send, request, upstream, exchange } = sending
   try {
     return noteAnswer(attempt, await send({ ...directTo(attempt, request), isFreshConnection: true }), exchange)
   } catch (error) {
     noteFailure(attempt, error)
-    throw toGatewayError(error)
+    const all = attempt ? [...tried, attempt] : tried
+    const fault = error instanceof UpstreamError ? error.fault : undefined
+    const next = isUntouched(fault) ? upstream.addresses?.chooseOther(all) : undefined
+    if (!next) throw toGatewayError(error)
+    return sendElsewhere(next, all, sending)
   }
 }
 
@@ -122,7 +139,8 @@ function noteFailure(attempt: Attempt | undefined, error: unknown): void {
 /** The client's lines, then what a proxy says; behind them comes what only we may say: nothing can name ours. */
 function composeHeaders(permit: Permit, upstream: Upstream, received: Received): RawHeaders {
   const { headers, client, exchange, requestId } = received
-  const passing = permit.match.route.surface === 'model' ? askingForIdentity(headers.passing) : headers.passing
+  const own = upstream.cookies === 'forward' ? headers.passing : keepCookieLines(headers.passing, upstream.cookies)
+  const passing = permit.match.route.surface === 'model' ? askingForIdentity(own) : own
   const lines: string[] = upstream.host === undefined ? [...passing] : ['host', upstream.host, ...passing]
   if (exchange.body.length) lines.push('content-length', String(exchange.body.length))
   for (let index = 0; index < headers.overrides.length; index += 2) {
@@ -133,6 +151,18 @@ function composeHeaders(permit: Permit, upstream: Upstream, received: Received):
   lines.push('x-forwarded-for', client.forwardedFor, 'x-forwarded-proto', client.proto, 'x-forwarded-host', client.host)
   lines.push('x-request-id', requestId)
   return lines
+}
+
+/** Cookies are the whole site's, which is more than some of its backends are to know of. */
+function keepCookieLines(lines: RawHeaders, rules: CookieRules): RawHeaders {
+  const kept: string[] = []
+  for (let index = 0; index < lines.length; index += 2) {
+    const name = lines[index] ?? ''
+    const value = lines[index + 1] ?? ''
+    const passing = name.toLowerCase() === 'cookie' ? keepCookies(value, rules) : value
+    if (passing !== undefined) kept.push(name, passing)
+  }
+  return kept
 }
 
 /** The events of a compressed stream could not be told apart, and so its end not watched over (SPEC section 6). */

@@ -2,8 +2,11 @@ import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible'
 import type { RateLimit } from '../policy/rate-limit.ts'
 import type { Count, Standing } from './count.ts'
 
-/** Counts where all replicas and workers do. The connection is undefined while there is none. */
-export function countInRedis(connection: () => object | undefined): Count {
+/** Runs a command of a Redis client; rejects while there is no connection, and where Redis does not answer in time. */
+export type CountBy = <Result>(run: (client: object) => Promise<Result>) => Promise<Result>
+
+/** Counts where all replicas and workers do. Each script has one key, so that in a cluster budgets spread over all nodes. */
+export function countInRedis(countBy: CountBy): Count {
   // A reload brings other limits, a loss another connection: what belongs to either goes with it.
   const limiters = new WeakMap<object, WeakMap<RateLimit, RateLimiterRedis>>()
   const findLimiter = (client: object, limit: RateLimit): RateLimiterRedis => {
@@ -13,17 +16,17 @@ export function countInRedis(connection: () => object | undefined): Count {
     known.set(limit, limiter)
     return limiter
   }
-  return async (limit, owner) => {
-    const client = connection()
-    if (!client) throw new Error('there is no connection to Redis')
-    try {
-      return toStanding(await findLimiter(client, limit).consume(owner))
-    } catch (error) {
-      // What is over the budget is thrown as well.
-      if (error instanceof RateLimiterRes) return toStanding(error)
-      throw error
-    }
-  }
+  return (limit, owner) =>
+    countBy((client) =>
+      findLimiter(client, limit)
+        .consume(owner)
+        .catch((error: unknown) => {
+          // What is over the budget is thrown as well.
+          if (error instanceof RateLimiterRes) return error
+          throw error
+        })
+        .then(toStanding),
+    )
 }
 
 /** The window is part of the key: a count of an hour must not go on as one of a second. */

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Permit } from '../authorize/decide.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { readNetwork } from '../network/network.ts'
 import type { BudgetOwner } from '../policy/rate-limit.ts'
 
 /** Who spends of a budget with a permitted request: ids of ours, never a text of the client's. */
@@ -22,17 +23,3 @@ export function ownerOfPermit({ match, caller }: Permit, by: Exclude<BudgetOwner
 /** Who spends with any request from an address; hashed, since addresses are of people, and Redis is shared. */
 export const ownerOfAddress = (address: string): string =>
   `address:${createHash('sha256').update(readNetwork(address)).digest('base64url').slice(0, 22)}`
-
-/** Who has one IPv6 address has a /64 of them (RFC 6177), and could take a fresh one for each request. */
-export function readNetwork(address: string): string {
-  if (!address.includes(':')) return address
-  const [plain = ''] = address.split('%')
-  const [before, after] = plain.split('::').map((part) => part.split(':').filter((group) => group !== ''))
-  const left = before ?? []
-  const right = after ?? []
-  // An IPv4 address at the end stands for two groups.
-  const missing = 8 - left.length - right.length - (right.at(-1)?.includes('.') ? 1 : 0)
-  const zeros = after ? Array.from({ length: Math.max(0, missing) }, () => '0') : []
-  const groups = [...left, ...zeros, ...right].slice(0, 4)
-  return groups.map((group) => Number.parseInt(group, 16).toString(16)).join(':')
-}

@@ -1,18 +1,29 @@
 import type { Permit } from '../authorize/decide.ts'
 import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
 import type { ClusterRecord, Directory } from '../directory/directory.ts'
+import type { Networks } from '../engine/engine.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Route } from '../policy/route.ts'
 import { parseId } from '../resolve/organization-id.ts'
-import type { Timeouts, Upstream, UpstreamSettings } from './upstream.ts'
+import type { CookieRules } from './cookies.ts'
+import type { AnswerRules, Timeouts, Upstream, UpstreamSettings } from './upstream.ts'
 
 export type Locate = (permit: Permit, clientHost: string) => Awaitable<Upstream>
+
+/** Clusters stand in the database, as tenants have them: they have one rule. */
+export type ClusterRules = Readonly<{
+  /** Where one may be, whatever its address says. */
+  networks: Networks
+  cookies: CookieRules
+  answers: AnswerRules
+}>
 
 export type Locations = Readonly<{
   directory: Directory
   upstreams: ReadonlyMap<string, UpstreamSettings>
   /** A cluster that has not been heard of for longer is offline. */
   clusterStaleAfterMs: number
+  clusters: ClusterRules
   defaults: Readonly<{ timeouts: Timeouts; bodyLimitBytes: number }>
   now: () => Date
 }>
@@ -33,7 +44,7 @@ export const createLocate = (locations: Locations): Locate => {
       }
       case 'cluster':
         return andThen(findCluster(permit, destination.param, locations), (cluster) =>
-          describeCluster(cluster, permit, limitsOf(route)),
+          describeCluster(cluster, permit, locations.clusters, limitsOf(route)),
         )
       case 'answer':
         throw new GatewayError('internal') // owned endpoints end before this stage
@@ -45,7 +56,7 @@ export const createLocate = (locations: Locations): Locate => {
 
 function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost: string, limits: Limits): Upstream {
   const { route, target } = permit.match
-  const { name, origin, addresses, preservesHost, passedOverrides, isBound } = settings
+  const { name, origin, addresses, preservesHost, passedOverrides, cookies, answers, isBound } = settings
   const tls = settings.tls?.()
   const { timeouts, bodyLimitBytes } = limits
   const host = preservesHost ? clientHost : undefined
@@ -61,22 +72,27 @@ function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost
     host,
     forwardsCredentials,
     passedOverrides,
+    cookies,
+    answers,
     isBound,
     timeouts,
     bodyLimitBytes,
   }
 }
 
-function describeCluster(cluster: ClusterRecord, permit: Permit, limits: Limits): Upstream {
+function describeCluster(cluster: ClusterRecord, permit: Permit, clusters: ClusterRules, limits: Limits): Upstream {
   const { target, rest } = permit.match
   const base = readBaseUrl(cluster)
   return {
     name: `cluster:${cluster.id}`,
     origin: base.origin,
+    networks: clusters.networks,
     path: `${base.pathname.replace(/\/$/, '')}/${rest ?? ''}${target.search}`,
     host: undefined,
     forwardsCredentials: false,
     passedOverrides: none,
+    cookies: clusters.cookies,
+    answers: clusters.answers,
     isBound: false,
     ...limits,
   }
@@ -98,12 +114,13 @@ function rememberLimits(defaults: Limits): (route: Route) => Limits {
 }
 
 async function findCluster(permit: Permit, param: string, locations: Locations): Promise<ClusterRecord> {
+  const organization = permit.caller?.organization
+  // Whoever has no organization has no cluster either, and asks the directory for none.
+  if (!organization) throw new GatewayError('resource_not_found')
   const id = parseId(permit.match.params.get(param) ?? '')
   const aliveSince = new Date(locations.now().getTime() - locations.clusterStaleAfterMs)
   const cluster = id === undefined ? undefined : await locations.directory.findCluster(id, aliveSince)
-  const organization = permit.caller?.organization
-  if (!cluster || !organization || cluster.organizationId !== organization.id)
-    throw new GatewayError('resource_not_found')
+  if (!cluster || cluster.organizationId !== organization.id) throw new GatewayError('resource_not_found')
   if (cluster.isSuspended) throw new GatewayError('cluster_suspended')
   const isSilent = cluster.lastHeartbeatAt === null || cluster.lastHeartbeatAt < aliveSince
   if (cluster.isDeleting || isSilent) throw new GatewayError('cluster_offline')

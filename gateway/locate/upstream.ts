@@ -1,4 +1,5 @@
-import type { UpstreamTimeouts, UpstreamTls } from '../engine/engine.ts'
+import type { Networks, UpstreamTimeouts, UpstreamTls } from '../engine/engine.ts'
+import type { CookieRules } from './cookies.ts'
 
 /** `streamIdleMs` is the silence allowed in an event stream, which waits for a model to think. */
 export type Timeouts = UpstreamTimeouts & Readonly<{ streamIdleMs: number }>
@@ -12,6 +13,8 @@ export type Upstream = Readonly<{
   /** Where an upstream of the configuration is. */
   addresses?: Addresses | undefined
   tls?: UpstreamTls | undefined
+  /** Where it may be; absent: anywhere. */
+  networks?: Networks
   /** Path and query as they go out. */
   path: string
   /** The Host header: the upstream's own, or the client's. */
@@ -19,6 +22,8 @@ export type Upstream = Readonly<{
   forwardsCredentials: boolean
   /** Headers, by their names in lower case, that it wants though they could make it see another request. */
   passedOverrides: ReadonlySet<string>
+  cookies: CookieRules
+  answers: AnswerRules
   /** Binds the identity header to method and path. */
   isBound: boolean
   timeouts: Timeouts
@@ -35,15 +40,25 @@ export type UpstreamSettings = Readonly<{
   preservesHost: boolean
   forwardsCredentials: boolean
   passedOverrides: ReadonlySet<string>
+  cookies: CookieRules
+  answers: AnswerRules
   isBound: boolean
+}>
+
+/** What becomes of its answers. */
+export type AnswerRules = Readonly<{
+  /** Headers, by their names in lower case, that pass though they could command a proxy in front. */
+  passedCommands: ReadonlySet<string>
+  /** Whether shared caches are told that answers of routes that are not public are their callers' alone. */
+  cache: 'private' | 'pass'
 }>
 
 /** The places where one upstream listens. */
 export type Addresses = Readonly<{
   /** A request that could go to another one as well may find out whether a failing one is good again. */
   choose: (isRepeatable: boolean) => Attempt
-  /** Another one that is good, if there is any. */
-  chooseOther: (tried: Attempt) => Attempt | undefined
+  /** One that is good and was not tried, if there is any. */
+  chooseOther: (tried: readonly Attempt[]) => Attempt | undefined
 }>
 
 /** One request's try of an address, and what is to be told of it. */

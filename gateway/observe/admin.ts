@@ -1,9 +1,10 @@
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
+import { readRequestId } from '../receive/request-id.ts'
 import type { ClusterStates } from './cluster-state.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
 import { isConsoleHost } from './console-host.ts'
 import type { PolicyStates } from './policy-state.ts'
-import type { Readiness } from './readiness.ts'
+import { isReady, type Readiness, stateOf } from './readiness.ts'
 import type { Refusal } from './refusals.ts'
 
 /** A JSON Web Key Set, as far as it matters here (RFC 7517 5). */
@@ -35,20 +36,27 @@ export type Page = Readonly<{ status: number; contentType: string; body: string;
 
 /**
  * Serves the admin listener: liveness, readiness, metrics, the public keys of the identity header, the console. `isLocal`
- * where it listens on loopback alone: then the console is shown at hosts that nobody else can have.
+ * where it listens on loopback alone: then pages are shown at hosts that no other site can have.
  */
 export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: Exchange) => {
-  const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
-  const page = isRead
-    ? render(exchange.target, isLocal && !isConsoleHost(readHost(exchange.headers)) ? hideConsole(pages) : pages)
-    : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
+  const choosePage = (): Promise<Page> => {
+    if (isLocal && !isConsoleHost(readHost(exchange.headers))) return json(421, { error: misdirected })
+    const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
+    return isRead ? render(exchange.target, pages) : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
+  }
+  const page = choosePage()
   page
     .catch((error: unknown) => json(500, { error: error instanceof Error ? error.name : 'unknown' }))
     .then(({ status, contentType, body, headers = [] }) =>
       exchange.answer(
         {
           status,
-          headers: [...['content-type', contentType, 'cache-control', 'no-store'], ...guards, ...headers],
+          headers: [
+            ...['content-type', contentType, 'cache-control', 'no-store'],
+            ...['x-request-id', readRequestId(exchange.headers)],
+            ...guards,
+            ...headers,
+          ],
         },
         body,
       ),
@@ -59,12 +67,7 @@ export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: E
 const readHost = (headers: RawHeaders): string =>
   headers[headers.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'host') + 1] ?? ''
 
-const hideConsole = (pages: AdminPages): AdminPages => ({
-  ...pages,
-  console: (path, parameters) =>
-    pages.console(path, parameters) &&
-    json(421, { error: 'the console of a loopback listener answers to localhost and to addresses; send one as Host' }),
-})
+const misdirected = 'a loopback listener answers to localhost and to addresses; send one as Host'
 
 /** A page of an operator is nothing for other sites to read, to frame or to guess the kind of. */
 const guards: RawHeaders = ['x-content-type-options', 'nosniff', 'cross-origin-resource-policy', 'same-origin']
@@ -98,7 +101,12 @@ const json = async (status: number, value: unknown, headers: RawHeaders = []): P
   headers,
 })
 
-function renderReadiness(checks: Readiness): Promise<Page> {
-  const isReady = Object.values(checks).every((state) => state === 'ok')
-  return json(isReady ? 200 : 503, { status: isReady ? 'ready' : 'unavailable', checks })
+function renderReadiness(readiness: Readiness): Promise<Page> {
+  const status = isReady(readiness) ? 'ready' : 'unavailable'
+  const reports = Object.entries(readiness)
+  const checks = Object.fromEntries(reports.map(([name, report]) => [name, stateOf(report)]))
+  const causes = Object.fromEntries(
+    reports.flatMap(([name, report]) => (typeof report === 'string' ? [] : [[name, report.cause]])),
+  )
+  return json(status === 'ready' ? 200 : 503, { status, checks, ...(Object.keys(causes).length > 0 && { causes }) })
 }

@@ -1,7 +1,7 @@
 import { Gauge, type Registry } from 'prom-client'
 
 /** What this process runs on. */
-export type Build = Readonly<{ version: string; node: string; engine: string }>
+export type Build = Readonly<{ version: string; node: string }>
 
 export type BuildMetrics = Readonly<{ noteBuild: (build: Build) => void }>
 
@@ -9,8 +9,8 @@ export type BuildMetrics = Readonly<{ noteBuild: (build: Build) => void }>
 export function createBuildMetrics(registers: Registry[]): BuildMetrics {
   const info = new Gauge({
     name: 'sallyport_build_info',
-    help: 'Always 1: the version of the gateway, that of Node, and the engine in use.',
-    labelNames: ['version', 'node', 'engine'],
+    help: 'Always 1: the version of the gateway, and that of Node.',
+    labelNames: ['version', 'node'],
     registers,
   })
   return { noteBuild: (build) => info.set({ ...build }, 1) }

@@ -3,17 +3,21 @@ import { createTallies } from './tally.ts'
 
 /** How often what is held spares a question, and how much is held. */
 export type CacheMetrics = Readonly<{
-  /** `hit`, `absent`, `miss` or `shared`, for each cache by its name. */
+  /** `hit`, `absent`, `miss`, `shared` or `grace`, for each cache by its name. */
   countCacheRead: (cache: string, result: string) => void
   /** Calls back at each scrape. */
   watchCacheSizes: (sizes: () => Readonly<Record<string, number>>) => void
+  /** An API token that no cache knew: `found`, `refused`, `throttled` or `turned_away`. */
+  countUnknownToken: (outcome: string) => void
+  /** Calls back at each scrape. */
+  watchUnknownTokens: (countWaiting: () => number) => void
 }>
 
 export function createCacheMetrics(registers: Registry[]): CacheMetrics {
   const reads = createTallies(
     {
       name: 'sallyport_cache_reads_total',
-      help: 'Reads of a cache, by result: hit, absent (known not to be there), miss, or shared with a load under way.',
+      help: 'Reads of a cache, by result: hit, absent (known not to be there), miss, shared with a load under way, or grace (known before an outage).',
       labelNames: ['cache', 'result'],
     },
     registers,
@@ -28,7 +32,30 @@ export function createCacheMetrics(registers: Registry[]): CacheMetrics {
       for (const sizes of watched) for (const [cache, size] of Object.entries(sizes())) this.set({ cache }, size)
     },
   })
+  const unknownTokens = createTallies(
+    {
+      name: 'sallyport_unknown_tokens_total',
+      help: 'API tokens that no cache knew, by what became of them: found, refused, throttled, or turned_away.',
+      labelNames: ['outcome'],
+    },
+    registers,
+  )
+  const lanes: (() => number)[] = []
+  new Gauge({
+    name: 'sallyport_unknown_tokens_waiting',
+    help: 'API tokens that no cache knows, waiting to be looked up.',
+    registers,
+    collect() {
+      this.set(lanes.reduce((sum, countWaiting) => sum + countWaiting(), 0))
+    },
+  })
   return {
+    countUnknownToken: (outcome) => {
+      unknownTokens(outcome).count += 1
+    },
+    watchUnknownTokens: (countWaiting) => {
+      lanes.push(countWaiting)
+    },
     countCacheRead: (cache, result) => {
       reads(cache, result).count += 1
     },

@@ -5,13 +5,15 @@ export type ConnectionMetrics = Readonly<{
   countDroppedConnection: (listener: string, reason: string) => void
   /** How many are open, asked at each scrape, and how many may be. */
   watchConnections: (listener: string, count: () => number, limit: number) => void
+  /** What is held for slow peers, asked at each scrape, and how much that may be. */
+  watchHeldMemory: (read: () => Readonly<{ bytes: number; squeezedConnections: number }>, limitBytes: number) => void
 }>
 
 /** By listener: `public`, `decision`, `admin`. */
 export function createConnectionMetrics(registers: Registry[]): ConnectionMetrics {
   const dropped = new Counter({
     name: 'sallyport_connections_dropped_total',
-    help: 'Connections that were closed: beyond the limit, stalled because the client took nothing, or before TLS was agreed on.',
+    help: 'Connections that were closed: beyond the limit, stalled because the client took nothing, before TLS was agreed on, or for the memory that they held.',
     labelNames: ['listener', 'reason'],
     registers,
   })
@@ -31,7 +33,33 @@ export function createConnectionMetrics(registers: Registry[]): ConnectionMetric
       for (const [listener, count] of counts) this.set({ listener }, count())
     },
   })
+  let readHeld = () => ({ bytes: 0, squeezedConnections: 0 })
+  new Gauge({
+    name: 'sallyport_held_bytes',
+    help: 'Bytes held for slow peers: read ahead, bodies, answers, unfinished events.',
+    registers,
+    collect() {
+      this.set(readHeld().bytes)
+    },
+  })
+  const heldLimit = new Gauge({
+    name: 'sallyport_held_bytes_limit',
+    help: 'Bytes that may be held for slow peers.',
+    registers,
+  })
+  new Gauge({
+    name: 'sallyport_connections_squeezed',
+    help: 'Connections that are read from sparingly, because too much is held for their address or organization.',
+    registers,
+    collect() {
+      this.set(readHeld().squeezedConnections)
+    },
+  })
   return {
+    watchHeldMemory: (read, limitBytes) => {
+      readHeld = read
+      heldLimit.set(limitBytes)
+    },
     countDroppedConnection: (listener, reason) => dropped.inc({ listener, reason }),
     watchConnections: (listener, count, limit) => {
       limits.set({ listener }, limit)

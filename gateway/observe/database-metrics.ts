@@ -9,6 +9,8 @@ export type DatabaseMetrics = Readonly<{
   /** `statement` is a name of ours; `ms` counts the wait for a connection as well. */
   observeQuery: (statement: string, ms: number) => void
   countQueryFailure: (kind: 'statement' | 'timeout' | 'connection') => void
+  /** Asked at each scrape; `isStandby` is undefined before the first answer, `lagMs` where it is not known. */
+  watchStandby: (isStandby: () => boolean | undefined, lagMs: () => number | undefined) => void
   /** Asked at each scrape. */
   watchPool: (read: () => PoolCounts, limit: number) => void
 }>
@@ -42,7 +44,33 @@ export function createDatabaseMetrics(registers: Registry[]): DatabaseMetrics {
       observe(ms)
     },
     countQueryFailure: (kind) => failures.inc({ kind }),
+    watchStandby: createStandbyGauges(registers),
     watchPool: createPoolGauges(registers),
+  }
+}
+
+function createStandbyGauges(registers: Registry[]): DatabaseMetrics['watchStandby'] {
+  let standby: Readonly<{ is: () => boolean | undefined; lagMs: () => number | undefined }> | undefined
+  new Gauge({
+    name: 'sallyport_database_standby',
+    help: 'Whether the last answer came from a standby of PostgreSQL, which takes no changes.',
+    registers,
+    collect() {
+      this.set(standby?.is() ? 1 : 0)
+    },
+  })
+  new Gauge({
+    name: 'sallyport_database_standby_lag_seconds',
+    help: 'How far the last standby that answered was behind the server at listenUrl; beyond a second it is not asked.',
+    registers,
+    collect() {
+      const lagMs = standby?.lagMs()
+      this.remove()
+      if (lagMs !== undefined) this.set(lagMs / 1_000)
+    },
+  })
+  return (is, lagMs) => {
+    standby = { is, lagMs }
   }
 }
 

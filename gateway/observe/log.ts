@@ -2,6 +2,9 @@ import { fstatSync } from 'node:fs'
 import { isatty } from 'node:tty'
 import { pino } from 'pino'
 import { bufferLines, type LineSink } from './line-buffer.ts'
+import { LineWriter } from './line-writer.ts'
+import type { LogMetrics } from './log-metrics.ts'
+import { atomicBytes, openStream } from './place.ts'
 import { prettify } from './pretty-line.ts'
 import { redact } from './redact.ts'
 
@@ -17,16 +20,17 @@ export type Log = Readonly<{
   info: (fields: LogFields, message: string) => void
   warn: (fields: LogFields, message: string) => void
   error: (fields: LogFields, message: string) => void
-  flush: () => void
 }>
 
 /** The log of a process, which can also say that it ends, and what is of interest only while one looks for something. */
-export type ProcessLog = Log & Readonly<Record<'debug' | 'fatal', (fields: LogFields, message: string) => void>>
+export type ProcessLog = Log &
+  Readonly<Record<'debug' | 'fatal', (fields: LogFields, message: string) => void>> &
+  Readonly<{
+    /** Writes what is held, for at most so long; lines that come later are dropped. */
+    close: (withinMs: number) => Promise<void>
+  }>
 
 export type LogFields = Readonly<Record<string, unknown>>
-
-/** PIPE_BUF on Linux: a longer write to a full pipe may be mixed with another process' (pipe(7)). */
-const atomicBytes = 4_096
 
 /** As much as is written at once where nothing can come between: nobody else writes, or each write is one, as to files. */
 const writtenBytes = 65_536
@@ -34,28 +38,48 @@ const writtenBytes = 65_536
 /** For how long the line of a request may wait for others. */
 const delayMs = 100
 
+/** A line this soon after another that left at once waits like the line of a request. */
+const floodMs = 20
+
+/** How long standard output is left alone that failed. */
+const retryMs = 1_000
+
+const defaultBufferBytes = 4 * 1024 * 1024
+
+export type LogOptions = Readonly<{
+  /** Written on every line of a process that is one of several. */
+  worker?: number | undefined
+  /** Whether others write to the output as well. */
+  isShared?: boolean
+  format?: LogFormat
+  /** What may wait in memory for a slow reader; lines beyond it are dropped. */
+  bufferBytes?: number
+  metrics?: LogMetrics
+}>
+
+const noMetrics: LogMetrics = { countDroppedLogLines: () => undefined, watchLogSink: () => undefined }
+
 /**
- * One JSON object a line on standard output, times in RFC 3339. `worker` is written on every line of a process that is
- * one of several; `isShared` where others write to the output as well.
+ * One JSON object a line on standard output, times in RFC 3339. Whatever becomes of standard output, a caller neither
+ * waits nor fails: lines that find no room are dropped and counted, and one line tells how many once there is room.
  */
-export function createLog(
-  level: LogLevel,
-  worker?: number,
-  isShared = worker !== undefined,
-  format: LogFormat = 'json',
-): ProcessLog {
-  const maxWrite = isShared && !isFile(1) ? atomicBytes : writtenBytes
-  const destination = pino.destination({ fd: 1, sync: false, minLength: 0, maxWrite, contentMode: 'buffer' })
-  // As bytes, for which its types have no word: of text it would count them again with each line that follows.
-  const output: LineSink = { write: (text) => destination.write(Buffer.from(text) as unknown as string) }
+export function createLog(level: LogLevel, options: LogOptions = {}): ProcessLog {
+  const { worker, isShared = worker !== undefined, format = 'json' } = options
+  const { bufferBytes = defaultBufferBytes, metrics = noMetrics } = options
+  // Before it is opened: without a line there is nothing to write to.
+  const output = level === 'silent' ? undefined : openOutput(isShared && !isFile(1) ? atomicBytes : writtenBytes)
   const isPretty = format === 'pretty' || (format === 'auto' && isatty(1))
-  const sink = isPretty ? prettify(output, isatty(1) && !process.env.NO_COLOR) : output
-  const lines = bufferLines(sink, maxWrite, delayMs)
-  // What is rare leaves at once, behind what was said before it.
+  const sink = isPretty && output ? prettify(output.sink, isatty(1) && !process.env.NO_COLOR) : output?.sink
+  const lines = bufferLines(sink ?? noSink, Math.min(output?.writeLimitBytes ?? 0, bufferBytes / 4), delayMs)
+  // What is rare leaves at once, behind what was said before it; a flood of it leaves together.
+  let flushedAtMs = Number.NEGATIVE_INFINITY
   const atOnce = {
     write: (line: string): void => {
+      lines.write(line)
+      const nowMs = performance.now()
+      if (nowMs - flushedAtMs < floodMs) return
+      flushedAtMs = nowMs
       lines.flush()
-      sink.write(line)
     },
   }
   const base = worker !== undefined ? { worker } : null
@@ -69,17 +93,49 @@ export function createLog(
     info: (fields, message) => logger.info(fields, message),
     warn: (fields, message) => logger.warn(fields, message),
     error: (fields, message) => logger.error(fields, message),
-    fatal: (fields, message) => logger.fatal(fields, message),
-    flush: () => {
-      try {
-        lines.flush()
-        destination.flushSync()
-      } catch {
-        // Standard output is gone or was never open; there is nobody left to tell.
-      }
+    fatal: (fields, message) => {
+      logger.fatal(fields, message)
+      lines.flush()
+    },
+    close: async (withinMs) => {
+      lines.flush()
+      await output?.writer.close(withinMs)
     },
   }
+
+  function openOutput(writeLimitBytes: number) {
+    let untold = 0
+    const writer = new LineWriter({
+      place: openStream(1, writeLimitBytes),
+      bufferBytes,
+      monotonicMs: () => performance.now(),
+      retryMs,
+      // A standard stream is never opened anew.
+      followMs: Number.POSITIVE_INFINITY,
+      onWritten: () => {
+        // With room to spare, or the line about losses would be the next one that is lost.
+        if (untold === 0 || writer.heldBytes > bufferBytes / 2) return
+        const dropped = untold
+        untold = 0
+        logger.error({ dropped }, 'log lines were dropped')
+      },
+      onLost: (count) => {
+        untold += count
+        metrics.countDroppedLogLines(count)
+      },
+      onFailing: (error) => logger.error({ error: describeError(error) }, 'the log cannot be written'),
+      onRecovered: () => logger.info({}, 'the log is written again'),
+    })
+    metrics.watchLogSink(() => !writer.isFailing)
+    const sink: LineSink = {
+      // A character for each byte, and in one piece: the joined lines' many small parts take several times the room.
+      write: (text, count) => writer.push(Buffer.from(text).toString('latin1'), undefined, count),
+    }
+    return { writer, sink, writeLimitBytes }
+  }
 }
+
+const noSink: LineSink = { write: () => undefined }
 
 function isFile(descriptor: number): boolean {
   try {

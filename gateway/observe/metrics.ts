@@ -1,4 +1,4 @@
-import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { Counter, Gauge, Registry } from 'prom-client'
 import { type AuditMetrics, createAuditMetrics } from './audit/audit-metrics.ts'
 import { createBoundHistogram } from './bound-histogram.ts'
 import { type BuildMetrics, createBuildMetrics } from './build-metrics.ts'
@@ -7,10 +7,12 @@ import { type ChangeMetrics, createChangeMetrics } from './change-metrics.ts'
 import type { MetricsSnapshot } from './combine-metrics.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connection-metrics.ts'
 import { createDatabaseMetrics, type DatabaseMetrics } from './database-metrics.ts'
-import { lagEveryMs } from './event-loop.ts'
+import { createFaultMetrics, type FaultMetrics } from './fault-metrics.ts'
 import { createJwksMetrics, type JwksMetrics } from './jwks-metrics.ts'
 import { createLimitMetrics, type LimitMetrics } from './limit-metrics.ts'
+import { createLogMetrics, type LogMetrics } from './log-metrics.ts'
 import { createPolicyMetrics, type PolicyMetrics } from './policy-metrics.ts'
+import { collectProcessMetrics } from './process-metrics.ts'
 import { createRedisMetrics, type RedisMetrics } from './redis-metrics.ts'
 import { createReloadMetrics, type ReloadMetrics } from './reload-metrics.ts'
 import { createStageMetrics, type StageMetrics } from './stage-metrics.ts'
@@ -38,9 +40,11 @@ export type Metrics = Readonly<{
   CacheMetrics &
   ChangeMetrics &
   ConnectionMetrics &
+  FaultMetrics &
   DatabaseMetrics &
   JwksMetrics &
   LimitMetrics &
+  LogMetrics &
   PolicyMetrics &
   RedisMetrics &
   ReloadMetrics &
@@ -55,7 +59,7 @@ const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 export function createMetrics(): Metrics {
   const registry = new Registry()
   const registers = [registry]
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: lagEveryMs })
+  collectProcessMetrics(registry)
   const requests = createTallies(
     {
       name: 'sallyport_requests_total',
@@ -113,8 +117,10 @@ export function createMetrics(): Metrics {
     ...createChangeMetrics(registers),
     ...createConnectionMetrics(registers),
     ...createDatabaseMetrics(registers),
+    ...createFaultMetrics(registers),
     ...createJwksMetrics(registers),
     ...createLimitMetrics(registers),
+    ...createLogMetrics(registers),
     ...createPolicyMetrics(registers),
     ...createRedisMetrics(registers),
     ...createReloadMetrics(registers),

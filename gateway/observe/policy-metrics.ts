@@ -5,6 +5,15 @@ export type PolicyMetrics = Readonly<{
   /** By the live table's route, or `none`. */
   countShadowDifference: (route: string, kind: string) => void
   noteShadowReload: (isGood: boolean) => void
+  notePolicyHeld: (isHeld: boolean) => void
+  /** What a table that was taken changed. */
+  notePolicyChange: (
+    change: Readonly<{
+      gained: readonly string[]
+      lost: readonly string[]
+      widened: readonly Readonly<{ route: string }>[]
+    }>,
+  ) => void
 }>
 
 /** Without a shadow table there are no differences, and nothing is wrong with it. */
@@ -21,7 +30,25 @@ export function createPolicyMetrics(registers: Registry[]): PolicyMetrics {
     registers,
   })
   reload.set(1)
+  const held = new Gauge({
+    name: 'sallyport_policy_held',
+    help: '1 while good policy files are held back and the table before goes on.',
+    registers,
+  })
+  held.set(0)
+  const changes = new Counter({
+    name: 'sallyport_policy_changes_total',
+    help: 'Routes that a reload brought or took, and those by which it let somebody in who was refused, by kind.',
+    labelNames: ['kind', 'route'],
+    registers,
+  })
   return {
+    notePolicyHeld: (isHeld) => held.set(isHeld ? 1 : 0),
+    notePolicyChange: ({ gained, lost, widened }) => {
+      for (const route of gained) changes.inc({ kind: 'gained', route })
+      for (const route of lost) changes.inc({ kind: 'lost', route })
+      for (const { route } of widened) changes.inc({ kind: 'widened', route })
+    },
     countShadowDifference: (route, kind) => differences.inc({ route, kind }),
     noteShadowReload: (isGood) => reload.set(isGood ? 1 : 0),
   }

@@ -9,6 +9,29 @@ export type PolicyState = Readonly<{
   fingerprint: string | undefined
   /** Why what the files say now is not in use; undefined while they are good. */
   trouble: PolicyTrouble | undefined
+  /** Why good files are not in use yet; undefined while they are. */
+  held: PolicyHold | undefined
+  /** What the last table that was taken has changed; undefined before the first. */
+  change: PolicyChange | undefined
+}>
+
+/**
+ * `names` are files that are missing, or routes that let somebody in who was refused. `widening` is `reload.onWidening`'s
+ * word; the other reasons hold whatever it says.
+ */
+export type PolicyHold = Readonly<{
+  since: string
+  reason: 'widening' | 'file_missing' | 'no_routes'
+  names: readonly string[]
+  widened: readonly string[]
+}>
+
+/** Ids of routes, and sentences of what somebody may do now. */
+export type PolicyChange = Readonly<{
+  at: string
+  gained: readonly string[]
+  lost: readonly string[]
+  widened: readonly string[]
 }>
 
 /** One line for each mistake: `file:line:column: sentence`. */
@@ -27,5 +50,6 @@ const chooseWorst = (states: readonly PolicyState[]): PolicyState | undefined =>
   [...states].sort(
     (one, other) =>
       Number(other.trouble !== undefined) - Number(one.trouble !== undefined) ||
+      Number(other.held !== undefined) - Number(one.held !== undefined) ||
       (one.loadedAt ?? '').localeCompare(other.loadedAt ?? ''),
   )[0]

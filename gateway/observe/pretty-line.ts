@@ -7,9 +7,9 @@ const placed = new Set(['time', 'level', 'msg', 'method', 'path', 'status', 'dur
 
 /** Turns lines of JSON into lines for a person at a terminal; `isColored` marks levels. */
 export const prettify = (sink: LineSink, isColored: boolean): LineSink => ({
-  write: (text) => {
+  write: (text, count) => {
     const lines = text.split('\n').slice(0, -1)
-    return sink.write(lines.map((line) => `${formatLine(line, isColored)}\n`).join(''))
+    return sink.write(lines.map((line) => `${formatLine(line, isColored)}\n`).join(''), count)
   },
 })
 

@@ -23,17 +23,23 @@ function redactSegment(segment: string): string {
   let text = segment
   for (let depth = 0; depth <= decodingDepth; depth++) {
     if (holdsCredential(text)) return '[redacted]'
-    text = text.replace(/%([0-7][0-9a-f])/gi, (_escape, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+    const decoded = text.includes('%') ? text.replace(asciiEscape, decodeEscape) : text
+    if (decoded === text) break
+    text = decoded
   }
   return segment
 }
 
-/** An API token, or a JWT from its header on. Without one pattern for it all: paths are long, and clients hostile. */
-const holdsCredential = (text: string): boolean =>
-  text.includes('oat_') || text.split(/[^\w.-]/).some((run) => run.split('.').slice(0, -1).some(isJwtPart))
+/** No credential holds other characters. */
+const asciiEscape = /%[0-7][0-9a-f]/gi
 
-/** `{"` in base64url, and more of it than a name would have. */
-function isJwtPart(part: string): boolean {
-  const start = part.indexOf('eyJ')
-  return start >= 0 && part.length - start >= 11
+const decodeEscape = (text: string): string => String.fromCharCode(Number.parseInt(text.slice(1), 16))
+
+/** An API token, or a JWT from its header on: `{"` in base64url, and more of it than a name would have, before a dot. */
+function holdsCredential(text: string): boolean {
+  if (text.includes('oat_')) return true
+  // Each match takes the rest of its word, so that no character is looked at twice: paths are long, and clients hostile.
+  for (const [part] of text.includes('eyJ') ? text.matchAll(/eyJ[\w-]*\.?/g) : [])
+    if (part.endsWith('.') && part.length >= 12) return true
+  return false
 }

@@ -1,11 +1,17 @@
-import { Counter, type Registry } from 'prom-client'
+import { Counter, Gauge, type Registry } from 'prom-client'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
 
 /** A command that the gateway sends. */
-export type RedisCommand = 'get' | 'publish'
+export type RedisCommand = (typeof commands)[number]
+
+const commands = ['get', 'publish', 'count'] as const
 
 /** How Redis does, where there is one. */
-export type RedisMetrics = Readonly<{ observeRedis: (command: RedisCommand, ms: number, isGood: boolean) => void }>
+export type RedisMetrics = Readonly<{
+  observeRedis: (command: RedisCommand, ms: number, isGood: boolean) => void
+  /** Asked at each scrape. */
+  watchRedisRefusals: (isRefused: (command: RedisCommand) => boolean) => void
+}>
 
 const buckets = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2]
 
@@ -23,15 +29,29 @@ export function createRedisMetrics(registers: Registry[]): RedisMetrics {
     labelNames: ['command'],
     registers,
   })
-  for (const command of ['get', 'publish']) failures.inc({ command }, 0)
+  for (const command of commands) failures.inc({ command }, 0)
+  let isRefused: ((command: RedisCommand) => boolean) | undefined
+  new Gauge({
+    name: 'sallyport_redis_refusing',
+    help: 'Whether a Redis that can be reached refuses a command, or answers it too late.',
+    labelNames: ['command'],
+    registers,
+    collect() {
+      if (isRefused) for (const command of commands) this.set({ command }, isRefused(command) ? 1 : 0)
+    },
+  })
   const observers: Readonly<Record<RedisCommand, ObserveMs>> = {
     get: durations.bind({ command: 'get' }),
     publish: durations.bind({ command: 'publish' }),
+    count: durations.bind({ command: 'count' }),
   }
   return {
     observeRedis: (command, ms, isGood) => {
       observers[command](ms)
       if (!isGood) failures.inc({ command })
+    },
+    watchRedisRefusals: (watched) => {
+      isRefused = watched
     },
   }
 }

@@ -19,7 +19,7 @@ export type Refusal = Readonly<{
   clientAddress: string
 }>
 
-/** As many as anybody reads. */
+/** The console lists no more than these. */
 export const refusalLimit = 50
 
 /** Fifty of the longest are still no more than 20 kB. */

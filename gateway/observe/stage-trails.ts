@@ -95,6 +95,10 @@ class StageTrail implements Trail {
     return this.#trail.refused(error)
   }
 
+  identified(upstreamRequestId: string): void {
+    this.#trail.identified(upstreamRequestId)
+  }
+
   broke(error: unknown): void {
     this.#trail.broke(error)
   }

@@ -15,6 +15,8 @@ export type TrailFacts = {
   credential: string | undefined
   organizationId: number | undefined
   upstream: string | undefined
+  /** What the upstream calls the request, where that is not our id. */
+  upstreamRequestId: string | undefined
   reason: string | undefined
   error: GatewayError | undefined
   streamFailure: Readonly<{ code: StreamFailureCode; cause: unknown }> | undefined
@@ -29,6 +31,7 @@ export const noFacts: TrailFacts = {
   credential: undefined,
   organizationId: undefined,
   upstream: undefined,
+  upstreamRequestId: undefined,
   reason: undefined,
   error: undefined,
   streamFailure: undefined,
@@ -63,6 +66,7 @@ export function composeLine(
     credential: facts.credential,
     organizationId: facts.organizationId,
     upstream: facts.upstream,
+    upstreamRequestId: facts.upstreamRequestId,
     durationMs: Math.round(durationMs * 1000) / 1000,
   }
   // Most requests come to this end, and one shape is written faster than many.

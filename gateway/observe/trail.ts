@@ -5,6 +5,7 @@ import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
 import type { Client } from '../receive/client.ts'
+import { isRequestId } from '../receive/request-id.ts'
 import type { RequestTarget } from '../receive/target.ts'
 import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
@@ -33,6 +34,8 @@ export type Trail = Readonly<{
   settled: (status?: number) => Promise<void> | undefined
   /** Resolves to what the client is told: this very refusal, or that it could not be written down. */
   refused: (error: GatewayError) => Promise<GatewayError>
+  /** The upstream's answer has an `x-request-id` of its own. */
+  identified: (upstreamRequestId: string) => void
   /** A bug of ours, after the answer began. */
   broke: (error: unknown) => void
   /** The stream began, and then ended in a failure that its client was told of. */
@@ -132,6 +135,11 @@ class RequestTrail implements Trail {
     return facts.error
   }
 
+  identified(upstreamRequestId: string): void {
+    if (upstreamRequestId !== this.#requestId && isRequestId(upstreamRequestId))
+      this.#facts.upstreamRequestId = upstreamRequestId
+  }
+
   broke(error: unknown): void {
     this.#facts.error = GatewayError.from(error)
   }
@@ -160,8 +168,9 @@ class RequestTrail implements Trail {
     metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
     metrics.countDecision(route, facts.reason ?? 'abandoned')
     const line = composeLine(exchange, this.#requestId, facts, durationMs, isComplete)
-    // A client that left is nobody's failure, whatever it interrupted.
-    if (isOurs(facts) || (exchange.status >= 500 && facts.error)) log.error(line, 'request failed')
+    // A client that left is no failure, whatever it interrupted, nor is one that asks for what no server here knows (501).
+    const isFailure = exchange.status >= 500 && exchange.status !== 501
+    if (isOurs(facts) || (isFailure && facts.error)) log.error(line, 'request failed')
     else if (facts.streamFailure) log.warn(line, 'stream failed')
     else log.request(line)
   }

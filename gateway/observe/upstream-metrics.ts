@@ -13,6 +13,8 @@ export type UpstreamMetrics = Readonly<{
   /** The same for every call of one upstream. */
   watchUpstream: (name: string) => UpstreamWatch
   countUpstreamRetry: () => void
+  /** Age of the oldest addresses in use whose name is not resolved, in milliseconds; asked at each scrape. */
+  watchNames: (oldestStaleMs: () => number) => void
   /** How many connections are open, by scheme, host and port; asked at each scrape. */
   watchUpstreamConnections: (count: () => ReadonlyMap<string, number>, limit: number) => void
 }>
@@ -49,6 +51,15 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
     help: 'Requests sent once more, to the same address or another, because no byte of an answer had come.',
     registers,
   })
+  let oldestStaleMs = () => 0
+  new Gauge({
+    name: 'sallyport_names_stale_seconds',
+    help: 'Age of the oldest addresses in use whose name is not resolved any more; 0 while all names are.',
+    registers,
+    collect() {
+      this.set(oldestStaleMs() / 1_000)
+    },
+  })
   const watches = new Map<string, UpstreamWatch>()
   const watch = (label: string): UpstreamWatch => {
     const known = watches.get(label)
@@ -60,6 +71,9 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   return {
     watchUpstream: (name) => watches.get(name) ?? watch(name.startsWith(clusterPrefix) ? clusterLabel : name),
     countUpstreamRetry: () => retries.inc(),
+    watchNames: (read) => {
+      oldestStaleMs = read
+    },
     watchUpstreamConnections: createConnectionGauges(registers),
   }
 }

@@ -6,7 +6,7 @@ export type IdentityClaims = Readonly<{
   iss: string
   aud: string
   sub: string
-  user: Readonly<{ id: number; type: string; email: string }>
+  user: Readonly<{ id: number; type: string; email: string; emailVerified: boolean }>
   organization: Readonly<{ id: number; slug: string; role: string }> | null
   roles: readonly string[]
   abilities: readonly string[]
@@ -29,7 +29,7 @@ export function composeIdentity(
     iss: issuer,
     aud: upstream.name,
     sub: String(user.id),
-    user: { id: user.id, type: user.userType, email: user.email },
+    user: { id: user.id, type: user.userType, email: user.email, emailVerified: user.emailVerified },
     organization: organization ? { id: organization.id, slug: organization.slug, role: organization.role } : null,
     roles: rolesInForce(caller),
     abilities: authority.abilities === '*' ? ['*'] : [...authority.abilities].sort(),

@@ -15,12 +15,20 @@ const parametersBlock = /^-----BEGIN EC PARAMETERS-----[^-]*-----END EC PARAMETE
 
 const privateKeys = ['PRIVATE KEY', 'EC PRIVATE KEY']
 
+/** Characters of a key file. */
+const mostCharacters = 32_768
+
+/** OpenSSL takes half a millisecond for each, while the event loop waits: 1 MiB of keys took 4.6 s. */
+const mostKeys = 32
+
 /** Splits a key file into its keys, at least one. Throws a sentence that never quotes the file. */
 export function readKeyBundle(text: string): readonly KeyBlock[] {
+  if (text.length > mostCharacters) throw new Error(`a key file holds at most ${mostCharacters} characters`)
   const blocks: KeyBlock[] = []
   let start = 0
   for (const { 0: pem, 1: label = '', index } of text.matchAll(pemBlock)) {
     if (label === 'EC PARAMETERS') continue
+    if (blocks.length === mostKeys) throw new Error(`a key file holds at most ${mostKeys} keys; remove expired ones`)
     const place = `block ${blocks.length + 1}`
     if (!privateKeys.includes(label)) throw new Error(`${place} is no private key in PEM (PKCS #8)`)
     const signsFromMs = readExplanation(text.slice(start, index), place) ?? 0
@@ -38,7 +46,7 @@ export function readKeyBundle(text: string): readonly KeyBlock[] {
 /** Anything may be noted outside of the blocks; only what looks as if it meant us is read, and then strictly. */
 function readExplanation(text: string, place: string): number | undefined {
   if (text.replace(parametersBlock, '').includes('-----')) throw new Error(`${place} is not whole`)
-  const [line, ...more] = text.match(/^\s*signs[-_ ]?from\s*[:=].*$/gim) ?? []
+  const [line, ...more] = text.match(/^[ \t]*signs[-_ ]?from[ \t]*[:=].*$/gim) ?? []
   if (more.length > 0) throw new Error(`${place} says more than once from when it signs`)
   return line === undefined ? undefined : readTime(line.trim(), place)
 }

@@ -4,7 +4,13 @@ import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose'
 
 /** Who is calling, for whom, and with what right, as the gateway has signed it (SPEC section 4). */
 export type Identity = Readonly<{
-  user: Readonly<{ id: number; type: 'human' | 'client-managed'; email: string }>
+  user: Readonly<{
+    id: number
+    type: 'human' | 'client-managed'
+    /** Anybody's, unless `emailVerified`: see `verifiedEmail`. */
+    email: string
+    emailVerified: boolean
+  }>
   organization: Readonly<{ id: number; slug: string; role: string }> | null
   /** Slugs: the role in this organization, then those on the platform. */
   roles: readonly string[]
@@ -17,13 +23,13 @@ export type VerifierOptions = Readonly<{
   /** Where the gateway publishes its keys: `http://sallyport:9090/.well-known/jwks.json`. */
   jwksUrl: string | URL
   /** The backend's name in the gateway's configuration; `cluster:<id>` for a data cluster. */
-  audience: string
+  audience: string | readonly string[]
   /** `identity.issuer` of the gateway. */
   issuer?: string
   algorithm?: 'EdDSA' | 'ES256'
   /** Refuses headers that are not bound to method and target (`bind: true`). Bound ones are always held to them. */
   requiresBinding?: boolean
-  /** How far the clocks may be apart, in seconds. */
+  /** How far the clocks may be apart, in seconds; at most 60. */
   clockTolerance?: number
 }>
 
@@ -55,25 +61,65 @@ export class IdentityError extends Error {
 /** Resolves to who is calling, or rejects with an `IdentityError`. */
 export type VerifyIdentity = (request: RequestLike) => Promise<Identity>
 
-/** One for each backend: it keeps the keys, follows their rotation, and asks for an unknown one at most every 30 s. */
+/** A header lives this long (SPEC section 4), in seconds; one that says more is a mistake, or is not the gateway's. */
+const longestLife = 60
+
+/**
+ * One for each backend: it keeps the keys, follows their rotation, and asks for an unknown one at most every 30 s.
+ *
+ * @throws TypeError for options that would let other headers pass than those for this backend, now.
+ */
 export function createVerifier(options: VerifierOptions): VerifyIdentity {
+  checkOptions(options)
   const { issuer = 'sallyport', audience, algorithm = 'EdDSA', clockTolerance = 5 } = options
   const keys = createRemoteJWKSet(new URL(options.jwksUrl), { timeoutDuration: 2_000 })
-  const expected = { issuer, audience, algorithms: [algorithm], clockTolerance, requiredClaims: ['exp', 'iat', 'sub'] }
+  const expected = {
+    issuer,
+    audience: typeof audience === 'string' ? audience : [...audience],
+    algorithms: [algorithm],
+    clockTolerance,
+    maxTokenAge: longestLife,
+    requiredClaims: ['exp', 'iat', 'sub', 'aud'],
+  }
   return async (request) => {
     const header = readHeader(request.headers)
     if (header === undefined) throw new IdentityError('missing', 'there is no x-gateway-identity')
     const { payload } = await jwtVerify(header, keys, expected).catch((error: unknown) => {
       throw toIdentityError(error)
     })
+    const { exp = Number.POSITIVE_INFINITY, iat = 0 } = payload
+    if (exp - iat > longestLife) throw new IdentityError('invalid', 'x-gateway-identity lives too long')
     checkBinding(payload, request, options.requiresBinding === true)
     return readIdentity(payload)
   }
 }
 
+const optionNames = ['jwksUrl', 'audience', 'issuer', 'algorithm', 'requiresBinding', 'clockTolerance']
+
+/** Programs without types pass what an environment variable holds, undefined too: jose then leaves out a check. */
+function checkOptions(options: VerifierOptions): void {
+  const { audience, issuer = 'sallyport', algorithm = 'EdDSA', clockTolerance = 5, requiresBinding = false } = options
+  const unknown = Object.keys(options).find((name) => !optionNames.includes(name))
+  if (unknown !== undefined) throw new TypeError(`${unknown} is not an option; known are ${optionNames.join(', ')}`)
+  const audiences: readonly unknown[] = Array.isArray(audience) ? audience : [audience]
+  if (audiences.length === 0 || !audiences.every(isName))
+    throw new TypeError('audience must be the name of this backend in the configuration of the gateway')
+  if (!isName(issuer)) throw new TypeError('issuer must be a name')
+  if (algorithm !== 'EdDSA' && algorithm !== 'ES256') throw new TypeError('algorithm must be EdDSA or ES256')
+  if (typeof clockTolerance !== 'number' || !(clockTolerance >= 0 && clockTolerance <= 60))
+    throw new TypeError('clockTolerance must be a number of seconds, 0 to 60')
+  if (typeof requiresBinding !== 'boolean') throw new TypeError('requiresBinding must be true or false')
+}
+
+const isName = (value: unknown): boolean => typeof value === 'string' && value.trim() !== ''
+
 /** Whether the caller may do something, such as `datasets:read`, in the organization of the request. */
 export const may = ({ abilities }: Pick<Identity, 'abilities'>, ability: string): boolean =>
   abilities.includes('*') || abilities.includes(ability)
+
+/** The user's address where it is known to be the user's, else undefined: an unverified one may be anybody's. */
+export const verifiedEmail = ({ user }: Pick<Identity, 'user'>): string | undefined =>
+  user.emailVerified === true ? user.email : undefined
 
 function readHeader(headers: RequestLike['headers']): string | undefined {
   const value = headers instanceof Headers ? headers.get('x-gateway-identity') : headers['x-gateway-identity']

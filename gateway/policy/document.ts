@@ -1,5 +1,5 @@
 import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
-import { type Document, isNode, LineCounter, parseDocument, visit } from 'yaml'
+import { type Document, isNode, isScalar, LineCounter, parseDocument, visit } from 'yaml'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 
 export type Path = readonly (string | number)[]
@@ -17,7 +17,9 @@ export type YamlFile = Readonly<{
 export function parseYaml(name: string, text: string): YamlFile {
   const counter = new LineCounter()
   // Pretty errors would quote the line, and a line of configuration may hold a secret.
-  const document = parseDocument(text, { version: '1.2', uniqueKeys: true, prettyErrors: false, lineCounter: counter })
+  const options = { version: '1.2', uniqueKeys: false, prettyErrors: false, lineCounter: counter } as const
+  if (isTooDeep(text)) throw tooDeep(name)
+  const document = parseDocument(text, options)
   const placed = (offset: number, message: string): Problem => {
     const { line, col } = counter.linePos(offset)
     return { file: name, line, column: col, message }
@@ -31,16 +33,60 @@ export function parseYaml(name: string, text: string): YamlFile {
     problemAt: (path, message) => placed(offsetOf(document, path), message),
     problemAtOffset: placed,
   }
-  refuseAliases(file)
+  refuseAmbiguities(file)
   return file
 }
 
-function refuseAliases(file: YamlFile): void {
+/** Deeper than any configuration. */
+const mostDepth = 64
+const mostIndent = 512
+
+const tooDeep = (file: string): ConfigurationError =>
+  new ConfigurationError([{ file, line: 1, column: 1, message: `is nested more than ${mostDepth} levels deep` }])
+
+/**
+ * Whether a text nests deeper than it may: by brackets, by `- - -` on one line, or by indentation. Looked at before it is
+ * parsed: the package recurses, and a pattern that V8 compiles near the end of the stack ends the process (8 KiB of `[`).
+ */
+function isTooDeep(text: string): boolean {
+  let brackets = 0
+  let indicators = 0
+  let column = 0
+  let isLeading = true
+  for (let index = 0; index < text.length; index++) {
+    const character = text[index] ?? ''
+    column += 1
+    if (character === '\n' || character === '\r') {
+      column = 0
+      indicators = 0
+      isLeading = true
+    } else if (character === '[' || character === '{') brackets += 1
+    else if (character === ']' || character === '}') brackets = Math.max(0, brackets - 1)
+    else if (isLeading && isIndicator(character, text[index + 1])) indicators += 1
+    else if (character !== ' ') isLeading = false
+    if (brackets > mostDepth || indicators > mostDepth || (isLeading && column > mostIndent)) return true
+  }
+  return false
+}
+
+const isIndicator = (character: string, next = ' '): boolean => '-?:'.includes(character) && ' \t\r\n'.includes(next)
+
+/** Aliases, and keys that are there twice: the package compares each key with each other one, in quadratic time. */
+function refuseAmbiguities(file: YamlFile): void {
   const problems: Problem[] = []
   visit(file.document, {
     Alias: (_, alias) => {
       const message = `aliases (*${alias.source}) are not allowed; write the value out`
       problems.push(file.problemAtOffset(alias.range?.[0] ?? 0, message))
+    },
+    Map: (_, { items }) => {
+      const known = new Set<unknown>()
+      for (const { key } of items) {
+        const name = isScalar(key) ? key.value : key
+        if (known.has(name) && isNode(key))
+          problems.push(file.problemAtOffset(key.range?.[0] ?? 0, 'Map keys must be unique'))
+        known.add(name)
+      }
     },
   })
   if (problems.length > 0) throw new ConfigurationError(problems)

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { compilePolicy, type Policy } from './compile.ts'
@@ -6,7 +6,8 @@ import { ConfigurationError } from './configuration-error.ts'
 import { parseYaml, type YamlFile } from './document.ts'
 import type { PolicyFile, PolicyReading, PolicyTexts } from './file.ts'
 import { readPolicyFiles } from './read-files.ts'
-import { readPolicyFilesApart } from './read-files-apart.ts'
+import { readSoundFilesApart } from './read-files-apart.ts'
+import { readRegularNow } from './regular-file.ts'
 
 /** Reads `*.yaml` of a directory as one table. Throws `ConfigurationError` with every problem and its place. */
 export const loadPolicy = (directory: string, upstreamNames: ReadonlySet<string>): Policy =>
@@ -24,7 +25,22 @@ export async function parsePolicyApart(
 ): Promise<Policy> {
   const length = [...texts.values()].reduce((sum, text) => sum + text.length, 0)
   if (length < apartFrom) return parsePolicy(directory, texts, upstreamNames)
-  return compilePolicy(joinReadings(directory, texts, await readPolicyFilesApart(directory, texts)), upstreamNames)
+  const readings = await readSoundFilesApart({ directory, texts, upstreamNames })
+  return compilePolicy(joinReadings(directory, texts, readings), upstreamNames)
+}
+
+/**
+ * What the files hold, once they compile: to place a mistake a file is parsed again, which for a long one is work for a
+ * thread, too. Throws `ConfigurationError`.
+ */
+export function readSoundFiles(
+  directory: string,
+  texts: PolicyTexts,
+  upstreamNames: ReadonlySet<string>,
+): ReadonlyMap<string, PolicyReading> {
+  const readings = readPolicyFiles(directory, texts)
+  compilePolicy(joinReadings(directory, texts, readings), upstreamNames)
+  return readings
 }
 
 /** In characters: some two hundred routes. What is shorter holds nobody up for more than some 30 ms. */
@@ -53,7 +69,7 @@ export function readPolicyTextsNow(directory: string): PolicyTexts {
     choosePolicyFiles(listFiles(directory)).map((name): ReadFile => {
       const path = join(directory, name)
       try {
-        return [name, readFileSync(path, 'utf8')]
+        return [name, readRegularNow(path)]
       } catch (error) {
         return [name, unreadable(path, error)]
       }
@@ -69,14 +85,13 @@ export async function readPolicyTexts(
   const found = await readdir(directory).catch((error: unknown) => {
     throw unreadable(directory, error)
   })
-  return gatherTexts(
-    await Promise.all(
-      choosePolicyFiles(found).map(async (name): Promise<ReadFile> => {
-        const path = join(directory, name)
-        return [name, await readText(path).catch((error: unknown) => unreadable(path, error))]
-      }),
-    ),
-  )
+  const files: ReadFile[] = []
+  // One after the other: on a file system that does not answer, each would keep a thread of the pool.
+  for (const name of choosePolicyFiles(found)) {
+    const path = join(directory, name)
+    files.push([name, await readText(path).catch((error: unknown) => unreadable(path, error))])
+  }
+  return gatherTexts(files)
 }
 
 type ReadFile = readonly [name: string, content: string | ConfigurationError]

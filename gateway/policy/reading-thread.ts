@@ -1,14 +1,14 @@
-// Reads policy files, says what they hold, and ends: the other end of `readPolicyFilesApart`.
+// Reads policy files, says what they hold, and ends: the other end of `readSoundFilesApart`.
 import { parentPort, workerData } from 'node:worker_threads'
 import { ConfigurationError } from './configuration-error.ts'
-import { readPolicyFiles } from './read-files.ts'
+import { readSoundFiles } from './load.ts'
 import type { ReadingOutcome, ReadingTask } from './read-files-apart.ts'
 
 parentPort?.postMessage(read(workerData))
 
-function read({ directory, texts }: ReadingTask): ReadingOutcome {
+function read({ directory, texts, upstreamNames }: ReadingTask): ReadingOutcome {
   try {
-    return { readings: readPolicyFiles(directory, texts) }
+    return { readings: readSoundFiles(directory, texts, upstreamNames) }
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error
     return { problems: error.problems }

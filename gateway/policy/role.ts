@@ -32,6 +32,10 @@ export type Roles = Readonly<{
 
 export const holds = (set: AbilitySet, ability: string): boolean => set === '*' || set.has(ability)
 
+/** Whether anything may be changed with these. */
+export const canWriteSomething = (set: AbilitySet): boolean =>
+  set === '*' || [...set].some((ability) => ability.endsWith(':write'))
+
 /** What both sets hold: no permission is ever more than its weakest part. */
 export function intersect(left: AbilitySet, right: AbilitySet): AbilitySet {
   if (left === '*') return right

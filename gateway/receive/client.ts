@@ -1,6 +1,6 @@
 import { BlockList, isIP } from 'node:net'
 import type { Exchange } from '../engine/exchange.ts'
-import type { ForwardedHeaders, RequestHeaders } from './headers.ts'
+import { type ForwardedHeaders, isHost, type RequestHeaders } from './headers.ts'
 
 /** Who speaks to us, and what a backend is told about it. */
 export type Client = Readonly<{
@@ -54,10 +54,10 @@ function readChain(forwarded: ForwardedHeaders, peer: string, isTrusted: Trusted
   const believed: string[] = [peer]
   for (const address of chain.reverse()) {
     if (isIP(address) === 0) break
-    believed.unshift(address)
+    believed.push(address)
     if (!isTrusted(address)) break
   }
-  return { address: believed[0] ?? peer, forwardedFor: believed.join(', ') }
+  return { address: believed.at(-1) ?? peer, forwardedFor: believed.reverse().join(', ') }
 }
 
 function readOrigin(forwarded: ForwardedHeaders, own: Readonly<{ proto: string; host: string }>) {
@@ -65,6 +65,6 @@ function readOrigin(forwarded: ForwardedHeaders, own: Readonly<{ proto: string; 
   const [host] = forwarded.host
   return {
     proto: forwarded.proto.length === 1 && (proto === 'http' || proto === 'https') ? proto : own.proto,
-    host: forwarded.host.length === 1 && host !== undefined && /^[\w.:[\]-]{1,255}$/.test(host) ? host : own.host,
+    host: forwarded.host.length === 1 && host !== undefined && isHost(host) ? host : own.host,
   }
 }

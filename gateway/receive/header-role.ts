@@ -67,12 +67,12 @@ export function headerRole(name: string): HeaderRole {
   return role
 }
 
-/** CGI and WSGI backends read `_`, and some `.`, as `-`: so do we, to refuse it. */
+/** CGI has letters, digits and `_` in a name: each other character may be a `-` to a backend, so it is one here. */
 function findRole(name: string): HeaderRole {
   const exact = name.toLowerCase()
   const role = read.get(exact)
   if (role) return role
-  const canonical = exact.replace(/[_.]/g, '-')
+  const canonical = exact.replace(/[^a-z0-9]/g, '-')
   // An alias of a header that decides is never believed and never forwarded.
   if (canonical !== exact && read.has(canonical)) return framing.has(canonical) ? forbidden : drop
   if (dropped.has(canonical) || droppedPrefixes.some((prefix) => canonical.startsWith(prefix))) return drop

@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { usualHeadLimits } from './head-limits.ts'
@@ -126,8 +126,15 @@ function checkFraming(values: Framing, httpVersion: string): void {
   if (expect.some((value) => value.toLowerCase() !== '100-continue')) throw new GatewayError('expectation_failed')
 }
 
-// RFC 9110 4.2.1 and 7.2: a name, an IPv4 address or a bracketed IPv6 address, and a port; no userinfo, path or list.
-const hostPattern = /^(?:[a-z0-9._~!$&'()*+;=-]+|\[([0-9a-f:.]+)\])(?::(\d{1,5}))?$/i
+// RFC 9110 4.2.1 and 7.2: a name of labels (RFC 1123 2.1, and `_`, which private names have), an IPv4 address or a
+// bracketed IPv6 address, and a port; no userinfo, path or list, and none of the signs that RFC 3986 lets a name have.
+const hostPattern = /^(?:([a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?)|\[([0-9a-f:.]{2,45})\])(?::(\d{1,5}))?$/i
+
+/** RFC 1035 3.1, and the dot of the root. */
+const longestName = 254
+
+/** URL Standard 3.5: a name that ends so is read as an IPv4 address, in one of several notations. */
+const endsInNumber = /(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$/i
 
 function readHost(lines: readonly string[]): string {
   const [host] = lines
@@ -141,10 +148,15 @@ let lastHost: string | undefined
 /** Whether everybody reads the same host and port in this. */
 export function isHost(text: string): boolean {
   if (text === lastHost) return true
-  const [whole, address, port] = hostPattern.exec(text) ?? []
-  const isSound = whole !== undefined && (address === undefined || isIPv6(address)) && Number(port ?? 0) <= 65_535
+  const [whole, name, address, port] = hostPattern.exec(text) ?? []
+  const isSound = whole !== undefined && Number(port ?? 0) <= 65_535 && isNameOrAddress(name, address)
   if (isSound) lastHost = text
   return isSound
+}
+
+function isNameOrAddress(name: string | undefined, address: string | undefined): boolean {
+  if (name === undefined) return address !== undefined && isIPv6(address)
+  return name.length <= longestName && (!endsInNumber.test(name) || isIPv4(name))
 }
 
 /** What `Connection` names (RFC 9110 7.6.1), but for what it usually says; undefined for nothing. */

@@ -1,6 +1,7 @@
 /**
  * Names by which some servers, frameworks or content networks let a request say that it is another one: another target,
- * method, host or client. No standard knows them, and nothing before us vouches for them.
+ * method, host or client. No standard knows them, and nothing before us vouches for them. The configurations of proxies
+ * that ask the decision listener strip the same.
  */
 export const overridingNames: ReadonlySet<string> = new Set([
   // Another target.
@@ -63,6 +64,30 @@ export const overridingNames: ReadonlySet<string> = new Set([
 /** Beginnings of such names; `Proxy` alone is what CGI turns into HTTP_PROXY (CVE-2016-5385). */
 export const overridingFamilies = ['original-', 'x-original-', 'x-rewrite-', 'x-envoy-', 'x-proxy-', 'proxy']
 
+/** Names that are struck out where the gateway itself forwards. */
+const forwardingNames: ReadonlySet<string> = new Set([
+  // gunicorn takes SCRIPT_NAME off the path's start for a peer on loopback: /public/admin is served as /admin.
+  'script-name',
+  'path-info',
+  'x-script-name',
+  'x-path-info',
+  // Another scheme.
+  'front-end-https',
+  'x-scheme',
+  'x-url-scheme',
+])
+
+const families = [
+  ...overridingFamilies,
+  // Next.js skips what checks a request (CVE-2025-29927).
+  'x-middleware-',
+  // A user whom another proxy has authenticated, in plain text.
+  ...['remote-user', 'remote-group', 'remote-name', 'remote-email', 'x-remote-', 'x-webauth-', 'x-authenticated-'],
+  ...['x-auth-request-', 'x-ms-client-principal', 'x-ssl-client-', 'ssl-client-'],
+]
+
 /** Whether a header, by its name in lower case with hyphens, could make a backend see another request. */
 export const mayOverride = (canonical: string): boolean =>
-  overridingNames.has(canonical) || overridingFamilies.some((prefix) => canonical.startsWith(prefix))
+  overridingNames.has(canonical) ||
+  forwardingNames.has(canonical) ||
+  families.some((prefix) => canonical.startsWith(prefix))

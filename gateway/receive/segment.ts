@@ -36,15 +36,15 @@ const hasEscape = (text: string): boolean => /%[0-9a-f]{2}/i.test(text)
 
 /** Decodes what is a valid escape and leaves the rest. */
 export function decodeOnce(text: string): string {
-  // Runs are decoded together, since a character's UTF-8 bytes each have their own escape.
-  return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => {
-    try {
-      return decodeURIComponent(run) // throws on overlong, surrogate and otherwise invalid UTF-8
-    } catch (error) {
-      throw new GatewayError('target_malformed', { cause: error })
-    }
-  })
+  try {
+    // One call for the whole text: one for each run of escapes costs ten times as much.
+    return decodeURIComponent(text.replace(strayPercent, '%25'))
+  } catch (error) {
+    throw new GatewayError('target_malformed', { cause: error }) // overlong, surrogate and otherwise invalid UTF-8
+  }
 }
+
+const strayPercent = /%(?![0-9a-f]{2})/gi
 
 /** Refuses what must not appear at any depth. */
 function refuseAtAnyDepth(piece: string): void {

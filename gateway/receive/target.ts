@@ -38,7 +38,7 @@ export function readTarget(
 /** Absolute form is accepted where it names the very host that the Host header names (RFC 9112 3.2.2). */
 function toOriginForm(target: string, host: string): string {
   if (target.startsWith('/')) return target
-  const [, authority, rest] = /^https?:\/\/([^/?#\\]*)(.*)$/i.exec(target) ?? []
+  const [, authority, rest] = /^https?:\/\/([^/?#\\]*)(.*)$/is.exec(target) ?? []
   if (authority === undefined || rest === undefined || authority.toLowerCase() !== host.toLowerCase())
     throw new GatewayError('target_malformed')
   return rest.startsWith('/') ? rest : `/${rest}`

@@ -1,26 +1,97 @@
 import type { RawHeaders } from '../engine/exchange.ts'
+import { mayKeepSetCookie } from '../locate/cookies.ts'
+import type { Upstream } from '../locate/upstream.ts'
+import { answerRole } from './answer-role.ts'
+import { composeCacheControl } from './shared-caches.ts'
 
-/** Lines about the upstream's connection, not about its answer (RFC 9110 7.6.1). */
-const hopByHop = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authenticate',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-])
+/** The upstream whose answer it is, and the request that it is for. */
+export type AnswerContext = Readonly<{
+  upstream: Pick<Upstream, 'answers' | 'cookies'>
+  match: Readonly<{ route: Readonly<{ isPublic: boolean }> }>
+  requestId: string
+  /** Told of an id that the upstream says itself. */
+  trail: Readonly<{ identified: (upstreamRequestId: string) => void }>
+}>
 
-/** The lines of an upstream's answer that are about the answer. */
-export function withoutHopByHop(headers: RawHeaders): RawHeaders {
+/** The lines of an upstream's answer that go on to the client, and those that are missing in it. */
+export function passingLines(status: number, headers: RawHeaders, context: AnswerContext): RawHeaders {
+  const { answers, cookies } = context.upstream
+  const isForCaller = !context.match.route.isPublic && answers.cache === 'private' && status !== 101
   const named = connectionNames(headers)
-  return keepLines(headers, (name) => !hopByHop.has(name) && !named?.has(name))
+  const kept: string[] = []
+  let isStream = false
+  let ownId: string | undefined
+  let cacheControl: string[] | undefined
+  let cacheControlAt = 0
+  let pragma: string[] | undefined
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    const value = headers[index + 1] ?? ''
+    const role = answerRole(name)
+    if (role === 'hop' || named?.has(name.toLowerCase())) continue
+    switch (role) {
+      case 'pass':
+        break
+      case 'length':
+        // RFC 9110 8.6: neither has one; some upstreams say 0.
+        if (status === 204 || status === 101) continue
+        break
+      case 'type':
+        isStream = toMediaType(value) === eventStream
+        break
+      case 'command':
+        if (!answers.passedCommands.has(name.toLowerCase())) continue
+        break
+      case 'targeted':
+        if (isForCaller && !answers.passedCommands.has(name.toLowerCase())) continue
+        break
+      case 'set-cookie':
+        if (!mayKeepSetCookie(value, cookies)) continue
+        break
+      case 'site':
+        if (cookies !== 'forward') continue
+        break
+      case 'cache-control':
+        if (cacheControl) cacheControl.push(value)
+        else {
+          cacheControl = [value]
+          cacheControlAt = kept.length
+        }
+        break
+      case 'pragma':
+        pragma ??= []
+        pragma.push(value)
+        break
+      case 'request-id':
+        if (value === '') continue
+        ownId ??= value
+        break
+      default:
+        role satisfies never
+    }
+    kept.push(name, value)
+  }
+  if (ownId === undefined) kept.push('x-request-id', context.requestId)
+  else context.trail.identified(ownId)
+  const forCaller = isForCaller ? composeCacheControl(cacheControl, pragma) : undefined
+  let lines: RawHeaders = kept
+  if (forCaller !== undefined) {
+    if (!cacheControl) kept.push('cache-control', forCaller)
+    else if (cacheControl.length === 1) kept[cacheControlAt + 1] = forCaller
+    else lines = withHeader(kept, 'cache-control', forCaller)
+  }
+  // nginx would hold events back until its buffer is full.
+  return isStream ? withHeader(lines, 'x-accel-buffering', 'no') : lines
 }
 
-/** The lines of an answer that go on to the client. RFC 9110 8.6: a 204 names no length; some upstreams say 0. */
-export const passingLines = (status: number, headers: RawHeaders): RawHeaders =>
-  status === 204 ? withoutHeader(withoutHopByHop(headers), 'content-length') : withoutHopByHop(headers)
+const eventStream = 'text/event-stream'
+
+/** The lines with one of this name, which is given in lower case, and no other. */
+const withHeader = (headers: RawHeaders, name: string, value: string): RawHeaders => [
+  ...withoutHeader(headers, name),
+  name,
+  value,
+]
 
 /** The lines of every other name, which is given in lower case. */
 export const withoutHeader = (headers: RawHeaders, dropped: string): RawHeaders =>
@@ -34,8 +105,12 @@ export function findHeader(headers: RawHeaders, name: string): string | undefine
 }
 
 /** The media type alone, in lower case (RFC 9110 8.3.1). */
-export const readMediaType = (headers: RawHeaders): string | undefined =>
-  findHeader(headers, 'content-type')?.split(';', 1)[0]?.trim().toLowerCase()
+export function readMediaType(headers: RawHeaders): string | undefined {
+  const value = findHeader(headers, 'content-type')
+  return value === undefined ? undefined : toMediaType(value)
+}
+
+const toMediaType = (value: string): string | undefined => value.split(';', 1)[0]?.trim().toLowerCase()
 
 function keepLines(headers: RawHeaders, isKept: (name: string) => boolean): RawHeaders {
   const kept: string[] = []

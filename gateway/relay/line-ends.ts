@@ -9,6 +9,9 @@ export function findLineEnds(bytes: Buffer): (from: number) => number {
   let nextLineFeed = -2
   let nextCarriageReturn = -2
   return (from) => {
+    const first = bytes[from]
+    // Of many short lines a search for each would take most of the time.
+    if (first === lineFeed || first === carriageReturn) return from
     if (nextLineFeed !== -1 && nextLineFeed < from) nextLineFeed = bytes.indexOf(lineFeed, from)
     if (nextCarriageReturn !== -1 && nextCarriageReturn < from) nextCarriageReturn = bytes.indexOf(carriageReturn, from)
     if (nextLineFeed < 0) return nextCarriageReturn

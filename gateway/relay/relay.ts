@@ -5,7 +5,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { Roster } from '../roster/roster.ts'
 import type { RouteMatch } from '../route/table.ts'
-import { findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
+import { type AnswerContext, findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
 import { GuardedSink } from './guard.ts'
 import { readStreamKind } from './stream-kind.ts'
 import type { StartTimer } from './timer.ts'
@@ -15,7 +15,8 @@ import { type StreamSettings, type StreamTrail, WatchedStream } from './watched-
 export type RelayContext = Readonly<{
   match: RouteMatch
   upstream: Upstream
-  trail: StreamTrail
+  requestId: string
+  trail: AnswerContext['trail'] & StreamTrail
 }>
 
 /** Done when the head of an answer is out; until then it throws, or rejects with, what goes out instead. */
@@ -61,7 +62,7 @@ export function createRelay(options: RelayOptions): Relaying {
   return {
     relay: (response, exchange, context) => {
       const { status, reason } = response
-      const headers = passingLines(status, response.headers)
+      const headers = passingLines(status, response.headers, context)
       if (context.match.route.surface !== 'model')
         return passOn(response, exchange, { status, reason, headers }, context)
       if (status >= 500 && !isJson(headers)) throw toRefusal(response)

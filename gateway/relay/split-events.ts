@@ -30,6 +30,17 @@ export class EventSplitter {
     this.#limitBytes = limitBytes
   }
 
+  /** The memory that an unfinished block takes. */
+  get keptBytes(): number {
+    return this.#held.length
+  }
+
+  /** Forgets it: nothing more is to be split. */
+  drop(): void {
+    this.#held = nothing
+    this.#heldBytes = 0
+  }
+
   split(chunk: Buffer): Split {
     const ends = this.#findEnds(chunk)
     if (ends.length === 0) {

@@ -1,4 +1,5 @@
 import { performance } from 'node:perf_hooks'
+import { guarded } from '../fault/guarded.ts'
 
 /** A running timer: it calls back once, after a restart once more, and never again once it was stopped. */
 export type Timer = Readonly<{ restart: () => void; stop: () => void }>
@@ -42,4 +43,4 @@ class RealTimer implements Timer {
   }
 }
 
-const look = (timer: RealTimer): void => timer.look()
+const look = guarded('timer', (timer: RealTimer) => timer.look())

@@ -1,5 +1,5 @@
 import type { ResponseSink, UpstreamError, UpstreamResponse } from '../engine/engine.ts'
-import type { Exchange, ResponseHead, ResponseWriter } from '../engine/exchange.ts'
+import { type Exchange, Holding, type ResponseHead, type ResponseWriter } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { keepAlive, keepAliveAfterId, renderStreamFailure, responseIdPrefixes } from '../errors/render-stream.ts'
 import { refusalOfStreamFailure, type StreamFailureCode } from '../errors/stream-failure.ts'
@@ -65,11 +65,12 @@ export class WatchedStream implements ResponseSink {
   readonly #splitter: EventSplitter
   readonly #account: StreamAccount
   readonly #quiet: Timer
+  readonly #kept: Holding
   /** Let go of once the head is out: most streams are long, and there may be many. */
   #start: StreamStart | undefined
   #state: State = 'waiting'
   #writer: ResponseWriter | undefined
-  /** Comments and the like, which came while the head waits for an event. */
+  /** Comments and the like, which came while the head waits for an event; counted with that head. */
   #held: Buffer[] = []
   #heldBytes = 0
   #hasPassed = false
@@ -84,7 +85,10 @@ export class WatchedStream implements ResponseSink {
     this.#trail = start.trail
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
     this.#account = new StreamAccount(start.kind)
+    this.#kept = new Holding(exchange.account)
     this.#quiet = settings.startTimer(settings.keepAliveMs, () => this.#onQuiet())
+    this.#heldBytes = countHead(start.head)
+    this.#keep()
     this.#place = settings.open.add(this)
     exchange.onEnd(() => this.#close())
   }
@@ -128,6 +132,24 @@ export class WatchedStream implements ResponseSink {
     }
     this.#pass(part(bytes, 0, start))
     if (isTooLarge) this.#stop('event_too_large', undefined)
+    else this.#keep()
+  }
+
+  /** Counts what is kept until an event is whole. Where there is no room for it, the stream ends and not the connection. */
+  #keep(): void {
+    const keptBytes = this.#splitter.keptBytes + this.#heldBytes
+    if (keptBytes === this.#kept.bytes) return
+    const stop = (): void => this.#tryStop('event_too_large', undefined)
+    this.#exchange.account.onRelief(keptBytes > 0 ? stop : undefined)
+    this.#kept.set(keptBytes)
+  }
+
+  #letGo(): void {
+    this.#splitter.drop()
+    this.#held = []
+    this.#heldBytes = 0
+    this.#exchange.account.onRelief(undefined)
+    this.#kept.set(0)
   }
 
   #pass(bytes: Buffer): void {
@@ -167,6 +189,8 @@ export class WatchedStream implements ResponseSink {
     for (const bytes of this.#held) this.#write(bytes)
     this.#hasPassed = this.#held.length > 0
     this.#held = []
+    this.#heldBytes = 0
+    this.#keep()
     start.onStarted()
   }
 
@@ -190,6 +214,7 @@ export class WatchedStream implements ResponseSink {
     if (this.#state !== 'streaming') return
     this.#state = 'done'
     this.#quiet.stop()
+    this.#letGo()
   }
 
   #tryStop(code: StreamFailureCode, cause: unknown): void {
@@ -213,6 +238,7 @@ export class WatchedStream implements ResponseSink {
     } catch {
       // The first fault says why; this one follows from it.
     }
+    this.#letGo()
     this.#source.abort()
     this.#exchange.destroy()
     this.#trail.broke(error)
@@ -225,8 +251,8 @@ export class WatchedStream implements ResponseSink {
     this.#state = state === 'done' ? 'closed' : 'failed'
     this.#quiet.stop()
     this.#source.abort()
+    this.#letGo()
     if (state === 'waiting') {
-      this.#held = []
       this.#start?.onRefused(new GatewayError(refusalOfStreamFailure(code), { cause }))
       return
     }
@@ -254,8 +280,10 @@ export class WatchedStream implements ResponseSink {
     const isWaiting = this.#state === 'waiting'
     this.#state = 'closed'
     this.#quiet.stop()
-    this.#held = []
+    this.#letGo()
     if (isWaiting) this.#start?.onStarted()
     this.#settings.open.remove(this.#place)
   }
 }
+
+const countHead = ({ headers }: ResponseHead): number => headers.reduce((bytes, text) => bytes + text.length, 0)

@@ -18,15 +18,65 @@ export function readOrganizationId(lines: readonly string[]): number | undefined
   return id
 }
 
-/** The organization that the cookie names, by the same rules; an empty value is an absent one. */
+/**
+ * The organization that the cookie names, by the same rules; an empty value is an absent one. Parsers disagree about what
+ * separates cookies and what belongs to a name, so that a cookie that any of them reads as this one is this one, written
+ * plainly, or is refused.
+ */
 export function readOrganizationCookie(cookieLines: readonly string[]): number | undefined {
-  if (cookieLines.length === 0) return undefined
-  const values = cookieLines
-    .flatMap((line) => line.split(';'))
-    .map((pair) => pair.trim())
-    .filter((pair) => pair.startsWith('current-org-id='))
-    .map((pair) => pair.slice('current-org-id='.length))
-  if (values.length > 1) throw new GatewayError('invalid_organization_id')
-  const [value = ''] = values
-  return value === '' ? undefined : readOrganizationId([value])
+  let value: string | undefined
+  let quotes = 0
+  for (const line of cookieLines) {
+    if (!mayHoldCookie.test(line)) continue
+    for (const pair of line.split(';')) {
+      const mentions = countMentions(pair)
+      if (mentions > 0) {
+        const plain = /^[ \t]*current-org-id=(.*)$/.exec(pair)?.[1]
+        const isAlone = plain !== undefined && mentions === 1 && value === undefined
+        // Within a quoted value some parsers read on, and others begin anew at each semicolon.
+        if (!isAlone || quotes % 2 === 1 || !visibleOrBlank.test(plain))
+          throw new GatewayError('invalid_organization_id')
+        value = plain.trim()
+      }
+      quotes += countQuotes(pair)
+    }
+  }
+  return value === undefined || value === '' ? undefined : readOrganizationId([value])
+}
+
+const cookieName = 'current-org-id'
+
+/** Around a value only these blanks are left out by all. */
+const visibleOrBlank = /^[\t\x20-\x7e]*$/
+
+/** An escape may be any character of the name. */
+const mayHoldCookie = /current-org-id|%[0-9a-f]{2}/i
+
+/**
+ * How often one parser or another could begin a cookie of this name within the text. RFC 2109 parts cookies at commas,
+ * Python at spaces; servlets and ASP.NET compare names without case; Rack and older PHP decode them.
+ */
+function countMentions(pair: string): number {
+  let mentions = 0
+  // Beyond visible ASCII there are spaces in one character set or another: all of it parts words here.
+  for (const [word] of pair.matchAll(/[\x21-\x2b\x2d-\x7e]+/g)) if (readName(word) === cookieName) mentions += 1
+  return mentions
+}
+
+/** The name that a word begins with, after quotes and the equals sign of a nameless cookie (CVE-2023-23934). */
+function readName(word: string): string {
+  let start = 0
+  while (word[start] === '=' || word[start] === '"') start++
+  const equals = word.indexOf('=', start)
+  let name = word.slice(start, equals < 0 ? undefined : equals)
+  for (let depth = 0; depth < 2 && name.includes('%'); depth++)
+    name = decodeURIComponent(name.replace(/%(?![0-7][0-9a-f])/gi, '%25'))
+  // PHP reads `name[key]` as an entry of `name`, and once ended it at an encoded NUL.
+  return (/[\w.-]+/.exec(name)?.[0] ?? '').toLowerCase()
+}
+
+function countQuotes(text: string): number {
+  let count = 0
+  for (let at = text.indexOf('"'); at >= 0; at = text.indexOf('"', at + 1)) count++
+  return count
 }

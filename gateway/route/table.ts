@@ -38,13 +38,15 @@ type Row = Readonly<{ route: Route; names: readonly string[] }>
 export function compileRoutes(routes: readonly Route[]): RouteTable {
   const anyHost = newNode()
   const hosts = new Map<string, Node>()
+  // One more than the longest pattern has, so that a longer path is seen to be longer.
+  let mostSegments = 1
   for (const route of routes) {
     let root = anyHost
     if (route.host !== undefined) {
       root = hosts.get(route.host) ?? newNode()
       hosts.set(route.host, root)
     }
-    insert(root, route)
+    mostSegments = Math.max(mostSegments, 1 + insert(root, route))
   }
   const findAt = (segments: readonly string[], host: string): Found | undefined => {
     const own = hosts.size > 0 ? hosts.get(hostName(host)) : undefined
@@ -53,7 +55,7 @@ export function compileRoutes(routes: readonly Route[]): RouteTable {
   return {
     match: (target, host) => {
       const match = pick(findAt(target.segments, host), target)
-      refuseMisreadable(match, (segments) => findAt(segments, host))
+      refuseMisreadable(match, mostSegments, (segments) => findAt(segments, host))
       return match
     },
     methodsAt: (target, host) => {
@@ -70,9 +72,10 @@ export function compileRoutes(routes: readonly Route[]): RouteTable {
  */
 function refuseMisreadable(
   { route, target }: RouteMatch,
+  mostSegments: number,
   findAt: (segments: readonly string[]) => Found | undefined,
 ): void {
-  for (const segments of otherReadings(target)) {
+  for (const segments of otherReadings(target, mostSegments)) {
     const other = findAt(segments)
     if (other && !guardCovers(route, rowFor(other, target.method)?.route)) throw new GatewayError('target_misreadable')
   }
@@ -86,9 +89,10 @@ const listMethods = (rows: ReadonlyMap<Method, Row>): readonly Method[] => metho
 const newNode = (): Node => ({ literals: new Map(), param: undefined, rows: undefined, restRows: undefined })
 
 /** RFC 3986 3.2.2: host names compare without case, and a root dot changes nothing. */
-const hostName = (host: string): string => host.toLowerCase().replace(/:\d+$/, '').replace(/\.$/, '')
+export const hostName = (host: string): string => host.toLowerCase().replace(/:\d+$/, '').replace(/\.$/, '')
 
-function insert(root: Node, route: Route): void {
+/** Adds a row; returns how many segments its pattern has. */
+function insert(root: Node, route: Route): number {
   const segments = parsePattern(route.path)
   const names: string[] = []
   let node = root
@@ -110,6 +114,7 @@ function insert(root: Node, route: Route): void {
   else node.rows = rows
   const row = { route, names }
   for (const method of route.methods) rows.set(method, row)
+  return segments.length
 }
 
 type Found = Readonly<{ rows: ReadonlyMap<Method, Row>; values: readonly string[]; restFrom: number | undefined }>

@@ -55,6 +55,7 @@ export const createShadowTrails =
       resolved: (organization) => trail.resolved(organization),
       located: (upstream) => trail.located(upstream),
       settled: (status) => trail.settled(status),
+      identified: (upstreamRequestId) => trail.identified(upstreamRequestId),
       broke: (error) => trail.broke(error),
       streamFailed: (code, cause) => trail.streamFailed(code, cause),
       targeted: (target, host, headers) => {

@@ -1,3 +1,5 @@
+import { guarded } from '../fault/guarded.ts'
+
 /** So many are done together. More gain no more, and the first of them would wait longer. */
 export const togetherLimit = 16
 
@@ -11,9 +13,9 @@ export class TurnBatch<Item> {
   #waiting: Item[] = []
   #isPlanned = false
 
-  /** The work must not throw: the others' would not be done. */
-  constructor(work: (item: Item) => void) {
-    this.#work = work
+  /** What the work throws ends that one item, by `onFault`. */
+  constructor(work: (item: Item) => void, onFault?: (item: Item) => void) {
+    this.#work = guarded('timer', work, onFault)
   }
 
   add(item: Item): void {
@@ -24,10 +26,10 @@ export class TurnBatch<Item> {
     setImmediate(this.#endTurn)
   }
 
-  readonly #endTurn = (): void => {
+  readonly #endTurn = guarded('timer', (): void => {
     this.#isPlanned = false
     this.#empty()
-  }
+  })
 
   #empty(): void {
     const items = this.#waiting

@@ -62,3 +62,16 @@ t.test('they tell nothing about anybody, and nothing private', async (t) => {
     t.notMatch(text, /postgres:|demo\.example|eyJ|oat_|"d":|PRIVATE/)
   }
 })
+
+// DNS rebinding: a page of another site that leads its own name to 127.0.0.1 reads what this machine alone may.
+t.test('a loopback listener answers to its addresses and to localhost alone', async (t) => {
+  const { port } = new URL(world.admin)
+  for (const host of ['evil.example', `evil.example:${port}`, 'localhost.evil.example', '127.0.0.1.evil.example'])
+    for (const path of pages) {
+      const answer = await call(world.admin, { path, headers: { host } })
+      t.equal(answer.status, 421, `${host} ${path}`)
+      t.notMatch(answer.text, /sallyport_|"checks"|"keys"|alive|<html|data-live/)
+    }
+  for (const host of ['localhost', `127.0.0.1:${port}`, '[::1]'])
+    t.equal((await call(world.admin, { path: '/metrics', headers: { host } })).status, 200, host)
+})

@@ -35,7 +35,13 @@ async function createIssuers(): Promise<Readonly<{ issuers: ReadonlyMap<string, 
   // All of them have one key: nothing but the names tells their tokens apart.
   const keys = { findKey: createLocalJWKSet({ keys: [await exportJWK(publicKey)] }), version: () => 1 }
   for (const issuer of issuerNames) {
-    const trust = { issuer, audiences: ['us'], clockToleranceSeconds: 0, linkVerifiedEmail: false }
+    const trust = {
+      issuer,
+      audiences: ['us'],
+      clockToleranceSeconds: 0,
+      linkVerifiedEmail: false,
+      trustEmailVerified: false,
+    }
     const chosen = createBoundedMap<ChosenKey>(7)
     issuers.set(issuer, { trust, keys: { ...keys, chosen: () => chosen, refresh: async () => true, ageMs: () => 0 } })
     for (const subject of subjects) {
@@ -52,7 +58,7 @@ async function createIssuers(): Promise<Readonly<{ issuers: ReadonlyMap<string, 
 }
 
 const createUser = (id: number, email: string): UserRecord => ({
-  ...{ id, email, username: null, firstName: null, lastName: null, fullName: null },
+  ...{ id, email, emailVerified: false, username: null, firstName: null, lastName: null, fullName: null },
   ...{ userType: 'client-managed', currentOrganizationId: null, roles: [] },
 })
 
@@ -67,7 +73,7 @@ const secrets = [1, 2, 11, 12, 111].map((id) => {
     id,
     hash,
     user,
-    ...{ name: null, abilities: [], lastUsedAt: null, expiresAt: null, createdAt: null },
+    ...{ name: null, abilities: [], lastUsedAt: null, expiresAt: null, createdAt: null, ancestors: [] },
   })
   return { id, secret }
 })
@@ -127,7 +133,7 @@ t.test('for any two principals no cache answers one for the other, however they 
       const { authenticate, forget } = createGuards(pauses)
       const judge = async (at: number): Promise<void> => {
         const { credential, owner } = cases[at] ?? { credential: { kind: 'oauth', jwt: '' }, owner: 'refused' }
-        const authenticated = async () => authenticate(credential)
+        const authenticated = async () => authenticate(credential, { clientAddress: '192.0.2.7', requestId: 'r' })
         const answer = await authenticated().then(
           ({ user }) => user.email,
           (error: unknown) =>

@@ -1,5 +1,12 @@
+import { writeFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
 import t from 'tap'
+import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { call } from '../support/client.ts'
+import { openRoute, startTestGateway } from '../support/gateway.ts'
+import { writeFolder } from '../support/ingress/examples.ts'
+import { testProxy } from '../support/ingress/programs.ts'
+import { startProgram } from '../support/ingress/start-program.ts'
 import { oauth, type RecordedRequest, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -11,12 +18,15 @@ const alias = (name: string): string => name.toUpperCase().replace(/[^A-Z0-9]/g,
 const valuesOf = ({ headers }: RecordedRequest, wanted: string): readonly string[] =>
   headers.flatMap(([name, value]) => (alias(name) === alias(wanted) ? [value] : []))
 
+/** What a name may have beside letters, digits and hyphens (RFC 9110 5.6.2). */
+const others = [..."_.!#$%&'*+^`|~"]
+
 const spellings = (name: string): readonly string[] => [
   name,
   name.toUpperCase(),
-  name.replaceAll('-', '_'),
-  name.replaceAll('-', '.'),
+  ...others.map((other) => name.replaceAll('-', other)),
   name.replace('-', '_'),
+  name.replace('-', '+'),
   name.replace(/-(?=[^-]*$)/, '_'),
 ]
 
@@ -55,6 +65,13 @@ t.test('no spelling of a credential or of a deciding header is one, and none arr
     'x-gateway-anything: 1',
     'X_Gateway_User: 1',
     'x.gateway.user: 1',
+    'x+gateway+user: 1',
+    `x+oauth~access'token: ${jwt}`,
+    'x!forwarded!prefix: /admin',
+    'x*original*url: /admin',
+    'x^http^method^override: DELETE',
+    'keep~alive: 5',
+    'proxy|connection: close',
     'x_forwarded_prefix: /admin',
     'x-forwarded-prefix: /admin',
     'x-forwarded-port: 443',
@@ -68,11 +85,57 @@ t.test('no spelling of a credential or of a deciding header is one, and none arr
 })
 
 t.test('a wish for an organization counts in its exact name alone', async (t) => {
-  await world.clearRecorder()
-  const headers = { ...oauth(world.users.owner), x_organization_id: String(globex.id) }
-  t.equal((await world.call({ path: '/public/x', headers })).status, 200)
-  const [arrived] = await world.recorded()
-  t.same(arrived && valuesOf(arrived, 'x-organization-id'), [String(acme.id)])
+  for (const other of others) {
+    await world.clearRecorder()
+    const name = 'x-organization-id'.replaceAll('-', other)
+    const headers = { ...oauth(world.users.owner), [name]: String(globex.id) }
+    t.equal((await world.call({ path: '/public/x', headers })).status, 200, name)
+    const [arrived] = await world.recorded()
+    t.same(arrived && valuesOf(arrived, 'x-organization-id'), [String(acme.id)], name)
+  }
+})
+
+t.test('a framing header in another spelling is malformed', async (t) => {
+  for (const name of ['content-length', 'transfer-encoding'])
+    for (const other of others) {
+      const line = `${name.replace('-', other)}: ${name === 'content-length' ? '5' : 'chunked'}`
+      const text = await world.raw(`GET /public/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n${line}\r\n\r\n`)
+      t.match(text, /^HTTP\/1\.1 400 /, line)
+    }
+})
+
+const script = `#!/bin/sh
+printf 'Content-Type: text/plain\\r\\n\\r\\n'
+env | grep -E '^HTTP_X_(ORGANIZATION_ID|GATEWAY_|FORWARDED_|OAUTH_)|^HTTP_(AUTHORIZATION|FORWARDED)' | sort
+`
+
+// Found here: lighttpd gives a CGI program `x+organization+id` as HTTP_X_ORGANIZATION_ID.
+testProxy(t, 'lighttpd', async (t, { path }) => {
+  const port = await findFreePort()
+  const folder = writeFolder(t, { 'x.cgi': script })
+  const conf = [
+    'server.modules = ("mod_cgi")',
+    `server.document-root = "${folder}"`,
+    'server.bind = "127.0.0.1"',
+    `server.port = ${port}`,
+    'cgi.assign = (".cgi" => "/bin/sh")',
+  ]
+  writeFileSync(`${folder}/lighttpd.conf`, `${conf.join('\n')}\n`)
+  await startProgram(t, { path, args: ['-D', '-f', 'lighttpd.conf'], folder, port })
+  const lighttpd = `http://127.0.0.1:${port}`
+  const direct = await call(lighttpd, { path: '/x.cgi', headers: { 'x+organization+id': '3' } })
+  t.match(direct.text, /^HTTP_X_ORGANIZATION_ID=3$/m, 'the server reads it so')
+
+  const route = { ...openRoute, match: { path: '/*' } }
+  const gateway = await startTestGateway(t, { world, routes: [route], upstreams: { platform: { url: lighttpd } } })
+  for (const other of others)
+    for (const name of ['x-organization-id', 'x-gateway-identity']) {
+      const spelling = name.replaceAll('-', other)
+      const answer = await call(gateway.public, { path: '/x.cgi', headers: { [spelling]: 'forged' } })
+      t.equal(answer.status, 200, spelling)
+      t.match(answer.text, /^HTTP_X_FORWARDED_FOR=/m, 'the program has run')
+      t.notMatch(answer.text, /forged/, spelling)
+    }
 })
 
 // Traefik CVE-2026-88004: names that are removed from the head came back as trailers.

@@ -45,6 +45,37 @@ t.test('a host that two servers read in two ways is refused', async (t) => {
     'admin%2eexample',
     '[admin.example]',
     '',
+    'admin.example..',
+    '.admin.example',
+    'admin..example',
+    '.',
+    '*',
+    'h;x',
+    'h:',
+    ':80',
+    "h'x",
+    'h=5000',
+    'h+x',
+    '$h',
+    '(h)',
+    '~h',
+    'h!',
+    '127.1',
+    '127.0.0.1.',
+    '0x7f.0.0.1',
+    '0x7f000001',
+    '2130706433',
+    '127.0.0.01',
+    '256.0.0.1',
+    'h.0x1',
+    'h.1',
+    '[::1',
+    '[::1]x',
+    '[::1]:',
+    '[::1%25lo]',
+    '[127.0.0.1]',
+    `${'a'.repeat(64)}.example`,
+    `${'a.'.repeat(127)}ab`,
   ])
     t.match(await ask(host), /^HTTP\/1\.1 400 /, host)
   const twice = 'GET /x HTTP/1.1\r\nHost: a\r\nHost: admin.example\r\nConnection: close\r\n\r\n'
@@ -52,6 +83,26 @@ t.test('a host that two servers read in two ways is refused', async (t) => {
   const absolute = 'GET http://admin.example/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
   t.match(await callRaw(gateway.public, absolute), /^HTTP\/1\.1 400 /, 'a target that says otherwise')
   t.same(upstream.received(), [], 'nothing arrived')
+})
+
+t.test('names, addresses and ports of every kind are hosts', async (t) => {
+  for (const host of [
+    'h',
+    'h.',
+    'h:80',
+    'h:65535',
+    'a-b.example',
+    'my_service.ns.svc',
+    'xn--bcher-kva.example',
+    '1.example',
+    '127.0.0.1',
+    '127.0.0.1:8080',
+    '[::1]',
+    '[::1]:8080',
+    '[::ffff:127.0.0.1]',
+    `${'a'.repeat(63)}.example`,
+  ])
+    t.match(await ask(host), /^HTTP\/1\.1 200 /, host)
 })
 
 // http-proxy-middleware CVE-2026-55602: a host that only holds the name of another was taken for it.
@@ -74,6 +125,10 @@ t.test('what a proxy says about the host is read as strictly', async (t) => {
     'x@admin.example',
     'admin.example/x',
     'admin.example:99999',
+    'admin.example..',
+    '*',
+    'h;x',
+    '127.1',
     '',
   ])
     t.equal((await judge(host)).status, 400, host)

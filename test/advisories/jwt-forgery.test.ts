@@ -13,7 +13,7 @@ const upstream = await startRawUpstream(t, (socket) => {
 })
 const routes = [{ id: 'any', match: { path: '/*' }, surface: 'platform', upstream: 'platform' }]
 
-type IssuerEntry = Readonly<{ issuer: string; audience: string; jwksUri: string }>
+type IssuerEntry = Readonly<{ issuer: string; audience: string; jwksUri: string; requireType?: string }>
 
 const startGateway = (t: Test, issuers: readonly IssuerEntry[]) =>
   startTestGateway(t, { world, routes, upstreams: { platform: { url: upstream.url } }, settings: { issuers } })
@@ -173,6 +173,32 @@ t.test('no token of another issuer, audience, time or nobody', async (t) => {
     'an empty subject': under({ sub: '' }),
     'a subject that is a number': under({ sub: 1 }),
   })
+})
+
+// RFC 9449 7.1, RFC 8705 3: without its proof such a token is a stolen one. RFC 8417 4.5: a security event is no right.
+t.test('no token that is bound to its sender, and no message about somebody', async (t) => {
+  const under = (payload: Members): string => genuine({ typ: 'at+jwt' }, { ...claims, ...payload })
+  t.equal((await enter(under({}))).status, 200)
+  await expectRefusals(t, {
+    'a DPoP key': under({ cnf: { jkt: '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I' } }),
+    'a certificate': under({ cnf: { 'x5t#S256': 'bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2' } }),
+    'a key in full': under({ cnf: { jwk: published[0] } }),
+    'an empty confirmation': under({ cnf: {} }),
+    'a confirmation that is null': under({ cnf: null }),
+    'a logout': under({ events: { 'http://schemas.openid.net/event/backchannel-logout': {} } }),
+    'no events': under({ events: {} }),
+    'events that are null': under({ events: null }),
+  })
+})
+
+t.test('an issuer of `requireType` has no token without that type', async (t) => {
+  const strict = await startGateway(t, [{ ...entryOf(first.issuer), requireType: 'at+jwt' }])
+  const ask = async (jwt: string): Promise<number> =>
+    (await call(strict.public, { path: '/x', headers: { 'x-oauth-access-token': jwt } })).status
+  for (const typ of ['at+jwt', 'AT+JWT']) t.equal(await ask(genuine({ typ })), 200, typ)
+  // Twice: a token's key is known by then.
+  for (const typ of ['JWT', undefined, 'jwt', null, ['at+jwt'], 'at+jwt ', 'JWT'])
+    t.equal(await ask(genuine({ typ })), 401, JSON.stringify(typ))
 })
 
 t.test('the gateway’s own identity header is no token', async (t) => {

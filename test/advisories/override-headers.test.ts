@@ -16,11 +16,22 @@ const furtherNames = [
   ...['cf-connecting-ipv6', 'destinationurl', 'fastly-client-ip', 'forwarded-for', 'forwarded-for-ip', 'redirect'],
   ...['x-azure-clientip', 'x-azure-socketip', 'x-cluster-client-ip', 'x-method', 'X_Method', 'x.real.ip'],
   ...['original-any', 'x-original-any', 'x-rewrite-any', 'x-envoy-any', 'x-proxy-any', 'proxyany', 'X_Original_URL'],
+  ...['SCRIPT_NAME', 'script-name', 'PATH_INFO', 'x-script-name', 'x-path-info', 'x-middleware-subrequest'],
+  ...['front-end-https', 'x-scheme', 'x-url-scheme', 'x-remote-addr', 'x-remote-ip'],
+  ...[
+    'Remote-User',
+    'remote_groups',
+    'x-remote-user',
+    'X-WEBAUTH-USER',
+    'x-authenticated-user',
+    'x-auth-request-email',
+  ],
+  ...['x-ms-client-principal-id', 'x-ssl-client-verify', 'ssl-client-cert'],
 ]
 
 type Vectors = Readonly<{ cases: readonly Readonly<{ header: string }>[] }>
 
-// Symfony CVE-2018-14773 (X-Original-URL, X-Rewrite-URL), httpoxy CVE-2016-5385, and every server that routes by such a
+// Symfony CVE-2018-14773 (X-Original-URL, X-Rewrite-URL), httpoxy CVE-2016-5385, gunicorn's SCRIPT_NAME, and every server that routes by such a
 // header: a request that is judged as one and acted upon as another.
 testVectors(t, 'paths/override-headers.json', 'no header makes another request of one', async (t, vectors) => {
   const published = new Set((vectors as Vectors).cases.map(({ header }) => header.split(' ')[0] ?? ''))

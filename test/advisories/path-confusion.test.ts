@@ -65,6 +65,9 @@ t.test('a spelling that only a backend would take for a guarded path is refused,
     '/a%3Bb;v/x',
     '/admin./x',
     '/..%20/admin/x',
+    // Names of dots or spaces alone are none to Windows.
+    '/.../admin/x',
+    '/%20/admin/x',
   ])
     t.equal(await ask(path), 400, path)
   t.same(upstream.received(), [], 'nothing arrived')

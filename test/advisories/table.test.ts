@@ -17,6 +17,20 @@ t.test('every class in SECURITY.md has its test', async (t) => {
   for (const path of linked) t.ok(existsSync(`${repository}/${path}`), path)
 })
 
+t.test('each resource that an outsider can spend has a bound, a metric and a test', async (t) => {
+  const metrics = readFileSync(`${repository}/docs/operate/metrics.md`, 'utf8')
+  const [, section = ''] = text.split('## What an outsider can spend')
+  const rows = (section.split('\n## ')[0] ?? '').split('\n').filter((line) => line.startsWith('|'))
+  t.ok(rows.length > 20)
+  for (const row of rows.slice(2)) {
+    const [resource = '', , bound = '', metric = '', test = ''] = row.split('|').slice(1, -1)
+    t.ok(bound.trim() !== '', resource)
+    const [, name = ''] = /`(\w+)`/.exec(metric) ?? []
+    t.ok(name !== '' && metrics.includes(name), `${resource}: ${name}`)
+    t.match(test, /\]\(test\/[^)]+\)/, resource)
+  }
+})
+
 t.test('every test of an advisory stands for a class there', async (t) => {
   const missing = tests.filter((name) => !linked.includes(`test/advisories/${name}`))
   t.same(missing, [])

@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
-import { openRawClient } from '../support/gateway.ts'
+import { openRawClient, until } from '../support/gateway.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -29,8 +31,9 @@ t.test('TRACE and TRACK show nobody anything', async (t) => {
       for (const target of ['/public/x', '/status', '/users/me', '/nowhere', '/metrics', '/authorize'])
         for (const lines of ['', credential]) {
           const client = await openRawClient(t, origin)
+          // A loopback admin listener answers other names with 421, whatever the method.
           client.send(
-            `${method} ${target} HTTP/1.1\r\nHost: h\r\nMax-Forwards: 0\r\nX-Own: echo-me\r\n${lines}Connection: close\r\n\r\n`,
+            `${method} ${target} HTTP/1.1\r\nHost: localhost\r\nMax-Forwards: 0\r\nX-Own: echo-me\r\n${lines}Connection: close\r\n\r\n`,
           )
           const text = await client.closed()
           t.match(text, /^HTTP\/1\.1 (?:400|404|405|501) /, `${method} ${target}`)
@@ -38,4 +41,13 @@ t.test('TRACE and TRACK show nobody anything', async (t) => {
           t.equal(text.includes('message/http'), false)
         }
   t.same(await world.recorded(), [], 'nothing arrived')
+})
+
+t.test('a method or coding that no server here knows raises no alarm', async (t) => {
+  const log = () => readFileSync(join(world.directory, 'gateway.log'), 'utf8')
+  for (const head of ['BREW /alarm HTTP/1.1\r\n', 'POST /alarm HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n'])
+    t.match(await world.raw(`${head}Host: h\r\n\r\n`), /^HTTP\/1\.1 501 /)
+  await world.raw('GET /status HTTP/1.1\r\nHost: h\r\nx-request-id: alarm-last\r\nConnection: close\r\n\r\n')
+  await until(() => log().includes('alarm-last'), 'the lines')
+  t.notMatch(log(), /"level":(?:"error"|50)/)
 })

@@ -3,6 +3,7 @@ import t from 'tap'
 import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
 import { type Claims, isInForce, readClaims, type TrustedIssuer } from '../../gateway/authenticate/claims.ts'
 import type { KeySet } from '../../gateway/authenticate/jwks.ts'
+import { isSameAddress } from '../../gateway/authenticate/same-address.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
 import type { Directory, NewIdentity, UserRecord } from '../../gateway/directory/directory.ts'
 import { GatewayError } from '../../gateway/errors/gateway-error.ts'
@@ -15,6 +16,7 @@ const trust: TrustedIssuer = {
   audiences: ['api', 'web'],
   clockToleranceSeconds: tolerance,
   linkVerifiedEmail: false,
+  trustEmailVerified: false,
 }
 const sound = { iss: trust.issuer, aud: 'api', sub: 'a', exp: now + 100 }
 
@@ -140,6 +142,7 @@ t.test('an address is verified only by the literal true', async (t) => {
 const user: UserRecord = {
   id: 1,
   email: 'a@b.example',
+  emailVerified: false,
   username: null,
   firstName: null,
   lastName: null,
@@ -181,7 +184,7 @@ async function trustIssuers(settings: Readonly<Record<string, Partial<TrustedIss
     asked,
     sign: (issuer: string, claims = {}): Promise<string> =>
       signers[issuer]?.(claims) ?? Promise.reject(new Error(issuer)),
-    log: async (jwt: string) => authenticate({ kind: 'oauth', jwt }),
+    log: async (jwt: string) => authenticate({ kind: 'oauth', jwt }, { clientAddress: '192.0.2.7', requestId: 'r' }),
   }
 }
 
@@ -240,4 +243,10 @@ t.test('a first login without an address gets one of its own that nobody can rec
   const addresses = created.map(({ email }) => email)
   t.equal(new Set(addresses).size, 3)
   for (const address of addresses) t.match(address, /^[0-9a-f]{32}@users\.invalid$/)
+})
+
+t.test('addresses are the same without case in ASCII alone', async (t) => {
+  t.notOk(isSameAddress('\u212aate@x.example', 'kate@x.example'))
+  t.notOk(isSameAddress('ı@x.example', 'I@x.example'))
+  t.ok(isSameAddress('KATE@x.example', 'kate@X.EXAMPLE'))
 })

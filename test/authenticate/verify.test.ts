@@ -14,6 +14,7 @@ const trust: TrustedIssuer = {
   audiences: ['api'],
   clockToleranceSeconds: 10,
   linkVerifiedEmail: false,
+  trustEmailVerified: false,
 }
 
 async function createSigner(kid: string) {
@@ -92,7 +93,7 @@ async function holdVerify(maxEntries = 100) {
       monotonicMs += ms
     },
     release: () => release(),
-    log: async (jwt: string) => authenticate({ kind: 'oauth', jwt }),
+    log: async (jwt: string) => authenticate({ kind: 'oauth', jwt }, { clientAddress: '192.0.2.7', requestId: 'r' }),
   }
 }
 

@@ -60,6 +60,7 @@ function callerOf({ proof = oauth, organization, platformRoles = [], assignments
   const user: Principal['user'] = {
     id: 5,
     email: 'a@example.com',
+    emailVerified: true,
     username: null,
     firstName: null,
     lastName: null,

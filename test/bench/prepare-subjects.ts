@@ -68,7 +68,7 @@ export async function addClusters(
 ): Promise<readonly number[]> {
   const { rows } = await database.query<{ id: number }>(
     `insert into clusters (organization_id, name, slug, base_url, status, last_heartbeat_at)
-      select $1, 'Bench', 'bench-' || n, $2, 'active', now() from generate_series(1, $3::int) n returning id`,
+      select $1, 'Bench', 'bench-' || gen_random_uuid(), $2, 'active', now() from generate_series(1, $3::int) returning id`,
     [organizations.acme.id, address, count],
   )
   return rows.map(({ id }) => id)

@@ -30,7 +30,6 @@ const { minutes, rate, memory, json } = new Command('soak')
   )
   .option('--json', 'print the figures as one line of JSON')
   .addHelpText('after', '\nExits 1 where an answer is not what it had to be, or memory or descriptors grow.')
-  .addHelpText('after', 'SALLYPORT_ENGINE=node takes the other engine.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent soak -- --minutes 30 --rate 200')
   .showHelpAfterError('(add --help for usage and an example)')
   // Commander exits 1 on bad usage by itself; ours is 2 everywhere.

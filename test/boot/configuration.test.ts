@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { loadConfiguration } from '../../gateway/boot/configuration.ts'
-import { countWorkers } from '../../gateway/boot/workers/group.ts'
+import { countWorkers } from '../../gateway/boot/count-workers.ts'
 import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
 
 const variable = (text: string): string => `\${${text}}`
@@ -52,7 +52,7 @@ t.test('the defaults are the contract’s', async (t) => {
     identity: { issuer: 'sallyport', algorithm: 'EdDSA', publishOnPublicListener: false },
     upstreams: { platform: { credentials: 'strip', bind: false, preserveHost: false } },
     policies: { directory: join(directory, '..', 'policies') },
-    cluster: { staleAfterMs: 60_000 },
+    cluster: { staleAfterMs: 60_000, networks: { allow: [], deny: [] }, cookies: 'strip', cache: 'private' },
     trustedProxies: [],
     limits: {
       headerBytes: 16 * 1024,
@@ -72,7 +72,7 @@ t.test('the defaults are the contract’s', async (t) => {
       keepAliveMs: 15_000,
     },
     drain: { delayMs: 5_000, timeoutMs: 30_000 },
-    log: { level: 'info' },
+    log: { level: 'info', bufferBytes: 4 * 1024 * 1024 },
     audit: { sink: 'stdout', onFull: 'drop', bufferBytes: 4 * 1024 * 1024, waitMs: 2_000 },
   })
   t.ok((configuration().issuers[0]?.clockToleranceSeconds ?? 61) <= 60)
@@ -231,4 +231,16 @@ t.test('no problem quotes a value', async (t) => {
 t.test('a configuration that is not there is a problem of its own', async (t) => {
   const found = problemsIn(() => loadConfiguration(join(t.testdir({}), 'no-such.yaml'), {}))
   t.match(found, [{ line: 1, column: 1, message: 'cannot be read: ENOENT' }])
+})
+
+t.test('Redis is in one place, and only one server is believed alone', async (t) => {
+  const messagesOf = (redis: string): readonly string[] =>
+    problemsIn(load(t, [...minimal, `redis: ${redis}`]).configuration).map(({ message }) => message)
+  const sentinels = 'sentinels: { name: main, nodes: ["a:26379", "[::1]:26379"] }'
+  t.same(messagesOf(`{ url: "redis://a", ${sentinels} }`), [])
+  t.same(messagesOf('{ url: "redis://a", cluster: {} }'), [])
+  t.match(messagesOf(`{ url: "redis://a", cluster: {}, ${sentinels} }`), [/keep one of them/])
+  t.match(messagesOf(`{ ${sentinels} }`), [/redis\.sentinels wants redis\.url too/])
+  t.match(messagesOf('{ url: "redis://a", cluster: {}, hearsEveryWriter: true }'), [/hearsEveryWriter cannot be true/])
+  t.equal(messagesOf('{ url: "redis://a", cluster: { nodes: ["redis://a"] } }').length, 1)
 })

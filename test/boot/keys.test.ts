@@ -23,7 +23,7 @@ async function start(t: Test, contents: readonly string[]) {
   const clock = { seconds: 0, reads: 0 }
   const messages: string[] = []
   const note = (_: unknown, message: string) => void messages.push(message)
-  const log: Log = { request: () => undefined, info: note, warn: note, error: note, flush: () => undefined }
+  const log: Log = { request: () => undefined, info: note, warn: note, error: note }
   const identity = { keys: contents, keyFiles: files, algorithm: 'EdDSA' }
   const keys = await startKeys({ identity } as unknown as Configuration, 'gateway.yaml', {
     log,

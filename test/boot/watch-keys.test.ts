@@ -20,7 +20,7 @@ function holdWatch(t: Test, more: readonly string[] = []) {
       adopted.push(texts)
     },
     noteOutcome: (isGood) => void outcomes.push(isGood),
-    log: { request: () => undefined, info: log, warn: log, error: log, flush: () => undefined },
+    log: { request: () => undefined, info: log, warn: log, error: log },
   })
   const lookTwice = async (): Promise<void> => {
     await look()
@@ -107,7 +107,6 @@ t.test('a bad file that becomes good by the clock alone is taken then', async (t
     info: () => undefined,
     warn: () => undefined,
     error: () => undefined,
-    flush: () => undefined,
   }
   const look = createKeyWatch({
     texts: ['first'],
@@ -146,4 +145,15 @@ t.test('a key that came from no file stays beside one that does', async (t) => {
   writeFileSync(file, 'second')
   await lookTwice()
   t.same(adopted, [['second', 'inline']])
+})
+
+t.test('a file that is too large is not read into memory, and the last keys go on', async (t) => {
+  const { file, lookTwice, adopted, outcomes, lines } = holdWatch(t)
+  writeFileSync(file, 'x'.repeat(1_048_577))
+  await lookTwice()
+  t.same([adopted, outcomes], [[], [false]])
+  t.match(lines, [{ error: { message: `file ${file} cannot be read: EFBIG` } }])
+  writeFileSync(file, 'x'.repeat(1_048_576))
+  await lookTwice()
+  t.equal(adopted[0]?.[0]?.length, 1_048_576)
 })

@@ -16,6 +16,8 @@ const state: PolicyState = {
   files: ['table.yaml'],
   fingerprint: '0123456789ab',
   trouble: undefined,
+  held: undefined,
+  change: undefined,
 }
 
 const refusal: Refusal = {

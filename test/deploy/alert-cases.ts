@@ -61,6 +61,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportWorkersRestarting: one('sallyport_worker_restarts_total', `0+1${hours}`, `0x25 1${hours}`),
   SallyportUpstreamFailing: { fires: upstream(20), stays: upstream(8) },
   SallyportUpstreamAddressDown: stateOf('sallyport_upstream_address_up{upstream="u",address="a:80"}', 0, 1),
+  SallyportNamesStale: one('sallyport_names_stale_seconds{instance="a"}', `0+60${hours}`, `60${hours}`),
   SallyportClustersOffline: one('sallyport_failures_total{code="cluster_offline"}', `0+6${hours}`, `0+0.5${hours}`),
   SallyportStreamsFailing: {
     fires: { 'sallyport_streams_failed_total{code="worker_disconnected"}': `0+3${hours}` },
@@ -86,6 +87,8 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
       'sallyport_database_errors_total{kind="connection"}': `0+9${hours}`,
     },
   },
+  SallyportDatabaseStandby: stateOf('sallyport_database_standby{instance="a"}', 1, 0),
+  SallyportDirectoryGrace: one('sallyport_cache_reads_total{cache="users",result="grace"}', `0+5${hours}`, `5${hours}`),
   SallyportDatabasePoolExhausted: share(
     'sallyport_database_connections{state="busy",instance="a"}',
     'sallyport_database_connections_limit{instance="a"}',
@@ -99,12 +102,19 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
       'sallyport_change_source_up{source="postgres"}': `0${hours}`,
     },
   },
+  SallyportRedisRefusing: stateOf('sallyport_redis_refusing{command="count"}', 1, 0),
   SallyportRateLimitsUncounted: one(
     'sallyport_rate_limit_troubles_total{limit="l",outcome="open"}',
     `0+6${hours}`,
     `0x25 6${hours}`,
   ),
   SallyportPolicyReloadFailing: stateOf('sallyport_policy_reload_success', 0, 1),
+  SallyportPolicyHeld: stateOf('sallyport_policy_held', 1, 0),
+  SallyportPolicyWidened: one(
+    'sallyport_policy_changes_total{kind="widened",route="r"}',
+    `0x20 1${hours}`,
+    `1${hours}`,
+  ),
   SallyportShadowReloadFailing: stateOf('sallyport_shadow_reload_success', 0, 1),
   SallyportIdentityKeysReloadFailing: stateOf('sallyport_identity_keys_reload_success', 0, 1),
   // The clock of these begins at 0: 10 days, and 15.
@@ -117,6 +127,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportUpstreamCertificateReloadFailing: stateOf('sallyport_upstream_tls_reload_success{upstream="u"}', 0, 1),
   SallyportAuditDropping: one('sallyport_audit_dropped_total', `0x26 5${hours}`, `5${hours}`),
   SallyportAuditSinkDown: stateOf('sallyport_audit_sink_up', 0, 1),
+  SallyportLogDropping: one('sallyport_log_lines_dropped_total', `0x26 5${hours}`, `5${hours}`),
   SallyportEventLoopLag: {
     fires: {
       'nodejs_eventloop_lag_p99_seconds{instance="a"}': `0.5${hours}`,

@@ -162,7 +162,7 @@ test('large numbers, and what belongs to the chart, arrive as they were meant', 
     drain: { delayMs: 10000, timeoutMs: 120500 },
     listeners: { public: { port: 8080, maxConnections: 2000 }, decision: { host: '::' }, admin: { port: 9090 } },
     database: { url: 'postgres://gateway@database/sallyport', poolSize: 20 },
-    redis: { url: 'redis://redis:6379', hearsEveryWriter: true },
+    redis: { url: 'redis://redis:6379', sentinels: { name: 'mymaster', nodes: ['sentinel:26379'], tls: false } },
   })
 })
 

@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs'
+import { cpSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv, type AnySchema } from 'ajv'
 import t, { type Test } from 'tap'
+import type { JsonValue } from '../support/client.ts'
 import { lackOf, makeFolder, repository, run, tool } from '../support/deploy.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 
@@ -80,19 +81,61 @@ t.test('every package of a production install is one of the registry, by its dig
   )
 })
 
-/** What `npm pack` would take. */
-async function listPackage(): Promise<readonly string[]> {
-  const { stdout, stderr } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: repository })
+/** What `npm pack` would take, in a copy: the lock of the package must not stand beside the repository's own. */
+async function listPackage(t: Test) {
+  const folder = makeFolder(t)
+  const parts = [
+    'package.json',
+    'package-lock.json',
+    'LICENSE',
+    'README.md',
+    'config',
+    'dist',
+    'docs',
+    'policies',
+    'scripts',
+  ]
+  for (const part of parts) cpSync(join(repository, part), join(folder, part), { recursive: true })
+  const shrinkwrap = join(folder, 'npm-shrinkwrap.json')
+  const write = await run(process.execPath, ['scripts/shrinkwrap.js'], { cwd: folder })
+  t.equal(write.code, 0, write.stderr)
+  const { stdout, stderr } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: folder })
   const [{ files }] = JSON.parse(stdout || stderr)
-  return files.map(({ path }: Readonly<{ path: string }>) => path)
+  const lock: JsonValue = JSON.parse(readFileSync(shrinkwrap, 'utf8'))
+  await run(process.execPath, ['scripts/shrinkwrap.js', '--remove'], { cwd: folder })
+  t.notOk(existsSync(shrinkwrap), 'npm would prefer it to package-lock.json')
+  return { lock, files: files.map(({ path }: Readonly<{ path: string }>) => path) as readonly string[] }
 }
 
+t.test('whoever installs the package gets the versions of the lock file, and nothing of development', async (t) => {
+  const { lock, files } = await listPackage(t)
+  t.ok(files.includes('npm-shrinkwrap.json'))
+  const { '': root, ...packages } = lock.packages
+  t.same(packages, Object.fromEntries(installed))
+  t.equal(root.devDependencies, undefined)
+  t.same(root.dependencies, readJson('package.json').dependencies)
+  const { prepack, postpack } = readJson('package.json').scripts
+  t.same(
+    [prepack, postpack],
+    ['node scripts/build.js && node scripts/shrinkwrap.js', 'node scripts/shrinkwrap.js --remove'],
+  )
+})
+
 t.test('the package holds what runs, and its documents', async (t) => {
-  const files = await listPackage()
+  const { files } = await listPackage(t)
   const roots = new Set(files.map((file) => file.split('/')[0]))
-  t.same([...roots].sort(), ['LICENSE', 'README.md', 'config', 'dist', 'docs', 'package.json', 'policies'])
+  t.same([...roots].sort(), [
+    'LICENSE',
+    'README.md',
+    'config',
+    'dist',
+    'docs',
+    'npm-shrinkwrap.json',
+    'package.json',
+    'policies',
+  ])
   const kinds = new Set(files.filter((file) => file.startsWith('dist/')).map((file) => file.replace(/^.*?\./, '.')))
-  const unwanted = /\.map$|\.test\.(js|ts)$|\.ts$|(^|\/)(test|demo)\/|embedded|postgres-binaries|\.built$/
+  const unwanted = /\.map$|\.test\.(js|ts)$|\.ts$|(^|\/)(test|demo)\/|embedded-postgres|postgres-binaries|\.built$/
   t.same(
     files.filter((file) => unwanted.test(file)),
     ['dist/pin/verify.d.ts'],

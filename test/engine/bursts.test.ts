@@ -12,6 +12,7 @@ function start(t: Test) {
       done.push(item)
       clock.ms += 0.6
     },
+    undefined,
     () => clock.ms,
   )
   t.teardown(() => bursts.clear())

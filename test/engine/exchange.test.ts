@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap'
 import type { ResponseWriter } from '../../gateway/engine/exchange.ts'
-import { createTestEngine } from '../support/engine.ts'
+import { createEngine } from '../../gateway/engine/wire/engine.ts'
 import { openRawClient } from '../support/gateway.ts'
 import { listenerOptions } from '../support/listener-options.ts'
 
-const engine = createTestEngine()
+const engine = createEngine()
 t.teardown(() => engine.close())
 
 const request = 'GET / HTTP/1.1\r\nHost: h\r\n\r\n'

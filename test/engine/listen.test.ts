@@ -1,13 +1,13 @@
 import t from 'tap'
+import { createEngine } from '../../gateway/engine/wire/engine.ts'
 import { callRaw } from '../support/client.ts'
-import { createTestEngine } from '../support/engine.ts'
 import { listenerOptions } from '../support/listener-options.ts'
 
 const get = 'GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n'
 
 t.test('what a handler throws breaks its connection, is told, and harms nobody else', async (t) => {
   const faults: unknown[] = []
-  const engine = createTestEngine()
+  const engine = createEngine()
   let requests = 0
   const listener = await engine.listen({ ...listenerOptions, onFault: (error) => faults.push(error) }, (exchange) => {
     requests += 1
@@ -26,7 +26,7 @@ for (const [what, before] of [
   ['behind another request', 'GET /first HTTP/1.1\r\nHost: h\r\n\r\n'],
 ] as const)
   t.test(`a body that cannot be read, ${what}, puts no head into an answer that has begun`, async (t) => {
-    const engine = createTestEngine()
+    const engine = createEngine()
     const listener = await engine.listen(listenerOptions, (exchange) => {
       if (exchange.target === '/first') exchange.answer({ status: 200, headers: [] }, 'first')
       else exchange.start({ status: 200, headers: ['x-begun', 'yes'] }).write(Buffer.from('half'))

@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import type { UpstreamResponse } from '../../gateway/engine/engine.ts'
-import { createTestEngine } from '../support/engine.ts'
+import { createEngine } from '../../gateway/engine/wire/engine.ts'
 import { type RawUpstream, startRawUpstream, until } from '../support/gateway.ts'
 
-const engine = createTestEngine()
+const engine = createEngine()
 t.teardown(() => engine.close())
 
 const idleMs = 300
@@ -98,8 +98,6 @@ t.test('a connection whose last chunk was answered by a pause serves the next re
     finish()
     await until(() => seen.end, `the end of answer ${round}`)
     t.match(seen, { bytes: 10, end: 'complete' })
-    // undici takes a connection back at the end of a turn.
-    await new Promise((resolve) => setImmediate(resolve))
   }
   t.equal(upstream.sockets().length, 1)
 })

@@ -15,7 +15,10 @@ async function forwardTo(t: Test, send: () => Promise<never>) {
     failed: () => told.push(`${origin} failed`),
     end: () => told.push(`${origin} ended`),
   })
-  const addresses: Addresses = { choose: () => attempt('http://a'), chooseOther: () => attempt('http://b') }
+  const addresses: Addresses = {
+    choose: () => attempt('http://a'),
+    chooseOther: ({ length }) => (length === 1 ? attempt('http://b') : undefined),
+  }
   const forward = createForward(send)
   const gateway = await startFaultyGateway(t, {
     routes: [openRoute],

@@ -1,7 +1,10 @@
 import t from 'tap'
 import { startTestWorld } from '../support/world.ts'
+import { isOwners } from './decisions.ts'
 import { type Arrival, judge } from './judge.ts'
+import { judgeAnswer, readAnswerHeads } from './judge-answer.ts'
 import type { FuzzRequest } from './requests.ts'
+import { runDecisions } from './run-decisions.ts'
 import { runFuzz } from './run-fuzz.ts'
 
 const world = await startTestWorld(t)
@@ -13,6 +16,65 @@ t.test('nothing that generated requests bring to a backend differs from what was
   t.equal(report.requests, 4_000)
   t.ok(report.arrived > 200, `${report.arrived} arrived`)
   for (const status of [200, 400, 401, 403, 404, 405]) t.ok(report.statuses.has(status), `some were ${status}`)
+})
+
+t.test('no words of a client make the decision listener permit what its proxy did not ask for', async (t) => {
+  const report = await runDecisions(t, world, { seed: 20_251, requests: 4_000, isTimeUp: () => false, clients: 24 })
+  t.same(report.violations.slice(0, 3), [])
+  t.equal(report.requests, 4_000)
+  for (const status of [200, 400, 401, 403]) t.ok((report.statuses.get(status) ?? 0) > 50, `some were ${status}`)
+})
+
+t.test('what is the owner’s is so by its path in every reading, by its host and by its method', async (t) => {
+  const truth = { method: 'GET', target: '/x', host: 'open.example' }
+  t.notOk(isOwners(truth))
+  t.notOk(isOwners({ ...truth, target: '/x?a=/admin' }))
+  for (const target of ['/admin/x', '/%61dmin/x', '/ADMIN/x', '/.../admin/x'])
+    t.ok(isOwners({ ...truth, target }), target)
+  for (const host of ['admin.example', 'ADMIN.example:443', 'admin.example.']) t.ok(isOwners({ ...truth, host }), host)
+  t.ok(isOwners({ ...truth, method: 'DELETE' }))
+})
+
+const soundAnswer = [
+  ['x-backend', '1'],
+  ['x-request-id', 'a'],
+  ['cache-control', 'max-age=60, private'],
+  ['content-length', '2'],
+] as const
+
+t.test('the judge of answers finds nothing in what is sound', async (t) => {
+  t.same(judgeAnswer({ status: 200, headers: soundAnswer }, false), [])
+  t.same(judgeAnswer({ status: 200, headers: soundAnswer.filter(([name]) => name !== 'cache-control') }, true), [])
+  t.same(judgeAnswer({ status: 100, headers: [] }, false), [])
+  t.same(readAnswerHeads('HTTP/1.1 200 OK\r\na: b\r\n\r\nokHTTP/1.1 404 Not Found\r\n\r\n'), [
+    { status: 200, headers: [['a', 'b']] },
+    { status: 404, headers: [] },
+  ])
+})
+
+t.test('the judge of answers finds what must not reach a proxy or a cache', async (t) => {
+  const faults: readonly (readonly [name: string, value: string])[] = [
+    ['X-Accel-Redirect', '/admin'],
+    ['x_accel.expires', '9'],
+    ['X-Sendfile', '/etc/passwd'],
+    ['X-Gateway-Status', '200'],
+    ['Proxy-Authenticate', 'Basic'],
+    ['transfer-encoding', 'chunked'],
+  ]
+  for (const fault of faults)
+    t.not(judgeAnswer({ status: 200, headers: [...soundAnswer, fault] }, false).length, 0, String(fault))
+  for (const missing of ['x-request-id', 'cache-control'])
+    t.not(
+      judgeAnswer({ status: 200, headers: soundAnswer.filter(([name]) => name !== missing) }, false).length,
+      0,
+      missing,
+    )
+  const quoted = soundAnswer.map(
+    ([name, value]) => [name, name === 'cache-control' ? 'x="a, private"' : value] as const,
+  )
+  t.not(judgeAnswer({ status: 200, headers: quoted }, false).length, 0, 'a directive in quotes')
+  t.not(judgeAnswer({ status: 404, headers: soundAnswer.slice(1) }, false).length, 0, 'a refusal that may be stored')
+  t.not(judgeAnswer({ status: 103, headers: [] }, false).length, 0, 'an interim answer')
 })
 
 const claims = { sub: '3', organization: { id: 1 } }
@@ -63,6 +125,11 @@ t.test('the judge finds what a gateway must not send', async (t) => {
     'no organization beside a signed one': without('x-organization-id'),
     'a header that may override': withLine('X-Original-URL', '/x'),
     'a word of the client': withLine('x-thing', '192.0.2.1'),
+    'a cookie that some server reads as another organization': withLine('Cookie', 'a=1; current-org-id =2'),
+    'a host that is none': {
+      ...sound,
+      headers: sound.headers.map(([name, value]) => [name, name === 'x-forwarded-host' ? 'h;x' : value] as const),
+    },
     'a control byte': withLine('x-thing', 'a\nb'),
     'two lengths': { ...sound, headers: [...sound.headers, ['content-length', '1'], ['transfer-encoding', 'chunked']] },
   }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { startWorld } from '../../gateway/demo/world.ts'
 import { withOwner } from '../support/owner.ts'
+import { runDecisions } from './run-decisions.ts'
 import { type FuzzReport, runFuzz } from './run-fuzz.ts'
 
 const positive = (text: string): number => {
@@ -14,17 +15,29 @@ const positive = (text: string): number => {
 
 const command = new Command('npm run fuzz --')
   .description('Sends generated requests through a gateway and judges everything that reaches the backend.')
-  .option('--minutes <number>', 'how long', positive, 60)
+  .option('--minutes <number>', 'how long; without --requests an hour', positive)
   .option('--requests <number>', 'at most so many', positive, Number.POSITIVE_INFINITY)
   .option('--seed <number>', 'repeats a run', positive, Math.floor(Math.random() * 1e9) + 1)
   .option('--clients <number>', 'connections at once', positive, 48)
+  .option('--decisions', 'ask the decision listener, as proxies do whose clients lie')
   .option('--json', 'print the report as JSON')
-  .addHelpText('after', '\nExample:\n  npm run fuzz -- --minutes 5 --seed 42\n')
+  .addHelpText(
+    'after',
+    '\nExample:\n  npm run fuzz -- --minutes 5 --seed 42\n  npm run fuzz -- --requests 1000000 --decisions\n',
+  )
   .parse()
 
-type Options = Readonly<{ minutes: number; requests: number; seed: number; clients: number; json?: boolean }>
-const { minutes, requests, seed, clients, json } = command.opts<Options>()
-const untilMs = performance.now() + minutes * 60_000
+type Options = Readonly<{
+  minutes?: number
+  requests: number
+  seed: number
+  clients: number
+  decisions?: boolean
+  json?: boolean
+}>
+const { minutes, requests, seed, clients, decisions, json } = command.opts<Options>()
+const longestMinutes = minutes ?? (Number.isFinite(requests) ? Number.POSITIVE_INFINITY : 60)
+const untilMs = performance.now() + longestMinutes * 60_000
 
 console.error(`seed ${seed}; Ctrl-C ends it with the report so far`)
 let isInterrupted = false
@@ -39,7 +52,8 @@ const report = await withOwner(async (owner) => {
   const world = await startWorld({ directory, ports, notify: (sentence) => console.error(sentence) })
   owner.teardown(world.stop)
   const isTimeUp = (): boolean => isInterrupted || performance.now() > untilMs
-  return runFuzz(owner, world.description, { seed, requests, isTimeUp, clients })
+  const run = decisions ? runDecisions : runFuzz
+  return run(owner, world.description, { seed, requests, isTimeUp, clients, isTalkative: true })
 })
 if (json) console.log(JSON.stringify({ ...report, statuses: Object.fromEntries(report.statuses) }))
 else print(report)
@@ -47,7 +61,9 @@ process.exitCode = report.violations.length > 0 ? 1 : 0
 
 function print({ requests, arrived, statuses, violations }: FuzzReport): void {
   const counts = [...statuses].sort(([a], [b]) => a - b).map(([status, count]) => `${status}: ${count}`)
-  console.log(`${requests} requests, ${arrived} reached the backend; answers ${counts.join(', ')}`)
+  console.log(
+    `${requests} requests, ${arrived} ${decisions ? 'permitted' : 'reached the backend'}; answers ${counts.join(', ')}`,
+  )
   console.log(`${violations.length} violations`)
   for (const { what, sent, arrived: bytes } of violations.slice(0, 10))
     console.log(`${what}\n  sent ${JSON.stringify(sent)}\n  arrived ${JSON.stringify(bytes)}`)

@@ -1,6 +1,9 @@
 import { headerRole } from '../../gateway/receive/header-role.ts'
+import { readHeaders } from '../../gateway/receive/headers.ts'
+import { readTarget } from '../../gateway/receive/target.ts'
 import { backendReadings } from '../support/backend-readings.ts'
-import { testEngine } from '../support/engine.ts'
+import { type Reading, readByNode } from '../support/reference-server.ts'
+import { readCookies } from './read-cookies.ts'
 import type { FuzzRequest } from './requests.ts'
 
 /** A request as it came to the backend, read from its bytes. */
@@ -32,7 +35,7 @@ function judgeHeaders({ headers }: Arrival): readonly string[] {
   const problems: string[] = []
   const counts = new Map<string, number>()
   for (const [name, value] of headers) {
-    const canonical = name.toLowerCase().replace(/[_.]/g, '-')
+    const canonical = name.toLowerCase().replace(/[^a-z0-9]/g, '-')
     counts.set(canonical, (counts.get(canonical) ?? 0) + 1)
     if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) problems.push(`${JSON.stringify(name)} is no token`)
     // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not arrive
@@ -43,6 +46,8 @@ function judgeHeaders({ headers }: Arrival): readonly string[] {
       problems.push(`${name} arrived`)
     if (/forged|192\.0\.2\.1|evil/.test(value)) problems.push(`${name} is the client’s word`)
   }
+  const host = headers.find(([name]) => name.toLowerCase() === 'x-forwarded-host')?.[1] ?? ''
+  if (host !== '' && !soundHost.test(host)) problems.push(`${host} is no host`)
   for (const once of [
     'host',
     'x-gateway-identity',
@@ -57,16 +62,15 @@ function judgeHeaders({ headers }: Arrival): readonly string[] {
   return problems
 }
 
-type Claims = Readonly<{ sub: string; organization: Readonly<{ id: number }> | null }>
+/** A name, an IPv4 or a bracketed IPv6 address, and a port at most. */
+const soundHost = /^(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i
 
-/** node:http reads over a second space behind a word, which then does not go on; `wire` refuses it. */
-const readWord = (word: string): string => (testEngine === 'node' ? word.trim() : word)
+type Claims = Readonly<{ sub: string; organization: Readonly<{ id: number }> | null }>
 
 function judgeOrigin(arrival: Arrival, method: string, target: string, sent: FuzzRequest): readonly string[] {
   const problems: string[] = []
-  if (method !== readWord(sent.method)) problems.push(`${sent.method} became ${method}`)
-  if (target !== readWord(sent.target).replace(/^https?:\/\/h(?=\/)/i, ''))
-    problems.push(`${sent.target} became ${target}`)
+  if (method !== sent.method) problems.push(`${sent.method} became ${method}`)
+  if (target !== sent.target.replace(/^https?:\/\/h(?=\/)/i, '')) problems.push(`${sent.target} became ${target}`)
   const find = (wanted: string) => arrival.headers.find(([name]) => name.toLowerCase() === wanted)?.[1]
   const [, payload = ''] = (find('x-gateway-identity') ?? '').split('.')
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8') || '{}') as Claims
@@ -75,5 +79,27 @@ function judgeOrigin(arrival: Arrival, method: string, target: string, sent: Fuz
   if (speaks && claims.sub !== String(speaks.userId)) problems.push(`${speaks.name} became the user ${claims.sub}`)
   if ((find('x-organization-id') ?? '') !== String(claims.organization?.id ?? ''))
     problems.push('the organization differs from the one that is signed')
+  // A header wins over every cookie.
+  if (!sent.lines.some((line) => /^x-organization-id *:/i.test(line)))
+    for (const read of readCookies(
+      arrival.headers.filter(([name]) => /^cookie$/i.test(name)).map(([, value]) => value),
+    ))
+      if (read !== String(claims.organization?.id)) problems.push(`a server reads a cookie as the organization ${read}`)
   return problems
+}
+
+/** What is wrong with an arrival that node:http does not read in the bytes that were sent. */
+export async function judgeByReference({ requestLine }: Arrival, sent: Buffer): Promise<readonly string[]> {
+  const { requests } = await readByNode([sent])
+  return requests.some((request) => toRequestLine(request) === requestLine) ? [] : ['node:http reads no such request']
+}
+
+/** As it goes out; undefined for one that the house's rules refuse. */
+function toRequestLine(request: Reading): string | undefined {
+  try {
+    const { path, search } = readTarget(request.method, request.target, readHeaders(request).host)
+    return `${request.method} ${path}${search} HTTP/1.1`
+  } catch {
+    return undefined
+  }
 }

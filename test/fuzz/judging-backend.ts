@@ -1,11 +1,12 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Owner } from '../support/owner.ts'
+import { answerTo } from './hostile-answers.ts'
 import type { Arrival } from './judge.ts'
 
 /** Tells of an arrival, or of bytes that are none. */
 export type OnArrival = (arrival: Arrival | undefined, bytes: Buffer) => void
 
-/** A backend that reads requests by the letter of RFC 9112 and no further, and answers each with an empty 200. */
+/** A backend that reads requests by the letter of RFC 9112 and no further, and answers each with 200 and what is hostile. */
 export async function startJudgingBackend(owner: Owner, onArrival: OnArrival): Promise<string> {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -23,7 +24,7 @@ export async function startJudgingBackend(owner: Owner, onArrival: OnArrival): P
         }
         onArrival(read.arrival, bytes.subarray(0, read.length))
         bytes = bytes.subarray(read.length)
-        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
+        socket.write(answerTo(numberOf(read.arrival), read.arrival.requestLine.split(' ', 1)[0] ?? ''))
       }
     })
   })
@@ -35,6 +36,10 @@ export async function startJudgingBackend(owner: Owner, onArrival: OnArrival): P
   const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
   return `http://127.0.0.1:${port}`
 }
+
+/** By its mark, so that a run that is repeated has the same answers. */
+const numberOf = ({ headers }: Arrival): number =>
+  Number(headers.find(([name]) => name.toLowerCase() === 'x-mark')?.[1].slice(1) ?? 0)
 
 type Read = Readonly<{ arrival: Arrival; length: number }> | 'more' | 'malformed'
 

@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { aliasLines, cookieLines, hosts } from './advisory-lines.ts'
 import { oddLines, queries, segments, separators, starts } from './vocabulary.ts'
 
 /** Who a generated request comes from: the headers that are good, and what a backend must then be told. */
@@ -57,15 +58,21 @@ export function fuzzRequests(callers: readonly Caller[]): fc.Arbitrary<FuzzReque
   const forbidden = callers.map(({ header: [name, value] }) => smuggled('/admin/smuggled', [`${name}: ${value}`]))
   const often = <Value>(tame: fc.Arbitrary<Value>, wild: fc.Arbitrary<Value>, weight: number): fc.Arbitrary<Value> =>
     fc.oneof({ weight, arbitrary: tame }, { weight: 1, arbitrary: wild })
+  const hostLine = often(fc.constant('Host: h'), pick(hosts.map((host) => `Host: ${host}`)), 8).map((line) => [line])
+  const anyLine = fc.oneof(
+    { weight: 4, arbitrary: pick(odd) },
+    { weight: 1, arbitrary: pick(aliasLines) },
+    { weight: 1, arbitrary: pick(cookieLines) },
+  )
   return fc.record({
     method: often(pick(wellKnownMethods), pick(odderMethods), 15),
     target: often(tameTarget, wildTarget, 2),
     caller: fc.option(pick(callers), { freq: 8, nil: undefined }),
-    lines: often(fc.constant<readonly string[]>(['Host: h']), fc.constant<readonly string[]>([]), 12).chain((host) =>
+    lines: often(hostLine, fc.constant<readonly string[]>([]), 12).chain((host) =>
       fc
         .oneof(
           { weight: 2, arbitrary: fc.constant<readonly string[]>([]) },
-          { weight: 3, arbitrary: fc.array(pick(odd), { minLength: 1, maxLength: 3 }) },
+          { weight: 3, arbitrary: fc.array(anyLine, { minLength: 1, maxLength: 3 }) },
         )
         .map((lines) => [...host, ...lines]),
     ),

@@ -2,8 +2,10 @@ import fc from 'fast-check'
 import type { World } from '../../gateway/demo/world.ts'
 import type { Owner } from '../support/owner.ts'
 import { startReplica } from '../support/replicas.ts'
-import { judge } from './judge.ts'
+import { judge, judgeByReference } from './judge.ts'
+import { judgeAnswer } from './judge-answer.ts'
 import { startJudgingBackend } from './judging-backend.ts'
+import { reportProgress } from './report-progress.ts'
 import { type Caller, type FuzzRequest, fuzzRequests, toBytes } from './requests.ts'
 import { openSender } from './sender.ts'
 
@@ -13,6 +15,8 @@ export type FuzzOptions = Readonly<{
   requests: number
   isTimeUp: () => boolean
   clients: number
+  /** Says now and then how far it is. */
+  isTalkative?: boolean
 }>
 
 export type Violation = Readonly<{ what: string; sent: string | undefined; arrived: string }>
@@ -32,18 +36,23 @@ const portion = 500
 export async function runFuzz(owner: Owner, world: World['description'], options: FuzzOptions): Promise<FuzzReport> {
   const pending = new Map<string, FuzzRequest>()
   const violations: Violation[] = []
+  const checks = new Set<Promise<void>>()
   let arrived = 0
   const backend = await startJudgingBackend(owner, (arrival, bytes) => {
     arrived += 1
     const mark = arrival?.headers.find(([name]) => name.toLowerCase() === 'x-mark')?.[1]
     const sent = mark === undefined ? undefined : pending.get(mark)
     const problems = arrival ? judge(arrival, sent) : ['the backend could not read it']
-    for (const what of problems)
-      violations.push({
-        what,
-        sent: sent && toBytes(sent, mark ?? '').toString('latin1'),
-        arrived: bytes.toString('latin1'),
-      })
+    const sentBytes = sent && toBytes(sent, mark ?? '')
+    const report = (what: string): void =>
+      void violations.push({ what, sent: sentBytes?.toString('latin1'), arrived: bytes.toString('latin1') })
+    problems.forEach(report)
+    if (!arrival || !sentBytes) return
+    const check = judgeByReference(arrival, sentBytes).then((found) => {
+      found.forEach(report)
+      checks.delete(check)
+    })
+    checks.add(check)
   })
   const upstreams = Object.fromEntries(
     ['platform', 'agents', 'files', 'graphql', 'data'].map((name) => [name, { url: backend }]),
@@ -52,40 +61,46 @@ export async function runFuzz(owner: Owner, world: World['description'], options
   const arbitrary = fuzzRequests(callersOf(world))
   const statuses = new Map<number, number>()
   let requests = 0
-  let portions = 0
-  let waiting: FuzzRequest[] = []
-  const next = (): FuzzRequest | undefined => {
-    if (requests >= options.requests || options.isTimeUp() || violations.length > 0) return undefined
-    if (waiting.length === 0) {
-      waiting = fc.sample(arbitrary, { numRuns: portion, seed: options.seed + portions })
-      portions += 1
-    }
-    return waiting.pop()
+  const generate = function* (): Generator<FuzzRequest> {
+    for (let portions = 0; ; portions += 1)
+      for (const request of fc.sample(arbitrary, { numRuns: portion, seed: options.seed + portions })) {
+        if (requests >= options.requests || options.isTimeUp() || violations.length > 0) return
+        yield request
+      }
   }
+  const generated = options.isTalkative ? reportProgress(generate(), `fuzz, seed ${options.seed}`) : generate()
   const work = async (): Promise<void> => {
     const send = openSender(owner, replica.public)
-    for (let request = next(); request; request = next()) {
+    for (let next = generated.next(); !next.done; next = generated.next()) {
+      const request = next.value
       const mark = `m${requests}`
       requests += 1
       pending.set(mark, request)
-      for (const status of await send(toBytes(request, mark))) {
+      const bytes = toBytes(request, mark)
+      for (const answer of await send(bytes)) {
+        const { status } = answer
         statuses.set(status, (statuses.get(status) ?? 0) + 1)
         // A refusal that nobody meant is a fault, even where nothing gets through.
-        if (status === 500 || status > 501)
-          violations.push({ what: `answered ${status}`, sent: toBytes(request, mark).toString('latin1'), arrived: '' })
+        const faults = status === 500 || status > 501 ? [`answered ${status}`] : []
+        for (const what of [...faults, ...judgeAnswer(answer, isPublic(request.target))])
+          violations.push({ what, sent: bytes.toString('latin1'), arrived: JSON.stringify(answer) })
       }
       pending.delete(mark)
     }
   }
   await Promise.all(Array.from({ length: options.clients }, work))
+  await Promise.all(checks)
   const code = await replica.stop()
   if (code !== 0)
     violations.push({ what: `the gateway ended with ${code}`, sent: undefined, arrived: replica.readLog() })
   return { requests, arrived, statuses, violations }
 }
 
+/** Of the shipped routes one is open to all. */
+const isPublic = (target: string): boolean => /\/status(?:\?|$)/i.test(target)
+
 /** None of them may see /admin. */
-function callersOf({ users, serviceAccounts }: World['description']): readonly Caller[] {
+export function callersOf({ users, serviceAccounts }: World['description']): readonly Caller[] {
   const { member, client, admin } = users
   const people = Object.entries({ member, client, admin }).map(
     ([name, { id, jwt }]): Caller => ({ name, header: ['x-oauth-access-token', jwt], userId: id }),

@@ -1,8 +1,9 @@
 import { connect, type Socket } from 'node:net'
 import type { Owner } from '../support/owner.ts'
+import { type AnswerHead, readAnswerHeads } from './judge-answer.ts'
 
-/** Sends bytes and resolves with the statuses that came back for them, none where the gateway waits for more. */
-export type SendBytes = (bytes: Buffer) => Promise<readonly number[]>
+/** Sends bytes and resolves with the heads that came back for them, none where the gateway waits for more. */
+export type SendBytes = (bytes: Buffer) => Promise<readonly AnswerHead[]>
 
 /** How long the gateway may say nothing before the connection is given up. */
 const silenceMs = 250
@@ -25,7 +26,7 @@ export function openSender(owner: Owner, origin: string): SendBytes {
           socket.destroy()
           current = undefined
         }
-        resolve([...text.matchAll(/HTTP\/1\.1 (\d{3}) [^\r]*\r\n[a-z]/gi)].map(([, status]) => Number(status)))
+        resolve(readAnswerHeads(text))
       }
       const timer = setTimeout(() => finish(false), silenceMs)
       socket.on('error', () => {})
@@ -42,6 +43,9 @@ export function openSender(owner: Owner, origin: string): SendBytes {
 /** One answer with its body, and nothing behind it; the bodies of answers to HEAD never come, and time out. */
 function isWhole(text: string): boolean {
   const end = text.indexOf('\r\n\r\n')
-  const length = /\r\ncontent-length: (\d+)\r\n/i.exec(text.slice(0, end + 2))?.[1]
-  return end >= 0 && length !== undefined && text.length === end + 4 + Number(length)
+  if (end < 0) return false
+  const head = text.slice(0, end + 2)
+  if (/\r\ntransfer-encoding: chunked\r\n/i.test(head)) return text.endsWith('\r\n0\r\n\r\n')
+  const length = /\r\ncontent-length: (\d+)\r\n/i.exec(head)?.[1]
+  return length !== undefined && text.length === end + 4 + Number(length)
 }

@@ -70,6 +70,7 @@ export const oddLines: readonly string[] = [
     'x-organization-id: 1',
     'X-Organization-Id: 2',
     'x_organization_id: 3',
+    'x+organization+id: 3',
     'x-organization-id: 01',
     'x-organization-id:',
   ],
@@ -77,6 +78,7 @@ export const oddLines: readonly string[] = [
   ...[
     'x-gateway-identity: forged',
     'X_Gateway_Identity: forged',
+    'X~Gateway!Identity: forged',
     'x.gateway.identity: forged',
     'x-gateway-status: 200',
   ],

@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import { parseAllDocuments } from 'yaml'
 import { testAllowed } from '../support/ingress/allowed.ts'
 import { identityHeader, valuesOf } from '../support/ingress/arrivals.ts'
+import { testCommands } from '../support/ingress/commands.ts'
 import { type Places, placeExample, testShown, writeFolder } from '../support/ingress/examples.ts'
 import { testHostilePaths } from '../support/ingress/hostile-paths.ts'
 import { testOutages } from '../support/ingress/outages.ts'
@@ -13,11 +14,15 @@ import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 
+/** What a ConfigMap of the example says. */
+function readMap(example: string, name: string): Readonly<Record<string, string>> {
+  const maps = parseAllDocuments(example).map((document) => document.toJS())
+  return maps.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === name).data
+}
+
 /** The lines that a ConfigMap of the example becomes. */
 function setHeaders(example: string, name: string): string {
-  const maps = parseAllDocuments(example).map((document) => document.toJS())
-  const { data } = maps.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === name)
-  return Object.entries(data)
+  return Object.entries(readMap(example, name))
     .map(([header, value]) => `proxy_set_header ${header} "${value}";`)
     .join('\n')
 }
@@ -39,6 +44,7 @@ http {
   large_client_header_buffers 4 16k;
   client_max_body_size 100m;
   map $http_x_request_id $req_id { default $http_x_request_id; "" $request_id; }
+  ${readMap(example, 'ingress-nginx-controller')['http-snippet']}
   server {
     listen ${places.front};
     proxy_http_version 1.1;
@@ -108,6 +114,7 @@ testProxy(t, 'nginx', async (t, program) => {
   const manners: Manners = { forwards: 'itself', adds, gatewayDown: { decision: 500, public: 502 }, backendDown: 502 }
   testAllowed(t, stage, manners)
   testHostilePaths(t, stage)
+  testCommands(t, stage)
   testOutages(t, stage, manners)
 
   t.test('what is refused is 401 or 403, and does not arrive', async (t) => {

@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { call, type JsonValue } from '../support/client.ts'
 import { findGo, goLack, goModule } from '../support/go.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
+import { signIdentities } from '../support/long-identity.ts'
 import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
 
 const page = readFileSync(new URL('../../docs/integrate/backends.md', import.meta.url), 'utf8')
@@ -21,8 +22,10 @@ const program = `package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 )
@@ -87,6 +90,11 @@ async function testSnippet(t: Test, go: string): Promise<void> {
     const told = await ask(jwksUrl, ...others)
     t.equal(told.length, others.length)
     for (const error of told) t.match(error, /^oidc: |^failed to verify /)
+  })
+
+  t.test('a header that lives longer than the gateway signs for is an error', async (t) => {
+    const { jwksUrl, headers } = await signIdentities(t, [60, 61, 3_600])
+    t.match(await ask(jwksUrl, ...headers), [{ User: { ID: 3 } }, 'lives too long', 'lives too long'])
   })
 
   t.test('keys that cannot be fetched are an error', async (t) => {

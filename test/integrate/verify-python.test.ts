@@ -4,6 +4,7 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { call, type JsonValue } from '../support/client.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
+import { signIdentities } from '../support/long-identity.ts'
 import { describePythonLack, findPython } from '../support/python.ts'
 import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
 
@@ -61,6 +62,13 @@ async function testSnippet(t: Test, interpreter: string): Promise<void> {
       t.ok(Array.isArray(kinds) && kinds.includes('PyJWTError'), JSON.stringify(kinds))
       t.notOk(kinds.includes('PyJWKClientConnectionError'), JSON.stringify(kinds))
     }
+  })
+
+  t.test('a header that lives longer than the gateway signs for raises an error that is a 401', async (t) => {
+    const { jwksUrl, headers } = await signIdentities(t, [60, 61, 3_600])
+    const [short, ...long] = await verify(interpreter, jwksUrl, headers)
+    t.match(short, { user: { id: 3 } })
+    for (const kinds of long) t.equal(kinds[0], 'InvalidTokenError')
   })
 
   t.test('keys that cannot be fetched raise the error that is a 503', async (t) => {

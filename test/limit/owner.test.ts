@@ -1,5 +1,6 @@
 import t from 'tap'
-import { ownerOfAddress, readNetwork } from '../../gateway/limit/owner.ts'
+import { ownerOfAddress } from '../../gateway/limit/owner.ts'
+import { readNetwork } from '../../gateway/network/network.ts'
 
 t.test('IPv6 addresses of one /64 spend of one budget, IPv4 addresses each of their own', async (t) => {
   for (const [address, network] of [

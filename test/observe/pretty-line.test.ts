@@ -47,7 +47,7 @@ t.test('levels have colors only where they are asked for; what is no JSON passes
 t.test('several lines in one write stay several lines', async (t) => {
   const written: string[] = []
   const line = `${JSON.stringify(request)}\n`
-  prettify({ write: (text) => written.push(text) }, false).write(line + line)
+  prettify({ write: (text) => written.push(text) }, false).write(line + line, 2)
   t.equal(written.length, 1)
   t.equal(written[0]?.split('\n').length, 3)
 })

@@ -13,6 +13,9 @@ t.test('an escape hides no credential', async (t) => {
     '/a/%256Fat_MQ.c2VjcmV0/b',
     '/a/eyJhbGciOiJFZERTQSJ9%2eeyJzdWIiOiIxIn0%2Ec2ln/b',
     '/a/x%20eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIxIn0.c2ln/b',
+    '/a/%%ff%6Fat_MQ.c2VjcmV0/b',
+    '/a/%ff%65yJhbGciOiJFZERTQSJ9.x/b',
+    '/a/eyJ.eyJhbGciOiJF.x/b',
   ])
     t.equal(redact(path), '/a/[redacted]/b', path)
 })

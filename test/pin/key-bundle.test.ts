@@ -81,3 +81,12 @@ for (const [what, [text, message]] of Object.entries(faults))
     t.equal(error.cause, undefined)
     t.notMatch(error.message, /hunter2|tomorrow|[A-Za-z0-9+/]{24}/)
   })
+
+// OpenSSL reads each while everything else waits: 1 MiB of keys took 4.6 s.
+t.test('a key file of more than 32 keys, or of more than 32 KiB, is refused before its keys are read', async (t) => {
+  t.equal(readKeyBundle(first.repeat(32)).length, 32)
+  t.throws(() => readKeyBundle(first.repeat(33)), { message: 'a key file holds at most 32 keys; remove expired ones' })
+  const note = (length: number) => `${'x'.repeat(length - first.length - 1)}\n${first}`
+  t.equal(readKeyBundle(note(32_768)).length, 1)
+  t.throws(() => readKeyBundle(note(32_769)), { message: 'a key file holds at most 32768 characters' })
+})

@@ -177,6 +177,7 @@ function permitOf(userId: number): Permit {
   const user: Caller['principal']['user'] = {
     id: userId,
     email: 'a@example.com',
+    emailVerified: true,
     username: null,
     firstName: null,
     lastName: null,
@@ -196,6 +197,8 @@ const upstream: Upstream = {
   host: undefined,
   forwardsCredentials: false,
   passedOverrides: new Set(),
+  cookies: 'forward',
+  answers: { passedCommands: new Set(), cache: 'private' },
   isBound: false,
   timeouts: { connectMs: 1, firstByteMs: 1, idleMs: 1, streamIdleMs: 1 },
   bodyLimitBytes: 1,

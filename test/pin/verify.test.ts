@@ -2,7 +2,14 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { exportJWK, exportSPKI, generateKeyPair, SignJWT } from 'jose'
 import t, { type Test } from 'tap'
-import { createVerifier, IdentityError, may, type RequestLike } from '../../gateway/pin/verify.ts'
+import {
+  createVerifier,
+  type Identity,
+  IdentityError,
+  may,
+  type RequestLike,
+  verifiedEmail,
+} from '../../gateway/pin/verify.ts'
 import { call } from '../support/client.ts'
 import { startTestGateway } from '../support/gateway.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
@@ -24,7 +31,7 @@ async function serve(t: Test, handle: Parameters<typeof createServer>[1]): Promi
 }
 
 const claims = {
-  user: { id: 3, type: 'human', email: 'a@b' },
+  user: { id: 3, type: 'human', email: 'a@b', emailVerified: true },
   organization: { id: 1, slug: 'acme', role: 'org-member' },
   roles: ['org-member'],
   abilities: ['datasets:read'],
@@ -143,4 +150,12 @@ t.test('a backend that imports the package verifies what a gateway sends it', as
   const answer = await call(gateway.public, { path: '/public/x?a=%20b', headers: oauth(member) })
   t.same(answer.json(), [member.id, 'acme'])
   t.equal((await call(backend, { path: '/public/x' })).status, 401, 'and nothing that came past it')
+})
+
+t.test('an address counts only where it is verified, and not where an older gateway says nothing', (t) => {
+  const user = { id: 3, type: 'human', email: 'a@b' } as const
+  t.equal(verifiedEmail({ user: { ...user, emailVerified: true } }), 'a@b')
+  t.equal(verifiedEmail({ user: { ...user, emailVerified: false } }), undefined)
+  t.equal(verifiedEmail({ user: user as Identity['user'] }), undefined)
+  t.end()
 })

@@ -54,6 +54,19 @@ async function start(t: Test, spoil: Spoil, options: Partial<FaultyOptions> = {}
   return { gateway, upstream, ...controls, arm }
 }
 
+t.test('a client that asks for an unknown method or coding (501) is no error in the log', async (t) => {
+  const { gateway } = await start(t, () => ({}))
+  for (const head of ['BREW /x HTTP/1.1\r\n', 'POST /x HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n']) {
+    const client = await openRawClient(t, gateway.public)
+    client.send(`${head}Host: h\r\n\r\n`)
+    t.match(await client.closed(), /^HTTP\/1\.1 501 /)
+  }
+  t.same(
+    gateway.lines.filter(({ level }) => level === 'error'),
+    [],
+  )
+})
+
 /** A request that began before the fault ends well after it, and so do those that come then. */
 async function checkUnharmed(
   t: Test,

@@ -55,7 +55,7 @@ for (const [surface, request] of [
       t.ok(Math.min(...delays) < 20, delays.join())
       const text = drive.client.text()
       t.same(valuesOf(text, 'x-accel-buffering'), ['no'])
-      t.same(valuesOf(text, 'cache-control'), ['no-cache, no-transform'])
+      t.same(valuesOf(text, 'cache-control'), ['no-cache, no-transform, private'])
       t.same(valuesOf(text, 'content-length'), [])
     },
   )

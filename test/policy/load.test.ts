@@ -461,7 +461,7 @@ t.test('a file that cannot be read is told by name, like any other mistake', asy
   const directory = t.testdir({ 'roles.yaml': roles, 'routes.yaml': {}, 'gone.yaml': t.fixture('symlink', 'nowhere') })
   t.throws(() => loadPolicy(directory, upstreams), {
     name: 'ConfigurationError',
-    message: `${join(directory, 'gone.yaml')}:1:1: cannot be read: ENOENT\n${join(directory, 'routes.yaml')}:1:1: cannot be read: EISDIR`,
+    message: `${join(directory, 'gone.yaml')}:1:1: cannot be read: ENOENT\n${join(directory, 'routes.yaml')}:1:1: cannot be read: not a regular file`,
   })
 })
 

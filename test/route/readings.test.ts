@@ -93,6 +93,17 @@ t.test('a path with a dot segment in one of its readings is refused', async (t) 
     t.throws(() => find(files, path), misreadable, path)
 })
 
+t.test('a path with an empty segment in one of its readings is also read without that segment', async (t) => {
+  const table = compileTable([
+    { path: '/*', role: 'org-member' },
+    { path: '/admin/*', role: 'org-owner' },
+  ])
+  for (const path of ['/.../admin/x', '/%20/admin/x', '/...;v/admin/x', '/.%2E./admin/x', '/%20/.../admin/x'])
+    t.throws(() => find(table, path), misreadable, path)
+  for (const path of ['/x/.../y', '/x/%20/y', '/admin/.../x']) t.ok(find(table, path), path)
+  t.equal(find(files, '/files/...').path, '/files/*')
+})
+
 t.test('a method that another reading does not take is refused, though this one takes it', async (t) => {
   const table = compileTable([
     { path: '/files/*', role: 'org-member' },

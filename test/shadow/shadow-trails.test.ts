@@ -28,6 +28,7 @@ const silent: Trail = {
   located: () => undefined,
   settled: async () => undefined,
   refused: async (error) => error,
+  identified: () => undefined,
   broke: () => undefined,
   streamFailed: () => undefined,
 }
@@ -113,7 +114,6 @@ t.test('without a table to ask a trail is the live one itself', async (t) => {
     info: () => undefined,
     warn: () => undefined,
     error: () => undefined,
-    flush: () => undefined,
   }
   const begin = () => silent
   t.equal(
@@ -134,7 +134,6 @@ t.test(
         info: (fields, message) => void lines.push({ ...fields, message }),
         warn: () => undefined,
         error: (fields, message) => void lines.push({ ...fields, message }),
-        flush: () => undefined,
       },
       metrics: { countShadowDifference: (route, kind) => void counts.push(`${route} ${kind}`) },
       monotonicMs: () => nowMs,

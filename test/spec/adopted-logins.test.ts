@@ -2,7 +2,7 @@ import pg from 'pg'
 import t from 'tap'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
 import { startPostgres } from '../../gateway/demo/postgres.ts'
-import { adoptDatabase } from '../support/adonis/adopted.ts'
+import { adoptDatabase, readExample } from '../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../support/adonis/tables.ts'
 import { type Answer, call } from '../support/client.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
@@ -62,7 +62,9 @@ t.test('a trigger that declines keeps people out whom the backend does not know'
   t.equal(await countUsers(), before)
 })
 
-t.test('an issuer that may link finds the backend’s own user', async (t) => {
+t.test('an issuer that may link finds the backend’s own user, whose address the backend has verified', async (t) => {
+  const example = readExample(new URL(gatewayUrl).username)
+  await backend.query(`begin; ${example.replace('false as email_verified', 'true as email_verified')}; commit`)
   const { rows } = await backend.query(
     "insert into users (email, password, created_at) values ('Person@acme.example', 'x', now()) returning id",
   )

@@ -27,7 +27,7 @@ testSteppedClock(
   t,
   'a clock that is stepped forward or back changes what is in force, and nothing else',
   async (t, clock) => {
-    const settings = { cluster: { staleAfterMs: 4 * hour * 1_000 } }
+    const settings = { cluster: { staleAfterMs: 4 * hour * 1_000, networks: { allow: ['127.0.0.0/8'] } } }
     const options = { world, settings, upstreams: { platform: { url: upstream.url } } }
     const replica = await startReplica(t, options, clock.environment)
     const send = async (request: Call): Promise<number> => (await call(replica.public, request)).status

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { generatePem } from '../../gateway/boot/command-keys.ts'
 import { type Ended, runCommand } from '../support/command-line.ts'
-import { until } from '../support/gateway.ts'
+import { until, writeConfiguration } from '../support/gateway.ts'
 import { populate } from '../support/population.ts'
 import { bearer, startTestWorld } from '../support/world.ts'
 
@@ -91,6 +91,12 @@ t.test('a list shows what each proxy answers, and no password of an address', as
     listed.find(({ id }: { id: number }) => id === suspended),
     { status: 'suspended', isOffline: false },
   )
+})
+
+t.test('without an answer of Redis the list goes by the database, and says so', async (t) => {
+  const config = writeConfiguration(t, { world, settings: { redis: { url: 'redis://127.0.0.1:1' } } })
+  const { code, stdout, stderr } = await runCommand(['clusters', 'list', '--config', config])
+  t.match({ code, stdout, stderr }, { code: 0, stdout: /healthy +active/, stderr: /Redis cannot be asked/ })
 })
 
 t.test('help has an example', async (t) => {

@@ -65,7 +65,7 @@ t.test('policy explain ends with 0 where the request would pass, else with 1', a
   })
   t.match(await ask('get', '/datasets', '--role', 'org-client'), {
     code: 1,
-    stdout: /role +miss .*\n.*\n\nrefused: 403/,
+    stdout: /role +miss .*\n\nrefused: 403/,
   })
   t.match(await ask('POST', '/datasets', '--role', 'org-owner', '--scope', 'api-key'), {
     code: 1,

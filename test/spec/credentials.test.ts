@@ -7,6 +7,7 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { collectTokenUses } from '../../gateway/directory/postgres/token-uses.ts'
 import { type Answer, call, type JsonValue } from '../support/client.ts'
+import { freezePostgres } from '../support/freeze-postgres.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
@@ -57,7 +58,9 @@ async function isAccepted(t: Test, headers: Headers, name: string): Promise<void
   t.equal(answer.status, 200, name)
   const recorded = await world.recorded()
   t.equal(recorded.length, 1, `${name}: one request reached the backend`)
-  const names = recorded.flatMap(({ headers }) => headers.map(([header]) => header.toLowerCase().replace(/[_.]/g, '-')))
+  const names = recorded.flatMap(({ headers }) =>
+    headers.map(([header]) => header.toLowerCase().replace(/[^a-z0-9]/g, '-')),
+  )
   t.notOk(names.includes('authorization') || names.includes('x-oauth-access-token'), `${name}: without the credential`)
 }
 
@@ -815,15 +818,13 @@ t.test('uses that could not be written are written later', async (t) => {
 
 /** Stops every process of the database for as long as the work takes: whoever asks it anything waits in vain. */
 async function whileFrozen(work: () => Promise<void>): Promise<void> {
-  const { rows } = await database.query<{ pid: number }>('select pid from pg_stat_activity')
-  const pids = [world.world.postgres.pid(), ...rows.map(({ pid }) => pid)].filter((pid) => pid !== undefined)
+  const thaw = freezePostgres(Number(world.world.postgres.pid()))
   try {
-    for (const pid of pids) process.kill(pid, 'SIGSTOP')
     // For a second what is held in memory still answers.
     await new Promise((resolve) => setTimeout(resolve, 1_000))
     await work()
   } finally {
-    for (const pid of pids) process.kill(pid, 'SIGCONT')
+    thaw()
     await until(
       async () => (await ask(bearer(robot.apiKey))).status === 200,
       'the gateway finds its database again',
@@ -853,7 +854,8 @@ t.test('with the database frozen a bad JWT is still 401, while a good one is 503
   const late = await world.mint({ sub: member.sub, expiresIn: -1 })
   await whileFrozen(async () => {
     await isRefused(t, oauth({ jwt: late }), 'expired')
-    await isRefused(t, oauth({ jwt: changeHeader(member.jwt, { kid: 'unknown' }) }), 'forged')
+    // By a known key: for an unknown one the issuer would be asked, which a busy machine's may not answer in time.
+    await isRefused(t, oauth({ jwt: member.jwt.replace(/[^.]+$/, late.split('.')[2] ?? '') }), 'forged')
     await isRefused(t, {}, 'none')
     await world.clearRecorder()
     t.equal((await ask(oauth(member))).status, 503)

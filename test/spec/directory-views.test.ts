@@ -41,15 +41,18 @@ t.test('the statements ask for nothing but what the list of relations names', as
     const list = Object.entries(columns).map(([column, type]) => `${column} ${type.replace('?', '')}`)
     await client.query(`create table sallyport_directory.${name} (${list.join(', ')})`)
   }
+  await client.query(
+    `create function sallyport_directory.verify_email(integer, text) returns boolean language sql as 'select true'`,
+  )
   t.ok(all.length > 20)
   for (const { name, text } of all) await t.resolves(client.query(`prepare "${name}" as ${text}`), name)
 })
 
 t.test('a table that no relation names is not asked', async (t) => {
   for (const { name, text } of all) {
-    const tables = [...text.matchAll(/\b(?:from|join|into|update)\s+(?!unnest|before\b)([\w.]+)/g)].map(
-      ([, table]) => table,
-    )
+    const tables = [
+      ...text.matchAll(/\b(?:from|join|into|update)\s+(?!unnest|lateral\b|before\b|line\b|heirs\b|gone\b)([\w.]+)/g),
+    ].map(([, table]) => table)
     for (const table of tables) t.match(table, /^sallyport_directory\.\w+$/, name)
   }
 })
@@ -71,6 +74,7 @@ t.test('through the views every question is planned as it would be on the tables
     insert into user_identities (user_id, issuer, subject) select id, 'i', id from users;
     insert into role_assignments (user_id, organization_id, role) select id, id, 'org-member' from users;
     insert into auth_access_tokens (tokenable_id, type, hash, abilities) select id, 'auth_token', 'h', '[]' from users;
+    insert into token_parents (token_id, parent_id) select id, id - 1 from auth_access_tokens;
     set plan_cache_mode = force_generic_plan`)
   await client.query('analyze')
   const plan = async (name: string, text: string, values: string): Promise<Cost> => {
@@ -82,6 +86,7 @@ t.test('through the views every question is planned as it would be on the tables
   }
   const questions: readonly (readonly [Statement, string])[] = [
     [statements.findToken, '1'],
+    [statements.findTokenHashes, 'array[1, 2]'],
     [statements.findByIdentity, "'i', '1'"],
     [statements.findOrganization, '1'],
     [statements.findMember, '1, 1'],
@@ -124,7 +129,7 @@ t.test('a database at migration 6 goes on: its tokens, and a role that was grant
     grant usage on all sequences in schema public to upgraded_gateway;
     create role upgraded_reader;
     grant select on users to upgraded_reader; grant upgraded_reader to current_user`)
-  t.match(await migrate(url), [{ version: 7 }])
+  t.match((await migrate(url))[0], { version: 7 })
   t.same(await migrate(url), [])
   // The views give nobody a right that the tables do not.
   await client.query('set role upgraded_reader')

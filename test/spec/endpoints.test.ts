@@ -380,9 +380,9 @@ t.test('a switch needs a credential', async (t) => {
   t.equal((await world.call(switchTo(acme.id, bearer(robot.revoked)))).status, 401)
 })
 
-t.test('the lowest role may switch, and a service account too', async (t) => {
+t.test('the lowest role may switch, and a service account whose token may write', async (t) => {
   t.equal((await data(t, switchTo(acme.id, oauth(users.client)))).currentOrganizationId, acme.id)
-  const user = await data(t, switchTo(acme.id, bearer(robot.apiKey)))
+  const user = await data(t, switchTo(acme.id, bearer(robot.apiSecret)))
   t.equal(user.currentOrganizationId, acme.id)
   t.equal(user.currentAccessToken.type, 'bearer')
 })

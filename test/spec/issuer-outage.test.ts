@@ -11,7 +11,7 @@ import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 
-const databaseOptions = { poolSize: 2, connectTimeoutMs: 5_000, queryTimeoutMs: 5_000 }
+const databaseOptions = { pooler: 'none', poolSize: 2, connectTimeoutMs: 5_000, queryTimeoutMs: 5_000 } as const
 const database = openDatabase({ url: world.databaseUrl, ...databaseOptions }, () => undefined)
 t.teardown(() => database.close())
 const store = createIssuerKeyStore(database.query)

@@ -94,7 +94,7 @@ testUnlessLacking(
   async (t) => {
     const log = fileURLToPath(new URL('../../dist/observe/log.js', import.meta.url))
     const write = async (format: string, onTerminal: boolean): Promise<string> => {
-      const source = `import { createLog } from '${log}'; createLog('info', undefined, false, '${format}').info({ a: 1 }, 'hello')`
+      const source = `import { createLog } from '${log}'; createLog('info', { format: '${format}' }).info({ a: 1 }, 'hello')`
       const command = [process.execPath, '--input-type=module', '-e', source]
       const env = { PATH: process.env.PATH }
       const child = onTerminal

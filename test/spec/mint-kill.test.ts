@@ -53,7 +53,7 @@ const killBetween = (names: readonly string[]): Promise<readonly string[]> =>
     })
     const url = leadThrough(proxy, world.databaseUrl)
     // However slow the machine is: what we hold back is the answer, and it must not be missed before all are there.
-    const patience = { connectTimeoutMs: 20_000, queryTimeoutMs: 20_000 }
+    const patience = { connectTimeoutMs: 60_000, queryTimeoutMs: 60_000 }
     // Each commit that is held keeps its connection.
     const settings = { database: { url, poolSize: mintsEach + 2, ...patience } }
     const victim = await startReplica(owner, { world, settings })
@@ -63,7 +63,7 @@ const killBetween = (names: readonly string[]): Promise<readonly string[]> =>
         ({ code }) => code as string,
       ),
     )
-    await until(() => committed === names.length, 'the commits', 20_000)
+    await until(() => committed === names.length, 'the commits', 60_000)
     await victim.kill()
     return Promise.all(ends)
   })

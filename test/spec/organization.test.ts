@@ -28,7 +28,7 @@ async function seen(headers: Headers) {
   if (answer.status !== 200) throw new Error(`${answer.status}: ${answer.text}`)
   const lines: readonly (readonly [string, string])[] = answer.json().headers
   const named = (name: string): readonly string[] =>
-    lines.filter(([line]) => line.toLowerCase().replace(/[_.]/g, '-') === name).map(([, value]) => value)
+    lines.filter(([line]) => line.toLowerCase().replace(/[^a-z0-9]/g, '-') === name).map(([, value]) => value)
   const identities = named('x-gateway-identity')
   return { headers: named('x-organization-id'), identities, claims: readClaims(identities[0]) }
 }

@@ -1,4 +1,4 @@
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
@@ -7,6 +7,7 @@ import { startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { startRedis, testRedis, testRedisServer } from '../support/redis.ts'
 import { startRedisServer } from '../support/redis-server.ts'
+import { startServing } from '../support/serve.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -275,4 +276,44 @@ testRedisServer(t, 'while Redis is down, open limits pass and closed ones are 50
   await redis.restart()
   await until(counted, 'Redis again')
   t.same(await statuses(get('/strict', oauth(member)), 4), [200, 200, 200, 429])
+})
+
+testRedisServer(t, 'while Redis refuses to count, limits fall back, and the log says so once', async (t) => {
+  const redis = await startRedisServer(t)
+  const upstream = await startHttpUpstream(t, (request, response) =>
+    request.resume().on('end', () => response.end('ok')),
+  )
+  const limit = { requests: 1_000_000, ...hour, by: 'route' }
+  const policies = t.testdir({
+    'roles.yaml': readFileSync(new URL('../../policies/roles.yaml', import.meta.url), 'utf8'),
+    'routes.yaml': JSON.stringify({
+      rateLimits: { lenient: limit, strict: { ...limit, onTrouble: 'closed' } },
+      routes: [
+        { ...open('lenient'), rateLimit: 'lenient' },
+        { ...open('strict'), rateLimit: 'strict' },
+      ],
+    }),
+  })
+  const settings = { redis: { url: redis.url }, policies: { directory: policies } }
+  const gateway = await startServing(t, { settings, upstream: upstream.url })
+  const status = async (path: string): Promise<number> => (await call(gateway.public, get(path))).status
+  const gauges = async (): Promise<string> => (await call(gateway.admin, { path: '/metrics' })).text
+  await until(async () => (await status('/open/strict')) === 200, 'Redis')
+  await redis.tell('CONFIG SET maxmemory 1')
+  for (let time = 0; time < 10; time += 1) {
+    t.equal(await status('/open/lenient'), 200)
+    t.equal(await status('/open/strict'), 503)
+  }
+  t.match(await gauges(), 'sallyport_redis_refusing{command="count"} 1')
+  t.match(await gauges(), 'sallyport_change_source_up{source="redis"} 1', 'changes are heard all the same')
+  await redis.tell('CONFIG SET maxmemory 0')
+  t.equal(await status('/open/strict'), 200, 'at once')
+  const told = (): readonly object[] => gateway.log().filter(({ msg }) => String(msg).startsWith('redis '))
+  await until(async () => (await status('/open/strict')) === 200 && told().length > 1, 'the end', 20_000)
+  t.match(told(), [
+    { level: 'warn', command: 'count', cause: 'OOM', consequence: /rate limits/, msg: 'redis refuses a command' },
+    { level: 'info', command: 'count', msg: 'redis takes a command again' },
+  ])
+  t.equal(told().length, 2)
+  t.match(await gauges(), 'sallyport_redis_refusing{command="count"} 0')
 })

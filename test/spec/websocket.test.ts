@@ -224,7 +224,11 @@ t.test('the lines of the handshake pass both ways, but those about a connection'
   const [head = ''] = (await client.until(/\r\n\r\n/)).split('\r\n\r\n')
   const [line, ...lines] = head.split('\r\n')
   t.equal(line, 'HTTP/1.1 101 Switching Protocols')
-  t.same(lines.filter((text) => !/^date:/i.test(text)).sort(), [
+  t.ok(
+    lines.some((text) => /^x-request-id: [\w-]{36}$/.test(text)),
+    'every answer carries its id',
+  )
+  t.same(lines.filter((text) => !/^(?:date|x-request-id):/i.test(text)).sort(), [
     `Sec-WebSocket-Accept: ${accept}`,
     'Sec-WebSocket-Extensions: x; a=1',
     'Sec-WebSocket-Protocol: chat',

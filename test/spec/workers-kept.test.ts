@@ -33,7 +33,7 @@ function keep(t: Test, script: string, options: Partial<CrewOptions> = {}): Test
   const note = (fields: LogFields, message: string): void => {
     lines.push({ fields, message })
   }
-  const log: Log = { request: () => undefined, info: note, warn: note, error: note, flush: () => undefined }
+  const log: Log = { request: () => undefined, info: note, warn: note, error: note }
   const listener = { host: '127.0.0.1', port: 0 }
   const crew = startCrew({
     size: 1,

@@ -85,7 +85,7 @@ t.test('lines of the log stay whole when workers write into a full pipe', async 
   // Bursts, so that lines wait and are written together; and a reader that makes little room at a time.
   const script = `
     import { createLog } from '${log}'
-    const log = createLog('info', Number(process.argv[1]))
+    const log = createLog('info', { worker: Number(process.argv[1]) })
     for (let burst = 0; burst < 50; burst++) {
       for (let line = 0; line < 100; line++) log.info({ text: 'x'.repeat(100) }, 'line')
       await new Promise((resolve) => setTimeout(resolve, 5))

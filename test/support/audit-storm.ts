@@ -114,7 +114,11 @@ export async function storm(serving: Serving, world: TestWorld): Promise<Storm> 
     const id = makeId()
     certain.push(id)
     const head = `POST /public/x HTTP/1.1\r\nHost: h\r\nx-oauth-access-token: ${owner.jwt}\r\nx-request-id: ${id}\r\n`
-    await callRaw(serving.public, `${head}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nnonsense\r\n`, 5_000)
+    const body = '3\r\nabc\r\nnonsense\r\n'
+    const answer = await callRaw(serving.public, `${head}Transfer-Encoding: chunked\r\n\r\n${body}`, 5_000)
+    // On a busy machine the request is 503 before its body is read, and then no body broke off.
+    if (answer.startsWith('HTTP/1.1 400 ')) brokenBodies += 1
+    else if (!answer.startsWith('HTTP/1.1 503 ')) throw new Error(`a broken body is answered ${answer}`)
   }
   const leave = async (): Promise<void> => {
     const id = makeId()
@@ -128,6 +132,7 @@ export async function storm(serving: Serving, world: TestWorld): Promise<Storm> 
   }
   let next = 0
   let unreadable = 0
+  let brokenBodies = 0
   await Promise.all([
     askAtOnce(40, 39, () => askOne(next++)),
     askAtOnce(8, 25, judgeOne),
@@ -139,5 +144,5 @@ export async function storm(serving: Serving, world: TestWorld): Promise<Storm> 
     askAtOnce(5, 6, leaveStream),
   ])
   agent.destroy()
-  return { certain, possible, unreadable: unreadable + 10, brokenBodies: 20 }
+  return { certain, possible, unreadable: unreadable + 10, brokenBodies }
 }

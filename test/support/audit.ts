@@ -2,13 +2,14 @@ import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
-import type { JsonValue } from './client.ts'
+import { call, type JsonValue } from './client.ts'
 import { until } from './gateway.ts'
 import { type HttpUpstream, startHttpUpstream } from './http-upstream.ts'
 import type { Owner } from './owner.ts'
 import { type Serving, startServing } from './serve.ts'
-import { readMetric } from './workers.ts'
+import { readMetrics } from './workers.ts'
 import type { TestWorld } from './world.ts'
 
 /** A folder for files of the audit, which goes with its owner. */
@@ -62,24 +63,26 @@ export async function holdPipe(owner: Owner): Promise<HeldPipe> {
 
 /** What the gateway itself has counted: every request has a line, or is missed. */
 export async function countAudited(serving: Serving) {
-  const sum = async (name: string): Promise<number> =>
-    Object.values(await readMetric(serving, name)).reduce((total, value) => total + value, 0)
+  // All of one scrape: a request that ends between two of them is in neither.
+  const values = readMetrics((await call(serving.admin, { path: '/metrics' })).text)
+  const sum = (name: string): number => Object.values(values(name)).reduce((total, value) => total + value, 0)
   return {
-    requests: await sum('sallyport_requests_total'),
-    unparsed: await sum('sallyport_unparsed_requests_total'),
-    written: await sum('sallyport_audit_written_total'),
-    dropped: await sum('sallyport_audit_dropped_total'),
-    inFlight: await sum('sallyport_requests_in_flight'),
+    requests: sum('sallyport_requests_total'),
+    unparsed: sum('sallyport_unparsed_requests_total'),
+    written: sum('sallyport_audit_written_total'),
+    dropped: sum('sallyport_audit_dropped_total'),
+    inFlight: sum('sallyport_requests_in_flight'),
   }
 }
 
-/** Waits until every request has ended, and gives the counts. */
+/** Waits until every request has ended and no count moves any more, and gives the counts. */
 export async function settle(serving: Serving) {
   let counts = await countAudited(serving)
   await until(
     async () => {
+      const before = counts
       counts = await countAudited(serving)
-      return counts.inFlight === 0
+      return counts.inFlight === 0 && isDeepStrictEqual(counts, before)
     },
     'the end of every request',
     20_000,

@@ -7,9 +7,9 @@ export type Instruction = Readonly<{ name: string; value: string }>
 /** Instructions from one FROM to the next, and before the first. */
 export type Stage = Readonly<{ from: string; as: string; instructions: readonly Instruction[] }>
 
-/** Reads the repository's Dockerfile: its global arguments are put into FROM, every other variable stays. */
-export function readDockerfile(): readonly Stage[] {
-  const text = readFileSync(join(repository, 'Dockerfile'), 'utf8')
+/** Reads a repository's Dockerfile: its global arguments are put into FROM, every other variable stays. */
+export function readDockerfile(folder = repository): readonly Stage[] {
+  const text = readFileSync(join(folder, 'Dockerfile'), 'utf8')
   const lines = text
     .replace(/^\s*#.*\n/gm, '')
     .replaceAll('\\\n', ' ')
@@ -40,7 +40,7 @@ export const lastOf = ({ instructions }: Stage, name: string): string =>
 export const readCommand = (value: string): readonly string[] => JSON.parse(value)
 
 /** What the image starts Node with, before the name of the program. */
-export function readNodeOptions(): readonly string[] {
-  const final = readDockerfile().at(-1)
+export function readNodeOptions(folder = repository): readonly string[] {
+  const final = readDockerfile(folder).at(-1)
   return final ? readCommand(lastOf(final, 'ENTRYPOINT')).filter((word) => word.startsWith('--')) : []
 }

@@ -1,4 +1,4 @@
-import type { Place } from '../../gateway/observe/audit/place.ts'
+import type { Place } from '../../gateway/observe/place.ts'
 
 /** A place for lines that takes of each write what the test says. */
 export type FakePlace = Place &

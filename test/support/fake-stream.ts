@@ -1,5 +1,6 @@
 import { UpstreamError, type UpstreamFault } from '../../gateway/engine/engine.ts'
 import type { Exchange } from '../../gateway/engine/exchange.ts'
+import { freeAccount } from '../../gateway/engine/memory-budget.ts'
 import type { StreamKind } from '../../gateway/errors/surface.ts'
 import type { StartTimer } from '../../gateway/relay/timer.ts'
 import { type StreamSettings, type StreamSource, WatchedStream } from '../../gateway/relay/watched-stream.ts'
@@ -71,7 +72,8 @@ export function openFakeStream({
     abort: () => void seen.aborts++,
     resume: () => void seen.resumes++,
   }
-  const exchange: Pick<Exchange, 'start' | 'onEnd' | 'destroy'> = {
+  const exchange: Pick<Exchange, 'account' | 'start' | 'onEnd' | 'destroy'> = {
+    account: freeAccount,
     start: () => {
       if (headError) throw headError
       seen.heads++

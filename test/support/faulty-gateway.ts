@@ -7,6 +7,7 @@ import { createSnapshot } from '../../gateway/boot/snapshot.ts'
 import { startUpstreams } from '../../gateway/boot/upstreams.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
 import { SealedLines } from '../../gateway/engine/sealed-lines.ts'
+import { createEngine } from '../../gateway/engine/wire/engine.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
 import { describeBug, type Log, type LogFields } from '../../gateway/observe/log.ts'
@@ -17,7 +18,6 @@ import { loadPolicy } from '../../gateway/policy/load.ts'
 import { join } from '../../gateway/relay/join.ts'
 import { createRelay, type RelayOptions } from '../../gateway/relay/relay.ts'
 import { startTimer } from '../../gateway/relay/timer.ts'
-import { createTestEngine } from './engine.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
 import { listenerOptions } from './listener-options.ts'
 
@@ -44,7 +44,6 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     info: note('info'),
     warn: note('warn'),
     error: note('error'),
-    flush: () => undefined,
   }
   const now = () => new Date()
   const monotonicMs = () => performance.now()
@@ -52,11 +51,11 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   const directory = {} as Directory
   const configuration = loadConfiguration(writeConfiguration(t, options), {})
   const policy = loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
-  const engine = createTestEngine()
+  const engine = createEngine()
   const metrics = createMetrics()
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   t.teardown(upstreams.stop)
-  const snapshot = createSnapshot(configuration, policy, upstreams.settings, directory, now)
+  const snapshot = createSnapshot(configuration, policy, upstreams.settings, directory, { admits: () => true }, now)
   const relaying = createRelay({ keepAliveMs: 15_000, startTimer, now, makeId: randomUUID, ...relay })
   const unused = async () => {
     throw new Error('public routes do not come here')
@@ -79,7 +78,8 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   const listener = await engine.listen(
     {
       ...listenerOptions,
-      onFault: (error) => log.error({ error: describeBug(error) }, 'a callback of a request failed'),
+      onFault: (error) =>
+        log.error({ error: describeBug(error) }, 'a callback failed: what it worked for has been ended'),
     },
     exchanges.attend(createPipeline({ ...stages, ...spoil(stages) })),
   )

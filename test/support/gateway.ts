@@ -8,7 +8,6 @@ import type { Test } from 'tap'
 import { generatePem } from '../../gateway/boot/command-keys.ts'
 import { loadConfiguration } from '../../gateway/boot/configuration.ts'
 import { type Gateway, startGateway } from '../../gateway/boot/gateway.ts'
-import { testEngine } from './engine.ts'
 import type { Owner } from './owner.ts'
 import type { TestWorld } from './world.ts'
 
@@ -62,7 +61,6 @@ export function writeConfiguration(
   writeFileSync(
     file,
     JSON.stringify({
-      engine: testEngine,
       listeners: { public: anyPort, decision: anyPort, admin: anyPort },
       database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere' },
       issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo', clockToleranceSeconds: 0 }],
@@ -70,6 +68,7 @@ export function writeConfiguration(
       policies: { directory: routes ? 'policies' : policies },
       log: { level: 'silent' },
       audit: { sink: 'off' },
+      cluster: { networks: { allow: ['127.0.0.0/8'] } },
       ...settings,
       upstreams: Object.fromEntries(names.map((name) => [name, { url: nowhere, ...upstreams[name] }])),
     }),
@@ -149,10 +148,10 @@ export type RawClient = Readonly<{
 }>
 
 /** Connects, and drops the connection with the test. */
-export async function openRawClient(t: Test, origin: string): Promise<RawClient> {
+export async function openRawClient(owner: Owner, origin: string): Promise<RawClient> {
   const { hostname, port } = new URL(origin)
   const socket = connect(Number(port), hostname)
-  t.teardown(() => socket.destroy())
+  owner.teardown(() => socket.destroy())
   const client = watchClient(socket)
   await once(socket, 'connect')
   return client
@@ -202,7 +201,7 @@ export function watchClient(socket: Socket): RawClient {
 }
 
 /** Resolves once the condition holds; fails the test when it has not after `withinMs`. */
-export async function until(condition: () => unknown, what: string, withinMs = 5_000): Promise<void> {
+export async function until(condition: () => unknown, what: string, withinMs = 20_000): Promise<void> {
   const startedMs = performance.now()
   while (!(await condition())) {
     if (performance.now() - startedMs > withinMs) throw new Error(`not within ${withinMs} ms: ${what}`)

@@ -73,7 +73,9 @@ function copy(value: string, directory: string): void {
 /** What the last stage says of a container, with the built files where it copies them to. */
 function describeContainer(final: Stage, folder: string): Container {
   const root = join(folder, 'image')
-  const variables = final.instructions.filter(({ name }) => name === 'ENV').map(({ value }) => value.split(/=(.*)/))
+  const variables = final.instructions
+    .filter(({ name }) => name === 'ENV')
+    .map(({ value }) => value.replace(/="(.*)"$/, '=$1').split(/=(.*)/))
   // Whoever runs it may not be let into the folder of the repository.
   const node = join(folder, 'node')
   copyFileSync(tool.node, node)

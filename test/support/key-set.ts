@@ -1,4 +1,4 @@
-import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
+import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from 'jose'
 import { createKeySet, type KeySet } from '../../gateway/authenticate/jwks.ts'
 import type { KeyStore } from '../../gateway/authenticate/key-store.ts'
 import type { KeyEvent, LoadKeys } from '../../gateway/authenticate/refresh-keys.ts'
@@ -9,8 +9,8 @@ import { createSimulatedClock } from './simulated-clock.ts'
 export async function createSigner(kid: string) {
   const { publicKey, privateKey } = await generateKeyPair('ES256')
   const jwk: JWK = { ...(await exportJWK(publicKey)), kid, alg: 'ES256', use: 'sig' }
-  const sign = (named = kid) =>
-    new SignJWT({ sub: 'a' }).setProtectedHeader({ alg: 'ES256', kid: named }).sign(privateKey)
+  const sign = (named = kid, claims: JWTPayload = {}) =>
+    new SignJWT({ sub: 'a', ...claims }).setProtectedHeader({ alg: 'ES256', kid: named }).sign(privateKey)
   return { jwk, sign }
 }
 

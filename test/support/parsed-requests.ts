@@ -22,6 +22,9 @@ export type ParsingBackend = Readonly<{
   clear: () => void
 }>
 
+/** As `bodySha256` says it, of a text that stands for bytes. */
+export const sha256 = (text: string): string => createHash('sha256').update(text, 'latin1').digest('hex')
+
 /** A backend that keeps what it was sent, raw and read by node:http, and answers every whole request with 200. */
 export async function startParsingBackend(owner: Owner): Promise<ParsingBackend> {
   const bySocket = new Map<Socket, ParsedConnection>()
@@ -44,6 +47,8 @@ export async function startParsingBackend(owner: Owner): Promise<ParsingBackend>
       response.end('seen')
     })
   })
+  // Newer Node answers 431 where older Node drops the lines beyond its limit.
+  server.maxHeadersCount = 0
   server.on('connection', (socket) => {
     const connection: ParsedConnection = { bytes: Buffer.alloc(0), requests: [] }
     bySocket.set(socket, connection)

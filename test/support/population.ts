@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import pg from 'pg'
-import type { Test } from 'tap'
 import { formatToken, makeSecret } from '../../gateway/answer/token-secret.ts'
+import type { Owner } from './owner.ts'
 import { bearer, type TestWorld } from './world.ts'
 
 /** Writes to a world's database as another program would: the gateway learns of it by the database alone. */
@@ -17,7 +17,7 @@ export type Population = Readonly<{
 export type Account = Readonly<{ id: number; tokenId: number; headers: Record<string, string> }>
 
 /** Connects; the connection ends with the test. */
-export async function populate(t: Test, world: Pick<TestWorld, 'databaseUrl' | 'organizations'>): Promise<Population> {
+export async function populate(t: Owner, world: Pick<TestWorld, 'databaseUrl' | 'organizations'>): Promise<Population> {
   const writer = new pg.Client({ connectionString: world.databaseUrl })
   // A test may kill the server under it.
   writer.on('error', () => {})

@@ -25,26 +25,46 @@ export type Replica = Readonly<{
 
 type Address = Readonly<{ host: string; port: number }>
 
-/** The compiled program, since only that is what users run. */
-const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+/** A compiled program, what its image starts Node with, and that Node where it is not this process'. */
+export type Build = Readonly<{ program: string; nodeOptions: readonly string[]; node?: string }>
 
-/**
- * Starts `sallyport serve` as the image does, on free ports, and waits until it listens. It ends with its owner, and with
- * this process however that ends.
- */
+/** Ours, compiled, since only that is what users run. */
+const own = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+
+type Environment = Readonly<Record<string, string>>
+
+/** Starts `sallyport serve` as the image does, on free ports, and waits until it listens. */
 export async function startReplica(
   owner: Owner,
   options: TestGatewayOptions,
-  environment: Readonly<Record<string, string>> = {},
+  environment: Environment = {},
+  output?: number,
+  within: readonly string[] = [],
 ): Promise<Replica> {
   const file = writeConfiguration(owner, { ...options, settings: { log: { level: 'info' }, ...options.settings } })
+  const [node = process.execPath, ...nodeOptions] = [...within, process.execPath, ...readNodeOptions()]
+  return serveFile(owner, file, environment, { program: own, node, nodeOptions }, output)
+}
+
+/**
+ * Starts a build with a configuration file; `output` is a descriptor in place of its log file. It ends with its owner, and with this
+ * process however that ends.
+ */
+export async function serveFile(
+  owner: Owner,
+  file: string,
+  environment: Environment,
+  { program, nodeOptions, node = process.execPath }: Build,
+  output?: number,
+): Promise<Replica> {
   const logFile = join(dirname(file), 'gateway.log')
   const log = openSync(logFile, 'w', 0o600)
   const child = fork(program, ['serve', '--config', file], {
     // Variables of the machine must not reach it.
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
-    execArgv: [...readNodeOptions()],
-    stdio: ['ignore', log, log, 'ipc'],
+    execPath: node,
+    execArgv: [...nodeOptions],
+    stdio: ['ignore', output ?? log, log, 'ipc'],
   })
   closeSync(log)
   const ended = once(child, 'exit').then(([code]) => (typeof code === 'number' ? code : 1))

@@ -7,7 +7,6 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { generatePem } from '../../gateway/boot/command-keys.ts'
 import type { JsonValue } from './client.ts'
-import { testEngine } from './engine.ts'
 import type { TestWorld } from './world.ts'
 
 /** `sallyport serve` in a process of its own, and whatever processes it starts. */
@@ -38,6 +37,10 @@ export type ServeOptions = Readonly<{
   descriptors?: number
   /** More variables. */
   environment?: Readonly<Record<string, string>>
+  /** Descriptors in place of pipes to this process. */
+  output?: Readonly<{ stdout?: number; stderr?: number }>
+  /** A command that runs it, its own words in front. */
+  within?: readonly string[]
   /** A folder of packages that lies where it is started. */
   packages?: string
 }>
@@ -54,7 +57,7 @@ const anyPort = { host: '127.0.0.1', port: 0 }
 /** Starts it with the shipped policies, in a process group of its own as a terminal would; all of it ends with the test. */
 export function runServe(t: Test, options: ServeOptions): Serve {
   const directory = writeInstallation(t, options)
-  const { preload, descriptors, environment, packages } = options
+  const { preload, descriptors, environment, within, packages, output = {} } = options
   if (packages !== undefined) symlinkSync(packages, join(directory, 'node_modules'))
   if (preload !== undefined) writeFileSync(join(directory, 'preload.cjs'), preload)
   const child = fork(program, ['serve', '--config', 'gateway.yaml'], {
@@ -66,11 +69,9 @@ export function runServe(t: Test, options: ServeOptions): Serve {
       ...environment,
       ...(preload !== undefined && { NODE_OPTIONS: `--require ${join(directory, 'preload.cjs')}` }),
     },
-    ...(descriptors === undefined
-      ? { execArgv: [] }
-      : { execPath: '/bin/sh', execArgv: ['-c', `ulimit -n ${descriptors}; exec "$0" "$@"`, process.execPath] }),
+    ...runWithin(descriptors === undefined ? within : ['/bin/sh', '-c', `ulimit -n ${descriptors}; exec "$0" "$@"`]),
     detached: true,
-    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    stdio: ['ignore', output.stdout ?? 'pipe', output.stderr ?? 'pipe', 'ipc'],
   })
   const pid = child.pid ?? 0
   t.teardown(() => signalGroup(pid, 'SIGKILL'))
@@ -96,6 +97,10 @@ export function runServe(t: Test, options: ServeOptions): Serve {
     audit: () => readLines().filter(({ audit }) => audit !== undefined),
     ended: waitForEnd(child),
   }
+}
+
+function runWithin([execPath, ...words]: readonly string[] = []) {
+  return execPath === undefined ? { execArgv: [] } : { execPath, execArgv: [...words, process.execPath] }
 }
 
 /** The streams of a group are closed when its last process is gone. (`close` of a child stays out after `disconnect`.) */
@@ -129,7 +134,6 @@ function writeInstallation(t: Test, { world, settings, upstream = nowhere }: Ser
   writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
   const names = ['platform', 'agents', 'files', 'graphql', 'data']
   const configuration = {
-    engine: testEngine,
     listeners: { public: anyPort, decision: anyPort, admin: anyPort },
     database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere' },
     issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo' }],

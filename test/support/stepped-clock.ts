@@ -11,7 +11,7 @@ export type SteppedClock = Readonly<{
 }>
 
 /** Debian's package `faketime` puts it into the folder of the machine's architecture. */
-function findLibrary(): string | undefined {
+export function findLibrary(): string | undefined {
   const roots = existsSync('/usr/lib') ? readdirSync('/usr/lib').map((name) => join('/usr/lib', name)) : []
   return roots.map((root) => join(root, 'faketime', 'libfaketimeMT.so.1')).find((file) => existsSync(file))
 }
@@ -25,7 +25,7 @@ export function testSteppedClock(t: Test, name: string, run: (t: Test, clock: St
   else void t.test(name, { skip: lack }, async () => undefined)
 }
 
-function startClock(owner: Owner, library: string): SteppedClock {
+export function startClock(owner: Owner, library: string): SteppedClock {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-clock-'))
   owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const file = join(directory, 'offset')

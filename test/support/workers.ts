@@ -42,10 +42,16 @@ export async function visitBoth(serving: Serving): Promise<void> {
 
 /** The values of one metric, by their labels as they are written. */
 export async function readMetric({ admin }: Serving, name: string): Promise<Readonly<Record<string, number>>> {
-  const { text } = await call(admin, { path: '/metrics' })
-  const lines = [...text.matchAll(new RegExp(`^${name}(?:\\{(.*)\\})? (\\S+)$`, 'gm'))]
-  return Object.fromEntries(lines.map(([, labels = '', value]) => [labels, Number(value)]))
+  return readMetrics((await call(admin, { path: '/metrics' })).text)(name)
 }
+
+/** The values of each metric of one scrape, likewise. */
+export const readMetrics =
+  (text: string) =>
+  (name: string): Readonly<Record<string, number>> => {
+    const lines = [...text.matchAll(new RegExp(`^${name}(?:\\{(.*)\\})? (\\S+)$`, 'gm'))]
+    return Object.fromEntries(lines.map(([, labels = '', value]) => [labels, Number(value)]))
+  }
 
 /** Several clients, each asking again and again. */
 export async function askAtOnce(clients: number, times: number, ask: () => Promise<unknown>): Promise<void> {

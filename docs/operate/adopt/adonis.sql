@@ -13,7 +13,10 @@ drop view if exists sallyport_directory.users, sallyport_directory.role_assignme
 
 create view sallyport_directory.users as
   select id, email, username, null::text as first_name, null::text as last_name, full_name,
-    user_type, current_organization_id, updated_at
+    user_type, current_organization_id, updated_at,
+    -- Whether the address is known to be the user's: only then may a verified login of another issuer be linked to it.
+    -- Where you keep the time of it: email_verified_at is not null as email_verified
+    false as email_verified
   from public.users
   -- Whom you have locked out is not there, for OAuth and for API tokens.
   where deleted_at is null;
@@ -83,11 +86,11 @@ call sallyport_directory.watch('public.data_clusters', '{cluster:id}', '{heartbe
 grant usage on schema sallyport_directory to :"gateway";
 grant select on all tables in schema sallyport_directory to :"gateway";
 grant insert on sallyport_directory.users, sallyport_directory.user_identities,
-  sallyport_directory.auth_access_tokens, sallyport_directory.audit_events to :"gateway";
+  sallyport_directory.auth_access_tokens, sallyport_directory.token_parents, sallyport_directory.audit_events to :"gateway";
 grant update (current_organization_id, updated_at) on sallyport_directory.users to :"gateway";
 grant update (last_used_at), delete on sallyport_directory.auth_access_tokens to :"gateway";
 grant update (status, last_heartbeat_at) on sallyport_directory.clusters to :"gateway";
-grant insert, update on sallyport_directory.issuer_keys to :"gateway";
+grant insert, update on sallyport_directory.issuer_keys, sallyport_directory.policy_tables to :"gateway";
 -- New tokens are numbered by your sequence.
 grant usage on sequence public.auth_access_tokens_id_seq to :"gateway";
 

@@ -6,7 +6,7 @@ import { lazily } from '../lazily.ts'
 export function addPolicyCommands(program: Command, defaultConfig: string): void {
   const policy = program
     .command('policy')
-    .description('questions about the policy table; nothing runs, and nothing is changed')
+    .description('questions about the policy table; but for confirm nothing runs, and nothing is changed')
     .addHelpText(
       'after',
       example('npx sallyport policy check', 'npx sallyport policy explain GET /datasets --role org-client'),
@@ -104,6 +104,20 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
       ),
     )
     .action(lazily(() => import('./command-diff.ts'), 'runDiff'))
+
+  policy
+    .command('confirm')
+    .description(
+      'have the running gateway take policy files that it holds back (SIGHUP to the process on this machine)',
+    )
+    .option(
+      '-c, --config <file>',
+      'configuration file; names the admin listener by which the process is found',
+      defaultConfig,
+    )
+    .option('--pid <number>', 'the process, where it cannot be found: of a group the one that was started first')
+    .addHelpText('after', example('npx sallyport policy confirm', 'kubectl exec POD -- sallyport policy confirm'))
+    .action(lazily(() => import('./command-confirm.ts'), 'runConfirm'))
 }
 
 function collect(value: string, earlier: readonly string[]): readonly string[] {

@@ -1,8 +1,9 @@
 import { weighAuthority } from '../../authorize/authority.ts'
+import { needsWriting } from '../../authorize/decide.ts'
 import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { describeRateLimit } from '../../policy/rate-limit.ts'
-import { type AbilitySet, holds, type Roles } from '../../policy/role.ts'
+import { type AbilitySet, canWriteSomething, holds, type Roles } from '../../policy/role.ts'
 import type { Route } from '../../policy/route.ts'
 import { readTarget } from '../../receive/target.ts'
 import { compileRoutes, type RouteMatch, type RouteTable } from '../../route/table.ts'
@@ -39,7 +40,10 @@ export function explain(
   table: RouteTable = compileRoutes(routes),
 ): Explanation {
   const checks: ExplainedCheck[] = []
-  const note = (check: string, isPassed: boolean, why: string): void => void checks.push({ check, isPassed, why })
+  const note: Note = (check, isPassed, why) => {
+    // The first that fails is the last that is made.
+    if (checks.at(-1)?.isPassed !== false) checks.push({ check, isPassed, why })
+  }
   let match: RouteMatch | undefined
   try {
     match = table.match(readTarget(method, target, host), host)
@@ -78,6 +82,10 @@ function explainCaller(route: Route, imagined: Imagined, roles: Roles, note: Not
   if (route.ability !== undefined) {
     const set = isPublicAgent ? authority.credentialAbilities : authority.abilities
     note('ability', holds(set, route.ability), `${route.ability}; effective: ${describeAbilities(set)}`)
+  }
+  if (needsWriting(route) && caller.principal.proof.kind === 'api-token') {
+    const { abilities } = authority
+    note('ability', canWriteSomething(abilities), `any that writes; effective: ${describeAbilities(abilities)}`)
   }
   if (route.resource) {
     const isOwn = caller.resource?.agent?.organizationId === caller.organization?.id

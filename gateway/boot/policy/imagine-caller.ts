@@ -29,6 +29,7 @@ export function imagineCaller(
   const user: Principal['user'] = {
     id: 1,
     email: 'somebody@example.com',
+    emailVerified: true,
     username: null,
     firstName: null,
     lastName: null,

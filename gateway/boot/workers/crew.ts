@@ -1,4 +1,5 @@
 import cluster from 'node:cluster'
+import { guarded } from '../../fault/guarded.ts'
 import type { Log } from '../../observe/log.ts'
 import { ReportedError } from '../failure.ts'
 import type { Addresses, Assignment, DrainTimes } from './messages.ts'
@@ -51,7 +52,7 @@ export function startCrew(options: CrewOptions): Crew {
   const killAll = (): void => {
     for (const worker of living) worker.kill()
   }
-  process.once('exit', killAll)
+  process.once('exit', guarded('process', killAll))
 
   const fail = (error: Error): void => {
     if (isEnding) return
@@ -106,7 +107,7 @@ export function startCrew(options: CrewOptions): Crew {
     serving: () => [...serving],
     drain: async (times) => {
       isEnding = true
-      const timer = setTimeout(killAll, times.delayMs + times.timeoutMs + graceMs)
+      const timer = setTimeout(guarded('process', killAll), times.delayMs + times.timeoutMs + graceMs)
       await endAll(living, serving, times).finally(() => clearTimeout(timer))
     },
   }
@@ -117,7 +118,8 @@ async function endAll(living: Workers, serving: Workers, times: DrainTimes): Pro
   for (const worker of living) worker.drain(times)
   const ends = Promise.all([...serving].map(({ ended }) => ended))
   await Promise.all([...living].map(({ ended }) => ended))
-  const bad = (await ends).find(({ code }) => code !== 0)
+  // A worker with a thread that does not come back ends its drain by this signal (end-process.ts).
+  const bad = (await ends).find(({ code, signal }) => code !== 0 && signal !== 'SIGTERM')
   if (bad) throw new Error(`a worker did not drain (${describeEnd(bad)})`)
 }
 

@@ -1,16 +1,12 @@
-import { availableParallelism } from 'node:os'
 import { createGroupMetrics } from '../../observe/group-metrics.ts'
 import { checkConfiguration } from '../check-configuration.ts'
 import type { Configuration, ListenerSettings } from '../configuration.ts'
 import { openConsole } from '../console.ts'
-import { equipProcess, openAdmin, reportFaultTo } from '../equipment.ts'
-import type { Drain, Gateway } from '../gateway.ts'
+import { equipProcess, openAdmin, reportFaultTo, reportWarningTo } from '../equipment.ts'
+import { type Drain, type Gateway, logCloseMs } from '../gateway.ts'
+import { warnOfOpenSecrets } from '../secret-files.ts'
 import { combinePages } from './combine-pages.ts'
 import { startCrew } from './crew.ts'
-
-/** How many processes the configuration wants on this machine. */
-export const countWorkers = ({ workers }: Configuration): number =>
-  workers === 'auto' ? availableParallelism() : workers
 
 /** No request of ours keeps an event loop busy for a hundredth of this. */
 const silenceMs = 30_000
@@ -28,6 +24,7 @@ export async function startGroup(
   await checkConfiguration(configuration, configurationFile)
   const equipment = equipProcess(configuration)
   const { log, metrics, engine } = equipment
+  warnOfOpenSecrets(configuration.secretFiles, log)
   const group = createGroupMetrics()
   const crew = startCrew({
     size,
@@ -61,15 +58,17 @@ export async function startGroup(
       await Promise.all([admin.close(), engine.close()])
       log.info({}, 'stopped')
     } finally {
-      log.flush()
+      await log.close(logCloseMs)
     }
   }
   return {
     ...addresses,
     reload: async () => {
+      warnOfOpenSecrets(configuration.secretFiles, log)
       for (const worker of crew.serving()) worker.reload()
     },
     reportFault: reportFaultTo(log),
+    reportWarning: reportWarningTo(log),
     drain: (options) => {
       stopped ??= stop(options)
       return stopped

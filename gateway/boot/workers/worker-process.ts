@@ -1,4 +1,5 @@
 import cluster, { type Worker } from 'node:cluster'
+import { guarded } from '../../fault/guarded.ts'
 import type { Failure } from '../failure.ts'
 import {
   type Addresses,
@@ -45,11 +46,12 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   let failure: Failure | undefined
   let lastId = 0
   const served = new Promise<Addresses>((resolve) => {
-    worker.on('message', (message: Report) => {
+    const take = (message: Report): void => {
       if (message.kind === 'serving') resolve(message.addresses)
       else if (message.kind === 'failed') failure = message.failure
       else waiting.get(message.id)?.(message.value)
-    })
+    }
+    worker.on('message', guarded('process', take))
   })
   const send = (order: Order): void => {
     if (worker.isConnected()) worker.process.send(order, () => undefined)
@@ -63,7 +65,10 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
         waiting.delete(id)
         resolve(value)
       }
-      const timer = setTimeout(settle, withinMs)
+      const timer = setTimeout(
+        guarded('process', () => settle(undefined)),
+        withinMs,
+      )
       waiting.set(id, settle)
       send(order(id))
     })

@@ -1,8 +1,10 @@
 import cluster from 'node:cluster'
+import { guarded } from '../../fault/guarded.ts'
 import { loadConfiguration } from '../configuration.ts'
-import { type Equipment, equipProcess, reportFaultTo } from '../equipment.ts'
+import { endProcess, guardOutput } from '../end-process.ts'
+import { type Equipment, equipProcess, reportFaultTo, reportWarningTo } from '../equipment.ts'
 import { describeFailure } from '../failure.ts'
-import { type Doors, openDoors } from '../gateway.ts'
+import { type Doors, logCloseMs, openDoors } from '../gateway.ts'
 import { endOnFault } from '../last-resort.ts'
 import type { Assignment, DrainTimes, Order, Report } from './messages.ts'
 
@@ -13,21 +15,34 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
   process.on('SIGTERM', () => undefined)
   process.on('SIGHUP', () => undefined)
   // The channel to the primary breaks where the primary was killed.
-  cluster.worker?.on('error', () => process.exit(1))
+  cluster.worker?.on(
+    'error',
+    guarded('process', () => endProcess(1)),
+  )
+  cluster.worker?.on(
+    'disconnect',
+    guarded('process', () => {
+      // Else node:cluster calls process.exit, which waits for every thread.
+      if (cluster.worker) cluster.worker.exitedAfterDisconnect = true
+      return endProcess(0)
+    }),
+  )
   let running: Running | undefined
   let isLeaving = false
-  process.on('message', (order: Order) => {
-    if (running) void obey(order, running, isLeaving)
+  const take = (order: Order): unknown => {
+    if (running) return obey(order, running, isLeaving)
     // There is nothing to finish before the doors are open.
-    else if (order.kind === 'drain') process.exit(0)
-  })
+    return order.kind === 'drain' ? endProcess(0) : undefined
+  }
+  process.on('message', guarded('process', take))
   try {
     running = await start(configurationFile, assignment)
   } catch (error) {
     await report({ kind: 'failed', failure: describeFailure(error) })
-    process.exit(1)
+    return endProcess(1)
   }
   const { doors, equipment } = running
+  guardOutput(reportWarningTo(equipment.log))
   endOnFault(reportFaultTo(equipment.log), async (times) => {
     // One that leaves takes no connection, and is no reason to send none to its siblings.
     isLeaving = true
@@ -66,8 +81,7 @@ async function obey(order: Order, { doors, equipment }: Running, isLeaving: bool
       return doors.reload()
     case 'drain': {
       const code = await stop(order, doors, equipment)
-      process.exit(code)
-      break
+      return endProcess(code)
     }
     default:
       return order satisfies never
@@ -83,7 +97,7 @@ async function stop(times: DrainTimes, doors: Doors, { log, engine }: Equipment)
   } catch {
     return 1
   } finally {
-    log.flush()
+    await log.close(logCloseMs)
   }
 }
 

@@ -2,6 +2,7 @@ import { andThen } from '../../awaitable/awaitable.ts'
 import type { Change, Tag } from '../change.ts'
 import type {
   AgentRecord,
+  Arrival,
   ClusterRecord,
   Directory,
   NewIdentity,
@@ -23,12 +24,19 @@ export type CachedDirectory = Readonly<{
 }>
 
 export type CachedDirectoryOptions = Readonly<
-  Pick<TaggedCacheOptions<unknown>, 'maxEntries' | 'ttlMs' | 'freshness'> & {
+  Pick<TaggedCacheOptions<unknown>, 'maxEntries' | 'ttlMs' | 'freshness' | 'grace'> & {
     onRead: (cache: CacheName, result: ReadResult) => void
     /** Tells the other replicas of a change that we made; it was forgotten here already. */
     announce: (change: Change) => void
   }
 >
+
+type FirstLogin = Readonly<{ identity: NewIdentity; arrival: Arrival }>
+
+type Verification = Readonly<{ userId: number; address: string }>
+
+/** A directory that keeps no notes of verified addresses is offered none for so long. */
+const verificationsRestMs = 60_000
 
 /** A silent cluster is asked for again at most this often. */
 const silentClusterMs = 1_000
@@ -36,7 +44,15 @@ const silentClusterMs = 1_000
 /** The directory with its answers held in memory, for as long as nothing contradicts them. */
 export function createCachedDirectory(store: Directory, options: CachedDirectoryOptions): CachedDirectory {
   const caches = createCaches(options)
-  const firstLogins = shareCalls(nameIdentity, (identity: NewIdentity) => store.createByIdentity(identity))
+  const firstLogins = shareCalls(
+    ({ identity }) => nameIdentity(identity),
+    ({ identity, arrival }: FirstLogin) => store.createByIdentity(identity, arrival),
+  )
+  const verifications = shareCalls(
+    ({ userId, address }) => `${userId} ${address}`,
+    ({ userId, address }: Verification) => store.verifyEmail(userId, address),
+  )
+  let verificationsRestUntilMs = Number.NEGATIVE_INFINITY
   const forget = (change: Change): void => {
     forgetIn(caches, change)
     // Such a login may have found its user before the change.
@@ -52,10 +68,22 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
     findByIdentity: (issuer, subject) =>
       // An absence is followed by a first login, which ends it.
       users.read(nameIdentity({ issuer, subject }), () => store.findByIdentity(issuer, subject), { absenceKey: null }),
-    createByIdentity: firstLogins.call,
-    findToken: (id, hash) =>
+    createByIdentity: (identity, arrival) => firstLogins.call({ identity, arrival }),
+    verifyEmail: async (userId, address) => {
+      if (options.freshness.now() < verificationsRestUntilMs) return undefined
+      let isVerified: boolean | undefined
+      try {
+        isVerified = await verifications.call({ userId, address })
+      } finally {
+        // Also after a failure: every request of such a user would come here.
+        if (isVerified === undefined) verificationsRestUntilMs = options.freshness.now() + verificationsRestMs
+      }
+      if (isVerified) tell({ kind: 'user', id: userId })
+      return isVerified
+    },
+    findToken: (id, hash, clientAddress) =>
       // By its full hash, so that guesses cannot hide a token that is minted the next moment.
-      tokens.read(`token:${id}`, () => store.findToken(id, hash), { absenceKey: `token:${id}:${hash}` }),
+      tokens.read(`token:${id}`, () => store.findToken(id, hash, clientAddress), { absenceKey: `token:${id}:${hash}` }),
     findOrganization: (id) => organizations.read(`organization:${id}`, () => store.findOrganization(id)),
     findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
     findCluster: (id, aliveSince) => {
@@ -94,12 +122,23 @@ type Caches = Readonly<{
   clusters: TaggedCache<ClusterRecord>
 }>
 
-function createCaches({ onRead, maxEntries, ttlMs, freshness }: CachedDirectoryOptions): Caches {
+function createCaches({ onRead, maxEntries, ttlMs, freshness, grace }: CachedDirectoryOptions): Caches {
   const create = <Value>(name: CacheName, tagsOf: (value: Value) => readonly Tag[]): TaggedCache<Value> =>
-    createTaggedCache({ maxEntries, ttlMs, freshness, tagsOf, onRead: (result) => onRead(name, result) })
+    createTaggedCache({
+      maxEntries,
+      ttlMs,
+      freshness,
+      tagsOf,
+      onRead: (result) => onRead(name, result),
+      ...(grace && { grace }),
+    })
   return {
     users: create('users', tagsOfUser),
-    tokens: create('tokens', ({ id, user }) => [`token:${id}`, ...tagsOfUser(user)]),
+    tokens: create('tokens', ({ id, user, ancestors }) => [
+      `token:${id}`,
+      ...tagsOfUser(user),
+      ...ancestors.flatMap(({ id, userId }): readonly Tag[] => [`token:${id}`, `user:${userId}`]),
+    ]),
     organizations: create('organizations', ({ id }) => [`organization:${id}`, `members:${id}`]),
     agents: create('agents', ({ id }) => [`agent:${id}`]),
     clusters: create('clusters', ({ id }) => [`cluster:${id}`]),

@@ -4,6 +4,10 @@ export type Freshness = Readonly<{
   isFresh: (askedAtMs: number, maxAgeMs: number) => boolean
   /** Notes that every change committed before this moment has been heard. */
   prove: (atMs: number) => void
+  /** A fact came from where no proof says anything about it: none that was asked for so far is kept young by a proof. */
+  restrict: () => void
+  /** When a fact that was asked for at this moment was last known to be true. */
+  knownAt: (askedAtMs: number) => number
   now: () => number
 }>
 
@@ -20,10 +24,17 @@ export const unprovenLimitMs = 900
  */
 export function createFreshness(monotonicMs: () => number): Freshness {
   let provenAtMs = Number.NEGATIVE_INFINITY
+  let restrictedAtMs = Number.NEGATIVE_INFINITY
+  const knownAt = (askedAtMs: number): number =>
+    askedAtMs > restrictedAtMs ? Math.max(askedAtMs, provenAtMs) : askedAtMs
   return {
+    knownAt,
     isFresh: (askedAtMs, maxAgeMs) => {
       const nowMs = monotonicMs()
-      return nowMs - askedAtMs <= maxAgeMs && nowMs - Math.max(askedAtMs, provenAtMs) <= unprovenLimitMs
+      return nowMs - askedAtMs <= maxAgeMs && nowMs - knownAt(askedAtMs) <= unprovenLimitMs
+    },
+    restrict: () => {
+      restrictedAtMs = monotonicMs()
     },
     prove: (atMs) => {
       provenAtMs = Math.max(provenAtMs, atMs)

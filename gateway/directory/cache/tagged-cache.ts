@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Awaitable } from '../../awaitable/awaitable.ts'
 import type { Tag } from '../change.ts'
 import type { Freshness } from './freshness.ts'
+import type { Grace } from './grace.ts'
 import { createTagIndex } from './tag-index.ts'
 
 /** Facts of the directory, held in memory under a key and found again by what they depend on. */
@@ -30,10 +31,12 @@ export type TaggedCacheOptions<Value> = Readonly<{
   /** All that a value depends on. */
   tagsOf: (value: Value, key: string) => readonly Tag[]
   onRead: (result: ReadResult) => void
+  /** Without it nothing stands in for what cannot be asked. */
+  grace?: Grace
 }>
 
-/** `shared`: another request had already asked. */
-export type ReadResult = 'hit' | 'absent' | 'miss' | 'shared'
+/** `shared`: another request had already asked; `grace`: what was known before the store was out. */
+export type ReadResult = 'hit' | 'absent' | 'miss' | 'shared' | 'grace'
 
 type Held<Value> = Readonly<{ value: Value; askedAtMs: number; tags: readonly Tag[] }>
 
@@ -46,7 +49,7 @@ const absenceMs = 900
 const tagsPerEntry = 8
 
 export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): TaggedCache<Value> {
-  const { maxEntries, ttlMs, freshness, tagsOf, onRead } = options
+  const { maxEntries, ttlMs, freshness, tagsOf, onRead, grace } = options
   const index = createTagIndex()
   const held = new LRUCache<string, Held<Value>>({
     max: maxEntries,
@@ -61,7 +64,14 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
 
   const start = async (key: string, load: Load<Value>, absenceKey: string | null, askedAtMs: number) => {
     const began = generation
-    const value = await load()
+    let value: Value | undefined
+    try {
+      value = await load()
+    } catch (error) {
+      grace?.noteFailure(error)
+      throw error
+    }
+    grace?.noteSuccess()
     // What was asked for before an invalidation may be the very thing that it was about.
     if (began !== generation) return value
     if (value !== undefined) store(key, { value, askedAtMs, tags: tagsOf(value, key) })
@@ -85,6 +95,21 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
         onRead('hit')
         return entry.value
       }
+      const known = entry && grace?.covers(freshness.knownAt(entry.askedAtMs)) ? entry : undefined
+      const standIn = (): Value | undefined => {
+        grace?.noteUse()
+        onRead('grace')
+        return known?.value
+      }
+      if (known && grace?.isOut()) return standIn()
+      /** The load's, or what was known where the store is out; not where a change was heard since. */
+      const orKnown = (value: Promise<Value | undefined>): Promise<Value | undefined> =>
+        known
+          ? value.catch((error: unknown) => {
+              if (grace?.noteFailure(error) && held.peek(key) === known) return standIn()
+              throw error
+            })
+          : value
       const missedAtMs = absenceKey === null ? undefined : absent.get(absenceKey)
       if (missedAtMs !== undefined && freshness.isFresh(missedAtMs, absenceMs)) {
         onRead('absent')
@@ -96,13 +121,13 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
       const pending = loading.get(name)
       const shared = pending && freshness.isFresh(pending.askedAtMs, Number.POSITIVE_INFINITY) ? pending : undefined
       onRead(shared === undefined ? 'miss' : 'shared')
-      if (shared !== undefined) return shared.value
+      if (shared !== undefined) return orKnown(shared.value)
       const askedAtMs = freshness.now()
       const value = start(key, load, absenceKey, askedAtMs).finally(() => {
         if (loading.get(name)?.value === value) loading.delete(name)
       })
       loading.set(name, { value, askedAtMs })
-      return value
+      return orKnown(value)
     },
     drop: (tag) => {
       forgetLoads()

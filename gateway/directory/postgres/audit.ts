@@ -4,7 +4,11 @@ import * as statements from './statements.ts'
 
 /** A deed worth remembering, and whom it concerned. */
 export type Deed = Readonly<
-  | { action: 'token.minted' | 'token.revoked' | 'organization.switched'; subjectId: number; tokenId?: number }
+  | {
+      action: 'token.minted' | 'token.revoked' | 'organization.switched' | 'identity.linked'
+      subjectId: number
+      tokenId?: number
+    }
   | { action: 'cluster.suspended' | 'cluster.resumed'; clusterId: number }
 >
 

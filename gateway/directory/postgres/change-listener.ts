@@ -1,7 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
+import { guarded } from '../../fault/guarded.ts'
 import { type ChangeHandlers, type ChangeSource, parseChange } from '../change.ts'
 import { answerTimeoutMs, keepConnected, type Link, type LinkEvents } from '../keep-connected.ts'
+import { createHideUser } from './hide-user.ts'
+import { askServer, createQuestion, type Server, type Servers } from './servers.ts'
 import { findSilentTables } from './silent-tables.ts'
 
 /** Where the triggers of the migrations send. */
@@ -12,26 +15,47 @@ const probeChannel = 'sallyport_probe'
 
 const farewellMs = 500
 
-export type ListenerSettings = Readonly<{ url: string; connectTimeoutMs: number; monotonicMs: () => number }>
+export type ListenerSettings = Readonly<{
+  url: string
+  connectTimeoutMs: number
+  monotonicMs: () => number
+  servers: Pick<Servers, 'noteListening' | 'notePosition' | 'wantsPositions'>
+}>
 
 /** Hears every committed change of the directory's tables, whoever made it, on a connection of its own. */
 export function listenToPostgres(settings: ListenerSettings, handlers: ChangeHandlers): ChangeSource {
   const connect = (events: LinkEvents): Promise<Link> => openLink(settings, events, handlers)
-  return { name: 'postgres', ...keepConnected(connect, { handlers, monotonicMs: settings.monotonicMs }) }
+  const hideUser = createHideUser(settings.url)
+  const onLost = (error: unknown): void => {
+    settings.servers.noteListening(undefined)
+    handlers.onLost(hideUser(error))
+  }
+  const kept = keepConnected(connect, { handlers: { ...handlers, onLost }, monotonicMs: settings.monotonicMs })
+  return { name: 'postgres', ...kept }
 }
 
 async function openLink(settings: ListenerSettings, events: LinkEvents, handlers: ChangeHandlers): Promise<Link> {
   const client = createClient(settings)
-  client.on('error', events.onBroken)
-  client.on('end', () => events.onBroken(new Error('the connection ended')))
+  client.on('error', guarded('directory', events.onBroken))
+  client.on(
+    'end',
+    guarded('directory', () => events.onBroken(new Error('the connection ended'))),
+  )
   const close = (): void => letGo(client)
+  const { servers, monotonicMs } = settings
+  const question = createQuestion()
+  const describe = (): Promise<Server> => askServer(client, question)
   try {
     await client.connect()
+    servers.noteListening(await describe())
     await requireTriggers(client)
     await proveDelivery(client, settings)
-    client.on('notification', ({ channel: from, payload = '' }) => {
+    // A change that was not taken is as if it had not been heard.
+    const lost = (): void => events.onBroken(new Error('a change could not be taken'))
+    const take = ({ channel: from, payload = '' }: pg.Notification): void => {
       if (from === channel) handlers.onChange(parseChange(payload))
-    })
+    }
+    client.on('notification', guarded('directory', take, lost))
     await client.query(`listen ${channel}`)
   } catch (error) {
     close()
@@ -39,7 +63,11 @@ async function openLink(settings: ListenerSettings, events: LinkEvents, handlers
   }
   return {
     // What its writer knew to be committed before the question is delivered before the answer.
-    probe: () => askWhetherReady(client),
+    probe: async () => {
+      if (!servers.wantsPositions()) return askWhetherReady(client)
+      const askedAtMs = monotonicMs()
+      servers.notePosition(askedAtMs, await describe())
+    },
     close,
   }
 }
@@ -80,9 +108,10 @@ async function proveDelivery(client: pg.Client, settings: ListenerSettings): Pro
 
 const waitForDelivery = (client: pg.Client, own: string): Promise<void> =>
   new Promise((resolve, reject) => {
-    client.on('notification', ({ channel: from, payload }) => {
+    const take = ({ channel: from, payload }: pg.Notification): void => {
       if (from === probeChannel && payload === own) resolve()
-    })
+    }
+    client.on('notification', guarded('directory', take))
     const message = 'notifications are not delivered; set database.listenUrl to PostgreSQL itself'
     setTimeout(() => reject(new Error(message)), answerTimeoutMs).unref()
   })

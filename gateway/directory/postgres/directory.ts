@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
-import type { Directory, NewIdentity, UserRecord } from '../directory.ts'
+import type { Arrival, Directory, NewIdentity, UserRecord } from '../directory.ts'
 import { writeAudit } from './audit.ts'
 import type { Database, Query } from './pool.ts'
 import {
@@ -15,12 +15,27 @@ import {
 import * as statements from './statements.ts'
 import { createTokenStore } from './token-store.ts'
 
+/** What is done off the way of a request, or told of it. */
+export type DirectoryReports = Readonly<{
+  noteTokenUse: Directory['noteTokenUse']
+  /** An identity has become one more of a user who was there before. */
+  onLinked: (userId: number, issuer: string, arrival: Arrival) => void
+}>
+
 /** The directory on PostgreSQL, without any caching. */
-export function createPostgresDirectory(database: Database, noteTokenUse: Directory['noteTokenUse']): Directory {
+export function createPostgresDirectory(database: Database, { noteTokenUse, onLinked }: DirectoryReports): Directory {
   const { query, transaction } = database
   return {
     findByIdentity: (issuer, subject) => findByIdentity(query, issuer, subject),
-    createByIdentity: (identity) => transaction((within) => createByIdentity(within, identity)),
+    createByIdentity: async (identity, arrival) => {
+      const { user, isLinked } = await transaction((within) => createByIdentity(within, identity, arrival))
+      if (isLinked) onLinked(user.id, identity.issuer, arrival)
+      return user
+    },
+    verifyEmail: async (userId, address) => {
+      const [row] = await query<{ is_verified: boolean | null }>(statements.verifyEmail, [userId, address])
+      return row?.is_verified ?? undefined
+    },
     findToken: async (id) => {
       const [row] = await query<TokenRow>(statements.findToken, [id])
       return row && toToken(row)
@@ -61,20 +76,32 @@ async function findByIdentity(query: Query, issuer: string, subject: string): Pr
 }
 
 /** Behind a lock on the identity: of any number of first logins, on any number of replicas, one creates. */
-async function createByIdentity(query: Query, identity: NewIdentity): Promise<UserRecord> {
+async function createByIdentity(query: Query, identity: NewIdentity, arrival: Arrival) {
   const { issuer, subject } = identity
   await query(statements.lockIdentity, [issuer, subject])
   const existing = await findByIdentity(query, issuer, subject)
-  if (existing) return existing
-  const userId = (await findLinkable(query, identity)) ?? (await createUser(query, identity))
+  if (existing) return { user: existing, isLinked: false }
+  const linkedId = await findLinkable(query, identity)
+  const userId = linkedId ?? (await createUser(query, identity))
   // One that is there already leads to a user whom the view of users does not show: the backend has locked it out.
   await refuseDuplicate(query(statements.createIdentity, [userId, issuer, subject]))
-  const created = await findByIdentity(query, issuer, subject)
-  if (!created) throw new GatewayError('internal')
-  return created
+  if (linkedId !== undefined) await auditLink(query, linkedId, arrival)
+  const user = await findByIdentity(query, issuer, subject)
+  if (!user) throw new GatewayError('internal')
+  return { user, isLinked: linkedId !== undefined }
 }
 
-/** The one human with this address. Two of them would make it a guess, and a guess is somebody else's account. */
+const auditLink = (query: Query, userId: number, arrival: Arrival): Promise<void> =>
+  writeAudit(
+    query,
+    { action: 'identity.linked', subjectId: userId },
+    { actorId: userId, credential: 'oauth', organizationId: null, ...arrival },
+  )
+
+/**
+ * The one human whose verified address this is, since an unverified one may have been an attacker's to choose. Two of
+ * them would make it a guess, and a guess is somebody else's account.
+ */
 async function findLinkable(query: Query, { linkByEmail }: NewIdentity): Promise<number | undefined> {
   if (linkByEmail === undefined) return undefined
   const rows = await query<{ id: number }>(statements.findHumansByEmail, [linkByEmail])
@@ -82,13 +109,14 @@ async function findLinkable(query: Query, { linkByEmail }: NewIdentity): Promise
 }
 
 async function createUser(query: Query, identity: NewIdentity): Promise<number> {
-  const { email, username, firstName, lastName } = identity
+  const { email, username, firstName, lastName, isEmailVerified } = identity
   const fullName = [firstName, lastName].filter((name) => name !== null).join(' ') || null
   const values = [email, username, firstName, lastName, fullName]
   // A backend whose addresses are unique has this one already.
   const [row] = await refuseDuplicate(query<{ id: number }>(statements.createUser, values))
   // Its trigger may decline as well: it takes no users from us.
   if (!row) throw new GatewayError('unauthenticated')
+  if (isEmailVerified) await query(statements.verifyEmail, [row.id, email])
   return row.id
 }
 

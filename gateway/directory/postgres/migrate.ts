@@ -1,11 +1,19 @@
+import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import Postgrator from 'postgrator'
+import { createHideUser } from './hide-user.ts'
 
 /** Of a database of our own, and of one that another program has filled. */
 const scripts = {
   own: fileURLToPath(new URL('./migrations/', import.meta.url)),
   adopted: fileURLToPath(new URL('./adopted/', import.meta.url)),
+}
+
+/** The version that this program's statements are written for. */
+export function newestVersion(kind: keyof typeof scripts): number {
+  const versions = readdirSync(scripts[kind]).map((name) => Number(/^(\d+)\.do\..*\.sql$/.exec(name)?.[1] ?? 0))
+  return Math.max(...versions)
 }
 
 /** Any number that nobody else's advisory lock is likely to be. */
@@ -31,8 +39,8 @@ export async function migrate(
     connectionTimeoutMillis: 5_000,
     application_name: 'sallyport migrate',
   })
-  await client.connect()
   try {
+    await client.connect()
     await client.query('begin')
     await client.query('select pg_advisory_xact_lock($1)', [lockKey])
     const kind = await chooseKind(client, adopt)
@@ -46,6 +54,8 @@ export async function migrate(
     const applied = await postgrator.migrate()
     await client.query('commit')
     return applied.map(({ version, name }) => ({ version, name }))
+  } catch (error) {
+    throw createHideUser(url)(error)
   } finally {
     await client.end()
   }

@@ -5,6 +5,8 @@ export type ColumnType = `${'integer' | 'text' | 'boolean' | 'timestamptz' | 'js
 export type Relation = Readonly<{
   name: string
   columns: Readonly<Record<string, ColumnType>>
+  /** A view without them reads as if they were false. */
+  optional?: readonly string[]
   /** The columns that the gateway fills in a new row. */
   inserts?: readonly string[]
   updates?: readonly string[]
@@ -27,7 +29,9 @@ export const relations: readonly Relation[] = [
       user_type: 'text',
       current_organization_id: 'integer?',
       updated_at: 'timestamptz?',
+      email_verified: 'boolean?',
     },
+    optional: ['email_verified'],
     inserts: ['email', 'username', 'first_name', 'last_name', 'full_name', 'user_type'],
     updates: ['current_organization_id', 'updated_at'],
     // What is not there is believed for a second at most: a new row need not be told of.
@@ -84,6 +88,12 @@ export const relations: readonly Relation[] = [
     tells: ['update', 'delete'],
   },
   {
+    name: 'token_parents',
+    columns: { token_id: 'integer', parent_id: 'integer' },
+    inserts: ['token_id', 'parent_id'],
+    tells: ['insert', 'update', 'delete'],
+  },
+  {
     name: 'agents',
     columns: { id: 'integer', organization_id: 'integer', is_public: 'boolean' },
     tells: ['insert', 'update', 'delete'],
@@ -106,6 +116,12 @@ export const relations: readonly Relation[] = [
     columns: { issuer: 'text', keys: 'jsonb', fetched_at: 'timestamptz' },
     inserts: ['issuer', 'keys', 'fetched_at'],
     updates: ['keys', 'fetched_at'],
+  },
+  {
+    name: 'policy_tables',
+    columns: { directory: 'text', fingerprint: 'text', files: 'jsonb', taken_at: 'timestamptz' },
+    inserts: ['directory', 'fingerprint', 'files', 'taken_at'],
+    updates: ['fingerprint', 'files', 'taken_at'],
   },
   {
     name: 'audit_events',

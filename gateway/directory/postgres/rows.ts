@@ -1,4 +1,5 @@
 import type { ClusterRecord, OrganizationRecord, TokenMetadata, TokenRecord, UserRecord } from '../directory.ts'
+import { type AncestorRow, findEnd, isUnbroken } from './token-line.ts'
 
 /** Rows as PostgreSQL gives them; its check constraints keep the enumerations. */
 export type TokenMetadataRow = {
@@ -10,7 +11,7 @@ export type TokenMetadataRow = {
   created_at: Date | null
 }
 
-export type TokenRow = TokenMetadataRow & { hash: string; user: UserRecord }
+export type TokenRow = TokenMetadataRow & { hash: string; user: UserRecord; ancestors: AncestorRow[] | null }
 
 export type OrganizationRow = {
   id: number
@@ -52,7 +53,13 @@ export const toMetadata = (row: TokenMetadataRow): TokenMetadata => ({
   createdAt: row.created_at,
 })
 
-export const toToken = (row: TokenRow): TokenRecord => ({ ...toMetadata(row), hash: row.hash, user: row.user })
+/** Undefined where a token that this one was minted with is gone: it is as good as revoked. */
+export function toToken(row: TokenRow): TokenRecord | undefined {
+  const line = row.ancestors ?? []
+  if (!isUnbroken(line)) return undefined
+  const ancestors = line.map(({ id, userId }) => ({ id, userId: userId ?? 0 }))
+  return { ...toMetadata(row), expiresAt: findEnd(row.expires_at, line), hash: row.hash, user: row.user, ancestors }
+}
 
 /** AdonisJS keeps a JSON array in a text column; what is no such array grants nothing. */
 export function parseAbilities(text: string): readonly string[] {

@@ -1,12 +1,22 @@
 import type { Statement } from './pool.ts'
+import { longestLine } from './token-line.ts'
 
 // All of them go by the views of the schema `sallyport_directory`, which lead to our own tables or to those of an
 // adopted database (docs/operate/adopt.md). What they ask of each view stands in relations.ts.
 
+/** Asked of the row as JSON, since a view without the column must read as false rather than fail. */
+const isEmailVerified = `coalesce(to_jsonb(u) -> 'email_verified' = 'true'::jsonb, false)`
+
+/**
+ * Addresses compare without case in ASCII alone. By the rules of the column's own collation, or those of citext, other
+ * letters may fold into ASCII: the Kelvin sign into "k".
+ */
+const foldAddress = (address: string): string => `lower(${address}::text collate "C")`
+
 /** A user's columns and roles as one JSON value: one round trip for all that a decision needs. */
 const userJson = `
   json_build_object(
-    'id', u.id, 'email', u.email, 'username', u.username, 'firstName', u.first_name, 'lastName', u.last_name,
+    'id', u.id, 'email', u.email, 'emailVerified', ${isEmailVerified}, 'username', u.username, 'firstName', u.first_name, 'lastName', u.last_name,
     'fullName', u.full_name, 'userType', u.user_type, 'currentOrganizationId', u.current_organization_id,
     'roles', coalesce((
       select json_agg(
@@ -18,7 +28,8 @@ const userJson = `
       )
       from sallyport_directory.role_assignments r
       left join sallyport_directory.organizations o on o.id = r.organization_id
-      where r.user_id = u.id
+      -- In an organization that the view hides it is no role, and none on the platform either.
+      where r.user_id = u.id and (r.organization_id is null or o.id is not null)
     ), '[]'::json)
   )`
 
@@ -29,11 +40,53 @@ export const findByIdentity: Statement = {
     where i.issuer = $1 and i.subject = $2`,
 }
 
+/** One row by its id. With the limit no plan reads the whole table instead, however it estimates. */
+const lookUp = (columns: string, relation: string, condition: string): string =>
+  `lateral (select ${columns} from sallyport_directory.${relation} x where ${condition} limit 1)`
+
+/**
+ * The tokens that the token of this id was minted with, nearest first, as JSON; null for most tokens. A parent whose
+ * owner is gone or can have no tokens is as good as revoked itself.
+ */
+const ancestorsJson = (id: string): string => `(
+  with recursive line (id, depth) as (
+    select p.parent_id, 1 from sallyport_directory.token_parents p where p.token_id = ${id}
+    union all
+    select p.parent_id, line.depth + 1
+    from line cross join ${lookUp('parent_id', 'token_parents', 'x.token_id = line.id')} p
+    where line.depth <= ${longestLine}
+  )
+  select json_agg(json_build_object(
+    'id', line.id, 'userId', a.tokenable_id, 'isAlive', owner.id is not null, 'expiresAt', a.expires_at
+  ) order by line.depth)
+  from line
+  left join ${lookUp('tokenable_id, expires_at', 'auth_access_tokens', 'x.id = line.id')} a on true
+  left join ${lookUp('id', 'users', "x.id = a.tokenable_id and x.user_type = 'client-managed'")} owner on true
+)`
+
 export const findToken: Statement = {
   name: 'find-token',
-  text: `select t.id, t.hash, t.name, t.abilities, t.last_used_at, t.expires_at, t.created_at, ${userJson} as user
+  text: `select t.id, t.hash, t.name, t.abilities, t.last_used_at, t.expires_at, t.created_at, ${userJson} as user,
+      ${ancestorsJson('t.id')} as ancestors
     from sallyport_directory.auth_access_tokens t join sallyport_directory.users u on u.id = t.tokenable_id
     where t.id = $1`,
+}
+
+export const findTokenHashes: Statement = {
+  name: 'find-token-hashes',
+  // For guesses, which are many: nothing is asked of users, whatever rows they hit.
+  text: 'select id, hash from sallyport_directory.auth_access_tokens where id = any($1::integer[])',
+}
+
+export const findLenderAndOwner: Statement = {
+  name: 'find-lender-and-owner',
+  // Both, and the token it is lent with, as they are at one moment.
+  text: `select
+      (select ${userJson} from sallyport_directory.users u where u.id = $1) as lender,
+      (select ${userJson} from sallyport_directory.users u where u.id = $2) as owner,
+      exists (select from sallyport_directory.auth_access_tokens t where t.id = $3 and t.tokenable_id = $1)
+        as is_parent_there,
+      ${ancestorsJson('$3')} as ancestors`,
 }
 
 export const lockIdentity: Statement = {
@@ -44,8 +97,15 @@ export const lockIdentity: Statement = {
 
 export const findHumansByEmail: Statement = {
   name: 'find-humans-by-email',
-  text: `select id from sallyport_directory.users where lower(email) = lower($1) and user_type = 'human'
-    order by id limit 2`,
+  // Whoever logged in first with an address that was never verified may be anyone.
+  text: `select u.id from sallyport_directory.users u
+    where ${foldAddress('u.email')} = ${foldAddress('$1')} and u.user_type = 'human' and ${isEmailVerified}
+    order by u.id limit 2`,
+}
+
+export const verifyEmail: Statement = {
+  name: 'verify-email',
+  text: 'select sallyport_directory.verify_email($1, $2) as is_verified',
 }
 
 export const createUser: Statement = {
@@ -126,21 +186,54 @@ export const mintToken: Statement = {
     values ($1, 'auth_token', $2, $3, $4, now(), now(), $5) returning ${tokenMetadata}`,
 }
 
+export const noteParent: Statement = {
+  name: 'note-parent',
+  text: 'insert into sallyport_directory.token_parents (token_id, parent_id) values ($1, $2)',
+}
+
+/** A token whose line was broken by another program, which knows of no line, is as good as revoked. */
+const isInLine = `not exists (
+  with recursive line (id) as (
+    select p.parent_id from sallyport_directory.token_parents p where p.token_id = t.id
+    union
+    select p.parent_id from line cross join ${lookUp('parent_id', 'token_parents', 'x.token_id = line.id')} p
+  )
+  select from line left join ${lookUp('id', 'auth_access_tokens', 'x.id = line.id')} a on true where a.id is null
+)`
+
 export const listTokens: Statement = {
   name: 'list-tokens',
-  text: `select ${tokenMetadata} from sallyport_directory.auth_access_tokens where tokenable_id = $1
-    order by created_at desc nulls last, id desc limit $2 offset $3`,
+  text: `select ${tokenMetadata} from sallyport_directory.auth_access_tokens t
+    where t.tokenable_id = $1 and ${isInLine}
+    order by t.created_at desc nulls last, t.id desc limit $2 offset $3`,
 }
 
 export const countTokens: Statement = {
   name: 'count-tokens',
-  text: 'select count(*)::int as total from sallyport_directory.auth_access_tokens where tokenable_id = $1',
+  text: `select count(*)::int as total from sallyport_directory.auth_access_tokens t
+    where t.tokenable_id = $1 and ${isInLine}`,
 }
 
 export const revokeToken: Statement = {
   name: 'revoke-token',
   // AdonisJS revokes by deleting, and so do we: nothing is left that could be accepted by mistake.
   text: `delete from sallyport_directory.auth_access_tokens where id = $1 and tokenable_id = $2 returning ${tokenMetadata}`,
+}
+
+export const revokeHeirs: Statement = {
+  name: 'revoke-heirs',
+  // "union" ends even where a circle has been written. Each heir has its own line in the trail.
+  text: `with recursive heirs (id) as (
+      select p.token_id from sallyport_directory.token_parents p where p.parent_id = $1
+      union
+      select p.token_id from heirs join sallyport_directory.token_parents p on p.parent_id = heirs.id
+    ), gone as (
+      delete from sallyport_directory.auth_access_tokens t using heirs where t.id = heirs.id
+      returning t.id, t.tokenable_id
+    )
+    insert into sallyport_directory.audit_events
+      (action, actor_id, credential, organization_id, subject_id, token_id, client_address, request_id)
+    select 'token.revoked', $2, $3, $4, gone.tokenable_id, gone.id, $5, $6 from gone`,
 }
 
 export const writeAudit: Statement = {

@@ -1,20 +1,24 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
-import type { Directory } from '../directory.ts'
+import type { Directory, Lender, UserRecord } from '../directory.ts'
+import type { FindHashes } from '../lookups/token-lane.ts'
 import { writeAudit } from './audit.ts'
-import type { Database } from './pool.ts'
+import type { Database, Query } from './pool.ts'
 import { type TokenMetadataRow, toMetadata } from './rows.ts'
 import * as statements from './statements.ts'
+import { type AncestorRow, isUnbroken, longestLine } from './token-line.ts'
 
 /** The directory's part that changes tokens; each change and its audit event are one transaction. */
 export const createTokenStore = ({
   query,
   transaction,
 }: Database): Pick<Directory, 'mintToken' | 'listTokens' | 'revokeToken'> => ({
-  mintToken: ({ userId, name, hash, abilities, expiresAt }, audit) =>
+  mintToken: ({ userId, name, hash, abilities, expiresAt }, lender, audit) =>
     transaction(async (within) => {
+      if (lender) await requireLender(within, lender, userId)
       const values = [userId, name, hash, JSON.stringify(abilities), expiresAt]
       const [row] = await within<TokenMetadataRow>(statements.mintToken, values)
       if (!row) throw new GatewayError('internal')
+      if (lender && lender.parentId !== null) await within(statements.noteParent, [row.id, lender.parentId])
       await writeAudit(within, { action: 'token.minted', subjectId: userId, tokenId: row.id }, audit)
       return toMetadata(row)
     }),
@@ -28,6 +32,39 @@ export const createTokenStore = ({
       const [row] = await within<TokenMetadataRow>(statements.revokeToken, [id, userId])
       if (!row) return undefined
       await writeAudit(within, { action: 'token.revoked', subjectId: userId, tokenId: id }, audit)
+      const { actorId, credential, organizationId, clientAddress, requestId } = audit
+      await within(statements.revokeHeirs, [id, actorId, credential, organizationId, clientAddress, requestId])
       return toMetadata(row)
     }),
 })
+
+/** The hashes of many tokens with one question. */
+export const createFindHashes =
+  (query: Query): FindHashes =>
+  async (ids) => {
+    const rows = await query<{ id: number; hash: string }>(statements.findTokenHashes, [ids])
+    return new Map(rows.map(({ id, hash }) => [id, hash]))
+  }
+
+type Lending = {
+  lender: UserRecord | null
+  owner: UserRecord | null
+  is_parent_there: boolean
+  ancestors: AncestorRow[] | null
+}
+
+/**
+ * Asks within the mint's own transaction, since what caches say may be a second old. A parent that is revoked meanwhile
+ * needs no lock: the child then names a token that is not there, and is refused for that.
+ */
+async function requireLender(within: Query, { userId, parentId, requireReach }: Lender, ownerId: number) {
+  const [lending] = await within<Lending>(statements.findLenderAndOwner, [userId, ownerId, parentId])
+  const { lender, owner, is_parent_there, ancestors } = lending ?? {}
+  if (!lender) throw new GatewayError('unauthenticated')
+  if (!owner) throw new GatewayError('resource_not_found')
+  requireReach(lender, owner)
+  if (parentId === null) return
+  const line = ancestors ?? []
+  if (!is_parent_there || !isUnbroken(line)) throw new GatewayError('unauthenticated')
+  if (line.length === longestLine) throw new GatewayError('ability_missing')
+}

@@ -1,3 +1,4 @@
+import { guarded } from '../../fault/guarded.ts'
 import type { Directory } from '../directory.ts'
 import type { Query } from './pool.ts'
 import { noteTokenUses } from './statements.ts'
@@ -39,7 +40,10 @@ export function collectTokenUses(query: Query, onError: (error: unknown) => void
       writtenAtMs.delete(id)
     }
   }
-  const timer = setInterval(() => void flush().catch(onError), flushIntervalMs)
+  const timer = setInterval(
+    guarded('directory', () => flush().catch(onError)),
+    flushIntervalMs,
+  )
   timer.unref()
   return {
     note: (id, at) => {

@@ -1,94 +1,194 @@
-import { Redis } from 'ioredis'
+import { randomUUID } from 'node:crypto'
+import { Cluster, type Redis } from 'ioredis'
+import { guarded } from '../../fault/guarded.ts'
 import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChange } from '../change.ts'
-import { answerTimeoutMs, keepConnected, type Link, type LinkEvents } from '../keep-connected.ts'
+import { keepConnected, type Link, type LinkEvents } from '../keep-connected.ts'
+import { type Clients, commandTimeoutMs, openClients, type RedisServers } from './clients.ts'
+import { createRefusals, type RedisCommand, type RefusalHandlers, readCode, withoutServerWords } from './refusals.ts'
 
 /** Where backends may publish what they changed, and where we do. */
 const channel = 'sallyport:changes'
 
-const connectTimeoutMs = 1_000
+/** A heartbeat that no cluster has: whether Redis answers shows by it. */
+const probeKey = 'sallyport:cluster:0:heartbeat'
 
-/** Past this the answer is of no use to a request. */
-const commandTimeoutMs = 200
+/** Time for all of a connection: sentinels and nodes are asked one after the other. */
+const connectMs = 5_000
+
+/** A node that hears nothing of what is published at the others for so long is cut off from its cluster. */
+const unheardMs = 3_000
+
+/** Runs a command on the connection; rejects while there is none, and after 200 ms. */
+export type UseRedis = <Result>(
+  command: RedisCommand,
+  run: (client: Redis | Cluster) => Promise<Result>,
+) => Promise<Result>
 
 export type RedisLink = ChangeSource &
   Readonly<{
-    /** Tells the other replicas; lost when there is no connection, since each has other ways to know. */
+    /** Tells the other replicas; one that was not taken is made up for by `everything` as soon as Redis takes it. */
     announce: (change: Change) => void
     /** The value of a key; undefined when it is not there, or Redis cannot be asked at once. */
     read: (key: string) => Promise<string | undefined>
-    /** The connection that commands go by; undefined while there is none. */
-    connection: () => object | undefined
+    use: UseRedis
+    /** Whether a command is refused by a Redis that can be reached. */
+    isRefused: (command: RedisCommand) => boolean
   }>
 
-export type RedisSettings = Readonly<{
-  url: string
-  monotonicMs: () => number
-  /** Told of every command of ours that ended. */
-  onCommand?: (command: 'get' | 'publish', ms: number, isGood: boolean) => void
-}>
+export type RedisSettings = RedisServers &
+  Readonly<{
+    /** Whether the caches follow Redis alone: a server that does not say that it is a primary is not listened to. */
+    hearsEveryWriter?: boolean
+    monotonicMs: () => number
+    /** Told of every command of ours that ended. */
+    onCommand?: (command: RedisCommand, ms: number, isGood: boolean) => void
+  }> &
+  Partial<RefusalHandlers>
 
 /** Hears and tells changes by Redis, and reads from it; it may be down at any time, and nobody waits for it. */
 export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): RedisLink {
-  const { url, monotonicMs, onCommand } = settings
-  let commands: Redis | undefined
-  const connect = async (events: LinkEvents): Promise<Link> => {
-    // One that listens may not publish.
-    const pair = [createClient(url, answerTimeoutMs, events), createClient(url, commandTimeoutMs, events)] as const
-    const close = (): void => {
-      commands = undefined
-      for (const client of pair) client.disconnect()
-    }
-    const [listener, talker] = pair
-    try {
-      await Promise.all([listener.connect(), talker.connect()])
-      listener.on('message', (from: string, message: string) => {
-        if (from === channel) handlers.onChange(parseChange(message))
-      })
-      await listener.subscribe(channel)
-    } catch (error) {
-      close()
-      throw error
-    }
-    commands = talker
-    // What was published before the question stands before its answer.
-    return { probe: async () => void (await Promise.all([listener.ping(), talker.ping()])), close }
-  }
-  const link = keepConnected(connect, { handlers, monotonicMs })
-  const quietly = async <Result>(command: 'get' | 'publish', run: (client: Redis) => Promise<Result>) => {
-    if (!commands) return undefined
+  const { monotonicMs, onCommand, onRefused = () => undefined, onTaken = () => undefined } = settings
+  const refusals = createRefusals(monotonicMs, { onRefused, onTaken })
+  let talker: Redis | Cluster | undefined
+  let breakLink: (error: unknown) => void = () => undefined
+  /** Whether a change of ours was not published. */
+  let isOwing = false
+
+  const use: UseRedis = async (command, run) => {
+    if (!talker) throw new Error('there is no connection to Redis')
     const startedMs = monotonicMs()
     try {
-      const result = await run(commands)
+      const result = await within(commandTimeoutMs, run(talker))
       onCommand?.(command, monotonicMs() - startedMs, true)
+      refusals.noteGood(command)
       return result
-    } catch {
-      // The probes notice what is wrong, and tell it once.
+    } catch (error) {
       onCommand?.(command, monotonicMs() - startedMs, false)
-      return undefined
+      if (talker) refusals.noteFailure(command, error)
+      // The primary of before: another connection may find the one of now.
+      if (readCode(error) === 'READONLY') breakLink(withoutServerWords(error))
+      throw error
     }
   }
+  const publish = (change: Change): Promise<void> =>
+    use('publish', (client) => client.publish(channel, formatChange(change))).then(
+      () => undefined,
+      () => {
+        isOwing = true
+      },
+    )
+  const get = (key: string): Promise<string | undefined> =>
+    use('get', (client) => client.get(key)).then(
+      (value) => value ?? undefined,
+      () => undefined,
+    )
+
+  const connect = async (events: LinkEvents): Promise<Link> => {
+    const made: (Redis | Cluster)[] = []
+    let isClosed = false
+    const close = (): void => {
+      isClosed = true
+      talker = undefined
+      for (const client of made) client.disconnect()
+    }
+    const onMade = (client: Redis | Cluster): void => {
+      if (isClosed) client.disconnect()
+      else made.push(client)
+    }
+    try {
+      const open = async (): Promise<Clients & Readonly<{ prove: () => Promise<void> }>> => {
+        const clients = await openClients(settings, { onMade, onBroken: events.onBroken })
+        return { ...clients, prove: await listen(clients, events) }
+      }
+      const opened = await within(connectMs, open())
+      const { prove } = opened
+      talker = opened.talker
+      breakLink = events.onBroken
+      const probe = async (): Promise<void> => {
+        await prove()
+        refusals.review()
+        if (refusals.isRefused('get')) await get(probeKey)
+        if (!isOwing) return
+        isOwing = false
+        await publish({ kind: 'everything' })
+      }
+      return { probe, close }
+    } catch (error) {
+      close()
+      throw withoutServerWords(error)
+    }
+  }
+
+  /** Subscribes; resolves with what proves that whatever was published before has been heard. */
+  const listen = async (clients: Clients, events: LinkEvents): Promise<() => Promise<void>> => {
+    const { listener, talker: client } = clients
+    const marks = `sallyport:probe:${randomUUID()}`
+    let heardAtMs = monotonicMs()
+    // A change that was not taken is as if it had not been heard.
+    const lost = (): void => events.onBroken(new Error('a change could not be taken'))
+    const take = (from: string, message: string): void => {
+      if (from === channel) handlers.onChange(parseChange(message))
+      else if (from === marks) heardAtMs = monotonicMs()
+    }
+    listener.on('message', guarded('directory', take, lost))
+    if (!(client instanceof Cluster)) {
+      await requirePrimary(listener, settings.hearsEveryWriter)
+      await requireLoaded(client)
+      await listener.subscribe(channel)
+      // What was published before the question stands before its answer, where both are asked of one server.
+      return async () => void (await Promise.all([listener.ping(), requirePrimary(client, settings.hearsEveryWriter)]))
+    }
+    await listener.subscribe(channel, marks)
+    return async () => {
+      // From any node to that of the listener, on the way that changes take. One that is down may be asked at times.
+      client.publish(marks, '').then(
+        () => refusals.noteGood('publish'),
+        (error: unknown) => refusals.noteFailure('publish', error),
+      )
+      await listener.ping()
+      if (monotonicMs() - heardAtMs > unheardMs) throw new Error('the Redis cluster does not pass on what is published')
+    }
+  }
+  const link = keepConnected(connect, { handlers, monotonicMs })
   return {
     name: 'redis',
     ...link,
-    announce: (change) => void quietly('publish', (client) => client.publish(channel, formatChange(change))),
-    read: async (key) => (link.isUp() ? ((await quietly('get', (client) => client.get(key))) ?? undefined) : undefined),
-    connection: () => commands,
+    isUp: () => link.isUp() && !refusals.isRefused('publish'),
+    announce: (change) => void publish(change),
+    read: async (key) => (link.isUp() ? get(key) : undefined),
+    use,
+    isRefused: refusals.isRefused,
   }
 }
 
-/** A connection that nobody waits for: it queues nothing, and `keepConnected` makes the next one. */
-function createClient(url: string, timeoutMs: number, { onBroken }: LinkEvents): Redis {
-  const client = new Redis(url, {
-    lazyConnect: true,
-    connectTimeout: connectTimeoutMs,
-    commandTimeout: timeoutMs,
-    enableOfflineQueue: false,
-    maxRetriesPerRequest: 1,
-    autoResubscribe: false,
-    retryStrategy: null,
-    connectionName: 'sallyport',
+/** Rejects where the server is a replica: changes that are published there reach nobody else, and it takes no counts. */
+async function requirePrimary(client: Redis, mustTell = false): Promise<void> {
+  try {
+    const [role] = (await client.role()) as readonly unknown[]
+    if (role === 'master') return
+    throw new Error(`the Redis server is a ${role === 'sentinel' ? 'sentinel: name it in redis.sentinels' : 'replica'}`)
+  } catch (error) {
+    const isForbidden = ['NOPERM', 'ERR'].includes(readCode(error) ?? '')
+    if (!isForbidden || mustTell) throw error
+    await client.ping()
+  }
+}
+
+/** Rejects while the server reads what it keeps from its disk; what else it refuses shows with the commands. */
+async function requireLoaded(client: Redis): Promise<void> {
+  await client.get(probeKey).catch((error: unknown) => {
+    if (readCode(error) === 'LOADING') throw error
   })
-  client.on('error', onBroken)
-  client.on('end', () => onBroken(new Error('the connection to Redis ended')))
-  return client
+}
+
+async function within<Result>(ms: number, work: Promise<Result>): Promise<Result> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('no answer in time')), ms)
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+  }
 }

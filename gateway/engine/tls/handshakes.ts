@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Server, TLSSocket } from 'node:tls'
+import { guarded } from '../../fault/guarded.ts'
 import { noteTransport } from '../transport.ts'
 
 /** The connections of a server on TLS, from before their handshakes on. */
@@ -17,16 +18,17 @@ export type Handshakes = Readonly<{
 export function watchHandshakes(server: Server, onFailed: () => void): Handshakes {
   const shaking = new Map<string, Socket>()
   let open = 0
-  server.on('connection', (transport: Socket) => {
+  const begin = (transport: Socket): void => {
     const key = keyOf(transport)
     open += 1
     shaking.set(key, transport)
-    transport.once('close', () => {
+    const end = (): void => {
       open -= 1
       if (shaking.get(key) === transport) shaking.delete(key)
-    })
-  })
-  server.on('secureConnection', (socket: TLSSocket) => {
+    }
+    transport.once('close', guarded('listener', end))
+  }
+  const agree = (socket: TLSSocket): void => {
     const key = keyOf(socket)
     const transport = shaking.get(key)
     if (transport) noteTransport(socket, transport)
@@ -36,13 +38,17 @@ export function watchHandshakes(server: Server, onFailed: () => void): Handshake
     if (socket.authorized || socket.getPeerX509Certificate() === undefined) return
     onFailed()
     socket.destroy()
-  })
-  server.on('tlsClientError', (error: NodeJS.ErrnoException, socket: TLSSocket) => {
+  }
+  const destroy = (socket: Socket): void => void socket.destroy()
+  server.on('connection', guarded('listener', begin, destroy))
+  server.on('secureConnection', guarded('listener', agree, destroy))
+  const refuse = (error: NodeJS.ErrnoException, socket: TLSSocket): void => {
     socket.destroy()
     // Whoever just looks whether the port is open leaves like this. Node also calls it so when it refuses a certificate.
     const hasLeft = error.code === 'ECONNRESET' && !socket.authorizationError
     if (!hasLeft) onFailed()
-  })
+  }
+  server.on('tlsClientError', guarded('listener', refuse))
   return {
     count: () => open,
     cut: () => {

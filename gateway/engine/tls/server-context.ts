@@ -44,7 +44,6 @@ export function composeContext({ cert, key, clientCa }: ServerIdentity, { minVer
   } satisfies SecureContextOptions
 }
 
-/** A server's options, the same for both engines. */
 export const composeServerOptions = (tls: ListenerTls): TlsOptions => ({
   ...composeContext(tls.identity, tls),
   ALPNProtocols: ['http/1.1'],

@@ -1,4 +1,5 @@
 import { performance } from 'node:perf_hooks'
+import { guarded } from '../../fault/guarded.ts'
 import { Bursts } from '../bursts.ts'
 
 /** Alarms that are due within the same so many milliseconds share one timer of Node. */
@@ -8,7 +9,10 @@ const granularityMs = 8
 const now = Number.NEGATIVE_INFINITY
 
 /** A thousand that came together are due together: each cuts a connection, or answers on it. */
-const due = new Bursts<Alarm>((alarm) => alarm.ring())
+const due = new Bursts<Alarm>(
+  (alarm) => alarm.ring(),
+  (alarm) => alarm.fail(),
+)
 
 type Bucket = Set<Alarm>
 
@@ -18,8 +22,14 @@ const buckets = new Map<number, Bucket>()
 export class Alarm {
   #dueMs = Number.POSITIVE_INFINITY
   #onDue: (() => void) | undefined
+  readonly #onFault: (() => void) | undefined
   /** The bucket that will look at this alarm, at its time or before. */
   #key = Number.POSITIVE_INFINITY
+
+  /** `onFault` ends what the alarm belongs to, should a callback of it throw. */
+  constructor(onFault?: () => void) {
+    this.#onFault = onFault
+  }
 
   /** Calls back after so long, unless the alarm is set anew or stopped. */
   set(delayMs: number, onDue: () => void): void {
@@ -53,7 +63,7 @@ export class Alarm {
     if (bucket) bucket.add(this)
     else {
       buckets.set(key, new Set([this]))
-      setTimeout(empty, Math.ceil(key * granularityMs - performance.now()), key).unref()
+      setTimeout(emptyGuarded, Math.ceil(key * granularityMs - performance.now()), key).unref()
     }
   }
 
@@ -75,7 +85,13 @@ export class Alarm {
     this.stop()
     onDue?.()
   }
+
+  fail(): void {
+    this.#onFault?.()
+  }
 }
+
+const emptyGuarded = guarded('timer', empty)
 
 function empty(key: number): void {
   const bucket = buckets.get(key)

@@ -1,12 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
+import { guarded } from '../../fault/guarded.ts'
 import type { Place, Roster } from '../../roster/roster.ts'
 import type { ListenerOptions } from '../engine.ts'
-import type { Exchange } from '../exchange.ts'
+import { type Exchange, Holding } from '../exchange.ts'
+import { freeAccount, type MemoryBudget } from '../memory-budget.ts'
 import { refusalOf } from '../parse-error.ts'
 import { composeRefusal } from '../refusal.ts'
 import { retire } from '../retire.ts'
+import type { TunnelEnd } from '../tunnel.ts'
 import { keepAliveMs } from './answer-head.ts'
 import { ClientSocket } from './client-socket.ts'
 import { type ExchangeWire, WireExchange } from './exchange.ts'
@@ -21,12 +24,19 @@ import { readMeaning } from './request-meaning.ts'
  */
 const headBytes = 32 * 1024
 
+/** A head has this at the most, nearly always. */
+const usualHeadBytes = 4 * 1024
+
+/** What is read of a head, and what is composed of it for an upstream. */
+const headCopies = 2
+
 /** For how long a body that nobody wanted is read before its connection is dropped. */
 const unwantedBodyMs = 5_000
 
 /** What the connections of one listener share. */
 export type Reception = Readonly<{
   options: ListenerOptions
+  memory: MemoryBudget
   handle: (exchange: Exchange) => void
   isClosing: () => boolean
   /** Those that are open. */
@@ -38,7 +48,8 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   readonly #reception: Reception
   readonly #parser = new MessageParser('request', headBytes)
   #exchange: WireExchange | undefined
-  readonly #ahead = new ReadAhead()
+  readonly #ahead = new ReadAhead(this.account)
+  readonly #head = new Holding(this.account)
   readonly #place: Place<ClientConnection>
   /** What still arrives may be the rest of anything, and is no request. */
   #isRefused = false
@@ -47,16 +58,28 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #isSpoiled = false
 
   constructor(accepted: Socket, reception: Reception) {
-    super(accepted)
+    super(accepted, reception.memory, () => reception.options.onDropped('memory'))
     const { socket } = this
     this.#reception = reception
-    this.#place = reception.connections.add(this)
-    this.intake.listen(this.#onData)
-    socket.on('end', this.#onEnd)
-    socket.on('drain', this.#onDrain)
-    socket.on('close', () => this.#onClose())
-    this.alarm.set(reception.options.headersTimeoutMs, this.#onHeadLate)
-    this.resumeReading()
+    try {
+      this.#place = reception.connections.add(this)
+      this.intake.listen(this.#onData, this.cut)
+      socket.on('end', this.#onEnd)
+      socket.on('drain', this.#onDrain)
+      socket.on('close', this.#onClose)
+      this.alarm.set(reception.options.headersTimeoutMs, this.#onHeadLate)
+      this.resumeReading()
+    } catch (error) {
+      // The accepted socket has given its handle away: nothing but this one can close the connection.
+      socket.destroy()
+      this.account.close()
+      throw error
+    }
+  }
+
+  /** What is under way on it, or was last. */
+  get work(): object | undefined {
+    return this.#exchange
   }
 
   /** Closes what nothing is under way on. */
@@ -94,23 +117,23 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     }
   }
 
-  leave(): Readonly<{ socket: Socket; early: Buffer }> {
+  leave(): Readonly<{ end: TunnelEnd; early: Buffer }> {
     const { socket } = this
     this.#isJoined = true
     this.outlet.flush()
+    this.outlet.charge(freeAccount)
     this.alarm.stop()
-    this.intake.leave()
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
-    this.pauseReading()
-    return { socket, early: this.#ahead.take() }
+    this.reading.leave()
+    return { end: this.intake.leave(), early: this.#ahead.take() }
   }
 
   readonly #onData = (bytes: Buffer): void => {
     if (this.#isRefused || this.#isSpoiled) return
     if (this.#parser.isComplete || !this.#ahead.isEmpty) this.#keepAhead(bytes)
     else this.#read(bytes)
-    this.reading.count(bytes.length)
+    this.reading.count(bytes.length, this.account.isSqueezed)
   }
 
   #keepAhead(bytes: Buffer): void {
@@ -124,6 +147,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const wasInHead = parser.isInHead
     const fault = parser.execute(bytes)
     const head = parser.takeHead()
+    if (head || parser.isInHead) this.#holdHead(parser.headBytes)
     if (head) this.#open(head)
     else if (isNew && parser.isInHead && !wasInHead)
       this.alarm.set(this.#reception.options.headersTimeoutMs, this.#onHeadLate)
@@ -131,6 +155,15 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const exchange = this.#exchange
     if (isNew && exchange) this.#handle(exchange)
     if (fault) this.#takeFault(refusalOf(fault))
+  }
+
+  /** Only large heads count: others are no more than what any connection takes. */
+  #holdHead(headBytes: number): void {
+    if (headBytes > usualHeadBytes) this.#head.set(headBytes * headCopies)
+  }
+
+  releaseHead(): void {
+    this.#head.set(0)
   }
 
   /** Of a body nobody may have asked for, whose sender is to hear first whether it may send it. */
@@ -154,6 +187,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const { options } = this.#reception
     const { bodyLength, awaitsContinue, isHandshake } = readMeaning(head)
     const body = new WireRequestBody(this, bodyLength, awaitsContinue, options)
+    this.body = body
     this.#exchange = new WireExchange(this, head, body, isHandshake && options.takesHandshakes === true)
   }
 
@@ -180,39 +214,61 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
 
   #expectNext(): void {
     this.#exchange = undefined
+    this.body = undefined
     this.#parser.next()
     this.alarm.set(keepAliveMs, this.#onPatienceEnd)
     if (this.#ahead.isEmpty) this.resumeReading()
     else setImmediate(this.#readAhead)
   }
 
-  readonly #readAhead = (): void => {
-    if (this.#isRefused || !this.socket.writable) return
-    this.#read(this.#ahead.take())
-    this.resumeReading()
-  }
+  readonly #readAhead = guarded(
+    'client',
+    (): void => {
+      if (this.#isRefused || !this.socket.writable) return
+      this.#read(this.#ahead.take())
+      this.resumeReading()
+    },
+    this.cut,
+  )
 
   readonly #onHeadLate = (): void => this.#refuse('request_timeout')
 
   readonly #onPatienceEnd = (): void => void this.socket.destroy()
 
-  readonly #onDrain = (): void => this.#exchange?.goOn()
+  readonly #onDrain = guarded(
+    'client',
+    (): void => {
+      this.outlet.count()
+      this.#exchange?.goOn()
+    },
+    this.cut,
+  )
+
+  /** Counts what waits for its client, little as it may be. */
+  count(): void {
+    this.outlet.count()
+  }
 
   /** As node:http does: a client that ends its side does not wait for an answer. */
-  readonly #onEnd = (): void => {
-    if (this.#parser.isInHead || (this.#exchange && !this.#parser.isComplete)) this.#refuse('headers_malformed')
-    else {
-      this.outlet.flush()
-      this.socket.end()
-    }
-  }
+  readonly #onEnd = guarded(
+    'client',
+    (): void => {
+      if (this.#parser.isInHead || (this.#exchange && !this.#parser.isComplete)) this.#refuse('headers_malformed')
+      else {
+        this.outlet.flush()
+        this.socket.end()
+      }
+    },
+    this.cut,
+  )
 
-  #onClose(): void {
+  readonly #onClose = guarded('client', (): void => {
     this.alarm.discard()
     this.#parser.free()
+    this.account.close()
     this.#exchange?.abandon()
     this.#reception.connections.remove(this.#place)
-  }
+  })
 
   /**
    * Answers bytes that could not be read, and closes. Never in the middle of an answer; where a body is at fault, and
@@ -242,6 +298,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.markRefused()
     this.alarm.stop()
     this.outlet.flush()
+    this.resumeReading()
     retire(this.socket)
   }
 }

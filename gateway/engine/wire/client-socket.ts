@@ -1,34 +1,54 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
+import type { ConnectionAccount, MemoryBudget } from '../memory-budget.ts'
 import { resetConnection } from '../transport.ts'
 import { Alarm } from './alarm.ts'
 import { Intake } from './intake.ts'
 import { Outlet } from './outlet.ts'
 import { Reading } from './reading.ts'
+import type { WireRequestBody } from './request-body.ts'
+import type { ReadSize } from './shared-reads.ts'
 
 /** A client's socket, as its exchanges and their bodies use it: none of them knows more of the other end. */
 export class ClientSocket {
   readonly socket: Socket
   readonly peerAddress: string
   /** One at a time is enough: for a head, a body, what nobody wanted, or the next request. */
-  readonly alarm = new Alarm()
+  readonly alarm: Alarm
+  readonly account: ConnectionAccount
   protected readonly intake: Intake
   protected readonly reading: Reading
   protected readonly outlet: Outlet
+  /** The body that is being read. */
+  protected body: WireRequestBody | undefined
 
-  constructor(accepted: Socket) {
-    this.intake = new Intake(accepted)
+  /** Ends the connection, should a callback of it throw. */
+  protected readonly cut = (): void => this.destroy()
+
+  /** `onRelief` is told that the connection is cut for what it holds. */
+  constructor(accepted: Socket, memory: MemoryBudget, onRelief: () => void) {
+    this.alarm = new Alarm(this.cut)
+    this.peerAddress = accepted.remoteAddress ?? ''
+    this.account = memory.open(this.peerAddress, () => {
+      onRelief()
+      this.reset()
+    })
+    this.intake = new Intake(accepted, this.#chooseSize)
     const { socket } = this.intake
     this.socket = socket
-    this.reading = new Reading(socket)
-    this.outlet = new Outlet(socket)
-    this.peerAddress = socket.remoteAddress ?? ''
+    this.reading = new Reading(socket, !this.intake.ownsBytes)
+    this.outlet = new Outlet(socket, this.account)
     // `close` follows and says enough.
     socket.on('error', ignore)
   }
 
   get isEncrypted(): boolean {
     return this.socket instanceof TLSSocket
+  }
+
+  readonly #chooseSize = (): ReadSize => {
+    if (this.account.isSqueezed) return 'sparing'
+    return this.body?.isFlowing ? 'large' : 'small'
   }
 
   pauseReading(): void {

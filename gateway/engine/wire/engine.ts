@@ -1,13 +1,23 @@
 import { type Engine, usualDnsCacheMs } from '../engine.ts'
+import { MemoryBudget } from '../memory-budget.ts'
 import { createNames, type Names } from '../names.ts'
 import { listen } from './listen.ts'
 import { createSender } from './send.ts'
 
-/** The second engine: TCP and llhttp on both sides, without what a general HTTP library does besides. */
-export function createWireEngine(
+/** TCP and llhttp on both sides, without what a general HTTP library does besides. */
+export function createEngine(
   maxUpstreamConnections = Number.POSITIVE_INFINITY,
   names: Names = createNames({ cacheMs: usualDnsCacheMs }),
+  heldBytesLimit = Number.POSITIVE_INFINITY,
+  clusterNames: Names = names,
 ): Engine {
-  const { send, countConnections, close } = createSender(maxUpstreamConnections, names)
-  return { listen, send, countUpstreamConnections: countConnections, close }
+  const memory = new MemoryBudget(heldBytesLimit)
+  const { send, countConnections, close } = createSender(maxUpstreamConnections, names, clusterNames)
+  return {
+    listen: (options, handle) => listen(options, handle, memory),
+    send,
+    readHeldMemory: () => ({ bytes: memory.heldBytes, squeezedConnections: memory.countSqueezed() }),
+    countUpstreamConnections: countConnections,
+    close,
+  }
 }

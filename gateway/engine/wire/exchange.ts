@@ -1,6 +1,13 @@
-import type { Socket } from 'node:net'
-import type { Exchange, RawHeaders, ResponseHead, ResponseWriter, UpgradedConnection } from '../exchange.ts'
-import { joinSockets, type Tunnel, UpgradedSocket } from '../tunnel.ts'
+import { guarded } from '../../fault/guarded.ts'
+import type {
+  Exchange,
+  MemoryAccount,
+  RawHeaders,
+  ResponseHead,
+  ResponseWriter,
+  UpgradedConnection,
+} from '../exchange.ts'
+import { endOf, joinSockets, type Tunnel, type TunnelEnd, UpgradedSocket } from '../tunnel.ts'
 import { type AnswerHead, type AnswerTerms, composeAnswerHead } from './answer-head.ts'
 import { type AnswerWire, AnswerWriter } from './answer-writer.ts'
 import type { MessageHead } from './message-parser.ts'
@@ -19,14 +26,17 @@ export type ExchangeWire = AnswerWire &
   Readonly<{
     peerAddress: string
     isEncrypted: boolean
+    account: MemoryAccount
     /** No request is to follow on it. */
     isClosing: () => boolean
     /** Nothing that arrives from now on is read as a request. */
     markRefused: () => void
     /** Told when an answer has left, or has been cut. */
     answered: (isLast: boolean) => void
+    /** The head of the request is no longer needed. */
+    releaseHead: () => void
     /** Gives the socket away, with what was read ahead. */
-    leave: () => Readonly<{ socket: Socket; early: Buffer }>
+    leave: () => Readonly<{ end: TunnelEnd; early: Buffer }>
     destroy: () => void
     reset: () => void
     onFault: (error: unknown) => void
@@ -70,6 +80,10 @@ export class WireExchange implements Exchange {
 
   get isEncrypted(): boolean {
     return this.#wire.isEncrypted
+  }
+
+  get account(): MemoryAccount {
+    return this.#wire.account
   }
 
   get hasStarted(): boolean {
@@ -121,8 +135,8 @@ export class WireExchange implements Exchange {
     }
     const { text } = this.#begin({ status: 101, headers })
     this.#wire.write(text)
-    const { socket, early } = this.#wire.leave()
-    this.#tunnel = joinSockets(socket, upstream.socket, early, idleMs)
+    const { end, early } = this.#wire.leave()
+    this.#tunnel = joinSockets(end, endOf(upstream.socket), early, idleMs, this.account)
   }
 
   destroy(): void {
@@ -160,6 +174,7 @@ export class WireExchange implements Exchange {
     // What the request said has been answered; the rest of a stream's answer may last for hours.
     this.headers = []
     this.#transform = keepHead
+    this.#wire.releaseHead()
     return composed
   }
 
@@ -177,11 +192,15 @@ export class WireExchange implements Exchange {
     this.#wire.write(last, this.#onLeft)
   }
 
-  readonly #onLeft = (error?: Error | null): void => {
-    if (error || this.hasEnded) return
-    this.#tell(true)
-    this.#wire.answered(this.#isLast)
-  }
+  readonly #onLeft = guarded(
+    'client',
+    (error?: Error | null): void => {
+      if (error || this.hasEnded) return
+      this.#tell(true)
+      this.#wire.answered(this.#isLast)
+    },
+    () => this.destroy(),
+  )
 
   #tell(isComplete: boolean): void {
     if (this.hasEnded) return

@@ -1,6 +1,9 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import { readShared, shareReads } from './shared-reads.ts'
+import { guarded } from '../../fault/guarded.ts'
+import { gateShared } from '../read-gate.ts'
+import { endOf, type TunnelEnd } from '../tunnel.ts'
+import { type ReadSize, readShared, shareReads } from './shared-reads.ts'
 
 /** A client's socket, and who is given what arrives on it. */
 export class Intake {
@@ -10,15 +13,18 @@ export class Intake {
   #listener: ((bytes: Buffer) => void) | undefined
 
   /** Takes over a connection that is not read from yet. */
-  constructor(accepted: Socket) {
-    const shared = accepted instanceof TLSSocket ? undefined : shareReads(accepted, readShared(this.#onRead))
+  constructor(accepted: Socket, chooseSize: () => ReadSize) {
+    const shared =
+      accepted instanceof TLSSocket ? undefined : shareReads(accepted, readShared(this.#onRead, chooseSize))
     this.socket = shared ?? accepted
     this.ownsBytes = shared === undefined
   }
 
-  listen(listener: (bytes: Buffer) => void): void {
-    this.#listener = listener
-    if (this.ownsBytes) this.socket.on('data', listener)
+  /** What the listener throws ends the connection. */
+  listen(listener: (bytes: Buffer) => void, cut = (): void => void this.socket.destroy()): void {
+    const onData = guarded('client', listener, cut)
+    this.#listener = onData
+    if (this.ownsBytes) this.socket.on('data', onData)
   }
 
   /** For what outlasts the event that it came with: by then its bytes may be another client's. */
@@ -26,10 +32,18 @@ export class Intake {
     return this.ownsBytes ? bytes : Buffer.from(bytes)
   }
 
-  /** From now on the socket is one like any other. */
-  leave(): void {
-    if (this.#listener) this.socket.off('data', this.#listener)
+  /** Gives the socket away; it must be paused. */
+  leave(): TunnelEnd {
+    const { socket } = this
+    if (this.#listener) socket.off('data', this.#listener)
     this.#listener = undefined
+    if (this.ownsBytes) return endOf(socket)
+    // Its bytes come as they did before: Node would read ahead for what it keeps itself.
+    return {
+      socket,
+      gate: gateShared(socket),
+      listen: (listener) => this.listen((bytes) => listener(Buffer.from(bytes))),
+    }
   }
 
   readonly #onRead = (bytes: Buffer): boolean => {

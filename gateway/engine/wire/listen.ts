@@ -1,55 +1,85 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer } from 'node:tls'
+import { guarded, reportFault } from '../../fault/guarded.ts'
 import { Roster } from '../../roster/roster.ts'
 import { Bursts } from '../bursts.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
+import type { MemoryBudget } from '../memory-budget.ts'
+import { type Busy, watchSilentPeers } from '../silent-peers.ts'
 import { watchSlowReaders } from '../slow-readers.ts'
 import { type Handshakes, watchHandshakes } from '../tls/handshakes.ts'
 import { replaceIdentity } from '../tls/replace-identity.ts'
 import { composeServerOptions, type ListenerTls } from '../tls/server-context.ts'
-import { resetConnection } from '../transport.ts'
+import { keepAliveProbeMs, resetConnection } from '../transport.ts'
 import { ClientConnection, type Reception } from './client-connection.ts'
 
 /** What may wait for a slow client before its upstream is held up. From Node 22 on the default is four times as much. */
 const highWaterMark = 16 * 1024
 
+/** How often it is looked at what waits for clients that may take more at any time. */
+const countEveryMs = 500
+
 /** Listens on TCP, or TLS; every byte that arrives is read by the strict parser. */
-export async function listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener> {
+export async function listen(
+  options: ListenerOptions,
+  handle: (exchange: Exchange) => void,
+  memory: MemoryBudget,
+): Promise<Listener> {
   const connections = new Roster<ClientConnection>()
   let isClosing = false
   const reception: Reception = {
     options,
+    memory,
     handle,
     isClosing: () => isClosing,
     connections,
   }
-  const take = (socket: Socket): void => {
-    if (!socket.destroyed) new ClientConnection(socket, reception)
-  }
+  const take = guarded(
+    'listener',
+    (socket: Socket): void => {
+      if (!socket.destroyed) new ClientConnection(socket, reception)
+    },
+    (socket) => socket.destroy(),
+  )
   // Of a crowd that comes at once, the others wait for those who are here already.
   const arriving = new Bursts(take)
   const { server, handshakes } = options.tls
     ? openSecure(options, options.tls, take)
-    : open((socket) => arriving.add(socket))
+    : open(guarded('listener', (socket: Socket) => arriving.add(socket)))
   server.maxConnections = options.maxConnections
-  server.on('drop', () => options.onDropped('limit'))
+  server.on(
+    'drop',
+    guarded('listener', () => options.onDropped('limit')),
+  )
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
-    server.listen({ host: options.host, port: options.port, backlog: 4096 }, () => {
+    const onListening = (): void => {
       server.off('error', reject)
+      // The system could not accept one; unheard, that would end the process.
+      server.on('error', (error) => reportFault('listener', error))
       resolve()
-    })
+    }
+    server.listen({ host: options.host, port: options.port, backlog: 4096 }, guarded('listener', onListening))
   })
+  const cutStalled = (socket: Socket): void => {
+    options.onDropped('stalled')
+    // A plain close would leave the system trying to send what nobody takes.
+    resetConnection(socket)
+  }
   const stopWatch = watchSlowReaders(
     () => [...connections].map(({ socket }) => socket),
     { idleMs: options.clientIdleTimeoutMs, bytesPerSecond: options.answerBytesPerSecond },
-    (socket) => {
-      options.onDropped('stalled')
-      // A plain close would leave the system trying to send what nobody takes.
-      resetConnection(socket)
-    },
+    cutStalled,
   )
+  const listBusy = (): readonly Busy[] =>
+    [...connections].flatMap(({ socket, work }) => (work ? [{ socket, work }] : []))
+  const stopSilentWatch = watchSilentPeers(listBusy, options.clientIdleTimeoutMs, cutStalled)
+  const countAll = (): void => {
+    for (const connection of connections) connection.count()
+  }
+  const counting = setInterval(guarded('timer', countAll), countEveryMs)
+  counting.unref()
   const { address, port } = server.address() as AddressInfo // a TCP listener's address is never a string
   return {
     address: { host: address, port },
@@ -64,6 +94,8 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
       for (const connection of connections) connection.closeIdle()
       await closed
       stopWatch()
+      stopSilentWatch()
+      clearInterval(counting)
     },
     destroy: () => {
       handshakes?.cut()
@@ -73,17 +105,19 @@ export async function listen(options: ListenerOptions, handle: (exchange: Exchan
   }
 }
 
+const everyConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveProbeMs, highWaterMark }
+
 type Opened = Readonly<{ server: Server; handshakes?: Handshakes }>
 
 function open(take: (socket: Socket) => void): Opened {
   // A client that ends its side may have to be told of a request that it has not finished. Nothing is read of a
   // connection, and nothing can happen to it, before it is taken.
-  return { server: createServer({ allowHalfOpen: true, noDelay: true, highWaterMark, pauseOnConnect: true }, take) }
+  return { server: createServer({ ...everyConnection, allowHalfOpen: true, pauseOnConnect: true }, take) }
 }
 
 /** Connections come one by one, as their handshakes end. */
 function openSecure({ onDropped }: ListenerOptions, tls: ListenerTls, take: (socket: Socket) => void): Opened {
-  const server = createSecureServer({ noDelay: true, highWaterMark, ...composeServerOptions(tls) })
+  const server = createSecureServer({ ...everyConnection, ...composeServerOptions(tls) })
   // Before anybody takes its connections: one that is refused must not be read from.
   const handshakes = watchHandshakes(server, () => onDropped('handshake'))
   server.on('secureConnection', take)

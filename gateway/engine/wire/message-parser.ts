@@ -1,3 +1,4 @@
+import { type ParseFault, targetOverflow } from '../parse-error.ts'
 import { readHeaderName } from './header-name.ts'
 import {
   closeParser,
@@ -27,9 +28,6 @@ export type MessageHead = Readonly<{
   isKeptAlive: boolean
 }>
 
-/** Bytes that are no message, as node:http tells of them. */
-export type ParseFault = Readonly<{ code: string; rawPacket: Buffer; bytesParsed: number }>
-
 /** A body in more pieces is copied into one, since each costs far more than a byte. */
 const pieceLimit = 8
 
@@ -38,6 +36,9 @@ const pieceLimit = 8
  * string of its own for each. A head is seldom longer, and a body behind it is not to be made one.
  */
 const windowBytes = 4 * 1024
+
+/** A head that is too large with so long a target is so for its target. */
+const longTarget = 8 * 1024
 
 const nothing: Buffer = Buffer.alloc(0)
 
@@ -75,6 +76,11 @@ export class MessageParser {
     this.#limits = new ParseLimits(headLimitBytes)
   }
 
+  /** What the last head has taken so far. */
+  get headBytes(): number {
+    return this.#limits.headBytes
+  }
+
   /** Reads on, up to the end of a message; gives what is wrong with it, if anything is. */
   execute(bytes: Buffer): ParseFault | undefined {
     // Most messages have none, and share the emptiness.
@@ -103,6 +109,7 @@ export class MessageParser {
   /** Makes ready for the next message. */
   next(): void {
     if (!this.#isFreed) resetParser(this.#parser)
+    this.#requestLine?.next()
     this.#head = undefined
     this.#limits.endHead()
     this.isComplete = false
@@ -116,10 +123,11 @@ export class MessageParser {
   }
 
   #executePiece(bytes: Buffer): ParseFault | undefined {
+    if (this.#requestLine?.read(bytes) === false)
+      return { code: 'HPE_INVALID_CONSTANT', rawPacket: bytes, bytesParsed: 0 }
     this.#bytes = bytes
     this.#limits.beginBytes()
     const code = parse(this.#parser, bytes, this)
-    this.#requestLine?.goOn(bytes)
     this.#bytes = nothing
     this.#window = undefined
     const isWhole = code === 0
@@ -131,7 +139,7 @@ export class MessageParser {
   }
 
   #nameFault(code: number): string {
-    if (this.#limits.isHeadTooLarge) return 'HPE_HEADER_OVERFLOW'
+    if (this.#limits.isHeadTooLarge) return this.#firstLine.length > longTarget ? targetOverflow : 'HPE_HEADER_OVERFLOW'
     if (this.#requestLine?.isSound === false) return 'HPE_INVALID_CONSTANT'
     return this.#limits.isFramingTooLarge ? 'HPE_CHUNK_EXTENSIONS_OVERFLOW' : nameError(code)
   }
@@ -139,7 +147,6 @@ export class MessageParser {
   onBegin(): number {
     this.isInHead = true
     this.#firstLine = ''
-    this.#requestLine?.begin()
     this.#headers = []
     this.#open = undefined
     this.#limits.beginHead()
@@ -155,7 +162,7 @@ export class MessageParser {
   onName(start: number, end: number): number {
     // A trailer: dropped (RFC 9110 6.5.1).
     if (!this.isInHead) return 0
-    if (!this.#takeLine(start)) return -1
+    if (this.#requestLine?.isSound === false) return -1
     const name = readHeaderName(this.#bytes, start, end)
     if (this.#open === 'name') this.#headers[this.#headers.length - 1] += name
     else this.#headers.push(name)
@@ -178,14 +185,8 @@ export class MessageParser {
     return this.#window.slice(start, end)
   }
 
-  /** Once it is whole; `end` is behind it. */
-  #takeLine(end: number): boolean {
-    const line = this.#requestLine
-    return !line?.isOpen || line.end(this.#text(0, end))
-  }
-
   onHead(status: number, isUpgrade: boolean, isKeptAlive: boolean): number {
-    if (!this.#takeLine(this.#bytes.length)) return -1
+    if (this.#requestLine?.isSound === false) return -1
     this.isInHead = false
     this.#limits.endHead()
     const headers = this.#headers

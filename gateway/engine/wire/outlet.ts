@@ -1,23 +1,50 @@
 import type { Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
+import { guarded } from '../../fault/guarded.ts'
 import { TurnBatch } from '../../turn/turn-batch.ts'
+import { Holding, type MemoryAccount } from '../exchange.ts'
 import { LentCopy } from './lent-copy.ts'
 
 /** Text up to this is joined, and leaves in one write, which node does without a copy of its own. */
 export const joinedBytes = 16 * 1024
 
-const waiting = new TurnBatch<Outlet>((outlet) => outlet.flush())
+const nothing = Buffer.alloc(0)
+
+const waiting = new TurnBatch<Outlet>(
+  (outlet) => outlet.flush(),
+  (outlet) => outlet.cut(),
+)
 
 /** What one connection says. Text waits for the end of its turn of the event loop, and leaves with that of others. */
 export class Outlet {
   /** Whether anything has left since this was last set to false. */
   hasLeft = false
   readonly #socket: Socket
+  /** On TLS what waits is there twice: as it is, and encrypted. */
+  readonly #copies: 1 | 2
+  #account: MemoryAccount
+  readonly #waiting: Holding
+  #isAwaited = false
   #text = ''
   #onLeft: ((error?: Error | null) => void) | undefined
   #isWaiting = false
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, account: MemoryAccount) {
     this.#socket = socket
+    this.#copies = socket instanceof TLSSocket ? 2 : 1
+    this.#account = account
+    this.#waiting = new Holding(account)
+  }
+
+  /** From now on what waits here waits for another. */
+  charge(account: MemoryAccount): void {
+    this.#account = account
+    this.#waiting.moveTo(account)
+  }
+
+  /** Counts what waits now. What waits while the other side takes more is seen by a look now and then. */
+  count(): void {
+    this.#waiting.set(this.#socket.destroyed ? 0 : this.#socket.writableLength * this.#copies)
   }
 
   /**
@@ -25,15 +52,19 @@ export class Outlet {
    * no more for now. Bytes leave at once, behind the text that waits: they are too large to be joined.
    */
   write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
-    if (typeof bytes === 'string') this.#hold(bytes, onLeft)
-    else if (this.#text === '') this.#send(bytes, onLeft)
+    if (typeof bytes === 'string') {
+      this.#hold(bytes, onLeft)
+      if (this.#account.isSqueezed) this.flush()
+    } else if (this.#text === '') this.#send(bytes, onLeft)
     else {
       this.#socket.cork()
       this.flush()
       this.#send(bytes, onLeft)
       this.#socket.uncork()
     }
-    return !this.isCongested()
+    const isCongested = this.isCongested()
+    if (isCongested || this.#waiting.bytes > 0) this.count()
+    return !isCongested
   }
 
   /** Writes bytes that are another's as soon as this returns. */
@@ -44,7 +75,25 @@ export class Outlet {
 
   /** True while the other side takes nothing: `drain` will say when it does. Node counts what has just left as waiting. */
   isCongested(): boolean {
-    return this.#socket.writableNeedDrain && this.#socket.writableLength > 0
+    if (this.#socket.writableLength === 0) return false
+    if (this.#socket.writableNeedDrain) return true
+    if (!this.#account.isSqueezed) return false
+    this.#awaitRoom()
+    return true
+  }
+
+  /** Tells of room once all has left, however little that is: Node does so only of what is more than its mark. */
+  #awaitRoom(): void {
+    if (this.#isAwaited) return
+    this.#isAwaited = true
+    const tell = (): void => {
+      this.#isAwaited = false
+      this.#socket.emit('drain')
+    }
+    this.#socket.write(
+      nothing,
+      guarded('client', tell, () => this.cut()),
+    )
   }
 
   /** Writes what waits but for its last byte: to be called before a socket is broken. No answer then passes for whole. */
@@ -63,6 +112,11 @@ export class Outlet {
     this.#text = ''
     this.#onLeft = undefined
     this.#send(text, onLeft)
+  }
+
+  /** Closes the socket, whatever waits. */
+  cut(): void {
+    this.#socket.destroy()
   }
 
   #hold(text: string, onLeft: ((error?: Error | null) => void) | undefined): void {

@@ -16,6 +16,11 @@ export class ParseLimits {
     this.#headLimitBytes = headLimitBytes
   }
 
+  /** Of the last head, as far as it has come. */
+  get headBytes(): number {
+    return Math.max(this.#headBytes, this.#packetBytes)
+  }
+
   get isFramingTooLarge(): boolean {
     return this.#framingBytes > framingLimitBytes
   }

@@ -1,13 +1,12 @@
 import { Roster } from '../../roster/roster.ts'
-import type { UpstreamRequest } from '../engine.ts'
-import { type Home, Homes } from '../homes.ts'
+import { type Home, Homes, type Place } from '../homes.ts'
 import type { Names } from '../names.ts'
 import { UpstreamConnection } from './upstream-connection.ts'
 
 /** Connections to upstreams, each for one request at a time. */
 export type Pool = Readonly<{
   /** The connection that fell idle last, or a new one. Undefined where all are busy. */
-  take: (place: Pick<UpstreamRequest, 'origin' | 'tls'>, needs: Needs) => UpstreamConnection | undefined
+  take: (place: Place, needs: Needs) => UpstreamConnection | undefined
   /** How many are open, by origin. */
   count: () => ReadonlyMap<string, number>
   close: () => Promise<void>
@@ -16,10 +15,11 @@ export type Pool = Readonly<{
 type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
 
 /** Keeps idle connections: each takes itself out when it closes, or has been idle for too long. */
-export function createPool(limit: number, names: Names): Pool {
+export function createPool(limit: number, names: Names, clusterNames: Names): Pool {
   const open = new Roster<UpstreamConnection>()
   const homes = new Homes<UpstreamConnection>({
     names,
+    clusterNames,
     peerOf: ({ peerAddress }) => peerAddress,
     drop: (connection) => connection.drop(),
   })

@@ -1,4 +1,6 @@
 import type { Socket } from 'node:net'
+import { guarded } from '../../fault/guarded.ts'
+import { gateShared, HandleGate, type ReadGate } from '../read-gate.ts'
 
 /**
  * What is read of large bodies in one turn of the event loop, all sockets together: so much at least, more where the rest
@@ -23,33 +25,40 @@ let isPlanned = false
  * libuv alone would read two mebibytes of every one of them before it looks at a request of a few bytes.
  */
 export class Reading {
-  readonly #socket: Socket
+  readonly #gate: ReadGate
   #isWanted = true
   #isHeldUp = false
 
-  constructor(socket: Socket) {
-    this.#socket = socket
+  /** `isShared`: the socket's bytes go to a buffer that all share. */
+  constructor(socket: Socket, isShared: boolean) {
+    this.#gate = isShared ? gateShared(socket) : new HandleGate(socket)
   }
 
   pause(): void {
     this.#isWanted = false
-    if (!this.#socket.isPaused()) this.#socket.pause()
+    this.#gate.close()
   }
 
   resume(): void {
     this.#isWanted = true
-    if (!this.#isHeldUp && this.#socket.isPaused()) this.#socket.resume()
+    if (!this.#isHeldUp) this.#gate.open()
   }
 
-  /** Counts a chunk that was read, when all is done with it. */
-  count(bytes: number): void {
-    if (bytes < largeChunkBytes) return
+  /** Leaves the socket paused, to be read from by others. */
+  leave(): void {
+    this.#isWanted = false
+    this.#gate.leave()
+  }
+
+  /** Counts a chunk that was read, when all is done with it; a small one where many small reads stand for a large one. */
+  count(bytes: number, isPart = false): void {
+    if (bytes < largeChunkBytes && !isPart) return
     readBytes += bytes
     plan()
     // What is not wanted may be somebody else's socket by now.
     if (readBytes < partBytes || this.#isHeldUp || !this.#isWanted) return
     this.#isHeldUp = true
-    if (!this.#socket.isPaused()) this.#socket.pause()
+    this.#gate.close()
     heldUp.push(this)
   }
 
@@ -63,7 +72,7 @@ function plan(): void {
   if (isPlanned) return
   isPlanned = true
   startedMs = performance.now()
-  setImmediate(nextTurn)
+  setImmediate(nextTurnGuarded)
 }
 
 function nextTurn(): void {
@@ -73,5 +82,9 @@ function nextTurn(): void {
   readBytes = 0
   const readings = heldUp.splice(0, Math.ceil(partBytes / chunkBytes))
   if (heldUp.length > 0) plan()
-  for (const reading of readings) reading.goOn()
+  for (const reading of readings) goOn(reading)
 }
+
+const nextTurnGuarded = guarded('timer', nextTurn)
+
+const goOn = guarded('timer', (reading: Reading) => reading.goOn())

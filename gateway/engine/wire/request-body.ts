@@ -1,8 +1,8 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { type ListenerOptions, UpstreamError, type UpstreamFault } from '../engine.ts'
-import type { RequestBody } from '../exchange.ts'
+import type { MemoryAccount, RequestBody } from '../exchange.ts'
 import type { Alarm } from './alarm.ts'
-import { LentCopy } from './lent-copy.ts'
+import { HeldChunks } from './held-chunks.ts'
 
 /** What is kept of a body that nobody asks for just now: about one read of a socket. */
 export const earlyBodyBytes = 64 * 1024
@@ -10,6 +10,7 @@ export const earlyBodyBytes = 64 * 1024
 /** Where a body comes from: the connection of its client. */
 export type BodySource = Readonly<{
   alarm: Alarm
+  account: MemoryAccount
   pauseReading: () => void
   resumeReading: () => void
   writeContinue: () => void
@@ -35,8 +36,7 @@ export class WireRequestBody implements RequestBody {
   readonly #source: BodySource
   readonly #pace: BodyPace
   #taker: BodyTaker | undefined
-  #held: LentCopy[] = []
-  #heldBytes = 0
+  readonly #held: HeldChunks
   #isPaused = false
   #isUnwanted = false
   #onWanted: (() => void) | undefined
@@ -48,6 +48,7 @@ export class WireRequestBody implements RequestBody {
 
   constructor(source: BodySource, length: number | undefined, awaitsContinue: boolean, pace: BodyPace) {
     this.#source = source
+    this.#held = new HeldChunks(source.account, earlyBodyBytes)
     this.length = length
     this.awaitsContinue = awaitsContinue
     this.#pace = pace
@@ -66,22 +67,22 @@ export class WireRequestBody implements RequestBody {
 
   /** The whole body, should it be here already and small enough to be copied; then nothing is left to take. */
   takeWhole(limitBytes: number, smallBytes: number): Buffer | undefined {
-    if (!this.isReceived || this.#heldBytes > Math.min(limitBytes, smallBytes)) return undefined
+    if (!this.isReceived || this.#held.bytes > Math.min(limitBytes, smallBytes)) return undefined
     this.#answerExpectation()
-    const chunks = this.#held.map(({ bytes }) => bytes)
-    this.#held = []
-    return chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)
+    return this.#held.takeAll()
   }
 
   async read(limitBytes: number): Promise<Buffer> {
     if (this.length !== undefined && this.length > limitBytes) throw new GatewayError('body_too_large')
-    const chunks: Buffer[] = []
+    const chunks = new HeldChunks(this.#source.account, limitBytes)
     await new Promise<void>((end, refuse) => {
-      const fail = (cause: UpstreamError): void =>
+      const fail = (cause: UpstreamError): void => {
+        chunks.clear()
         refuse(new GatewayError(cause.fault === 'body-too-large' ? 'body_too_large' : 'request_timeout', { cause }))
-      this.take({ data: (chunk) => void chunks.push(Buffer.from(chunk)), end, fail }, limitBytes)
+      }
+      this.take({ data: (chunk) => chunks.push(chunk), end, fail }, limitBytes)
     })
-    return Buffer.concat(chunks)
+    return chunks.takeAll()
   }
 
   /** Says that its taker can take no more for now. The client is not waited for meanwhile: it is not its fault. */
@@ -93,9 +94,8 @@ export class WireRequestBody implements RequestBody {
 
   resume(): void {
     this.#isPaused = false
-    while (this.#held.length > 0 && this.#taker && !this.#isPaused) {
-      const chunk = this.#held.shift() as LentCopy // there is one
-      this.#heldBytes -= chunk.bytes.length
+    while (!this.#held.isEmpty && this.#taker && !this.#isPaused) {
+      const chunk = this.#held.shift()
       this.#give(chunk.bytes)
       chunk.giveBack()
     }
@@ -105,6 +105,11 @@ export class WireRequestBody implements RequestBody {
       this.#startClock()
       this.#source.resumeReading()
     }
+  }
+
+  /** Whether what comes is passed on at once. */
+  get isFlowing(): boolean {
+    return this.#taker !== undefined && !this.#isPaused
   }
 
   /** To be called by a taker that needs no more: nothing is read on, until it is known what to do with the rest. */
@@ -118,7 +123,7 @@ export class WireRequestBody implements RequestBody {
   discard(): void {
     this.leave()
     this.#isUnwanted = true
-    this.#held = []
+    this.#held.clear()
     this.#source.resumeReading()
   }
 
@@ -129,9 +134,8 @@ export class WireRequestBody implements RequestBody {
       this.#give(chunk)
       return
     }
-    this.#held.push(new LentCopy(chunk))
-    this.#heldBytes += chunk.length
-    if (this.#heldBytes > earlyBodyBytes) this.#source.pauseReading()
+    this.#held.push(chunk)
+    if (this.#held.isFull) this.#source.pauseReading()
   }
 
   /** For the connection: its end. */
@@ -142,7 +146,7 @@ export class WireRequestBody implements RequestBody {
 
   /** For the connection: the rest is no body. Nobody needs to know unless the body is wanted, who is told then. */
   spoil(onWanted: () => void): void {
-    this.#held = []
+    this.#held.clear()
     if (this.#taker) onWanted()
     else this.#onWanted = onWanted
   }
@@ -151,6 +155,7 @@ export class WireRequestBody implements RequestBody {
   break(): void {
     this.#isUnwanted = true
     if (!this.isReceived) this.#fail('cancelled')
+    this.#held.clear()
   }
 
   #give(chunk: Buffer): void {

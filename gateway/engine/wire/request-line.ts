@@ -1,33 +1,81 @@
-/**
- * RFC 9112 3: three words, and one space between them. llhttp takes several, as the RFC permits: what reads them in another
- * way may stand before us or behind.
- */
-const pattern = /^[\r\n]*[^ \n]+ [^ \n]+ [^ \n]+\n/
+const lineFeed = 10
+const carriageReturn = 13
+const space = 32
 
-/** A second look at the first line of each request, beside the parser's own. */
+/** RFC 9112 2.2 asks for one empty line to be skipped before a request; a client that sends three is no client. */
+const mostEmptyLines = 2
+
+/**
+ * A second look at the first line of each request, beside the parser's own. RFC 9112 3: three words, and one space between
+ * them. llhttp takes several, as the RFC permits: what reads them in another way may stand before us or behind. Every byte
+ * is looked at once and none is kept, whatever the line holds.
+ */
 export class RequestLine {
   /** False once a line was none: it stays the last one. */
   isSound = true
-  /** What came of it with earlier bytes; undefined between two lines. */
-  #text: string | undefined
+  #isAwaited = true
+  #isOver = false
+  #emptyLines = 0
+  #endedInReturn = false
+  #words = 0
+  #isInWord = false
 
-  get isOpen(): boolean {
-    return this.#text !== undefined
+  /** Expects the next line. */
+  next(): void {
+    this.#isAwaited = true
+    this.#isOver = false
+    this.#emptyLines = 0
+    this.#endedInReturn = false
+    this.#words = 0
+    this.#isInWord = false
   }
 
-  begin(): void {
-    this.#text = ''
+  /**
+   * To be given the bytes of a request before the parser is; behind the line it looks at none. False where the parser need
+   * not be asked: it skips empty lines without a word.
+   */
+  read(bytes: Uint8Array): boolean {
+    if (this.#isOver || !this.isSound) return true
+    const start = this.#isAwaited ? this.#skipEmptyLines(bytes) : 0
+    if (this.#isAwaited) return this.isSound
+    this.#readWords(bytes, start)
+    return true
   }
 
-  /** Takes bytes that hold a piece of the line, unless it is over. */
-  goOn(bytes: Buffer): void {
-    if (this.#text !== undefined) this.#text += bytes.toString('latin1')
+  #skipEmptyLines(bytes: Uint8Array): number {
+    for (let index = 0; index < bytes.length; index += 1) {
+      const byte = bytes[index]
+      if (byte !== carriageReturn && byte !== lineFeed) {
+        this.#isAwaited = false
+        return index
+      }
+      if (byte === carriageReturn || !this.#endedInReturn) this.#emptyLines += 1
+      this.#endedInReturn = byte === carriageReturn
+      if (this.#emptyLines > mostEmptyLines) {
+        this.isSound = false
+        return index
+      }
+    }
+    return bytes.length
   }
 
-  /** Takes the last piece, with whatever follows; gives whether the line is sound. */
-  end(text: string): boolean {
-    this.isSound = pattern.test(this.#text + text)
-    this.#text = undefined
-    return this.isSound
+  #readWords(bytes: Uint8Array, start: number): void {
+    for (let index = start; index < bytes.length; index += 1) {
+      const byte = bytes[index]
+      if (byte === lineFeed) {
+        this.#isOver = true
+        this.isSound = this.#words === 3 && this.#isInWord
+        return
+      }
+      if (byte !== space) {
+        if (!this.#isInWord) this.#words += 1
+        this.#isInWord = true
+      } else if (this.#isInWord) {
+        this.#isInWord = false
+      } else {
+        this.isSound = false
+        return
+      }
+    }
   }
 }

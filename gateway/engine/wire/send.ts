@@ -10,8 +10,8 @@ type Sender = Readonly<{
 }>
 
 /** Sends each request over a connection that it has to itself until its answer is whole. */
-export function createSender(maxConnections: number, names: Names): Sender {
-  const pool = createPool(maxConnections, names)
+export function createSender(maxConnections: number, names: Names, clusterNames: Names): Sender {
+  const pool = createPool(maxConnections, names, clusterNames)
   const send: Send = (request) =>
     new Promise<UpstreamAnswer>((resolve, reject) => {
       const needs = { isFresh: request.isFreshConnection, isForUpgrade: request.asksForWebSocket }

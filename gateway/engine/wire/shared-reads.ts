@@ -1,22 +1,47 @@
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
+import { reportFault } from '../../fault/guarded.ts'
 import { inputBytes } from './llhttp.ts'
 
 /** A socket reads, and its listener has done with the bytes, before another socket reads: so one buffer is enough. */
 const readBuffer = Buffer.allocUnsafeSlow(inputBytes)
 
-/** The least that is read at once: what somebody who takes nothing makes us keep. */
+/** What is read at once where little is expected, or may have to be kept: for a head, or for a client that takes nothing. */
 export const smallReadBytes = 16 * 1024
 
-const smallBuffer = readBuffer.subarray(0, smallReadBytes)
+/** The most that is read at once: `sparing` of those for whom too much is kept already. */
+export type ReadSize = 'sparing' | 'small' | 'large'
+
+const buffers: Readonly<Record<ReadSize, Buffer>> = {
+  sparing: readBuffer.subarray(0, 4 * 1024),
+  small: readBuffer.subarray(0, smallReadBytes),
+  large: readBuffer,
+}
 
 /**
  * Has what arrives given to `onRead`: bytes that are another's as soon as it returns. Where it returns false, nothing more
- * is read until the socket is asked for more. `readsMuch` is asked behind each read how large the next one may be.
+ * is read until the socket is asked for more. `chooseSize` is asked behind each read how large the next one may be.
  */
-export const readShared = (onRead: (bytes: Buffer) => boolean, readsMuch?: () => boolean): OnReadOpts => ({
-  buffer: readsMuch ? () => (readsMuch() ? readBuffer : smallBuffer) : readBuffer,
-  callback: (length) => onRead(readBuffer.subarray(0, length)),
-})
+export function readShared(onRead: (bytes: Buffer) => boolean, chooseSize: () => ReadSize): OnReadOpts {
+  let size: ReadSize | undefined
+  const chooseBuffer = (): Buffer | undefined => {
+    const chosen = chooseSize()
+    if (chosen === size) return undefined
+    size = chosen
+    return buffers[chosen]
+  }
+  return {
+    // Node keeps the buffer that it has where it is given none, which its types do not know: that spares it a look at it.
+    buffer: chooseBuffer as () => Buffer,
+    callback: (length) => {
+      try {
+        return onRead(readBuffer.subarray(0, length))
+      } catch (error) {
+        reportFault('client', error)
+        return false
+      }
+    },
+  }
+}
 
 /** What Node's own server gives a socket that it accepts, and its types keep to themselves. */
 type Accepted = { _handle: object | null; _server: object | null; server: object | null }

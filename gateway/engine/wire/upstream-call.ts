@@ -1,8 +1,8 @@
 import { type ResponseSink, type UpstreamAnswer, UpstreamError, type UpstreamFault } from '../engine.ts'
-import type { RawHeaders } from '../exchange.ts'
+import type { MemoryAccount, RawHeaders } from '../exchange.ts'
 import { endsWithHead } from '../sound-head.ts'
 import type { UpgradedSocket } from '../tunnel.ts'
-import { LentCopy } from './lent-copy.ts'
+import { HeldChunks } from './held-chunks.ts'
 import type { MessageHead } from './message-parser.ts'
 
 /** What is kept of a body that nobody reads yet: about one read of a socket. */
@@ -26,15 +26,15 @@ export class UpstreamCall {
   #promise: Settle | undefined
   #idleMs: number
   #sink: ResponseSink | undefined
-  #held: LentCopy[] = []
-  #heldBytes = 0
+  readonly #held: HeldChunks
   #isPaused = true
   #endsWithHead = false
   #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
   #isTold = false
 
-  constructor(wire: CallWire, idleMs: number, promise: Settle) {
+  constructor(wire: CallWire, idleMs: number, account: MemoryAccount, promise: Settle) {
     this.#wire = wire
+    this.#held = new HeldChunks(account, heldLimitBytes)
     this.#idleMs = idleMs
     this.#promise = promise
   }
@@ -55,13 +55,12 @@ export class UpstreamCall {
   readonly resume = (): void => {
     if (!this.#sink) return
     this.#isPaused = false
-    while (this.#held.length > 0 && !this.#isPaused) {
-      const chunk = this.#held.shift() as LentCopy // there is one
-      this.#heldBytes -= chunk.bytes.length
+    while (!this.#held.isEmpty && !this.#isPaused) {
+      const chunk = this.#held.shift()
       this.#isPaused = !this.#sink.data(chunk.bytes)
       chunk.giveBack()
     }
-    if (this.#held.length > 0) return
+    if (!this.#held.isEmpty) return
     if (this.#outcome !== 'pending') {
       this.#tell()
       return
@@ -98,9 +97,8 @@ export class UpstreamCall {
       this.#watch()
       return
     }
-    this.#held.push(new LentCopy(chunk))
-    this.#heldBytes += chunk.length
-    if (this.#heldBytes > heldLimitBytes) this.#wire?.pauseReading()
+    this.#held.push(chunk)
+    if (this.#held.isFull) this.#wire?.pauseReading()
   }
 
   /** The answer is whole. */
@@ -123,7 +121,7 @@ export class UpstreamCall {
     const error = typeof fault === 'string' ? new UpstreamError(fault, { cause }) : fault
     const wire = this.#wire
     this.#settle(error)
-    this.#held = []
+    this.#held.clear()
     wire?.drop()
     this.#promise?.reject(error)
     this.#promise = undefined
@@ -137,7 +135,7 @@ export class UpstreamCall {
   }
 
   #tellIfRead(): void {
-    if (this.#sink && this.#held.length === 0) this.#tell()
+    if (this.#sink && this.#held.isEmpty) this.#tell()
   }
 
   #tell(): void {

@@ -1,16 +1,22 @@
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
+import { guarded } from '../../fault/guarded.ts'
 import type { UpstreamRequest } from '../engine.ts'
+import type { MemoryAccount } from '../exchange.ts'
+import { freeAccount } from '../memory-budget.ts'
 import type { Origin } from '../origin.ts'
 import { Alarm } from './alarm.ts'
 import { MessageParser } from './message-parser.ts'
 import { Outlet } from './outlet.ts'
 import { Reading } from './reading.ts'
-import { readShared, smallReadBytes } from './shared-reads.ts'
+import { type ReadSize, readShared, smallReadBytes } from './shared-reads.ts'
 import type { Settle } from './upstream-call.ts'
 import { type TurnWire, UpstreamTurn } from './upstream-turn.ts'
 
 const headLimitBytes = 64 * 1024
+
+/** What may wait for a slow upstream before its client is held up. From Node 22 on the default is four times as much. */
+const highWaterMark = 16 * 1024
 
 /**
  * So many full reads are passed on before more is read at once: more than the system takes for a client that takes nothing,
@@ -26,12 +32,14 @@ export class UpstreamConnection implements TurnWire {
   readonly authority: string
   /** Scheme, host and port. */
   readonly origin: string
-  readonly alarm = new Alarm()
+  readonly alarm: Alarm
   readonly parser = new MessageParser('response', headLimitBytes)
   /** Where it leads, once it is open. */
   peerAddress: string | undefined
   /** True once an answer came by it: its upstream may close it under the next request. */
   hasServed = false
+  /** Ends the connection, and the turn on it, should a callback of it throw. */
+  readonly #cut = (): void => this.#break(new Error('a callback failed'))
   readonly #socket: Socket
   readonly #reading: Reading
   readonly #outlet: Outlet
@@ -39,21 +47,23 @@ export class UpstreamConnection implements TurnWire {
   #turn: UpstreamTurn | undefined
   #isOpen = false
   #isDropped = false
+  #account: MemoryAccount = freeAccount
   #fullReads = 0
   #error: Error | undefined
 
   constructor(origin: Origin, isForUpgrade: boolean, events: ConnectionEvents) {
+    this.alarm = new Alarm(this.#cut)
     this.authority = origin.authority
     this.origin = origin.origin
     this.#events = events
     // A socket that leaves HTTP must be one like any other; so must one on TLS.
     const isLikeAnyOther = isForUpgrade || origin.isEncrypted
     const socket = origin.open(
-      isLikeAnyOther ? {} : { onread: readShared(this.#onShared, () => this.#fullReads >= smallReads) },
+      isLikeAnyOther ? { highWaterMark } : { highWaterMark, onread: readShared(this.#onShared, this.#chooseSize) },
     )
     this.#socket = socket
-    this.#reading = new Reading(socket)
-    this.#outlet = new Outlet(socket)
+    this.#reading = new Reading(socket, !isLikeAnyOther)
+    this.#outlet = new Outlet(socket, freeAccount)
     if (isLikeAnyOther) socket.on('data', this.#onData)
     socket.on(origin.openEvent, this.#onOpen)
     socket.on('end', this.#onEnd)
@@ -65,6 +75,7 @@ export class UpstreamConnection implements TurnWire {
   /** Sends a request, as soon as the connection is open. */
   begin(request: UpstreamRequest, settle: Settle): void {
     this.#turn = new UpstreamTurn(this, request, settle)
+    this.#charge(request.account ?? freeAccount)
     this.#outlet.hasLeft = false
     // Its time without work is over, whatever its request waits for first: a body may take longer.
     this.alarm.stop()
@@ -98,6 +109,7 @@ export class UpstreamConnection implements TurnWire {
       return
     }
     this.#turn = undefined
+    this.#charge(freeAccount)
     this.hasServed = true
     this.parser.next()
     this.resumeReading()
@@ -111,7 +123,7 @@ export class UpstreamConnection implements TurnWire {
     socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
-    this.#reading.pause()
+    this.#reading.leave()
     if (rest.length > 0) socket.unshift(rest)
     return socket
   }
@@ -132,35 +144,65 @@ export class UpstreamConnection implements TurnWire {
     await closed
   }
 
+  #charge(account: MemoryAccount): void {
+    this.#account = account
+    this.#outlet.charge(account)
+  }
+
   #leave(): void {
     this.#isDropped = true
+    this.#charge(freeAccount)
     this.alarm.discard()
     this.#turn?.leave()
     this.#turn = undefined
     this.#events.forget()
   }
 
-  readonly #onOpen = (): void => {
-    this.#isOpen = true
-    this.peerAddress = this.#socket.remoteAddress
-    this.alarm.stop()
-    this.#turn?.start()
-  }
+  readonly #onOpen = guarded(
+    'upstream',
+    (): void => {
+      this.#isOpen = true
+      this.peerAddress = this.#socket.remoteAddress
+      this.alarm.stop()
+      this.#turn?.start()
+    },
+    this.#cut,
+  )
 
   readonly #onUnreachable = (): void => this.#break(new Error('connect time-out'))
 
   readonly #onIdle = (): void => this.drop()
 
-  readonly #onDrain = (): void => this.#turn?.goOn()
+  readonly #onDrain = guarded(
+    'upstream',
+    (): void => {
+      this.#outlet.count()
+      this.#turn?.goOn()
+    },
+    this.#cut,
+  )
 
-  readonly #onError = (error: Error): void => {
-    this.#error = error
+  readonly #chooseSize = (): ReadSize => {
+    if (this.#account.isSqueezed) return 'sparing'
+    return this.#fullReads >= smallReads ? 'large' : 'small'
   }
 
-  readonly #onClose = (): void => {
-    this.parser.free()
-    this.#break(this.#error)
-  }
+  readonly #onError = guarded(
+    'upstream',
+    (error: Error): void => {
+      this.#error = error
+    },
+    this.#cut,
+  )
+
+  readonly #onClose = guarded(
+    'upstream',
+    (): void => {
+      this.parser.free()
+      this.#break(this.#error)
+    },
+    this.#cut,
+  )
 
   #break(cause: Error | undefined): void {
     const turn = this.#turn
@@ -168,19 +210,27 @@ export class UpstreamConnection implements TurnWire {
     turn?.close(this.#isOpen, cause)
   }
 
-  readonly #onEnd = (): void => {
-    if (this.#turn?.isPending) this.#turn.end()
-    else this.drop()
-  }
+  readonly #onEnd = guarded(
+    'upstream',
+    (): void => {
+      if (this.#turn?.isPending) this.#turn.end()
+      else this.drop()
+    },
+    this.#cut,
+  )
 
   /** Bytes that nobody asked for may be the answer to somebody's next request: never read as one. */
-  readonly #onData = (bytes: Buffer): void => {
-    if (this.#isDropped) return
-    if (!this.#outlet.hasLeft) this.#break(new Error('bytes that nobody asked for'))
-    else if (this.#turn?.isPending) this.#turn.read(bytes)
-    else this.drop()
-    this.#reading.count(bytes.length)
-  }
+  readonly #onData = guarded(
+    'upstream',
+    (bytes: Buffer): void => {
+      if (this.#isDropped) return
+      if (!this.#outlet.hasLeft) this.#break(new Error('bytes that nobody asked for'))
+      else if (this.#turn?.isPending) this.#turn.read(bytes)
+      else this.drop()
+      this.#reading.count(bytes.length, this.#account.isSqueezed)
+    },
+    this.#cut,
+  )
 
   readonly #onShared = (bytes: Buffer): true => {
     this.#onData(bytes)

@@ -1,5 +1,8 @@
 import type { Socket } from 'node:net'
 import { UpstreamError, type UpstreamFault, type UpstreamRequest } from '../engine.ts'
+import { Holding } from '../exchange.ts'
+import { freeAccount } from '../memory-budget.ts'
+import type { ParseFault } from '../parse-error.ts'
 import { isSoundHead } from '../sound-head.ts'
 import { UpgradedSocket } from '../tunnel.ts'
 import { isSwitched } from '../websocket.ts'
@@ -10,6 +13,10 @@ import { WireRequestBody } from './request-body.ts'
 import { composeFraming, composeRequestHead } from './request-head.ts'
 import { Upload, type UploadEvents, type UploadWire } from './upload.ts'
 import { type CallWire, type Settle, UpstreamCall } from './upstream-call.ts'
+
+/** Interim answers before the final one; an upstream that says more is not going to answer. */
+const mostInterimHeads = 32
+const mostInterimBytes = 64 * 1024
 
 /** What a turn needs of its connection. */
 export type TurnWire = CallWire &
@@ -34,15 +41,22 @@ export class UpstreamTurn implements UploadEvents {
   /** Let go of at the head of the answer, which may last for hours. */
   #request: UpstreamRequest | undefined
   #upload: Upload | undefined
+  /** A head that is not whole yet. */
+  readonly #head: Holding
   #isSent = false
   #hasAnswered = false
   #keepMs = 0
+  #interimHeads = 0
+  /** Of what came before the final head. */
+  #interimBytes = 0
 
   constructor(wire: TurnWire, request: UpstreamRequest, settle: Settle) {
     this.#wire = wire
     this.#request = request
     this.#isForHead = request.method === 'HEAD'
-    this.#call = new UpstreamCall(wire, request.timeouts.idleMs, settle)
+    const account = request.account ?? freeAccount
+    this.#head = new Holding(account)
+    this.#call = new UpstreamCall(wire, request.timeouts.idleMs, account, settle)
     request.onCancellable(this.#call.abort)
   }
 
@@ -91,6 +105,7 @@ export class UpstreamTurn implements UploadEvents {
 
   /** The connection is no longer this turn's. */
   leave(): void {
+    this.#head.set(0)
     this.#upload?.leave()
     this.#upload = undefined
   }
@@ -98,19 +113,30 @@ export class UpstreamTurn implements UploadEvents {
   read(bytes: Buffer): void {
     const { parser } = this.#wire
     this.#hasAnswered = true
-    parser.hasNoBody = this.#isForHead
-    const fault = parser.execute(bytes)
-    const head = parser.takeHead()
-    if (head && head.status < 200) {
-      this.#takeInterim(head, bytes.subarray(parser.consumedBytes))
-      return
-    }
+    let rest = bytes
+    do {
+      parser.hasNoBody = this.#isForHead
+      const fault = parser.execute(rest)
+      rest = rest.subarray(parser.consumedBytes)
+      if (this.#request) this.#interimBytes += parser.consumedBytes
+      const head = parser.takeHead()
+      this.#head.set(parser.isInHead ? parser.headBytes : 0)
+      if (!head || head.status >= 200) {
+        this.#readFinal(head, fault, rest.length === 0)
+        return
+      }
+      this.#takeInterim(head, rest)
+    } while (rest.length > 0 && this.isPending)
+  }
+
+  #readFinal(head: MessageHead | undefined, fault: ParseFault | undefined, isAll: boolean): void {
+    const { parser } = this.#wire
     if (head) this.#begin(head)
     for (const chunk of parser.body) this.#call.data(chunk)
     // Its reader may have left just now.
     if (!this.isPending) return
     if (fault) this.#call.fail('broken', new Error(fault.code))
-    else if (parser.isComplete) this.#complete(parser.consumedBytes === bytes.length && this.#isSent ? this.#keepMs : 0)
+    else if (parser.isComplete) this.#complete(isAll && this.#isSent ? this.#keepMs : 0)
   }
 
   /** The upstream says no more: the end of an answer without a length, or of one that is not whole. */
@@ -159,10 +185,12 @@ export class UpstreamTurn implements UploadEvents {
     if (head.status === 101 && head.isUpgrade && this.#request?.asksForWebSocket) {
       this.#switch(this.#request, head, rest)
     } else if (head.status <= 101 || head.version !== '1.1') {
-      this.#call.fail('broken', new Error('an answer that nobody asked for'))
+      this.#call.fail('broken', new Error('an answer that was not asked for'))
+    } else if (this.#interimHeads === mostInterimHeads || this.#interimBytes > mostInterimBytes) {
+      this.#call.fail('broken', new Error('too many interim answers'))
     } else {
+      this.#interimHeads += 1
       this.#wire.parser.next()
-      if (rest.length > 0) this.read(rest)
     }
   }
 

@@ -1,10 +1,11 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
+import { guarded } from '../../fault/guarded.ts'
+import type { Line } from '../batch.ts'
+import { LineWriter } from '../line-writer.ts'
 import { describeError, type Log } from '../log.ts'
+import type { Place } from '../place.ts'
 import type { AuditMetrics } from './audit-metrics.ts'
-import type { Line } from './batch.ts'
 import { type AuditedDecision, composeAuditLine } from './line.ts'
-import { LineWriter } from './line-writer.ts'
-import type { Place } from './place.ts'
 
 export type AuditSettings = Readonly<{
   /** `drop`: nobody waits, and lines may be lost. `wait`: nothing is done whose line is not written. */
@@ -73,10 +74,11 @@ export function createAudit(place: Place, settings: AuditSettings, surroundings:
         else refuse()
       }
       let line: Line | undefined
-      const timer = setTimeout(() => {
+      const giveUp = (): void => {
         refuse()
         if (line) writer.giveUp(line)
-      }, waitMs)
+      }
+      const timer = setTimeout(guarded('process', giveUp), waitMs)
       line = writer.push(text, settle)
       if (!line) settle(false)
     })

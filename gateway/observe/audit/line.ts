@@ -1,6 +1,7 @@
 import type { Principal } from '../../authenticate/principal.ts'
 import type { GatewayError } from '../../errors/gateway-error.ts'
 import type { Organization } from '../../resolve/organization.ts'
+import { atomicBytes } from '../place.ts'
 import { redact } from '../redact.ts'
 
 /** The listener that a decision was asked at. */
@@ -23,11 +24,8 @@ export type AuditedDecision = Readonly<{
   clientAddress: string
 }>
 
-/**
- * No line is longer, whatever a client sends. PIPE_BUF on Linux: a write of this size is never mixed with another
- * process' (pipe(7)).
- */
-export const lineLimitBytes = 4_096
+/** No line is longer, whatever a client sends: one write is never mixed with another process'. */
+export const lineLimitBytes = atomicBytes
 
 /** Room for every honest path; one that holds much to be escaped is cut sooner, so that the line fits. */
 const pathLimits = [1_024, 256] as const

@@ -34,6 +34,7 @@ export function followRequest(trail: Trail, exchange: Exchange, span: Span, fact
     found: (resource) => trail.found(resource),
     located: (upstream) => trail.located(upstream),
     settled: (status) => trail.settled(status),
+    identified: (upstreamRequestId) => trail.identified(upstreamRequestId),
     broke: (error) => trail.broke(error),
     received: (client) => {
       span.setAttributes({ 'client.address': client.address, 'url.scheme': client.proto })

@@ -3,6 +3,7 @@ import { equipProcess } from '../../../gateway/boot/equipment.ts'
 import { openDoors } from '../../../gateway/boot/gateway.ts'
 import type { Engine } from '../../../gateway/engine/engine.ts'
 import type { Exchange, RawHeaders, ResponseHead } from '../../../gateway/engine/exchange.ts'
+import { freeAccount } from '../../../gateway/engine/memory-budget.ts'
 
 /** Judges a request; resolves to the headers that are pinned to it, or undefined where it may not pass. */
 export type Decide = (method: string, target: string, headers: RawHeaders) => Promise<RawHeaders | undefined>
@@ -23,6 +24,7 @@ export async function createDecide(configurationFile: string): Promise<Decide> {
       }
     },
     send: async () => Promise.reject(new Error('nothing is sent')),
+    readHeldMemory: () => ({ bytes: 0, squeezedConnections: 0 }),
     countUpstreamConnections: () => new Map(),
     close: async () => undefined,
   }
@@ -50,6 +52,7 @@ class AskedExchange implements Exchange {
   readonly peerAddress = '127.0.0.1'
   readonly isEncrypted = false
   readonly isHandshake = false
+  readonly account = freeAccount
   readonly body = { length: 0, read: async () => Buffer.alloc(0) }
   readonly #onAnswer: (head: ResponseHead) => void
   readonly #listeners: ((isComplete: boolean) => void)[] = []

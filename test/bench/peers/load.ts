@@ -12,7 +12,13 @@ const run = promisify(execFile)
 /** What is asked, over and over; of several header sets each is taken in turn. */
 export type Asked = Readonly<{ url: string; headers: readonly Readonly<Record<string, string>>[] }>
 
-export type Throughput = Readonly<{ requests: number; perSecond: number; failed: number }>
+export type Throughput = Readonly<{
+  requests: number
+  perSecond: number
+  failed: number
+  /** The part of the failed that was answered, with a status of 400 or more. */
+  refused: number
+}>
 
 /** As many requests as go through, over connections that are kept. */
 export async function drive(owner: Owner, asked: Asked, connections: number, seconds: number): Promise<Throughput> {
@@ -24,10 +30,12 @@ export async function drive(owner: Owner, asked: Asked, connections: number, sec
   const { stdout } = await run('taskset', ['-c', otherCore, requireProgram('wrk'), ...args])
   const read = (pattern: RegExp): number => Number(pattern.exec(stdout)?.[1] ?? 0)
   const socketErrors = /Socket errors: .*/.exec(stdout)?.[0].match(/\d+/g) ?? []
+  const refused = read(/Non-2xx or 3xx responses: (\d+)/)
   return {
     requests: read(/(\d+) requests in/),
     perSecond: read(/Requests\/sec:\s+([\d.]+)/),
-    failed: read(/Non-2xx or 3xx responses: (\d+)/) + socketErrors.map(Number).reduce((sum, count) => sum + count, 0),
+    failed: refused + socketErrors.map(Number).reduce((sum, count) => sum + count, 0),
+    refused,
   }
 }
 

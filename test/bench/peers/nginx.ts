@@ -81,6 +81,19 @@ export async function startNginxStreams(owner: Owner, backendPort: number): Prom
   return { port, pid: await start(owner, port, http) }
 }
 
+/** Forwards everything, with room for the longest heads that the gateway reads; one path leads to a port of its own. */
+export async function startNginxAttacked(
+  owner: Owner,
+  backendPort: number,
+  cluster?: Readonly<{ path: string; port: number }>,
+): Promise<{ port: number; pid: number }> {
+  const port = await findFreePort()
+  const more = cluster ? `location ${cluster.path} { proxy_pass http://127.0.0.1:${cluster.port}; }` : ''
+  const http = `${accessLog} ${pool('backend', backendPort)} large_client_header_buffers 4 32k;
+  server { listen 127.0.0.1:${port} backlog=4096; ${more} location / { ${forward} } }`
+  return { port, pid: await start(owner, port, http) }
+}
+
 export const findNginxLack = (): string | undefined => findLack('nginx', hint)
 
 /** Asks our decision listener about each request. */

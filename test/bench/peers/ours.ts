@@ -42,7 +42,6 @@ export async function startAllOurs(
     [manyTokens, '/datasets', many],
   ] as const)
     if (isWanted(name)) contestants.push(enter(shared, name, path, headers))
-  await add({ settings: { engine: 'node' } }, 'sallyport, engine node', '/datasets')
   await add({ settings: { workers: 2 } }, 'sallyport, 2 workers', '/datasets')
   // A cache that holds half of what is asked in turn never has what comes next.
   await add({ settings: { cache: { maxEntries: 1_000 } } }, newTokens, '/datasets', [...many])
@@ -54,7 +53,7 @@ export async function startAllOurs(
 }
 
 /** Half of them with parameters; the last one is asked. */
-function makeRoutes(count: number): readonly Readonly<Record<string, unknown>>[] {
+export function makeRoutes(count: number): readonly Readonly<Record<string, unknown>>[] {
   return Array.from({ length: count }, (_, index) => ({
     id: `bench.${index}`,
     match: { path: index % 2 === 0 ? `/bench/${index}/items` : `/bench/${index}/items/:id`, methods: ['GET'] },

@@ -27,6 +27,7 @@ const roleIn = (id: number): RoleAssignment => ({
 const user = (id: number, ...organizations: readonly number[]): UserRecord => ({
   id,
   email: `${id}@demo.example`,
+  emailVerified: false,
   username: null,
   firstName: null,
   lastName: null,
@@ -45,6 +46,7 @@ const token = (id: number, owner: UserRecord): TokenRecord => ({
   createdAt: null,
   hash: `hash-${id}`,
   user: owner,
+  ancestors: [],
 })
 
 const organization = (id: number): OrganizationRecord => ({
@@ -83,6 +85,7 @@ const identity = (subject: string): NewIdentity => ({
   firstName: null,
   lastName: null,
   linkByEmail: undefined,
+  isEmailVerified: false,
 })
 
 const audit: AuditContext = {
@@ -104,7 +107,14 @@ function holdDirectory() {
     [101, token(101, user(1, 10, 20))],
     [102, token(102, user(2, 20))],
   ])
-  const rows = { users, tokens, heartbeat: new Date(nowMs) as Date | null, revoked: true, isDown: false }
+  const rows = {
+    users,
+    tokens,
+    heartbeat: new Date(nowMs) as Date | null,
+    revoked: true,
+    isDown: false,
+    verifies: true as boolean | undefined,
+  }
   const asked: string[] = []
   const told: Change[] = []
   const reads: [CacheName, ReadResult][] = []
@@ -118,6 +128,7 @@ function holdDirectory() {
   const store: Directory = {
     findByIdentity: (of, subject) => ask(`user ${of} ${subject}`, () => users.get(subject)),
     createByIdentity: ({ subject }) => ask(`create ${subject}`, () => users.get(subject) ?? user(99)),
+    verifyEmail: (id) => ask(`verify ${id}`, () => rows.verifies),
     findToken: (id) => ask(`token ${id}`, () => tokens.get(id)),
     findOrganization: (id) => ask(`organization ${id}`, () => (id < 100 ? organization(id) : undefined)),
     findAgent: (id) => ask(`agent ${id}`, () => ({ id, organizationId: 1, isPublic: false })),
@@ -268,7 +279,7 @@ t.test('a store that is down is no answer, and is not remembered', async (t) => 
     () => directory.findOrganization(10),
     () => directory.findAgent(30),
     () => directory.findCluster(40, new Date(0)),
-    () => directory.createByIdentity(identity('new')),
+    () => directory.createByIdentity(identity('new'), audit),
   ]
   for (const look of looks) await t.rejects(async () => look(), { code: 'directory_unavailable' })
   rows.isDown = false
@@ -338,11 +349,11 @@ t.test('a revocation that found nothing, or failed, is told to nobody', async (t
 
 t.test('first logins of one identity at once are one, until something changes', async (t) => {
   const { directory, asked, forget } = holdDirectory()
-  const early = [directory.createByIdentity(identity('new')), directory.createByIdentity(identity('new'))]
-  const other = directory.createByIdentity(identity('other'))
+  const early = [directory.createByIdentity(identity('new'), audit), directory.createByIdentity(identity('new'), audit)]
+  const other = directory.createByIdentity(identity('other'), audit)
   t.same(asked, ['create new', 'create other'])
   forget({ kind: 'user', id: 99 })
-  const late = directory.createByIdentity(identity('new'))
+  const late = directory.createByIdentity(identity('new'), audit)
   t.same(asked, ['create new', 'create other', 'create new'])
   await Promise.all([...early, other, late])
 })
@@ -352,7 +363,7 @@ t.test('what decides nothing about a request is never held', async (t) => {
   for (let count = 0; count < 2; count++) {
     await directory.findMember(1, 2)
     await directory.listTokens(1, { page: 1, perPage: 20 })
-    await directory.mintToken({ userId: 1, name: null, hash: 'h', abilities: [], expiresAt: null }, audit)
+    await directory.mintToken({ userId: 1, name: null, hash: 'h', abilities: [], expiresAt: null }, undefined, audit)
     directory.noteTokenUse(7, new Date(0))
     await directory.ping()
   }

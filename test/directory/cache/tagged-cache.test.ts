@@ -1,5 +1,6 @@
 import t from 'tap'
 import { createFreshness } from '../../../gateway/directory/cache/freshness.ts'
+import { createGrace } from '../../../gateway/directory/cache/grace.ts'
 import { createTaggedCache, type Load, type ReadResult } from '../../../gateway/directory/cache/tagged-cache.ts'
 import type { Tag } from '../../../gateway/directory/change.ts'
 
@@ -9,22 +10,34 @@ const fact = (text: string, ...tags: readonly Tag[]): Fact => ({ text, tags })
 
 const ttlMs = 60_000
 
+const outage = new Error('nothing answers')
+
 /** A cache whose clock and proofs the test holds in its hand. */
-function holdCache({ maxEntries = 100 } = {}) {
+function holdCache({ maxEntries = 100, graceMs = 0 } = {}) {
   let nowMs = 1_000_000
   const freshness = createFreshness(() => nowMs)
   const reads: ReadResult[] = []
+  const told: string[] = []
+  const grace = createGrace({
+    graceMs,
+    monotonicMs: () => nowMs,
+    isOutage: (error) => error === outage,
+    onBegin: () => told.push('begun'),
+    onEnd: (uses) => told.push(`ended after ${uses}`),
+  })
   const cache = createTaggedCache<Fact>({
     maxEntries,
     ttlMs,
     freshness,
     tagsOf: ({ tags }) => tags,
     onRead: (result) => reads.push(result),
+    grace,
   })
   return {
     ...cache,
     read: async (...values: Parameters<typeof cache.read>) => cache.read(...values),
     reads,
+    told,
     now: () => nowMs,
     prove: freshness.prove,
     /** Time in which nobody says that changes still arrive. */
@@ -432,3 +445,95 @@ t.test('whatever the order of loads and changes, nobody reads what a change had 
   for (const result of ['hit', 'miss', 'shared'] as const)
     t.ok(reads.filter((read) => read === result).length > 500, result)
 })
+
+const fail = (error: unknown): Load<Fact> => {
+  return () => Promise.reject(error)
+}
+
+t.test('without a grace an outage is told at once', async (t) => {
+  const { keep, passUnproven, read } = holdCache()
+  await keep('a', fact('a'))
+  passUnproven(901)
+  await t.rejects(read('a', fail(outage)), outage)
+})
+
+t.test('within the grace what was known stands in, loudly, and others need not wait', async (t) => {
+  const { keep, passUnproven, read, reads, told, look } = holdCache({ graceMs: 10_000 })
+  await keep('a', fact('a'))
+  await keep('b', fact('b'))
+  passUnproven(901)
+  t.equal((await read('a', fail(outage)))?.text, 'a')
+  const { load, calls } = holdLoad()
+  t.equal((await read('b', load))?.text, 'b', 'nothing is asked')
+  t.equal(calls(), 0)
+  await t.rejects(read('unknown', fail(outage)), outage)
+  t.same(reads.slice(-4), ['miss', 'grace', 'grace', 'miss'])
+  t.same(told, ['begun'])
+  passUnproven(1_001)
+  t.equal(await look('a'), 'again')
+  t.same(told, ['begun', 'ended after 2'])
+})
+
+t.test('one reader a second tries the store, and the others do not wait for it', async (t) => {
+  const { keep, passUnproven, read } = holdCache({ graceMs: 10_000 })
+  for (const key of ['a', 'b', 'c']) await keep(key, fact(key))
+  passUnproven(901)
+  await read('a', fail(outage))
+  passUnproven(1_001)
+  const held = holdLoad()
+  const trial = read('a', held.load)
+  t.equal((await read('b', held.load))?.text, 'b')
+  t.equal((await read('c', held.load))?.text, 'c')
+  t.equal(held.calls(), 1)
+  held.reject(outage)
+  t.equal((await trial)?.text, 'a')
+})
+
+t.test('the grace ends, counted from when a fact was last known to be true', async (t) => {
+  const { keep, pass, passUnproven, read } = holdCache({ graceMs: 10_000 })
+  await keep('a', fact('a'))
+  pass(5_000)
+  passUnproven(9_999)
+  t.equal((await read('a', fail(outage)))?.text, 'a')
+  passUnproven(2)
+  await t.rejects(read('a', fail(outage)), outage)
+})
+
+t.test('what a change was heard of does not stand in, nor where it is heard while the store is tried', async (t) => {
+  const { keep, passUnproven, read, drop } = holdCache({ graceMs: 10_000 })
+  await keep('a', fact('a', 'user:1'))
+  await keep('b', fact('b', 'user:2'))
+  passUnproven(901)
+  drop('user:1')
+  await t.rejects(read('a', fail(outage)), outage)
+  passUnproven(1_001)
+  const held = holdLoad()
+  const trial = read('b', held.load)
+  drop('user:2')
+  held.reject(outage)
+  await t.rejects(trial, outage)
+})
+
+t.test('a store that answers with a refusal is not out', async (t) => {
+  const { keep, passUnproven, read } = holdCache({ graceMs: 10_000 })
+  await keep('a', fact('a'))
+  passUnproven(901)
+  const refusal = new Error('a right is missing')
+  await t.rejects(read('a', fail(refusal)), refusal)
+})
+
+t.test(
+  'what came from where no proof says anything is believed for 0.9 s from its question, and no longer',
+  async (t) => {
+    let nowMs = 0
+    const freshness = createFreshness(() => nowMs)
+    freshness.restrict()
+    nowMs += 500
+    freshness.prove(nowMs)
+    t.ok(freshness.isFresh(0, ttlMs))
+    nowMs += 401
+    freshness.prove(nowMs)
+    t.notOk(freshness.isFresh(0, ttlMs), 'asked for before the foreign answer')
+    t.ok(freshness.isFresh(1, ttlMs), 'asked for after it')
+  },
+)

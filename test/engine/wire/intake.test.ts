@@ -8,7 +8,7 @@ import { until } from '../../support/gateway.ts'
 async function startPair(t: Test) {
   const intakes: Intake[] = []
   const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (socket) =>
-    intakes.push(new Intake(socket)),
+    intakes.push(new Intake(socket, () => 'large')),
   )
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

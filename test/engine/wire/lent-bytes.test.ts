@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Exchange } from '../../../gateway/engine/exchange.ts'
-import { createWireEngine } from '../../../gateway/engine/wire/engine.ts'
+import { createEngine } from '../../../gateway/engine/wire/engine.ts'
 import { listenerOptions } from '../../support/listener-options.ts'
 
 /** None of them is a digit of a chunk's size. */
@@ -16,7 +16,7 @@ const last = 'Z'
 
 /** A proxy without rules, which waits a while with what has arrived: for the upstream, and then for the client. */
 async function startProxy(t: Test, upstream: string, waitMs: number): Promise<string> {
-  const engine = createWireEngine()
+  const engine = createEngine()
   const pass = async (exchange: Exchange): Promise<void> => {
     await sleep(waitMs)
     const { method, target, body } = exchange

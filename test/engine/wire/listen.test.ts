@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { ListenerOptions } from '../../../gateway/engine/engine.ts'
 import type { Exchange, ResponseWriter } from '../../../gateway/engine/exchange.ts'
-import { createWireEngine } from '../../../gateway/engine/wire/engine.ts'
+import { createEngine } from '../../../gateway/engine/wire/engine.ts'
 import { openRawClient, until } from '../../support/gateway.ts'
 import { listenerOptions } from '../../support/listener-options.ts'
 
-const engine = createWireEngine()
+const engine = createEngine()
 t.teardown(() => engine.close())
 
 const get = 'GET / HTTP/1.1\r\nHost: h\r\n\r\n'

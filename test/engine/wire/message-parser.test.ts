@@ -132,7 +132,11 @@ t.test('an interim answer has no body, whatever it says, wherever its bytes are 
 t.test('what a head or the framing of a body may say has an end', async (t) => {
   const long = 'y'.repeat(1_000)
   testFaults(t, 'request', {
-    'a target': [`GET /${long.repeat(40)}`, 'HPE_HEADER_OVERFLOW'],
+    'a target': [`GET /${long.repeat(40)}`, 'HPE_TARGET_OVERFLOW'],
+    'a target and many lines': [
+      `GET /${long.repeat(20)} HTTP/1.1\r\n${`A: ${long}\r\n`.repeat(20)}`,
+      'HPE_TARGET_OVERFLOW',
+    ],
     'many lines': [`GET / HTTP/1.1\r\n${`A: ${long}\r\n`.repeat(40)}`, 'HPE_HEADER_OVERFLOW'],
     'spaces, which nobody tells of': [`GET / HTTP/1.1\r\nA:${' '.repeat(70_000)}`, 'HPE_HEADER_OVERFLOW'],
     'an extension': [
@@ -151,7 +155,7 @@ t.test('what a head or the framing of a body may say has an end', async (t) => {
       `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0;${long.repeat(20)}\r\n\r\n`,
       'HPE_CHUNK_EXTENSIONS_OVERFLOW',
     ],
-    'empty lines before a request': ['\r\n'.repeat(20_000), 'HPE_CHUNK_EXTENSIONS_OVERFLOW'],
+    'empty lines before a request': ['\r\n'.repeat(20_000), 'HPE_INVALID_CONSTANT'],
   })
 })
 

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { freeAccount } from '../../../gateway/engine/memory-budget.ts'
 import { LentCopy } from '../../../gateway/engine/wire/lent-copy.ts'
 import { joinedBytes, Outlet } from '../../../gateway/engine/wire/outlet.ts'
 import { until } from '../../support/gateway.ts'
@@ -17,7 +18,13 @@ async function openOutlets(t: Test, count: number) {
     const socket = connect(port, '127.0.0.1')
     const [[other]] = (await Promise.all([once(server, 'connection'), once(socket, 'connect')])) as [[Socket], unknown]
     for (const side of [socket, other]) t.teardown(() => side.destroy())
-    const pair = { socket, other, outlet: new Outlet(socket), writes: [] as (string | Buffer)[], heard: '' }
+    const pair = {
+      socket,
+      other,
+      outlet: new Outlet(socket, freeAccount),
+      writes: [] as (string | Buffer)[],
+      heard: '',
+    }
     const write = socket.write.bind(socket) as (...values: unknown[]) => boolean
     socket.write = (bytes: string | Buffer, ...rest: unknown[]) => {
       pair.writes.push(bytes)

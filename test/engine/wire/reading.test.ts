@@ -34,7 +34,7 @@ t.test('those who say much are read a part of it in each turn', async (t) => {
   }
   setImmediate(look)
   for (const socket of sockets) {
-    const reading = new Reading(socket)
+    const reading = new Reading(socket, false)
     socket.on('data', (chunk) => {
       whole += chunk.length
       thisTurn += chunk.length
@@ -49,9 +49,9 @@ t.test('a socket that was given away is not held up', async (t) => {
   const sockets = await openFull(t, 8, 2 * mebibyte)
   let whole = 0
   for (const socket of sockets) {
-    const reading = new Reading(socket)
+    const reading = new Reading(socket, false)
     socket.once('data', () => {
-      reading.pause()
+      reading.leave()
       socket.resume()
     })
     socket.on('data', (chunk) => {
@@ -65,7 +65,7 @@ t.test('a socket that was given away is not held up', async (t) => {
 t.test('what is held up is not read on by itself while its bytes have nowhere to go', async (t) => {
   const [socket] = await openFull(t, 1, 2 * mebibyte)
   if (!socket) throw new Error('no connection')
-  const reading = new Reading(socket)
+  const reading = new Reading(socket, false)
   let whole = 0
   let isOpen = true
   socket.on('data', (chunk) => {

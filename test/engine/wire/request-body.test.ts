@@ -1,4 +1,5 @@
 import t from 'tap'
+import { freeAccount } from '../../../gateway/engine/memory-budget.ts'
 import { Alarm } from '../../../gateway/engine/wire/alarm.ts'
 import { WireRequestBody } from '../../../gateway/engine/wire/request-body.ts'
 import { until } from '../../support/gateway.ts'
@@ -8,6 +9,7 @@ function open({ bodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100
   const seen = { text: '', end: '', isReading: true, continues: 0 }
   const source = {
     alarm: new Alarm(),
+    account: freeAccount,
     pauseReading: () => {
       seen.isReading = false
     },

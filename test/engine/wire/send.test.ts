@@ -2,14 +2,15 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { UpstreamAnswer, UpstreamRequest } from '../../../gateway/engine/engine.ts'
+import { freeAccount } from '../../../gateway/engine/memory-budget.ts'
 import { Alarm } from '../../../gateway/engine/wire/alarm.ts'
-import { createWireEngine } from '../../../gateway/engine/wire/engine.ts'
+import { createEngine } from '../../../gateway/engine/wire/engine.ts'
 import { WireRequestBody } from '../../../gateway/engine/wire/request-body.ts'
 import { countHeads, startRawUpstream, until } from '../../support/gateway.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
 
-const engine = createWireEngine()
+const engine = createEngine()
 t.teardown(() => engine.close())
 
 const get: Omit<UpstreamRequest, 'origin'> = {
@@ -49,7 +50,13 @@ async function ask(origin: string, request: Partial<UpstreamRequest> = {}, of = 
 
 /** A body of eight bytes, as its client sends them. */
 function dripBody(): WireRequestBody {
-  const source = { alarm: new Alarm(), pauseReading: () => {}, resumeReading: () => {}, writeContinue: () => {} }
+  const source = {
+    alarm: new Alarm(),
+    account: freeAccount,
+    pauseReading: () => {},
+    resumeReading: () => {},
+    writeContinue: () => {},
+  }
   return new WireRequestBody(source, 8, false, { bodyIdleTimeoutMs: 2_000, bodyBytesPerSecond: 0 })
 }
 
@@ -200,7 +207,7 @@ t.test('no more connections are open than may be, and an idle one makes room', a
     (socket, soFar) => void (soFar.includes('/held') ? held.push(socket) : socket.write(ok)),
   )
   const other = await startRawUpstream(t, answerHeads(ok))
-  const narrow = createWireEngine(1)
+  const narrow = createEngine(1)
   t.teardown(() => narrow.close())
   t.equal(await ask(upstream.url, {}, narrow), '200 ok')
   t.equal(await ask(other.url, {}, narrow), '200 ok', 'the idle one gives way')
@@ -214,7 +221,7 @@ t.test('no more connections are open than may be, and an idle one makes room', a
 
 t.test('an engine that closes breaks what is under way', async (t) => {
   const upstream = await startRawUpstream(t, () => {})
-  const closing = createWireEngine()
+  const closing = createEngine()
   const answer = ask(upstream.url, {}, closing)
   await until(() => upstream.received()[0], 'the request')
   await closing.close()

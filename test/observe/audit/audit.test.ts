@@ -33,7 +33,7 @@ function open(t: Test, settings: Partial<AuditSettings> = {}) {
     place,
     { onFull: 'drop', bufferBytes: 10_000, waitMs: 60_000, replica: 'r', ...settings },
     {
-      log: { request: () => undefined, info: log, warn: log, error: log, flush: () => undefined },
+      log: { request: () => undefined, info: log, warn: log, error: log },
       metrics: {
         countAudit: (outcome, lines) => {
           counts[outcome] += lines

@@ -7,6 +7,7 @@ const robot: Principal = {
   user: {
     id: 8,
     email: 'robot@example.org',
+    emailVerified: true,
     username: null,
     firstName: null,
     lastName: null,

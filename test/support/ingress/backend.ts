@@ -15,6 +15,28 @@ export type Backend = Readonly<{
 /** What a backend says by itself, whatever a gateway would have said. */
 export const ownAnswer = 'of the backend'
 
+/** What it says where it commands the proxy in front. */
+export const commandingAnswer = '"and a command"'
+
+/** Another target, a file, an unhealthy host: everything that some proxy obeys. */
+const commands = {
+  'x-accel-redirect': '/admin/users',
+  'x-accel-expires': '3600',
+  'x-accel-limit-rate': '1',
+  'x-accel-charset': 'utf-16',
+  'x-sendfile': '/etc/passwd',
+  'x-lighttpd-send-file': '/etc/passwd',
+  'x-litespeed-location': '/admin/users',
+  'x-reproxy-url': '/admin/users',
+  'x-envoy-immediate-health-check-fail': 'true',
+  'x-gateway-identity': 'forged',
+  'surrogate-control': 'max-age=3600, content="ESI/1.0"',
+}
+
+async function sendCommands(response: ServerResponse): Promise<void> {
+  response.writeHead(200, { 'content-type': 'application/json', ...commands }).end(commandingAnswer)
+}
+
 async function sendOwn(response: ServerResponse, status: number): Promise<void> {
   response.writeHead(status, { 'content-type': 'text/plain', 'x-own': ownAnswer }).end(ownAnswer)
 }
@@ -26,7 +48,8 @@ export async function startBackend(owner: Owner): Promise<Backend> {
   const { url, stop } = await serveBackend(
     {
       name: 'platform',
-      answer: ({ path }, response) => {
+      answer: ({ path, query }, response) => {
+        if (query.has('commands')) return sendCommands(response)
         const [, status] = /^\/public\/answers\/(\d+)$/.exec(path) ?? []
         if (status !== undefined) return sendOwn(response, Number(status))
         if (path !== '/public/events') return undefined

@@ -15,9 +15,14 @@ const versionArguments = {
   haproxy: ['-v'],
   traefik: ['version'],
   envoy: ['--version'],
+  lighttpd: ['-v'],
+  varnishd: ['-V'],
 } as const
 
-export type ProxyName = keyof typeof versionArguments
+export type ProgramName = keyof typeof versionArguments
+
+/** Those that can ask the decision listener. */
+export type ProxyName = Exclude<ProgramName, 'lighttpd' | 'varnishd'>
 
 /** What `scripts/install-proxies.js` made. */
 const environment = fileURLToPath(new URL('../../../.sallyport/proxies', import.meta.url))
@@ -26,7 +31,7 @@ const environment = fileURLToPath(new URL('../../../.sallyport/proxies', import.
  * Tests each proxy of a name that this machine has: on PATH, and in `.sallyport/proxies`. Without any the test is
  * skipped, visibly; `REQUIRE_ALL=1` forbids it.
  */
-export function testProxy(t: Test, name: ProxyName, run: (t: Test, program: Program) => Promise<unknown>): void {
+export function testProxy(t: Test, name: ProgramName, run: (t: Test, program: Program) => Promise<unknown>): void {
   const programs = findPrograms(name)
   for (const program of programs) void t.test(program.version, (t) => run(t, program))
   if (programs.length > 0) return
@@ -35,7 +40,7 @@ export function testProxy(t: Test, name: ProxyName, run: (t: Test, program: Prog
 }
 
 /** Every program of a name that this machine has, of PATH first. */
-export function findPrograms(name: ProxyName): readonly Program[] {
+export function findPrograms(name: ProgramName): readonly Program[] {
   // Debian keeps servers where only root's PATH leads.
   const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin']
   const onPath = folders.map((folder) => join(folder, name)).find(isProgram)
@@ -44,7 +49,7 @@ export function findPrograms(name: ProxyName): readonly Program[] {
 }
 
 /** Envoy's wheel has a script of Python's in `bin`, which leads to the Python that made it. */
-function listInstalled(name: ProxyName): readonly string[] {
+function listInstalled(name: ProgramName): readonly string[] {
   // Written last: a half-made environment is none.
   if (!existsSync(join(environment, '.requirements'))) return []
   if (name !== 'envoy') return [join(environment, 'bin', name)]
@@ -61,7 +66,7 @@ function isProgram(path: string): boolean {
   }
 }
 
-function readVersion(name: ProxyName, path: string): string {
+function readVersion(name: ProgramName, path: string): string {
   const { stdout, stderr } = spawnSync(path, versionArguments[name], { encoding: 'utf8' })
   const [version] = /\d+\.\d+\.\d+/.exec(`${stdout}${stderr}`) ?? ['of an unknown version']
   return `${name} ${version}`

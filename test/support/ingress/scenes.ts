@@ -1,5 +1,6 @@
 import type { Test } from 'tap'
 import { testAllowed } from './allowed.ts'
+import { testCommands } from './commands.ts'
 import { testHostilePaths } from './hostile-paths.ts'
 import { testOutages } from './outages.ts'
 import { testRefused } from './refused.ts'
@@ -25,6 +26,7 @@ export function testScenes(t: Test, stage: Stage, manners: Manners): void {
   testRefused(t, stage)
   testSpoofed(t, stage, manners)
   testHostilePaths(t, stage)
+  testCommands(t, stage)
   testStreams(t, stage)
   testOutages(t, stage, manners)
 }

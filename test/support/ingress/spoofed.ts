@@ -14,6 +14,8 @@ const spell = (name: string): readonly string[] => [
   name,
   name.replaceAll('-', '_'),
   name.replaceAll('-', '.'),
+  name.replaceAll('-', '+'),
+  name.replaceAll('-', '~'),
   name.replace(/-(?=\w+$)/, '_').toUpperCase(),
 ]
 

@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { createHideUser } from '../hide-user.ts'
 import { relations } from '../relations.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
@@ -24,16 +25,19 @@ export async function checkDirectory(options: CheckOptions): Promise<DirectoryRe
     connectionString: options.url,
     connectionTimeoutMillis: options.timeoutMs,
     query_timeout: options.timeoutMs,
-    statement_timeout: options.timeoutMs,
     application_name: 'sallyport directory check',
   })
   client.on('error', () => undefined) // the question under way rejects by itself
-  await client.connect()
   try {
+    await client.connect()
     await client.query('begin')
+    // Within the transaction, since a pooler takes it at no other place.
+    await client.query(`set local statement_timeout = ${options.timeoutMs}`)
     const report = await checkAll(client, options)
     await client.query('rollback')
     return report
+  } catch (error) {
+    throw createHideUser(options.url)(error)
   } finally {
     await client.end()
   }
@@ -43,13 +47,14 @@ async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOpt
   const { isAdopted, barrier } = await look(client)
   if (barrier) return { isAdopted, relations: 0, problems: [barrier] }
   const columns = await checkColumns(client)
+  const errors = columns.filter(({ severity }) => severity === 'error')
   const broken = new Set(
-    columns.filter(({ code }) => code !== 'not-writable').map(({ where }) => where.split('.')[1] ?? ''),
+    errors.filter(({ code }) => code !== 'not-writable').map(({ where }) => where.split('.')[1] ?? ''),
   )
   const usable = new Set(relations.map(({ name }) => name).filter((name) => !broken.has(name)))
   const rows = await checkRows(client, usable, vocabulary)
   const triggers = await checkTriggers(client, isAdopted)
-  const writes = triesWrites && columns.length === 0 ? await tryWrites(client) : []
+  const writes = triesWrites && errors.length === 0 ? await tryWrites(client) : []
   // Last, since it changes settings of the connection.
   const plans = await checkPlans(client, usable)
   // A view that is not there has been named already.

@@ -83,6 +83,11 @@ function checkColumn(relation: Relation, name: string, type: ColumnType, found: 
   const where = `${schema}.${relation.name}.${name}`
   const column = found.find((row) => row.name === name)
   const plain = type.replace('?', '')
+  if (relation.optional?.includes(name) && !(column && types[plain]?.fits(column))) {
+    const message = column ? `is ${column.type}, and reads as false` : 'the view has no such column: it reads as false'
+    const help = `add it as ${plain}, or false as ${name} to leave it at that`
+    return [{ severity: 'warning', code: column ? 'wrong-type' : 'missing-column', where, message, help }]
+  }
   if (!column) {
     const none = type.endsWith('?') ? `; if the backend has nothing like it: null::${plain} as ${name}` : ''
     const help = `add it to the view as ${plain}${none}`

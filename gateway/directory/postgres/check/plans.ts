@@ -14,6 +14,12 @@ const questions: readonly Readonly<{ statement: Statement; values: string; when:
       reads: ['auth_access_tokens', 'users', 'role_assignments', 'organizations'],
     },
     {
+      statement: statements.findTokenHashes,
+      values: 'array[1]',
+      when: 'a request with an API token',
+      reads: ['auth_access_tokens'],
+    },
+    {
       statement: statements.findByIdentity,
       values: "'issuer', 'subject'",
       when: 'a request with an OAuth token',

@@ -17,10 +17,12 @@ export async function checkRows(client: pg.Client, usable: ReadonlySet<string>, 
 }
 
 async function checkSample(client: pg.Client, relation: Relation, check: (row: Row) => readonly Fault[]) {
-  const { name, columns } = relation
+  const { name, columns, optional = [] } = relation
   const sample = await attempt(
     client,
-    `select ${Object.keys(columns).join(', ')} from ${schema}.${name} limit ${sampleSize}`,
+    `select ${Object.keys(columns)
+      .filter((column) => !optional.includes(column))
+      .join(', ')} from ${schema}.${name} limit ${sampleSize}`,
   )
   if ('refusal' in sample) return [unreadable(name, sample.refusal)]
   const required = Object.entries(columns).filter(([, type]) => !type.endsWith('?'))

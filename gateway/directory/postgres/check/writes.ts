@@ -29,6 +29,7 @@ export async function tryWrites(client: pg.Client): Promise<readonly Problem[]> 
 
   const name = 'sallyport-check'
   const user = await act('users', 'a first login', statements.createUser, [`${name}@invalid`, name, name, name, name])
+  if (user) await act('users', 'the note of a verified address', statements.verifyEmail, [user.id, `${name}@invalid`])
   if (user) await act('user_identities', 'a first login', statements.createIdentity, [user.id, name, name])
   const member = await find(
     `select user_id, organization_id from ${schema}.role_assignments where organization_id is not null limit 1`,
@@ -42,6 +43,7 @@ export async function tryWrites(client: pg.Client): Promise<readonly Problem[]> 
     const values = [account.id, name, '0'.repeat(64), '[]', null]
     const token = await act('auth_access_tokens', 'a mint', statements.mintToken, values)
     if (token) {
+      await act('token_parents', 'a mint with a token', statements.noteParent, [token.id, token.id])
       await act('auth_access_tokens', "the note of a token's use", statements.noteTokenUses, [
         [token.id],
         [new Date(0)],

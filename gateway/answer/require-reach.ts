@@ -1,0 +1,33 @@
+import type { UserRecord } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { OrganizationRole, Roles } from '../policy/role.ts'
+
+/**
+ * A token acts wherever its account does, so that minting one lends all of the account's rights: the caller must be an
+ * administrator wherever the account is a member, and above or beside it here (SPEC section 6).
+ */
+export function requireReach(caller: UserRecord, account: UserRecord, organizationId: number, roles: Roles): void {
+  const administrator = roles.organization.get('org-admin') ?? roles.highest
+  const isWithinReach = account.roles.every(({ organization, role }) => {
+    if (!organization) return roles.platform.get(role)?.isBypassScope !== true
+    const held = findRole(caller, organization.id, roles)
+    if (!held || held.rank < administrator.rank) return false
+    return organization.id !== organizationId || (roles.organization.get(role)?.rank ?? 0) <= held.rank
+  })
+  if (!isWithinReach) throw new GatewayError('account_out_of_reach')
+  // It was a member when it was looked up, and may have left since.
+  if (!isMember(account, organizationId)) throw new GatewayError('resource_not_found')
+}
+
+const isMember = ({ roles }: UserRecord, organizationId: number): boolean =>
+  roles.some(({ organization }) => organization?.id === organizationId)
+
+/** The role that counts: under a bypass scope the highest, and only where there is a membership. */
+function findRole(user: UserRecord, organizationId: number, roles: Roles): OrganizationRole | undefined {
+  const held = user.roles.find(({ organization }) => organization?.id === organizationId)
+  if (!held) return undefined
+  const isBypassing = user.roles.some(
+    ({ organization, role }) => organization === null && roles.platform.get(role)?.isBypassScope === true,
+  )
+  return isBypassing ? roles.highest : roles.organization.get(held.role)
+}

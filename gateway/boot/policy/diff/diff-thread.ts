@@ -1,0 +1,8 @@
+// Compares two tables, says what changes, and ends: the other end of `summarizeApart`.
+import { parentPort, workerData } from 'node:worker_threads'
+import { summarizeTexts } from './summarize.ts'
+import type { ComparisonTask } from './summarize-apart.ts'
+
+const { directory, old, fresh, upstreams }: ComparisonTask = workerData
+
+parentPort?.postMessage(summarizeTexts(directory, old, fresh, upstreams))

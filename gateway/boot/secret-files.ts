@@ -1,0 +1,23 @@
+import { statSync } from 'node:fs'
+import type { Log } from '../observe/log.ts'
+
+type Access = Readonly<{ mode: number; uid: number }>
+
+/**
+ * Whether other users may read a secret file. The group may, where the file is not the gateway's own: a mounted Secret
+ * is root's, and the group is how the gateway reads it (PostgreSQL has the same rule for `ssl_key_file`).
+ */
+export const isOpenToOthers = ({ mode, uid }: Access, ownUid: number): boolean =>
+  (mode & (uid === ownUid ? 0o044 : 0o004)) !== 0
+
+/** Warns of secret files that other users of the machine may read. The gateway goes on: its operator decides. */
+export function warnOfOpenSecrets(files: readonly string[], log: Log): void {
+  const ownUid = process.getuid?.()
+  // On Windows a mode says nothing of other users.
+  if (ownUid === undefined) return
+  for (const file of files) {
+    const access = statSync(file, { throwIfNoEntry: false })
+    if (access && isOpenToOthers(access, ownUid))
+      log.warn({ file, mode: (access.mode & 0o777).toString(8).padStart(4, '0') }, 'secret file readable by others')
+  }
+}

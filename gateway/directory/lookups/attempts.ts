@@ -1,0 +1,41 @@
+import { LRUCache } from 'lru-cache'
+
+/** How many unknown tokens an address may try: so many at once, and so many a second after that. */
+export type AttemptLimit = Readonly<{ perSecond: number; burst: number }>
+
+export type Attempts = Readonly<{
+  /** Takes an attempt, or gives the seconds until there will be one. */
+  take: (owner: string) => number | undefined
+  /** The token was no guess. */
+  giveBack: (owner: string) => void
+}>
+
+/** Owners beyond this are forgotten, the longest idle first, and begin anew. */
+const rememberedOwners = 50_000
+
+type Bucket = { left: number; atMs: number }
+
+/** A token bucket for each owner. */
+export function createAttempts({ perSecond, burst }: AttemptLimit, monotonicMs: () => number): Attempts {
+  const buckets = new LRUCache<string, Bucket>({ max: rememberedOwners })
+  const refill = (owner: string): Bucket => {
+    const nowMs = monotonicMs()
+    const bucket = buckets.get(owner) ?? { left: burst, atMs: nowMs }
+    bucket.left = Math.min(burst, bucket.left + ((nowMs - bucket.atMs) / 1_000) * perSecond)
+    bucket.atMs = nowMs
+    buckets.set(owner, bucket)
+    return bucket
+  }
+  return {
+    take: (owner) => {
+      const bucket = refill(owner)
+      if (bucket.left < 1) return Math.max(1, Math.ceil((1 - bucket.left) / perSecond))
+      bucket.left -= 1
+      return undefined
+    },
+    giveBack: (owner) => {
+      const bucket = refill(owner)
+      bucket.left = Math.min(burst, bucket.left + 1)
+    },
+  }
+}

@@ -1,0 +1,83 @@
+/** A queue in which owners take turns, however much each of them has waiting. */
+export type Turns<Item> = Readonly<{
+  /** Queues an item. When there is no room, the item that gives way is returned: the last of whoever waits with most. */
+  push: (owner: string, item: Item) => Item | undefined
+  /** Up to so many items, one of each owner before the second of any; who was served goes to the end of the line. */
+  take: (count: number) => readonly Item[]
+  size: () => number
+}>
+
+type Line<Item> = { readonly owner: string; items: Item[]; next: number }
+
+const lengthOf = <Item>({ items, next }: Line<Item>): number => items.length - next
+
+/** Every operation takes constant time for an item, so that a flood costs what it brings. */
+export function createTurns<Item>(maxItems: number): Turns<Item> {
+  /** In the order of their turns. */
+  const lines = new Map<string, Line<Item>>()
+  /** Lines by their length, to find the longest without looking at all. */
+  const byLength: Set<Line<Item>>[] = []
+  let longest = 0
+  let size = 0
+
+  const move = (line: Line<Item>, from: number): void => {
+    const length = lengthOf(line)
+    byLength[from]?.delete(line)
+    if (length > 0) {
+      byLength[length] ??= new Set()
+      byLength[length].add(line)
+    }
+    longest = Math.max(longest, length)
+    while (longest > 0 && !byLength[longest]?.size) longest -= 1
+    size += length - from
+    if (length === 0) lines.delete(line.owner)
+  }
+  const takeFirst = (line: Line<Item>): Item | undefined => {
+    const length = lengthOf(line)
+    const item = line.items[line.next]
+    line.next += 1
+    // A line that never empties would keep all that went through it.
+    if (line.next > 32 && line.next * 2 > line.items.length) {
+      line.items = line.items.slice(line.next)
+      line.next = 0
+    }
+    move(line, length)
+    return item
+  }
+  const dropLast = (line: Line<Item>): Item | undefined => {
+    const length = lengthOf(line)
+    const item = line.items.pop()
+    move(line, length)
+    return item
+  }
+
+  return {
+    push: (owner, item) => {
+      let dropped: Item | undefined
+      if (size >= maxItems) {
+        const held = lines.get(owner)
+        const [greediest] = byLength[longest] ?? []
+        if (!greediest || (held ? lengthOf(held) : 0) + 1 >= longest) return item
+        dropped = dropLast(greediest)
+      }
+      const line = lines.get(owner) ?? { owner, items: [], next: 0 }
+      const length = lengthOf(line)
+      line.items.push(item)
+      lines.set(owner, line)
+      move(line, length)
+      return dropped
+    },
+    take: (count) => {
+      const taken: Item[] = []
+      while (taken.length < count && size > 0) {
+        const [line] = lines.values()
+        if (!line) break
+        const item = takeFirst(line)
+        if (item !== undefined) taken.push(item)
+        if (lines.delete(line.owner)) lines.set(line.owner, line)
+      }
+      return taken
+    },
+    size: () => size,
+  }
+}

@@ -1,0 +1,164 @@
+import { GatewayError } from '../../errors/gateway-error.ts'
+import { newestVersion } from './migrate.ts'
+import type { Database, Statement } from './pool.ts'
+import * as statements from './statements.ts'
+
+/** What is missing in a database that answers: all requests fail for it (`failing`), or some changes (`limited`). */
+export type SchemaFault = Readonly<{ state: 'failing' | 'limited'; cause: string }>
+
+/** Looks whether schema and rights are what the statements of requests need. Rejects where the database cannot be asked. */
+export type FindSchemaFault = () => Promise<SchemaFault | undefined>
+
+/** A good answer is repeated for so long, unless a statement fails for its text or its rights meanwhile. */
+const goodMs = 10_000
+
+/** And a bad one, so that probes of a database that is being migrated do not add to its load. */
+const badMs = 1_000
+
+export type SchemaWatch = Readonly<{
+  find: FindSchemaFault
+  /** A statement failed with this: what was found before may be true no more. */
+  noteFailure: (error: unknown) => void
+}>
+
+/** Remembers what was found, and shares a look between those that ask meanwhile. */
+export function watchSchema(look: FindSchemaFault, monotonicMs: () => number): SchemaWatch {
+  let last: Readonly<{ fault: SchemaFault | undefined; atMs: number }> | undefined
+  let pending: Promise<SchemaFault | undefined> | undefined
+  const lookNow = async (): Promise<SchemaFault | undefined> => {
+    const atMs = monotonicMs()
+    try {
+      const fault = await look()
+      last = { fault, atMs }
+      return fault
+    } catch (error) {
+      // Whether the database answers is another check's.
+      if (last) return last.fault
+      throw error
+    } finally {
+      pending = undefined
+    }
+  }
+  return {
+    find: async () => {
+      if (last && monotonicMs() - last.atMs < (last.fault ? badMs : goodMs)) return last.fault
+      pending ??= lookNow()
+      return pending
+    },
+    noteFailure: (error) => {
+      if (last?.fault === undefined && isSchemaError(codeOf(error))) last = undefined
+    },
+  }
+}
+
+/** What requests ask; without any of it they fail. */
+const reads: readonly Statement[] = [
+  statements.findByIdentity,
+  statements.findToken,
+  statements.findTokenHashes,
+  statements.findOrganization,
+  statements.findAgent,
+  statements.findCluster,
+  statements.findMember,
+  statements.findLenderAndOwner,
+  statements.listTokens,
+  statements.countTokens,
+]
+
+/** What requests change. */
+const writes: readonly Statement[] = [
+  statements.createUser,
+  statements.createIdentity,
+  statements.verifyEmail,
+  statements.switchOrganization,
+  statements.mintToken,
+  statements.noteParent,
+  statements.revokeToken,
+  statements.revokeHeirs,
+  statements.writeAudit,
+  statements.noteTokenUses,
+]
+
+/**
+ * Without ANALYZE nothing is run, and yet names are resolved and rights are checked, those on the tables behind views
+ * too (PostgreSQL's ExecutorStart).
+ */
+const explain = ({ text }: Statement): string => `explain (costs off) ${text.replace(/\$\d+/g, 'null')}`
+
+const explainReads: Statement = { name: 'check-reads', text: reads.map(explain).join(';\n') }
+const explainWrites: readonly Statement[] = writes.map((write) => ({ name: 'check-writes', text: explain(write) }))
+
+type Look = {
+  is_there: boolean
+  is_open: boolean | null
+  is_adopted: boolean
+  /** Null where the role may not read it. */
+  versions: string | null
+}
+
+const look: Statement = {
+  name: 'look-at-schema',
+  text: `select to_regnamespace('sallyport_directory') is not null as is_there,
+      has_schema_privilege(to_regnamespace('sallyport_directory'), 'usage') as is_open,
+      adopted is not null as is_adopted,
+      case when has_table_privilege(coalesce(adopted, own), 'select') then coalesce(adopted, own)::regclass::text end
+        as versions
+    from (select to_regclass('sallyport_directory.sallyport_migrations')::oid as adopted,
+      to_regclass('sallyport_migrations')::oid as own) as tables`,
+}
+
+/** Asks the database itself. */
+export const createFindSchemaFault =
+  ({ query, script }: Database): FindSchemaFault =>
+  async () => {
+    const [found] = await query<Look>(look, [])
+    if (!found?.is_there) return failing('the database is not migrated: run "sallyport migrate"')
+    if (!found.is_open)
+      return failing('schema sallyport_directory may not be used: grant usage to the role of database.url')
+    if (found.versions !== null) {
+      const text = `select max(version)::int as version from ${found.versions}`
+      const [row] = await query<{ version: number | null }>({ name: 'find-schema-version', text }, [])
+      const version = row?.version ?? 0
+      const wanted = newestVersion(found.is_adopted ? 'adopted' : 'own')
+      if (version < wanted)
+        return failing(`the schema has version ${version}, and needs ${wanted}: run "sallyport migrate"`)
+    }
+    const unreadable = await findRefusal(script, explainReads)
+    if (unreadable) return unreadable
+    let limit: SchemaFault | undefined
+    for (const statement of explainWrites) {
+      const fault = await findRefusal(script, statement)
+      if (fault?.state === 'failing') return fault
+      limit ??= fault
+    }
+    return limit
+  }
+
+const failing = (cause: string): SchemaFault => ({ state: 'failing', cause })
+
+const next = '"sallyport directory check" names all that is missing'
+
+async function findRefusal(script: Database['script'], statement: Statement): Promise<SchemaFault | undefined> {
+  try {
+    await script(statement)
+    return undefined
+  } catch (error) {
+    const code = codeOf(error)
+    if (code === undefined || !/^[0-9A-Z]{5}$/.test(code)) throw error
+    const { message } = (error as GatewayError).cause as Error
+    if (code === notUpdatable) return { state: 'limited', cause: `${message} (${code}); ${next}` }
+    if (isSchemaError(code)) return failing(`${message} (${code}); ${next}`)
+    throw error
+  }
+}
+
+/** object_not_in_prerequisite_state: a view takes no writes, which an adopted database may want so. */
+const notUpdatable = '55000'
+
+/** Syntax error or access rule violation (42), invalid schema name (3F): a table, column, function or right is missing. */
+const isSchemaError = (code: string | undefined): boolean => code !== undefined && /^(?:42|3F)/.test(code)
+
+function codeOf(error: unknown): string | undefined {
+  const { code } = (error instanceof GatewayError ? error.cause : error) as { code?: unknown }
+  return typeof code === 'string' ? code : undefined
+}

@@ -1,0 +1,241 @@
+import { readNetwork } from '../network/network.ts'
+import { type Place, Roster } from '../roster/roster.ts'
+import type { MemoryAccount } from './exchange.ts'
+
+/** From this part of the budget on, connections of the greediest are read from sparingly. */
+const pressedPart = 1 / 2
+
+/** Connections are cut until the budget is used up to here, so that not each read that follows cuts one more. */
+const relievedPart = 7 / 8
+
+/** The connections of one network or organization, and the bytes held for all of them. */
+class Group {
+  heldBytes = 0
+  connections = 0
+  readonly key: string | number
+
+  constructor(key: string | number) {
+    this.key = key
+  }
+}
+
+class Groups {
+  /** How many hold anything. */
+  holding = 0
+  readonly #byKey = new Map<string | number, Group>()
+
+  get size(): number {
+    return this.#byKey.size
+  }
+
+  join(key: string | number): Group {
+    let group = this.#byKey.get(key)
+    if (!group) {
+      group = new Group(key)
+      this.#byKey.set(key, group)
+    }
+    group.connections += 1
+    return group
+  }
+
+  leave(group: Group): void {
+    group.connections -= 1
+    if (group.connections === 0) this.#byKey.delete(group.key)
+  }
+
+  change(group: Group, bytes: number): void {
+    if (group.heldBytes === 0 && bytes > 0) this.holding += 1
+    group.heldBytes += bytes
+    if (group.heldBytes === 0 && bytes < 0) this.holding -= 1
+  }
+
+  all(): readonly Group[] {
+    return [...this.#byKey.values()]
+  }
+}
+
+/**
+ * Bytes that wait for slow peers, of all connections of this process: requests read ahead, bodies, answers, unfinished
+ * events. Half of the budget is for any connection to use. Beyond it, connections whose network or organization holds more
+ * than an equal part of that half are read from in small pieces, one at a time. At its end the largest holders of the
+ * greediest network or organization are cut: so there is room for others, however large a crowd is.
+ */
+export class MemoryBudget {
+  readonly limitBytes: number
+  heldBytes = 0
+  readonly #pressedBytes: number
+  readonly #accounts = new Roster<ConnectionAccount>()
+  readonly #networks = new Groups()
+  readonly #organizations = new Groups()
+  #isRelieving = false
+
+  constructor(limitBytes: number) {
+    this.limitBytes = limitBytes
+    this.#pressedBytes = limitBytes * pressedPart
+  }
+
+  /** Opens the account of a connection, which closes with it. `cut` breaks the connection. */
+  open(address: string, cut: () => void): ConnectionAccount {
+    const account = new ConnectionAccount(this, address, this.#networks.join(readNetwork(address)), cut)
+    account.place = this.#accounts.add(account)
+    return account
+  }
+
+  /** The networks and organizations that have a connection. */
+  countGroups(): number {
+    return this.#networks.size + this.#organizations.size
+  }
+
+  squeezes({ network, organization }: ConnectionAccount): boolean {
+    const pressedBytes = this.#pressedBytes
+    if (this.heldBytes <= pressedBytes) return false
+    if (network.heldBytes * this.#networks.holding > pressedBytes) return true
+    return organization !== undefined && organization.heldBytes * this.#organizations.holding > pressedBytes
+  }
+
+  /** Asked at each scrape. */
+  countSqueezed(): number {
+    return [...this.#accounts].filter((account) => account.heldBytes > 0 && this.squeezes(account)).length
+  }
+
+  change({ network, organization }: ConnectionAccount, bytes: number): void {
+    this.heldBytes += bytes
+    this.#networks.change(network, bytes)
+    if (organization) this.#organizations.change(organization, bytes)
+    if (this.heldBytes > this.limitBytes && !this.#isRelieving) this.#relieve()
+  }
+
+  moveNetwork(account: ConnectionAccount, address: string): void {
+    const network = this.#networks.join(readNetwork(address))
+    this.#networks.change(network, account.heldBytes)
+    this.#leave(this.#networks, account.network, account.heldBytes)
+    account.network = network
+  }
+
+  moveOrganization(account: ConnectionAccount, id: number | undefined): void {
+    const organization = id === undefined ? undefined : this.#organizations.join(id)
+    if (organization) this.#organizations.change(organization, account.heldBytes)
+    if (account.organization) this.#leave(this.#organizations, account.organization, account.heldBytes)
+    account.organization = organization
+  }
+
+  close(account: ConnectionAccount): void {
+    this.heldBytes -= account.heldBytes
+    this.#leave(this.#networks, account.network, account.heldBytes)
+    if (account.organization) this.#leave(this.#organizations, account.organization, account.heldBytes)
+    if (account.place) this.#accounts.remove(account.place)
+  }
+
+  #leave(groups: Groups, group: Group, heldBytes: number): void {
+    groups.change(group, -heldBytes)
+    groups.leave(group)
+  }
+
+  #relieve(): void {
+    this.#isRelieving = true
+    try {
+      while (this.heldBytes > this.limitBytes * relievedPart) this.#relieveOfGreediest()
+    } finally {
+      this.#isRelieving = false
+    }
+  }
+
+  /** Cuts the largest holders of a group until another one is as large. */
+  #relieveOfGreediest(): void {
+    const groups = [...this.#networks.all(), ...this.#organizations.all()]
+    groups.sort((one, other) => other.heldBytes - one.heldBytes)
+    const [greediest, next] = groups
+    if (!greediest) return
+    const accounts = [...this.#accounts]
+      .filter((account) => account.network === greediest || account.organization === greediest)
+      .sort((one, other) => other.heldBytes - one.heldBytes)
+    for (const account of accounts) {
+      account.relieve()
+      const isSmaller = greediest.heldBytes < (next?.heldBytes ?? 0)
+      if (isSmaller || this.heldBytes <= this.limitBytes * relievedPart) return
+    }
+  }
+}
+
+/** Of what no client asked for: nothing is counted. */
+export const freeAccount: MemoryAccount = {
+  isSqueezed: false,
+  fromAddress: () => undefined,
+  forOrganization: () => undefined,
+  hold: () => undefined,
+  release: () => undefined,
+  onRelief: () => undefined,
+}
+
+/** What is held for one connection, whichever side of it is slow. */
+export class ConnectionAccount implements MemoryAccount {
+  heldBytes = 0
+  network: Group
+  organization: Group | undefined
+  place: Place<ConnectionAccount> | undefined
+  readonly #budget: MemoryBudget
+  readonly #cut: () => void
+  #address: string
+  #organizationId: number | undefined
+  #onRelief: (() => void) | undefined
+  #isClosed = false
+
+  constructor(budget: MemoryBudget, address: string, network: Group, cut: () => void) {
+    this.#budget = budget
+    this.#address = address
+    this.network = network
+    this.#cut = cut
+  }
+
+  get isSqueezed(): boolean {
+    return this.#budget.squeezes(this)
+  }
+
+  fromAddress(address: string): void {
+    if (address === this.#address || this.#isClosed) return
+    this.#address = address
+    this.#budget.moveNetwork(this, address)
+  }
+
+  forOrganization(id: number | undefined): void {
+    if (id === this.#organizationId || this.#isClosed) return
+    this.#organizationId = id
+    this.#budget.moveOrganization(this, id)
+  }
+
+  hold(bytes: number): void {
+    if (this.#isClosed || bytes === 0) return
+    this.heldBytes += bytes
+    this.#budget.change(this, bytes)
+  }
+
+  release(bytes: number): void {
+    if (this.#isClosed || bytes === 0) return
+    this.heldBytes -= bytes
+    this.#budget.change(this, -bytes)
+  }
+
+  onRelief(listener: (() => void) | undefined): void {
+    this.#onRelief = listener
+  }
+
+  /** Gives back at least half of what it holds: by what its listener lets go of, or with the connection. */
+  relieve(): void {
+    const { heldBytes } = this
+    const listener = this.#onRelief
+    this.#onRelief = undefined
+    listener?.()
+    if (listener && this.heldBytes <= heldBytes / 2) return
+    this.close()
+    this.#cut()
+  }
+
+  /** The connection has gone, and all that was held for it goes with it. */
+  close(): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#onRelief = undefined
+    this.#budget.close(this)
+    this.heldBytes = 0
+  }
+}

@@ -1,0 +1,112 @@
+import { createReadStream } from 'node:fs'
+import { isIPv4, type Socket } from 'node:net'
+import { endianness } from 'node:os'
+import { guarded } from '../fault/guarded.ts'
+import { readGroups } from './embedded-address.ts'
+import { partnerOf } from './transport.ts'
+
+/** So many looks at a silent peer are the whole time. One costs 7 µs of processor time for each connection of the machine. */
+const looks = 2
+
+/** The TCP connections of this network namespace (proc(5)). A system without these tables is not looked at. */
+const tables = ['/proc/self/net/tcp', '/proc/self/net/tcp6']
+
+/** A connection, and its exchange. */
+export type Busy = Readonly<{ socket: Socket; work: object }>
+
+/** What was unanswered at the last look, and how many looks before it began. */
+type Mark = Readonly<{ unanswered: number; count: number }>
+
+/**
+ * Calls back for each connection whose peer, or the peer of the connection that it was joined to, has acknowledged nothing
+ * for so long of what the system sent again and again. Such a peer is gone without a word; the system itself gives it up
+ * after a quarter of an hour (tcp_retries2), its probes wait behind what is not acknowledged, and Node has no
+ * TCP_USER_TIMEOUT. Only exchanges that last are looked at: any other ends by itself. Returns what ends the watch.
+ */
+export function watchSilentPeers(
+  busy: () => Iterable<Busy>,
+  idleMs: number,
+  onSilent: (socket: Socket) => void,
+): () => void {
+  const marks = new WeakMap<Socket, Mark>()
+  let known = new WeakSet<object>()
+  let isLooking = false
+  const isSilent = (socket: Socket, unanswered: number): boolean => {
+    const mark = marks.get(socket)
+    // An acknowledgement begins the count anew.
+    const count = mark && unanswered >= mark.unanswered ? mark.count + 1 : 0
+    if (unanswered === 0) marks.delete(socket)
+    else marks.set(socket, { unanswered, count })
+    return unanswered > 0 && count >= looks
+  }
+  const look = async (): Promise<void> => {
+    const now = [...busy()]
+    const lasting = now.filter(({ work }) => known.has(work))
+    known = new WeakSet(now.map(({ work }) => work))
+    if (lasting.length === 0 || isLooking) return
+    isLooking = true
+    const unanswered = await readUnanswered().finally(() => {
+      isLooking = false
+    })
+    for (const { socket } of lasting) {
+      const partner = partnerOf(socket)
+      const sides = partner ? [socket, partner] : [socket]
+      const silent = sides.filter((side) => isSilent(side, unanswered.get(keyOf(side)) ?? 0))
+      if (silent.length > 0 && !socket.destroyed) onSilent(socket)
+    }
+  }
+  const timer = setInterval(guarded('timer', look), Math.max(1, idleMs / looks))
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+/** How often in a row the system sent bytes or probes without an acknowledgement, by connection; none where it was not. */
+async function readUnanswered(): Promise<ReadonlyMap<string, number>> {
+  const found = new Map<string, number>()
+  for (const table of tables) {
+    let rest = ''
+    try {
+      for await (const chunk of createReadStream(table, 'latin1')) {
+        const lines = `${rest}${chunk}`.split('\n')
+        rest = lines.pop() ?? ''
+        for (const line of lines) {
+          const connection = readConnection(line)
+          if (connection) found.set(connection.key, connection.unanswered)
+        }
+      }
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    }
+  }
+  return found
+}
+
+/** One line of the system's table: both ends, and how often in a row bytes or probes were not acknowledged, if at all. */
+export function readConnection(line: string): Readonly<{ key: string; unanswered: number }> | undefined {
+  // The timers of retransmissions, and of probes of a closed window; others wait for nothing that was sent.
+  if (!line.includes(' 01:') && !line.includes(' 04:')) return undefined
+  const [, local, remote, , , , retransmits = '', , probes = ''] = line.trim().split(/ +/, 9)
+  const unanswered = Number.parseInt(retransmits, 16) + Number.parseInt(probes, 10)
+  return unanswered > 0 ? { key: `${local} ${remote}`, unanswered } : undefined
+}
+
+const keyOf = ({ localAddress, localPort, remoteAddress, remotePort }: Socket): string =>
+  `${toHex(localAddress)}:${toPort(localPort)} ${toHex(remoteAddress)}:${toPort(remotePort)}`
+
+const toPort = (port = 0): string => hex(port, 4)
+
+/** As the table has it: numbers of 32 bits in the order of this machine. */
+function toHex(text = ''): string {
+  const [address = ''] = text.split('%')
+  const bytes = isIPv4(address)
+    ? address.split('.').map(Number)
+    : readGroups(address).flatMap((group) => [group >> 8, group & 0xff])
+  const words: string[] = []
+  for (let at = 0; at < bytes.length; at += 4) {
+    const word = bytes.slice(at, at + 4).map((byte) => hex(byte, 2))
+    words.push((endianness() === 'LE' ? word.reverse() : word).join(''))
+  }
+  return words.join('')
+}
+
+const hex = (value: number, digits: number): string => value.toString(16).toUpperCase().padStart(digits, '0')

@@ -1,0 +1,53 @@
+import type { MemoryAccount } from '../exchange.ts'
+import { LentCopy } from './lent-copy.ts'
+
+/** Copies of lent bytes, kept in order until they can be passed on, and counted meanwhile. */
+export class HeldChunks {
+  readonly #account: MemoryAccount
+  readonly #limitBytes: number
+  #chunks: LentCopy[] = []
+  bytes = 0
+
+  /** No more than about `limitBytes` is to be read before some of it has been passed on. */
+  constructor(account: MemoryAccount, limitBytes: number) {
+    this.#account = account
+    this.#limitBytes = limitBytes
+  }
+
+  get isEmpty(): boolean {
+    return this.#chunks.length === 0
+  }
+
+  get isFull(): boolean {
+    return this.bytes > this.#limitBytes || (this.bytes > 0 && this.#account.isSqueezed)
+  }
+
+  push(lent: Buffer): void {
+    this.#chunks.push(new LentCopy(lent))
+    this.bytes += lent.length
+    this.#account.hold(lent.length)
+  }
+
+  /** Gives the oldest, to be given back once it has been passed on. */
+  shift(): LentCopy {
+    const chunk = this.#chunks.shift()
+    if (!chunk) throw new Error('nothing is held')
+    this.bytes -= chunk.bytes.length
+    this.#account.release(chunk.bytes.length)
+    return chunk
+  }
+
+  /** Gives it all, as memory of its own. */
+  takeAll(): Buffer {
+    const chunks = this.#chunks.map(({ bytes }) => bytes)
+    const [first, ...more] = chunks
+    this.clear()
+    return first && more.length === 0 ? first : Buffer.concat(chunks)
+  }
+
+  clear(): void {
+    this.#account.release(this.bytes)
+    this.#chunks = []
+    this.bytes = 0
+  }
+}

@@ -1,0 +1,17 @@
+/** IPv4 peers of a dual-stack listener come as ::ffff:192.0.2.1. */
+const mappedPattern = /^::ffff:(?=\d+\.)/i
+
+/** The network that a client has to itself: its IPv4 address, or the /64 of its IPv6 address, any of which it may use (RFC 6177). */
+export function readNetwork(address: string): string {
+  if (!address.includes(':')) return address
+  if (mappedPattern.test(address)) return address.slice(7)
+  const [plain = ''] = address.split('%')
+  const [before, after] = plain.split('::').map((part) => part.split(':').filter((group) => group !== ''))
+  const left = before ?? []
+  const right = after ?? []
+  // An IPv4 address at the end stands for two groups.
+  const missing = 8 - left.length - right.length - (right.at(-1)?.includes('.') ? 1 : 0)
+  const zeros = after ? Array.from({ length: Math.max(0, missing) }, () => '0') : []
+  const groups = [...left, ...zeros, ...right].slice(0, 4)
+  return groups.map((group) => Number.parseInt(group, 16).toString(16)).join(':')
+}

@@ -1,0 +1,40 @@
+/** A line on its way, or `count` of them that stay together; the caller that waits for it is told once how it ended. */
+export type Line = Readonly<{ text: string; count: number; settle: ((isWritten: boolean) => void) | undefined }>
+
+/** Lines under way together, and how many of their bytes are written. */
+export type Batch = { readonly lines: readonly Line[]; readonly bytes: Buffer; offset: number }
+
+/** Takes as many lines from the queue as may be written at once, and one at least; undefined of an empty queue. */
+export function takeBatch(queue: Line[], limitBytes: number): Batch | undefined {
+  let count = 0
+  let size = 0
+  for (const { text } of queue) {
+    size += text.length
+    if (count > 0 && size > limitBytes) break
+    count++
+  }
+  return count === 0 ? undefined : toBatch(queue.splice(0, count))
+}
+
+/** Lines are ASCII: a character is a byte. */
+export const toBatch = (lines: readonly Line[], offset = 0): Batch => ({
+  lines,
+  bytes: Buffer.from(lines.map(({ text }) => text).join(''), 'latin1'),
+  offset,
+})
+
+/** What stands of a batch whose writing ended early: its whole lines, the others, and how much of their first one. */
+export function splitBatch({ lines, offset }: Pick<Batch, 'lines' | 'offset'>): SplitBatch {
+  let cutAt = offset
+  let count = 0
+  for (const { text } of lines) {
+    if (cutAt < text.length) break
+    cutAt -= text.length
+    count++
+  }
+  return { written: lines.slice(0, count), unwritten: lines.slice(count), cutAt }
+}
+
+export const countLines = (lines: readonly Line[]): number => lines.reduce((sum, { count }) => sum + count, 0)
+
+export type SplitBatch = Readonly<{ written: readonly Line[]; unwritten: readonly Line[]; cutAt: number }>

@@ -1,0 +1,35 @@
+import type { Log } from './log.ts'
+
+const minuteMs = 60_000
+
+/** Addresses told of in one minute; the others are counted and told of together. */
+const addressesPerMinute = 1_000
+
+/** One line an address and minute, and a bounded number of lines a minute, however many tokens are tried. */
+export function createGuessLog(log: Pick<Log, 'warn'>, monotonicMs: () => number): (owner: string) => void {
+  /** Tokens that each has tried since its last line. */
+  let tried = new Map<string, number>()
+  let others = 0
+  let beganMs = Number.NEGATIVE_INFINITY
+  const tell = (clientAddress: string, unknownTokens: number): void =>
+    log.warn({ clientAddress, unknownTokens }, 'unknown tokens tried')
+  const endMinute = (): void => {
+    for (const [owner, count] of tried) if (count > 0) tell(owner, count)
+    if (others > 0) tell('others', others)
+    tried = new Map()
+    others = 0
+  }
+  return (owner) => {
+    const nowMs = monotonicMs()
+    if (nowMs - beganMs >= minuteMs) {
+      endMinute()
+      beganMs = nowMs
+    }
+    const count = tried.get(owner)
+    if (count !== undefined) tried.set(owner, count + 1)
+    else if (tried.size < addressesPerMinute) {
+      tried.set(owner, 0)
+      tell(owner, 1)
+    } else others += 1
+  }
+}

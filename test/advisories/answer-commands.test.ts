@@ -1,0 +1,144 @@
+import { writeFileSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { call, callRaw } from '../support/client.ts'
+import { countHeads, openRoute, startRawUpstream, startTestGateway } from '../support/gateway.ts'
+import { writeFolder } from '../support/ingress/examples.ts'
+import { testProxy } from '../support/ingress/programs.ts'
+import { startProgram } from '../support/ingress/start-program.ts'
+import { accept, handshake, socketRoute } from '../support/websocket.ts'
+
+/** Each by the program that acts on it: SECURITY.md has the table. */
+const commands = [
+  ...['x-accel-redirect', 'x-accel-expires', 'x-accel-limit-rate', 'x-accel-charset', 'x-accel-any'],
+  ...['x-sendfile', 'x-sendfile2', 'x-sendfile-temporary', 'x-send-file', 'x-lighttpd-send-file'],
+  ...['x-litespeed-location', 'x-litespeed-cache-control', 'x-litespeed-purge', 'lsc-cookie'],
+  ...['x-reproxy-url', 'x-reproxy-file', 'x-reproxy-service', 'x-archive-files', 'x-traffic', 'x-compress-hint'],
+  ...['x-envoy-immediate-health-check-fail', 'x-envoy-upstream-canary', 'x-gateway-identity', 'x-gateway-status'],
+  ...['surrogate-control', 'surrogate-key', 'edge-control', 'x-varnish-ttl', 'xkey', 'x-esi', 'cf-edge-cache'],
+  ...['cache-groups', 'cache-group-invalidation', 'netlify-vary', 'fastly-any', 'fly-replay', 'grip-hold'],
+  ...['l5d-success-class', 'x-appengine-blobkey', 'x-middleware-rewrite', 'x-replace-session', 'pagespeedfilters'],
+  ...['arr-disable-session-affinity', 'x-hiawatha-cache-remove', 'proxy-authentication-info'],
+]
+
+/** Every character of a name that is neither letter nor digit is `_` to CGI, and so to lighttpd. */
+const spell = (name: string): readonly string[] => [
+  name,
+  name.toUpperCase(),
+  ...['_', '.', '+', '~', "'"].map((other) => name.replaceAll('-', other)),
+]
+
+const lines = commands.flatMap(spell).map((name) => `${name}: /admin/users\r\n`)
+
+/** A gateway before an upstream that says these lines in every answer. */
+async function startPair(t: Test, said: string, settings: Readonly<Record<string, unknown>> = {}, route = openRoute) {
+  const upstream = await startRawUpstream(t, (socket, soFar) => {
+    if (!soFar.endsWith('\r\n\r\n')) return
+    socket.write(said)
+  })
+  const platform = { url: upstream.url, ...settings }
+  const gateway = await startTestGateway(t, { routes: [route], upstreams: { platform } })
+  return { gateway, upstream }
+}
+
+const namesIn = (text: string): readonly string[] =>
+  text.split('\r\n').flatMap((line) => (line.includes(': /admin/users') ? [line.split(':')[0] ?? ''] : []))
+
+const ask = 'GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n'
+
+t.test('no spelling of a header that commands a proxy in front passes', async (t) => {
+  const own = 'x-own: 1\r\nlocation: /x\r\nx-accel-buffering: no\r\nset-cookie: a=1\r\nx-request-id: r\r\n'
+  const { gateway } = await startPair(t, `HTTP/1.1 200 OK\r\n${own}${lines.join('')}content-length: 2\r\n\r\nhi`)
+  const text = await callRaw(gateway.public, ask)
+  t.same(namesIn(text), [])
+  for (const line of own.trim().split('\r\n')) t.match(text, line, 'what commands nothing passes')
+  t.match(text, /\r\n\r\nhi$/)
+})
+
+t.test('none passes with an interim head, behind the body, on an upgrade, or on the surface of models', async (t) => {
+  const all = lines.join('')
+  const interim = await startPair(
+    t,
+    `HTTP/1.1 103 Early Hints\r\n${all}\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n`,
+  )
+  t.same(namesIn(await callRaw(interim.gateway.public, ask)), [])
+  const chunks = `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sendfile\r\n\r\n0\r\n${all}\r\n`
+  const trailers = await startPair(t, chunks)
+  const trailed = await callRaw(trailers.gateway.public, ask)
+  t.match(trailed, /^HTTP\/1.1 (?:200|503) /)
+  t.same(namesIn(trailed), [])
+  const switching = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n`
+  const upgrade = await startPair(t, `${switching}Sec-WebSocket-Accept: ${accept}\r\n${all}\r\n`, {}, socketRoute)
+  const switched = await callRaw(upgrade.gateway.public, handshake())
+  t.match(switched, /^HTTP\/1.1 101 /)
+  t.same(namesIn(switched), [])
+  const model = { ...openRoute, surface: 'model' }
+  const type = 'content-type: text/event-stream\r\n'
+  const stream = await startPair(t, `HTTP/1.1 200 OK\r\n${type}${all}\r\ndata: [DONE]\r\n\r\n`, {}, model)
+  t.same(namesIn(await callRaw(stream.gateway.public, ask)), [])
+})
+
+t.test('an upstream may be trusted with such a header, by name and in its plain spelling', async (t) => {
+  const passResponseHeaders = ['x-accel-redirect', 'x-accel-expires']
+  const { gateway } = await startPair(t, `HTTP/1.1 200 OK\r\n${lines.join('')}content-length: 0\r\n\r\n`, {
+    passResponseHeaders,
+  })
+  const passed = namesIn(await callRaw(gateway.public, ask))
+  t.same(new Set(passed.map((name) => name.toLowerCase())), new Set(passResponseHeaders))
+})
+
+t.test('a name in passResponseHeaders that passes anyhow, or never, is a mistake of the configuration', async (t) => {
+  for (const [name, why] of [
+    ['etag', /etag passes anyhow/],
+    ['x-accel-buffering', /x-accel-buffering passes anyhow/],
+    ['transfer-encoding', /transfer-encoding never passes/],
+  ] as const) {
+    const upstreams = { platform: { url: 'http://127.0.0.1:1', passResponseHeaders: [name] } }
+    await t.rejects(startTestGateway(t, { upstreams, routes: [openRoute] }), why, name)
+  }
+})
+
+t.test('an event stream tells nginx to hold nothing back, whatever its backend says', async (t) => {
+  const stream = (more: string) =>
+    `HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n${more}content-length: 9\r\n\r\ndata: a\n\n`
+  for (const said of ['', 'X-Accel-Buffering: yes\r\n', 'x-accel-buffering: no\r\nX-Accel-Buffering: yes\r\n']) {
+    const { gateway } = await startPair(t, stream(said))
+    const { headers } = await call(gateway.public, { path: '/x' })
+    t.equal(headers['x-accel-buffering'], 'no')
+  }
+})
+
+t.test('another spelling of a line of framing does not pass', async (t) => {
+  const framing = 'Content_Length: 0\r\nTransfer_Encoding: chunked\r\nConnection_: close\r\nkeep.alive: 1\r\n'
+  const { gateway } = await startPair(t, `HTTP/1.1 200 OK\r\n${framing}content-length: 2\r\n\r\nhi`)
+  const text = await callRaw(gateway.public, ask)
+  t.notMatch(text, /content_length|transfer_encoding|keep\.alive/i)
+  t.match(text, /\r\n\r\nhi$/)
+})
+
+// A wider wall than our own guides: an operator's server that obeys its backends.
+testProxy(t, 'lighttpd', async (t, { path }) => {
+  const said = `HTTP/1.1 200 OK\r\nX-Sendfile: SECRET\r\ncontent-length: 2\r\n\r\nhi`
+  for (const [name, settings, expected] of [
+    ['obeys a trusted upstream', { passResponseHeaders: ['x-sendfile'] }, 'a file of the server'],
+    ['gets no command of any other', {}, 'hi'],
+  ] as const)
+    t.test(`a lighttpd that sends files ${name}`, async (t) => {
+      const port = await findFreePort()
+      const folder = writeFolder(t, { secret: 'a file of the server' })
+      const { gateway, upstream } = await startPair(t, said.replace('SECRET', `${folder}/secret`), settings)
+      const { port: behind } = new URL(gateway.public)
+      const proxy = `(("host" => "127.0.0.1", "port" => ${behind}, "x-sendfile" => "enable"))`
+      const conf = [
+        'server.modules = ("mod_proxy")',
+        `server.document-root = "${folder}"`,
+        'server.bind = "127.0.0.1"',
+        `server.port = ${port}`,
+        `proxy.server = ("" => ${proxy})`,
+      ]
+      writeFileSync(`${folder}/lighttpd.conf`, `${conf.join('\n')}\n`)
+      await startProgram(t, { path, args: ['-D', '-f', 'lighttpd.conf'], folder, port })
+      t.equal((await call(`http://127.0.0.1:${port}`, { path: '/x' })).text, expected)
+      t.equal(countHeads(upstream.received().join('')), 1)
+    })
+})

@@ -1,0 +1,185 @@
+import type { Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { ClientConnection } from '../../gateway/engine/wire/client-connection.ts'
+import { WireExchange } from '../../gateway/engine/wire/exchange.ts'
+import { MessageParser } from '../../gateway/engine/wire/message-parser.ts'
+import { Outlet } from '../../gateway/engine/wire/outlet.ts'
+import { ReadAhead } from '../../gateway/engine/wire/read-ahead.ts'
+import { UpstreamCall } from '../../gateway/engine/wire/upstream-call.ts'
+import { UpstreamTurn } from '../../gateway/engine/wire/upstream-turn.ts'
+import { hearFaults } from '../../gateway/fault/guarded.ts'
+import { Roster } from '../../gateway/roster/roster.ts'
+import { call } from '../support/client.ts'
+import { openRawClient, openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
+
+type Methods = Record<string, (...given: readonly unknown[]) => unknown>
+
+/** Has a method of a class throw, from the next call on, until the test is over; gives how to end that. */
+function spoil(t: Test, prototype: object, name: string): () => void {
+  const methods = prototype as Methods
+  const before = methods[name]
+  if (!before) throw new Error(`there is no ${name}`)
+  methods[name] = () => {
+    throw new TypeError('planted')
+  }
+  const mend = (): void => {
+    methods[name] = before
+  }
+  t.teardown(mend)
+  return mend
+}
+
+const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`
+
+/** An upstream that answers what ends, begins what lasts, and says nothing where it is asked to. */
+const answer = (socket: Socket, soFar: string): void => {
+  if (!soFar.endsWith('\r\n\r\n')) return
+  if (soFar.includes('GET /silent')) return
+  if (soFar.includes('GET /large'))
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n${'x'.repeat(5e7)}`)
+  else if (soFar.includes('GET /half')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf')
+  else if (soFar.includes('GET /bye')) socket.end('HTTP/1.1 200 OK\r\n\r\nbye')
+  else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nseen')
+}
+
+async function start(t: Test) {
+  const upstream = await startRawUpstream(t, answer)
+  const gateway = await startTestGateway(t, {
+    routes: [openRoute],
+    upstreams: { platform: { url: upstream.url } },
+    // Short enough to wait for, long enough for a busy machine to answer within.
+    settings: { timeouts: { headersMs: 1_500, firstByteMs: 1_500 } },
+  })
+  const readMetrics = async (): Promise<string> => (await fetch(`${gateway.admin}/metrics`)).text()
+  const countUpstream = async (): Promise<number> =>
+    Number(/^sallyport_upstream_connections_open\{origin="[^"]*"\} (\d+)$/m.exec(await readMetrics())?.[1] ?? 0)
+  const faults = async (): Promise<Readonly<Record<string, number>>> => {
+    const lines = (await readMetrics()).matchAll(/^sallyport_callback_faults_total\{place="(\w+)"\} (\d+)$/gm)
+    return Object.fromEntries([...lines].map(([, place, count]) => [place, Number(count)]))
+  }
+  return { upstream, gateway, faults, countUpstream }
+}
+
+type Running = Awaited<ReturnType<typeof start>>
+type Client = Awaited<ReturnType<typeof openRawClient>>
+
+type Place = Readonly<{
+  prototype: object
+  method: string
+  place: string
+  /** Leads to it; the method throws from its beginning on. */
+  lead: (client: Client, running: Running) => unknown
+  /** Before the method throws. */
+  prepare?: (client: Client, running: Running) => unknown
+}>
+
+const places: Readonly<Record<string, Place>> = {
+  'bytes of a client': {
+    ...{ prototype: MessageParser.prototype, method: 'execute', place: 'client' },
+    lead: (client) => client.send(get('/x')),
+  },
+  'a callback of the parser': {
+    ...{ prototype: MessageParser.prototype, method: 'onHead', place: 'client' },
+    lead: (client) => client.send(get('/x')),
+  },
+  'a client that ends its side': {
+    ...{ prototype: Outlet.prototype, method: 'flush', place: 'client' },
+    lead: (client) => client.socket.end(),
+  },
+  'a client that has gone': {
+    ...{ prototype: WireExchange.prototype, method: 'abandon', place: 'client' },
+    prepare: async (client, { upstream }) => {
+      client.send(get('/silent'))
+      await until(() => upstream.received().some((bytes) => bytes.includes('/silent')), 'the request')
+    },
+    lead: (client) => client.socket.destroy(),
+  },
+  'a client that reads again': {
+    ...{ prototype: WireExchange.prototype, method: 'goOn', place: 'client' },
+    prepare: async (client) => {
+      client.socket.pause()
+      client.send(get('/large'))
+      await new Promise((resolve) => setTimeout(resolve, 200))
+    },
+    lead: (client) => client.socket.resume(),
+  },
+  'a request that was read ahead': {
+    ...{ prototype: ReadAhead.prototype, method: 'take', place: 'client' },
+    lead: (client) => client.send(get('/x') + get('/y')),
+  },
+  'an answer that has left': {
+    ...{ prototype: ClientConnection.prototype, method: 'answered', place: 'client' },
+    lead: (client) => client.send(get('/x')),
+  },
+  'a connection that is accepted': {
+    ...{ prototype: Roster.prototype, method: 'add', place: 'listener' },
+    lead: async (_client, { gateway }) => {
+      const another = await openRawClient({ teardown: () => undefined }, gateway.public)
+      await another.closed()
+    },
+  },
+  'the end of a turn': {
+    ...{ prototype: Outlet.prototype, method: 'flush', place: 'timer' },
+    lead: (client) => client.send(get('/x')),
+  },
+  'a time-out of a client': {
+    ...{ prototype: ClientConnection.prototype, method: 'write', place: 'timer' },
+    lead: (client) => client.send('GET /x HT'),
+  },
+  'a connection to an upstream that opens': {
+    ...{ prototype: UpstreamTurn.prototype, method: 'start', place: 'upstream' },
+    prepare: async (_client, { upstream, countUpstream }) => {
+      for (const socket of upstream.sockets()) socket.destroy()
+      await until(async () => (await countUpstream()) === 0, 'no connection that is kept')
+    },
+    lead: (client) => client.send(get('/x')),
+  },
+  'bytes of an upstream': {
+    ...{ prototype: UpstreamTurn.prototype, method: 'read', place: 'upstream' },
+    lead: (client) => client.send(get('/x')),
+  },
+  'an upstream that ends its side': {
+    ...{ prototype: UpstreamTurn.prototype, method: 'end', place: 'upstream' },
+    lead: (client) => client.send(get('/bye')),
+  },
+  'a connection to an upstream that has gone': {
+    ...{ prototype: UpstreamTurn.prototype, method: 'close', place: 'upstream' },
+    prepare: async (client, { upstream }) => {
+      client.send(get('/half'))
+      await until(() => client.text().endsWith('half') && upstream.sockets().length > 0, 'half an answer')
+    },
+    lead: (_client, { upstream }) => {
+      for (const socket of upstream.sockets()) socket.resetAndDestroy()
+    },
+  },
+  'a time-out of an upstream': {
+    ...{ prototype: UpstreamCall.prototype, method: 'fail', place: 'timer' },
+    lead: (client) => client.send(get('/silent')),
+  },
+}
+
+for (const [name, { prototype, method, place, prepare, lead }] of Object.entries(places))
+  t.test(`a fault in ${name} ends no more than its own connection`, async (t) => {
+    const running = await start(t)
+    const { gateway, faults } = running
+    const uncaught: unknown[] = []
+    const hear = (error: unknown): number => uncaught.push(error)
+    process.on('uncaughtException', hear)
+    t.teardown(() => process.off('uncaughtException', hear))
+    const heard = new Set<string>()
+    t.teardown(hearFaults((from) => heard.add(from)))
+    const other = await openRawClient(t, gateway.public)
+    other.send(get('/x'))
+    await other.until(/seen$/)
+    const client = await openRawClient(t, gateway.public)
+    await prepare?.(client, running)
+    const mend = spoil(t, prototype, method)
+    await lead(client, running)
+    await until(() => heard.has(place), 'the fault')
+    mend()
+    t.ok(((await faults())[place] ?? 0) >= 1, 'it is counted')
+    other.send(get('/x'))
+    await other.until(/seen[\s\S]+seen$/)
+    t.equal((await call(gateway.public, { path: '/x' })).status, 200)
+    t.same(uncaught, [])
+  })

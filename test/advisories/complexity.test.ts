@@ -1,0 +1,102 @@
+import t from 'tap'
+import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
+import { parseYaml } from '../../gateway/policy/document.ts'
+import { findReadingModules, takesTextApart } from '../support/find-readers.ts'
+import { composeTexts } from '../support/hostile-texts.ts'
+import { findHarm } from '../support/measure-growth.ts'
+import { notReaders, type Reader, readers } from '../support/readers.ts'
+
+/** The same texts in every run; `MIXTURES` tries more of them. */
+function createRandom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff
+    return state / 0x80000000
+  }
+}
+
+const texts = composeTexts(createRandom(21), Number(process.env.MIXTURES) || 20)
+
+// path-to-regexp CVE-2024-45296: one request held everybody up. Found here: the log's own look at a path took 4 s for
+// 64 KiB of it, the reason for a refusal 2 s for 30 KiB of spaces, and a second look at a request line 4.5 s for 80 KB.
+for (const reader of readers)
+  t.test(`${reader.name}: a hostile text takes as long as it is, and no deeper than another`, async (t) => {
+    t.equal(findHarm(reader, texts), undefined)
+  })
+
+const planted = (read: Reader['read']): Reader => ({ name: 'planted', modules: [], largest: 8 * 1024, read })
+
+t.test('a reader that takes quadratic time is found, and one that recurses', async (t) => {
+  t.match(
+    findHarm(
+      planted((text) => /\s+$/.exec(text)),
+      texts,
+    ),
+    /too fast/,
+    'a pattern',
+  )
+  t.match(
+    findHarm(
+      planted((text) => /^[\r\n]*[^ \n]+ /.exec(text)),
+      texts,
+    ),
+    /too fast/,
+    'two adjacent classes',
+  )
+  const descend = (text: string, at = 0): number => (text[at] === '[' ? descend(text, at + 1) : at)
+  t.match(findHarm({ ...planted(descend), largest: 64 * 1024 }, texts), /overflows/)
+  t.equal(
+    findHarm(
+      planted((text) => text.split(',').map((part) => part.trim())),
+      texts,
+    ),
+    undefined,
+    'a linear one is not',
+  )
+})
+
+t.test('every module that takes a text apart is measured, or says why not', async (t) => {
+  const modules = findReadingModules()
+  const measured = new Set(readers.flatMap((reader) => reader.modules))
+  const reasonOf = (module: string): string | undefined =>
+    Object.keys(notReaders).find((name) => (name.endsWith('/') ? module.startsWith(name) : module === name))
+  const unknown = modules.filter((module) => !measured.has(module) && reasonOf(module) === undefined)
+  t.same(unknown, [], 'add it to `readers` or, with a reason, to `notReaders` in test/support/readers.ts')
+  const idle = Object.keys(notReaders).filter((name) => !modules.some((module) => reasonOf(module) === name))
+  t.same(idle, [], 'a reason that no module needs')
+})
+
+t.test('a module is found by its pattern, its calls or its name', async (t) => {
+  for (const source of [
+    'const pattern = /a/',
+    'export const f = (text: string) => text.split(",")',
+    'export const f = (text: string): unknown => JSON.parse(text)',
+    'export function readThing(bytes: Buffer) { return bytes[0] }',
+    'export const parseThing = (bytes: Buffer) => bytes[0]',
+  ])
+    t.ok(takesTextApart(source), source)
+  t.notOk(takesTextApart('export const add = (left: number, right: number) => left + right'))
+})
+
+/** What is wrong with a text, by line and column. */
+function listProblems(text: string): readonly string[] {
+  try {
+    parseYaml('f', text)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error
+    return error.problems.map(({ line, column, message }) => `${line}:${column} ${message}`)
+  }
+}
+
+// The package recurses: 8 KiB of brackets ended the process, by a pattern that V8 could not compile on what was left of
+// the stack; and it compared each key of a map with each other one.
+t.test('YAML that is nested too deeply is a mistake in a file, and no more', async (t) => {
+  const deep = ['[', '{"a":', '- ', '? ', 'a: {', ': ', '[{', '\n - ['].map((unit) => unit.repeat(4_096))
+  const stairs = Array.from({ length: 600 }, (_, depth) => `${' '.repeat(depth)}a:`).join('\n')
+  for (const text of [...deep, stairs])
+    t.same(listProblems(text), ['1:1 is nested more than 64 levels deep'], text.slice(0, 9))
+  for (const text of [`a: ${'['.repeat(20)}${']'.repeat(20)}`, `a: ${'-'.repeat(100)}`, '---\na: 1'])
+    t.same(listProblems(text), [], text)
+  t.same(listProblems('a: 1\nb: { c: 1, c: 2 }\na: 2'), ['3:1 Map keys must be unique', '2:12 Map keys must be unique'])
+})

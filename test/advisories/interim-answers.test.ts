@@ -1,0 +1,94 @@
+import { once } from 'node:events'
+import { createServer, type Socket } from 'node:net'
+import { dirname, join } from 'node:path'
+import t, { type Test } from 'tap'
+import { call } from '../support/client.ts'
+import { openRawClient, openRoute, until, writeConfiguration } from '../support/gateway.ts'
+import { isAlive, type Serving, startServing } from '../support/serve.ts'
+
+const whole = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nseen'
+
+const path = '/x'
+
+/** A gateway in a process of its own, open to all, and to WebSockets. */
+function serve(t: Test, upstream: string): Promise<Serving> {
+  const folder = dirname(writeConfiguration(t, { routes: [{ ...openRoute, websocket: true }] }))
+  return startServing(t, { upstream, settings: { policies: { directory: join(folder, 'policies') } } })
+}
+
+const handshake =
+  `GET ${path}?attack HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n` +
+  'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
+
+/** An upstream that answers each request with what `answer` says, and the plain path with 200. */
+async function startUpstream(t: Test, answer: (socket: Socket) => void): Promise<string> {
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {})
+    socket.on('data', (bytes) => {
+      if (bytes.toString('latin1').startsWith(`GET ${path}?attack `)) answer(socket)
+      else socket.write(whole)
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as { port: number }).port}`
+}
+
+const heads: Readonly<Record<string, string>> = {
+  'the shortest heads': 'HTTP/1.1 102\r\n\r\n',
+  'heads with a line': 'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n',
+  'heads with a length': 'HTTP/1.1 199 Odd\r\nContent-Length: 5\r\n\r\n',
+}
+
+// Apache CVE-2008-2364, h2o CVE-2017-10869. In a process that has compiled nothing yet a stack holds the fewest calls.
+for (const [name, head] of Object.entries(heads))
+  t.test(`no number of interim answers ends the process: 16,000 of ${name}, as its first answer`, async (t) => {
+    const upstream = await startUpstream(t, (socket) => socket.write(head.repeat(16_000) + whole))
+    const serving = await serve(t, upstream)
+    // What may switch protocols is read in the largest pieces.
+    const client = await openRawClient(t, serving.public)
+    client.send(handshake)
+    t.match(await client.closed(), /^HTTP\/1\.1 503 /)
+    t.equal((await call(serving.public, { path: `${path}?attack` })).status, 503)
+    t.equal((await call(serving.public, { path })).status, 200)
+    t.ok(isAlive(serving.pid))
+    t.notMatch(serving.stdout(), /uncaught|call stack/)
+  })
+
+t.test('as many interim answers as are allowed pass, and one more is a broken answer', async (t) => {
+  let answer = ''
+  const upstream = await startUpstream(t, (socket) => socket.write(answer))
+  const { public: url } = await serve(t, upstream)
+  const statusFor = async (bytes: string): Promise<number> => {
+    answer = bytes
+    return (await call(url, { path: `${path}?attack` })).status
+  }
+  const short = 'HTTP/1.1 102\r\n\r\n'
+  const long = `HTTP/1.1 103 Early Hints\r\nLink: ${'x'.repeat(3_000)}\r\n\r\n`
+  t.equal(await statusFor(short.repeat(32) + whole), 200)
+  t.equal(await statusFor(short.repeat(33) + whole), 503)
+  t.equal(await statusFor(long.repeat(21) + whole), 200, 'almost 64 KiB')
+  t.equal(await statusFor(long.repeat(22) + whole), 503, 'more than 64 KiB')
+})
+
+t.test('interim answers one by one are counted as well', async (t) => {
+  const sockets: Socket[] = []
+  const upstream = await startUpstream(t, (socket) => {
+    sockets.push(socket)
+    const drip = (left: number): void => {
+      if (socket.destroyed) return
+      socket.write('HTTP/1.1 102 Processing\r\n\r\n')
+      if (left > 0) setTimeout(drip, 2, left - 1)
+    }
+    drip(100)
+  })
+  const { public: url } = await serve(t, upstream)
+  t.equal((await call(url, { path: `${path}?attack` })).status, 503)
+  await until(() => sockets.every(({ destroyed }) => destroyed), 'the end of its connection')
+})

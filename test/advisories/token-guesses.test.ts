@@ -1,0 +1,191 @@
+import { randomInt } from 'node:crypto'
+import { Agent, request } from 'node:http'
+import pg from 'pg'
+import t, { type Test } from 'tap'
+import { formatToken, makeSecret } from '../../gateway/answer/token-secret.ts'
+import { type Answer, call } from '../support/client.ts'
+import { startTestGateway, until } from '../support/gateway.ts'
+import { startReplica } from '../support/replicas.ts'
+import { bearer, oauth, startTestWorld } from '../support/world.ts'
+
+// Anybody can make tokens whose checksum is right, and each used to cost a question: 2,000 a second made the first logins
+// of others nine times slower.
+
+const world = await startTestWorld(t)
+const { robot } = world.serviceAccounts
+const { admin } = world.users
+const database = new pg.Pool({ connectionString: world.databaseUrl, max: 4 })
+t.teardown(() => database.end())
+
+/** On a busy machine what waits must not be taken for an outage. */
+const patience = { connectTimeoutMs: 20_000, queryTimeoutMs: 20_000 }
+const settings = { trustedProxies: ['127.0.0.1'], database: { url: world.databaseUrl, poolSize: 6, ...patience } }
+const start = (t: Test, more: object = {}) => startTestGateway(t, { world, settings: { ...settings, ...more } })
+
+let guesses = 0
+
+/** A token that nobody has; every other one is of an id that exists. */
+function guess(): string {
+  guesses += 1
+  return formatToken(guesses % 2 === 0 ? 1 + (guesses % 6) : 1_000_000 + guesses, makeSecret(randomInt).secret)
+}
+
+const from = (address: string, token: string): Record<string, string> => ({
+  ...bearer(token),
+  'x-forwarded-for': address,
+})
+
+const agent = new Agent({ keepAlive: true, maxSockets: 200 })
+t.teardown(() => agent.destroy())
+
+/** A status and no more, on connections that are kept. */
+const send = (origin: string, headers: Record<string, string>): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(origin)
+    const sent = request({ hostname, port, agent, path: '/users/me', headers }, (answer) => {
+      answer.resume()
+      answer.on('end', () => resolve(answer.statusCode ?? 0))
+    })
+    sent.on('error', reject)
+    sent.end()
+  })
+
+async function readMetric(admin: string, sample: string): Promise<number> {
+  const text = await (await fetch(`${admin}/metrics`)).text()
+  const line = text.split('\n').find((line) => line.startsWith(`${sample} `))
+  return Number(line?.split(' ').at(-1) ?? 0)
+}
+
+const countOf = (statement: string) => `sallyport_database_query_duration_seconds_count{statement="${statement}"}`
+const outcome = (name: string) => `sallyport_unknown_tokens_total{outcome="${name}"}`
+
+async function createToken(): Promise<string> {
+  const { secret, hash } = makeSecret(randomInt)
+  const { rows } = await database.query<{ id: number }>(
+    `insert into auth_access_tokens (tokenable_id, type, hash, abilities) values ($1, 'auth_token', $2, '["*"]') returning id`,
+    [robot.id, hash],
+  )
+  return formatToken(rows[0]?.id ?? 0, secret)
+}
+
+t.test('a flood of guesses costs a few small questions, and asks for nobody’s account', async (t) => {
+  const gateway = await start(t)
+  t.equal(await send(gateway.public, from('192.0.2.1', guess())), 401)
+  const before = await readMetric(gateway.admin, countOf('find-token'))
+  const statuses = await Promise.all(
+    Array.from({ length: 3_000 }, () => send(gateway.public, from('192.0.2.1', guess()))),
+  )
+  t.ok(statuses.every((status) => status === 401))
+  // A whole token is asked for where the machine has stood still for a second.
+  t.ok((await readMetric(gateway.admin, countOf('find-token'))) < before + 20)
+  const questions = await readMetric(gateway.admin, countOf('find-token-hashes'))
+  t.ok(questions < 3_000 / 4, `${questions} questions for 3,000 guesses`)
+  t.equal(await readMetric(gateway.admin, outcome('refused')), 3_001)
+})
+
+t.test('while guesses wait for the database they hold a third of its connections, and others go on', async (t) => {
+  const gateway = await start(t)
+  const locking = await database.connect()
+  t.teardown(() => locking.release(true))
+  await locking.query('begin')
+  await locking.query('lock table auth_access_tokens in access exclusive mode')
+  const flood = Array.from({ length: 150 }, () => send(gateway.public, from('192.0.2.1', guess())))
+  const countBlocked = async (): Promise<number> => {
+    const { rows } = await database.query(
+      "select count(*)::int as blocked from pg_stat_activity where wait_event_type = 'Lock' and application_name = 'sallyport' and query not ilike '%explain%'",
+    )
+    return rows[0].blocked
+  }
+  await until(async () => (await countBlocked()) === 2, 'the lane is full')
+  await until(async () => (await readMetric(gateway.admin, 'sallyport_unknown_tokens_waiting')) > 0, 'the others wait')
+  for (let login = 0; login < 10; login++) {
+    const jwt = await world.mint({ sub: `aside-${login}`, email: `aside-${login}@x.example` })
+    t.equal((await call(gateway.public, { path: '/users/me', headers: oauth({ jwt }) })).status, 200, 'a first login')
+  }
+  t.equal(await countBlocked(), 2)
+  await locking.query('rollback')
+  t.ok((await Promise.all(flood)).every((status) => status === 401))
+})
+
+t.test('a service account’s first request from another address is served amid a flood', async (t) => {
+  const gateway = await start(t)
+  const stopping = new AbortController()
+  const attack = async (): Promise<void> => {
+    while (!stopping.signal.aborted) await send(gateway.public, from('192.0.2.1', guess()))
+  }
+  const attackers = Array.from({ length: 60 }, attack)
+  for (let round = 0; round < 20; round++)
+    t.equal(await send(gateway.public, from('198.51.100.7', await createToken())), 200)
+  stopping.abort()
+  await Promise.all(attackers)
+})
+
+t.test('a token that was found before never waits among guesses', async (t) => {
+  const gateway = await start(t)
+  const token = await createToken()
+  t.equal(await send(gateway.public, from('198.51.100.7', token)), 200)
+  const asked = await readMetric(gateway.admin, countOf('find-token-hashes'))
+  const before = await readMetric(gateway.admin, countOf('find-token'))
+  const isAskedAgain = async (): Promise<boolean> => {
+    await database.query(`select pg_notify('sallyport_changes', '{"kind":"everything"}')`)
+    t.equal(await send(gateway.public, from('203.0.113.9', token)), 200)
+    return (await readMetric(gateway.admin, countOf('find-token'))) > before
+  }
+  await until(isAskedAgain, 'another question')
+  t.equal(await readMetric(gateway.admin, countOf('find-token-hashes')), asked)
+})
+
+t.test('no limit by address stands in the way unless it is configured', async (t) => {
+  const gateway = await start(t)
+  const statuses = await Promise.all(
+    Array.from({ length: 300 }, () => send(gateway.public, from('192.0.2.1', guess()))),
+  )
+  t.ok(statuses.every((status) => status === 401))
+})
+
+t.test(
+  'with a limit an address that guesses is 429 with Retry-After; others, and tokens in use, are not',
+  async (t) => {
+    const authentication = { unknownTokens: { perSecond: 0.01, burst: 3 } }
+    const gateway = await start(t, { authentication })
+    const ask = (address: string, token: string): Promise<Answer> =>
+      call(gateway.public, { path: '/users/me', headers: from(address, token) })
+    const known = await createToken()
+    for (let round = 0; round < 5; round++) t.equal((await ask('2001:db8::1', await createToken())).status, 200)
+    t.equal((await ask('2001:db8::1', known)).status, 200, 'tokens that exist are given back')
+    for (let round = 0; round < 3; round++) t.equal((await ask('2001:db8::1', guess())).status, 401)
+    for (const address of ['2001:db8::1', '2001:db8::2', '2001:db8:0:0:ffff::1']) {
+      const answer = await ask(address, guess())
+      t.match(answer.json(), { error: { status: 429, code: 'too_many_attempts' } }, address)
+      t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
+    }
+    t.equal((await ask('2001:db8::1', known)).status, 200, 'a token in use')
+    t.equal((await ask('2001:db8::1', 'oat_typo')).status, 401, 'what cannot be a token asks for nothing')
+    t.equal((await ask('2001:db8:0:1::1', guess())).status, 401, 'another network')
+    t.equal(await readMetric(gateway.admin, outcome('throttled')), 3)
+  },
+)
+
+t.test('an address that guesses has one line of the log a minute', async (t) => {
+  const replica = await startReplica(t, { world, settings: { ...settings, log: { level: 'warn' } } })
+  for (let round = 0; round < 50; round++) await send(replica.public, from('192.0.2.9', guess()))
+  await send(replica.public, from('192.0.2.10', guess()))
+  const findLines = () =>
+    replica
+      .readLog()
+      .split('\n')
+      .filter((line) => line.includes('unknown tokens tried'))
+      .map((line) => JSON.parse(line))
+  await until(() => findLines().length === 2, 'the lines')
+  t.match(findLines(), [
+    { clientAddress: '192.0.2.9', unknownTokens: 1 },
+    { clientAddress: '192.0.2.10', unknownTokens: 1 },
+  ])
+})
+
+t.test('while the database cannot be asked an unknown token is 503, and never 401', async (t) => {
+  const gateway = await start(t, { database: { url: 'postgres://nobody@127.0.0.1:1/nowhere', poolSize: 6 } })
+  const statuses = await Promise.all(Array.from({ length: 50 }, () => send(gateway.public, from('192.0.2.1', guess()))))
+  t.ok(statuses.every((status) => status === 503))
+  t.equal((await call(gateway.public, { path: '/users/me', headers: oauth(admin) })).status, 503)
+})

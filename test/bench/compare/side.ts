@@ -1,0 +1,116 @@
+import { execFileSync } from 'node:child_process'
+import { leave, openCrowd } from '../../support/crowd.ts'
+import { startCrowdUpstream } from '../../support/crowd-upstream.ts'
+import type { Owner } from '../../support/owner.ts'
+import { type Replica, serveFile } from '../../support/replicas.ts'
+import { bearer } from '../../support/world.ts'
+import { createStopwatch } from '../measure-streams.ts'
+import { listTree, readCpuMicros } from '../peers/cpu-time.ts'
+import { drive } from '../peers/load.ts'
+import { measuredCore } from '../peers/peer.ts'
+import type { Checkout } from './checkout.ts'
+import { type SetUp, writeMinimal } from './configure.ts'
+import type { Course } from './pair.ts'
+import { listRows, type Row, type Stage, setUps, streamsRow } from './rows.ts'
+
+export type SideOptions = Readonly<{
+  backendPort: number
+  seconds: number
+  connections: number
+  /** Of load on a gateway that was just started: until V8 has compiled what is hot, it is dearer. */
+  warmUpSeconds: number
+  streams: number
+  isWanted: (row: string) => boolean
+  signal: AbortSignal
+}>
+
+/** Starts the gateways of a commit that the wanted rows take, and gives these rows. */
+export async function startSide(
+  owner: Owner,
+  checkout: Checkout,
+  stage: Stage,
+  options: SideOptions,
+): Promise<readonly Course[]> {
+  const rows = listRows(stage).filter(({ name }) => options.isWanted(name))
+  const isStreaming = options.isWanted(streamsRow)
+  const agents = await startCrowdUpstream(owner)
+  const wanted = new Set<Row['of']>([...rows.map(({ of }) => of), ...(isStreaming ? (['usual'] as const) : [])])
+  const gateways = new Map<Row['of'], Replica>()
+  for (const of of wanted)
+    gateways.set(of, await startGateway(owner, checkout, stage, setUps[of], options.backendPort, agents.url))
+  const warm = new Set<Replica>()
+  /** The first load on a gateway is a long one, the later ones only have their own way to be compiled. */
+  const chooseWarmUp = (gateway: Replica): number => {
+    const isWarm = warm.has(gateway)
+    warm.add(gateway)
+    return isWarm ? Math.min(1, options.warmUpSeconds) : options.warmUpSeconds
+  }
+  const find = (of: Row['of']): Replica => {
+    const gateway = gateways.get(of)
+    if (!gateway) throw new Error(`there is no gateway ${of}`)
+    return gateway
+  }
+  const courses = rows.map((row): Course => {
+    const gateway = find(row.of)
+    const asked = { url: gateway[row.listener ?? 'public'] + row.path, headers: row.headers }
+    const load = async (seconds: number): Promise<number> => {
+      const { requests, failed, refused } = await drive(owner, asked, options.connections, seconds)
+      const bad = row.isRefusal ? requests - refused + failed - refused : failed
+      if (requests === 0 || bad > requests / 1_000)
+        throw new Error(`${row.name}: ${bad} of ${requests} requests of ${checkout.name} had another answer`)
+      return requests
+    }
+    return {
+      name: row.name,
+      warmUp: () => load(chooseWarmUp(gateway)),
+      measure: async () => {
+        const before = readCpuMicros([gateway.pid])
+        const requests = await load(options.seconds)
+        return (readCpuMicros([gateway.pid]) - before) / requests
+      },
+    }
+  })
+  if (!isStreaming) return courses
+  const gateway = find('usual')
+  const stopwatch = createStopwatch(() => performance.now())
+  /** Opened for each turn: a thousand idle streams of one row would be in the way of the others. */
+  const spray = async (seconds: number): Promise<number> => {
+    const clients = await openCrowd(owner, {
+      origin: gateway.public,
+      path: `/agent/${stage.world.agents.acme}/responses`,
+      headers: bearer(stage.world.serviceAccounts.robot.apiKey),
+      count: options.streams,
+      hear: stopwatch.hear,
+    })
+    const before = readCpuMicros([gateway.pid])
+    const events = await stopwatch.spray([...agents.streams], seconds, eventsPerSecond, options.signal)
+    const cost = (readCpuMicros([gateway.pid]) - before) / events
+    leave(clients)
+    return cost
+  }
+  return [
+    ...courses,
+    { name: streamsRow, warmUp: () => spray(chooseWarmUp(gateway)), measure: () => spray(options.seconds) },
+  ]
+}
+
+/** All streams of a side together. */
+const eventsPerSecond = 5_000
+
+async function startGateway(
+  owner: Owner,
+  checkout: Checkout,
+  stage: Stage,
+  setUp: SetUp,
+  backendPort: number,
+  agents: string,
+): Promise<Replica> {
+  const file = writeMinimal(owner, checkout, stage.world, setUp, {
+    platform: `http://127.0.0.1:${backendPort}`,
+    agents,
+  })
+  const replica = await serveFile(owner, file, {}, checkout.build)
+  for (const pid of listTree(replica.pid))
+    execFileSync('taskset', ['-a', '-p', '-c', measuredCore, String(pid)], { stdio: 'ignore' })
+  return replica
+}

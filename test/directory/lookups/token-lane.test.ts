@@ -1,0 +1,184 @@
+import t from 'tap'
+import type { TokenRecord } from '../../../gateway/directory/directory.ts'
+import { createTokenLane } from '../../../gateway/directory/lookups/token-lane.ts'
+import { createTurns } from '../../../gateway/directory/lookups/turns.ts'
+import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
+import { until } from '../../support/gateway.ts'
+
+const hashOf = (id: number): string => id.toString(16).padStart(64, '0')
+
+const tokenOf = (id: number): TokenRecord => ({
+  ...{ id, name: null, abilities: [], lastUsedAt: null, expiresAt: null, createdAt: null },
+  ...{ hash: hashOf(id), ancestors: [] },
+  user: {
+    ...{ id, email: '', emailVerified: false, username: null, firstName: null, lastName: null, fullName: null },
+    ...{ userType: 'client-managed', currentOrganizationId: null, roles: [] },
+  },
+})
+
+/** Only even ids exist. */
+const exists = (id: number): boolean => id % 2 === 0
+
+/** A lane whose questions are answered when the test says so. */
+async function openLane(width: number, batchSize: number, maxWaiting: number) {
+  const questions: Readonly<{ ids: readonly number[]; answer: () => void; fail: (error: unknown) => void }>[] = []
+  const whole: number[] = []
+  let [under, most] = [0, 0]
+  let nowMs = 0
+  const lane = createTokenLane({
+    width,
+    batchSize,
+    maxWaiting,
+    monotonicMs: () => nowMs,
+    findToken: async (id) => {
+      whole.push(id)
+      return exists(id) ? tokenOf(id) : undefined
+    },
+    findHashes: (ids) => {
+      under += 1
+      most = Math.max(most, under)
+      const asked = new Promise<ReadonlyMap<number, string>>((resolve, reject) => {
+        const rows = new Map(ids.filter(exists).map((id) => [id, hashOf(id)]))
+        questions.push({ ids, answer: () => resolve(rows), fail: reject })
+      })
+      return asked.finally(() => {
+        under -= 1
+      })
+    },
+  })
+  const confirm = (id: number, hash: string, owner: string) =>
+    lane.find(id, hash, owner).then((token) => token?.id === id)
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+  const pass = (ms: number): void => {
+    nowMs += ms
+  }
+  return { ...lane, confirm, questions, whole, turn, pass, most: () => most }
+}
+
+/** As after a first guess: from then on nothing is asked but hashes. */
+async function openSuspiciousLane(width: number, batchSize: number, maxWaiting: number) {
+  const opened = await openLane(width, batchSize, maxWaiting)
+  await opened.confirm(1, hashOf(1), 'first')
+  opened.whole.length = 0
+  opened.pass(10)
+  return opened
+}
+
+t.test('while nobody guesses a token takes one question', async (t) => {
+  const { confirm, questions, whole, pass } = await openLane(1, 64, 10)
+  t.equal(await confirm(2, hashOf(2), 'a'), true)
+  t.equal(await confirm(4, hashOf(2), 'a'), false)
+  t.same([whole, questions.length], [[2, 4], 0])
+  pass(10)
+  const next = confirm(6, hashOf(6), 'a')
+  t.same([questions.length, whole], [1, [2, 4]], 'and two after a guess')
+  questions[0]?.answer()
+  t.equal(await next, true)
+  t.same(whole, [2, 4, 6])
+  pass(1_000)
+  t.equal(await confirm(8, hashOf(8), 'a'), true)
+  t.equal(questions.length, 1, 'one again a second later')
+})
+
+t.test('a claim is right where the token is there and has that hash', async (t) => {
+  const { confirm, questions, whole, pass } = await openSuspiciousLane(4, 1, 10)
+  const claims = [2, 2, 3, 4].map((id, index) => {
+    pass(10)
+    return confirm(id, ['', hashOf(4), hashOf(3), hashOf(4)][index] ?? '', 'a')
+  })
+  for (const { answer } of questions) answer()
+  t.same(await Promise.all(claims), [false, false, false, true])
+  t.same(whole, [4], 'nobody’s account is asked for with a guess')
+})
+
+t.test('a flood of one address keeps another waiting for one question of each connection, and no longer', async (t) => {
+  const { confirm, questions, turn, pass, most } = await openSuspiciousLane(2, 8, 10_000)
+  for (let id = 1; id <= 5_000; id++) confirm(id, hashOf(0), 'attacker').catch(() => undefined)
+  pass(10)
+  await until(() => questions.length === 2, 'as many questions as the lane is wide')
+  const honest = confirm(1_000_000, hashOf(1_000_000), 'honest')
+  questions[0]?.answer()
+  await turn()
+  t.equal(questions.length, 2, 'the next question waits for its time')
+  pass(10)
+  await until(() => questions.length === 3, 'a third question')
+  t.ok(questions[2]?.ids.includes(1_000_000), 'the very next question has it')
+  questions[2]?.answer()
+  t.equal(await honest, true)
+  t.equal(most(), 2)
+  // The lane waits for no pace any more, and the process can end.
+  pass(1_000)
+})
+
+t.test('claims that come together go into one question', async (t) => {
+  const { confirm, questions, turn, pass } = await openSuspiciousLane(1, 64, 10_000)
+  const claims = Array.from({ length: 641 }, (_, index) => confirm(index, hashOf(index), `a${index % 7}`))
+  for (let asked = 0; asked < 11; asked++) {
+    pass(10)
+    await until(() => questions.length > asked, 'the next question')
+    questions[asked]?.answer()
+    await turn()
+  }
+  t.equal((await Promise.all(claims)).filter(Boolean).length, 321)
+  t.equal(questions.length, 11, 'one, and ten of 64')
+})
+
+t.test('where there is no room whoever waits with most is turned away', async (t) => {
+  const { confirm, countWaiting } = await openSuspiciousLane(1, 1, 4)
+  const turned: string[] = []
+  const ask = (owner: string, id: number) =>
+    confirm(id, hashOf(0), owner).catch((error: unknown) => {
+      turned.push(`${owner}${id} ${error instanceof GatewayError ? error.code : error}`)
+    })
+  for (let id = 0; id < 6; id++) void ask('greedy', id)
+  void ask('honest', 7)
+  void ask('other', 8)
+  await new Promise((resolve) => setImmediate(resolve))
+  t.equal(countWaiting(), 4)
+  t.same(turned, ['greedy5 lookups_busy', 'greedy4 lookups_busy', 'greedy3 lookups_busy'])
+})
+
+t.test('a question that fails fails all that wait, and the next one is asked anew', async (t) => {
+  const { confirm, questions, pass } = await openSuspiciousLane(1, 1, 10)
+  const claims = [1, 2, 3].map((id) => confirm(id, hashOf(id), 'a').catch((error: Error) => error.message))
+  questions[0]?.fail(new Error('down'))
+  t.same(await Promise.all(claims), ['down', 'down', 'down'])
+  pass(10)
+  const next = confirm(2, hashOf(2), 'a')
+  await until(() => questions.length === 2, 'the next question')
+  questions[1]?.answer()
+  t.equal(await next, true)
+})
+
+t.test('turns go round, whatever comes and goes', async (t) => {
+  const turns = createTurns<string>(100)
+  for (const item of ['a1', 'a2', 'a3', 'b1', 'c1', 'c2']) turns.push(item.charAt(0), item)
+  t.same(turns.take(4), ['a1', 'b1', 'c1', 'a2'])
+  turns.push('b', 'b2')
+  t.same(turns.take(10), ['c2', 'a3', 'b2'])
+  t.equal(turns.size(), 0)
+  t.same(turns.take(1), [])
+  // Against the simplest thing that could be right.
+  const held = new Map<string, number>()
+  let state = 7
+  const random = (below: number): number => {
+    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648
+    return state % below
+  }
+  for (let step = 0; step < 5_000; step++) {
+    if (random(3) > 0) {
+      const owner = `o${random(random(2) === 0 ? 3 : 40)}`
+      const longest = Math.max(0, ...held.values())
+      const isFull = turns.size() === 100
+      const dropped = turns.push(owner, owner)
+      t.equal(dropped !== undefined, isFull)
+      held.set(owner, (held.get(owner) ?? 0) + 1)
+      if (dropped === undefined) continue
+      const left = held.get(dropped) ?? 0
+      if (left < longest) t.fail('not the longest')
+      held.set(dropped, left - 1)
+    } else for (const owner of turns.take(random(9))) held.set(owner, (held.get(owner) ?? 0) - 1)
+    const sum = [...held.values()].reduce((all, count) => all + count, 0)
+    if (sum !== turns.size()) t.fail('lost one')
+  }
+})

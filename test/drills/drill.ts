@@ -1,0 +1,117 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { closeSync } from 'node:fs'
+import { guarded } from '../../gateway/fault/guarded.ts'
+import type { Owner } from '../support/owner.ts'
+import type { FlowName } from './flows.ts'
+import { openPipe, type Stage } from './stage.ts'
+
+/** A dependency of the gateway, and a kind of fault of it: a cell of the table in docs/operate/dependencies.md. */
+export type Cell = readonly [dependency: string, fault: string]
+
+/** What a flow may show while the fault lasts, beside its usual answers. */
+export type Expectation = Readonly<{
+  /** Statuses that refuse; 0 is a connection that broke. */
+  statuses: readonly number[]
+  /** The longest that any answer may take. */
+  withinMs: number
+  /** The part of the requests that may get them; 1 where it is left out. */
+  share?: number
+}>
+
+/** A figure that a drill looks up for itself, in words. */
+export type Finding = Readonly<{ check: string; seen: string; limit: string; isMet: boolean }>
+
+/** A fault of a real program under load, and what has to hold while it lasts and after it. */
+export type Drill = Readonly<{
+  /** One sentence: the fault. */
+  about: string
+  cells: readonly Cell[]
+  /** The alerts of helm/sallyport/files/alerts.yaml that it rehearses. */
+  alerts?: readonly string[]
+  /** Part of the short set, which the tests run. */
+  isShort?: boolean
+  /** Why this machine cannot play it; undefined where it can. */
+  findLack?: () => string | undefined
+  /** What the gateway is started with, beside the stage's own. */
+  prepare?: (stage: Stage) => GatewayOptions | Promise<GatewayOptions>
+  begin: (stage: Stage) => unknown
+  end: (stage: Stage) => unknown
+  /** By flow; one that is not named must not notice anything. */
+  expect?: Partial<Record<FlowName, Expectation>>
+  /** Flows that may be refused need not be: the fault is felt where they are slower by half, and none is refused. */
+  isMild?: boolean
+  /** How soon after its end everything is as before; 2,000 ms where it is left out. */
+  goodAfterMs?: number
+  /** Looked at while the fault lasts, and when everything is over. */
+  lookDuring?: (stage: Stage) => Promise<readonly Finding[]>
+  lookAfter?: (stage: Stage) => Promise<readonly Finding[]>
+}>
+
+export type GatewayOptions = Readonly<{
+  /** Whole top-level sections of the configuration. */
+  settings?: Readonly<Record<string, unknown>>
+  environment?: Readonly<Record<string, string>>
+  /** A descriptor in place of the log's file. */
+  output?: number
+  /** A command that runs it, its own words in front. */
+  within?: readonly string[]
+  /** Where it finds each dependency by a name, `database.` and so on in front, instead of an address. */
+  domain?: string
+}>
+
+/** Every flow that needs the directory, refused with 503 by its time-out. */
+export const withoutDirectory = (withinMs: number): Partial<Record<FlowName, Expectation>> => {
+  const refused = { statuses: [503], withinMs }
+  return { session: refused, token: refused, unknown: refused, revoked: refused, newcomer: refused }
+}
+
+/** Every flow that goes on to the upstream, with these statuses in the place of its answers. */
+export const withoutUpstream = (withinMs: number, statuses = [503]): Partial<Record<FlowName, Expectation>> => {
+  const refused = { statuses, withinMs }
+  return { public: refused, session: refused, token: refused, newcomer: refused }
+}
+
+/** Calls back by turns, first with true; ends with false, and with the owner. */
+export function alternate(
+  owner: Owner,
+  stillMs: number,
+  goingMs: number,
+  turn: (isStill: boolean) => void,
+): () => void {
+  let timer: NodeJS.Timeout | undefined
+  let isStill = false
+  const next = (): void => {
+    isStill = !isStill
+    turn(isStill)
+    timer = setTimeout(guarded('process', next), isStill ? stillMs : goingMs)
+  }
+  const stop = (): void => {
+    clearTimeout(timer)
+    if (isStill) turn(false)
+    isStill = false
+  }
+  owner.teardown(stop)
+  next()
+  return stop
+}
+
+/** A pipe for standard output, with a program that reads it. */
+export function pipeLog(stage: Stage): number {
+  const { reading, writing } = openPipe(stage)
+  const reader = spawn('cat', [], { stdio: [reading, 'ignore', 'ignore'] })
+  // Else this process would be a reader of its own.
+  closeSync(reading)
+  stage.owner.teardown(() => {
+    reader.kill('SIGKILL')
+    closeSync(writing)
+  })
+  stage.notes.set('reader', reader)
+  return writing
+}
+
+export const readerOf = ({ notes }: Stage): ChildProcess => notes.get('reader') as ChildProcess
+
+export async function findDropped({ metric }: Stage): Promise<readonly Finding[]> {
+  const dropped = await metric('sallyport_log_lines_dropped_total')
+  return [{ check: 'log lines dropped', seen: `${dropped}`, limit: '> 0', isMet: dropped > 0 }]
+}

@@ -1,0 +1,41 @@
+import { type NameServer, nameServerLack, startNameServer } from '../../support/name-server.ts'
+import type { Drill, Finding } from '../drill.ts'
+import type { Stage } from '../stage.ts'
+
+const domain = 'drill.test'
+
+const serverOf = ({ notes }: Stage): NameServer => notes.get('names') as NameServer
+
+const look = async (
+  { metric }: Stage,
+  isWanted: (seconds: number) => boolean,
+  limit: string,
+): Promise<readonly Finding[]> => {
+  const seconds = await metric('sallyport_names_stale_seconds')
+  return [
+    {
+      check: 'age of addresses whose name is not resolved',
+      seen: `${seconds.toFixed(1)} s`,
+      limit,
+      isMet: isWanted(seconds),
+    },
+  ]
+}
+
+export const drill: Drill = {
+  about: 'the name server says nothing, while every request opens a connection to the upstream by its name',
+  cells: [['DNS', 'hangs']],
+  alerts: ['SallyportNamesStale'],
+  findLack: () => nameServerLack,
+  prepare: async ({ owner, notes, upstream }) => {
+    const names = await startNameServer(owner)
+    for (const name of ['database', 'redis', 'issuer', 'upstream']) names.set(`${name}.${domain}`, '127.0.0.1')
+    notes.set('names', names)
+    upstream.answer((response) => void response.setHeader('connection', 'close').end('ok'))
+    return { within: names.command, domain, settings: { dns: { cacheMs: 500 } } }
+  },
+  begin: (stage) => serverOf(stage).silence(true),
+  end: (stage) => serverOf(stage).silence(false),
+  lookDuring: (stage) => look(stage, (seconds) => seconds > 0, '> 0 s'),
+  lookAfter: (stage) => look(stage, (seconds) => seconds === 0, '0 s'),
+}

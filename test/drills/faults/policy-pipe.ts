@@ -1,0 +1,24 @@
+import { execFileSync } from 'node:child_process'
+import { renameSync } from 'node:fs'
+import { copyPolicies, policyFile } from '../copy-policies.ts'
+import type { Drill } from '../drill.ts'
+
+export const drill: Drill = {
+  about: 'a pipe that has no writer stands in the place of a policy file',
+  cells: [],
+  alerts: ['SallyportPolicyReloadFailing'],
+  prepare: (stage) => ({ settings: { policies: { directory: copyPolicies(stage) } } }),
+  begin: (stage) => {
+    renameSync(policyFile(stage, 'data.yaml'), policyFile(stage, '.data.yaml'))
+    execFileSync('mkfifo', [policyFile(stage, 'data.yaml')])
+  },
+  end: (stage) => renameSync(policyFile(stage, '.data.yaml'), policyFile(stage, 'data.yaml')),
+  lookDuring: async ({ metric }) => {
+    const good = await metric('sallyport_policy_reload_success')
+    return [{ check: 'the files are good, by the gauge', seen: String(good), limit: '0', isMet: good === 0 }]
+  },
+  lookAfter: async ({ metric }) => {
+    const good = await metric('sallyport_policy_reload_success')
+    return [{ check: 'the files are good, by the gauge', seen: String(good), limit: '1', isMet: good === 1 }]
+  },
+}

@@ -1,0 +1,37 @@
+import pg from 'pg'
+import { type Drill, withoutDirectory } from '../drill.ts'
+import type { Stage } from '../stage.ts'
+
+async function change({ world }: Stage, text: string): Promise<void> {
+  const client = new pg.Client({ connectionString: world.databaseUrl })
+  await client.connect()
+  await client.query(text)
+  await client.end()
+}
+
+export const drill: Drill = {
+  about: 'the role of database.url loses the right to read users, while its connections go on',
+  cells: [],
+  alerts: ['SallyportDatabaseRefusesStatements'],
+  begin: async (stage) => {
+    await change(stage, 'revoke select on users from sallyport')
+    // Rights are no rows: nothing tells the caches of them.
+    await change(stage, `select pg_notify('sallyport_changes', '{"kind":"everything"}')`)
+  },
+  end: (stage) => change(stage, 'grant select on users to sallyport'),
+  // Hashes of tokens can still be read, so that a guess is known for one.
+  expect: { ...withoutDirectory(3_000), unknown: { statuses: [401, 503], withinMs: 3_000 } },
+  lookDuring: async ({ gateway }) => {
+    const answer = await fetch(`${gateway().admin}/readyz`)
+    const { causes = {} } = (await answer.json()) as { causes?: Readonly<Record<string, string>> }
+    return [
+      { check: '/readyz', seen: `${answer.status}`, limit: '503', isMet: answer.status === 503 },
+      {
+        check: 'its cause',
+        seen: `${causes.schema}`,
+        limit: 'names the right',
+        isMet: /permission denied for table users/.test(causes.schema ?? ''),
+      },
+    ]
+  },
+}

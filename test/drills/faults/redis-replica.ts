@@ -1,0 +1,19 @@
+import { findRedisServerLack } from '../../support/redis.ts'
+import type { Drill } from '../drill.ts'
+
+export const drill: Drill = {
+  about: 'Redis becomes a replica: it answers, and takes no writes',
+  cells: [
+    ['Redis', 'lies'],
+    ['Redis', 'stale'],
+  ],
+  alerts: ['SallyportRedisDown'],
+  findLack: findRedisServerLack,
+  // Of a primary that nobody has heard of.
+  begin: ({ redis }) => redis.tell('REPLICAOF 127.0.0.1 1'),
+  end: ({ redis }) => redis.tell('REPLICAOF NO ONE'),
+  lookDuring: async ({ metric }) => {
+    const up = await metric('sallyport_change_source_up')
+    return [{ check: 'sources of changes that are up', seen: String(up), limit: '1', isMet: up === 1 }]
+  },
+}

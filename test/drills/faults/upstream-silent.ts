@@ -1,0 +1,15 @@
+import { type Drill, withoutUpstream } from '../drill.ts'
+import { resumeAnswers } from '../stage.ts'
+
+const firstByteMs = 1_000
+
+export const drill: Drill = {
+  about: 'the upstream takes every request and answers none',
+  cells: [['upstream', 'hangs']],
+  alerts: ['SallyportUpstreamFailing'],
+  prepare: () => ({ settings: { timeouts: { firstByteMs } } }),
+  begin: ({ upstream }) => upstream.answer(() => undefined),
+  end: resumeAnswers,
+  // One more try goes to the next address; there is none.
+  expect: withoutUpstream(firstByteMs + 1_500),
+}

@@ -1,0 +1,70 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { guarded } from '../../gateway/fault/guarded.ts'
+import { withOwner } from '../support/owner.ts'
+import type { Drill, Finding } from './drill.ts'
+import { type Flows, prepareFlows } from './flows.ts'
+import { type FlowFigures, type Holdings, judge, type Played, type Rigor, summarize } from './judge.ts'
+import { startLoad } from './load.ts'
+import { openStage, readHoldings } from './stage.ts'
+
+export type PlayOptions = Rigor &
+  Readonly<{
+    /** How long the fault lasts. */
+    seconds: number
+    /** Requests in a second, of all flows together. */
+    rate: number
+    notify: (sentence: string) => void
+  }>
+
+export type Result = Readonly<{ figures: readonly FlowFigures[]; findings: readonly Finding[] }>
+
+/** For the caches to fill, and the code to be compiled. */
+const warmUpMs = 3_000
+
+const lookMs = 250
+
+/** Starts everything, breaks it for a while under load, and says what was seen. Memory is the system's word. */
+export const play = (drill: Drill, options: PlayOptions): Promise<Result> =>
+  withOwner(async (owner) => {
+    const { seconds, rate, notify } = options
+    const goodAfterMs = drill.goodAfterMs ?? 2_000
+    const stage = await openStage(owner, drill, notify)
+    // One at least in each phase, however short.
+    const allSeconds = 3 * seconds + (warmUpMs + goodAfterMs * options.patience) / 1_000
+    const flows: Flows = await prepareFlows(owner, stage.world, Math.ceil((allSeconds * rate) / 100) + 10)
+    const load = startLoad(owner, stage.gateway().public, flows, rate)
+    await sleep(warmUpMs)
+    const startedMs = performance.now()
+    await sleep(seconds * 1_000)
+    const readAll = (): Holdings => ({ ...readHoldings(stage), connections: load.connections() })
+    const before = readAll()
+    let highest = before
+    const look = (): void => {
+      const now = readAll()
+      if (now.rssBytes > highest.rssBytes) highest = now
+    }
+    const timer = setInterval(guarded('process', look), lookMs)
+    owner.teardown(() => clearInterval(timer))
+    const beganMs = performance.now()
+    await drill.begin(stage)
+    await sleep(seconds * 1_000)
+    const during = (await drill.lookDuring?.(stage)) ?? []
+    await drill.end(stage)
+    const endedMs = performance.now()
+    await sleep(goodAfterMs * options.patience + seconds * 500)
+    await load.stop()
+    clearInterval(timer)
+    const played: Played = {
+      samples: load.samples(),
+      startedMs,
+      beganMs,
+      endedMs,
+      reached: stage.upstream.reached(),
+      holdings: { before, highest, after: readAll() },
+    }
+    const after = (await drill.lookAfter?.(stage)) ?? []
+    return {
+      figures: summarize(flows, played),
+      findings: [...judge(drill, flows, played, options), ...during, ...after],
+    }
+  })

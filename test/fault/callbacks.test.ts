@@ -1,0 +1,55 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { findBareCallbacks } from '../support/find-callbacks.ts'
+
+const root = fileURLToPath(new URL('../../gateway', import.meta.url))
+
+/** What serves no request: the demo, a script for browsers, and the last line of a process that is ending. */
+const isElsewhere = (file: string): boolean =>
+  /^demo\/|^fault\/|^console\/script\.ts$|^boot\/last-resort\.ts$|^main\.ts$|^boot\/command-healthcheck\.ts$/.test(file)
+
+t.test('no callback of a socket, timer or emitter can end the process', async (t) => {
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
+  t.ok(files.length > 300)
+  const bare = files
+    .filter((file) => !isElsewhere(file))
+    .flatMap((file) => findBareCallbacks(file, readFileSync(`${root}/${file}`, 'utf8')))
+  t.same(bare, [])
+})
+
+t.test('a callback that is not guarded is found, wherever it is registered', async (t) => {
+  const bare: readonly string[] = [
+    "socket.on('data', (bytes) => take(bytes))",
+    "socket.once('close', this.#onClose)",
+    "socket.on('end', onEnd)",
+    'setTimeout(work, 5)',
+    'setInterval(() => void work(), 5)',
+    'setImmediate(this.#next)',
+    'queueMicrotask(() => work())',
+    'process.nextTick(answer, 1)',
+    'socket.setTimeout(5, () => work())',
+    'socket.end(() => { work() })',
+    'const options = { callback: (length: number) => take(length) }',
+    "signal.addEventListener('abort', work)",
+    "socket.on('data', (bytes) => { try { take(bytes) } catch {} })",
+    'class X { #next = () => work(); start() { setImmediate(this.#next) } }',
+    'const next = () => work()\nsetImmediate(next)',
+  ]
+  for (const source of bare) t.equal(findBareCallbacks('x.ts', source).length, 1, source)
+})
+
+t.test('one that is guarded, or cannot throw, is not', async (t) => {
+  const safe: readonly string[] = [
+    "socket.on('data', guarded('client', take))",
+    "const take = guarded('client', (bytes) => work(bytes))\nsocket.on('data', take)",
+    "class X { #next = guarded('timer', () => work()); start() { setImmediate(this.#next) } }",
+    "socket.on('error', () => {})",
+    "socket.on('error', () => undefined)",
+    'setTimeout(resolve, 5)',
+    'setTimeout(() => socket.destroy(), 5)',
+    "const options = { callback: () => { try { take() } catch (error) { reportFault('client', error) } } }",
+    "map.on('x')",
+  ]
+  for (const source of safe) t.same(findBareCallbacks('x.ts', source), [], source)
+})

@@ -1,0 +1,84 @@
+import t from 'tap'
+import { reportFaults } from '../../gateway/boot/report-faults.ts'
+import { guarded, hearFaults, reportFault } from '../../gateway/fault/guarded.ts'
+import type { LogFields } from '../../gateway/observe/log.ts'
+
+t.test('what a guarded callback throws is told, and ends its own work alone', async (t) => {
+  const heard: unknown[] = []
+  t.teardown(hearFaults((place, error) => heard.push([place, (error as Error).message])))
+  const ended: string[] = []
+  const work = guarded(
+    'client',
+    (name: string, more: string) => {
+      throw new Error(name + more)
+    },
+    (name) => ended.push(name),
+  )
+  work('a', 'b')
+  t.same([heard, ended], [[['client', 'ab']], ['a']])
+})
+
+t.test('so is a promise that rejects, and what the ending itself throws', async (t) => {
+  const heard: string[] = []
+  t.teardown(hearFaults((_place, error) => heard.push((error as Error).message)))
+  const rejecting = guarded('timer', async () => {
+    throw new Error('late')
+  })
+  rejecting()
+  const worse = guarded(
+    'timer',
+    () => {
+      throw new Error('first')
+    },
+    () => {
+      throw new Error('second')
+    },
+  )
+  worse()
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(heard, ['first', 'second', 'late'])
+})
+
+t.test('what does not throw is not touched', async (t) => {
+  const seen: unknown[] = []
+  const work = guarded('upstream', (one: number, two: number) => seen.push([one, two]))
+  work(1, 2)
+  t.same(seen, [[1, 2]])
+})
+
+function listen(t: { teardown: (end: () => void) => unknown }) {
+  const lines: LogFields[] = []
+  const places: string[] = []
+  let nowMs = 0
+  const log = { error: (fields: LogFields) => void lines.push(fields) }
+  const metrics = { countFault: (place: string) => void places.push(place) }
+  t.teardown(reportFaults(log, metrics, () => nowMs))
+  return { lines, places, pass: (ms: number) => (nowMs += ms) }
+}
+
+t.test('each fault is counted, and its cause is logged once a minute, without a secret', async (t) => {
+  const { lines, places, pass } = listen(t)
+  const again = (text: string): void => reportFault('client', new TypeError(`planted ${text}`))
+  for (const text of ['oat_MTI.c2VjcmV0c2VjcmV0', 'b', 'c']) again(text)
+  t.same(places, ['client', 'client', 'client'])
+  t.equal(lines.length, 1)
+  t.match(lines[0], { place: 'client', error: { stack: /guarded\.test/ } })
+  t.notMatch(JSON.stringify(lines), /c2VjcmV0/)
+  reportFault('client', new TypeError('from elsewhere'))
+  t.equal(lines.length, 2, 'another cause')
+  pass(60_001)
+  again('d')
+  t.equal(lines.length, 3, 'after a minute')
+})
+
+t.test('whatever is thrown, the memory of it has an end', async (t) => {
+  const { lines, places } = listen(t)
+  for (let index = 0; index < 1_000; index += 1) {
+    const error = new Error('x')
+    error.stack = `Error: x\n    at place ${index}`
+    reportFault('timer', error)
+  }
+  for (const odd of [undefined, null, 'text', 5, { stack: 1 }]) reportFault('timer', odd)
+  t.equal(places.length, 1_005)
+  t.equal(lines.length, 1_001)
+})

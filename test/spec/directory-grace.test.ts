@@ -1,0 +1,97 @@
+import { Redis } from 'ioredis'
+import t, { type Test } from 'tap'
+import { call } from '../support/client.ts'
+import { startRawUpstream, until } from '../support/gateway.ts'
+import { type Account, populate } from '../support/population.ts'
+import { testRedisServer } from '../support/redis.ts'
+import { startRedisServer } from '../support/redis-server.ts'
+import { startServing } from '../support/serve.ts'
+import { leadThrough, startTcpProxy } from '../support/tcp-proxy.ts'
+import { oauth, startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const { addAccount } = await populate(t, world)
+
+const upstream = await startRawUpstream(t, (socket) => {
+  socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
+})
+
+async function startBehind(t: Test, settings: Readonly<Record<string, unknown>>) {
+  const proxy = await startTcpProxy(t, { port: Number(new URL(world.databaseUrl).port) })
+  const serving = await startServing(t, {
+    world,
+    settings: { database: { url: leadThrough(proxy, world.databaseUrl) }, ...settings },
+    upstream: upstream.url,
+  })
+  const ask = async ({ headers }: Pick<Account, 'headers'>): Promise<number> =>
+    (await call(serving.public, { path: '/datasets', headers })).status
+  const breakDown = (): void => {
+    proxy.refuse()
+    proxy.cut()
+  }
+  const readMetrics = async (): Promise<string> => (await fetch(`${serving.admin}/metrics`)).text()
+  const hears = async () => {
+    await until(async () => (await readMetrics()).includes('source_up{source="postgres"} 1'), 'the changes', 20_000)
+    // Whoever routes to it has asked before the outage.
+    await until(async () => (await fetch(`${serving.admin}/readyz`)).status === 200, 'readiness', 20_000)
+  }
+  return { ...serving, ask, breakDown, mend: proxy.accept, readMetrics, hears }
+}
+
+t.test('callers known before go on for the grace, others do not, and it is said', async (t) => {
+  const gateway = await startBehind(t, { directory: { graceMs: 600_000 } })
+  await gateway.hears()
+  const known = await addAccount('known')
+  await until(async () => (await gateway.ask(known)) === 200, 'the answer')
+  gateway.breakDown()
+  await new Promise((resolve) => setTimeout(resolve, 1_500))
+  for (let again = 0; again < 20; again += 1) t.equal(await gateway.ask(known), 200)
+  t.equal(await gateway.ask({ headers: oauth(world.users.member) }), 503)
+  t.equal(await gateway.ask(await addAccount('unknown')), 503)
+  const ready = await fetch(`${gateway.admin}/readyz`)
+  t.equal(ready.status, 200)
+  t.match(await ready.json(), { checks: { database: 'limited' }, causes: { database: /directory\.graceMs/ } })
+  t.match(await gateway.readMetrics(), /cache_reads_total\{cache="tokens",result="grace"\} [1-9]/)
+  t.match(gateway.stdout(), /"level":"warn".*"graceMs":600000.*what was known before answers/)
+  gateway.mend()
+  await until(async () => (await gateway.ask({ headers: oauth(world.users.member) })) === 200, 'the recovery', 20_000)
+})
+
+testRedisServer(t, 'a change that was heard of ends it, even where PostgreSQL cannot be asked', async (t) => {
+  const redis = await startRedisServer(t)
+  const gateway = await startBehind(t, { directory: { graceMs: 600_000 }, redis: { url: redis.url } })
+  await gateway.hears()
+  await until(async () => (await gateway.readMetrics()).includes('source_up{source="redis"} 1'), 'Redis', 20_000)
+  const [revoked, kept] = [await addAccount('revoked'), await addAccount('kept')]
+  for (const account of [revoked, kept]) await until(async () => (await gateway.ask(account)) === 200, 'the answer')
+  gateway.breakDown()
+  await new Promise((resolve) => setTimeout(resolve, 1_500))
+  t.equal(await gateway.ask(revoked), 200)
+  const publisher = new Redis(redis.url)
+  t.teardown(() => publisher.disconnect())
+  await publisher.publish('sallyport:changes', JSON.stringify({ kind: 'token', id: revoked.tokenId }))
+  await until(async () => (await gateway.ask(revoked)) === 503, 'the end of it')
+  t.equal(await gateway.ask(kept), 200)
+})
+
+t.test('by default there is none', async (t) => {
+  const gateway = await startBehind(t, {})
+  await gateway.hears()
+  const known = await addAccount('default')
+  await until(async () => (await gateway.ask(known)) === 200, 'the answer')
+  gateway.breakDown()
+  await until(async () => (await gateway.ask(known)) === 503, 'the refusal')
+  t.equal((await fetch(`${gateway.admin}/readyz`)).status, 503)
+})
+
+t.test('no line of the log has the name of the user of the database', async (t) => {
+  const url = new URL(world.databaseUrl)
+  url.username = 'name-of-the-user'
+  url.password = 'wrong'
+  const serving = await startServing(t, { world, settings: { database: { url: url.href } } })
+  const answer = await call(serving.public, { path: '/datasets', headers: oauth(world.users.member) })
+  t.equal(answer.status, 503)
+  await until(() => /password authentication failed/.test(serving.stdout()), 'the lines')
+  await until(() => /changes are not heard/.test(serving.stdout()), 'the lines of the listener')
+  t.notMatch(serving.stdout() + serving.stderr(), /name-of-the-user/)
+})

@@ -1,0 +1,50 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
+
+const folder = fileURLToPath(new URL('../../gateway', import.meta.url))
+
+/** Calls by which a text is taken apart. */
+const looks = new Set([
+  ...['split', 'replace', 'replaceAll', 'matchAll', 'indexOf', 'lastIndexOf', 'search', 'exec'],
+  ...['charCodeAt', 'codePointAt', 'normalize'],
+])
+
+const readingName = /^(?:read|parse|split|decode|skim)[A-Z]/
+
+/** Every module of the gateway that takes a text apart, or exports what is called a reader; below `gateway/`. */
+export const findReadingModules = (): readonly string[] =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && takesTextApart(readFileSync(`${folder}/${file}`, 'utf8')))
+    .sort()
+
+/** Whether a module has a regular expression, a `JSON.parse`, one of these calls, or exports a reader by its name. */
+export function takesTextApart(source: string): boolean {
+  let isFound = false
+  const visit = (node: ts.Node): void => {
+    isFound ||= isLook(node)
+    if (!isFound) ts.forEachChild(node, visit)
+  }
+  visit(ts.createSourceFile('module.ts', source, ts.ScriptTarget.Latest, true))
+  return isFound
+}
+
+function isLook(node: ts.Node): boolean {
+  if (node.kind === ts.SyntaxKind.RegularExpressionLiteral) return true
+  if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
+    const { name, expression } = node.expression
+    return looks.has(name.text) || (name.text === 'parse' && expression.getText() === 'JSON')
+  }
+  if (ts.isFunctionDeclaration(node)) return isExported(node) && readingName.test(node.name?.text ?? '')
+  return (
+    ts.isVariableStatement(node) &&
+    isExported(node) &&
+    node.declarationList.declarations.some(
+      ({ name, initializer }) =>
+        readingName.test(name.getText()) && initializer !== undefined && ts.isArrowFunction(initializer),
+    )
+  )
+}
+
+const isExported = (node: ts.FunctionDeclaration | ts.VariableStatement): boolean =>
+  node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) ?? false

@@ -1,0 +1,83 @@
+import { spawnSync } from 'node:child_process'
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Owner } from './owner.ts'
+
+/** Why a program cannot be given a name server of its own here, if so. */
+export const nameServerLack: string | undefined =
+  process.getuid?.() === 0 && spawnSync('unshare', ['--mount', 'true']).status === 0
+    ? undefined
+    : 'only root may listen on port 53 and mount another /etc/resolv.conf'
+
+export type NameServer = Readonly<{
+  /** A command that runs another one whose names are asked here: the other one's words follow. */
+  command: readonly string[]
+  /** Where a name leads; no address: it does not exist. */
+  set: (name: string, address: string | undefined) => void
+  /** Says nothing at all, or nothing of some names, or answers again. */
+  silence: (isSilent: boolean | ((name: string) => boolean)) => void
+  /** The names that were asked for, a question for IPv4 or IPv6 each. */
+  asked: () => readonly string[]
+}>
+
+/** Each on an address of loopback of its own: port 53 is the only one that resolv.conf knows. */
+let servers = 0
+
+/** A name server on UDP, real to the system's resolver (RFC 1035, 4). */
+export async function startNameServer(owner: Owner): Promise<NameServer> {
+  const host = `127.53.${(process.pid >> 6) & 0xff}.${((process.pid & 0x3f) << 2) + ++servers}`
+  const addresses = new Map<string, string>()
+  const asked: string[] = []
+  let isSilent: (name: string) => boolean = () => false
+  const socket = createSocket('udp4')
+  socket.on('message', (question, { address, port }) => {
+    const { name, type, end } = readQuestion(question)
+    asked.push(name)
+    if (!isSilent(name)) socket.send(composeAnswer(question.subarray(0, end), type, addresses.get(name)), port, address)
+  })
+  socket.bind(53, host)
+  await once(socket, 'listening')
+  owner.teardown(() => socket.close())
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-names-'))
+  owner.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const file = join(folder, 'resolv.conf')
+  writeFileSync(file, `nameserver ${host}\noptions timeout:1 attempts:2\n`)
+  const mount = `mount --bind ${file} /etc/resolv.conf && exec "$0" "$@"`
+  return {
+    command: ['unshare', '--mount', 'sh', '-c', mount],
+    set: (name, found) => void (found === undefined ? addresses.delete(name) : addresses.set(name, found)),
+    silence: (told) => {
+      isSilent = typeof told === 'boolean' ? () => told : told
+    },
+    asked: () => asked,
+  }
+}
+
+function readQuestion(message: Buffer): Readonly<{ name: string; type: number; end: number }> {
+  const labels: string[] = []
+  let at = 12
+  for (let length = message[at] ?? 0; length > 0; length = message[at] ?? 0) {
+    labels.push(message.toString('latin1', at + 1, at + 1 + length))
+    at += 1 + length
+  }
+  return { name: labels.join('.').toLowerCase(), type: message.readUInt16BE(at + 1), end: at + 5 }
+}
+
+const typeA = 1
+
+/** Of a name with an IPv4 address alone; a name without one does not exist. */
+function composeAnswer(question: Buffer, type: number, address: string | undefined): Buffer {
+  const records = address !== undefined && type === typeA ? [composeRecord(address)] : []
+  const head = Buffer.from(question)
+  head.writeUInt16BE(address === undefined ? 0x81_83 : 0x81_80, 2)
+  head.writeUInt16BE(records.length, 6)
+  head.writeUInt32BE(0, 8)
+  return Buffer.concat([head, ...records])
+}
+
+/** Points to the name of the question; good for no time at all. */
+const composeRecord = (address: string): Buffer =>
+  Buffer.from([0xc0, 12, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4, ...address.split('.').map(Number)])

@@ -1,0 +1,360 @@
+import { createCors } from '../../gateway/answer/cors.ts'
+import { readJsonObject } from '../../gateway/answer/read-body.ts'
+import { readPage } from '../../gateway/answer/read-page.ts'
+import { readTokenRequest } from '../../gateway/answer/read-token-request.ts'
+import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
+import { readClaims } from '../../gateway/authenticate/claims.ts'
+import { readCredential } from '../../gateway/authenticate/credential.ts'
+import { parseShallow } from '../../gateway/authenticate/fetch-keys.ts'
+import { isSameAddress } from '../../gateway/authenticate/same-address.ts'
+import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
+import { usableKeys } from '../../gateway/authenticate/usable-keys.ts'
+import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
+import { parseChange } from '../../gateway/directory/change.ts'
+import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
+import { embeddedAddresses } from '../../gateway/engine/embedded-address.ts'
+import type { UpstreamRequest } from '../../gateway/engine/engine.ts'
+import type { Exchange } from '../../gateway/engine/exchange.ts'
+import { readLineName } from '../../gateway/engine/header-line.ts'
+import { refusalOf } from '../../gateway/engine/parse-error.ts'
+import { readConnection } from '../../gateway/engine/silent-peers.ts'
+import { isHandshake } from '../../gateway/engine/websocket.ts'
+import { composeAnswerHead } from '../../gateway/engine/wire/answer-head.ts'
+import { readIdleMs } from '../../gateway/engine/wire/kept-alive.ts'
+import { MessageParser } from '../../gateway/engine/wire/message-parser.ts'
+import { composeRequestHead } from '../../gateway/engine/wire/request-head.ts'
+import { readMeaning } from '../../gateway/engine/wire/request-meaning.ts'
+import { keepCookies, mayKeepSetCookie } from '../../gateway/locate/cookies.ts'
+import { readNetwork } from '../../gateway/network/network.ts'
+import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
+import { redact } from '../../gateway/observe/redact.ts'
+import { readKeyBundle } from '../../gateway/pin/key-bundle.ts'
+import { parseYaml } from '../../gateway/policy/document.ts'
+import { parsePattern } from '../../gateway/policy/route.ts'
+import { readClient } from '../../gateway/receive/client.ts'
+import { headerRole } from '../../gateway/receive/header-role.ts'
+import { isHost, readHeaders } from '../../gateway/receive/headers.ts'
+import { readRequestId } from '../../gateway/receive/request-id.ts'
+import { readTarget } from '../../gateway/receive/target.ts'
+import { type AnswerContext, passingLines, readMediaType } from '../../gateway/relay/answer-headers.ts'
+import { readFields } from '../../gateway/relay/read-fields.ts'
+import { composeCacheControl } from '../../gateway/relay/shared-caches.ts'
+import { skimMembers } from '../../gateway/relay/skim-json.ts'
+import { EventSplitter } from '../../gateway/relay/split-events.ts'
+import { readOrganizationCookie, readOrganizationId } from '../../gateway/resolve/organization-id.ts'
+import { otherReadings } from '../../gateway/route/readings.ts'
+
+/** A reader of bytes that others wrote. */
+export type Reader = Readonly<{
+  name: string
+  /** The modules whose work it is, below `gateway/`. */
+  modules: readonly string[]
+  /** The largest text that it can be given, in bytes; for what has no limit of its own, as much as its sender may send. */
+  largest: number
+  /** Readers of files are linear, but nothing waits for them. */
+  isOfFiles?: true
+  read: (text: string) => unknown
+}>
+
+const head = 64 * 1024
+const targetBytes = 8 * 1024
+const tokenBytes = 8 * 1024
+const mebibyte = 1024 * 1024
+
+const issuer = {
+  issuer: 'i',
+  audiences: ['us'],
+  clockToleranceSeconds: 0,
+  linkVerifiedEmail: false,
+  trustEmailVerified: false,
+}
+const cors = createCors({ origins: ['https://app.example'], maxAgeSeconds: 1, credentials: false })
+const preflightOf = (names: string): Exchange => {
+  const asked = ['access-control-request-method', 'PUT', 'access-control-request-headers', names]
+  return { method: 'OPTIONS', headers: ['origin', 'https://app.example', ...asked] } as unknown as Exchange // no more is read
+}
+const limited = (text: string, name: string): unknown =>
+  readHeaders({ headers: ['host', 'h', name, text], httpVersion: '1.1' }, mebibyte)
+
+/** A head that the parser could not read, whatever it says is the reason. */
+const unreadable = (text: string): void => {
+  const rawPacket = Buffer.from(`${text}\r\n\r\n`, 'latin1')
+  for (const code of ['HPE_INVALID_METHOD', 'HPE_INVALID_TRANSFER_ENCODING', 'HPE_HEADER_OVERFLOW'])
+    refusalOf(Object.assign(new Error(code), { code, rawPacket, bytesParsed: rawPacket.length }))
+}
+
+/** Reads bytes as a connection does, in pieces of this size. */
+function parseWire(type: 'request' | 'response', text: string, pieceBytes: number): void {
+  const parser = new MessageParser(type, head)
+  const bytes = Buffer.from(text, 'latin1')
+  let isSound = true
+  for (let at = 0; at < bytes.length && isSound; at += pieceBytes) {
+    let rest = bytes.subarray(at, at + pieceBytes)
+    while (rest.length > 0 && isSound) {
+      isSound = parser.execute(rest) === undefined
+      const found = parser.takeHead()
+      if (found && type === 'request') readMeaning(found)
+      rest = rest.subarray(parser.consumedBytes)
+      if (parser.isComplete) parser.next()
+    }
+  }
+  parser.free()
+}
+
+const splitInPieces = (text: string, pieceBytes: number): void => {
+  const splitter = new EventSplitter(mebibyte)
+  const bytes = Buffer.from(text)
+  for (let at = 0; at < bytes.length; at += pieceBytes) splitter.split(bytes.subarray(at, at + pieceBytes))
+}
+
+const answerContext: AnswerContext = {
+  upstream: { cookies: new Set(['a']), answers: { passedCommands: new Set(), cache: 'private' } },
+  match: { route: { isPublic: false } },
+  requestId: 'r',
+  trail: { identified: () => undefined },
+}
+
+const bounds = { now: new Date(0), latest: null }
+const auditOf = (text: string): string =>
+  composeAuditLine(
+    {
+      ...{ time: new Date(0), requestId: 'r', door: 'proxy', outcome: 'refused', status: 400, error: undefined },
+      ...{ principal: undefined, organization: undefined, route: undefined },
+      ...{ method: text, path: text, clientAddress: text },
+    },
+    'r',
+  )
+
+const reader = (
+  name: string,
+  module: string | readonly string[],
+  largest: number,
+  read: (text: string) => unknown,
+): Reader => ({ name, modules: typeof module === 'string' ? [module] : module, largest, read })
+
+const ofFiles = (...parts: Parameters<typeof reader>): Reader => ({ ...reader(...parts), isOfFiles: true })
+
+/** Who reads what a client, an upstream, an issuer, another process or an operator wrote. */
+export const readers: readonly Reader[] = [
+  reader('bytes of a client', ['engine/wire/message-parser.ts', 'engine/wire/llhttp.ts'], head, (text) =>
+    parseWire('request', text, mebibyte),
+  ),
+  reader('a request line', 'engine/wire/request-meaning.ts', head, (text) =>
+    parseWire('request', `GET /${text} HTTP/1.1\r\nHost: h\r\n\r\n`, 16 * 1024),
+  ),
+  reader('header lines', 'engine/wire/header-name.ts', head, (text) =>
+    parseWire('request', `GET / HTTP/1.1\r\nHost: h\r\n${text}\r\n\r\n`, 1_024),
+  ),
+  reader('chunks', 'engine/wire/message-parser.ts', head, (text) =>
+    parseWire('request', `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n${text}`, 1_024),
+  ),
+  reader('an answer of an upstream', 'engine/wire/message-parser.ts', head, (text) =>
+    parseWire('response', `HTTP/1.1 200 OK\r\n${text}\r\n\r\n`, 16 * 1024),
+  ),
+  reader('an upstream’s Keep-Alive', 'engine/wire/kept-alive.ts', head, (text) => readIdleMs(['keep-alive', text])),
+  reader('an answer’s head', 'engine/wire/answer-head.ts', head, (text) =>
+    composeAnswerHead(
+      { status: 200, reason: text, headers: [text, text] },
+      { isHead: false, isHttp10: false, isKeptAlive: true },
+    ),
+  ),
+  reader('a request’s head', 'engine/wire/request-head.ts', head, (text) =>
+    composeRequestHead(
+      { method: 'GET', path: `/${text}`, headers: ['x', text], asksForWebSocket: false } as unknown as UpstreamRequest, // no more is read
+      'h',
+    ),
+  ),
+  reader('a line’s name', 'engine/header-line.ts', head, readLineName),
+  reader('a handshake', 'engine/websocket.ts', head, (text) =>
+    isHandshake({
+      method: 'GET',
+      httpVersion: '1.1',
+      headers: { upgrade: 'websocket', 'sec-websocket-version': '13', 'sec-websocket-key': text },
+    }),
+  ),
+  reader('a head that is none', 'engine/parse-error.ts', head, unreadable),
+  reader('an unreadable encoding', 'engine/parse-error.ts', head, (text) =>
+    unreadable(`POST / HTTP/1.1\r\nTransfer-Encoding: a${text}`),
+  ),
+  reader('the log’s look at a path', 'observe/redact.ts', head / 4, redact),
+  reader('the audit trail’s look at a request', 'observe/audit/line.ts', targetBytes, auditOf),
+  reader('a request that a proxy tells of', 'decision/original-request.ts', head, (text) => {
+    const headers = ['x-forwarded-method', text, 'x-forwarded-uri', text, 'x-forwarded-host', text]
+    return readOriginalRequest({ method: 'GET', target: '/authorize', headers }, text)
+  }),
+  reader('a header’s name on the decision listener', 'decision/original-request.ts', head, (text) =>
+    readOriginalRequest({ method: 'GET', target: '/authorize', headers: [text, 'x'] }, 'h'),
+  ),
+  reader('a target', ['receive/target.ts', 'receive/segment.ts'], targetBytes, (text) =>
+    readTarget('GET', `/${text}`, 'h', mebibyte),
+  ),
+  reader('a target in absolute form', 'receive/target.ts', targetBytes, (text) =>
+    readTarget('GET', `http://${text}`, text, mebibyte),
+  ),
+  reader('a target’s other readings', ['route/readings.ts', 'route/table.ts'], targetBytes, (text) =>
+    otherReadings(readTarget('GET', `/${text}`, 'h', mebibyte)),
+  ),
+  reader('a host', 'receive/headers.ts', head, isHost),
+  reader('a header’s name', 'receive/header-role.ts', head, headerRole),
+  ...['content-length', 'transfer-encoding', 'connection', 'expect', 'host', 'cookie'].map((name) =>
+    reader(`the header ${name}`, 'receive/headers.ts', head, (text) => limited(text, name)),
+  ),
+  reader('a trace', 'receive/trace-context.ts', head, (text) => limited(text, 'traceparent')),
+  reader('a request id', 'receive/request-id.ts', head, (text) => readRequestId(['x-request-id', text])),
+  reader('a chain of proxies', 'receive/client.ts', head, (text) =>
+    readClient(
+      { peerAddress: '127.0.0.1', isEncrypted: false },
+      { host: 'h', forwarded: { for: [text], proto: [text], host: [text] } },
+      () => true,
+    ),
+  ),
+  reader('an address of a limit', 'network/network.ts', head, readNetwork),
+  reader('a line of a table of connections', 'engine/silent-peers.ts', head, readConnection),
+  reader('an address within another', 'engine/embedded-address.ts', head, embeddedAddresses),
+  reader('a Bearer', 'authenticate/credential.ts', head, (text) =>
+    readCredential({ authorization: [`Bearer ${text}`], oauthAccessToken: [] }),
+  ),
+  reader('a scheme', 'authenticate/credential.ts', head, (text) =>
+    readCredential({ authorization: [text], oauthAccessToken: [] }),
+  ),
+  reader('an API token', 'authenticate/api-token.ts', head, (text) => parseApiToken(`oat_${text}`)),
+  reader('a JWT', 'authenticate/signature.ts', tokenBytes, parseToken),
+  reader('a JWT’s header', 'authenticate/signature.ts', tokenBytes, (text) => {
+    const encoded = Buffer.from(JSON.stringify({ alg: 'RS256', typ: text })).toString('base64url')
+    // It is read before anything is waited for.
+    chooseKey(encoded, () => Promise.reject(new TypeError('no key'))).catch(() => undefined)
+  }),
+  reader('a JWT’s payload', 'authenticate/signature.ts', tokenBytes, (text) =>
+    parseObject(Buffer.from(`{"a":${text}`)),
+  ),
+  reader('an e-mail address', 'authenticate/claims.ts', tokenBytes, (text) =>
+    readClaims({ iss: 'i', aud: 'us', sub: 's', exp: 1, email: text, given_name: text }, issuer),
+  ),
+  reader('a subject', 'authenticate/claims.ts', tokenBytes, (text) =>
+    readClaims({ iss: 'i', aud: text.split(','), sub: text, exp: 1 }, issuer),
+  ),
+  reader('an address to be linked', 'authenticate/same-address.ts', tokenBytes, (text) =>
+    isSameAddress(text, `${text}x`),
+  ),
+  reader('a key set', ['authenticate/fetch-keys.ts', 'authenticate/usable-keys.ts'], 256 * 1024, (text) =>
+    usableKeys([JSON.parse(`{"kty":"RSA","e":"AQAB","n":"${text}"}`)]),
+  ),
+  reader('a key set’s text', 'authenticate/fetch-keys.ts', mebibyte, (text) => parseShallow(`{"keys":${text}`)),
+  reader('an organization', 'resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
+  reader('a cookie', 'resolve/organization-id.ts', head, (text) => readOrganizationCookie([text])),
+  reader('a preflight', 'answer/cors.ts', head, (text) => cors.answerPreflight(preflightOf(text), () => ['GET'])),
+  reader('a body', 'answer/read-body.ts', 64 * 1024, (text) => {
+    readJsonObject({ body: { read: async () => Buffer.from(text) } } as unknown as Parameters<
+      typeof readJsonObject
+    >[0]).catch(() => undefined)
+    return JSON.parse(text)
+  }),
+  reader('a wish for a token', 'answer/read-token-request.ts', 64 * 1024, (text) =>
+    readTokenRequest({ name: text, scope: text, expiresAt: text, [text]: 1 }, ['api-key'], bounds, []),
+  ),
+  reader('a page', 'answer/read-page.ts', targetBytes, (text) => readPage(`?page=${text}&perPage=${text}&${text}`)),
+  reader('a media type', 'relay/answer-headers.ts', head, (text) => readMediaType(['content-type', text])),
+  reader('an answer’s lines', ['relay/answer-role.ts', 'relay/answer-headers.ts'], head, (text) =>
+    passingLines(200, ['connection', text, 'x-own', text, text, text], answerContext),
+  ),
+  reader('a Cache-Control', 'relay/shared-caches.ts', head, (text) => composeCacheControl([text], undefined)),
+  reader('a Cache-Control and Pragma of many lines', 'relay/shared-caches.ts', head, (text) =>
+    passingLines(
+      200,
+      Array.from(text.slice(0, text.length / 16)).flatMap((value) => ['cache-control', value, 'pragma', value]),
+      answerContext,
+    ),
+  ),
+  reader('cookies that are chosen by name', 'locate/cookies.ts', head, (text) => keepCookies(text, new Set(['a']))),
+  reader('a cookie that is set', 'locate/cookies.ts', head, (text) => mayKeepSetCookie(text, new Set(['a']))),
+  reader('an event', ['relay/split-events.ts', 'relay/line-ends.ts'], 256 * 1024, (text) =>
+    splitInPieces(text, mebibyte),
+  ),
+  reader('an event in pieces', 'relay/split-events.ts', 256 * 1024, (text) => splitInPieces(text, 64)),
+  reader('an event’s fields', 'relay/read-fields.ts', 256 * 1024, (text) =>
+    readFields(Buffer.from(`data: ${text}\n\n`)),
+  ),
+  reader('an event’s members', 'relay/skim-json.ts', 256 * 1024, (text) =>
+    skimMembers(Buffer.from(`{"a":${text}}`), 0, () => true),
+  ),
+  reader('a message of a change', 'directory/change.ts', 8_000, parseChange),
+  reader('a token’s abilities', 'directory/postgres/rows.ts', 8 * 1024, parseAbilities),
+  ofFiles('a key file', 'pin/key-bundle.ts', 32 * 1024, readKeyBundle),
+  ofFiles('keys of a key file', 'pin/key-bundle.ts', 32 * 1024 - 60, (text) =>
+    readKeyBundle(`-----BEGIN PRIVATE KEY-----\n${text}\n-----END PRIVATE KEY-----\n`),
+  ),
+  // Policies of more than 32 KiB are read by a thread of their own; the configuration is read before anything listens.
+  ofFiles('YAML of policies and configuration', 'policy/document.ts', 4 * 1024, (text) =>
+    parseYaml('f', text).document.toJS(),
+  ),
+  ofFiles('a path pattern', 'policy/route.ts', 64 * 1024, (text) => parsePattern(`/${text}`)),
+]
+
+const own = 'reads what the gateway itself wrote'
+const operator = 'reads an argument, a variable or a short value of the configuration that an operator typed'
+const compiled = 'looks at rows of the table that were read and checked before'
+
+/** Modules, or folders of them, that look at texts and need no measure, each with its reason. */
+export const notReaders: Readonly<Record<string, string>> = {
+  'demo/': 'the demo world alone, on loopback',
+  'boot/policy/': 'commands that an operator runs on files of his own, in a process of their own',
+  'boot/cluster-states.ts': compiled,
+  'boot/command-directory.ts': operator,
+  'boot/command-healthcheck.ts': operator,
+  'boot/command-rotate.ts': operator,
+  'boot/describe-program.ts': own,
+  'boot/descriptors.ts': 'reads a file of the kernel',
+  'boot/door-tls.ts': operator,
+  'boot/file-memory.ts': 'counts bytes; what is in them it does not look at',
+  'boot/format-table.ts': 'prints rows of the database for an operator, in a process of its own',
+  'boot/gateway.ts': operator,
+  'boot/interpolate.ts': operator,
+  'boot/issuers.ts': operator,
+  'boot/judge-cluster.ts': compiled,
+  'boot/keys.ts': own,
+  'boot/memory.ts': 'reads a file of the kernel',
+  'boot/policy-ledger.ts': own,
+  'boot/report-faults.ts': own,
+  'boot/rotate-bundle.ts': 'a command on a key file that was read before',
+  'boot/snapshot.ts': operator,
+  'boot/version.ts': 'reads the package’s own file',
+  'boot/watch-keys.ts': 'trims texts of key files, which `pin/key-bundle.ts` reads',
+  'boot/workers/messages.ts': own,
+  'console/': 'draws pages of what the gateway knows; asked on the admin listener alone',
+  'decision/decision.ts': 'parts a target at its first question mark',
+  'directory/postgres/check/': 'a command that an operator runs on his own database',
+  'directory/postgres/migrate.ts': own,
+  'directory/postgres/query-failure.ts': 'looks at a code of five characters',
+  'directory/redis/clients.ts': operator,
+  'directory/postgres/hide-user.ts': 'looks for one fixed name in a message of the database’s server',
+  'directory/postgres/recognize-pooler.ts': 'one anchored pattern on a message of the database’s server',
+  'directory/postgres/schema-fault.ts': own,
+  'directory/postgres/servers.ts': 'numbers and names that the database’s server tells of itself',
+  'directory/redis/heartbeats.ts': 'one anchored pattern of at most 15 digits',
+  'directory/redis/refusals.ts': 'one pattern of bounded runs, on an error of Redis',
+  'engine/networks.ts': operator,
+  'engine/origin.ts': operator,
+  'engine/tls/certificates.ts': operator,
+  'engine/wire/pool.ts': 'finds a connection in a list',
+  'engine/wire/shared-reads.ts': 'counts and shares buffers; what is in them it does not look at',
+  'engine/wire/upstream-call.ts': own,
+  'locate/locate.ts': operator,
+  'observe/admin.ts': 'parts a target at its first question mark; on the admin listener',
+  'observe/batch.ts': own,
+  'observe/line-writer.ts': own,
+  'observe/console-host.ts': 'anchored patterns; on the admin listener',
+  'observe/log.ts': own,
+  'observe/pretty-line.ts': 'a terminal’s own lines, in the demo and in development',
+  'observe/tracing/': own,
+  'pin/remember-pinned.ts': own,
+  'pin/signing-keys.ts': 'reads blocks that `pin/key-bundle.ts` has parted',
+  'pin/verify.ts': 'runs in a backend, on a header that the gateway signed',
+  'policy/load.ts': 'hands texts to `policy/document.ts`',
+  'policy/read-files-apart.ts': 'hands texts to `policy/document.ts`',
+  'policy/read-files.ts': 'hands texts to `policy/document.ts`',
+  'policy/regular-file.ts': 'reads a file; what is in it, its readers look at',
+  'policy/schema.ts': 'reads the package’s own file',
+  'relay/relay.ts': 'one anchored pattern on a media type',
+  'relay/stream-kind.ts': compiled,
+  'relay/watched-stream.ts': 'calls `EventSplitter`',
+}
