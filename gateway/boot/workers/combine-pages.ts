@@ -50,15 +50,17 @@ function combineFacts(serving: Crew['serving'], isDraining: () => boolean): Omit
     Promise.any(serving().map(({ ask }) => ask(question, withinMs)))
   return {
     readiness: async () => {
-      const workers = serving()
+      // A worker that does not answer still takes connections, and makes the group unready; one that ended does not.
+      const answers = await Promise.all(
+        serving().map(({ ask, isGone }) =>
+          ask('readiness', readinessMs).catch((): Readiness => (isGone() ? {} : { workers: 'failing' })),
+        ),
+      )
       const primary: Readiness = {
-        workers: workers.length > 0 ? 'ok' : 'failing',
+        workers: serving().length > 0 ? 'ok' : 'failing',
         draining: isDraining() ? 'failing' : 'ok',
       }
-      // One that does not answer still takes connections: it makes the group as unready as one that says so.
-      const silent: Readiness = { workers: 'failing' }
-      const answers = workers.map(({ ask }) => ask('readiness', readinessMs).catch(() => silent))
-      return combineReadiness([...(await Promise.all(answers)), primary])
+      return combineReadiness([...answers, primary])
     },
     publicKeys: async () => {
       const sets = await askAll('publicKeys', factsMs)

@@ -104,7 +104,7 @@ export function startCrew(options: CrewOptions): Crew {
 
   return {
     started,
-    serving: () => [...serving],
+    serving: () => [...serving].filter(({ isGone }) => !isGone()),
     drain: async (times) => {
       isEnding = true
       const timer = setTimeout(guarded('process', killAll), times.delayMs + times.timeoutMs + graceMs)

@@ -26,6 +26,8 @@ export type WorkerProcess = Readonly<{
   pid: number
   /** Where it serves; never resolves when it ends before. */
   served: Promise<Addresses>
+  /** Whether its process has ended: it takes no connection, and answers no question. */
+  isGone: () => boolean
   /** Resolves when the process is gone and has let go of its listeners. */
   ended: Promise<WorkerEnd>
   /** Rejects when there is no answer in time, or none to give. */
@@ -78,14 +80,21 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
     // The worker answers each question from the function of the same name.
     return value as Answer<Name>
   }
-  const ended = waitForEnd(worker).then((end) => {
+  let isGone = false
+  const leave = (): void => {
+    isGone = true
     for (const settle of waiting.values()) settle(undefined)
+  }
+  worker.once('exit', guarded('process', leave))
+  const ended = waitForEnd(worker).then((end) => {
+    leave()
     return { ...end, failure }
   })
   return {
     number: assignment.number,
     pid: worker.process.pid ?? 0,
     served,
+    isGone: () => isGone,
     ended,
     ask,
     isHeard: async (withinMs) => (await call((id) => ({ kind: 'ping', id }), withinMs)) !== undefined,

@@ -8,14 +8,20 @@ import { createMetrics } from '../../../gateway/observe/metrics.ts'
 
 type Answers = Readonly<Partial<Record<Question, unknown>>>
 
+/** A worker whose process ends while it is asked. */
+const ending: Answers = {}
+
 /** Workers that tell these things, and reject what they are not given. */
 function pagesOf(workers: readonly Answers[], isDraining = false) {
-  const serving = workers.map((answers, index) => {
+  const gone = new Set<Answers>()
+  const living = workers.map((answers, index) => {
     const ask = async (question: Question): Promise<unknown> => {
       if (question in answers) return answers[question]
+      if (answers === ending) gone.add(answers)
       throw new Error('silent')
     }
-    return { number: index + 1, pid: index + 1, ask } as unknown as WorkerProcess // all that the pages use
+    const isGone = () => gone.has(answers)
+    return { number: index + 1, pid: index + 1, ask, isGone } as unknown as WorkerProcess // all that the pages use
   })
   let facts: AdminFacts | undefined
   const openConsole = (told: AdminFacts) => {
@@ -23,7 +29,7 @@ function pagesOf(workers: readonly Answers[], isDraining = false) {
     return () => undefined
   }
   const pages = combinePages(
-    { serving: () => serving },
+    { serving: () => living.filter(({ isGone }) => !isGone()) },
     createGroupMetrics(),
     createMetrics(),
     () => isDraining,
@@ -40,6 +46,11 @@ t.test('a group is as ready as its least ready worker', async (t) => {
   t.match(await pagesOf([well, { readiness: { database: 'failing' } }]).readiness(), { database: 'failing' })
   t.match(await pagesOf([well, {}]).readiness(), { database: 'ok', workers: 'failing' })
   t.match(await pagesOf([{}, well]).readiness(), { database: 'ok', workers: 'failing' })
+})
+
+t.test('a worker that ends while it is asked leaves the group ready, but for the last one', async (t) => {
+  t.same(await pagesOf([ending, well]).readiness(), { database: 'ok', workers: 'ok', draining: 'ok' })
+  t.same(await pagesOf([ending]).readiness(), { workers: 'failing', draining: 'ok' })
 })
 
 t.test('a group without a worker that serves is not ready', async (t) => {
