@@ -95,7 +95,12 @@ export class MemoryBudget {
 
   /** Asked at each scrape. */
   countSqueezed(): number {
-    return [...this.#accounts].filter((account) => account.heldBytes > 0 && this.squeezes(account)).length
+    let count = 0
+    if (this.heldBytes <= this.#pressedBytes) return count
+    this.#accounts.visit((account) => {
+      if (account.heldBytes > 0 && this.squeezes(account)) count += 1
+    })
+    return count
   }
 
   change({ network, organization }: ConnectionAccount, bytes: number): void {

@@ -14,21 +14,24 @@ const tables = ['/proc/self/net/tcp', '/proc/self/net/tcp6']
 /** A connection, and its exchange. */
 export type Busy = Readonly<{ socket: Socket; work: object }>
 
-/** What was unanswered at the last look, and how many looks before it began. */
+/** How often in a row the system had sent without an answer at the last look, and how many looks before it began. */
 type Mark = Readonly<{ unanswered: number; count: number }>
 
 /**
  * Calls back for each connection whose peer, or the peer of the connection that it was joined to, has acknowledged nothing
  * for so long of what the system sent again and again. Such a peer is gone without a word; the system itself gives it up
  * after a quarter of an hour (tcp_retries2), its probes wait behind what is not acknowledged, and Node has no
- * TCP_USER_TIMEOUT. Only exchanges that last are looked at: any other ends by itself. Returns what ends the watch.
+ * TCP_USER_TIMEOUT. Only exchanges that last are looked at: any other ends by itself. Of these, only connections that were
+ * written to since all was acknowledged: thousands that only wait cost nothing. Returns what ends the watch.
  */
 export function watchSilentPeers(
-  busy: () => Iterable<Busy>,
+  visitBusy: (visit: (busy: Busy) => void) => void,
   idleMs: number,
   onSilent: (socket: Socket) => void,
 ): () => void {
   const marks = new WeakMap<Socket, Mark>()
+  /** How much had been written to a connection when all of it was acknowledged. */
+  const acknowledged = new WeakMap<Socket, number>()
   let known = new WeakSet<object>()
   let isLooking = false
   const isSilent = (socket: Socket, unanswered: number): boolean => {
@@ -39,20 +42,43 @@ export function watchSilentPeers(
     else marks.set(socket, { unanswered, count })
     return unanswered > 0 && count >= looks
   }
-  const look = async (): Promise<void> => {
-    const now = [...busy()]
-    const lasting = now.filter(({ work }) => known.has(work))
-    known = new WeakSet(now.map(({ work }) => work))
-    if (lasting.length === 0 || isLooking) return
-    isLooking = true
-    const unanswered = await readUnanswered().finally(() => {
-      isLooking = false
-    })
-    for (const { socket } of lasting) {
+  const mayBeOwed = (socket: Socket): boolean => socket.bytesWritten > (acknowledged.get(socket) ?? 0)
+  const listLasting = (): readonly Socket[] => {
+    const lasting: Socket[] = []
+    const owed = new WeakSet<object>()
+    visitBusy(({ socket, work }) => {
       const partner = partnerOf(socket)
-      const sides = partner ? [socket, partner] : [socket]
-      const silent = sides.filter((side) => isSilent(side, unanswered.get(keyOf(side)) ?? 0))
-      if (silent.length > 0 && !socket.destroyed) onSilent(socket)
+      if (!mayBeOwed(socket) && !(partner && mayBeOwed(partner))) return
+      owed.add(work)
+      if (known.has(work)) lasting.push(socket)
+    })
+    known = owed
+    return lasting
+  }
+  const look = async (): Promise<void> => {
+    if (isLooking) return
+    const lasting = listLasting()
+    if (lasting.length === 0) return
+    isLooking = true
+    try {
+      // Before the system is asked: a byte that is written meanwhile is not acknowledged yet.
+      const sides = lasting.map((socket) => {
+        const partner = partnerOf(socket)
+        return (partner ? [socket, partner] : [socket]).map((side) => ({ side, bytes: side.bytesWritten }))
+      })
+      const { ports, counts } = await readUnanswered()
+      const judge = ({ side, bytes }: Readonly<{ side: Socket; bytes: number }>): boolean => {
+        // A name of the whole connection costs a hundred times as much as its port.
+        const unanswered = ports.has(side.remotePort ?? 0) ? counts.get(keyOf(side)) : undefined
+        if (unanswered === undefined) acknowledged.set(side, bytes)
+        return isSilent(side, unanswered ?? 0)
+      }
+      for (const [index, socket] of lasting.entries()) {
+        const isAnySilent = sides[index]?.map(judge).includes(true) === true
+        if (isAnySilent && !socket.destroyed) onSilent(socket)
+      }
+    } finally {
+      isLooking = false
     }
   }
   const timer = setInterval(guarded('timer', look), Math.max(1, idleMs / looks))
@@ -60,9 +86,15 @@ export function watchSilentPeers(
   return () => clearInterval(timer)
 }
 
-/** How often in a row the system sent bytes or probes without an acknowledgement, by connection; none where it was not. */
-async function readUnanswered(): Promise<ReadonlyMap<string, number>> {
-  const found = new Map<string, number>()
+type Unanswered = Readonly<{ ports: ReadonlySet<number>; counts: ReadonlyMap<string, number> }>
+
+/**
+ * How often in a row the system sent bytes or probes without an acknowledgement, by connection; none where nothing
+ * waits for one. With the ports of the peers.
+ */
+async function readUnanswered(): Promise<Unanswered> {
+  const counts = new Map<string, number>()
+  const ports = new Set<number>()
   for (const table of tables) {
     let rest = ''
     try {
@@ -71,23 +103,25 @@ async function readUnanswered(): Promise<ReadonlyMap<string, number>> {
         rest = lines.pop() ?? ''
         for (const line of lines) {
           const connection = readConnection(line)
-          if (connection) found.set(connection.key, connection.unanswered)
+          if (!connection) continue
+          counts.set(connection.key, connection.unanswered)
+          ports.add(Number.parseInt(connection.key.slice(connection.key.lastIndexOf(':') + 1), 16))
         }
       }
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
     }
   }
-  return found
+  return { ports, counts }
 }
 
-/** One line of the system's table: both ends, and how often in a row bytes or probes were not acknowledged, if at all. */
+/** One line of the system's table, if it waits for an acknowledgement: both ends, and how often in a row none came. */
 export function readConnection(line: string): Readonly<{ key: string; unanswered: number }> | undefined {
   // The timers of retransmissions, and of probes of a closed window; others wait for nothing that was sent.
   if (!line.includes(' 01:') && !line.includes(' 04:')) return undefined
   const [, local, remote, , , , retransmits = '', , probes = ''] = line.trim().split(/ +/, 9)
   const unanswered = Number.parseInt(retransmits, 16) + Number.parseInt(probes, 10)
-  return unanswered > 0 ? { key: `${local} ${remote}`, unanswered } : undefined
+  return { key: `${local} ${remote}`, unanswered }
 }
 
 const keyOf = ({ localAddress, localPort, remoteAddress, remotePort }: Socket): string =>

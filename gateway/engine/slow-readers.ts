@@ -24,7 +24,7 @@ export type ReaderPace = Readonly<{
  * a whole answer may wait in the socket as well. Returns what ends the watch.
  */
 export function watchSlowReaders(
-  sockets: () => Iterable<Socket>,
+  visitSockets: (visit: (socket: Socket) => void) => void,
   { idleMs, bytesPerSecond }: ReaderPace,
   onStalled: (socket: Socket) => void,
 ): () => void {
@@ -32,23 +32,22 @@ export function watchSlowReaders(
   // What the system kept for each of them is given back by the cut itself, and takes its time.
   const stalled = new Bursts<Socket>(onStalled)
   const marks = new WeakMap<Socket, Mark>()
-  const look = (): void => {
-    for (const socket of sockets()) {
-      if (socket.writableLength === 0) {
-        marks.delete(socket)
-        continue
-      }
-      const takenBytes = countTaken(socket)
-      const mark = marks.get(socket)
-      if (!mark || takenBytes - mark.takenBytes >= leastBytes) marks.set(socket, { takenBytes, count: 0 })
-      else if (mark.count + 1 < looks) marks.set(socket, { ...mark, count: mark.count + 1 })
-      else {
-        marks.delete(socket)
-        stalled.add(socket)
-      }
+  const look = (socket: Socket): void => {
+    if (socket.writableLength === 0) {
+      marks.delete(socket)
+      return
+    }
+    const takenBytes = countTaken(socket)
+    const mark = marks.get(socket)
+    if (!mark || takenBytes - mark.takenBytes >= leastBytes) marks.set(socket, { takenBytes, count: 0 })
+    else if (mark.count + 1 < looks) marks.set(socket, { ...mark, count: mark.count + 1 })
+    else {
+      marks.delete(socket)
+      stalled.add(socket)
     }
   }
-  const timer = setInterval(guarded('timer', look), Math.max(1, idleMs / looks))
+  const lookAtAll = (): void => visitSockets(look)
+  const timer = setInterval(guarded('timer', lookAtAll), Math.max(1, idleMs / looks))
   timer.unref()
   return () => clearInterval(timer)
 }

@@ -28,6 +28,14 @@ export class Roster<Member> implements Iterable<Member> {
     this.#places[place.index] = last
   }
 
+  /** Visits each member, the last one first: a member may leave meanwhile. Unlike iteration it takes no memory. */
+  visit(visit: (member: Member) => void): void {
+    for (let index = this.#places.length - 1; index >= 0; index--) {
+      const member = this.#places[index]?.member
+      if (member !== undefined) visit(member)
+    }
+  }
+
   /** Those who are here now: they may leave while one goes through them. */
   [Symbol.iterator](): Iterator<Member> {
     return this.#places.map(({ member }) => member as Member).values()

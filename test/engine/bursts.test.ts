@@ -52,3 +52,31 @@ t.test('what has not been done can be taken back', async (t) => {
   await nextTurn()
   t.same(done, [1, 2])
 })
+
+t.test('a part may follow the turn before it, and one item is always done', async (t) => {
+  const done: number[] = []
+  const seen: number[] = []
+  const clock = { ms: 0 }
+  const work = (item: number): void => {
+    done.push(item)
+    clock.ms += 0.6
+  }
+  const bursts = new Bursts<number>(
+    work,
+    undefined,
+    () => clock.ms,
+    (turnMs) => {
+      seen.push(Math.round(turnMs))
+      return turnMs / 20
+    },
+  )
+  t.teardown(() => bursts.clear())
+  for (let item = 1; item <= 9; item++) bursts.add(item)
+  t.same(done, [], 'a part of nothing is nothing')
+  await nextTurn()
+  t.same(done, [1])
+  clock.ms += 39.4
+  await nextTurn()
+  t.same(done, [1, 2, 3, 4, 5], 'a twentieth of 40 ms')
+  t.same(seen, [0, 0, 40])
+})

@@ -35,6 +35,19 @@ t.test('members may leave while one goes through them', async (t) => {
   t.equal(roster.size, 0)
 })
 
+t.test('a visit meets each member, whoever leaves meanwhile', async (t) => {
+  const roster = new Roster<string>()
+  const places = new Map(['a', 'b', 'c', 'd'].map((name) => [name, roster.add(name)]))
+  const met: string[] = []
+  roster.visit((member) => {
+    met.push(member)
+    const place = places.get(member)
+    if (place) roster.remove(place)
+  })
+  t.strictSame(met.sort(), ['a', 'b', 'c', 'd'])
+  t.equal(roster.size, 0)
+})
+
 t.test('members that have left do not outlive a scavenge', async (t) => {
   const roster = new Roster<object>()
   const come = (member: object) => {

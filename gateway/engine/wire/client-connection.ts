@@ -238,16 +238,11 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   readonly #onDrain = guarded(
     'client',
     (): void => {
-      this.outlet.count()
+      this.count()
       this.#exchange?.goOn()
     },
     this.cut,
   )
-
-  /** Counts what waits for its client, little as it may be. */
-  count(): void {
-    this.outlet.count()
-  }
 
   /** As node:http does: a client that ends its side does not wait for an answer. */
   readonly #onEnd = guarded(

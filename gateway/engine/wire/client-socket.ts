@@ -19,6 +19,8 @@ export class ClientSocket {
   protected readonly intake: Intake
   protected readonly reading: Reading
   protected readonly outlet: Outlet
+  /** Whether something may wait for the client, written since it was last counted or before. */
+  #mayWait = false
   /** The body that is being read. */
   protected body: WireRequestBody | undefined
 
@@ -59,11 +61,20 @@ export class ClientSocket {
     this.reading.resume()
   }
 
+  /** Counts what waits for the client; quickly where nothing was written. */
+  count(): void {
+    if (!this.#mayWait) return
+    this.outlet.count()
+    this.#mayWait = !this.socket.destroyed && this.socket.writableLength > 0
+  }
+
   write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
+    this.#mayWait = true
     return this.socket.writable && this.outlet.write(bytes, onLeft)
   }
 
   lend(bytes: Buffer): boolean {
+    this.#mayWait = true
     return this.socket.writable && this.outlet.lend(bytes)
   }
 

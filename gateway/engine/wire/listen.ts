@@ -17,6 +17,15 @@ import { ClientConnection, type Reception } from './client-connection.ts'
 /** What may wait for a slow client before its upstream is held up. From Node 22 on the default is four times as much. */
 const highWaterMark = 16 * 1024
 
+/** Each connection costs the turns after its own some ten times as much: its first request, and one to an upstream. */
+const newcomersShare = 1 / 20
+const leastPartMs = 0.05
+const mostPartMs = 1
+
+/** A share of the turn and not a fixed time: else a crowd makes turns longer, and all that are here wait for it. */
+const chooseNewcomersPart = (turnMs: number): number =>
+  Math.min(mostPartMs, Math.max(leastPartMs, turnMs * newcomersShare))
+
 /** How often it is looked at what waits for clients that may take more at any time. */
 const countEveryMs = 500
 
@@ -43,7 +52,7 @@ export async function listen(
     (socket) => socket.destroy(),
   )
   // Of a crowd that comes at once, the others wait for those who are here already.
-  const arriving = new Bursts(take)
+  const arriving = new Bursts(take, undefined, () => performance.now(), chooseNewcomersPart)
   const { server, handshakes } = options.tls
     ? openSecure(options, options.tls, take)
     : open(guarded('listener', (socket: Socket) => arriving.add(socket)))
@@ -68,15 +77,18 @@ export async function listen(
     resetConnection(socket)
   }
   const stopWatch = watchSlowReaders(
-    () => [...connections].map(({ socket }) => socket),
+    (visit) => connections.visit(({ socket }) => visit(socket)),
     { idleMs: options.clientIdleTimeoutMs, bytesPerSecond: options.answerBytesPerSecond },
     cutStalled,
   )
-  const listBusy = (): readonly Busy[] =>
-    [...connections].flatMap(({ socket, work }) => (work ? [{ socket, work }] : []))
-  const stopSilentWatch = watchSilentPeers(listBusy, options.clientIdleTimeoutMs, cutStalled)
+  const visitBusy = (visit: (busy: Busy) => void): void =>
+    connections.visit(({ socket, work }) => {
+      if (work) visit({ socket, work })
+    })
+  const stopSilentWatch = watchSilentPeers(visitBusy, options.clientIdleTimeoutMs, cutStalled)
+  const countOne = (connection: ClientConnection): void => connection.count()
   const countAll = (): void => {
-    for (const connection of connections) connection.count()
+    connections.visit(countOne)
   }
   const counting = setInterval(guarded('timer', countAll), countEveryMs)
   counting.unref()

@@ -31,6 +31,12 @@ export function createPool(limit: number, names: Names, clusterNames: Names): Po
     spare?.drop()
     return spare !== undefined
   }
+  const counts = new Map<string, number>()
+  const count = (origin: string, change: 1 | -1): void => {
+    const number = (counts.get(origin) ?? 0) + change
+    if (number === 0) counts.delete(origin)
+    else counts.set(origin, number)
+  }
   const openConnection = (home: Home<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
     const { idle } = home
     const connection = new UpstreamConnection(home.origin, isForUpgrade, {
@@ -38,12 +44,14 @@ export function createPool(limit: number, names: Names, clusterNames: Names): Po
         if (!homes.keep(home, connection)) connection.drop()
       },
       forget: () => {
+        if (place.member !== undefined) count(connection.origin, -1)
         open.remove(place)
         const index = idle.lastIndexOf(connection)
         if (index >= 0) idle.splice(index, 1)
       },
     })
     const place = open.add(connection)
+    count(connection.origin, 1)
     return connection
   }
   return {
@@ -52,11 +60,7 @@ export function createPool(limit: number, names: Names, clusterNames: Names): Po
       const kept = isFresh || isForUpgrade ? undefined : homes.takeIdle(home)
       return kept ?? (hasRoom() ? openConnection(home, isForUpgrade) : undefined)
     },
-    count: () => {
-      const counts = new Map<string, number>()
-      for (const { origin } of open) counts.set(origin, (counts.get(origin) ?? 0) + 1)
-      return counts
-    },
+    count: () => counts,
     close: async () => {
       await Promise.all([...open].map((connection) => connection.close()))
     },
