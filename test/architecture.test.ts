@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
@@ -127,6 +128,18 @@ t.test('every folder is known to the table', async (t) => {
     [...folders].filter((folder) => !(folder in rooms) && !wiring.includes(folder) && folder !== 'decision'),
     [],
   )
+})
+
+t.test('the tree has no cycle, no arrow upward and no type name twice', async (t) => {
+  const script = fileURLToPath(new URL('../scripts/house.js', import.meta.url))
+  const { stdout, stderr } = spawnSync(process.execPath, [script, '--json'], { encoding: 'utf8' })
+  t.equal(stderr, '')
+  const house = JSON.parse(stdout)
+  t.ok(house.files > 50, 'the sources were found')
+  t.same(house.cycles, [])
+  t.same(house.upwardArrows, [])
+  t.same(house.duplicateNames, [])
+  t.same(house.unplacedFiles, [], 'every folder has a floor in scripts/measure-house.js')
 })
 
 t.test('a planted violation of each rule is found', async (t) => {

@@ -1,12 +1,12 @@
 import type { ValidationMessage } from '../errors/gateway-error.ts'
 import { invalid } from './read-body.ts'
 
-export type Page = Readonly<{ page: number; perPage: number }>
+export type PageRequest = Readonly<{ page: number; perPage: number }>
 
 const largestPage = 1_000_000
 
 /** `page` from 1 and `perPage` from 1 to 100, 20 by default; other values are 422 (SPEC section 6). */
-export function readPage(search: string): Page {
+export function readPage(search: string): PageRequest {
   const messages: ValidationMessage[] = []
   const read = (field: string, fallback: number, largest: number): number => {
     const values = listValues(search, field)

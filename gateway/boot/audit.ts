@@ -1,7 +1,6 @@
 import { hostname } from 'node:os'
-import { resolve } from 'node:path'
 import { type Audit, createAudit, noAudit } from '../observe/audit/audit.ts'
-import { openPlace, type Place } from '../observe/place.ts'
+import { openPlace, type Sink } from '../observe/place.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { Configuration } from './configuration.ts'
 import type { Equipment } from './equipment.ts'
@@ -16,7 +15,7 @@ export function openAudit({ audit }: Configuration, file: string, equipment: Aud
 
 type AuditEquipment = Pick<Equipment, 'log' | 'metrics'> & Readonly<{ monotonicMs: () => number }>
 
-function open(sink: string, file: string): Place {
+function open(sink: string, file: string): Sink {
   try {
     return openPlace(sink)
   } catch (error) {
@@ -28,7 +27,3 @@ function open(sink: string, file: string): Place {
 /** Nobody reads a pipe that cannot be opened for writing without waiting. */
 const explain = (code: string | undefined): string =>
   code === 'ENXIO' ? 'ENXIO, nobody reads this pipe' : (code ?? 'unknown error')
-
-/** Where the audit is, seen from the configuration file. */
-export const resolveSink = (sink: string, directory: string): string =>
-  ['stdout', 'stderr', 'off'].includes(sink) ? sink : resolve(directory, sink)

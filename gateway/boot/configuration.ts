@@ -8,7 +8,6 @@ import type { SigningAlgorithm } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { parseYaml, validateYaml, type YamlFile } from '../policy/document.ts'
 import { compileSchema } from '../policy/schema.ts'
-import { resolveSink } from './audit.ts'
 import { type Environment, interpolate } from './interpolate.ts'
 import { type Pem, sourcePems } from './pem.ts'
 
@@ -182,3 +181,7 @@ function readText(path: string): string {
     throw new ConfigurationError([{ file: path, line: 1, column: 1, message }])
   }
 }
+
+/** Where the audit is, seen from the configuration file. */
+const resolveSink = (sink: string, directory: string): string =>
+  ['stdout', 'stderr', 'off'].includes(sink) ? sink : resolve(directory, sink)

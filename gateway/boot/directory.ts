@@ -15,7 +15,7 @@ import { createFindHashes } from '../directory/postgres/token-store.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
 import { linkRedis, type RedisLink } from '../directory/redis/redis-link.ts'
-import type { RedisCommand } from '../directory/redis/refusals.ts'
+import type { RefusableCommand } from '../directory/redis/refusals.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { CountBy } from '../limit/count-in-redis.ts'
 import { readNetwork } from '../network/network.ts'
@@ -215,7 +215,7 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
 }
 
 /** The consequence that an operator has to expect while a command is refused. */
-const consequences: Readonly<Record<RedisCommand, string>> = {
+const consequences: Readonly<Record<RefusableCommand, string>> = {
   get: 'heartbeats in redis are not seen',
   publish: 'other replicas hear of changes by postgres alone',
   count: 'rate limits are not counted: requests pass, or get 503 with onTrouble: closed',

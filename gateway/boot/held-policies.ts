@@ -10,7 +10,7 @@ import { compareRoles } from './policy/diff/compare-roles.ts'
 export type Table = Readonly<{ policy: Policy; texts: PolicyTexts; places: ReadonlySet<string> }>
 
 /** Why a table is not taken yet, and until when it is not judged anew (of the monotonic clock). */
-export type Verdict = Readonly<{ reason: PolicyHold['reason']; names: readonly string[]; untilMs: number }>
+export type HoldReason = Readonly<{ reason: PolicyHold['reason']; names: readonly string[]; untilMs: number }>
 
 /** For so long a file may be missing: an editor or a deployment that replaces it has put it back by then. */
 export const missingMs = 10_000
@@ -34,7 +34,7 @@ export function createMissingFiles(directory: string, monotonicMs: () => number)
     [...inForce.texts.keys()].filter((name) => !texts.has(name))
   return {
     /** Before the files are parsed: whether they are to be waited for. */
-    wait: (inForce: Table, texts: PolicyTexts): Verdict | undefined => {
+    wait: (inForce: Table, texts: PolicyTexts): HoldReason | undefined => {
       const names = listMissing(inForce, texts)
       if (names.length === 0) since = undefined
       else if (!since || !isDeepStrictEqual(since.names, names)) since = { names, atMs: monotonicMs() }
@@ -42,7 +42,7 @@ export function createMissingFiles(directory: string, monotonicMs: () => number)
       const untilMs = since.atMs + missingMs
       return monotonicMs() < untilMs ? { reason: 'file_missing', names, untilMs } : undefined
     },
-    judge: (inForce: Table, fresh: Table): Verdict | undefined => {
+    judge: (inForce: Table, fresh: Table): HoldReason | undefined => {
       const names = listMissing(inForce, fresh.texts)
       if (names.length === 0) return undefined
       // A list without rows in files that are all there is somebody's word; this is not.

@@ -8,7 +8,7 @@ import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyApart, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
 import type { Configuration } from './configuration.ts'
 import { createFileMemory } from './file-memory.ts'
-import { createMissingFiles, findPlaces, type Table, type Verdict } from './held-policies.ts'
+import { createMissingFiles, findPlaces, type HoldReason, type Table } from './held-policies.ts'
 import { type PolicySummary, summarizeChange } from './policy/diff/summarize.ts'
 import { summarizeApart } from './policy/diff/summarize-apart.ts'
 import { keepPolicyLedger, type PolicyTextList, takeFingerprint } from './policy-ledger.ts'
@@ -85,7 +85,7 @@ export async function startPolicies(
     release()
     keep.due()
   }
-  let held: (Verdict & Readonly<{ texts: PolicyTexts }>) | undefined
+  let held: (HoldReason & Readonly<{ texts: PolicyTexts }>) | undefined
   const release = (): void => {
     if (!held) return
     held = undefined
@@ -93,7 +93,7 @@ export async function startPolicies(
     metrics.notePolicyHeld(false)
     ledger.noteHeld(undefined)
   }
-  const hold = (texts: PolicyTexts, verdict: Verdict, summary?: PolicySummary): 'held' => {
+  const hold = (texts: PolicyTexts, verdict: HoldReason, summary?: PolicySummary): 'held' => {
     const isNew = held?.untilMs !== verdict.untilMs || !isDeepStrictEqual(held.texts, texts)
     held = { ...verdict, texts }
     metrics.notePolicyHeld(true)

@@ -25,14 +25,14 @@ export type FilesWatch<Content> = Readonly<{
 const readMs = 5_000
 
 /** One look at the files. A trusting one takes what it finds at once: somebody has said that it is whole. */
-export type Look = (isTrusting?: boolean) => Promise<void>
+export type Poll = (isTrusting?: boolean) => Promise<void>
 
 /**
  * Looks, each time it is called, whether files hold something else. It compares what they hold and not their dates,
  * so it follows a rename, a symbolic link that was turned, and an edit within one tick of the file system's clock.
  * What two looks in a row agree on is not half written.
  */
-export function createFilesWatch<Content>(watch: FilesWatch<Content>): Look {
+export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
   const { read, adopt, noteOutcome, log, sentences } = watch
   let { inUse } = watch
   let last: Content | Error = inUse

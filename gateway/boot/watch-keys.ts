@@ -1,6 +1,6 @@
 import type { Log } from '../observe/log.ts'
 import { createFileMemory, type ReadText, readUpTo } from './file-memory.ts'
-import { createFilesWatch, type Look } from './watch-files.ts'
+import { createFilesWatch, type Poll } from './watch-files.ts'
 
 export type KeyWatch = Readonly<{
   /** The texts in use, and the file that each came from, if any. */
@@ -13,7 +13,7 @@ export type KeyWatch = Readonly<{
 }>
 
 /** Looks whether the key files hold other keys. */
-export const createKeyWatch = ({ texts, files, adopt, noteOutcome, log }: KeyWatch): Look =>
+export const createKeyWatch = ({ texts, files, adopt, noteOutcome, log }: KeyWatch): Poll =>
   createFilesWatch<readonly string[]>({
     inUse: texts.map(trim),
     read: readTexts(files),

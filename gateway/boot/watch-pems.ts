@@ -1,6 +1,6 @@
 import type { Log } from '../observe/log.ts'
 import type { Pem } from './pem.ts'
-import { createFilesWatch, type Look, repeat } from './watch-files.ts'
+import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
 import { readTexts, trim } from './watch-keys.ts'
 
 /** The PEM texts of one owner, by their names in the configuration. */
@@ -22,7 +22,7 @@ export type PemsWatch<Name extends string> = Readonly<{
 const lookEveryMs = 500
 
 /** Looks whether the files of certificates and keys hold others. */
-export function createPemsWatch<Name extends string>({ owner, pems, adopt, ...watch }: PemsWatch<Name>): Look {
+export function createPemsWatch<Name extends string>({ owner, pems, adopt, ...watch }: PemsWatch<Name>): Poll {
   const entries = Object.entries(pems) as [Name, Pem][]
   const name = (texts: readonly string[]) =>
     Object.fromEntries(entries.map(([name], index) => [name, texts[index]])) as Texts<Name>
@@ -48,7 +48,7 @@ export function createPemsWatch<Name extends string>({ owner, pems, adopt, ...wa
 export type Follower = Readonly<{ reload: () => Promise<void>; stop: () => void }>
 
 /** Looks again and again until it is stopped; `reload` looks at once. */
-export function follow(looks: readonly Look[], onBug: (error: unknown) => void): Follower {
+export function follow(looks: readonly Poll[], onBug: (error: unknown) => void): Follower {
   const stops = looks.map((look) => repeat(look, lookEveryMs, onBug))
   return {
     reload: async () => {

@@ -1,4 +1,4 @@
-import type { AdminPages, Page } from '../observe/admin.ts'
+import type { AdminPage, AdminPages } from '../observe/admin.ts'
 import { renderDocument } from './document.ts'
 import { readQuestion } from './explain.ts'
 import { toText } from './html.ts'
@@ -46,7 +46,7 @@ export function createConsole(sources: ConsoleSources): AdminPages['console'] {
   }
 }
 
-function renderPage(parts: Parts, parameters: URLSearchParams): Page {
+function renderPage(parts: Parts, parameters: URLSearchParams): AdminPage {
   const question = readQuestion(parameters)
   const body = renderWhole(parts, {
     search: parameters.get('q') ?? '',
@@ -57,11 +57,11 @@ function renderPage(parts: Parts, parameters: URLSearchParams): Page {
   return toPage(document.text, document.contentSecurityPolicy)
 }
 
-const toPage = (body: string, contentSecurityPolicy: string): Page => ({
+const toPage = (body: string, contentSecurityPolicy: string): AdminPage => ({
   status: 200,
   contentType: 'text/html; charset=utf-8',
   body,
   headers: ['content-security-policy', contentSecurityPolicy, 'referrer-policy', 'no-referrer'],
 })
 
-const moved: Page = { status: 308, contentType: 'text/plain; charset=utf-8', body: '', headers: ['location', '/'] }
+const moved: AdminPage = { status: 308, contentType: 'text/plain; charset=utf-8', body: '', headers: ['location', '/'] }

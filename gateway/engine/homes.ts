@@ -15,7 +15,7 @@ export type Home<Connection> = {
 }
 
 /** Where a request goes, and what a connection must be for it. */
-export type Place = Pick<UpstreamRequest, 'origin' | 'tls' | 'networks'>
+export type UpstreamTarget = Pick<UpstreamRequest, 'origin' | 'tls' | 'networks'>
 
 export type HomesOptions<Connection> = Readonly<{
   names: Names
@@ -38,7 +38,7 @@ export class Homes<Connection> {
     this.#options = options
   }
 
-  find({ origin, tls, networks }: Place): Home<Connection> {
+  find({ origin, tls, networks }: UpstreamTarget): Home<Connection> {
     const place = tls ? `${tls.upstream} ${origin}` : origin
     // A connection whose address was not asked about serves no request that asks.
     const key = networks ? `admitted ${place}` : place

@@ -1,5 +1,5 @@
 import { readNetwork } from '../network/network.ts'
-import { type Place, Roster } from '../roster/roster.ts'
+import { Roster, type Slot } from '../roster/roster.ts'
 import type { MemoryAccount } from './exchange.ts'
 
 /** From this part of the budget on, connections of the greediest are read from sparingly. */
@@ -177,7 +177,7 @@ export class ConnectionAccount implements MemoryAccount {
   heldBytes = 0
   network: Group
   organization: Group | undefined
-  place: Place<ConnectionAccount> | undefined
+  place: Slot<ConnectionAccount> | undefined
   readonly #budget: MemoryBudget
   readonly #cut: () => void
   #address: string

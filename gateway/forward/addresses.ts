@@ -1,4 +1,4 @@
-import type { Addresses, Attempt } from '../locate/upstream.ts'
+import type { Attempt, LoadBalancer } from '../locate/upstream.ts'
 
 export type AddressRules = Readonly<{
   /** So many failures in a row take an address out. */
@@ -19,7 +19,7 @@ export type AddressesOptions = Readonly<{
 }>
 
 /** The addresses of one upstream, and what is known of them. */
-export type KeptAddresses = Addresses &
+export type KeptAddresses = LoadBalancer &
   Readonly<{
     /** What an active check says of an address. */
     noteHealth: (origin: string, isHealthy: boolean) => void

@@ -1,4 +1,4 @@
-import type { Count, Standing } from './count.ts'
+import type { Count, Usage } from './count.ts'
 
 type Window = { used: number; readonly endsAtMs: number }
 
@@ -23,7 +23,7 @@ export function countInMemory({ maxBudgets, monotonicMs }: MemoryOptions): Count
     windows.set(key, window)
     return window
   }
-  return async ({ name, seconds }, owner): Promise<Standing> => {
+  return async ({ name, seconds }, owner): Promise<Usage> => {
     const nowMs = monotonicMs()
     const window = open(`${name}:${seconds}:${owner}`, nowMs, seconds)
     window.used += 1

@@ -1,6 +1,6 @@
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible'
 import type { RateLimit } from '../policy/rate-limit.ts'
-import type { Count, Standing } from './count.ts'
+import type { Count, Usage } from './count.ts'
 
 /** Runs a command of a Redis client; rejects while there is no connection, and where Redis does not answer in time. */
 export type CountBy = <Result>(run: (client: object) => Promise<Result>) => Promise<Result>
@@ -38,7 +38,7 @@ const createLimiter = (storeClient: object, { name, requests, seconds }: RateLim
     duration: seconds,
   })
 
-const toStanding = ({ consumedPoints, msBeforeNext }: RateLimiterRes): Standing => ({
+const toStanding = ({ consumedPoints, msBeforeNext }: RateLimiterRes): Usage => ({
   used: consumedPoints,
   resetMs: msBeforeNext,
 })

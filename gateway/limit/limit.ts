@@ -4,7 +4,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { RateLimit } from '../policy/rate-limit.ts'
 import type { Client } from '../receive/client.ts'
 import type { RouteMatch } from '../route/table.ts'
-import type { Count, Standing } from './count.ts'
+import type { Count, Usage } from './count.ts'
 import { ownerOfAddress, ownerOfPermit } from './owner.ts'
 
 /** Throws `rate_limited` once a budget is spent. For routes with a rate limit; others have nothing to ask. */
@@ -50,7 +50,7 @@ export function createLimit({ count, onLimited, onTrouble }: LimitOptions): Limi
  * draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4. An upstream's own lines stay: both fields are lists, whose
  * members have names.
  */
-const describeStanding = ({ name, requests, seconds }: RateLimit, standing: Standing): RawHeaders => [
+const describeStanding = ({ name, requests, seconds }: RateLimit, standing: Usage): RawHeaders => [
   'ratelimit-policy',
   `"${name}";q=${requests};w=${seconds}`,
   'ratelimit',
@@ -58,4 +58,4 @@ const describeStanding = ({ name, requests, seconds }: RateLimit, standing: Stan
 ]
 
 /** Rounded up: whoever comes back after that time finds the next window. */
-const secondsLeft = ({ resetMs }: Standing): number => Math.max(1, Math.ceil(resetMs / 1_000))
+const secondsLeft = ({ resetMs }: Usage): number => Math.max(1, Math.ceil(resetMs / 1_000))

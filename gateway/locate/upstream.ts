@@ -11,7 +11,7 @@ export type Upstream = Readonly<{
   /** Where it is, unless `addresses` says so. */
   origin: string
   /** Where an upstream of the configuration is. */
-  addresses?: Addresses | undefined
+  addresses?: LoadBalancer | undefined
   tls?: UpstreamTls | undefined
   /** Where it may be; absent: anywhere. */
   networks?: Networks
@@ -34,7 +34,7 @@ export type Upstream = Readonly<{
 export type UpstreamSettings = Readonly<{
   name: string
   origin: string
-  addresses?: Addresses
+  addresses?: LoadBalancer
   /** What is in force at this moment. */
   tls?: () => UpstreamTls | undefined
   preservesHost: boolean
@@ -54,7 +54,7 @@ export type AnswerRules = Readonly<{
 }>
 
 /** The places where one upstream listens. */
-export type Addresses = Readonly<{
+export type LoadBalancer = Readonly<{
   /** A request that could go to another one as well may find out whether a failing one is good again. */
   choose: (isRepeatable: boolean) => Attempt
   /** One that is good and was not tried, if there is any. */

@@ -29,17 +29,17 @@ export type AdminPages = Readonly<{
   metrics: () => Promise<Readonly<{ contentType: string; text: string }>>
   publicKeys: () => Promise<PublicKeys>
   /** Undefined where the path is none of the console's. */
-  console: (path: string, parameters: URLSearchParams) => Promise<Page> | undefined
+  console: (path: string, parameters: URLSearchParams) => Promise<AdminPage> | undefined
 }>
 
-export type Page = Readonly<{ status: number; contentType: string; body: string; headers?: RawHeaders }>
+export type AdminPage = Readonly<{ status: number; contentType: string; body: string; headers?: RawHeaders }>
 
 /**
  * Serves the admin listener: liveness, readiness, metrics, the public keys of the identity header, the console. `isLocal`
  * where it listens on loopback alone: then pages are shown at hosts that no other site can have.
  */
 export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: Exchange) => {
-  const choosePage = (): Promise<Page> => {
+  const choosePage = (): Promise<AdminPage> => {
     if (isLocal && !isConsoleHost(readHost(exchange.headers))) return json(421, { error: misdirected })
     const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
     return isRead ? render(exchange.target, pages) : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
@@ -72,7 +72,7 @@ const misdirected = 'a loopback listener answers to localhost and to addresses; 
 /** A page of an operator is nothing for other sites to read, to frame or to guess the kind of. */
 const guards: RawHeaders = ['x-content-type-options', 'nosniff', 'cross-origin-resource-policy', 'same-origin']
 
-async function render(target: string, pages: AdminPages): Promise<Page> {
+async function render(target: string, pages: AdminPages): Promise<AdminPage> {
   const [path = '', ...query] = target.split('?')
   switch (path) {
     case '/healthz':
@@ -94,14 +94,14 @@ async function render(target: string, pages: AdminPages): Promise<Page> {
 
 const known = ['/', '/healthz', '/readyz', '/metrics', '/.well-known/jwks.json']
 
-const json = async (status: number, value: unknown, headers: RawHeaders = []): Promise<Page> => ({
+const json = async (status: number, value: unknown, headers: RawHeaders = []): Promise<AdminPage> => ({
   status,
   contentType: 'application/json; charset=utf-8',
   body: `${JSON.stringify(value)}\n`,
   headers,
 })
 
-function renderReadiness(readiness: Readiness): Promise<Page> {
+function renderReadiness(readiness: Readiness): Promise<AdminPage> {
   const status = isReady(readiness) ? 'ready' : 'unavailable'
   const reports = Object.entries(readiness)
   const checks = Object.fromEntries(reports.map(([name, report]) => [name, stateOf(report)]))

@@ -1,9 +1,9 @@
 import { guarded } from '../fault/guarded.ts'
 import { type Batch, countLines, type Line, splitBatch, takeBatch, toBatch } from './batch.ts'
-import type { Place } from './place.ts'
+import type { Sink } from './place.ts'
 
 export type LineWriterOptions = Readonly<{
-  place: Place
+  place: Sink
   /** What may be held in memory; a line beyond it is lost. */
   bufferBytes: number
   monotonicMs: () => number

@@ -15,7 +15,7 @@ import { isatty } from 'node:tty'
 import { promisify } from 'node:util'
 
 /** Where lines go. */
-export type Place = Readonly<{
+export type Sink = Readonly<{
   /** More at once might be mixed with what others write to the same place. */
   writeLimitBytes: number
   /** Resolves to how much was taken, which may be less than all; rejects with the system's error. */
@@ -46,11 +46,11 @@ const readStats = promisify(stat)
 const readOpenStats = promisify(fstat)
 
 /** Opens `stdout`, `stderr` or a file's path; throws the system's error where it cannot be. */
-export const openPlace = (sink: string): Place =>
+export const openPlace = (sink: string): Sink =>
   sink === 'stdout' ? openStream(1, atomicBytes) : sink === 'stderr' ? openStream(2, atomicBytes) : openPath(sink)
 
 /** A standard stream, which is written by so many bytes at most at once. */
-export function openStream(shared: 1 | 2, writeLimitBytes: number): Place {
+export function openStream(shared: 1 | 2, writeLimitBytes: number): Sink {
   const own = reopen(shared)
   return {
     ...writeTo(() => own ?? shared),
@@ -77,7 +77,7 @@ function reopen(shared: number): number | undefined {
   }
 }
 
-function openPath(path: string): Place {
+function openPath(path: string): Sink {
   let descriptor = openSync(path, flags | constants.O_CREAT, mode)
   let file = fstatSync(descriptor)
   return {
@@ -99,7 +99,7 @@ function openPath(path: string): Place {
 
 const isSame = (found: Stats | undefined, file: Stats): boolean => found?.ino === file.ino && found.dev === file.dev
 
-const writeTo = (descriptor: () => number): Pick<Place, 'write' | 'writeNow'> => ({
+const writeTo = (descriptor: () => number): Pick<Sink, 'write' | 'writeNow'> => ({
   write: (bytes, offset) =>
     new Promise((resolve, reject) => {
       write(descriptor(), bytes, offset, bytes.length - offset, null, (error, written) => {

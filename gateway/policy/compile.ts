@@ -2,7 +2,7 @@ import { compileRoles } from './compile-roles.ts'
 import { compileRoute } from './compile-route.ts'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 import type { PolicyFile } from './file.ts'
-import { compileRateLimits, type RateLimit } from './rate-limit.ts'
+import type { RateLimit } from './rate-limit.ts'
 import type { Roles } from './role.ts'
 import { type PatternSegment, parsePattern, type Route } from './route.ts'
 
@@ -66,4 +66,15 @@ function segmentKey(segment: PatternSegment): string {
     case 'rest':
       return '*'
   }
+}
+
+/** All rate limits by their names, from any file; the same name twice is a problem. */
+function compileRateLimits(files: readonly PolicyFile[], problems: Problem[]): ReadonlyMap<string, RateLimit> {
+  const limits = new Map<string, RateLimit>()
+  for (const { content, problemAt } of files)
+    for (const [name, limit] of Object.entries(content.rateLimits ?? {})) {
+      if (limits.has(name)) problems.push(problemAt(['rateLimits', name], `the rate limit "${name}" exists twice`))
+      limits.set(name, Object.freeze({ name, ...limit }))
+    }
+  return limits
 }

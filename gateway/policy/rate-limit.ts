@@ -1,6 +1,3 @@
-import type { Problem } from './configuration-error.ts'
-import type { PolicyFile } from './file.ts'
-
 /** Whose requests one budget is for. */
 export const budgetOwners = ['principal', 'organization', 'route', 'address'] as const
 
@@ -18,17 +15,6 @@ export type RateLimit = Readonly<{
 
 /** A rate limit as written, its schema's defaults filled in. */
 export type RateLimitContent = Omit<RateLimit, 'name'>
-
-/** All rate limits by their names, from any file; the same name twice is a problem. */
-export function compileRateLimits(files: readonly PolicyFile[], problems: Problem[]): ReadonlyMap<string, RateLimit> {
-  const limits = new Map<string, RateLimit>()
-  for (const { content, problemAt } of files)
-    for (const [name, limit] of Object.entries(content.rateLimits ?? {})) {
-      if (limits.has(name)) problems.push(problemAt(['rateLimits', name], `the rate limit "${name}" exists twice`))
-      limits.set(name, Object.freeze({ name, ...limit }))
-    }
-  return limits
-}
 
 /** A limit in a few words, for people. */
 export const describeRateLimit = ({ name, requests, seconds, by }: RateLimit): string =>

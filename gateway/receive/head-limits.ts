@@ -1,6 +1,4 @@
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { RequestHeaders } from './headers.ts'
-import type { RequestTarget } from './target.ts'
 
 /** How much the head of a request may say. */
 export type HeadLimits = Readonly<{ headerBytes: number; targetBytes: number }>
@@ -16,8 +14,8 @@ export const widenLimits = (usual: HeadLimits, rows: readonly Partial<HeadLimits
 
 /** Holds a head against its route's own limits, and the usual ones for what the route does not say. */
 export function requireHead(
-  headers: Pick<RequestHeaders, 'bytes'>,
-  target: Pick<RequestTarget, 'path' | 'search'>,
+  headers: Readonly<{ bytes: number }>,
+  target: Readonly<{ path: string; search: string }>,
   { headerBytes, targetBytes }: Partial<HeadLimits>,
   usual: HeadLimits,
 ): void {

@@ -4,7 +4,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { keepAlive, keepAliveAfterId, renderStreamFailure, responseIdPrefixes } from '../errors/render-stream.ts'
 import { refusalOfStreamFailure, type StreamFailureCode } from '../errors/stream-failure.ts'
 import type { StreamKind } from '../errors/surface.ts'
-import type { Place, Roster } from '../roster/roster.ts'
+import type { Roster, Slot } from '../roster/roster.ts'
 import { EventSplitter, part } from './split-events.ts'
 import { StreamAccount, withoutByteOrderMark } from './stream-account.ts'
 import type { StartTimer, Timer } from './timer.ts'
@@ -59,7 +59,7 @@ export class WatchedStream implements ResponseSink {
   readonly #source: StreamSource
   readonly #exchange: Exchange
   readonly #settings: StreamSettings
-  readonly #place: Place<WatchedStream>
+  readonly #place: Slot<WatchedStream>
   readonly #kind: StreamKind
   readonly #trail: StreamTrail
   readonly #splitter: EventSplitter

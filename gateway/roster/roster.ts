@@ -1,25 +1,25 @@
 /** A member's place in its roster; without it nobody can leave. */
-export type Place<Member> = { member: Member | undefined; index: number }
+export type Slot<Member> = { member: Member | undefined; index: number }
 
 /**
  * Members that come and go by the thousand, in no order. Not a `Set`, each of whose tables keeps the one that took its
  * place: once one of them has grown old, everybody who was ever in a later one outlives every scavenge, and is copied by it.
  */
 export class Roster<Member> implements Iterable<Member> {
-  readonly #places: Place<Member>[] = []
+  readonly #places: Slot<Member>[] = []
 
   get size(): number {
     return this.#places.length
   }
 
-  add(member: Member): Place<Member> {
-    const place: Place<Member> = { member, index: this.#places.length }
+  add(member: Member): Slot<Member> {
+    const place: Slot<Member> = { member, index: this.#places.length }
     this.#places.push(place)
     return place
   }
 
   /** Whoever has left may leave again. */
-  remove(place: Place<Member>): void {
+  remove(place: Slot<Member>): void {
     if (place.member === undefined) return
     place.member = undefined
     const last = this.#places.pop()

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import t from 'tap'
 import { compileConsoleTable } from '../../gateway/boot/console-table.ts'
 import { type ConsoleSources, createConsole } from '../../gateway/console/console.ts'
-import type { Page } from '../../gateway/observe/admin.ts'
+import type { AdminPage } from '../../gateway/observe/admin.ts'
 import { createMetrics } from '../../gateway/observe/metrics.ts'
 import type { PolicyState } from '../../gateway/observe/policy-state.ts'
 import type { Refusal } from '../../gateway/observe/refusals.ts'
@@ -53,7 +53,7 @@ const well: ConsoleSources = {
 }
 
 /** The page at an address, of a gateway that is well but for what is named. */
-async function open(address: string, more: Partial<ConsoleSources> = {}): Promise<Page> {
+async function open(address: string, more: Partial<ConsoleSources> = {}): Promise<AdminPage> {
   const { pathname, searchParams } = new URL(address, 'http://admin.example')
   const page = await createConsole({ ...well, ...more })(pathname, searchParams)
   if (!page) throw new Error(`${address} is no page`)
@@ -63,7 +63,7 @@ async function open(address: string, more: Partial<ConsoleSources> = {}): Promis
 const read = async (address: string, more?: Partial<ConsoleSources>): Promise<string> =>
   (await open(address, more)).body
 
-const readHeader = ({ headers = [] }: Page, name: string): string => headers[headers.indexOf(name) + 1] ?? ''
+const readHeader = ({ headers = [] }: AdminPage, name: string): string => headers[headers.indexOf(name) + 1] ?? ''
 
 t.test('no other address is the console’s', async (t) => {
   const console = createConsole(well)

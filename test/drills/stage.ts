@@ -128,7 +128,8 @@ const orNone =
 const readRssOf = orNone(readRss)
 const countDescriptorsOf = orNone(countDescriptors)
 
-async function readKeysUrl(issuer: string): Promise<string> {
+/** Where an issuer shows its keys. */
+export async function readKeysUrl(issuer: string): Promise<string> {
   const answer = await fetch(`${issuer}/.well-known/openid-configuration`)
   const { jwks_uri } = (await answer.json()) as { jwks_uri: string }
   return jwks_uri

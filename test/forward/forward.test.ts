@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { UpstreamError } from '../../gateway/engine/engine.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
-import type { Addresses } from '../../gateway/locate/upstream.ts'
+import type { LoadBalancer } from '../../gateway/locate/upstream.ts'
 import { call } from '../support/client.ts'
 import { startFaultyGateway } from '../support/faulty-gateway.ts'
 import { openRoute } from '../support/gateway.ts'
@@ -15,7 +15,7 @@ async function forwardTo(t: Test, send: () => Promise<never>) {
     failed: () => told.push(`${origin} failed`),
     end: () => told.push(`${origin} ended`),
   })
-  const addresses: Addresses = {
+  const addresses: LoadBalancer = {
     choose: () => attempt('http://a'),
     chooseOther: ({ length }) => (length === 1 ? attempt('http://b') : undefined),
   }

@@ -1,7 +1,7 @@
-import type { Place } from '../../gateway/observe/place.ts'
+import type { Sink } from '../../gateway/observe/place.ts'
 
 /** A place for lines that takes of each write what the test says. */
-export type FakePlace = Place &
+export type FakePlace = Sink &
   Readonly<{
     /** All that was taken, as text. */
     taken: () => string

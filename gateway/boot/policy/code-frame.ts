@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs'
 import { disarm } from '../format-table.ts'
 
 /** Lines and columns count from 1; without a column the line's first word is meant. */
-export type Place = Readonly<{ file: string; line: number; column?: number }>
+export type SourceLocation = Readonly<{ file: string; line: number; column?: number }>
 
 /** Lines above the one that is meant. */
 const before = 2
 
 /** The lines of a file that lead to a place, with a mark under it; empty where the file cannot be read. */
-export function renderFrame({ file, line, column }: Place): string {
+export function renderFrame({ file, line, column }: SourceLocation): string {
   const lines = readLines(file).slice(0, line)
   const meant = lines[line - 1]
   if (meant === undefined) return ''

@@ -3,7 +3,7 @@ import { readId, withDirectory } from '../command-directory.ts'
 import { UsageError } from '../failure.ts'
 import { disarm, formatTable } from '../format-table.ts'
 import { type CallerWords, findUnknown, imagineFromWords } from './caller-words.ts'
-import { type Explanation, explain, type Question } from './explain.ts'
+import { type ExplainedRequest, type Explanation, explain } from './explain.ts'
 import { findCaller } from './find-caller.ts'
 import type { Imagined } from './imagine-caller.ts'
 import { type PolicySource, readPolicy } from './read-policy.ts'
@@ -48,14 +48,14 @@ function readOtherNames({ credential, org, ...options }: ExplainOptions): Explai
   return credential === 'oauth' ? named : { ...named, scope: credential }
 }
 
-type Request = Pick<Question, 'method' | 'target' | 'host'>
+type Request = Pick<ExplainedRequest, 'method' | 'target' | 'host'>
 
 /** Who asks: somebody of the database where a user is named, else one who is described. */
 async function findWho(
   request: Request,
   options: ExplainOptions,
   policy: Policy,
-): Promise<Pick<Question, 'caller' | 'refusal'>> {
+): Promise<Pick<ExplainedRequest, 'caller' | 'refusal'>> {
   const { config, user, organization, token, anonymous } = options
   if (user === undefined) {
     if (organization !== undefined || token !== undefined)

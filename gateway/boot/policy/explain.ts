@@ -24,7 +24,7 @@ export type Explanation = Readonly<{
   checks: readonly ExplainedCheck[]
 }>
 
-export type Question = Readonly<{
+export type ExplainedRequest = Readonly<{
   method: string
   target: string
   host: string
@@ -36,7 +36,7 @@ export type Question = Readonly<{
 /** Says what a request would get and why, by the very stages that judge requests; many ask one compiled table. */
 export function explain(
   { routes, roles }: Policy,
-  { method, target, host, caller, refusal }: Question,
+  { method, target, host, caller, refusal }: ExplainedRequest,
   table: RouteTable = compileRoutes(routes),
 ): Explanation {
   const checks: ExplainedCheck[] = []

@@ -6,7 +6,7 @@ import { readTarget } from '../../receive/target.ts'
 import { type Organization, resolveOrganization } from '../../resolve/organization.ts'
 import { resolveResource } from '../../resolve/resource.ts'
 import { compileRoutes, type RouteMatch } from '../../route/table.ts'
-import type { Question } from './explain.ts'
+import type { ExplainedRequest } from './explain.ts'
 import type { Imagined } from './imagine-caller.ts'
 
 /** Somebody, by the numbers of their rows. */
@@ -19,11 +19,11 @@ type Tools = Readonly<{
 
 /** Finds out who a user of the database would be in this request: in which organization, with which role, at whose agent. */
 export async function findCaller(
-  request: Pick<Question, 'method' | 'target' | 'host'>,
+  request: Pick<ExplainedRequest, 'method' | 'target' | 'host'>,
   wanted: Wanted,
   policy: Policy,
   { directory, findUser }: Tools,
-): Promise<Pick<Question, 'caller' | 'refusal'>> {
+): Promise<Pick<ExplainedRequest, 'caller' | 'refusal'>> {
   const user = await findUser(wanted.user)
   if (!user) throw new Error(`there is no user ${wanted.user}; name another with --user`)
   const principal: Principal = { user, proof: await findProof(wanted, directory) }
@@ -52,7 +52,7 @@ async function findProof({ user, token }: Wanted, { findToken }: Tools['director
   return { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt }
 }
 
-function findMatch({ method, target, host }: Pick<Question, 'method' | 'target' | 'host'>, { routes }: Policy) {
+function findMatch({ method, target, host }: Pick<ExplainedRequest, 'method' | 'target' | 'host'>, { routes }: Policy) {
   try {
     return compileRoutes(routes).match(readTarget(method, target, host), host) satisfies RouteMatch
   } catch (error) {

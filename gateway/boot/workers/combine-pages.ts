@@ -6,7 +6,7 @@ import { choosePolicyStates } from '../../observe/policy-state.ts'
 import { combineReadiness, type Readiness } from '../../observe/readiness.ts'
 import { mergeRefusals } from '../../observe/refusals.ts'
 import type { Crew } from './crew.ts'
-import type { Answer, Question } from './messages.ts'
+import type { WorkerAnswer, WorkerQuestion } from './messages.ts'
 
 /** Longer than the longest ping of a database that hangs, so that /readyz can name the part. */
 const readinessMs = 2_000
@@ -41,12 +41,15 @@ export function combinePages(
 /** Every worker is asked, and the worst or the union is told. */
 function combineFacts(serving: Crew['serving'], isDraining: () => boolean): Omit<AdminFacts, 'metrics'> {
   /** What those say who answer in time. */
-  const askAll = async <Name extends Question>(question: Name, withinMs: number): Promise<readonly Answer<Name>[]> => {
+  const askAll = async <Name extends WorkerQuestion>(
+    question: Name,
+    withinMs: number,
+  ): Promise<readonly WorkerAnswer<Name>[]> => {
     const answers = await Promise.allSettled(serving().map(({ ask }) => ask(question, withinMs)))
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
   }
   /** For what is the same wherever it is asked: the database's, or the table's. */
-  const askAny = <Name extends Question>(question: Name, withinMs: number): Promise<Answer<Name>> =>
+  const askAny = <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> =>
     Promise.any(serving().map(({ ask }) => ask(question, withinMs)))
   return {
     readiness: async () => {

@@ -2,7 +2,7 @@ import cluster from 'node:cluster'
 import { guarded } from '../../fault/guarded.ts'
 import type { Log } from '../../observe/log.ts'
 import { ReportedError } from '../failure.ts'
-import type { Addresses, Assignment, DrainTimes } from './messages.ts'
+import type { Assignment, DrainTimes, ListenerAddresses } from './messages.ts'
 import { createPatience } from './patience.ts'
 import { createStanding } from './standing.ts'
 import { watchOver } from './watch-over.ts'
@@ -11,7 +11,7 @@ import { forkWorker, type WorkerEnd, type WorkerProcess } from './worker-process
 /** Workers in a fixed number of places, each filled again when its worker dies. */
 export type Crew = Readonly<{
   /** Resolves once every place has a worker that serves. */
-  started: Promise<Addresses>
+  started: Promise<ListenerAddresses>
   serving: () => readonly WorkerProcess[]
   /** Ends all of them in order; rejects when one had to be killed or ended badly. */
   drain: (times: DrainTimes) => Promise<void>
@@ -45,8 +45,8 @@ export function startCrew(options: CrewOptions): Crew {
   const serving = new Set<WorkerProcess>()
   let isStarted = false
   let isEnding = false
-  let tellStart: (addresses: Addresses) => void = () => undefined
-  const started = new Promise<Addresses>((resolve) => {
+  let tellStart: (addresses: ListenerAddresses) => void = () => undefined
+  const started = new Promise<ListenerAddresses>((resolve) => {
     tellStart = resolve
   })
   const killAll = (): void => {
@@ -60,7 +60,7 @@ export function startCrew(options: CrewOptions): Crew {
     killAll()
     options.onFailure(error)
   }
-  const enlist = (worker: WorkerProcess, addresses: Addresses): void => {
+  const enlist = (worker: WorkerProcess, addresses: ListenerAddresses): void => {
     const { number, pid } = worker
     if (!standing.accept(addresses)) {
       // It stands where no client looks for it.

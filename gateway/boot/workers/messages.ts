@@ -5,7 +5,7 @@ import type { Failure } from '../failure.ts'
 import type { Doors } from '../gateway.ts'
 
 /** Where the doors of a group stand. */
-export type Addresses = Readonly<Pick<Doors, 'public' | 'decision'>>
+export type ListenerAddresses = Readonly<Pick<Doors, 'public' | 'decision'>>
 
 /** Without what TLS needs: this goes by the environment, where no key belongs. */
 type Door = Pick<ListenerSettings, 'host' | 'port'>
@@ -16,22 +16,22 @@ export type Assignment = Readonly<{
   listeners: Readonly<Record<'public' | 'decision', Door>>
 }>
 
-export type Question = keyof AdminFacts
+export type WorkerQuestion = keyof AdminFacts
 
-export type Answer<Name extends Question> = Awaited<ReturnType<AdminFacts[Name]>>
+export type WorkerAnswer<Name extends WorkerQuestion> = Awaited<ReturnType<AdminFacts[Name]>>
 
 export type DrainTimes = Readonly<{ delayMs: number; timeoutMs: number }>
 
 /** From the primary to a worker. */
 export type Order =
   | Readonly<{ kind: 'ping'; id: number }>
-  | Readonly<{ kind: 'ask'; id: number; question: Question }>
+  | Readonly<{ kind: 'ask'; id: number; question: WorkerQuestion }>
   | Readonly<{ kind: 'reload' }>
   | (Readonly<{ kind: 'drain' }> & DrainTimes)
 
 /** From a worker to the primary. An answer without a value is one that could not be given. */
 export type Report =
-  | Readonly<{ kind: 'serving'; addresses: Addresses }>
+  | Readonly<{ kind: 'serving'; addresses: ListenerAddresses }>
   | Readonly<{ kind: 'failed'; failure: Failure }>
   | Readonly<{ kind: 'answer'; id: number; value?: unknown }>
 

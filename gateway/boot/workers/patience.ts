@@ -1,5 +1,5 @@
 /** What to do after a worker's death: how long to wait, and how many came soon after their start, in a row. */
-export type Verdict = Readonly<{ delayMs: number; quickDeaths: number }>
+export type RestartDecision = Readonly<{ delayMs: number; quickDeaths: number }>
 
 /** A worker that lived this long has not died of its start. */
 const quickMs = 10_000
@@ -8,7 +8,7 @@ const firstDelayMs = 100
 const longestDelayMs = 10_000
 
 /** Judges the deaths in one worker's place: the first is made good at once, quick ones in a row ever later. */
-export function createPatience(): (livedMs: number) => Verdict {
+export function createPatience(): (livedMs: number) => RestartDecision {
   let quickDeaths = 0
   return (livedMs) => {
     quickDeaths = livedMs < quickMs ? quickDeaths + 1 : 0

@@ -2,13 +2,13 @@ import cluster, { type Worker } from 'node:cluster'
 import { guarded } from '../../fault/guarded.ts'
 import type { Failure } from '../failure.ts'
 import {
-  type Addresses,
-  type Answer,
   type Assignment,
   type DrainTimes,
+  type ListenerAddresses,
   type Order,
-  type Question,
   type Report,
+  type WorkerAnswer,
+  type WorkerQuestion,
   writeAssignment,
 } from './messages.ts'
 
@@ -25,13 +25,13 @@ export type WorkerProcess = Readonly<{
   number: number
   pid: number
   /** Where it serves; never resolves when it ends before. */
-  served: Promise<Addresses>
+  served: Promise<ListenerAddresses>
   /** Whether its process has ended: it takes no connection, and answers no question. */
   isGone: () => boolean
   /** Resolves when the process is gone and has let go of its listeners. */
   ended: Promise<WorkerEnd>
   /** Rejects when there is no answer in time, or none to give. */
-  ask: <Name extends Question>(question: Name, withinMs: number) => Promise<Answer<Name>>
+  ask: <Name extends WorkerQuestion>(question: Name, withinMs: number) => Promise<WorkerAnswer<Name>>
   /** Whether its event loop turns. */
   isHeard: (withinMs: number) => Promise<boolean>
   reload: () => void
@@ -47,7 +47,7 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   const waiting = new Map<number, (value: unknown) => void>()
   let failure: Failure | undefined
   let lastId = 0
-  const served = new Promise<Addresses>((resolve) => {
+  const served = new Promise<ListenerAddresses>((resolve) => {
     const take = (message: Report): void => {
       if (message.kind === 'serving') resolve(message.addresses)
       else if (message.kind === 'failed') failure = message.failure
@@ -74,11 +74,11 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
       waiting.set(id, settle)
       send(order(id))
     })
-  const ask = async <Name extends Question>(question: Name, withinMs: number): Promise<Answer<Name>> => {
+  const ask = async <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> => {
     const value = await call((id) => ({ kind: 'ask', id, question }), withinMs)
     if (value === undefined) throw new Error(`worker ${assignment.number} did not tell its ${question}`)
     // The worker answers each question from the function of the same name.
-    return value as Answer<Name>
+    return value as WorkerAnswer<Name>
   }
   let isGone = false
   const leave = (): void => {

@@ -3,9 +3,9 @@ import { composeChat, composeChatStream } from './compose-chat.ts'
 import { composeResponse, composeResponsesStream, type Turn } from './compose-responses.ts'
 import { playScript } from './play-script.ts'
 import { BadInstruction, isObject, sendJson } from './prepare-answer.ts'
-import { type Dialect, readScript, type Step } from './read-script.ts'
+import { type Dialect, readScript, type ScriptStep } from './read-script.ts'
 import { collectBody } from './receive-body.ts'
-import type { AnswerRequest, Arrival } from './serve-backend.ts'
+import type { AnswerRequest, BackendRequest } from './serve-backend.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -26,13 +26,18 @@ export function answerAgent(clock: AgentClock): AnswerRequest {
 
 type Call = Readonly<{ agent: string; dialect: Dialect }>
 
-function readCall({ method, path }: Arrival): Call | undefined {
+function readCall({ method, path }: BackendRequest): Call | undefined {
   const [, agent, operation] = /^\/agent\/([^/]+)\/(responses|chat\/completions)$/.exec(path) ?? []
   if (method !== 'POST' || agent === undefined) return undefined
   return { agent, dialect: operation === 'responses' ? 'responses' : 'chat' }
 }
 
-async function answerCall(call: Call, clock: AgentClock, arrival: Arrival, response: ServerResponse): Promise<void> {
+async function answerCall(
+  call: Call,
+  clock: AgentClock,
+  arrival: BackendRequest,
+  response: ServerResponse,
+): Promise<void> {
   const bytes = await collectBody(arrival.body, maxBodyBytes)
   if (bytes === 'cut') return
   if (bytes === 'too-large') {
@@ -76,7 +81,7 @@ function readLastMessage(messages: unknown): unknown {
   return isObject(last) ? last.content : undefined
 }
 
-function composeStream(dialect: Dialect, turn: Turn, body: Fields): Step[] {
+function composeStream(dialect: Dialect, turn: Turn, body: Fields): ScriptStep[] {
   const wantsUsage = isObject(body.stream_options) && body.stream_options.include_usage === true
   const writes = dialect === 'responses' ? composeResponsesStream(turn) : composeChatStream(turn, wantsUsage)
   // Spread out a little, so that a person at curl sees a stream, and a buffering proxy shows.

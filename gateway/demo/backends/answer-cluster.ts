@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { sendJson } from './prepare-answer.ts'
-import type { AnswerRequest, Arrival } from './serve-backend.ts'
+import type { AnswerRequest, BackendRequest } from './serve-backend.ts'
 
 type Row = Readonly<Record<string, unknown>>
 type Reply = Readonly<{ status: number; value: Row }>
@@ -17,7 +17,7 @@ export function answerCluster(name: string, prefix = ''): AnswerRequest {
   }
 }
 
-async function answerWhenArrived({ body }: Arrival, response: ServerResponse, reply: Reply): Promise<void> {
+async function answerWhenArrived({ body }: BackendRequest, response: ServerResponse, reply: Reply): Promise<void> {
   if (await body.arrived) sendJson(response, reply.status, reply.value)
 }
 

@@ -5,7 +5,7 @@ import { isZeros } from './keep-files.ts'
 import { sendJson } from './prepare-answer.ts'
 import { receiveUpload } from './receive-upload.ts'
 import { sendContent } from './send-content.ts'
-import type { AnswerRequest, Arrival } from './serve-backend.ts'
+import type { AnswerRequest, BackendRequest } from './serve-backend.ts'
 
 /** The Files API: bare objects on success, the platform's envelope on errors. */
 export function answerFiles(shelf: FileShelf): AnswerRequest {
@@ -19,7 +19,7 @@ export function answerFiles(shelf: FileShelf): AnswerRequest {
   }
 }
 
-function answerCollection(method: string, shelf: FileShelf, arrival: Arrival, response: ServerResponse) {
+function answerCollection(method: string, shelf: FileShelf, arrival: BackendRequest, response: ServerResponse) {
   if (method === 'POST') return keepUpload(shelf, arrival, response)
   if (method !== 'GET') return undefined
   const purpose = arrival.query.get('purpose')
@@ -29,7 +29,13 @@ function answerCollection(method: string, shelf: FileShelf, arrival: Arrival, re
   })
 }
 
-function answerFile(operation: string, id: string, shelf: FileShelf, arrival: Arrival, response: ServerResponse) {
+function answerFile(
+  operation: string,
+  id: string,
+  shelf: FileShelf,
+  arrival: BackendRequest,
+  response: ServerResponse,
+) {
   const missing = () => sendJson(response, 404, refuse(404, `No such file: ${id}`, 'file_not_found'))
   switch (operation) {
     case 'GET':
@@ -51,14 +57,14 @@ function answerFile(operation: string, id: string, shelf: FileShelf, arrival: Ar
   }
 }
 
-function answerContent(kept: KeptFile, { request }: Arrival, response: ServerResponse): Promise<void> | void {
+function answerContent(kept: KeptFile, { request }: BackendRequest, response: ServerResponse): Promise<void> | void {
   const isKept = kept.head.length === kept.file.bytes || isZeros(kept.file.id)
   if (isKept) return sendContent(kept, request.headers.range, response)
   const message = `The demo keeps content up to 1 MiB; this file has ${kept.file.bytes} bytes, SHA-256 ${kept.sha256}.`
   sendJson(response, 404, refuse(404, message, 'content_not_kept'))
 }
 
-async function keepUpload(shelf: FileShelf, arrival: Arrival, response: ServerResponse): Promise<void> {
+async function keepUpload(shelf: FileShelf, arrival: BackendRequest, response: ServerResponse): Promise<void> {
   const upload = await receiveUpload(arrival, shelf)
   switch (upload) {
     case 'cut':
@@ -72,6 +78,6 @@ async function keepUpload(shelf: FileShelf, arrival: Arrival, response: ServerRe
   }
 }
 
-async function whenArrived({ body }: Arrival, answer: () => Promise<void> | void): Promise<void> {
+async function whenArrived({ body }: BackendRequest, answer: () => Promise<void> | void): Promise<void> {
   if (await body.arrived) await answer()
 }

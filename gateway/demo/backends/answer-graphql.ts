@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { isObject, sendJson } from './prepare-answer.ts'
 import { collectBody } from './receive-body.ts'
-import type { AnswerRequest, Arrival } from './serve-backend.ts'
+import type { AnswerRequest, BackendRequest } from './serve-backend.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -22,7 +22,7 @@ export const answerGraphql: AnswerRequest = (arrival, response) => {
   return answerQuery(arrival, response)
 }
 
-async function answerQuery({ body }: Arrival, response: ServerResponse): Promise<void> {
+async function answerQuery({ body }: BackendRequest, response: ServerResponse): Promise<void> {
   const bytes = await collectBody(body, maxBodyBytes)
   if (bytes === 'cut') return
   const query = bytes === 'too-large' ? undefined : readQuery(bytes)

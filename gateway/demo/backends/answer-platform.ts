@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http'
 import { sendJson } from './prepare-answer.ts'
-import type { AnswerRequest, Arrival } from './serve-backend.ts'
+import type { AnswerRequest, BackendRequest } from './serve-backend.ts'
 
 type Row = Readonly<Record<string, unknown>>
-type Lists = Readonly<Record<string, (arrival: Arrival) => readonly Row[]>>
+type Lists = Readonly<Record<string, (arrival: BackendRequest) => readonly Row[]>>
 
 const lists: Lists = {
   '/datasets': (arrival) => datasetNames.map((_, index) => describeDataset(index + 1, arrival)),
@@ -31,7 +31,7 @@ export function refuse(status: number, message: string, code?: string): Row {
 }
 
 async function answerWhenArrived(
-  { body }: Arrival,
+  { body }: BackendRequest,
   response: ServerResponse,
   status: number,
   value: Row,
@@ -40,7 +40,7 @@ async function answerWhenArrived(
   if (await body.arrived) sendJson(response, status, value, headers)
 }
 
-function readResource(arrival: Arrival): Row | undefined {
+function readResource(arrival: BackendRequest): Row | undefined {
   const { path } = arrival
   if (path === '/status') return { status: 'ok', service: 'demo-platform', version: '1.4.2' }
   const listed = Object.hasOwn(lists, path) ? lists[path] : undefined
@@ -67,20 +67,20 @@ function readCount(text: string | null, fallback: number): number {
   return Number.isSafeInteger(count) && count > 0 ? count : fallback
 }
 
-function describeDataset(id: number, arrival: Arrival): Row {
+function describeDataset(id: number, arrival: BackendRequest): Row {
   const name = datasetNames[id - 1] ?? `Dataset ${id}`
   return { ...describeRow(id, name, arrival), entryCount: '45', tags: ['demo'] }
 }
 
-function describeWorkflow(id: number, arrival: Arrival): Row {
+function describeWorkflow(id: number, arrival: BackendRequest): Row {
   return { ...describeRow(id, workflowNames[id - 1] ?? `Workflow ${id}`, arrival), state: 'ready', steps: 3 }
 }
 
-function describeCluster(id: number, state: string, arrival: Arrival): Row {
+function describeCluster(id: number, state: string, arrival: BackendRequest): Row {
   return { ...describeRow(id, `Cluster ${id}`, arrival), state, region: 'eu-west' }
 }
 
-function describeRow(id: number, name: string, { request }: Arrival): Row {
+function describeRow(id: number, name: string, { request }: BackendRequest): Row {
   // The tenant is whatever the gateway pinned: a real backend filters by it, this one only shows it.
   const organizationId = Number(request.headers['x-organization-id'] ?? Number.NaN)
   const day = String(1 + (id % 28)).padStart(2, '0')

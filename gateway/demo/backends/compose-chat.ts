@@ -1,5 +1,5 @@
 import type { Turn } from './compose-responses.ts'
-import { type Step, writeEvent } from './read-script.ts'
+import { type ScriptStep, writeEvent } from './read-script.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -14,7 +14,7 @@ export function composeChat(turn: Turn): Fields {
 }
 
 /** The chunks of a normal chat stream, closed by `[DONE]`; usage comes only where it was asked for. */
-export function composeChatStream(turn: Turn, wantsUsage: boolean): Step[] {
+export function composeChatStream(turn: Turn, wantsUsage: boolean): ScriptStep[] {
   const base = openCompletion(turn, 'chat.completion.chunk')
   const usage = wantsUsage ? { usage: null } : {}
   const chunk = (delta: Fields, finish_reason: 'stop' | null): Fields => ({
@@ -29,7 +29,7 @@ export function composeChatStream(turn: Turn, wantsUsage: boolean): Step[] {
     chunk({}, 'stop'),
     ...(wantsUsage ? [{ ...base, choices: [], usage: countUsage(turn) }] : []),
   ]
-  const done: Step = { kind: 'write', bytes: Buffer.from('data: [DONE]\n\n') }
+  const done: ScriptStep = { kind: 'write', bytes: Buffer.from('data: [DONE]\n\n') }
   return [...chunks.map((fields) => writeEvent(fields, 'chat')), done]
 }
 

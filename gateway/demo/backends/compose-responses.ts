@@ -1,4 +1,4 @@
-import { type Step, writeEvent } from './read-script.ts'
+import { type ScriptStep, writeEvent } from './read-script.ts'
 
 /** What the agent worker is about to say in one turn. */
 export type Turn = Readonly<{
@@ -17,7 +17,7 @@ export function composeResponse(turn: Turn): Fields {
 }
 
 /** The events of a normal Responses stream, in the order and with the fields that official SDKs build on. */
-export function composeResponsesStream(turn: Turn): Step[] {
+export function composeResponsesStream(turn: Turn): ScriptStep[] {
   const response = openResponse(turn)
   const itemId = `msg_${turn.makeId()}`
   const message = writeMessage(turn, itemId)

@@ -1,11 +1,15 @@
 import type { ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sendAnswer } from './prepare-answer.ts'
-import type { Ending, Step } from './read-script.ts'
-import type { Arrival } from './serve-backend.ts'
+import type { Ending, ScriptStep } from './read-script.ts'
+import type { BackendRequest } from './serve-backend.ts'
 
 /** Plays a script on the wire, each step flushed by itself, until it ends or the peer leaves. */
-export async function playScript(steps: readonly Step[], arrival: Arrival, response: ServerResponse): Promise<void> {
+export async function playScript(
+  steps: readonly ScriptStep[],
+  arrival: BackendRequest,
+  response: ServerResponse,
+): Promise<void> {
   const departure = new AbortController()
   response.once('close', () => departure.abort())
   if (response.closed) departure.abort()
@@ -58,7 +62,7 @@ async function waitUnlessLeft(waitMs: number, left: AbortSignal): Promise<void> 
   }
 }
 
-function endStream(ending: Ending, { request, endExchange }: Arrival, response: ServerResponse): void {
+function endStream(ending: Ending, { request, endExchange }: BackendRequest, response: ServerResponse): void {
   switch (ending) {
     case 'fin':
       // Past the response, which would add the last chunk.

@@ -7,7 +7,7 @@ export type Dialect = 'responses' | 'chat'
 export type Ending = 'fin' | 'rst' | 'hang'
 
 /** One step of a script, ready for the wire. */
-export type Step =
+export type ScriptStep =
   | Readonly<{ kind: 'write'; bytes: Buffer }>
   | Readonly<{ kind: 'wait'; waitMs: number }>
   | Readonly<{ kind: 'end'; ending: Ending }>
@@ -15,7 +15,7 @@ export type Step =
 
 type Fields = Readonly<Record<string, unknown>>
 
-const readers: Readonly<Record<string, (fields: Fields, dialect: Dialect) => Step>> = {
+const readers: Readonly<Record<string, (fields: Fields, dialect: Dialect) => ScriptStep>> = {
   event: ({ event }, dialect) => writeEvent(readObject(event), dialect),
   comment: ({ comment }) => ({ kind: 'write', bytes: Buffer.from(`: ${readText(comment)}\n\n`) }),
   raw: ({ raw }) => ({ kind: 'write', bytes: Buffer.from(readText(raw)) }),
@@ -29,7 +29,7 @@ const readers: Readonly<Record<string, (fields: Fields, dialect: Dialect) => Ste
 const companions: ReadonlySet<string> = new Set(['headers', 'body'])
 
 /** Reads `metadata.script`, whole, before its first step is played. */
-export function readScript(script: unknown, dialect: Dialect): Step[] {
+export function readScript(script: unknown, dialect: Dialect): ScriptStep[] {
   if (!Array.isArray(script)) throw new BadInstruction('metadata.script must be a list of steps')
   const steps = script.map((fields: unknown, index) => readStep(fields, index, dialect))
   const last = steps.findIndex(({ kind }) => kind === 'end' || kind === 'answer')
@@ -41,13 +41,13 @@ export function readScript(script: unknown, dialect: Dialect): Step[] {
 }
 
 /** An event as the worker writes it: named on Responses, a bare data line on chat. */
-export function writeEvent(event: Fields, dialect: Dialect): Step {
+export function writeEvent(event: Fields, dialect: Dialect): ScriptStep {
   const data = `data: ${JSON.stringify(event)}\n\n`
   const isNamed = dialect === 'responses' && typeof event.type === 'string'
   return { kind: 'write', bytes: Buffer.from(isNamed ? `event: ${event.type}\n${data}` : data) }
 }
 
-function readStep(fields: unknown, index: number, dialect: Dialect): Step {
+function readStep(fields: unknown, index: number, dialect: Dialect): ScriptStep {
   const keys = isObject(fields) ? Object.keys(fields) : []
   const [key, ...others] = keys.filter((name) => !companions.has(name))
   const read = key !== undefined && Object.hasOwn(readers, key) ? readers[key] : undefined

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { FileObject, FileShelf } from './keep-files.ts'
 import { parseMultipart, readBoundary } from './parse-multipart.ts'
-import type { Arrival } from './serve-backend.ts'
+import type { BackendRequest } from './serve-backend.ts'
 
 // More than a demo needs to show again, little enough for two hundred files.
 const maxKeptBytes = 1024 * 1024
@@ -9,7 +9,7 @@ const maxFieldCharacters = 1024
 
 /** Streams an upload in, keeping its beginning; `no-form`, `no-file`, or `cut` when there is nothing to keep. */
 export async function receiveUpload(
-  { request, body }: Arrival,
+  { request, body }: BackendRequest,
   shelf: FileShelf,
 ): Promise<FileObject | 'no-form' | 'no-file' | 'cut'> {
   const boundary = readBoundary(request.headers['content-type'])

@@ -8,7 +8,7 @@ import type { EndExchange, HeaderPairs, Journal } from './record-requests.ts'
 import { type RunningServer, startServer } from './start-server.ts'
 
 /** One request on its way through a backend. */
-export type Arrival = Readonly<{
+export type BackendRequest = Readonly<{
   request: IncomingMessage
   method: string
   target: string
@@ -21,10 +21,10 @@ export type Arrival = Readonly<{
 }>
 
 /** What one kind of backend has to say; undefined, at once, for a request it has no better answer for. */
-export type AnswerRequest = (arrival: Arrival, response: ServerResponse) => Promise<void> | undefined
+export type AnswerRequest = (arrival: BackendRequest, response: ServerResponse) => Promise<void> | undefined
 
 /** Takes over an upgraded connection, or says false and leaves it to be answered like any request. */
-export type TakeUpgrade = (arrival: Arrival, socket: Duplex, head: Buffer) => boolean
+export type TakeUpgrade = (arrival: BackendRequest, socket: Duplex, head: Buffer) => boolean
 
 /** A backend by the name it has in the recorder. */
 export type Backend = Readonly<{ name: string; answer: AnswerRequest; takeUpgrade?: TakeUpgrade }>
@@ -38,7 +38,7 @@ export function serveBackend(backend: Backend, journal: Journal, host: string): 
   server.maxHeadersCount = 0
   const receiving = new WeakSet<Duplex>()
 
-  function receive(request: IncomingMessage): Arrival {
+  function receive(request: IncomingMessage): BackendRequest {
     const arrival = openArrival(backend.name, request, journal)
     receiving.add(request.socket)
     request.once('close', () => receiving.delete(request.socket))
@@ -87,7 +87,7 @@ export function serveBackend(backend: Backend, journal: Journal, host: string): 
   return startServer(server, host)
 }
 
-function openArrival(backend: string, request: IncomingMessage, journal: Journal): Arrival {
+function openArrival(backend: string, request: IncomingMessage, journal: Journal): BackendRequest {
   const { method = '', url: target = '', rawHeaders } = request
   const headers = pairHeaders(rawHeaders)
   const body = receiveBody(request)
@@ -107,13 +107,13 @@ function pairHeaders(rawHeaders: readonly string[]): HeaderPairs {
   return pairs
 }
 
-async function respond(answer: AnswerRequest, arrival: Arrival, response: ServerResponse): Promise<void> {
+async function respond(answer: AnswerRequest, arrival: BackendRequest, response: ServerResponse): Promise<void> {
   const wanted = arrival.request.headers['x-demo-answer']
   if (wanted !== undefined) return obeyDemoAnswer(String(wanted), arrival.body, response)
   return answer(arrival, response) ?? echoArrival(arrival, response)
 }
 
-async function echoArrival({ method, target, headers, body }: Arrival, response: ServerResponse): Promise<void> {
+async function echoArrival({ method, target, headers, body }: BackendRequest, response: ServerResponse): Promise<void> {
   const whole = await body.arrived
   if (whole) sendJson(response, 200, { method, target, headers, bodySha256: body.sha256(), bodyBytes: body.bytes() })
 }

@@ -15,7 +15,7 @@ const probeChannel = 'sallyport_probe'
 
 const farewellMs = 500
 
-export type ListenerSettings = Readonly<{
+export type ChangeListenerOptions = Readonly<{
   url: string
   connectTimeoutMs: number
   monotonicMs: () => number
@@ -23,7 +23,7 @@ export type ListenerSettings = Readonly<{
 }>
 
 /** Hears every committed change of the directory's tables, whoever made it, on a connection of its own. */
-export function listenToPostgres(settings: ListenerSettings, handlers: ChangeHandlers): ChangeSource {
+export function listenToPostgres(settings: ChangeListenerOptions, handlers: ChangeHandlers): ChangeSource {
   const connect = (events: LinkEvents): Promise<Link> => openLink(settings, events, handlers)
   const hideUser = createHideUser(settings.url)
   const onLost = (error: unknown): void => {
@@ -34,7 +34,7 @@ export function listenToPostgres(settings: ListenerSettings, handlers: ChangeHan
   return { name: 'postgres', ...kept }
 }
 
-async function openLink(settings: ListenerSettings, events: LinkEvents, handlers: ChangeHandlers): Promise<Link> {
+async function openLink(settings: ChangeListenerOptions, events: LinkEvents, handlers: ChangeHandlers): Promise<Link> {
   const client = createClient(settings)
   client.on('error', guarded('directory', events.onBroken))
   client.on(
@@ -72,7 +72,7 @@ async function openLink(settings: ListenerSettings, events: LinkEvents, handlers
   }
 }
 
-const createClient = ({ url, connectTimeoutMs }: ListenerSettings): pg.Client =>
+const createClient = ({ url, connectTimeoutMs }: ChangeListenerOptions): pg.Client =>
   new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: connectTimeoutMs,
@@ -99,7 +99,7 @@ async function requireTriggers(client: pg.Client): Promise<void> {
  * Has another connection notify us while we ask nothing. A connection pooler that shares connections between clients
  * takes a LISTEN without a word, and delivers only what happens to come while it works for us.
  */
-async function proveDelivery(client: pg.Client, settings: ListenerSettings): Promise<void> {
+async function proveDelivery(client: pg.Client, settings: ChangeListenerOptions): Promise<void> {
   const own = randomBytes(8).toString('hex')
   await client.query(`listen ${probeChannel}`)
   await Promise.all([waitForDelivery(client, own), sendProbe(own, settings)])
@@ -116,7 +116,7 @@ const waitForDelivery = (client: pg.Client, own: string): Promise<void> =>
     setTimeout(() => reject(new Error(message)), answerTimeoutMs).unref()
   })
 
-async function sendProbe(payload: string, settings: ListenerSettings): Promise<void> {
+async function sendProbe(payload: string, settings: ChangeListenerOptions): Promise<void> {
   const sender = createClient(settings)
   sender.on('error', () => undefined) // what it was to do fails with it
   try {

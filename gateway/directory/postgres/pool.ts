@@ -30,14 +30,14 @@ export type Query = <Row extends pg.QueryResultRow>(
 export type Transaction = <Result>(work: (query: Query) => Promise<Result>) => Promise<Result>
 
 /** The connections of the pool, and the statements that wait for one. */
-export type PoolCounts = Readonly<{ open: number; idle: number; waiting: number }>
+export type PoolState = Readonly<{ open: number; idle: number; waiting: number }>
 
 export type Database = Readonly<{
   query: Query
   transaction: Transaction
   /** Sends several statements without values at once; the first that is refused ends it. */
   script: (statement: Statement) => Promise<void>
-  countConnections: () => PoolCounts
+  countConnections: () => PoolState
   close: () => Promise<void>
 }>
 

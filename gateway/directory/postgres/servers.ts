@@ -158,14 +158,14 @@ const descriptions: readonly [string, ...string[]] = [
 ]
 
 /** The question after a server, as much of it as the role may ask and the server can answer. */
-export type Question = Readonly<{
+export type ServerQuestion = Readonly<{
   /** One statement without values. */
   text: () => string
   /** Asks for less from now on, where a text failed by its own fault; says whether asking again may help. */
   reduce: (asked: string, error: unknown) => boolean
 }>
 
-export function createQuestion(): Question {
+export function createQuestion(): ServerQuestion {
   let at = 0
   return {
     text: () => descriptions[at] ?? descriptions[0],
@@ -187,7 +187,7 @@ const refusals = /^(?:0A|55|42)...$/
 type Asker = Readonly<{ query: (text: string) => Promise<Readonly<{ rows: readonly unknown[] }>> }>
 
 /** Asks a server about itself, on a connection that is in no transaction. */
-export async function askServer(client: Asker, question: Question): Promise<Server> {
+export async function askServer(client: Asker, question: ServerQuestion): Promise<Server> {
   for (;;) {
     const asked = question.text()
     try {

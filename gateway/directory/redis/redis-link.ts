@@ -4,7 +4,13 @@ import { guarded } from '../../fault/guarded.ts'
 import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChange } from '../change.ts'
 import { keepConnected, type Link, type LinkEvents } from '../keep-connected.ts'
 import { type Clients, commandTimeoutMs, openClients, type RedisServers } from './clients.ts'
-import { createRefusals, type RedisCommand, type RefusalHandlers, readCode, withoutServerWords } from './refusals.ts'
+import {
+  createRefusals,
+  type RefusableCommand,
+  type RefusalHandlers,
+  readCode,
+  withoutServerWords,
+} from './refusals.ts'
 
 /** Where backends may publish what they changed, and where we do. */
 const channel = 'sallyport:changes'
@@ -20,7 +26,7 @@ const unheardMs = 3_000
 
 /** Runs a command on the connection; rejects while there is none, and after 200 ms. */
 export type UseRedis = <Result>(
-  command: RedisCommand,
+  command: RefusableCommand,
   run: (client: Redis | Cluster) => Promise<Result>,
 ) => Promise<Result>
 
@@ -32,7 +38,7 @@ export type RedisLink = ChangeSource &
     read: (key: string) => Promise<string | undefined>
     use: UseRedis
     /** Whether a command is refused by a Redis that can be reached. */
-    isRefused: (command: RedisCommand) => boolean
+    isRefused: (command: RefusableCommand) => boolean
   }>
 
 export type RedisSettings = RedisServers &
@@ -41,7 +47,7 @@ export type RedisSettings = RedisServers &
     hearsEveryWriter?: boolean
     monotonicMs: () => number
     /** Told of every command of ours that ended. */
-    onCommand?: (command: RedisCommand, ms: number, isGood: boolean) => void
+    onCommand?: (command: RefusableCommand, ms: number, isGood: boolean) => void
   }> &
   Partial<RefusalHandlers>
 

@@ -1,17 +1,17 @@
 /** A command that the gateway sends. */
-export type RedisCommand = 'get' | 'publish' | 'count'
+export type RefusableCommand = 'get' | 'publish' | 'count'
 
 /** Told once when a Redis that can be reached begins to refuse a command, and once when it takes it again. */
 export type RefusalHandlers = Readonly<{
   /** `cause` is the first word of Redis' answer, such as `NOPERM`, or `timeout`. */
-  onRefused: (command: RedisCommand, cause: string) => void
-  onTaken: (command: RedisCommand) => void
+  onRefused: (command: RefusableCommand, cause: string) => void
+  onTaken: (command: RefusableCommand) => void
 }>
 
 export type Refusals = Readonly<{
-  noteGood: (command: RedisCommand) => void
-  noteFailure: (command: RedisCommand, error: unknown) => void
-  isRefused: (command: RedisCommand) => boolean
+  noteGood: (command: RefusableCommand) => void
+  noteFailure: (command: RefusableCommand, error: unknown) => void
+  isRefused: (command: RefusableCommand) => boolean
   /** Ends what no command has met for a while; to be called again and again. */
   review: () => void
 }>
@@ -29,8 +29,8 @@ type State = { isOpen: boolean; firstLateMs: number | undefined; lastFailureMs: 
 
 /** Keeps, for each command, whether a Redis that answers does not do what it is asked. */
 export function createRefusals(monotonicMs: () => number, { onRefused, onTaken }: RefusalHandlers): Refusals {
-  const states = new Map<RedisCommand, State>()
-  const end = (command: RedisCommand, state: State): void => {
+  const states = new Map<RefusableCommand, State>()
+  const end = (command: RefusableCommand, state: State): void => {
     states.delete(command)
     if (state.isOpen) onTaken(command)
   }

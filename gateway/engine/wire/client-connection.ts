@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
-import type { Place, Roster } from '../../roster/roster.ts'
+import type { Roster, Slot } from '../../roster/roster.ts'
 import type { ListenerOptions } from '../engine.ts'
 import { type Exchange, Holding } from '../exchange.ts'
 import { freeAccount, type MemoryBudget } from '../memory-budget.ts'
@@ -50,7 +50,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #exchange: WireExchange | undefined
   readonly #ahead = new ReadAhead(this.account)
   readonly #head = new Holding(this.account)
-  readonly #place: Place<ClientConnection>
+  readonly #place: Slot<ClientConnection>
   /** What still arrives may be the rest of anything, and is no request. */
   #isRefused = false
   #isJoined = false

@@ -1,12 +1,12 @@
 import { Roster } from '../../roster/roster.ts'
-import { type Home, Homes, type Place } from '../homes.ts'
+import { type Home, Homes, type UpstreamTarget } from '../homes.ts'
 import type { Names } from '../names.ts'
 import { UpstreamConnection } from './upstream-connection.ts'
 
 /** Connections to upstreams, each for one request at a time. */
 export type Pool = Readonly<{
   /** The connection that fell idle last, or a new one. Undefined where all are busy. */
-  take: (place: Place, needs: Needs) => UpstreamConnection | undefined
+  take: (place: UpstreamTarget, needs: Needs) => UpstreamConnection | undefined
   /** How many are open, by origin. */
   count: () => ReadonlyMap<string, number>
   close: () => Promise<void>

@@ -3,7 +3,7 @@ import { guarded } from '../../fault/guarded.ts'
 import type { Line } from '../batch.ts'
 import { LineWriter } from '../line-writer.ts'
 import { describeError, type Log } from '../log.ts'
-import type { Place } from '../place.ts'
+import type { Sink } from '../place.ts'
 import type { AuditMetrics } from './audit-metrics.ts'
 import { type AuditedDecision, composeAuditLine } from './line.ts'
 
@@ -42,7 +42,7 @@ const complaintMs = 10_000
 export const noAudit: Audit = { isOn: false, record: () => undefined, close: async () => undefined }
 
 /** One line for each decision, beside the request's way. */
-export function createAudit(place: Place, settings: AuditSettings, surroundings: Surroundings): Audit {
+export function createAudit(place: Sink, settings: AuditSettings, surroundings: Surroundings): Audit {
   const { log, metrics, monotonicMs } = surroundings
   const { bufferBytes, waitMs, replica } = settings
   const losses = tellLosses(log, monotonicMs)

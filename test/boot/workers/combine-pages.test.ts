@@ -1,12 +1,12 @@
 import t from 'tap'
 import { combinePages } from '../../../gateway/boot/workers/combine-pages.ts'
-import type { Question } from '../../../gateway/boot/workers/messages.ts'
+import type { WorkerQuestion } from '../../../gateway/boot/workers/messages.ts'
 import type { WorkerProcess } from '../../../gateway/boot/workers/worker-process.ts'
 import type { AdminFacts } from '../../../gateway/observe/admin.ts'
 import { createGroupMetrics } from '../../../gateway/observe/group-metrics.ts'
 import { createMetrics } from '../../../gateway/observe/metrics.ts'
 
-type Answers = Readonly<Partial<Record<Question, unknown>>>
+type Answers = Readonly<Partial<Record<WorkerQuestion, unknown>>>
 
 /** A worker whose process ends while it is asked. */
 const ending: Answers = {}
@@ -15,7 +15,7 @@ const ending: Answers = {}
 function pagesOf(workers: readonly Answers[], isDraining = false) {
   const gone = new Set<Answers>()
   const living = workers.map((answers, index) => {
-    const ask = async (question: Question): Promise<unknown> => {
+    const ask = async (question: WorkerQuestion): Promise<unknown> => {
       if (question in answers) return answers[question]
       if (answers === ending) gone.add(answers)
       throw new Error('silent')

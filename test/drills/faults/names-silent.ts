@@ -1,8 +1,7 @@
-import { type NameServer, nameServerLack, startNameServer } from '../../support/name-server.ts'
+import { type NameServer, nameServerLack } from '../../support/name-server.ts'
 import type { Drill, Finding } from '../drill.ts'
+import { leadByNames } from '../lead-by-names.ts'
 import type { Stage } from '../stage.ts'
-
-const domain = 'drill.test'
 
 const serverOf = ({ notes }: Stage): NameServer => notes.get('names') as NameServer
 
@@ -27,13 +26,7 @@ export const drill: Drill = {
   cells: [['DNS', 'hangs']],
   alerts: ['SallyportNamesStale'],
   findLack: () => nameServerLack,
-  prepare: async ({ owner, notes, upstream }) => {
-    const names = await startNameServer(owner)
-    for (const name of ['database', 'redis', 'issuer', 'upstream']) names.set(`${name}.${domain}`, '127.0.0.1')
-    notes.set('names', names)
-    upstream.answer((response) => void response.setHeader('connection', 'close').end('ok'))
-    return { within: names.command, domain, settings: { dns: { cacheMs: 500 } } }
-  },
+  prepare: leadByNames,
   begin: (stage) => serverOf(stage).silence(true),
   end: (stage) => serverOf(stage).silence(false),
   lookDuring: (stage) => look(stage, (seconds) => seconds > 0, '> 0 s'),

@@ -1,12 +1,23 @@
+import { populate } from '../../support/population.ts'
 import type { Drill } from '../drill.ts'
+import { findRevoked, keepAccount } from '../revoked.ts'
 
 export const drill: Drill = {
-  about: 'another replica on the same database is stopped in its tracks',
-  cells: [['peer replica', 'hangs']],
+  about: 'another replica on the same database is stopped in its tracks, and goes on',
+  cells: [
+    ['peer replica', 'hangs'],
+    ['peer replica', 'stale'],
+  ],
   alerts: ['SallyportReplicaDown'],
+  prepare: async (stage) => {
+    keepAccount(stage, await populate(stage.owner, stage.world))
+    return {}
+  },
   begin: ({ world, owner }) => {
     process.kill(world.pids.gateway, 'SIGSTOP')
     owner.teardown(() => process.kill(world.pids.gateway, 'SIGCONT'))
   },
   end: ({ world }) => process.kill(world.pids.gateway, 'SIGCONT'),
+  // The one that slept had heard of nothing meanwhile.
+  lookAfter: (stage) => findRevoked(stage, stage.world.public, 2_000),
 }

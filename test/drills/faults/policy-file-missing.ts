@@ -4,7 +4,7 @@ import type { Drill } from '../drill.ts'
 
 export const drill: Drill = {
   about: 'a policy file is missing for a while',
-  cells: [],
+  cells: [['disk', 'refuses']],
   alerts: ['SallyportPolicyHeld'],
   isShort: true,
   prepare: (stage) => ({ settings: { policies: { directory: copyPolicies(stage) } } }),

@@ -5,7 +5,7 @@ import type { Drill } from '../drill.ts'
 
 export const drill: Drill = {
   about: 'a pipe that has no writer stands in the place of a policy file',
-  cells: [],
+  cells: [['disk', 'hangs']],
   alerts: ['SallyportPolicyReloadFailing'],
   prepare: (stage) => ({ settings: { policies: { directory: copyPolicies(stage) } } }),
   begin: (stage) => {

@@ -1,8 +1,8 @@
 import type { Roles } from '../../../policy/role.ts'
-import type { Difference } from './compare-routes.ts'
+import type { RouteDifference } from './compare-routes.ts'
 
 /** What backends are told of callers, and tokens are minted with: access that a backend may grant by itself. */
-export function compareRoles(old: Roles, fresh: Roles): readonly Difference[] {
+export function compareRoles(old: Roles, fresh: Roles): readonly RouteDifference[] {
   const before = describeRoles(old)
   const after = describeRoles(fresh)
   const names = new Set([...Object.keys(before), ...Object.keys(after)])

@@ -2,10 +2,10 @@ import { describeRateLimit } from '../../../policy/rate-limit.ts'
 import { parsePattern, type Route } from '../../../policy/route.ts'
 
 /** What differs between two rows, or two tables, and changes nobody's access. */
-export type Difference = Readonly<{ what: string; old: string; new: string }>
+export type RouteDifference = Readonly<{ what: string; old: string; new: string }>
 
 /** Where permitted requests go, and how they are treated. */
-export function compareRoutes(old: Route, fresh: Route): readonly Difference[] {
+export function compareRoutes(old: Route, fresh: Route): readonly RouteDifference[] {
   const before = describeRoute(old)
   const after = describeRoute(fresh)
   return Object.keys(before).flatMap((what) => {

@@ -3,9 +3,9 @@ import { compileRoutes } from '../../../route/table.ts'
 import { findRoute } from '../find-route.ts'
 import { listRegions, type Region } from '../regions.ts'
 import { compareRoles } from './compare-roles.ts'
-import { compareRoutes, type Difference } from './compare-routes.ts'
-import type { PolicyPair, RoutePair } from './imagine-callers.ts'
+import { compareRoutes, type RouteDifference } from './compare-routes.ts'
 import { namePaths } from './name-paths.ts'
+import type { PolicyPair, RoutePair } from './pairs.ts'
 import { type Access, weighRoutes } from './weigh-routes.ts'
 
 /** Requests that are judged or treated differently, and the rows that judge them; undefined where there is none. */
@@ -15,7 +15,7 @@ export type RouteChange = Access &
     methods: readonly Method[]
     old: RouteName | undefined
     new: RouteName | undefined
-    other: readonly Difference[]
+    other: readonly RouteDifference[]
   }>
 
 export type RouteName = Readonly<{ route: string; source: string }>
@@ -25,7 +25,7 @@ export type PolicyDiff = Readonly<{
   isWidened: boolean
   routes: readonly RouteChange[]
   /** What backends are told of roles and abilities, and tokens are minted with. */
-  roles: readonly Difference[]
+  roles: readonly RouteDifference[]
 }>
 
 /** Compares two tables by what they mean: for everybody, at every path and method that either of them knows. */

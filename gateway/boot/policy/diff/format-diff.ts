@@ -1,5 +1,5 @@
 import { disarm, formatTable } from '../../format-table.ts'
-import type { Difference } from './compare-routes.ts'
+import type { RouteDifference } from './compare-routes.ts'
 import type { PolicyDiff, RouteChange } from './diff.ts'
 import type { ChangedCell } from './weigh-routes.ts'
 
@@ -65,7 +65,7 @@ function listCells(verb: string, change: RouteChange, cells: readonly ChangedCel
   return [...people].map(([by, who]) => [verb, ...placeOf(change), who.join(', '), by])
 }
 
-const listOther = (change: RouteChange, isMeant: (difference: Difference) => boolean): Rows =>
+const listOther = (change: RouteChange, isMeant: (difference: RouteDifference) => boolean): Rows =>
   change.other.filter(isMeant).map(({ what, old, new: fresh }) => [...placeOf(change), what, old, fresh])
 
 const formatMarkdown = (header: readonly string[], rows: Rows): string =>

@@ -1,7 +1,7 @@
-import type { Policy } from '../../../policy/compile.ts'
 import { parsePattern, type Route } from '../../../policy/route.ts'
 import type { Imagined } from '../imagine-caller.ts'
 import { listCredentials } from './list-credentials.ts'
+import type { PolicyPair, RoutePair } from './pairs.ts'
 
 /** One kind of caller, as each of the two tables knows it. Undefined is nobody; `absent` cannot exist yet. */
 export type ComparedCaller = Readonly<{
@@ -12,11 +12,6 @@ export type ComparedCaller = Readonly<{
   old: Imagined | 'absent' | undefined
   new: Imagined | undefined
 }>
-
-/** Two rows that judge the same requests, each in its table; undefined where a table has none. */
-export type RoutePair = Readonly<{ old: Route | undefined; new: Route | undefined }>
-
-export type PolicyPair = Readonly<{ old: Policy; new: Policy }>
 
 /**
  * Everybody whom one of two rows could treat differently. A decision knows of a caller: the role in the organization in

@@ -1,4 +1,4 @@
-import type { PolicyPair, RoutePair } from './imagine-callers.ts'
+import type { PolicyPair, RoutePair } from './pairs.ts'
 
 /** A credential by the abilities that it has under each table; undefined is OAuth, which withholds none. */
 export type ComparedCredential = Readonly<{

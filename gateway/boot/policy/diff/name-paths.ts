@@ -1,6 +1,6 @@
 import { type PatternSegment, parsePattern } from '../../../policy/route.ts'
 import type { Region } from '../regions.ts'
-import type { RoutePair } from './imagine-callers.ts'
+import type { RoutePair } from './pairs.ts'
 
 /** Writes regions as patterns, the widest alone where it contains the others. */
 export function namePaths(regions: readonly Region[], routes: RoutePair): readonly string[] {

@@ -2,7 +2,8 @@ import type { RefusalCode } from '../../../errors/gateway-error.ts'
 import type { Roles } from '../../../policy/role.ts'
 import type { Route } from '../../../policy/route.ts'
 import { judge } from '../judge.ts'
-import { type ComparedCaller, imagineCallers, type PolicyPair, type RoutePair } from './imagine-callers.ts'
+import { type ComparedCaller, imagineCallers } from './imagine-callers.ts'
+import type { PolicyPair, RoutePair } from './pairs.ts'
 
 /** What somebody gets; there may be no row, or no such credential yet. */
 export type Outcome = 'allowed' | 'no_route' | 'no_credential' | RefusalCode

@@ -3,13 +3,13 @@ import { createHideUser } from '../hide-user.ts'
 import { relations } from '../relations.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
-import { type Problem, schema } from './problem.ts'
+import { type DirectoryProblem, schema } from './problem.ts'
 import { checkRows } from './rows.ts'
 import { checkTriggers } from './triggers.ts'
 import type { Vocabulary } from './values.ts'
 import { tryWrites } from './writes.ts'
 
-export type DirectoryReport = Readonly<{ isAdopted: boolean; relations: number; problems: readonly Problem[] }>
+export type DirectoryReport = Readonly<{ isAdopted: boolean; relations: number; problems: readonly DirectoryProblem[] }>
 
 export type CheckOptions = Readonly<{
   url: string
@@ -63,7 +63,7 @@ async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOpt
 }
 
 /** Whose database it is, and what keeps us from looking any further. */
-async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; barrier?: Problem }>> {
+async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; barrier?: DirectoryProblem }>> {
   const { rows } = await client.query<{ is_there: boolean; is_open: boolean | null }>(
     `select to_regnamespace($1) is not null as is_there, has_schema_privilege(to_regnamespace($1), 'usage') as is_open`,
     [schema],

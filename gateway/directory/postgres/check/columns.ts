@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { type ColumnType, type Relation, relations } from '../relations.ts'
-import { type Problem, schema, summarize } from './problem.ts'
+import { type DirectoryProblem, schema, summarize } from './problem.ts'
 
 /** A column as PostgreSQL has it; `is_…able` covers privileges, triggers and whether a view passes writes on. */
 type Found = Readonly<{
@@ -54,7 +54,7 @@ const types: Readonly<Record<string, Readonly<{ fits: (found: Found) => boolean;
 }
 
 /** Compares every view, column, type and right to write with what the statements ask for. */
-export async function checkColumns(client: pg.Client): Promise<readonly Problem[]> {
+export async function checkColumns(client: pg.Client): Promise<readonly DirectoryProblem[]> {
   const { rows } = await client.query<Found>(listColumns, [schema])
   return relations.flatMap((relation) => {
     const found = rows.filter((row) => row.relation === relation.name)
@@ -71,7 +71,7 @@ const describeColumns = ({ columns }: Relation): string =>
     .map(([name, type]) => `${name} ${type.replace('?', '')}`)
     .join(', ')
 
-const missingView = (relation: Relation): Problem => ({
+const missingView = (relation: Relation): DirectoryProblem => ({
   severity: 'error',
   code: 'missing-view',
   where: `${schema}.${relation.name}`,
@@ -79,7 +79,12 @@ const missingView = (relation: Relation): Problem => ({
   help: `create view ${schema}.${relation.name} with the columns ${describeColumns(relation)}`,
 })
 
-function checkColumn(relation: Relation, name: string, type: ColumnType, found: readonly Found[]): readonly Problem[] {
+function checkColumn(
+  relation: Relation,
+  name: string,
+  type: ColumnType,
+  found: readonly Found[],
+): readonly DirectoryProblem[] {
   const where = `${schema}.${relation.name}.${name}`
   const column = found.find((row) => row.name === name)
   const plain = type.replace('?', '')
@@ -108,7 +113,7 @@ function checkWrites(
 ) {
   const refusedBy = (wanted: readonly string[], isAble: (column: Found) => boolean): readonly string[] =>
     wanted.filter((column) => column in columns && found.some((row) => row.name === column && !isAble(row)))
-  const complain = (verb: string, refused: readonly string[]): readonly Problem[] =>
+  const complain = (verb: string, refused: readonly string[]): readonly DirectoryProblem[] =>
     refused.length === 0
       ? []
       : [

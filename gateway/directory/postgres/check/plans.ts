@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Statement } from '../pool.ts'
 import * as statements from '../statements.ts'
 import { attempt } from './attempt.ts'
-import type { Problem } from './problem.ts'
+import type { DirectoryProblem } from './problem.ts'
 
 /** What is asked while somebody waits, with literals of the right types, and what it reads. */
 const questions: readonly Readonly<{ statement: Statement; values: string; when: string; reads: readonly string[] }>[] =
@@ -52,12 +52,12 @@ type Plan = Readonly<{
 }>
 
 /** Has PostgreSQL plan each question as if tables were large, and names those that it would have to read as a whole. */
-export async function checkPlans(client: pg.Client, usable: ReadonlySet<string>): Promise<readonly Problem[]> {
+export async function checkPlans(client: pg.Client, usable: ReadonlySet<string>): Promise<readonly DirectoryProblem[]> {
   // With these off it takes an index wherever there is one that helps, however few rows there are today.
   for (const setting of ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin'])
     await client.query(`set local ${setting} = off`)
   await client.query('set local plan_cache_mode = force_generic_plan')
-  const problems = new Map<string, Problem>()
+  const problems = new Map<string, DirectoryProblem>()
   for (const { statement, values, when, reads } of questions) {
     if (!reads.every((name) => usable.has(name))) continue
     for (const { table, condition } of findWholeReads(await explain(client, statement, values))) {

@@ -1,5 +1,5 @@
 /** Something about a database that keeps the gateway from working on it, or makes it slow. */
-export type Problem = Readonly<{
+export type DirectoryProblem = Readonly<{
   severity: 'error' | 'warning'
   code: ProblemCode
   /** A relation, a column of one, or a table behind it. */

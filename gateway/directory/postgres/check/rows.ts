@@ -1,14 +1,14 @@
 import type pg from 'pg'
 import { type Relation, relations } from '../relations.ts'
 import { attempt, type Row } from './attempt.ts'
-import { type Problem, schema } from './problem.ts'
+import { type DirectoryProblem, schema } from './problem.ts'
 import { checksOf, type Fault, type Vocabulary } from './values.ts'
 
 const sampleSize = 200
 
 /** Reads some rows of each relation, as the gateway would, and looks at what they hold. */
 export async function checkRows(client: pg.Client, usable: ReadonlySet<string>, vocabulary: Vocabulary) {
-  const problems: Problem[] = []
+  const problems: DirectoryProblem[] = []
   const checks = checksOf(vocabulary)
   for (const relation of relations.filter(({ name }) => usable.has(name)))
     problems.push(...(await checkSample(client, relation, checks[relation.name] ?? (() => []))))
@@ -26,12 +26,12 @@ async function checkSample(client: pg.Client, relation: Relation, check: (row: R
   )
   if ('refusal' in sample) return [unreadable(name, sample.refusal)]
   const required = Object.entries(columns).filter(([, type]) => !type.endsWith('?'))
-  const faults = new Map<string, Problem>()
+  const faults = new Map<string, DirectoryProblem>()
   for (const row of sample.rows) {
     const nulls = required.filter(([column]) => row[column] === null).map(([column]) => nullIn(column))
     // Of a null nothing else is worth saying.
     for (const { column, isError, ...rest } of nulls.length > 0 ? nulls : check(row)) {
-      const problem: Problem = {
+      const problem: DirectoryProblem = {
         severity: isError ? 'error' : 'warning',
         where: `${schema}.${name}.${column}`,
         ...rest,
@@ -50,7 +50,7 @@ const nullIn = (column: string): Fault => ({
   isError: true,
 })
 
-const unreadable = (name: string, refusal: string): Problem => ({
+const unreadable = (name: string, refusal: string): DirectoryProblem => ({
   severity: 'error',
   code: 'unreadable',
   where: `${schema}.${name}`,
@@ -59,7 +59,7 @@ const unreadable = (name: string, refusal: string): Problem => ({
 })
 
 /** The membership is the role: with two of them it would be a guess which one counts. */
-async function findTwoRoles(client: pg.Client): Promise<readonly Problem[]> {
+async function findTwoRoles(client: pg.Client): Promise<readonly DirectoryProblem[]> {
   const found = await attempt(
     client,
     `select from ${schema}.role_assignments where organization_id is not null

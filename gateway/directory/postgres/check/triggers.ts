@@ -1,9 +1,9 @@
 import type pg from 'pg'
 import { findSilentTables } from '../silent-tables.ts'
-import type { Problem } from './problem.ts'
+import type { DirectoryProblem } from './problem.ts'
 
 /** Names each table behind the views whose changes no replica would hear of. */
-export async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<readonly Problem[]> {
+export async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<readonly DirectoryProblem[]> {
   const eventsOf = new Map<string, Readonly<{ relations: Set<string>; events: Set<string> }>>()
   for (const { table, relation, event } of await findSilentTables(client)) {
     const known = eventsOf.get(table) ?? { relations: new Set(), events: new Set() }

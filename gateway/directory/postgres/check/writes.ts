@@ -2,14 +2,14 @@ import type pg from 'pg'
 import type { Statement } from '../pool.ts'
 import * as statements from '../statements.ts'
 import { attempt } from './attempt.ts'
-import { type Problem, schema } from './problem.ts'
+import { type DirectoryProblem, schema } from './problem.ts'
 
 /**
  * Does once what the gateway does, and has all of it rolled back by the caller: a column that must not be null, a
  * sequence or a policy of the database shows only then.
  */
-export async function tryWrites(client: pg.Client): Promise<readonly Problem[]> {
-  const problems: Problem[] = []
+export async function tryWrites(client: pg.Client): Promise<readonly DirectoryProblem[]> {
+  const problems: DirectoryProblem[] = []
   const act = async (where: string, deed: string, { text }: Statement, values: readonly unknown[]) => {
     const outcome = await attempt(client, text, values)
     if ('rows' in outcome) return outcome.rows[0]

@@ -1,0 +1,49 @@
+// `npm run house`: figures of the source tree, for whoever moves files: `npm run house -- --help`.
+import { measureHouse } from './measure-house.js'
+
+const help = `Usage: npm run house [-- --json]
+
+Prints figures of gateway/: sizes, small files with one importer, cycles, arrows that
+run upward between folders, exported type names that two files share, long functions.
+
+Options:
+  --json      one object, with the names behind each figure
+  -h, --help  this text
+
+Example:
+  $ npm run --silent house -- --json | jq .cycles`
+
+const words = process.argv.slice(2)
+const unknown = words.find((word) => !['--json', '--help', '-h'].includes(word))
+if (unknown !== undefined) {
+  console.error(`house: unknown option ${unknown}\n\n${help}`)
+  process.exit(2)
+}
+if (words.some((word) => word !== '--json')) console.log(help)
+else {
+  const house = measureHouse()
+  console.log(words.length > 0 ? JSON.stringify(house, null, 2) : describe(house))
+}
+
+function describe(house) {
+  const rows = [
+    ['files', house.files],
+    ['lines', house.lines],
+    ['median of lines', house.median],
+    ['files under 40 lines with one importer', house.smallFiles.length],
+    ['cycles between files', house.cycles.length],
+    ['arrows upward between folders', house.upwardArrows.length],
+    ['largest folder', `${house.largestFolder.name}, ${(house.largestFolder.share * 100).toFixed(1)} % of files`],
+    ['type names exported twice', house.duplicateNames.length],
+    ['functions over 60 lines', house.longFunctions.length],
+  ]
+  const width = Math.max(...rows.map(([name]) => name.length))
+  const figures = rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`)
+  const named = [
+    ...house.cycles.map((files) => `cycle: ${files.join(', ')}`),
+    ...house.upwardArrows.map((arrow) => `upward: ${arrow}`),
+    ...house.duplicateNames.map(({ name, files }) => `${name}: ${files.join(', ')}`),
+    ...house.longFunctions.map(({ name, file, line, lines }) => `${file}:${line} ${name}: ${lines} lines`),
+  ]
+  return [...figures, ...(named.length > 0 ? ['', ...named] : [])].join('\n')
+}

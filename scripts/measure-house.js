@@ -1,0 +1,149 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { posix } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
+
+const root = fileURLToPath(new URL('../gateway', import.meta.url))
+
+/** A file of its own is worth its name from this many lines on, or from two importers on. */
+const smallLines = 40
+const longestFunction = 60
+
+/** Folders from the ground up; folders in one row may import one another. An arrow to a later row runs upward. */
+export const floors = [
+  ['errors', 'awaitable', 'fault', 'network', 'roster', 'turn'],
+  ['policy'],
+  ['engine', 'directory'],
+  ['receive'],
+  ['route', 'authenticate'],
+  ['resolve'],
+  ['authorize'],
+  ['limit', 'locate', 'answer'],
+  ['pin', 'relay', 'observe'],
+  ['forward', 'console', 'shadow'],
+  ['pipeline.ts', 'decision'],
+  ['boot'],
+  ['demo'],
+  ['main.ts'],
+]
+
+const floorOf = (file) => {
+  const room = file.split('/')[0] ?? file
+  return floors.findIndex((rooms) => rooms.includes(room))
+}
+
+/** Every figure, with the names behind it; files are paths from gateway/. */
+export function measureHouse() {
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'))
+    .map((file) => file.split('\\').join('/'))
+    .sort()
+  const sources = new Map(files.map((file) => [file, parse(file)]))
+  const imports = new Map(files.map((file) => [file, listImports(file, sources.get(file))]))
+  const importers = countImporters(imports)
+  const sizes = files.map((file) => countLines(sources.get(file)))
+  return {
+    files: files.length,
+    lines: sizes.reduce((sum, size) => sum + size, 0),
+    median: sizes.toSorted((one, other) => one - other)[Math.floor(sizes.length / 2)] ?? 0,
+    smallFiles: files.filter((file, index) => (sizes[index] ?? 0) < smallLines && importers.get(file) === 1),
+    cycles: findCycles(imports),
+    upwardArrows: [...imports].flatMap(([file, targets]) =>
+      targets.filter((target) => floorOf(target) > floorOf(file)).map((target) => `${file} -> ${target}`),
+    ),
+    unplacedFiles: files.filter((file) => floorOf(file) < 0),
+    largestFolder: findLargest(files),
+    duplicateNames: findDuplicates(sources),
+    longFunctions: files.flatMap((file) => listLongFunctions(file, sources.get(file))),
+  }
+}
+
+const parse = (file) =>
+  ts.createSourceFile(file, readFileSync(`${root}/${file}`, 'utf8'), ts.ScriptTarget.Latest, true, ts.ScriptKind.TS)
+
+const countLines = (source) => source.text.split('\n').length - 1
+
+/** The files of gateway/ that a file imports, types and later imports among them. */
+function listImports(file, source) {
+  const found = new Set()
+  const note = (node) => {
+    if (!node || !ts.isStringLiteral(node) || !node.text.startsWith('.')) return
+    const target = posix.join(posix.dirname(file), node.text)
+    if (!target.startsWith('..')) found.add(target)
+  }
+  const visit = (node) => {
+    if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) note(node.moduleSpecifier)
+    if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) note(node.arguments[0])
+    ts.forEachChild(node, visit)
+  }
+  visit(source)
+  return [...found]
+}
+
+function countImporters(imports) {
+  const counts = new Map()
+  for (const targets of imports.values())
+    for (const target of targets) counts.set(target, (counts.get(target) ?? 0) + 1)
+  return counts
+}
+
+/** Strongly connected components of more than one file (Tarjan, 1972). */
+function findCycles(imports) {
+  const indexes = new Map()
+  const lowest = new Map()
+  const stack = []
+  const cycles = []
+  const visit = (file) => {
+    indexes.set(file, indexes.size)
+    lowest.set(file, indexes.get(file))
+    stack.push(file)
+    for (const target of imports.get(file) ?? []) {
+      if (!indexes.has(target)) visit(target)
+      if (stack.includes(target)) lowest.set(file, Math.min(lowest.get(file), lowest.get(target)))
+    }
+    if (lowest.get(file) !== indexes.get(file)) return
+    const component = stack.splice(stack.indexOf(file))
+    if (component.length > 1) cycles.push(component.sort())
+  }
+  for (const file of imports.keys()) if (!indexes.has(file)) visit(file)
+  return cycles
+}
+
+function findLargest(files) {
+  const counts = new Map()
+  for (const file of files) {
+    const room = file.split('/')[0] ?? file
+    counts.set(room, (counts.get(room) ?? 0) + 1)
+  }
+  const [name = '', count = 0] = [...counts].sort(([, one], [, other]) => other - one)[0] ?? []
+  return { name, share: count / files.length }
+}
+
+/** Names of types, interfaces and classes that two files export. */
+function findDuplicates(sources) {
+  const places = new Map()
+  for (const [file, source] of sources)
+    for (const statement of source.statements) {
+      const isType =
+        ts.isTypeAliasDeclaration(statement) || ts.isInterfaceDeclaration(statement) || ts.isClassDeclaration(statement)
+      const isExported = statement.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)
+      if (!isType || !isExported || !statement.name) continue
+      places.set(statement.name.text, [...(places.get(statement.name.text) ?? []), file])
+    }
+  return [...places].filter(([, files]) => files.length > 1).map(([name, files]) => ({ name, files }))
+}
+
+function listLongFunctions(file, source) {
+  const found = []
+  const visit = (node) => {
+    if (ts.isFunctionLike(node) && 'body' in node && node.body) {
+      const start = source.getLineAndCharacterOfPosition(node.getStart()).line
+      const lines = source.getLineAndCharacterOfPosition(node.end).line - start + 1
+      const name = node.name?.getText() ?? node.parent.name?.getText() ?? '(anonymous)'
+      if (lines > longestFunction) found.push({ name, file, line: start + 1, lines })
+    }
+    ts.forEachChild(node, visit)
+  }
+  visit(source)
+  return found
+}

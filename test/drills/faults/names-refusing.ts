@@ -1,0 +1,13 @@
+import { type NameServer, nameServerLack } from '../../support/name-server.ts'
+import type { Drill } from '../drill.ts'
+import { drillDomain, leadByNames } from '../lead-by-names.ts'
+
+export const drill: Drill = {
+  about: 'the name server knows the name of the upstream no more, while every request opens a connection to it',
+  cells: [['DNS', 'refuses']],
+  alerts: ['SallyportNamesStale'],
+  findLack: () => nameServerLack,
+  prepare: leadByNames,
+  begin: ({ notes }) => (notes.get('names') as NameServer).set(`upstream.${drillDomain}`, undefined),
+  end: ({ notes }) => (notes.get('names') as NameServer).set(`upstream.${drillDomain}`, '127.0.0.1'),
+}

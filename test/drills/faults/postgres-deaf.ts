@@ -1,0 +1,23 @@
+import { populate } from '../../support/population.ts'
+import { leadThrough, startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts'
+import type { Drill } from '../drill.ts'
+import { findRevoked, keepAccount } from '../revoked.ts'
+
+export const drill: Drill = {
+  about: 'no change arrives from PostgreSQL any more, over a connection that stays open',
+  cells: [['database', 'stale']],
+  alerts: ['SallyportChangesNotHeard'],
+  prepare: async (stage) => {
+    const { owner, world, wires, notes } = stage
+    const wire = await startTcpProxy(owner, { port: Number(new URL(world.databaseUrl).port) })
+    notes.set('wire', wire)
+    const url = leadThrough(wires.database, world.databaseUrl)
+    // Redis carries changes as well.
+    const settings = { database: { url, listenUrl: leadThrough(wire, world.databaseUrl) }, redis: undefined }
+    keepAccount(stage, await populate(owner, world))
+    return { settings }
+  },
+  begin: ({ notes }) => (notes.get('wire') as TcpProxy).freeze(),
+  end: ({ notes }) => (notes.get('wire') as TcpProxy).thaw(),
+  lookDuring: (stage) => findRevoked(stage, stage.gateway().public, 2_000),
+}

@@ -1,0 +1,14 @@
+import { startNameServer } from '../support/name-server.ts'
+import type { GatewayOptions } from './drill.ts'
+import type { Stage } from './stage.ts'
+
+export const drillDomain = 'drill.test'
+
+/** Starts a name server for each dependency; every request opens a connection to the upstream by its name. */
+export async function leadByNames({ owner, notes, upstream }: Stage): Promise<GatewayOptions> {
+  const names = await startNameServer(owner)
+  for (const name of ['database', 'redis', 'issuer', 'upstream']) names.set(`${name}.${drillDomain}`, '127.0.0.1')
+  notes.set('names', names)
+  upstream.answer((response) => void response.setHeader('connection', 'close').end('ok'))
+  return { within: names.command, domain: drillDomain, settings: { dns: { cacheMs: 500 } } }
+}

@@ -1,0 +1,34 @@
+import type { Account, Population } from '../support/population.ts'
+import type { Finding } from './drill.ts'
+import type { Stage } from './stage.ts'
+
+/** Keeps the population for `findRevoked`. */
+export const keepAccount = ({ notes }: Stage, population: Population): void => {
+  notes.set('population', population)
+}
+
+/** Uses a new token, revokes it in the database, and measures until it is refused. */
+export async function findRevoked({ notes }: Stage, origin: string, withinMs: number): Promise<readonly Finding[]> {
+  const { addAccount, writer } = notes.get('population') as Population
+  const account = await addAccount('to-be-revoked')
+  const ask = async ({ headers }: Account): Promise<number> => {
+    const answer = await fetch(`${origin}/datasets`, { headers })
+    await answer.arrayBuffer()
+    return answer.status
+  }
+  const known = await ask(account)
+  await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
+  const revokedMs = performance.now()
+  let tookMs = 0
+  for (let status = known; status === 200 && tookMs < 10 * withinMs; tookMs = performance.now() - revokedMs)
+    status = await ask(account)
+  return [
+    { check: 'a new token is taken', seen: String(known), limit: '200', isMet: known === 200 },
+    {
+      check: 'a revoked token is refused after',
+      seen: `${tookMs.toFixed(0)} ms`,
+      limit: `<= ${withinMs} ms`,
+      isMet: tookMs <= withinMs,
+    },
+  ]
+}
