@@ -13,6 +13,7 @@ import {
   makeId,
   readAudit,
   settle,
+  settleWritten,
   startAuditUpstream,
 } from '../support/audit.ts'
 import { call } from '../support/client.ts'
@@ -47,7 +48,7 @@ t.test('a file that is renamed is followed, and no line is lost', async (t) => {
     }, 'a new file')
   }
   await askAtOnce(10, 20, nowhere)
-  await settle(serving)
+  await settleWritten(serving)
   const counts = countIds(readAudit(...moved, file))
   t.same(
     ids.filter((id) => counts.get(id) !== 1),

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { call, callRaw } from '../support/client.ts'
+import { call, callRaw, type JsonValue } from '../support/client.ts'
 import { openRawClient, openRoute, startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { type Serving, startServing } from '../support/serve.ts'
@@ -89,14 +89,9 @@ t.test(
   async (t) => {
     const { url } = await startUpstream(t)
     const serving = await startServing(t, { upstream: url, descriptors: 512 })
-    t.ok(
-      serving
-        .log()
-        .some(
-          ({ msg, listener, descriptors }) =>
-            /fewer connections/.test(msg) && listener === 'public' && descriptors === 512,
-        ),
-    )
+    const isWarning = ({ msg, listener, descriptors }: JsonValue): boolean =>
+      /fewer connections/.test(msg) && listener === 'public' && descriptors === 512
+    await until(() => serving.log().some(isWarning), 'the warning')
     await call(serving.public, { path })
     const before = await openFiles(serving)
     const beats = await watchHealth(serving, async () => {
@@ -118,7 +113,11 @@ t.test(
     })
     t.ok(beats > 0)
     await checkAsBefore(t, serving, before)
-    t.equal(serving.log().filter(({ msg }) => /turned away/.test(msg)).length, 1, 'and not a line for each')
+    const linesOfIt = () => serving.log().filter(({ msg }) => /turned away/.test(msg))
+    await until(() => linesOfIt().length > 0, 'the line of the log')
+    serving.child.kill('SIGTERM')
+    await serving.ended
+    t.equal(linesOfIt().length, 1, 'and not a line for each')
   },
 )
 
@@ -172,6 +171,8 @@ t.test('a promise that the descriptors do not keep is told at the start', { skip
   const place = { host: '127.0.0.1', port: 0 }
   const listeners = { public: { ...place, maxConnections: 5_000 }, decision: place, admin: place }
   const serving = await startServing(t, { upstream: url, descriptors: 4_096, settings: { listeners } })
+  serving.child.kill('SIGTERM')
+  t.equal(await serving.ended, 0)
   const warnings = serving.log().filter(({ msg }) => /fewer connections/.test(msg))
   t.match(warnings, [{ level: 'warn', listener: 'public', wanted: 5_000, maxConnections: Number, descriptors: 4_096 }])
   t.equal(warnings.length, 1, 'what was not promised needs no word')

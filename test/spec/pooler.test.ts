@@ -148,7 +148,9 @@ pgbouncers.forEach((pgbouncer, at) => {
           settings: { database: { url, pooler: 'transaction' } },
           upstream: upstream.url,
         })
-        t.match(serving.stdout(), /changes are not heard through a transaction pooler; set database\.listenUrl/)
+        const sentence = /changes are not heard through a transaction pooler; set database\.listenUrl/g
+        const tellings = (): number => serving.stdout().match(sentence)?.length ?? 0
+        await until(() => tellings() > 0, 'the line')
         const account = await addAccount(`unheard-${at}`)
         const ask = async () => (await call(serving.public, { path: '/datasets', headers: account.headers })).status
         t.equal(await ask(), 200)
@@ -158,6 +160,9 @@ pgbouncers.forEach((pgbouncer, at) => {
         )
         await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
         await until(async () => (await ask()) === 401, 'the refusal, within the second that a fact is believed')
+        serving.child.kill('SIGTERM')
+        await serving.ended
+        t.equal(tellings(), 1, 'once')
       })
 
       t.test('commands go through it', async (t) => {

@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { call } from '../support/client.ts'
+import { call, type JsonValue } from '../support/client.ts'
 import { openRoute, startRawUpstream, startTestGateway, type TestGateway, until } from '../support/gateway.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
 import { testVectors } from '../support/vectors.ts'
@@ -101,6 +101,16 @@ t.test('a folder without policies changes nothing', async (t) => {
 /** The routes.yaml of a gateway in a process of its own. */
 const folderBeside = ({ logFile }: Replica): string => join(dirname(logFile), 'policies')
 
+/** The workers whose lines say so; a gateway without workers counts as one. */
+const tellersOf = ({ readLog }: Replica, message: string): ReadonlySet<number | undefined> =>
+  new Set(
+    readLog()
+      .split('\n')
+      .slice(0, -1)
+      .map((line): JsonValue => JSON.parse(line))
+      .flatMap(({ msg, worker }) => (msg === message ? [worker as number | undefined] : [])),
+  )
+
 for (const workers of [1, 2])
   t.test(`SIGHUP reloads ${workers === 1 ? 'a gateway' : 'every worker'} at once, and ends none`, async (t) => {
     const upstream = await startUpstream(t)
@@ -112,9 +122,10 @@ for (const workers of [1, 2])
     const status = async (path: string): Promise<number> => (await call(replica.public, { path })).status
     replace(folderBeside(replica), 'routes.yaml', tableOf([open('/b')]))
     process.kill(replica.pid, 'SIGHUP')
-    await until(async () => (await status('/b')) === 200, 'the new table', 10_000)
+    for (const message of ['asked to reload policies and keys', 'policies reloaded'])
+      await until(() => tellersOf(replica, message).size === workers, `"${message}" of every process`)
+    t.equal(await status('/b'), 200)
     for (let count = 0; count < 8; count++) t.equal(await status('/a'), 404)
-    t.match(replica.readLog(), /asked to reload policies and keys/)
     replace(folderBeside(replica), 'routes.yaml', 'routes: [')
     process.kill(replica.pid, 'SIGHUP')
     await until(() => replica.readLog().includes('could not be reloaded'), 'the log')

@@ -337,7 +337,7 @@ t.test('SIGTERM: unready at once, accepting for a while, finishing what is in fl
   const upstream = await startRawUpstream(t, (socket, soFar) => {
     if (!soFar.includes('/slow')) socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok')
   })
-  const serving = await startServing(t, upstream.url, (text) => text.replace('delayMs: 400', 'delayMs: 1000'))
+  const serving = await startServing(t, upstream.url, (text) => text.replace('delayMs: 400', 'delayMs: 4000'))
   t.equal(await readiness(serving), 200)
   const slow = await openRawClient(t, serving.public)
   slow.send('GET /slow HTTP/1.1\r\nHost: h\r\n\r\n')
@@ -346,12 +346,12 @@ t.test('SIGTERM: unready at once, accepting for a while, finishing what is in fl
 
   const termedAtMs = performance.now()
   serving.child.kill('SIGTERM')
-  await until(async () => (await readiness(serving)) === 503, 'unreadiness', 500)
+  await until(async () => (await readiness(serving)) === 503, 'unreadiness', 2_000)
   t.equal((await call(serving.public, { path: '/during' })).status, 200, 'still accepting')
-  t.ok(performance.now() - termedAtMs < 1_000, 'within the delay')
+  t.ok(performance.now() - termedAtMs < 4_000, 'within the delay')
 
   await until(() => isRefused(serving.public), 'the end of accepting')
-  t.ok(performance.now() - termedAtMs >= 1_000, 'after the delay')
+  t.ok(performance.now() - termedAtMs >= 4_000, 'after the delay')
   await silent.closed()
   upstream.sockets()[0]?.end('HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nfinished')
   t.match(await slow.until(/finished$/), /^HTTP\/1\.1 200 /)
@@ -393,7 +393,7 @@ t.test('an idle kept connection does not hold up the end', async (t) => {
   const termedAtMs = performance.now()
   serving.child.kill('SIGTERM')
   t.equal(await serving.ended, 0)
-  t.ok(performance.now() - termedAtMs < 2_000)
+  t.ok(performance.now() - termedAtMs < 4_000, 'long before the drain’s time-out')
 })
 
 t.test('Ctrl-C stops a demo without leaving a process, a directory or its file', { skip }, async (t) => {

@@ -101,8 +101,9 @@ const run = async (t: Test): Promise<void> => {
   })
   await t.test('is told by the log and a metric', async (t) => {
     t.ok((await metric(gateway, 'sallyport_names_stale_seconds')) > 1)
-    const lines = gateway.log().filter(({ msg }) => msg === 'name not resolved; its last addresses go on')
-    t.match(new Set(lines.map(({ name }) => name)), new Set(['platform.test']))
+    const lines = () => gateway.log().filter(({ msg }) => msg === 'name not resolved; its last addresses go on')
+    await until(() => lines().some(({ name }) => name === 'platform.test'), 'the line')
+    t.match(new Set(lines().map(({ name }) => name)), new Set(['platform.test']))
   })
   await t.test('is followed again as soon as it answers', async (t) => {
     names.set('platform.test', '127.0.0.2')

@@ -190,6 +190,7 @@ testSdk(t, 'a collector that refuses or is gone costs a line of the log, and no 
 t.test('asked for traces without the SDK the gateway says what is missing, and serves', async (t) => {
   const serving = await startServing(t, { environment: { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' } })
   t.equal((await call(serving.public, { path: '/nowhere' })).status, 404)
+  await until(() => complaintsOf(serving, 'npm install @opentelemetry/sdk-node').length > 0, 'the complaint')
   const [complaint] = complaintsOf(serving, 'npm install @opentelemetry/sdk-node')
   t.match(complaint, { level: 'warn', package: '@opentelemetry/sdk-node' })
 })

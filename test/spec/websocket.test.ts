@@ -402,14 +402,14 @@ t.test('a reset in the middle of traffic ends no more than its own connection', 
 })
 
 t.test('silence of both sides ends it, and bytes of either side keep it', async (t) => {
-  const { upstream, gateway } = await startPair(t, switchOnce, { route: { timeouts: { streamIdleMs: 600 } } })
+  const { upstream, gateway } = await startPair(t, switchOnce, { route: { timeouts: { streamIdleMs: 1_500 } } })
   const client = await openJoined(t, gateway.public)
   for (let count = 0; count < 16; count++) {
     if (count < 8) upstream.sockets()[0]?.write('x')
     else client.send('x')
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    await new Promise((resolve) => setTimeout(resolve, 200))
   }
-  t.notOk(isReleased(upstream), 'still joined after 1.6 s')
+  t.notOk(isReleased(upstream), 'still joined after 3.2 s')
   await client.closed()
   await untilReleased(upstream)
 })

@@ -10,7 +10,7 @@ const skip = process.platform === 'linux' ? false : 'looks at processes by /proc
 
 t.test('SIGTERM: unready at once, still accepting, finishing what is in flight, out with 0', { skip }, async (t) => {
   const upstream = await startRawUpstream(t, () => {})
-  const settings = { drain: { delayMs: 2_000, timeoutMs: 5_000 } }
+  const settings = { drain: { delayMs: 4_000, timeoutMs: 5_000 } }
   const serving = await startGroup(t, { upstream: upstream.url, settings })
   const workers = [...workersOf(serving).values()]
   const clients = await Promise.all(Array.from({ length: 6 }, () => openRawClient(t, serving.public)))
@@ -20,7 +20,7 @@ t.test('SIGTERM: unready at once, still accepting, finishing what is in flight, 
   serving.child.kill('SIGTERM')
   // Service managers tell every process, and the workers leave it to the primary.
   for (const pid of workers) process.kill(pid, 'SIGTERM')
-  await until(async () => (await readiness(serving)).status === 503, 'unreadiness', 1_500)
+  await until(async () => (await readiness(serving)).status === 503, 'unreadiness', 2_000)
   t.equal((await call(serving.public, nowhere)).status, 404, 'still accepting')
   await until(
     () =>

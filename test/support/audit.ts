@@ -90,6 +90,19 @@ export async function settle(serving: Serving) {
   return counts
 }
 
+/**
+ * Settles once every line is written or missed; a line that is under way moves no count. A request counts twice if its
+ * body breaks off.
+ */
+export async function settleWritten(serving: Serving, brokenBodies = 0) {
+  let counts = await settle(serving)
+  await until(async () => {
+    counts = await settle(serving)
+    return counts.written + counts.dropped >= counts.requests + counts.unparsed - brokenBodies
+  }, 'every line')
+  return counts
+}
+
 let ids = 0
 export const makeId = (): string => `request-${ids++}`
 

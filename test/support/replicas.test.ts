@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { call } from './client.ts'
 import { readNodeOptions } from './dockerfile.ts'
+import { until } from './gateway.ts'
 import { testUnlessLacking } from './lacks.ts'
 import { withOwner } from './owner.ts'
 import { type Replica, startReplica } from './replicas.ts'
@@ -19,6 +20,7 @@ t.test('replicas run side by side, each with its log, until they are stopped, ki
     if (!stopped || !killed || !left) throw new Error('three were started')
     t.same(await Promise.all([stopped, killed, left].map(isAlive)), [true, true, true])
     t.equal(new Set([stopped, killed, left].map(({ pid }) => pid)).size, 3)
+    await until(() => left.readLog().includes('"listening"'), 'the line of the start')
     t.match(left.readLog(), /"listening"/)
     t.equal(await stopped.stop(), 0)
     await killed.kill()

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
 import { call, type JsonValue } from './client.ts'
 import { until } from './gateway.ts'
@@ -23,20 +24,23 @@ export const pidOf = (serving: Pick<Serving, 'log'>, worker: number): number => 
 
 export const nowhere = { path: '/nowhere' }
 
-/** The numbers of the workers that have answered requests since this line of the log. */
-export const busyWorkers = ({ log }: Serving, since = 0): ReadonlySet<number> =>
+/** Such a request under a name of its own: lines of earlier requests may still be on their way. */
+export const nameRequest = () => ({ ...nowhere, headers: { 'x-request-id': randomUUID() } })
+
+/** The numbers of the workers that have answered requests, or those requests that have this name. */
+export const busyWorkers = ({ log }: Serving, name?: string): ReadonlySet<number> =>
   new Set(
-    log()
-      .slice(since)
-      .flatMap(({ msg, worker }) => (msg === 'request' ? [worker as number] : [])),
+    log().flatMap(({ msg, worker, requestId }) =>
+      msg === 'request' && (name === undefined || requestId === name) ? [worker as number] : [],
+    ),
   )
 
 /** Asks until every one of two workers has answered. */
 export async function visitBoth(serving: Serving): Promise<void> {
-  const since = serving.log().length
+  const visit = nameRequest()
   await until(async () => {
-    await call(serving.public, nowhere)
-    return busyWorkers(serving, since).size === 2
+    await call(serving.public, visit)
+    return busyWorkers(serving, visit.headers['x-request-id']).size === 2
   }, 'an answer of each worker')
 }
 
