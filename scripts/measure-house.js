@@ -11,7 +11,7 @@ const longestFunction = 60
 
 /** Folders from the ground up; folders in one row may import one another. An arrow to a later row runs upward. */
 export const floors = [
-  ['errors', 'awaitable', 'fault', 'network', 'roster', 'turn'],
+  ['errors', 'fault', 'lib', 'network'],
   ['policy'],
   ['engine', 'directory'],
   ['receive'],

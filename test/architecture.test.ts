@@ -7,15 +7,13 @@ import t from 'tap'
  * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
  * `directory` stands for its interface, `engine` for its interface.
  */
-const leaves = ['awaitable', 'errors', 'fault', 'network', 'policy', 'roster', 'turn']
+const leaves = ['errors', 'fault', 'lib', 'network', 'policy']
 const rooms: Readonly<Record<string, readonly string[]>> = {
-  awaitable: [],
   errors: [],
   fault: [],
+  lib: [],
   network: [],
   policy: [],
-  roster: [],
-  turn: [],
   engine: [],
   directory: [],
   receive: ['engine'],

@@ -1,6 +1,6 @@
-import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
 import type { Arrival, Directory, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { isSameHash, parseApiToken } from './api-token.ts'
 import { type Claims, isInForce, type TrustedIssuer } from './claims.ts'
 import type { Credential } from './credential.ts'

@@ -3,7 +3,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { Clock } from './clock.ts'
 import { type ChosenKeys, createHeldKeys } from './held-keys.ts'
 import { createKeyMemory, type KeyStore } from './key-store.ts'
-import { createNews } from './news.ts'
+import { createNotifier } from './notifier.ts'
 import { createRefresher, type KeyEvent, type LoadKeys } from './refresh-keys.ts'
 import type { FindKey } from './signature.ts'
 
@@ -41,7 +41,7 @@ const patienceMs = 800
 export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
   const { issuer, refreshMs, maxStaleMs, clock, store, onEvent, signal } = options
   const held = createHeldKeys(maxStaleMs, clock.monotonicMs)
-  const news = createNews(clock.after)
+  const news = createNotifier(clock.after)
   const refresher = createRefresher(load, {
     held,
     memory: createKeyMemory(issuer, store, maxStaleMs, clock),

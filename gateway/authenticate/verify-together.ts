@@ -1,4 +1,4 @@
-import { TurnBatch } from '../turn/turn-batch.ts'
+import { EndOfTickBatch } from '../lib/end-of-tick-batch.ts'
 import { type ChosenKey, type UnverifiedToken, verifySignature } from './signature.ts'
 
 type Check = Readonly<{
@@ -8,7 +8,7 @@ type Check = Readonly<{
   failed: (error: unknown) => void
 }>
 
-const checks = new TurnBatch<Check>(({ token, key, held, failed }) => {
+const checks = new EndOfTickBatch<Check>(({ token, key, held, failed }) => {
   try {
     verifySignature(token, key)
     held()

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
-import type { Awaitable } from '../awaitable/awaitable.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import type { Awaitable } from '../lib/awaitable.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
 import type { KeySet } from './jwks.ts'
 import { chooseKey, hasType, parseObject, parseToken, type UnverifiedToken, verifySignature } from './signature.ts'

@@ -3,7 +3,7 @@ import { type Audit, createAudit, noAudit } from '../observe/audit/audit.ts'
 import { openPlace, type Sink } from '../observe/place.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { Configuration } from './configuration.ts'
-import type { Equipment } from './equipment.ts'
+import type { ProcessContext } from './process-context.ts'
 
 /** Opens what the configuration names; what cannot be opened is a mistake in it. */
 export function openAudit({ audit }: Configuration, file: string, equipment: AuditEquipment): Audit {
@@ -13,7 +13,7 @@ export function openAudit({ audit }: Configuration, file: string, equipment: Aud
   return createAudit(place, { ...settings, replica: `${replica}/${process.pid}` }, equipment)
 }
 
-type AuditEquipment = Pick<Equipment, 'log' | 'metrics'> & Readonly<{ monotonicMs: () => number }>
+type AuditEquipment = Pick<ProcessContext, 'log' | 'metrics'> & Readonly<{ monotonicMs: () => number }>
 
 function open(sink: string, file: string): Sink {
   try {

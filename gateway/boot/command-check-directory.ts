@@ -1,7 +1,7 @@
 import { checkDirectory, type DirectoryReport } from '../directory/postgres/check/check-directory.ts'
+import { disarm } from '../lib/text-table.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { loadConfiguration } from './configuration.ts'
-import { disarm } from './format-table.ts'
 
 export type CheckDirectoryOptions = Readonly<{ config: string; tryWrites?: boolean; json?: boolean }>
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { ClusterStatus } from '../directory/postgres/cluster-store.ts'
+import { formatTable } from '../lib/text-table.ts'
 import { commandLineAudit, readId, withDirectory } from './command-directory.ts'
-import { formatTable } from './format-table.ts'
 import { judgeCluster, readHost } from './judge-cluster.ts'
 
 type Common = Readonly<{ config: string; json?: boolean }>

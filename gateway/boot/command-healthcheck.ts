@@ -1,6 +1,6 @@
+import { disarm } from '../lib/text-table.ts'
 import { loadConfiguration } from './configuration.ts'
 import { UsageError } from './failure.ts'
-import { disarm } from './format-table.ts'
 
 export type HealthcheckOptions = Readonly<{ config: string; live?: boolean; timeoutMs: string; json?: boolean }>
 

@@ -1,10 +1,10 @@
 import { randomInt, randomUUID } from 'node:crypto'
 import { describeToken, findTokenOwner, issueToken } from '../answer/issue-token.ts'
 import type { Directory, TokenMetadata } from '../directory/directory.ts'
+import { disarm } from '../lib/text-table.ts'
 import { commandLineAudit, readId, withDirectory } from './command-directory.ts'
 import { describeTokens } from './describe-tokens.ts'
 import { explainMint } from './explain-mint.ts'
-import { disarm } from './format-table.ts'
 
 type Common = Readonly<{ config: string; json?: boolean }>
 

@@ -1,6 +1,6 @@
 import type { TokenMetadata } from '../directory/directory.ts'
+import { formatTable } from '../lib/text-table.ts'
 import type { Roles } from '../policy/role.ts'
-import { formatTable } from './format-table.ts'
 
 /** A line a token: what a person looks for before revoking one. */
 export function describeTokens(tokens: readonly TokenMetadata[], scopes: Roles['tokenScopes'], now: Date): string {

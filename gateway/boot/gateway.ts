@@ -32,12 +32,19 @@ import type { Configuration } from './configuration.ts'
 import { openConsole } from './console.ts'
 import { openDirectory } from './directory.ts'
 import { checkDoors, followDoors } from './door-tls.ts'
-import { type Equipment, equipProcess, openAdmin, openListener, reportFaultTo, reportWarningTo } from './equipment.ts'
-import { createExchanges } from './exchanges.ts'
+import { trackInFlight } from './in-flight-requests.ts'
 import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
 import { startKeys } from './keys.ts'
 import { openLimit } from './limit.ts'
 import { startPolicies } from './policies.ts'
+import {
+  createProcessContext,
+  openAdmin,
+  openListener,
+  type ProcessContext,
+  reportFaultTo,
+  reportWarningTo,
+} from './process-context.ts'
 import { warnOfOpenSecrets } from './secret-files.ts'
 import { startShadow } from './shadow.ts'
 import { checkPassedHeaders, createSnapshot, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
@@ -92,7 +99,7 @@ const monotonicMs = (): number => performance.now()
 export async function openDoors(
   configuration: Configuration,
   configurationFile: string,
-  equipment: Equipment,
+  equipment: ProcessContext,
 ): Promise<Doors> {
   const { log, metrics, engine } = equipment
   checkIssuers(configuration, configurationFile)
@@ -165,7 +172,7 @@ export async function openDoors(
   const judge = createDecision({ ...stages, beginTrail: beginTrail('decision') })
 
   const publishesKeys = configuration.identity.publishOnPublicListener
-  const exchanges = createExchanges(log)
+  const exchanges = trackInFlight(log)
   metrics.watchInFlight(exchanges.count)
   metrics.watchWebSockets(exchanges.countJoined)
   let isDraining = false
@@ -254,7 +261,7 @@ export async function openDoors(
 
 /** A whole gateway in this process. */
 export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
-  const equipment = equipProcess(configuration)
+  const equipment = createProcessContext(configuration)
   const { log, metrics, engine } = equipment
   warnOfOpenSecrets(configuration.secretFiles, log)
   const doors = await openDoors(configuration, configurationFile, equipment)

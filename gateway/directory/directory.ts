@@ -1,4 +1,4 @@
-import type { Awaitable } from '../awaitable/awaitable.ts'
+import type { Awaitable } from '../lib/awaitable.ts'
 
 /** A user as the directory knows it, with everything that decides about it. */
 export type UserRecord = Readonly<{

@@ -1,5 +1,5 @@
+import { type Slot, UnorderedList } from '../lib/unordered-list.ts'
 import { readNetwork } from '../network/network.ts'
-import { Roster, type Slot } from '../roster/roster.ts'
 import type { MemoryAccount } from './exchange.ts'
 
 /** From this part of the budget on, connections of the greediest are read from sparingly. */
@@ -64,7 +64,7 @@ export class MemoryBudget {
   readonly limitBytes: number
   heldBytes = 0
   readonly #pressedBytes: number
-  readonly #accounts = new Roster<ConnectionAccount>()
+  readonly #accounts = new UnorderedList<ConnectionAccount>()
   readonly #networks = new Groups()
   readonly #organizations = new Groups()
   #isRelieving = false

@@ -1,7 +1,7 @@
 import { connect, isIP, type OnReadOpts, Socket } from 'node:net'
 import { connect as connectSecurely, createSecureContext, type SecureContext } from 'node:tls'
 import { guarded } from '../fault/guarded.ts'
-import type { Names } from './names.ts'
+import type { DnsCache } from './dns-cache.ts'
 import { admittedOnly, type Networks, refused } from './networks.ts'
 import type { UpstreamTls } from './tls/upstream-tls.ts'
 import { keepAliveProbeMs } from './transport.ts'
@@ -27,7 +27,7 @@ export type Origin = Readonly<{
 export function readOrigin(
   text: string,
   tls: UpstreamTls | undefined,
-  names: Pick<Names, 'lookup'>,
+  names: Pick<DnsCache, 'lookup'>,
   networks?: Networks,
 ): Origin {
   const { protocol, hostname, port, origin } = new URL(text)
@@ -57,7 +57,7 @@ function failing(error: Error): Socket {
   return socket
 }
 
-type Address = Readonly<{ host: string; port: number; lookup: Names['lookup'] }>
+type Address = Readonly<{ host: string; port: number; lookup: DnsCache['lookup'] }>
 
 /** As every upstream that nothing else is said of: the public authorities that Node knows are believed. */
 let usualContext: SecureContext | undefined

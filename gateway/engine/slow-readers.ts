@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { guarded } from '../fault/guarded.ts'
-import { Bursts } from './bursts.ts'
+import { TimeSlicer } from '../lib/time-slicer.ts'
 import { transportOf } from './transport.ts'
 
 /** So many looks at a connection without enough progress are the whole time. */
@@ -12,7 +12,7 @@ type Handle = Readonly<{ bytesWritten: number; writeQueueSize: number }>
 /** How far a peer was when its time began, and how many looks ago that was. */
 type Mark = Readonly<{ takenBytes: number; count: number }>
 
-export type ReaderPace = Readonly<{
+export type MinDataRate = Readonly<{
   idleMs: number
   /** On average over that time; 0: any byte will do. */
   bytesPerSecond: number
@@ -25,12 +25,12 @@ export type ReaderPace = Readonly<{
  */
 export function watchSlowReaders(
   visitSockets: (visit: (socket: Socket) => void) => void,
-  { idleMs, bytesPerSecond }: ReaderPace,
+  { idleMs, bytesPerSecond }: MinDataRate,
   onStalled: (socket: Socket) => void,
 ): () => void {
   const leastBytes = Math.max(1, (bytesPerSecond * idleMs) / 1_000)
   // What the system kept for each of them is given back by the cut itself, and takes its time.
-  const stalled = new Bursts<Socket>(onStalled)
+  const stalled = new TimeSlicer<Socket>(onStalled)
   const marks = new WeakMap<Socket, Mark>()
   const look = (socket: Socket): void => {
     if (socket.writableLength === 0) {

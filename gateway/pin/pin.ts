@@ -1,7 +1,7 @@
 import { SignJWT } from 'jose'
 import { assertIssued, type Permit, type PermittedCaller } from '../authorize/decide.ts'
-import type { Awaitable } from '../awaitable/awaitable.ts'
 import { SealedLines } from '../engine/sealed-lines.ts'
+import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { composeIdentity, type IdentityClaims } from './identity-claims.ts'
 import { lifetimeSeconds } from './keyring.ts'

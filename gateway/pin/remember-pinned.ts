@@ -1,6 +1,6 @@
 import type { PermittedCaller } from '../authorize/decide.ts'
-import type { Awaitable } from '../awaitable/awaitable.ts'
 import type { SealedLines } from '../engine/sealed-lines.ts'
+import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { reuseMs } from './keyring.ts'
 import type { SigningKey } from './signing-keys.ts'

@@ -1,15 +1,15 @@
-import type { Awaitable } from '../awaitable/awaitable.ts'
 import type { UpstreamResponse } from '../engine/engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import type { Awaitable } from '../lib/awaitable.ts'
+import { UnorderedList } from '../lib/unordered-list.ts'
 import type { Upstream } from '../locate/upstream.ts'
-import { Roster } from '../roster/roster.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AnswerContext, findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
+import { EventStreamRelay, type StreamSettings, type StreamTrail } from './event-stream.ts'
 import { GuardedSink } from './guard.ts'
 import { readStreamKind } from './stream-kind.ts'
 import type { StartTimer } from './timer.ts'
-import { type StreamSettings, type StreamTrail, WatchedStream } from './watched-stream.ts'
 
 /** What the relay must know of the request that is answered. */
 export type RelayContext = Readonly<{
@@ -41,14 +41,14 @@ const eventLimitBytes = 16 * 1024 * 1024
 
 /** The last stage: answers pass as they come, and event streams of the model surface are watched over. */
 export function createRelay(options: RelayOptions): Relaying {
-  const streams = new Roster<WatchedStream>()
+  const streams = new UnorderedList<EventStreamRelay>()
   const settings: StreamSettings = { ...options, eventLimitBytes, open: streams }
   let isDraining = false
 
   const watch = (response: UpstreamResponse, exchange: Exchange, head: ResponseHead, context: RelayContext) =>
     new Promise<void>((onStarted, onRefused) => {
       const { resume, abort } = response
-      const stream = new WatchedStream({ resume, abort }, exchange, settings, {
+      const stream = new EventStreamRelay({ resume, abort }, exchange, settings, {
         kind: readStreamKind(context.match),
         head,
         onStarted,

@@ -1,5 +1,5 @@
-import { type Awaitable, andThen } from '../awaitable/awaitable.ts'
 import type { AgentRecord, Directory } from '../directory/directory.ts'
+import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { parseId } from './organization-id.ts'
 

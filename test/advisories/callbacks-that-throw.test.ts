@@ -1,14 +1,14 @@
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
+import { BatchedWriter } from '../../gateway/engine/wire/batched-writer.ts'
 import { ClientConnection } from '../../gateway/engine/wire/client-connection.ts'
 import { WireExchange } from '../../gateway/engine/wire/exchange.ts'
 import { MessageParser } from '../../gateway/engine/wire/message-parser.ts'
-import { Outlet } from '../../gateway/engine/wire/outlet.ts'
-import { ReadAhead } from '../../gateway/engine/wire/read-ahead.ts'
+import { PipelinedBytes } from '../../gateway/engine/wire/pipelined-bytes.ts'
 import { UpstreamCall } from '../../gateway/engine/wire/upstream-call.ts'
 import { UpstreamTurn } from '../../gateway/engine/wire/upstream-turn.ts'
 import { hearFaults } from '../../gateway/fault/guarded.ts'
-import { Roster } from '../../gateway/roster/roster.ts'
+import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
 import { call } from '../support/client.ts'
 import { openRawClient, openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 
@@ -83,7 +83,7 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.send(get('/x')),
   },
   'a client that ends its side': {
-    ...{ prototype: Outlet.prototype, method: 'flush', place: 'client' },
+    ...{ prototype: BatchedWriter.prototype, method: 'flush', place: 'client' },
     lead: (client) => client.socket.end(),
   },
   'a client that has gone': {
@@ -104,7 +104,7 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.socket.resume(),
   },
   'a request that was read ahead': {
-    ...{ prototype: ReadAhead.prototype, method: 'take', place: 'client' },
+    ...{ prototype: PipelinedBytes.prototype, method: 'take', place: 'client' },
     lead: (client) => client.send(get('/x') + get('/y')),
   },
   'an answer that has left': {
@@ -112,14 +112,14 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.send(get('/x')),
   },
   'a connection that is accepted': {
-    ...{ prototype: Roster.prototype, method: 'add', place: 'listener' },
+    ...{ prototype: UnorderedList.prototype, method: 'add', place: 'listener' },
     lead: async (_client, { gateway }) => {
       const another = await openRawClient({ teardown: () => undefined }, gateway.public)
       await another.closed()
     },
   },
   'the end of a turn': {
-    ...{ prototype: Outlet.prototype, method: 'flush', place: 'timer' },
+    ...{ prototype: BatchedWriter.prototype, method: 'flush', place: 'timer' },
     lead: (client) => client.send(get('/x')),
   },
   'a time-out of a client': {

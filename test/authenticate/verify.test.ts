@@ -4,8 +4,8 @@ import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
 import type { TrustedIssuer } from '../../gateway/authenticate/claims.ts'
 import { createKeySet, type KeySet, type KeySetOptions } from '../../gateway/authenticate/jwks.ts'
 import { createVerify, type VerifiedToken } from '../../gateway/authenticate/verify.ts'
-import { createBoundedMap } from '../../gateway/directory/cache/bounded-map.ts'
 import type { Directory, UserRecord } from '../../gateway/directory/directory.ts'
+import { createBoundedMap } from '../../gateway/lib/bounded-map.ts'
 
 const now = 1_800_000_000
 

@@ -1,12 +1,12 @@
 import t from 'tap'
-import { createExchanges } from '../../gateway/boot/exchanges.ts'
+import { trackInFlight } from '../../gateway/boot/in-flight-requests.ts'
 import type { Exchange } from '../../gateway/engine/exchange.ts'
 import type { Log } from '../../gateway/observe/log.ts'
 import { measureSurvivors } from '../support/survivors.ts'
 
 t.test('exchanges that have ended do not outlive a scavenge', async (t) => {
   // Nothing goes wrong here, so nothing is said.
-  const exchanges = createExchanges({} as Log)
+  const exchanges = trackInFlight({} as Log)
   const handle = exchanges.attend(async () => {})
   const survivors = await measureSurvivors((member) => {
     let end = (): void => {}

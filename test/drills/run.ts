@@ -1,6 +1,6 @@
 // Faults of real programs under load, and what the gateway does: `npm run drill -- --help`.
 import { Command, InvalidArgumentError } from 'commander'
-import { formatTable } from '../../gateway/boot/format-table.ts'
+import { formatTable } from '../../gateway/lib/text-table.ts'
 import { readLoad } from '../support/process-figures.ts'
 import type { Drill } from './drill.ts'
 import { listDrills } from './list-drills.ts'

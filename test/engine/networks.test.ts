@@ -1,8 +1,8 @@
 import { createServer, type Socket } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
+import { createDnsCache } from '../../gateway/engine/dns-cache.ts'
 import { type UpstreamAnswer, UpstreamError } from '../../gateway/engine/engine.ts'
-import { createNames } from '../../gateway/engine/names.ts'
 import { createNetworks, type Networks } from '../../gateway/engine/networks.ts'
 import { createResolver } from '../../gateway/engine/resolver.ts'
 import { createEngine } from '../../gateway/engine/wire/engine.ts'
@@ -92,7 +92,7 @@ t.test('a name counts by the address that is connected to, at each connection', 
     for (const socket of sockets) socket.destroy()
   })
   let answer: readonly string[] = ['127.0.0.1', '127.0.0.2']
-  const names = createNames({
+  const names = createDnsCache({
     cacheMs: 1,
     resolver: createResolver((_name, tell) =>
       tell(

@@ -34,7 +34,7 @@ const covers: readonly Cover[] = [
     title: 'a quiet stream gets keep-alives between its events, and never in half of one',
   },
   { rows: 'D06', file: 'pipeline/streams-world', title: 'half an event of the worker never reaches the client' },
-  { rows: 'D06', file: 'relay/watched-stream', title: '… in the middle of an event cuts it out' },
+  { rows: 'D06', file: 'relay/event-stream', title: '… in the middle of an event cuts it out' },
   {
     rows: 'D09',
     file: 'pipeline/many-streams',

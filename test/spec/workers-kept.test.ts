@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Crew, type CrewOptions, startCrew } from '../../gateway/boot/workers/crew.ts'
+import { startWorkerPool, type WorkerPool, type WorkerPoolOptions } from '../../gateway/boot/workers/worker-pool.ts'
 import type { Log, LogFields } from '../../gateway/observe/log.ts'
 import { until } from '../support/gateway.ts'
 
@@ -19,10 +19,10 @@ const worker = `
 
 type Line = Readonly<{ fields: LogFields; message: string }>
 
-type TestCrew = Crew & Readonly<{ lines: readonly Line[]; failures: readonly Error[]; restarts: () => number }>
+type TestCrew = WorkerPool & Readonly<{ lines: readonly Line[]; failures: readonly Error[]; restarts: () => number }>
 
 /** Keeps processes that run this script. */
-function keep(t: Test, script: string, options: Partial<CrewOptions> = {}): TestCrew {
+function keep(t: Test, script: string, options: Partial<WorkerPoolOptions> = {}): TestCrew {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   const exec = join(directory, 'worker.cjs')
   writeFileSync(exec, worker + script)
@@ -35,7 +35,7 @@ function keep(t: Test, script: string, options: Partial<CrewOptions> = {}): Test
   }
   const log: Log = { request: () => undefined, info: note, warn: note, error: note }
   const listener = { host: '127.0.0.1', port: 0 }
-  const crew = startCrew({
+  const crew = startWorkerPool({
     size: 1,
     listeners: { public: listener, decision: listener },
     log,
@@ -56,7 +56,7 @@ function keep(t: Test, script: string, options: Partial<CrewOptions> = {}): Test
   return { ...crew, lines, failures, restarts: () => restarts }
 }
 
-const firstPid = ({ serving }: Crew): number | undefined => serving()[0]?.pid
+const firstPid = ({ serving }: WorkerPool): number | undefined => serving()[0]?.pid
 
 t.test('a worker whose event loop stands still is killed, and another takes its place', async (t) => {
   const crew = keep(t, 'serve(); setTimeout(() => { for (;;); }, 50)', { silenceMs: 300 })

@@ -2,9 +2,9 @@ import { UpstreamError, type UpstreamFault } from '../../gateway/engine/engine.t
 import type { Exchange } from '../../gateway/engine/exchange.ts'
 import { freeAccount } from '../../gateway/engine/memory-budget.ts'
 import type { StreamKind } from '../../gateway/errors/surface.ts'
+import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
+import { EventStreamRelay, type StreamSettings, type StreamSource } from '../../gateway/relay/event-stream.ts'
 import type { StartTimer } from '../../gateway/relay/timer.ts'
-import { type StreamSettings, type StreamSource, WatchedStream } from '../../gateway/relay/watched-stream.ts'
-import { Roster } from '../../gateway/roster/roster.ts'
 
 /** A clock that stands still until it is told how far to go. */
 export function createManualClock() {
@@ -92,7 +92,7 @@ export function openFakeStream({
     destroy: () => void seen.breaks++,
     onEnd: (listener) => (hasLeft ? listener(false) : void onEnd.push(listener)),
   }
-  const open = new Roster<WatchedStream>()
+  const open = new UnorderedList<EventStreamRelay>()
   const settings: StreamSettings = {
     keepAliveMs: 15_000,
     eventLimitBytes,
@@ -102,7 +102,7 @@ export function openFakeStream({
     open,
   }
   // The machine uses no more of the exchange than stands above.
-  const stream = new WatchedStream(source, exchange as Exchange, settings, {
+  const stream = new EventStreamRelay(source, exchange as Exchange, settings, {
     kind,
     head: { status: 200, headers: [] },
     onStarted: () => void seen.started++,

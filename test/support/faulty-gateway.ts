@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
 import { noCors } from '../../gateway/answer/cors.ts'
 import { loadConfiguration } from '../../gateway/boot/configuration.ts'
-import { createExchanges } from '../../gateway/boot/exchanges.ts'
+import { trackInFlight } from '../../gateway/boot/in-flight-requests.ts'
 import { createSnapshot } from '../../gateway/boot/snapshot.ts'
 import { startUpstreams } from '../../gateway/boot/upstreams.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
@@ -74,7 +74,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     join,
     beginTrail: createTrails({ log, metrics, audit: noAudit, now, monotonicMs }, 'proxy'),
   }
-  const exchanges = createExchanges(log)
+  const exchanges = trackInFlight(log)
   const listener = await engine.listen(
     {
       ...listenerOptions,

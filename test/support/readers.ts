@@ -22,8 +22,8 @@ import { isHandshake } from '../../gateway/engine/websocket.ts'
 import { composeAnswerHead } from '../../gateway/engine/wire/answer-head.ts'
 import { readIdleMs } from '../../gateway/engine/wire/kept-alive.ts'
 import { MessageParser } from '../../gateway/engine/wire/message-parser.ts'
+import { readFraming } from '../../gateway/engine/wire/request-framing.ts'
 import { composeRequestHead } from '../../gateway/engine/wire/request-head.ts'
-import { readMeaning } from '../../gateway/engine/wire/request-meaning.ts'
 import { keepCookies, mayKeepSetCookie } from '../../gateway/locate/cookies.ts'
 import { readNetwork } from '../../gateway/network/network.ts'
 import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
@@ -93,7 +93,7 @@ function parseWire(type: 'request' | 'response', text: string, pieceBytes: numbe
     while (rest.length > 0 && isSound) {
       isSound = parser.execute(rest) === undefined
       const found = parser.takeHead()
-      if (found && type === 'request') readMeaning(found)
+      if (found && type === 'request') readFraming(found)
       rest = rest.subarray(parser.consumedBytes)
       if (parser.isComplete) parser.next()
     }
@@ -139,7 +139,7 @@ export const readers: readonly Reader[] = [
   reader('bytes of a client', ['engine/wire/message-parser.ts', 'engine/wire/llhttp.ts'], head, (text) =>
     parseWire('request', text, mebibyte),
   ),
-  reader('a request line', 'engine/wire/request-meaning.ts', head, (text) =>
+  reader('a request line', 'engine/wire/request-framing.ts', head, (text) =>
     parseWire('request', `GET /${text} HTTP/1.1\r\nHost: h\r\n\r\n`, 16 * 1024),
   ),
   reader('header lines', 'engine/wire/header-name.ts', head, (text) =>
@@ -306,7 +306,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'boot/descriptors.ts': 'reads a file of the kernel',
   'boot/door-tls.ts': operator,
   'boot/file-memory.ts': 'counts bytes; what is in them it does not look at',
-  'boot/format-table.ts': 'prints rows of the database for an operator, in a process of its own',
+  'lib/text-table.ts': 'prints rows of the database for an operator, in a process of its own',
   'boot/gateway.ts': operator,
   'boot/interpolate.ts': operator,
   'boot/issuers.ts': operator,
@@ -356,5 +356,5 @@ export const notReaders: Readonly<Record<string, string>> = {
   'policy/schema.ts': 'reads the package’s own file',
   'relay/relay.ts': 'one anchored pattern on a media type',
   'relay/stream-kind.ts': compiled,
-  'relay/watched-stream.ts': 'calls `EventSplitter`',
+  'relay/event-stream.ts': 'calls `EventSplitter`',
 }

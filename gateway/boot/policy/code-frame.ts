@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { disarm } from '../format-table.ts'
+import { disarm } from '../../lib/text-table.ts'
 
 /** Lines and columns count from 1; without a column the line's first word is meant. */
 export type SourceLocation = Readonly<{ file: string; line: number; column?: number }>

@@ -1,7 +1,7 @@
+import { disarm } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
 import { ReportedError } from '../failure.ts'
-import { disarm } from '../format-table.ts'
 import { renderFrame } from './code-frame.ts'
 import { lintPolicy, type Warning } from './lint.ts'
 import { type PolicySource, readPolicy } from './read-policy.ts'

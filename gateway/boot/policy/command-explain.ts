@@ -1,7 +1,7 @@
+import { disarm, formatTable } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { readId, withDirectory } from '../command-directory.ts'
 import { UsageError } from '../failure.ts'
-import { disarm, formatTable } from '../format-table.ts'
 import { type CallerWords, findUnknown, imagineFromWords } from './caller-words.ts'
 import { type ExplainedRequest, type Explanation, explain } from './explain.ts'
 import { findCaller } from './find-caller.ts'

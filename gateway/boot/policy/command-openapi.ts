@@ -1,4 +1,4 @@
-import { formatTable } from '../format-table.ts'
+import { formatTable } from '../../lib/text-table.ts'
 import { type Coverage, coverRoutes } from './openapi/cover.ts'
 import { draftTable } from './openapi/draft.ts'
 import { type Operation, readOperations } from './openapi/read-operations.ts'

@@ -1,6 +1,6 @@
 import { renderMatrixPage } from '../../console/matrix-page.ts'
 import { nameOutcome } from '../../console/name-outcome.ts'
-import { formatTable } from '../format-table.ts'
+import { formatTable } from '../../lib/text-table.ts'
 import type { Cell, MatrixRow } from './matrix.ts'
 
 export const matrixFormats = ['table', 'markdown', 'csv', 'html', 'json'] as const

@@ -5,8 +5,8 @@ import type { Metrics } from '../../observe/metrics.ts'
 import { choosePolicyStates } from '../../observe/policy-state.ts'
 import { combineReadiness, type Readiness } from '../../observe/readiness.ts'
 import { mergeRefusals } from '../../observe/refusals.ts'
-import type { Crew } from './crew.ts'
 import type { WorkerAnswer, WorkerQuestion } from './messages.ts'
+import type { WorkerPool } from './worker-pool.ts'
 
 /** Longer than the longest ping of a database that hangs, so that /readyz can name the part. */
 const readinessMs = 2_000
@@ -16,7 +16,7 @@ const factsMs = 1_000
 
 /** The admin pages of the whole group. */
 export function combinePages(
-  { serving }: Pick<Crew, 'serving'>,
+  { serving }: Pick<WorkerPool, 'serving'>,
   group: GroupMetrics,
   own: Metrics,
   isDraining: () => boolean,
@@ -39,7 +39,7 @@ export function combinePages(
 }
 
 /** Every worker is asked, and the worst or the union is told. */
-function combineFacts(serving: Crew['serving'], isDraining: () => boolean): Omit<AdminFacts, 'metrics'> {
+function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean): Omit<AdminFacts, 'metrics'> {
   /** What those say who answer in time. */
   const askAll = async <Name extends WorkerQuestion>(
     question: Name,

@@ -2,11 +2,11 @@ import { createGroupMetrics } from '../../observe/group-metrics.ts'
 import { checkConfiguration } from '../check-configuration.ts'
 import type { Configuration, ListenerSettings } from '../configuration.ts'
 import { openConsole } from '../console.ts'
-import { equipProcess, openAdmin, reportFaultTo, reportWarningTo } from '../equipment.ts'
 import { type Drain, type Gateway, logCloseMs } from '../gateway.ts'
+import { createProcessContext, openAdmin, reportFaultTo, reportWarningTo } from '../process-context.ts'
 import { warnOfOpenSecrets } from '../secret-files.ts'
 import { combinePages } from './combine-pages.ts'
-import { startCrew } from './crew.ts'
+import { startWorkerPool } from './worker-pool.ts'
 
 /** No request of ours keeps an event loop busy for a hundredth of this. */
 const silenceMs = 30_000
@@ -22,11 +22,11 @@ export async function startGroup(
   onFailure: (error: Error) => void,
 ): Promise<Gateway> {
   await checkConfiguration(configuration, configurationFile)
-  const equipment = equipProcess(configuration)
+  const equipment = createProcessContext(configuration)
   const { log, metrics, engine } = equipment
   warnOfOpenSecrets(configuration.secretFiles, log)
   const group = createGroupMetrics()
-  const crew = startCrew({
+  const crew = startWorkerPool({
     size,
     listeners: { public: placeOf(configuration.listeners.public), decision: placeOf(configuration.listeners.decision) },
     log,

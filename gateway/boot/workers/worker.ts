@@ -1,11 +1,11 @@
 import cluster from 'node:cluster'
 import { guarded } from '../../fault/guarded.ts'
 import { loadConfiguration } from '../configuration.ts'
+import { endOnFault } from '../crash.ts'
 import { endProcess, guardOutput } from '../end-process.ts'
-import { type Equipment, equipProcess, reportFaultTo, reportWarningTo } from '../equipment.ts'
 import { describeFailure } from '../failure.ts'
 import { type Doors, logCloseMs, openDoors } from '../gateway.ts'
-import { endOnFault } from '../last-resort.ts'
+import { createProcessContext, type ProcessContext, reportFaultTo, reportWarningTo } from '../process-context.ts'
 import type { Assignment, DrainTimes, Order, Report } from './messages.ts'
 
 /** Runs one worker until its primary ends it, or is gone: node:cluster then ends the process by itself. */
@@ -51,7 +51,7 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
   await report({ kind: 'serving', addresses: { public: doors.public, decision: doors.decision } })
 }
 
-type Running = Readonly<{ doors: Doors; equipment: Equipment }>
+type Running = Readonly<{ doors: Doors; equipment: ProcessContext }>
 
 async function start(configurationFile: string, { number, listeners }: Assignment): Promise<Running> {
   const written = loadConfiguration(configurationFile, process.env)
@@ -64,7 +64,7 @@ async function start(configurationFile: string, { number, listeners }: Assignmen
       decision: { ...written.listeners.decision, ...listeners.decision },
     },
   }
-  const equipment = equipProcess(configuration, number)
+  const equipment = createProcessContext(configuration, number)
   return { doors: await openDoors(configuration, configurationFile, equipment), equipment }
 }
 
@@ -88,7 +88,7 @@ async function obey(order: Order, { doors, equipment }: Running, isLeaving: bool
   }
 }
 
-async function stop(times: DrainTimes, doors: Doors, { log, engine }: Equipment): Promise<number> {
+async function stop(times: DrainTimes, doors: Doors, { log, engine }: ProcessContext): Promise<number> {
   try {
     await doors.drain(times)
     await engine.close()

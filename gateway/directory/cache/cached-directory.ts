@@ -1,4 +1,4 @@
-import { andThen } from '../../awaitable/awaitable.ts'
+import { andThen } from '../../lib/awaitable.ts'
 import type { Change, Tag } from '../change.ts'
 import type {
   AgentRecord,

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { Awaitable } from '../../awaitable/awaitable.ts'
+import type { Awaitable } from '../../lib/awaitable.ts'
 import type { Tag } from '../change.ts'
 import type { Freshness } from './freshness.ts'
 import type { Grace } from './grace.ts'

@@ -1,6 +1,6 @@
 import type { ResponseWriter } from '../exchange.ts'
 import type { AnswerFraming } from './answer-head.ts'
-import { joinedBytes } from './outlet.ts'
+import { coalesceLimit } from './batched-writer.ts'
 
 /** Where an answer goes: the connection of its client. */
 export type AnswerWire = Readonly<{
@@ -30,7 +30,7 @@ export class AnswerWriter implements ResponseWriter {
   readonly write = (bytes: Buffer): boolean => {
     if (this.#isOver) return false
     if (bytes.length === 0 || this.#framing === 'head') return !this.#wire.isCongested()
-    const isSmall = bytes.length <= joinedBytes
+    const isSmall = bytes.length <= coalesceLimit
     if (this.#framing !== 'chunks') return isSmall ? this.#wire.write(bytes.toString('latin1')) : this.#wire.lend(bytes)
     const size = `${bytes.length.toString(16)}\r\n`
     if (isSmall) return this.#wire.write(`${size}${bytes.toString('latin1')}\r\n`)

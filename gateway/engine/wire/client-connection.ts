@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
-import type { Roster, Slot } from '../../roster/roster.ts'
+import type { Slot, UnorderedList } from '../../lib/unordered-list.ts'
 import type { ListenerOptions } from '../engine.ts'
 import { type Exchange, Holding } from '../exchange.ts'
 import { freeAccount, type MemoryBudget } from '../memory-budget.ts'
@@ -14,9 +14,9 @@ import { keepAliveMs } from './answer-head.ts'
 import { ClientSocket } from './client-socket.ts'
 import { type ExchangeWire, WireExchange } from './exchange.ts'
 import { type MessageHead, MessageParser } from './message-parser.ts'
-import { ReadAhead } from './read-ahead.ts'
+import { PipelinedBytes } from './pipelined-bytes.ts'
 import { type BodySource, WireRequestBody } from './request-body.ts'
-import { readMeaning } from './request-meaning.ts'
+import { readFraming } from './request-framing.ts'
 
 /**
  * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
@@ -40,7 +40,7 @@ export type Reception = Readonly<{
   handle: (exchange: Exchange) => void
   isClosing: () => boolean
   /** Those that are open. */
-  connections: Roster<ClientConnection>
+  connections: UnorderedList<ClientConnection>
 }>
 
 /** One client's connection, with one exchange at a time: what is pipelined waits for the answer before. */
@@ -48,7 +48,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   readonly #reception: Reception
   readonly #parser = new MessageParser('request', headBytes)
   #exchange: WireExchange | undefined
-  readonly #ahead = new ReadAhead(this.account)
+  readonly #ahead = new PipelinedBytes(this.account)
   readonly #head = new Holding(this.account)
   readonly #place: Slot<ClientConnection>
   /** What still arrives may be the rest of anything, and is no request. */
@@ -120,8 +120,8 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   leave(): Readonly<{ end: TunnelEnd; early: Buffer }> {
     const { socket } = this
     this.#isJoined = true
-    this.outlet.flush()
-    this.outlet.charge(freeAccount)
+    this.writer.flush()
+    this.writer.charge(freeAccount)
     this.alarm.stop()
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
@@ -185,7 +185,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     }
     this.alarm.stop()
     const { options } = this.#reception
-    const { bodyLength, awaitsContinue, isHandshake } = readMeaning(head)
+    const { bodyLength, awaitsContinue, isHandshake } = readFraming(head)
     const body = new WireRequestBody(this, bodyLength, awaitsContinue, options)
     this.body = body
     this.#exchange = new WireExchange(this, head, body, isHandshake && options.takesHandshakes === true)
@@ -250,7 +250,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     (): void => {
       if (this.#parser.isInHead || (this.#exchange && !this.#parser.isComplete)) this.#refuse('headers_malformed')
       else {
-        this.outlet.flush()
+        this.writer.flush()
         this.socket.end()
       }
     },
@@ -292,7 +292,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #retire(): void {
     this.markRefused()
     this.alarm.stop()
-    this.outlet.flush()
+    this.writer.flush()
     this.resumeReading()
     retire(this.socket)
   }

@@ -2,11 +2,11 @@ import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { ConnectionAccount, MemoryBudget } from '../memory-budget.ts'
 import { resetConnection } from '../transport.ts'
-import { Alarm } from './alarm.ts'
-import { Intake } from './intake.ts'
-import { Outlet } from './outlet.ts'
-import { Reading } from './reading.ts'
+import { BatchedWriter } from './batched-writer.ts'
+import { Deadline } from './deadline.ts'
+import { FairReader } from './fair-reader.ts'
 import type { WireRequestBody } from './request-body.ts'
+import { SharedReadSocket } from './shared-read-socket.ts'
 import type { ReadSize } from './shared-reads.ts'
 
 /** A client's socket, as its exchanges and their bodies use it: none of them knows more of the other end. */
@@ -14,11 +14,11 @@ export class ClientSocket {
   readonly socket: Socket
   readonly peerAddress: string
   /** One at a time is enough: for a head, a body, what nobody wanted, or the next request. */
-  readonly alarm: Alarm
+  readonly alarm: Deadline
   readonly account: ConnectionAccount
-  protected readonly intake: Intake
-  protected readonly reading: Reading
-  protected readonly outlet: Outlet
+  protected readonly intake: SharedReadSocket
+  protected readonly reading: FairReader
+  protected readonly writer: BatchedWriter
   /** Whether something may wait for the client, written since it was last counted or before. */
   #mayWait = false
   /** The body that is being read. */
@@ -29,17 +29,17 @@ export class ClientSocket {
 
   /** `onRelief` is told that the connection is cut for what it holds. */
   constructor(accepted: Socket, memory: MemoryBudget, onRelief: () => void) {
-    this.alarm = new Alarm(this.cut)
+    this.alarm = new Deadline(this.cut)
     this.peerAddress = accepted.remoteAddress ?? ''
     this.account = memory.open(this.peerAddress, () => {
       onRelief()
       this.reset()
     })
-    this.intake = new Intake(accepted, this.#chooseSize)
+    this.intake = new SharedReadSocket(accepted, this.#chooseSize)
     const { socket } = this.intake
     this.socket = socket
-    this.reading = new Reading(socket, !this.intake.ownsBytes)
-    this.outlet = new Outlet(socket, this.account)
+    this.reading = new FairReader(socket, !this.intake.ownsBytes)
+    this.writer = new BatchedWriter(socket, this.account)
     // `close` follows and says enough.
     socket.on('error', ignore)
   }
@@ -64,18 +64,18 @@ export class ClientSocket {
   /** Counts what waits for the client; quickly where nothing was written. */
   count(): void {
     if (!this.#mayWait) return
-    this.outlet.count()
+    this.writer.count()
     this.#mayWait = !this.socket.destroyed && this.socket.writableLength > 0
   }
 
   write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
     this.#mayWait = true
-    return this.socket.writable && this.outlet.write(bytes, onLeft)
+    return this.socket.writable && this.writer.write(bytes, onLeft)
   }
 
   lend(bytes: Buffer): boolean {
     this.#mayWait = true
-    return this.socket.writable && this.outlet.lend(bytes)
+    return this.socket.writable && this.writer.lend(bytes)
   }
 
   writeContinue(): void {
@@ -83,16 +83,16 @@ export class ClientSocket {
   }
 
   isCongested(): boolean {
-    return this.outlet.isCongested()
+    return this.writer.isCongested()
   }
 
   destroy(): void {
-    this.outlet.breakOff()
+    this.writer.breakOff()
     this.socket.destroy()
   }
 
   reset(): void {
-    this.outlet.breakOff()
+    this.writer.breakOff()
     resetConnection(this.socket)
   }
 }

@@ -1,15 +1,15 @@
+import { createDnsCache, type DnsCache } from '../dns-cache.ts'
 import { type Engine, usualDnsCacheMs } from '../engine.ts'
 import { MemoryBudget } from '../memory-budget.ts'
-import { createNames, type Names } from '../names.ts'
 import { listen } from './listen.ts'
 import { createSender } from './send.ts'
 
 /** TCP and llhttp on both sides, without what a general HTTP library does besides. */
 export function createEngine(
   maxUpstreamConnections = Number.POSITIVE_INFINITY,
-  names: Names = createNames({ cacheMs: usualDnsCacheMs }),
+  names: DnsCache = createDnsCache({ cacheMs: usualDnsCacheMs }),
   heldBytesLimit = Number.POSITIVE_INFINITY,
-  clusterNames: Names = names,
+  clusterNames: DnsCache = names,
 ): Engine {
   const memory = new MemoryBudget(heldBytesLimit)
   const { send, countConnections, close } = createSender(maxUpstreamConnections, names, clusterNames)

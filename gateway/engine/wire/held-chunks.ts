@@ -1,11 +1,11 @@
 import type { MemoryAccount } from '../exchange.ts'
-import { LentCopy } from './lent-copy.ts'
+import { PooledCopy } from './pooled-copy.ts'
 
 /** Copies of lent bytes, kept in order until they can be passed on, and counted meanwhile. */
 export class HeldChunks {
   readonly #account: MemoryAccount
   readonly #limitBytes: number
-  #chunks: LentCopy[] = []
+  #chunks: PooledCopy[] = []
   bytes = 0
 
   /** No more than about `limitBytes` is to be read before some of it has been passed on. */
@@ -23,13 +23,13 @@ export class HeldChunks {
   }
 
   push(lent: Buffer): void {
-    this.#chunks.push(new LentCopy(lent))
+    this.#chunks.push(new PooledCopy(lent))
     this.bytes += lent.length
     this.#account.hold(lent.length)
   }
 
   /** Gives the oldest, to be given back once it has been passed on. */
-  shift(): LentCopy {
+  shift(): PooledCopy {
     const chunk = this.#chunks.shift()
     if (!chunk) throw new Error('nothing is held')
     this.bytes -= chunk.bytes.length

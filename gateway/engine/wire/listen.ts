@@ -1,8 +1,8 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer } from 'node:tls'
 import { guarded, reportFault } from '../../fault/guarded.ts'
-import { Roster } from '../../roster/roster.ts'
-import { Bursts } from '../bursts.ts'
+import { TimeSlicer } from '../../lib/time-slicer.ts'
+import { UnorderedList } from '../../lib/unordered-list.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import type { MemoryBudget } from '../memory-budget.ts'
@@ -35,7 +35,7 @@ export async function listen(
   handle: (exchange: Exchange) => void,
   memory: MemoryBudget,
 ): Promise<Listener> {
-  const connections = new Roster<ClientConnection>()
+  const connections = new UnorderedList<ClientConnection>()
   let isClosing = false
   const reception: Reception = {
     options,
@@ -52,7 +52,7 @@ export async function listen(
     (socket) => socket.destroy(),
   )
   // Of a crowd that comes at once, the others wait for those who are here already.
-  const arriving = new Bursts(take, undefined, () => performance.now(), chooseNewcomersPart)
+  const arriving = new TimeSlicer(take, undefined, () => performance.now(), chooseNewcomersPart)
   const { server, handshakes } = options.tls
     ? openSecure(options, options.tls, take)
     : open(guarded('listener', (socket: Socket) => arriving.add(socket)))

@@ -1,6 +1,6 @@
-import { Roster } from '../../roster/roster.ts'
-import { type Home, Homes, type UpstreamTarget } from '../homes.ts'
-import type { Names } from '../names.ts'
+import { UnorderedList } from '../../lib/unordered-list.ts'
+import type { DnsCache } from '../dns-cache.ts'
+import { type OriginPool, OriginPools, type UpstreamTarget } from '../origin-pools.ts'
 import { UpstreamConnection } from './upstream-connection.ts'
 
 /** Connections to upstreams, each for one request at a time. */
@@ -15,9 +15,9 @@ export type Pool = Readonly<{
 type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
 
 /** Keeps idle connections: each takes itself out when it closes, or has been idle for too long. */
-export function createPool(limit: number, names: Names, clusterNames: Names): Pool {
-  const open = new Roster<UpstreamConnection>()
-  const homes = new Homes<UpstreamConnection>({
+export function createPool(limit: number, names: DnsCache, clusterNames: DnsCache): Pool {
+  const open = new UnorderedList<UpstreamConnection>()
+  const homes = new OriginPools<UpstreamConnection>({
     names,
     clusterNames,
     peerOf: ({ peerAddress }) => peerAddress,
@@ -37,7 +37,7 @@ export function createPool(limit: number, names: Names, clusterNames: Names): Po
     if (number === 0) counts.delete(origin)
     else counts.set(origin, number)
   }
-  const openConnection = (home: Home<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
+  const openConnection = (home: OriginPool<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
     const { idle } = home
     const connection = new UpstreamConnection(home.origin, isForUpgrade, {
       keep: () => {

@@ -1,7 +1,7 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { type ListenerOptions, UpstreamError, type UpstreamFault } from '../engine.ts'
 import type { MemoryAccount, RequestBody } from '../exchange.ts'
-import type { Alarm } from './alarm.ts'
+import type { Deadline } from './deadline.ts'
 import { HeldChunks } from './held-chunks.ts'
 
 /** What is kept of a body that nobody asks for just now: about one read of a socket. */
@@ -9,7 +9,7 @@ export const earlyBodyBytes = 64 * 1024
 
 /** Where a body comes from: the connection of its client. */
 export type BodySource = Readonly<{
-  alarm: Alarm
+  alarm: Deadline
   account: MemoryAccount
   pauseReading: () => void
   resumeReading: () => void

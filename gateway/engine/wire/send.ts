@@ -1,5 +1,5 @@
+import type { DnsCache } from '../dns-cache.ts'
 import { type Send, type UpstreamAnswer, UpstreamError } from '../engine.ts'
-import type { Names } from '../names.ts'
 import { createPool } from './pool.ts'
 
 /** What sends, and how many connections it has open for that, by their origins. */
@@ -10,7 +10,7 @@ type Sender = Readonly<{
 }>
 
 /** Sends each request over a connection that it has to itself until its answer is whole. */
-export function createSender(maxConnections: number, names: Names, clusterNames: Names): Sender {
+export function createSender(maxConnections: number, names: DnsCache, clusterNames: DnsCache): Sender {
   const pool = createPool(maxConnections, names, clusterNames)
   const send: Send = (request) =>
     new Promise<UpstreamAnswer>((resolve, reject) => {

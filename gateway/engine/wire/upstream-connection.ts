@@ -5,10 +5,10 @@ import type { UpstreamRequest } from '../engine.ts'
 import type { MemoryAccount } from '../exchange.ts'
 import { freeAccount } from '../memory-budget.ts'
 import type { Origin } from '../origin.ts'
-import { Alarm } from './alarm.ts'
+import { BatchedWriter } from './batched-writer.ts'
+import { Deadline } from './deadline.ts'
+import { FairReader } from './fair-reader.ts'
 import { MessageParser } from './message-parser.ts'
-import { Outlet } from './outlet.ts'
-import { Reading } from './reading.ts'
 import { type ReadSize, readShared, smallReadBytes } from './shared-reads.ts'
 import type { Settle } from './upstream-call.ts'
 import { type TurnWire, UpstreamTurn } from './upstream-turn.ts'
@@ -32,7 +32,7 @@ export class UpstreamConnection implements TurnWire {
   readonly authority: string
   /** Scheme, host and port. */
   readonly origin: string
-  readonly alarm: Alarm
+  readonly alarm: Deadline
   readonly parser = new MessageParser('response', headLimitBytes)
   /** Where it leads, once it is open. */
   peerAddress: string | undefined
@@ -41,8 +41,8 @@ export class UpstreamConnection implements TurnWire {
   /** Ends the connection, and the turn on it, should a callback of it throw. */
   readonly #cut = (): void => this.#break(new Error('a callback failed'))
   readonly #socket: Socket
-  readonly #reading: Reading
-  readonly #outlet: Outlet
+  readonly #reading: FairReader
+  readonly #writer: BatchedWriter
   readonly #events: ConnectionEvents
   #turn: UpstreamTurn | undefined
   #isOpen = false
@@ -52,7 +52,7 @@ export class UpstreamConnection implements TurnWire {
   #error: Error | undefined
 
   constructor(origin: Origin, isForUpgrade: boolean, events: ConnectionEvents) {
-    this.alarm = new Alarm(this.#cut)
+    this.alarm = new Deadline(this.#cut)
     this.authority = origin.authority
     this.origin = origin.origin
     this.#events = events
@@ -62,8 +62,8 @@ export class UpstreamConnection implements TurnWire {
       isLikeAnyOther ? { highWaterMark } : { highWaterMark, onread: readShared(this.#onShared, this.#chooseSize) },
     )
     this.#socket = socket
-    this.#reading = new Reading(socket, !isLikeAnyOther)
-    this.#outlet = new Outlet(socket, freeAccount)
+    this.#reading = new FairReader(socket, !isLikeAnyOther)
+    this.#writer = new BatchedWriter(socket, freeAccount)
     if (isLikeAnyOther) socket.on('data', this.#onData)
     socket.on(origin.openEvent, this.#onOpen)
     socket.on('end', this.#onEnd)
@@ -76,7 +76,7 @@ export class UpstreamConnection implements TurnWire {
   begin(request: UpstreamRequest, settle: Settle): void {
     this.#turn = new UpstreamTurn(this, request, settle)
     this.#charge(request.account ?? freeAccount)
-    this.#outlet.hasLeft = false
+    this.#writer.hasLeft = false
     // Its time without work is over, whatever its request waits for first: a body may take longer.
     this.alarm.stop()
     if (this.#isOpen) this.#turn.start()
@@ -84,11 +84,11 @@ export class UpstreamConnection implements TurnWire {
   }
 
   write(text: string): boolean {
-    return this.#outlet.write(text)
+    return this.#writer.write(text)
   }
 
   lend(bytes: Buffer): boolean {
-    return this.#outlet.lend(bytes)
+    return this.#writer.lend(bytes)
   }
 
   pauseReading(): void {
@@ -146,7 +146,7 @@ export class UpstreamConnection implements TurnWire {
 
   #charge(account: MemoryAccount): void {
     this.#account = account
-    this.#outlet.charge(account)
+    this.#writer.charge(account)
   }
 
   #leave(): void {
@@ -176,7 +176,7 @@ export class UpstreamConnection implements TurnWire {
   readonly #onDrain = guarded(
     'upstream',
     (): void => {
-      this.#outlet.count()
+      this.#writer.count()
       this.#turn?.goOn()
     },
     this.#cut,
@@ -224,7 +224,7 @@ export class UpstreamConnection implements TurnWire {
     'upstream',
     (bytes: Buffer): void => {
       if (this.#isDropped) return
-      if (!this.#outlet.hasLeft) this.#break(new Error('bytes that nobody asked for'))
+      if (!this.#writer.hasLeft) this.#break(new Error('bytes that nobody asked for'))
       else if (this.#turn?.isPending) this.#turn.read(bytes)
       else this.drop()
       this.#reading.count(bytes.length, this.#account.isSqueezed)

@@ -6,7 +6,7 @@ import type { ParseFault } from '../parse-error.ts'
 import { isSoundHead } from '../sound-head.ts'
 import { UpgradedSocket } from '../tunnel.ts'
 import { isSwitched } from '../websocket.ts'
-import type { Alarm } from './alarm.ts'
+import type { Deadline } from './deadline.ts'
 import { readIdleMs } from './kept-alive.ts'
 import type { MessageHead, MessageParser } from './message-parser.ts'
 import { WireRequestBody } from './request-body.ts'
@@ -23,7 +23,7 @@ export type TurnWire = CallWire &
   UploadWire &
   Readonly<{
     authority: string
-    alarm: Alarm
+    alarm: Deadline
     parser: MessageParser
     /** It was kept before: its upstream may close it under this very request. */
     hasServed: boolean

@@ -1,6 +1,6 @@
 import { loadConfiguration } from '../../../gateway/boot/configuration.ts'
-import { equipProcess } from '../../../gateway/boot/equipment.ts'
 import { openDoors } from '../../../gateway/boot/gateway.ts'
+import { createProcessContext } from '../../../gateway/boot/process-context.ts'
 import type { Engine } from '../../../gateway/engine/engine.ts'
 import type { Exchange, RawHeaders, ResponseHead } from '../../../gateway/engine/exchange.ts'
 import { freeAccount } from '../../../gateway/engine/memory-budget.ts'
@@ -28,7 +28,7 @@ export async function createDecide(configurationFile: string): Promise<Decide> {
     countUpstreamConnections: () => new Map(),
     close: async () => undefined,
   }
-  await openDoors(configuration, configurationFile, { ...equipProcess(configuration), engine })
+  await openDoors(configuration, configurationFile, { ...createProcessContext(configuration), engine })
   // The public listener is opened first, and then that for decisions.
   const [, judge] = handlers
   if (!judge) throw new Error('there is no decision listener')

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { freeAccount } from '../../../gateway/engine/memory-budget.ts'
-import { Alarm } from '../../../gateway/engine/wire/alarm.ts'
+import { Deadline } from '../../../gateway/engine/wire/deadline.ts'
 import { WireRequestBody } from '../../../gateway/engine/wire/request-body.ts'
 import { until } from '../../support/gateway.ts'
 
@@ -8,7 +8,7 @@ import { until } from '../../support/gateway.ts'
 function open({ bodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100 } = {}) {
   const seen = { text: '', end: '', isReading: true, continues: 0 }
   const source = {
-    alarm: new Alarm(),
+    alarm: new Deadline(),
     account: freeAccount,
     pauseReading: () => {
       seen.isReading = false

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { UpstreamAnswer, UpstreamRequest } from '../../../gateway/engine/engine.ts'
 import { freeAccount } from '../../../gateway/engine/memory-budget.ts'
-import { Alarm } from '../../../gateway/engine/wire/alarm.ts'
+import { Deadline } from '../../../gateway/engine/wire/deadline.ts'
 import { createEngine } from '../../../gateway/engine/wire/engine.ts'
 import { WireRequestBody } from '../../../gateway/engine/wire/request-body.ts'
 import { countHeads, startRawUpstream, until } from '../../support/gateway.ts'
@@ -51,7 +51,7 @@ async function ask(origin: string, request: Partial<UpstreamRequest> = {}, of = 
 /** A body of eight bytes, as its client sends them. */
 function dripBody(): WireRequestBody {
   const source = {
-    alarm: new Alarm(),
+    alarm: new Deadline(),
     account: freeAccount,
     pauseReading: () => {},
     resumeReading: () => {},

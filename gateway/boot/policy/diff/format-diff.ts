@@ -1,4 +1,4 @@
-import { disarm, formatTable } from '../../format-table.ts'
+import { disarm, formatTable } from '../../../lib/text-table.ts'
 import type { RouteDifference } from './compare-routes.ts'
 import type { PolicyDiff, RouteChange } from './diff.ts'
 import type { ChangedCell } from './weigh-routes.ts'

@@ -1,4 +1,4 @@
-import { disarm } from '../../format-table.ts'
+import { disarm } from '../../../lib/text-table.ts'
 import type { Trial } from './try-expectations.ts'
 
 export const trialFormats = ['text', 'tap', 'json'] as const

@@ -1,0 +1,155 @@
+import { createDnsCache, lookUpEverywhere } from '../engine/dns-cache.ts'
+import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
+import type { Exchange } from '../engine/exchange.ts'
+import { createResolver } from '../engine/resolver.ts'
+import { createEngine } from '../engine/wire/engine.ts'
+import { reportFault } from '../fault/guarded.ts'
+import { type AdminPages, createAdmin } from '../observe/admin.ts'
+import { isLoopback } from '../observe/console-host.ts'
+import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
+import { createMetrics, type Metrics } from '../observe/metrics.ts'
+import type { Configuration, DoorSettings } from './configuration.ts'
+import { type ConnectionLimits, findShortages, limitConnections, readDescriptorLimit } from './descriptors.ts'
+import { readDoorTls } from './door-tls.ts'
+import { limitHeldBytes, readMemoryLimit, shareMemory } from './memory.ts'
+import { reportFaults } from './report-faults.ts'
+import { readVersion } from './version.ts'
+import { nameOrigins } from './watch-upstreams.ts'
+
+/** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
+export type ProcessContext = Readonly<{
+  log: ProcessLog
+  metrics: Metrics
+  engine: Engine
+  limits: ConnectionLimits
+  /** The ports of this gateway's listeners; one that the system chooses is there once it is open. */
+  listenerPorts: Set<number>
+  /** Tells of faults no more, and leaves lookups to the system again. */
+  end: () => void
+}>
+
+export function createProcessContext(configuration: Configuration, worker?: number): ProcessContext {
+  const { log: settings, audit } = configuration
+  const isShared = worker !== undefined || audit.sink === 'stdout'
+  const metrics = createMetrics()
+  const { level, format, bufferBytes } = settings
+  const log = createLog(level, { worker, isShared, format, bufferBytes, metrics })
+  const descriptors = readDescriptorLimit()
+  const memoryBytes = shareMemory(configuration, readMemoryLimit())
+  const limits = limitConnections(configuration, descriptors, memoryBytes)
+  for (const shortage of findShortages(configuration, limits))
+    log.warn({ ...shortage, descriptors }, 'fewer connections than wanted: raise the limit of open files')
+  const heldBytes = limitHeldBytes(configuration, memoryBytes)
+  const resolver = createResolver()
+  const rules = { ...configuration.dns, timeoutMs: configuration.timeouts.connectMs, resolver }
+  const names = createDnsCache({
+    ...rules,
+    onState: (name, failure) => {
+      if (failure === undefined) log.info({ name }, 'name resolved again')
+      else log.warn({ name, code: failure }, 'name not resolved; its last addresses go on')
+    },
+  })
+  const endLookups = lookUpEverywhere(names)
+  const engine = createEngine(limits.upstreams, names, heldBytes, createDnsCache({ ...rules, isForeign: true }))
+  metrics.watchNames(names.oldestStaleMs)
+  metrics.watchHeldMemory(engine.readHeldMemory, heldBytes)
+  metrics.noteBuild({ version: readVersion(), node: process.version })
+  metrics.watchUpstreamConnections(nameOrigins(configuration, engine.countUpstreamConnections), limits.upstreams)
+  const { public: clients, decision, admin } = configuration.listeners
+  const listenerPorts = new Set([clients.port, decision.port, admin.port])
+  const endFaults = reportFaults(log, metrics)
+  const end = (): void => {
+    endFaults()
+    endLookups()
+  }
+  return { log, metrics, engine, limits, listenerPorts, end }
+}
+
+/** One line of the log in so long says that connections are turned away. */
+const complaintMs = 10_000
+
+/** The last line of a process that does not know any more what it does. */
+export const reportFaultTo =
+  (log: ProcessLog) =>
+  (error: unknown): void =>
+    log.fatal({ error: describeBug(error) }, 'uncaught: this process finishes what is under way, and ends')
+
+/** What Node warns of, such as a listener that is never taken away. */
+export const reportWarningTo =
+  (log: ProcessLog) =>
+  (warning: Error): void =>
+    log.warn({ error: describeBug(warning) }, 'node warned')
+
+/** Opens a listener of the configuration; `onRefused` is told what could not be read, where it counts for more. */
+export async function openListener(
+  name: keyof Configuration['listeners'],
+  configuration: Configuration,
+  equipment: ProcessContext,
+  handle: (exchange: Exchange) => void,
+  onRefused: ListenerOptions['onUnparsed'] = () => undefined,
+): Promise<Listener> {
+  const { listeners, timeouts, limits } = configuration
+  const { log, metrics, engine } = equipment
+  const maxConnections = equipment.limits[name]
+  const { host, port, tls }: DoorSettings = listeners[name]
+  const options: ListenerOptions = {
+    host,
+    port,
+    tls: readDoorTls(tls, timeouts.handshakeMs),
+    headersTimeoutMs: timeouts.headersMs,
+    bodyIdleTimeoutMs: timeouts.bodyIdleMs,
+    bodyBytesPerSecond: limits.bodyBytesPerSecond,
+    clientIdleTimeoutMs: timeouts.clientIdleMs,
+    answerBytesPerSecond: limits.answerBytesPerSecond,
+    maxConnections,
+    takesHandshakes: name === 'public',
+    onDropped: reportDrops(name, equipment),
+    onFault: (error) => reportFault('client', error),
+    onUnparsed: (refusal) => {
+      const { code, requestId, peerAddress } = refusal
+      onRefused(refusal)
+      metrics.countUnparsed(code)
+      log.info({ requestId, clientAddress: peerAddress, reason: code }, 'unparsed request')
+    },
+  }
+  const listener = await engine.listen(options, handle)
+  equipment.listenerPorts.add(listener.address.port)
+  metrics.watchConnections(name, listener.countConnections, maxConnections)
+  return listener
+}
+
+/** Counts every one; a flood of them must not become one of lines. */
+function reportDrops(
+  listener: keyof Configuration['listeners'],
+  { log, metrics, limits }: ProcessContext,
+): ListenerOptions['onDropped'] {
+  let toldAtMs = Number.NEGATIVE_INFINITY
+  return (reason) => {
+    metrics.countDroppedConnection(listener, reason)
+    const nowMs = performance.now()
+    if ((reason !== 'limit' && reason !== 'memory') || nowMs - toldAtMs < complaintMs) return
+    toldAtMs = nowMs
+    if (reason === 'limit')
+      log.warn(
+        { listener, maxConnections: limits[listener] },
+        'connections are turned away: as many as may be are open',
+      )
+    else log.warn({ listener }, 'connections are cut: too much memory is held for slow peers')
+  }
+}
+
+/** Opens the admin listener; its `close` breaks what is still open on it, since nobody waits for a probe. */
+export async function openAdmin(
+  configuration: Configuration,
+  equipment: ProcessContext,
+  pages: AdminPages,
+): Promise<Listener> {
+  const handle = createAdmin(pages, isLoopback(configuration.listeners.admin.host))
+  const listener = await openListener('admin', configuration, equipment, handle)
+  const close = (): Promise<void> => {
+    const closed = listener.close()
+    listener.destroy()
+    return closed
+  }
+  return { ...listener, close }
+}

@@ -1,0 +1,102 @@
+import { performance } from 'node:perf_hooks'
+import { guarded } from '../../fault/guarded.ts'
+import { TimeSlicer } from '../../lib/time-slicer.ts'
+
+/** Alarms that are due within the same so many milliseconds share one timer of Node. */
+const granularityMs = 8
+
+/** In the place of a time: due, and about to ring. */
+const now = Number.NEGATIVE_INFINITY
+
+/** A thousand that came together are due together: each cuts a connection, or answers on it. */
+const due = new TimeSlicer<Deadline>(
+  (alarm) => alarm.ring(),
+  (alarm) => alarm.fail(),
+)
+
+type Bucket = Set<Deadline>
+
+const buckets = new Map<number, Bucket>()
+
+/** One deadline of a connection, which moves with every request: moving it costs a number, not a timer. */
+export class Deadline {
+  #dueMs = Number.POSITIVE_INFINITY
+  #onDue: (() => void) | undefined
+  readonly #onFault: (() => void) | undefined
+  /** The bucket that will look at this alarm, at its time or before. */
+  #key = Number.POSITIVE_INFINITY
+
+  /** `onFault` ends what the alarm belongs to, should a callback of it throw. */
+  constructor(onFault?: () => void) {
+    this.#onFault = onFault
+  }
+
+  /** Calls back after so long, unless the alarm is set anew or stopped. */
+  set(delayMs: number, onDue: () => void): void {
+    this.#onDue = onDue
+    this.#dueMs = performance.now() + delayMs
+    const key = Math.ceil(this.#dueMs / granularityMs)
+    if (key < this.#key) this.#enter(key)
+  }
+
+  /** Leaves the alarm where it is, for the next time that it is set. */
+  stop(): void {
+    this.#dueMs = Number.POSITIVE_INFINITY
+    this.#onDue = undefined
+  }
+
+  get isSet(): boolean {
+    return this.#onDue !== undefined
+  }
+
+  /** Forgets the alarm for good: what it belongs to may be gone long before its bucket is looked at. */
+  discard(): void {
+    this.stop()
+    buckets.get(this.#key)?.delete(this)
+    this.#key = Number.POSITIVE_INFINITY
+  }
+
+  #enter(key: number): void {
+    buckets.get(this.#key)?.delete(this)
+    this.#key = key
+    const bucket = buckets.get(key)
+    if (bucket) bucket.add(this)
+    else {
+      buckets.set(key, new Set([this]))
+      setTimeout(emptyGuarded, Math.ceil(key * granularityMs - performance.now()), key).unref()
+    }
+  }
+
+  look(nowMs: number): void {
+    this.#key = Number.POSITIVE_INFINITY
+    if (!this.#onDue) return
+    if (this.#dueMs > nowMs) {
+      this.#enter(Math.ceil(this.#dueMs / granularityMs))
+      return
+    }
+    this.#dueMs = now
+    due.add(this)
+  }
+
+  ring(): void {
+    // Others that were due may have set it anew, or stopped it.
+    if (this.#dueMs !== now) return
+    const onDue = this.#onDue
+    this.stop()
+    onDue?.()
+  }
+
+  fail(): void {
+    this.#onFault?.()
+  }
+}
+
+const emptyGuarded = guarded('timer', empty)
+
+function empty(key: number): void {
+  const bucket = buckets.get(key)
+  buckets.delete(key)
+  // Node's timers may come a part of a millisecond early.
+  const nowMs = Math.max(performance.now(), key * granularityMs)
+  for (const alarm of bucket ?? []) alarm.look(nowMs)
+}

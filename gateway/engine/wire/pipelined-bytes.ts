@@ -1,0 +1,40 @@
+import type { MemoryAccount } from '../exchange.ts'
+
+/** One read of a socket. Later bytes wait in the system's buffers. */
+const limitBytes = 16 * 1024
+
+/** The bytes that a client has sent before their turn. */
+export class PipelinedBytes {
+  readonly #account: MemoryAccount
+  #chunks: Buffer[] = []
+  #bytes = 0
+
+  constructor(account: MemoryAccount) {
+    this.#account = account
+  }
+
+  get isEmpty(): boolean {
+    return this.#chunks.length === 0
+  }
+
+  /** Nothing more should be read for now. */
+  get isFull(): boolean {
+    return this.#bytes >= limitBytes || (this.#bytes > 0 && this.#account.isSqueezed)
+  }
+
+  add(bytes: Buffer): void {
+    this.#chunks.push(bytes)
+    this.#bytes += bytes.length
+    this.#account.hold(bytes.length)
+  }
+
+  /** Gives it all, and forgets it. */
+  take(): Buffer {
+    const [first, ...more] = this.#chunks
+    const bytes = first && more.length === 0 ? first : Buffer.concat(this.#chunks)
+    this.#account.release(this.#bytes)
+    this.#chunks = []
+    this.#bytes = 0
+    return bytes
+  }
+}
