@@ -1,22 +1,13 @@
-import { generateKeyPairSync } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Drill } from '../drill.ts'
 import { readKeysUrl } from '../stage.ts'
 
-const weak = generateKeyPairSync('rsa', { modulusLength: 1_024 }).publicKey.export({ format: 'jwk' })
-
-/** Answers with 200 that hold no key to be taken, one after the other. */
-const lies: readonly string[] = [
-  '{"keys":[]}',
-  JSON.stringify({ keys: [{ ...weak, kid: 'weak', alg: 'RS256', use: 'sig' }] }),
-  '<html>Sign in</html>',
-  '{"keys":[{"kty":"oct","k":"c2VjcmV0","alg":"HS256"}]}',
-  '',
-]
+/** Answers with 200 that are no key set. An empty set would be one: it withdraws every key. */
+const lies: readonly string[] = ['<html>Sign in</html>', '{"keys":{}}', 'null', '{"keys":[', '']
 
 export const drill: Drill = {
-  about: 'the issuer answers with sets of keys that are empty, weak, symmetric or no JSON',
+  about: 'the issuer answers with 200 and what is no key set',
   cells: [['issuer', 'lies']],
   alerts: ['SallyportIssuerDown'],
   prepare: async ({ owner, world, notes }) => {
