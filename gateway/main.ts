@@ -1,16 +1,16 @@
 #!/usr/bin/env node
 import { Command } from 'commander'
-import { example } from './boot/command-help.ts'
-import { describeProgram } from './boot/describe-program.ts'
-import { reportFailure } from './boot/failure.ts'
-import { lazily } from './boot/lazily.ts'
-import { addPolicyCommands } from './boot/policy/add-commands.ts'
-import { readVersion } from './boot/version.ts'
+import { describeProgram } from './cli/describe-program.ts'
+import { example } from './cli/help.ts'
+import { lazily } from './cli/lazy-command.ts'
+import { addPolicyCommands } from './cli/policy/commands.ts'
+import { reportFailure } from './configuration/failure.ts'
+import { readVersion } from './configuration/version.ts'
 
 const defaultConfig = 'config/gateway.yaml'
 
-const loadTokens = () => import('./boot/command-tokens.ts')
-const loadClusters = () => import('./boot/command-clusters.ts')
+const loadTokens = () => import('./cli/tokens.ts')
+const loadClusters = () => import('./cli/clusters.ts')
 
 const program = new Command('sallyport')
   .description('Authorization gateway: who you are, for which organization, what you may do; and only then forward.')
@@ -27,7 +27,7 @@ program
   .description('run the gateway; SIGTERM drains it, Ctrl-C stops it without delay')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport serve --config config/gateway.yaml'))
-  .action(lazily(() => import('./boot/command-serve.ts'), 'runServe'))
+  .action(lazily(() => import('./cli/serve.ts'), 'runServe'))
 
 program
   .command('demo')
@@ -46,7 +46,7 @@ program
   .option('--adopt', "leave another program's tables as they are, and add what the gateway needs beside them")
   .option('--json', 'print the applied migrations as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport migrate'))
-  .action(lazily(() => import('./boot/command-migrate.ts'), 'runMigrate'))
+  .action(lazily(() => import('./cli/migrate.ts'), 'runMigrate'))
 
 program
   .command('healthcheck')
@@ -58,7 +58,7 @@ program
   .option('--timeout-ms <milliseconds>', 'how long to wait for an answer', '4000')
   .option('--json', 'print what it said as JSON')
   .addHelpText('after', example('npx sallyport healthcheck --config config/gateway.yaml'))
-  .action(lazily(() => import('./boot/command-healthcheck.ts'), 'runHealthcheck'))
+  .action(lazily(() => import('./cli/healthcheck.ts'), 'runHealthcheck'))
 
 const keys = program
   .command('keys')
@@ -72,7 +72,7 @@ keys
   .option('-a, --algorithm <name>', 'EdDSA or ES256', 'EdDSA')
   .option('--json', 'print the file and key id as JSON')
   .addHelpText('after', example('npx sallyport keys generate --out /etc/sallyport/identity.pem'))
-  .action(lazily(() => import('./boot/command-keys.ts'), 'generateKey'))
+  .action(lazily(() => import('./cli/keys.ts'), 'generateKey'))
 
 keys
   .command('rotate')
@@ -82,7 +82,7 @@ keys
   .option('--force', 'replace a new key that does not sign yet')
   .option('--json', 'print the key ids as JSON')
   .addHelpText('after', example('npx sallyport keys rotate --file /etc/sallyport/identity.pem'))
-  .action(lazily(() => import('./boot/command-rotate.ts'), 'runRotateKeys'))
+  .action(lazily(() => import('./cli/rotate-keys.ts'), 'runRotateKeys'))
 
 const tokens = program
   .command('tokens')
@@ -160,7 +160,7 @@ program
   .option('--try-writes', 'log in, mint and revoke once as well, in a transaction that is rolled back')
   .option('--json', 'print what was found as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport directory check'))
-  .action(lazily(() => import('./boot/command-check-directory.ts'), 'runCheckDirectory'))
+  .action(lazily(() => import('./cli/check-directory.ts'), 'runCheckDirectory'))
 
 addPolicyCommands(program, defaultConfig)
 

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
-import type { KeySet } from './jwks.ts'
+import type { KeySet } from './jwks/key-set.ts'
 import { chooseKey, hasType, parseObject, parseToken, type UnverifiedToken, verifySignature } from './signature.ts'
 import { verifyTogether } from './verify-together.ts'
 

@@ -1,8 +1,8 @@
 import { hostname } from 'node:os'
+import type { Configuration } from '../configuration/configuration.ts'
 import { type Audit, createAudit, noAudit } from '../observe/audit/audit.ts'
 import { openPlace, type Sink } from '../observe/place.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
-import type { Configuration } from './configuration.ts'
 import type { ProcessContext } from './process-context.ts'
 
 /** Opens what the configuration names; what cannot be opened is a mistake in it. */

@@ -1,8 +1,8 @@
+import type { Configuration } from '../configuration/configuration.ts'
 import { loadPolicy } from '../policy/load.ts'
-import type { Configuration } from './configuration.ts'
-import { checkDoors } from './door-tls.ts'
+import { openKeyring } from '../reload/identity-keys.ts'
+import { checkDoors } from '../reload/listener-tls.ts'
 import { checkIssuers } from './issuers.ts'
-import { openKeyring } from './keys.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
 

@@ -1,14 +1,14 @@
+import { type CallerWords, findUnknown, imagineFromWords } from '../analyze/caller-options.ts'
+import { explain } from '../analyze/explain.ts'
+import { buildMatrix } from '../analyze/matrix.ts'
 import type { Explained, ExplainQuestion } from '../console/explain.ts'
 import { readCredential } from '../console/explain.ts'
 import type { ConsoleTable } from '../console/table.ts'
 import type { Policy } from '../policy/compile.ts'
 import { parsePolicyApart } from '../policy/load.ts'
 import { methods } from '../policy/route.ts'
+import type { PolicyTextList } from '../reload/policy-ledger.ts'
 import { compileRoutes, type RouteTable } from '../route/table.ts'
-import { type CallerWords, findUnknown, imagineFromWords } from './policy/caller-words.ts'
-import { explain } from './policy/explain.ts'
-import { buildMatrix } from './policy/matrix.ts'
-import type { PolicyTextList } from './policy-ledger.ts'
 
 /** Compiles what the console shows and asks of a table, from the texts that a process has in force. */
 export async function compileConsoleTable(

@@ -1,9 +1,9 @@
+import type { Configuration } from '../configuration/configuration.ts'
 import { createConsole } from '../console/console.ts'
 import { type ConsoleTable, noTable } from '../console/table.ts'
 import type { AdminFacts, AdminPages } from '../observe/admin.ts'
-import type { Configuration } from './configuration.ts'
+import { type PolicyTextList, takeFingerprint } from '../reload/policy-ledger.ts'
 import { compileConsoleTable } from './console-table.ts'
-import { type PolicyTextList, takeFingerprint } from './policy-ledger.ts'
 
 /** The console of one process or of a group, by what it says of itself. */
 export function openConsole(configuration: Configuration, facts: AdminFacts): AdminPages['console'] {

@@ -1,4 +1,4 @@
-import { endProcess } from './end-process.ts'
+import { endProcess } from '../fault/end-process.ts'
 import type { Drain } from './gateway.ts'
 
 /** What is under way may still end well; nothing new is taken by a process that is not itself any more. */

@@ -1,3 +1,4 @@
+import type { Configuration } from '../configuration/configuration.ts'
 import { createCachedDirectory } from '../directory/cache/cached-directory.ts'
 import { createFreshness } from '../directory/cache/freshness.ts'
 import { createGrace } from '../directory/cache/grace.ts'
@@ -23,7 +24,6 @@ import { createGuessLog } from '../observe/guess-log.ts'
 import { describeError, type ProcessLog } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { PartError } from '../observe/readiness.ts'
-import type { Configuration } from './configuration.ts'
 
 /** The directory with its caches, and what keeps them true. */
 export type OpenDirectory = Readonly<{

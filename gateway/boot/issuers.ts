@@ -1,15 +1,15 @@
 import type { Clock } from '../authenticate/clock.ts'
-import { createKeyLoader, isAsSecure } from '../authenticate/fetch-keys.ts'
-import { createKeySet } from '../authenticate/jwks.ts'
-import type { KeyStore } from '../authenticate/key-store.ts'
-import type { KeyEvent } from '../authenticate/refresh-keys.ts'
+import { createKeyLoader, isAsSecure } from '../authenticate/jwks/fetch.ts'
+import { createKeySet } from '../authenticate/jwks/key-set.ts'
+import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
+import type { KeyStore } from '../authenticate/jwks/store.ts'
 import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
+import type { Configuration } from '../configuration/configuration.ts'
 import { guarded } from '../fault/guarded.ts'
 import { createBoundedMap } from '../lib/bounded-map.ts'
 import { describeError, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
-import type { Configuration } from './configuration.ts'
 
 export type Issuers = Readonly<{ byName: VerifyOptions['issuers']; stop: () => void }>
 

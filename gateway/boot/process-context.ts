@@ -1,3 +1,12 @@
+import type { Configuration, DoorSettings } from '../configuration/configuration.ts'
+import {
+  type ConnectionLimits,
+  findShortages,
+  limitConnections,
+  readDescriptorLimit,
+} from '../configuration/connection-limits.ts'
+import { limitHeldBytes, readMemoryLimit, shareMemory } from '../configuration/memory.ts'
+import { readVersion } from '../configuration/version.ts'
 import { createDnsCache, lookUpEverywhere } from '../engine/dns-cache.ts'
 import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
 import type { Exchange } from '../engine/exchange.ts'
@@ -8,12 +17,8 @@ import { type AdminPages, createAdmin } from '../observe/admin.ts'
 import { isLoopback } from '../observe/console-host.ts'
 import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics.ts'
-import type { Configuration, DoorSettings } from './configuration.ts'
-import { type ConnectionLimits, findShortages, limitConnections, readDescriptorLimit } from './descriptors.ts'
-import { readDoorTls } from './door-tls.ts'
-import { limitHeldBytes, readMemoryLimit, shareMemory } from './memory.ts'
+import { readDoorTls } from '../reload/listener-tls.ts'
 import { reportFaults } from './report-faults.ts'
-import { readVersion } from './version.ts'
 import { nameOrigins } from './watch-upstreams.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */

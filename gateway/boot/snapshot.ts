@@ -1,3 +1,4 @@
+import type { Configuration } from '../configuration/configuration.ts'
 import type { Directory } from '../directory/directory.ts'
 import type { Networks } from '../engine/engine.ts'
 import { createNetworks } from '../engine/networks.ts'
@@ -12,7 +13,6 @@ import { widenLimits } from '../receive/head-limits.ts'
 import { headerRole } from '../receive/header-role.ts'
 import { type AnswerRole, answerRole } from '../relay/answer-role.ts'
 import { compileRoutes } from '../route/table.ts'
-import type { Configuration } from './configuration.ts'
 
 /** Compiles a policy and its surroundings to all that cannot change during a request. */
 export function createSnapshot(

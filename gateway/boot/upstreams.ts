@@ -1,3 +1,4 @@
+import type { Configuration } from '../configuration/configuration.ts'
 import type { Engine, UpstreamTls } from '../engine/engine.ts'
 import { createUpstreamTls } from '../engine/tls/upstream-tls.ts'
 import { createAddresses } from '../forward/addresses.ts'
@@ -7,8 +8,7 @@ import type { UpstreamSettings } from '../locate/upstream.ts'
 import { describeBug, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { ConfigurationError, type Problem } from '../policy/configuration-error.ts'
-import type { Configuration } from './configuration.ts'
-import { createPemsWatch, type Follower, follow, type Pems, type Texts, textsOf } from './watch-pems.ts'
+import { createPemsWatch, type Follower, follow, type Pems, type Texts, textsOf } from '../reload/pem-files.ts'
 
 type Written = Configuration['upstreams'][string]
 

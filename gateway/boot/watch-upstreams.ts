@@ -1,9 +1,9 @@
+import type { Configuration } from '../configuration/configuration.ts'
 import { type Send, UpstreamError } from '../engine/engine.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Forward } from '../forward/forward.ts'
 import type { ProcessLog } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
-import type { Configuration } from './configuration.ts'
 
 /** Times every call of an upstream until its head is in, and counts what became of it. */
 export const timeForward =

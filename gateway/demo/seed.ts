@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import type pg from 'pg'
-import { formatToken, makeSecret } from '../answer/token-secret.ts'
+import { formatToken, makeSecret } from '../endpoints/token-secret.ts'
 
 /** Who lives in the demo world, by the names of the contract (SPEC section 9). */
 export type Population = Readonly<{

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { stringify } from 'yaml'
-import { loadConfiguration } from '../../gateway/boot/configuration.ts'
+import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 
 const usual = {
   public: { host: '0.0.0.0', port: 8080 },

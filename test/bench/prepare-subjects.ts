@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import type pg from 'pg'
-import { formatToken, makeSecret } from '../../gateway/answer/token-secret.ts'
 import type { World } from '../../gateway/demo/world.ts'
+import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
 import { bearer, oauth } from '../support/world.ts'
 
 type Headers = Readonly<Record<string, string>>

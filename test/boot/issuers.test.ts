@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Configuration } from '../../gateway/boot/configuration.ts'
 import { checkIssuers } from '../../gateway/boot/issuers.ts'
+import type { Configuration } from '../../gateway/configuration/configuration.ts'
 
 const withIssuers = (...names: readonly string[]) =>
   ({

@@ -3,8 +3,8 @@ import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
 import { checkConfiguration } from '../../gateway/boot/check-configuration.ts'
-import { generatePem } from '../../gateway/boot/command-keys.ts'
-import { loadConfiguration } from '../../gateway/boot/configuration.ts'
+import { generatePem } from '../../gateway/cli/keys.ts'
+import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import {
   chart,
   findManifest,

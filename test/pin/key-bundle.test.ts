@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto'
 import t from 'tap'
-import { generatePem } from '../../gateway/boot/command-keys.ts'
+import { generatePem } from '../../gateway/cli/keys.ts'
 import { readKeyBundle, writeKeyBlock } from '../../gateway/pin/key-bundle.ts'
 import { readSigningKeys } from '../../gateway/pin/signing-keys.ts'
 

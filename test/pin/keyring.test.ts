@@ -1,7 +1,7 @@
 import { decodeProtectedHeader } from 'jose'
 import t from 'tap'
 import { type Caller, decide, enforce, type Permit } from '../../gateway/authorize/decide.ts'
-import { generatePem } from '../../gateway/boot/command-keys.ts'
+import { generatePem } from '../../gateway/cli/keys.ts'
 import type { Upstream } from '../../gateway/locate/upstream.ts'
 import { createKeyring } from '../../gateway/pin/keyring.ts'
 import { createPin } from '../../gateway/pin/pin.ts'

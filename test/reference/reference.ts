@@ -1,4 +1,4 @@
-import type { DescribedCommand } from '../../gateway/boot/describe-program.ts'
+import type { DescribedCommand } from '../../gateway/cli/describe-program.ts'
 import { runCommand } from '../support/command-line.ts'
 import { composeCommands } from './compose-commands.ts'
 import { composeConfiguration } from './compose-configuration.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { imagineCaller } from '../../gateway/boot/policy/imagine-caller.ts'
+import { imagineCaller } from '../../gateway/analyze/hypothetical-caller.ts'
 import { readTarget } from '../../gateway/receive/target.ts'
 import type { Resource } from '../../gateway/resolve/resource.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { startWorkerPool, type WorkerPool, type WorkerPoolOptions } from '../../gateway/boot/workers/worker-pool.ts'
 import type { Log, LogFields } from '../../gateway/observe/log.ts'
+import { startWorkerPool, type WorkerPool, type WorkerPoolOptions } from '../../gateway/workers/worker-pool.ts'
 import { until } from '../support/gateway.ts'
 
 /** A worker that serves, answers what it is asked, and stops when it is told: without a gateway. */

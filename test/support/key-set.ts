@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from 'jose'
-import { createKeySet, type KeySet } from '../../gateway/authenticate/jwks.ts'
-import type { KeyStore } from '../../gateway/authenticate/key-store.ts'
-import type { KeyEvent, LoadKeys } from '../../gateway/authenticate/refresh-keys.ts'
+import { createKeySet, type KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
+import type { KeyEvent, LoadKeys } from '../../gateway/authenticate/jwks/refresh.ts'
+import type { KeyStore } from '../../gateway/authenticate/jwks/store.ts'
 import { chooseKey, type FindKey, parseToken, verifySignature } from '../../gateway/authenticate/signature.ts'
 import { createSimulatedClock } from './simulated-clock.ts'
 

@@ -1,17 +1,17 @@
-import { createCors } from '../../gateway/answer/cors.ts'
-import { readJsonObject } from '../../gateway/answer/read-body.ts'
-import { readPage } from '../../gateway/answer/read-page.ts'
-import { readTokenRequest } from '../../gateway/answer/read-token-request.ts'
 import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import { readClaims } from '../../gateway/authenticate/claims.ts'
 import { readCredential } from '../../gateway/authenticate/credential.ts'
-import { parseShallow } from '../../gateway/authenticate/fetch-keys.ts'
+import { parseShallow } from '../../gateway/authenticate/jwks/fetch.ts'
+import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { isSameAddress } from '../../gateway/authenticate/same-address.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
-import { usableKeys } from '../../gateway/authenticate/usable-keys.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
 import { parseChange } from '../../gateway/directory/change.ts'
 import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
+import { createCors } from '../../gateway/endpoints/cors.ts'
+import { readJsonObject } from '../../gateway/endpoints/read-body.ts'
+import { readPage } from '../../gateway/endpoints/read-page.ts'
+import { readTokenRequest } from '../../gateway/endpoints/read-token-request.ts'
 import { embeddedAddresses } from '../../gateway/engine/embedded-address.ts'
 import type { UpstreamRequest } from '../../gateway/engine/engine.ts'
 import type { Exchange } from '../../gateway/engine/exchange.ts'
@@ -236,23 +236,23 @@ export const readers: readonly Reader[] = [
   reader('an address to be linked', 'authenticate/same-address.ts', tokenBytes, (text) =>
     isSameAddress(text, `${text}x`),
   ),
-  reader('a key set', ['authenticate/fetch-keys.ts', 'authenticate/usable-keys.ts'], 256 * 1024, (text) =>
+  reader('a key set', ['authenticate/jwks/fetch.ts', 'authenticate/jwks/usable-keys.ts'], 256 * 1024, (text) =>
     usableKeys([JSON.parse(`{"kty":"RSA","e":"AQAB","n":"${text}"}`)]),
   ),
-  reader('a key set’s text', 'authenticate/fetch-keys.ts', mebibyte, (text) => parseShallow(`{"keys":${text}`)),
+  reader('a key set’s text', 'authenticate/jwks/fetch.ts', mebibyte, (text) => parseShallow(`{"keys":${text}`)),
   reader('an organization', 'resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
   reader('a cookie', 'resolve/organization-id.ts', head, (text) => readOrganizationCookie([text])),
-  reader('a preflight', 'answer/cors.ts', head, (text) => cors.answerPreflight(preflightOf(text), () => ['GET'])),
-  reader('a body', 'answer/read-body.ts', 64 * 1024, (text) => {
+  reader('a preflight', 'endpoints/cors.ts', head, (text) => cors.answerPreflight(preflightOf(text), () => ['GET'])),
+  reader('a body', 'endpoints/read-body.ts', 64 * 1024, (text) => {
     readJsonObject({ body: { read: async () => Buffer.from(text) } } as unknown as Parameters<
       typeof readJsonObject
     >[0]).catch(() => undefined)
     return JSON.parse(text)
   }),
-  reader('a wish for a token', 'answer/read-token-request.ts', 64 * 1024, (text) =>
+  reader('a wish for a token', 'endpoints/read-token-request.ts', 64 * 1024, (text) =>
     readTokenRequest({ name: text, scope: text, expiresAt: text, [text]: 1 }, ['api-key'], bounds, []),
   ),
-  reader('a page', 'answer/read-page.ts', targetBytes, (text) => readPage(`?page=${text}&perPage=${text}&${text}`)),
+  reader('a page', 'endpoints/read-page.ts', targetBytes, (text) => readPage(`?page=${text}&perPage=${text}&${text}`)),
   reader('a media type', 'relay/answer-headers.ts', head, (text) => readMediaType(['content-type', text])),
   reader('an answer’s lines', ['relay/answer-role.ts', 'relay/answer-headers.ts'], head, (text) =>
     passingLines(200, ['connection', text, 'x-own', text, text, text], answerContext),
@@ -297,29 +297,30 @@ const compiled = 'looks at rows of the table that were read and checked before'
 /** Modules, or folders of them, that look at texts and need no measure, each with its reason. */
 export const notReaders: Readonly<Record<string, string>> = {
   'demo/': 'the demo world alone, on loopback',
-  'boot/policy/': 'commands that an operator runs on files of his own, in a process of their own',
+  'analyze/': 'answers an operator about files of his own, in a process or a thread of its own',
+  'cli/policy/': 'commands that an operator runs on files of his own, in a process of their own',
   'boot/cluster-states.ts': compiled,
-  'boot/command-directory.ts': operator,
-  'boot/command-healthcheck.ts': operator,
-  'boot/command-rotate.ts': operator,
-  'boot/describe-program.ts': own,
-  'boot/descriptors.ts': 'reads a file of the kernel',
-  'boot/door-tls.ts': operator,
-  'boot/file-memory.ts': 'counts bytes; what is in them it does not look at',
+  'cli/directory.ts': operator,
+  'cli/healthcheck.ts': operator,
+  'cli/rotate-keys.ts': operator,
+  'cli/describe-program.ts': own,
+  'configuration/connection-limits.ts': 'reads a file of the kernel',
+  'reload/listener-tls.ts': operator,
+  'reload/file-memory.ts': 'counts bytes; what is in them it does not look at',
   'lib/text-table.ts': 'prints rows of the database for an operator, in a process of its own',
   'boot/gateway.ts': operator,
-  'boot/interpolate.ts': operator,
+  'configuration/interpolate.ts': operator,
   'boot/issuers.ts': operator,
   'boot/judge-cluster.ts': compiled,
-  'boot/keys.ts': own,
-  'boot/memory.ts': 'reads a file of the kernel',
-  'boot/policy-ledger.ts': own,
+  'reload/identity-keys.ts': own,
+  'configuration/memory.ts': 'reads a file of the kernel',
+  'reload/policy-ledger.ts': own,
   'boot/report-faults.ts': own,
-  'boot/rotate-bundle.ts': 'a command on a key file that was read before',
+  'cli/rotate-bundle.ts': 'a command on a key file that was read before',
   'boot/snapshot.ts': operator,
-  'boot/version.ts': 'reads the package’s own file',
-  'boot/watch-keys.ts': 'trims texts of key files, which `pin/key-bundle.ts` reads',
-  'boot/workers/messages.ts': own,
+  'configuration/version.ts': 'reads the package’s own file',
+  'reload/watch-keys.ts': 'trims texts of key files, which `pin/key-bundle.ts` reads',
+  'workers/messages.ts': own,
   'console/': 'draws pages of what the gateway knows; asked on the admin listener alone',
   'decision/decision.ts': 'parts a target at its first question mark',
   'directory/postgres/check/': 'a command that an operator runs on his own database',

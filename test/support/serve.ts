@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { generatePem } from '../../gateway/boot/command-keys.ts'
+import { generatePem } from '../../gateway/cli/keys.ts'
 import type { JsonValue } from './client.ts'
 import type { TestWorld } from './world.ts'
 

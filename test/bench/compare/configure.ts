@@ -1,7 +1,7 @@
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { generatePem } from '../../../gateway/boot/command-keys.ts'
+import { generatePem } from '../../../gateway/cli/keys.ts'
 import type { World } from '../../../gateway/demo/world.ts'
 import type { Owner } from '../../support/owner.ts'
 import type { Checkout } from './checkout.ts'

@@ -1,6 +1,6 @@
-import { loadConfiguration } from '../../../gateway/boot/configuration.ts'
 import { openDoors } from '../../../gateway/boot/gateway.ts'
 import { createProcessContext } from '../../../gateway/boot/process-context.ts'
+import { loadConfiguration } from '../../../gateway/configuration/configuration.ts'
 import type { Engine } from '../../../gateway/engine/engine.ts'
 import type { Exchange, RawHeaders, ResponseHead } from '../../../gateway/engine/exchange.ts'
 import { freeAccount } from '../../../gateway/engine/memory-budget.ts'

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
-import { formatToken, makeSecret } from '../../../gateway/answer/token-secret.ts'
 import type { World } from '../../../gateway/demo/world.ts'
+import { formatToken, makeSecret } from '../../../gateway/endpoints/token-secret.ts'
 import { bearer, oauth } from '../../support/world.ts'
 
 /** One request of the soak, and what is right for it. */

@@ -1,0 +1,33 @@
+import type { Roles } from '../policy/role.ts'
+import type { Imagined } from './hypothetical-caller.ts'
+
+/** A caller as somebody describes one: everything that is left out is not held. */
+export type CallerWords = Readonly<{
+  role?: string | undefined
+  platformRoles?: readonly string[]
+  scope?: string | undefined
+  abilities?: readonly string[]
+  agent?: Imagined['agent']
+  organization?: 'own' | 'foreign'
+}>
+
+/** What a description names that the table does not know, as sentences. */
+export function findUnknown({ role, platformRoles = [], scope }: CallerWords, roles: Roles): readonly string[] {
+  const explain = (what: string, name: string | undefined, known: ReadonlyMap<string, unknown>): readonly string[] =>
+    name === undefined || known.has(name)
+      ? []
+      : [`there is no ${what} "${name}"; known: ${[...known.keys()].join(', ') || 'none'}`]
+  return [
+    ...explain('role', role, roles.organization),
+    ...platformRoles.flatMap((platformRole) => explain('platform role', platformRole, roles.platform)),
+    ...explain('scope', scope, roles.tokenScopes),
+  ]
+}
+
+/** The caller of a description: by a token where a scope or ability is named, else by OAuth. */
+export function imagineFromWords(words: CallerWords, roles: Roles): Imagined {
+  const { role, platformRoles = [], scope, abilities, agent = 'own', organization = 'own' } = words
+  const granted = scope === undefined ? [] : [...(roles.tokenScopes.get(scope) ?? [])]
+  const tokenAbilities = scope !== undefined || abilities ? [...granted, ...(abilities ?? [])] : undefined
+  return { role, platformRoles, tokenAbilities, agent, pathOrganization: organization }
+}

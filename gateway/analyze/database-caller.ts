@@ -1,0 +1,73 @@
+import type { Principal, Proof } from '../authenticate/principal.ts'
+import type { Directory, UserRecord } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { Policy } from '../policy/compile.ts'
+import { readTarget } from '../receive/target.ts'
+import { type Organization, resolveOrganization } from '../resolve/organization.ts'
+import { resolveResource } from '../resolve/resource.ts'
+import { compileRoutes, type RouteMatch } from '../route/table.ts'
+import type { ExplainedRequest } from './explain.ts'
+import type { Imagined } from './hypothetical-caller.ts'
+
+/** Somebody, by the numbers of their rows. */
+export type Wanted = Readonly<{ user: number; organization: number | undefined; token: number | undefined }>
+
+type Tools = Readonly<{
+  directory: Pick<Directory, 'findAgent' | 'findToken'>
+  findUser: (id: number) => Promise<UserRecord | undefined>
+}>
+
+/** Finds out who a user of the database would be in this request: in which organization, with which role, at whose agent. */
+export async function findCaller(
+  request: Pick<ExplainedRequest, 'method' | 'target' | 'host'>,
+  wanted: Wanted,
+  policy: Policy,
+  { directory, findUser }: Tools,
+): Promise<Pick<ExplainedRequest, 'caller' | 'refusal'>> {
+  const user = await findUser(wanted.user)
+  if (!user) throw new Error(`there is no user ${wanted.user}; name another with --user`)
+  const principal: Principal = { user, proof: await findProof(wanted, directory) }
+  const match = findMatch(request, policy)
+  // The explanation says so by itself.
+  if (!match) return { caller: imagine(principal, undefined, 'own') }
+  try {
+    const organizationId = wanted.organization === undefined ? [] : [String(wanted.organization)]
+    const organization = resolveOrganization(principal, match, { organizationId, cookie: [] })
+    const agent = (await resolveResource(match, directory as Directory))?.agent
+    const whose = agent?.isPublic ? 'public' : agent && agent.organizationId === organization?.id ? 'own' : 'foreign'
+    return { caller: imagine(principal, organization, whose) }
+  } catch (error) {
+    const refusal = GatewayError.from(error)
+    if (refusal.status >= 500) throw error
+    return { caller: undefined, refusal }
+  }
+}
+
+async function findProof({ user, token }: Wanted, { findToken }: Tools['directory']): Promise<Proof> {
+  if (token === undefined) return { kind: 'oauth', expiresAt: new Date(0) }
+  const record = await findToken(token, '')
+  if (record?.user.id !== user) throw new Error(`user ${user} has no token ${token}; name another with --token`)
+  const { id, name, abilities, lastUsedAt, expiresAt } = record
+  if (expiresAt && expiresAt <= new Date()) throw new Error(`token ${token} has expired; name another with --token`)
+  return { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt }
+}
+
+function findMatch({ method, target, host }: Pick<ExplainedRequest, 'method' | 'target' | 'host'>, { routes }: Policy) {
+  try {
+    return compileRoutes(routes).match(readTarget(method, target, host), host) satisfies RouteMatch
+  } catch (error) {
+    if (error instanceof GatewayError) return undefined
+    throw error
+  }
+}
+
+const imagine = (
+  { user, proof }: Principal,
+  organization: Organization | undefined,
+  agent: Imagined['agent'],
+): Imagined => ({
+  role: organization?.role,
+  platformRoles: user.roles.filter((assignment) => assignment.organization === null).map(({ role }) => role),
+  tokenAbilities: proof.kind === 'api-token' ? proof.abilities : undefined,
+  agent,
+})

@@ -1,0 +1,56 @@
+import { describeRateLimit } from '../../policy/rate-limit.ts'
+import { parsePattern, type Route } from '../../policy/route.ts'
+
+/** What differs between two rows, or two tables, and changes nobody's access. */
+export type RouteDifference = Readonly<{ what: string; old: string; new: string }>
+
+/** Where permitted requests go, and how they are treated. */
+export function compareRoutes(old: Route, fresh: Route): readonly RouteDifference[] {
+  const before = describeRoute(old)
+  const after = describeRoute(fresh)
+  return Object.keys(before).flatMap((what) => {
+    const difference = { what, old: before[what] ?? '', new: after[what] ?? '' }
+    return difference.old === difference.new ? [] : [difference]
+  })
+}
+
+function describeRoute(route: Route): Readonly<Record<string, string>> {
+  const { bodyIdleMs, connectMs, firstByteMs, idleMs, streamIdleMs } = route.timeouts
+  const numbers = {
+    'limits.headerBytes': route.headLimits.headerBytes,
+    'limits.targetBytes': route.headLimits.targetBytes,
+    'limits.bodyBytes': route.bodyLimitBytes,
+    'timeouts.bodyIdleMs': bodyIdleMs,
+    'timeouts.connectMs': connectMs,
+    'timeouts.firstByteMs': firstByteMs,
+    'timeouts.idleMs': idleMs,
+    'timeouts.streamIdleMs': streamIdleMs,
+  }
+  return {
+    destination: describeDestination(route),
+    surface: route.surface,
+    stream: route.stream ?? 'by path',
+    // On a public route no identity arrives, even of those who might pass an authenticated one.
+    identity: route.isPublic ? 'none' : 'sent',
+    websocket: route.isWebSocket ? 'joined' : 'no',
+    rateLimit: route.rateLimit ? describeRateLimit(route.rateLimit) : 'none',
+    encodedSlashes: route.takesEncodedSlashes ? 'allow' : 'refuse',
+    ...Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, value?.toString() ?? 'usual'])),
+  }
+}
+
+/** A parameter by its place in the path: its name means nothing. */
+function describeDestination({ destination, path }: Route): string {
+  switch (destination.kind) {
+    case 'upstream':
+    case 'answer':
+      return `${destination.kind} ${destination.name}`
+    case 'cluster': {
+      const { param } = destination
+      const place = parsePattern(path).findIndex((segment) => segment.kind === 'param' && segment.name === param)
+      return `cluster in segment ${place + 1}`
+    }
+    default:
+      return destination satisfies never
+  }
+}

@@ -1,0 +1,94 @@
+import { type Method, methods, type Route } from '../../policy/route.ts'
+import { compileRoutes } from '../../route/table.ts'
+import { findRoute } from '../find-route.ts'
+import { listRegions, type Region } from '../regions.ts'
+import { compareRoles } from './compare-roles.ts'
+import { compareRoutes, type RouteDifference } from './compare-routes.ts'
+import { namePaths } from './name-paths.ts'
+import type { PolicyPair, RoutePair } from './pairs.ts'
+import { type Access, weighRoutes } from './weigh-routes.ts'
+
+/** Requests that are judged or treated differently, and the rows that judge them; undefined where there is none. */
+export type RouteChange = Access &
+  Readonly<{
+    paths: readonly string[]
+    methods: readonly Method[]
+    old: RouteName | undefined
+    new: RouteName | undefined
+    other: readonly RouteDifference[]
+  }>
+
+export type RouteName = Readonly<{ route: string; source: string }>
+
+export type PolicyDiff = Readonly<{
+  /** Whether somebody may do what was refused before. */
+  isWidened: boolean
+  routes: readonly RouteChange[]
+  /** What backends are told of roles and abilities, and tokens are minted with. */
+  roles: readonly RouteDifference[]
+}>
+
+/** Compares two tables by what they mean: for everybody, at every path and method that either of them knows. */
+export function diffPolicies(policies: PolicyPair): PolicyDiff {
+  const groups = groupRequests(policies)
+  const routes = [...groups].flatMap(([, group]) => describeGroup(policies, group, groups))
+  return {
+    isWidened: routes.some(({ gains }) => gains.length > 0),
+    routes,
+    roles: compareRoles(policies.old.roles, policies.new.roles),
+  }
+}
+
+/** All requests that fall under one row before and one after: whoever asks, they are judged alike. */
+type Group = RoutePair & Readonly<{ regions: ReadonlyMap<Method, Region[]> }>
+
+function groupRequests(policies: PolicyPair): ReadonlyMap<string, Group> {
+  const tables = { old: compileRoutes(policies.old.routes), new: compileRoutes(policies.new.routes) }
+  const groups = new Map<string, Group>()
+  for (const region of listRegions([...policies.old.routes, ...policies.new.routes]))
+    for (const method of methods) {
+      const found = { old: findRoute(tables.old, region, method), new: findRoute(tables.new, region, method) }
+      const key = JSON.stringify([found.old?.id, found.new?.id])
+      const group = groups.get(key) ?? { ...found, regions: new Map(methods.map((name) => [name, []])) }
+      groups.set(key, group)
+      group.regions.get(method)?.push(region)
+    }
+  return groups
+}
+
+function describeGroup(policies: PolicyPair, group: Group, all: ReadonlyMap<string, Group>): readonly RouteChange[] {
+  const { old, new: fresh } = group
+  const access = weighRoutes(policies, group)
+  const other = old && fresh ? compareRoutes(old, fresh) : []
+  if (access.gains.length + access.losses.length + other.length === 0) return []
+  return [...groupMethods(group, all)].map(([paths, taken]) => ({
+    paths: JSON.parse(paths) as readonly string[],
+    methods: taken,
+    old: nameRoute(old),
+    new: nameRoute(fresh),
+    ...access,
+    other,
+  }))
+}
+
+const nameRoute = (route: Route | undefined): RouteName | undefined =>
+  route && { route: route.id, source: route.source }
+
+/** The methods by their paths, which may differ: another row may take one of them at some of these paths. */
+function groupMethods(group: Group, all: ReadonlyMap<string, Group>): ReadonlyMap<string, readonly Method[]> {
+  const byPaths = new Map<string, Method[]>()
+  for (const [method, regions] of group.regions) {
+    if (regions.length === 0) continue
+    // Where a row's requests all changed alike, its own pattern says it best.
+    const whole = [group.new, group.old].find((route) => route && countRegions(route, method, all) === regions.length)
+    const paths = whole ? [`${whole.host ?? ''}${whole.path}`] : namePaths(regions, group)
+    const key = JSON.stringify(paths)
+    byPaths.set(key, [...(byPaths.get(key) ?? []), method])
+  }
+  return byPaths
+}
+
+const countRegions = (route: Route, method: Method, all: ReadonlyMap<string, Group>): number =>
+  [...all.values()]
+    .filter((group) => group.old === route || group.new === route)
+    .reduce((count, group) => count + (group.regions.get(method)?.length ?? 0), 0)

@@ -1,0 +1,98 @@
+import { parsePattern, type Route } from '../../policy/route.ts'
+import type { Imagined } from '../hypothetical-caller.ts'
+import { listCredentials } from './list-credentials.ts'
+import type { PolicyPair, RoutePair } from './pairs.ts'
+
+/** One kind of caller, as each of the two tables knows it. Undefined is nobody; `absent` cannot exist yet. */
+export type ComparedCaller = Readonly<{
+  role: string
+  credential: string
+  /** Whose the agent or organization in the path is, where that matters. */
+  relation: string
+  old: Imagined | 'absent' | undefined
+  new: Imagined | undefined
+}>
+
+/**
+ * Everybody whom one of two rows could treat differently. A decision knows of a caller: the role in the organization in
+ * force, a bypass scope, whether the credential has the row's ability, whether the caller is a member of the organization
+ * that the path names, and whose the agent is. Each of these is varied as far as one of the rows looks at it.
+ */
+export function imagineCallers(policies: PolicyPair, routes: RoutePair): readonly ComparedCaller[] {
+  const relations = listRelations(routes)
+  const people = listPeople(policies)
+  return [
+    { role: 'nobody', credential: 'none', relation: '', old: undefined, new: undefined },
+    ...listCredentials(policies, routes).flatMap(({ credential, old, new: fresh }) =>
+      people.flatMap(({ name, role, platformRoles }) =>
+        relations.map(
+          (relation): ComparedCaller => ({
+            role: name,
+            credential,
+            relation: relation.name,
+            old: old === 'absent' ? old : { role, platformRoles, tokenAbilities: old, ...relation.old },
+            new: { role, platformRoles, tokenAbilities: fresh, ...relation.new },
+          }),
+        ),
+      ),
+    ),
+  ]
+}
+
+/** Holders of the roles of either table. The lowest role tells most of a bypass scope: it stands in for the highest. */
+function listPeople(policies: PolicyPair) {
+  const both = [policies.old.roles, policies.new.roles]
+  const roles = new Set(both.flatMap(({ organization }) => [...organization.keys()]))
+  const lowest = new Set(both.flatMap(({ organization }) => [...organization.keys()][0] ?? []))
+  const bypasses = new Set(
+    both.flatMap(({ platform }) => [...platform.values()].flatMap((role) => (role.isBypassScope ? role.slug : []))),
+  )
+  return [
+    { name: 'no organization', role: undefined, platformRoles: [] },
+    ...[...roles].map((role) => ({ name: role, role, platformRoles: [] })),
+    ...[...bypasses].flatMap((slug) =>
+      [...lowest].map((role) => ({ name: `${slug} in ${role}`, role, platformRoles: [slug] })),
+    ),
+  ]
+}
+
+type Ties = Pick<Imagined, 'agent' | 'pathOrganization'>
+
+type Relation = Readonly<{ name: string; old: Ties; new: Ties }>
+
+/** Rows may look at different parameters: what each of them names is varied on its own. */
+function listRelations(routes: RoutePair): readonly Relation[] {
+  const sides = [routes.old, routes.new]
+  const agents = sides.map((route) => placeOf(route, route?.resource?.param))
+  const organizations = sides.map((route) => placeOf(route, route?.organizationParam))
+  return combine(agents, ['own', 'public', 'foreign'] as const).flatMap((agent) =>
+    combine(organizations, ['own', 'foreign'] as const).map((organization): Relation => {
+      const tie = (side: 0 | 1): Ties => ({
+        agent: agent.get(agents[side]) ?? 'own',
+        pathOrganization: organization.get(organizations[side]) ?? 'own',
+      })
+      const name = [...nameTies(agent, 'agent'), ...nameTies(organization, 'organization')].join(', ')
+      return { name, old: tie(0), new: tie(1) }
+    }),
+  )
+}
+
+/** A parameter may have another name in the other table: it is the same where its place in the path is. */
+const placeOf = (route: Route | undefined, param: string | undefined): number | undefined =>
+  route && param !== undefined
+    ? parsePattern(route.path).findIndex((segment) => segment.kind === 'param' && segment.name === param)
+    : undefined
+
+type Place = number | undefined
+
+/** Each way to give every place one of the values. */
+function combine<Value>(places: readonly Place[], values: readonly Value[]): readonly ReadonlyMap<Place, Value>[] {
+  const distinct = [...new Set(places)].filter((place) => place !== undefined).sort()
+  return distinct.reduce<readonly ReadonlyMap<Place, Value>[]>(
+    (ways, place) => ways.flatMap((way) => values.map((value) => new Map([...way, [place, value]]))),
+    [new Map()],
+  )
+}
+
+const nameTies = (values: ReadonlyMap<Place, string>, kind: string): readonly string[] =>
+  [...values].map(([place, value]) => `${value} ${kind}${values.size > 1 ? ` in segment ${(place ?? 0) + 1}` : ''}`)

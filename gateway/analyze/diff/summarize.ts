@@ -1,0 +1,39 @@
+import type { Policy } from '../../policy/compile.ts'
+import type { PolicyTexts } from '../../policy/file.ts'
+import { parsePolicy } from '../../policy/load.ts'
+import { diffPolicies, type RouteChange } from './diff.ts'
+
+/** What another table changes, in a few words each. */
+export type PolicySummary = Readonly<{
+  /** Ids of routes that are new, and of those that are gone. */
+  gained: readonly string[]
+  lost: readonly string[]
+  /** Requests that somebody may make now who was refused before. */
+  widened: readonly Widening[]
+}>
+
+/** `route` is the row that lets them in, `what` a sentence with methods, paths and roles. */
+export type Widening = Readonly<{ route: string; what: string }>
+
+export function summarizeChange(old: Policy, fresh: Policy): PolicySummary {
+  const ids = { old: new Set(old.routes.map(({ id }) => id)), new: new Set(fresh.routes.map(({ id }) => id)) }
+  const { routes } = diffPolicies({ old, new: fresh })
+  return {
+    gained: [...ids.new].filter((id) => !ids.old.has(id)),
+    lost: [...ids.old].filter((id) => !ids.new.has(id)),
+    widened: routes.filter(({ gains }) => gains.length > 0).map(describeWidening),
+  }
+}
+
+/** The same of texts, the upstreams of either table taken as they come. */
+export function summarizeTexts(directory: string, old: PolicyTexts, fresh: PolicyTexts, upstreams: Upstreams) {
+  return summarizeChange(parsePolicy(directory, old, upstreams), parsePolicy(directory, fresh, upstreams))
+}
+
+type Upstreams = ReadonlySet<string>
+
+function describeWidening({ new: row, methods, paths, gains }: RouteChange): Widening {
+  const roles = [...new Set(gains.map(({ role, relation }) => (relation === '' ? role : `${role} (${relation})`)))]
+  const route = row?.route ?? 'none'
+  return { route, what: `${methods.join(' ')} ${paths.join(' ')} for ${roles.join(', ')}, by ${route}` }
+}

@@ -1,0 +1,47 @@
+import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { Roles } from '../../policy/role.ts'
+import type { Route } from '../../policy/route.ts'
+import { judge } from '../evaluate.ts'
+import { type ComparedCaller, imagineCallers } from './imagine-callers.ts'
+import type { PolicyPair, RoutePair } from './pairs.ts'
+
+/** What somebody gets; there may be no row, or no such credential yet. */
+export type Outcome = 'allowed' | 'no_route' | 'no_credential' | RefusalCode
+
+/** Somebody who gets something else than before: one cell of the matrix, wherever the matrix has one. */
+export type ChangedCell = Readonly<{ role: string; credential: string; relation: string; was: Outcome; now: Outcome }>
+
+export type Access = Readonly<{ gains: readonly ChangedCell[]; losses: readonly ChangedCell[] }>
+
+/** Who gains and who loses what, where requests fall under one row now and another before. */
+export function weighRoutes(policies: PolicyPair, routes: RoutePair): Access {
+  if (!routes.old && !routes.new) return { gains: [], losses: [] }
+  const cells = imagineCallers(policies, routes).map(
+    ({ role, credential, relation, old, new: fresh }): ChangedCell => ({
+      role,
+      credential,
+      relation,
+      was: old === 'absent' ? 'no_credential' : judgeAt(routes.old, old, policies.old.roles),
+      now: judgeAt(routes.new, fresh, policies.new.roles),
+    }),
+  )
+  return {
+    gains: shorten(cells, ({ was, now }) => was !== 'allowed' && now === 'allowed'),
+    losses: shorten(cells, ({ was, now }) => was === 'allowed' && now !== 'allowed'),
+  }
+}
+
+const judgeAt = (route: Route | undefined, caller: ComparedCaller['new'], roles: Roles): Outcome =>
+  route ? judge(route, caller, roles) : 'no_route'
+
+/** The cells that changed; where every relation of somebody did, one cell without it. */
+function shorten(cells: readonly ChangedCell[], isChanged: (cell: ChangedCell) => boolean): readonly ChangedCell[] {
+  const chosen = new Map<string, ChangedCell>()
+  for (const cell of cells.filter(isChanged)) {
+    const alike = cells.filter(({ role, credential }) => role === cell.role && credential === cell.credential)
+    const short = alike.every(isChanged) ? { ...cell, relation: '' } : cell
+    const key = JSON.stringify([short.role, short.credential, short.relation])
+    if (!chosen.has(key)) chosen.set(key, short)
+  }
+  return [...chosen.values()]
+}

@@ -1,0 +1,71 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Policy } from '../../policy/compile.ts'
+import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
+import { parseYaml, validateYaml } from '../../policy/document.ts'
+import { compileSchema } from '../../policy/schema.ts'
+import { type CallerWords, findUnknown } from '../caller-options.ts'
+import { readText } from '../read-policy.ts'
+
+/** Beside the policies' own: editors use the very same file. */
+const schemaFile = new URL('../../../policies/policy-test.schema.json', import.meta.url)
+
+/** What the table shall say to every one of these requests, from every one of these callers. */
+export type ExpectationContent = Readonly<{
+  name?: string
+  requests: readonly string[]
+  host?: string
+  callers: readonly (CallerWords & Readonly<{ anonymous?: boolean }>)[]
+  expect: 'allow' | 'deny'
+  status?: number
+  code?: string
+  check?: string
+  route?: string
+}>
+
+/** With its place, file:line:column. */
+export type Expectation = ExpectationContent & Readonly<{ place: string }>
+
+/** Reads `*.test.yaml` of a folder. Throws `ConfigurationError` with every problem and its place. */
+export function readExpectations(directory: string, policy: Policy): readonly Expectation[] {
+  const names = readdirSync(directory).filter((name) => name.endsWith('.test.yaml') && !name.startsWith('.'))
+  if (names.length === 0) {
+    const message = 'holds no expectations: write at least one *.test.yaml'
+    throw new ConfigurationError([{ file: directory, line: 1, column: 1, message }])
+  }
+  const validate = compileSchema(schemaFile)
+  const problems: Problem[] = []
+  const expectations = names.sort().flatMap((name) => {
+    try {
+      return readFile(join(directory, name), validate, policy, problems)
+    } catch (error) {
+      if (!(error instanceof ConfigurationError)) throw error
+      problems.push(...error.problems)
+      return []
+    }
+  })
+  if (problems.length > 0) throw new ConfigurationError(problems)
+  return expectations
+}
+
+type Validate = ReturnType<typeof compileSchema>
+
+function readFile(path: string, validate: Validate, policy: Policy, problems: Problem[]): readonly Expectation[] {
+  const yaml = parseYaml(path, readText(path))
+  // The schema has just held: its shape is the type's.
+  const { tests } = validateYaml(yaml, validate) as Readonly<{ tests: readonly ExpectationContent[] }>
+  const ids = new Set(policy.routes.map(({ id }) => id))
+  return tests.map((content, index) => {
+    const report = (inside: readonly (string | number)[], message: string): void =>
+      void problems.push(yaml.problemAt(['tests', index, ...inside], message))
+    if (content.route !== undefined && !ids.has(content.route))
+      report(['route'], `there is no route "${content.route}"`)
+    for (const [position, caller] of content.callers.entries()) {
+      for (const message of findUnknown(caller, policy.roles)) report(['callers', position], message)
+      if (caller.anonymous && Object.keys(caller).length > 1)
+        report(['callers', position], 'an anonymous caller holds nothing else')
+    }
+    const { file, line, column } = yaml.problemAt(['tests', index], '')
+    return { ...content, place: `${file}:${line}:${column}` }
+  })
+}

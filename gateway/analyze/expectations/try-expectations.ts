@@ -1,0 +1,56 @@
+import { GatewayError } from '../../errors/gateway-error.ts'
+import type { Policy } from '../../policy/compile.ts'
+import { compileRoutes, type RouteTable } from '../../route/table.ts'
+import { imagineFromWords } from '../caller-options.ts'
+import { type Explanation, explain } from '../explain.ts'
+import type { Expectation } from './read-expectations.ts'
+
+/** One request by one caller: what was expected of it held, or `faults` say what did not. */
+export type Trial = Readonly<{ name: string; place: string; faults: readonly string[] }>
+
+/** Asks the table everything that is expected of it. */
+export function tryExpectations(policy: Policy, expectations: readonly Expectation[]): readonly Trial[] {
+  const table = compileRoutes(policy.routes)
+  return expectations.flatMap((expectation) =>
+    expectation.requests.flatMap((request) =>
+      expectation.callers.map((caller) => tryOne(policy, table, expectation, request, caller)),
+    ),
+  )
+}
+
+function tryOne(
+  policy: Policy,
+  table: RouteTable,
+  expectation: Expectation,
+  request: string,
+  words: Expectation['callers'][number],
+): Trial {
+  const [method = '', target = ''] = request.split(' ')
+  const caller = words.anonymous ? undefined : imagineFromWords(words, policy.roles)
+  const found = explain(policy, { method, target, host: expectation.host ?? 'localhost', caller }, table)
+  const name = `${expectation.name ? `${expectation.name}: ` : ''}${request} ${describeCaller(words)}`
+  return { name, place: expectation.place, faults: compare(expectation, found) }
+}
+
+function compare(expected: Expectation, found: Explanation): readonly string[] {
+  const check = found.outcome === 'allowed' ? undefined : new GatewayError(found.outcome).check
+  const answer = `${found.status} ${found.outcome}${found.route ? ` by route ${found.route} (${found.source})` : ''}`
+  const wrong = (what: string, wish: unknown, got: unknown): readonly string[] =>
+    wish === undefined || wish === got ? [] : [`expected ${what} ${wish}, got ${answer}`]
+  return [
+    ...wrong('to', expected.expect, found.outcome === 'allowed' ? 'allow' : 'deny'),
+    ...wrong('status', expected.status, found.status),
+    ...wrong('code', expected.code, found.outcome),
+    ...wrong('check', expected.check, check),
+    ...wrong('route', expected.route, found.route),
+  ]
+}
+
+function describeCaller(words: Expectation['callers'][number]): string {
+  if (words.anonymous) return 'by nobody'
+  const { role = 'no organization', platformRoles = [], scope, abilities, agent, organization } = words
+  const token = [...(scope === undefined ? [] : [scope]), ...(abilities ?? [])].join(', ')
+  const ties = [...(agent ? [`${agent} agent`] : []), ...(organization ? [`${organization} organization`] : [])]
+  const holder = [role, ...platformRoles].join(' and ')
+  return `by ${holder}${token || abilities ? `, token ${token || 'without abilities'}` : ''}${ties.map((tie) => `, ${tie}`).join('')}`
+}

@@ -1,0 +1,49 @@
+import type { Principal } from '../authenticate/principal.ts'
+import type { Caller } from '../authorize/decide.ts'
+import type { Route } from '../policy/route.ts'
+import type { Organization } from '../resolve/organization.ts'
+import type { Resource } from '../resolve/resource.ts'
+
+/** Somebody who might call: without a membership where `role` is undefined, by a token where it has abilities. */
+export type Imagined = Readonly<{
+  role: string | undefined
+  platformRoles: readonly string[]
+  tokenAbilities: readonly string[] | undefined
+  /** Whose the agent of the request is, where the route guards one. */
+  agent: 'own' | 'public' | 'foreign'
+  /** Whose the organization is that the path names, where the route takes it from there; absent: the caller's own. */
+  pathOrganization?: 'own' | 'foreign'
+}>
+
+const here = { id: 1, slug: 'an-organization', accountType: 'enterprise' } as const
+
+/** A caller as the directory would know one, for questions about a policy that nobody has asked yet. */
+export function imagineCaller(
+  { role, platformRoles, tokenAbilities, agent }: Imagined,
+  guarded: Route['resource'],
+): Caller {
+  const organization: Organization | undefined = role === undefined ? undefined : { ...here, role }
+  const proof: Principal['proof'] = tokenAbilities
+    ? { kind: 'api-token', id: 1, name: null, abilities: tokenAbilities, lastUsedAt: null, expiresAt: null }
+    : { kind: 'oauth', expiresAt: new Date(0) }
+  const user: Principal['user'] = {
+    id: 1,
+    email: 'somebody@example.com',
+    emailVerified: true,
+    username: null,
+    firstName: null,
+    lastName: null,
+    fullName: null,
+    userType: tokenAbilities ? 'client-managed' : 'human',
+    currentOrganizationId: null,
+    roles: [
+      ...(role === undefined ? [] : [{ id: 1, role, organization: here }]),
+      ...platformRoles.map((platformRole, index) => ({ id: index + 2, role: platformRole, organization: null })),
+    ],
+  }
+  const resource: Resource | undefined = guarded && {
+    kind: guarded.kind,
+    agent: { id: 1, organizationId: agent === 'own' ? here.id : here.id + 1, isPublic: agent === 'public' },
+  }
+  return { principal: { user, proof }, organization, resource }
+}

@@ -1,0 +1,63 @@
+import type { RefusalCode } from '../errors/gateway-error.ts'
+import type { Policy } from '../policy/compile.ts'
+import { describeRateLimit } from '../policy/rate-limit.ts'
+import type { Roles } from '../policy/role.ts'
+import { judge } from './evaluate.ts'
+import type { Imagined } from './hypothetical-caller.ts'
+
+/** One kind of caller: a column of the matrix. */
+export type Column = Readonly<{ role: string; credential: string; caller: Imagined | undefined }>
+
+/** What one kind of caller gets at one route. */
+export type Cell = Readonly<{ role: string; credential: string; outcome: 'allowed' | RefusalCode }>
+
+export type MatrixRow = Readonly<{
+  route: string
+  source: string
+  methods: readonly string[]
+  path: string
+  /** In words. */
+  rateLimit?: string
+  cells: readonly Cell[]
+}>
+
+/**
+ * Who may do what, by the very decision that judges requests. Callers are nobody at all, somebody without an
+ * organization, the holder of each role, and a holder of the lowest role with each bypass scope; credentials are an OAuth
+ * token, and a token of each scope. Where a route guards an agent, it is one of the caller's own organization.
+ */
+export function buildMatrix({ routes, roles }: Policy): readonly MatrixRow[] {
+  const columns = listColumns(roles)
+  return routes.map((route) => ({
+    route: route.id,
+    source: route.source,
+    methods: [...route.methods],
+    path: route.path,
+    ...(route.rateLimit && { rateLimit: describeRateLimit(route.rateLimit) }),
+    cells: columns.map(({ role, credential, caller }) => ({ role, credential, outcome: judge(route, caller, roles) })),
+  }))
+}
+
+export function listColumns(roles: Roles): readonly Column[] {
+  const lowest = [...roles.organization.keys()][0]
+  const bypasses = [...roles.platform.values()].filter(({ isBypassScope }) => isBypassScope)
+  const holders = [
+    { name: 'no organization', role: undefined, platformRoles: [] },
+    ...[...roles.organization.keys()].map((role) => ({ name: role, role, platformRoles: [] })),
+    ...bypasses.map(({ slug }) => ({ name: `${slug} in ${lowest}`, role: lowest, platformRoles: [slug] })),
+  ]
+  const credentials = [
+    { credential: 'oauth', tokenAbilities: undefined },
+    ...[...roles.tokenScopes].map(([credential, abilities]) => ({ credential, tokenAbilities: [...abilities] })),
+  ]
+  return [
+    { role: 'nobody', credential: 'none', caller: undefined },
+    ...credentials.flatMap(({ credential, tokenAbilities }) =>
+      holders.map(({ name, role, platformRoles }) => ({
+        role: name,
+        credential,
+        caller: { role, platformRoles, tokenAbilities, agent: 'own' as const },
+      })),
+    ),
+  ]
+}

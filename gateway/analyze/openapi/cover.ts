@@ -1,0 +1,65 @@
+import type { Policy } from '../../policy/compile.ts'
+import { type Method, methods, type PatternSegment, parsePattern, type Route } from '../../policy/route.ts'
+import { compileRoutes } from '../../route/table.ts'
+import { findRoute } from '../find-route.ts'
+import { listRegions, type Region, type Step } from '../regions.ts'
+import type { Operation } from './read-operations.ts'
+
+/** What a description and a table do not say of each other. */
+export type Coverage = Readonly<{
+  operations: number
+  /** Described, and served to nobody. */
+  unrouted: readonly Pick<Operation, 'method' | 'template' | 'id' | 'place'>[]
+  /** Served, and described nowhere: whole routes, or some of a route's methods. */
+  undescribed: readonly Readonly<{ route: string; source: string; path: string; methods: readonly Method[] }>[]
+}>
+
+/**
+ * Compares a table with a description of the API behind it. An operation has a route where the table knows its path with
+ * any other values of its parameters than those that rows name. A route has an operation where some request falls under
+ * both: a row for `/datasets/special` belongs to `/datasets/{id}`.
+ */
+export function coverRoutes({ routes }: Policy, operations: readonly Operation[]): Coverage {
+  const table = compileRoutes(routes)
+  const described = operations.map((operation) => ({ operation, segments: parsePattern(operation.pattern) }))
+  const rows = described.map(({ operation: { pattern } }) => ({ host: undefined, path: pattern }))
+  const routed = new Set<Operation>()
+  const taken = new Map<Route, Set<Method>>(routes.map((route) => [route, new Set()]))
+  for (const region of listRegions([...routes, ...rows])) {
+    const here = described.filter(({ segments }) => isInstance(region, segments))
+    for (const method of here.length > 0 ? methods : []) {
+      const route = findRoute(table, region, method)
+      for (const { operation, segments } of route ? here : []) {
+        if (operation.method !== method) continue
+        if (route) taken.get(route)?.add(method)
+        if (isTypical(region, segments)) routed.add(operation)
+      }
+    }
+  }
+  return {
+    operations: operations.length,
+    unrouted: operations
+      .filter((operation) => !routed.has(operation))
+      .map(({ method, template, id, place }) => ({ method, template, id, place })),
+    undescribed: routes.flatMap((route) => {
+      const left = listUndescribed(route, taken.get(route) ?? new Set())
+      return left.length > 0 ? { route: route.id, source: route.source, path: route.path, methods: left } : []
+    }),
+  }
+}
+
+const isInstance = ({ steps }: Region, segments: readonly PatternSegment[]): boolean =>
+  steps.length === segments.length && segments.every((segment, index) => takes(segment, steps[index]))
+
+const takes = (segment: PatternSegment, step: Step | undefined): boolean =>
+  segment.kind === 'literal' ? segment.text === step?.text : step?.text !== ''
+
+/** With values that no row names. */
+const isTypical = ({ steps }: Region, segments: readonly PatternSegment[]): boolean =>
+  segments.every((segment, index) => segment.kind === 'literal' || steps[index]?.isNamed === false)
+
+/** HEAD follows GET. A row without methods takes whatever its path is used for, so one operation describes it. */
+function listUndescribed({ methods: own }: Route, taken: ReadonlySet<Method>): readonly Method[] {
+  if (taken.size > 0 && own.size === methods.length) return []
+  return [...own].filter((method) => !taken.has(method) && !(method === 'HEAD' && own.has('GET')))
+}

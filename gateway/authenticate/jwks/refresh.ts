@@ -1,0 +1,142 @@
+import { guarded } from '../../fault/guarded.ts'
+import type { Clock } from '../clock.ts'
+import {
+  type Circumstances,
+  type FetchHistory,
+  isIssuerUp,
+  mayFetchForUnknownKey,
+  noFetches,
+  noteEnd,
+  untilRefreshMs,
+} from './fetch-schedule.ts'
+import type { HeldKeys } from './key-cache.ts'
+import type { KeyMemory } from './store.ts'
+import { usableKeys } from './usable-keys.ts'
+
+/** Why an issuer is asked; an unknown key may mean that its keys have moved. */
+export type FetchReason = 'refresh' | 'unknown-key'
+
+/** Loads what an issuer lists as its keys, or rejects: the network is somebody else's business. */
+export type LoadKeys = (request: Readonly<{ reason: FetchReason; signal: AbortSignal }>) => Promise<readonly unknown[]>
+
+/** What an operator may want to know; nothing of it reaches a client. */
+export type KeyEvent =
+  | Readonly<{ kind: 'fetched' }>
+  | Readonly<{ kind: 'fetch-failed'; error: unknown }>
+  | Readonly<{ kind: 'recalled'; ageMs: number }>
+  | Readonly<{ kind: 'store-failed'; error: unknown }>
+
+/** What it works on, and whom it tells. */
+export type RefresherOptions = Readonly<{
+  held: HeldKeys
+  memory: KeyMemory
+  refreshMs: number
+  clock: Clock
+  onEvent: (event: KeyEvent) => void
+  /** Told when a fetch, or the reading of the store, has ended. */
+  onEnd: () => void
+  /** Ends fetches, timers and events. */
+  signal: AbortSignal
+}>
+
+/** Keeps the held keys fresh. */
+export type Refresher = Readonly<{
+  /** Fetches now and from then on in the background; concurrent calls share one fetch. Resolves to whether it worked. */
+  refresh: () => Promise<boolean>
+  /** Fetches, if the issuer may be asked for the sake of an unknown key. */
+  askForUnknownKey: () => void
+  /** Whether waiting could bring other keys. */
+  isUnderWay: () => boolean
+  isIssuerUp: () => boolean
+}>
+
+/** Asks nobody before it is told to; from its first fetch on it goes by the schedule. */
+export function createRefresher(load: LoadKeys, options: RefresherOptions): Refresher {
+  const { held, refreshMs, clock, onEvent, onEnd, signal } = options
+  let history: FetchHistory = noFetches
+  let fetching: Promise<boolean> | undefined
+  let callOff = (): void => {}
+  signal.addEventListener(
+    'abort',
+    guarded('issuer', () => callOff()),
+    { once: true },
+  )
+
+  const look = (): Circumstances => ({
+    nowMs: clock.monotonicMs(),
+    refreshMs,
+    hasHadKeys: held.ageMs() !== undefined,
+  })
+  /** Looks again when the time has come, for keys may have been recalled meanwhile. */
+  const schedule = (): void => {
+    callOff()
+    if (signal.aborted || fetching) return
+    const waitMs = untilRefreshMs(history, look())
+    if (waitMs <= 0) void refresh()
+    else callOff = clock.after(waitMs, schedule)
+  }
+  const recollection = createRecollection(options, () => history.isFetched)
+
+  const fetchOnce = async (reason: FetchReason): Promise<boolean> => {
+    let isGood = false
+    try {
+      const keys = usableKeys(await load({ reason, signal }))
+      signal.throwIfAborted()
+      held.adopt(keys, clock.monotonicMs())
+      isGood = true
+      onEvent({ kind: 'fetched' })
+      options.memory.keep(keys).catch((error: unknown) => onEvent({ kind: 'store-failed', error }))
+    } catch (error) {
+      if (!signal.aborted) onEvent({ kind: 'fetch-failed', error })
+    }
+    history = noteEnd(history, isGood, clock.monotonicMs())
+    return isGood
+  }
+  const fetchShared = (reason: FetchReason): Promise<boolean> => {
+    recollection.begin()
+    fetching ??= fetchOnce(reason).finally(() => {
+      fetching = undefined
+      schedule()
+      onEnd()
+    })
+    return fetching
+  }
+  const refresh = (): Promise<boolean> => fetchShared('refresh')
+
+  return {
+    refresh,
+    askForUnknownKey: () => {
+      if (signal.aborted || fetching || !mayFetchForUnknownKey(history, look())) return
+      history = { ...history, unknownKeyAtMs: clock.monotonicMs() }
+      void fetchShared('unknown-key')
+    },
+    isUnderWay: () => fetching !== undefined || (recollection.isUnderWay() && !history.isFetched),
+    isIssuerUp: () => isIssuerUp(history),
+  }
+}
+
+/** Reads the stored set beside each fetch until that has worked once, or the issuer itself has answered. */
+function createRecollection(options: RefresherOptions, isFetched: () => boolean) {
+  const { held, memory, clock, onEvent, onEnd, signal } = options
+  let state: 'due' | 'under-way' | 'done' = 'due'
+  const recall = async (): Promise<void> => {
+    try {
+      const stored = await memory.recall()
+      state = 'done'
+      if (!stored || isFetched() || signal.aborted) return
+      held.adopt(stored.keys, stored.fetchedAtMs)
+      onEvent({ kind: 'recalled', ageMs: clock.monotonicMs() - stored.fetchedAtMs })
+    } catch (error) {
+      state = 'due'
+      if (!signal.aborted) onEvent({ kind: 'store-failed', error })
+    }
+  }
+  return {
+    begin: (): void => {
+      if (state !== 'due' || isFetched()) return
+      state = 'under-way'
+      void recall().finally(onEnd)
+    },
+    isUnderWay: () => state === 'under-way',
+  }
+}

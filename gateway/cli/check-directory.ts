@@ -1,0 +1,49 @@
+import { loadConfiguration } from '../configuration/configuration.ts'
+import { checkDirectory, type DirectoryReport } from '../directory/postgres/check/check-directory.ts'
+import { disarm } from '../lib/text-table.ts'
+import { loadPolicy } from '../policy/load.ts'
+
+export type CheckDirectoryOptions = Readonly<{ config: string; tryWrites?: boolean; json?: boolean }>
+
+/** A person can wait where a request cannot. */
+const patienceMs = 30_000
+
+/** Prints what keeps the gateway from working on its database, and what to do about it; 1 where there is an error. */
+export async function runCheckDirectory({ config, tryWrites = false, json = false }: CheckDirectoryOptions) {
+  const { database, policies, upstreams } = loadConfiguration(config, process.env)
+  const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
+  const report = await checkDirectory({
+    url: database.url,
+    vocabulary: { roles: new Set([...roles.organization.keys(), ...roles.platform.keys()]) },
+    triesWrites: tryWrites,
+    timeoutMs: patienceMs,
+  })
+  process.stdout.write(json ? `${JSON.stringify(report)}\n` : describeReport(report, tryWrites))
+  if (countErrors(report) > 0) process.exitCode = 1
+}
+
+const countErrors = ({ problems }: DirectoryReport): number =>
+  problems.filter(({ severity }) => severity === 'error').length
+
+function describeReport(report: DirectoryReport, hasTriedWrites: boolean): string {
+  const { problems, relations, isAdopted } = report
+  const lines = problems.map(
+    ({ severity, code, where, message, help }) =>
+      `${disarm(`${where}: ${severity}[${code}]: ${message}`)}\n  help: ${disarm(help)}\n`,
+  )
+  const errors = countErrors(report)
+  const warnings = problems.length - errors
+  const whose = isAdopted ? "another program's tables" : "the gateway's own tables"
+  const counted = count(warnings, 'warning')
+  const verdict =
+    errors > 0
+      ? `${count(errors, 'error')}, ${counted}\nnext: mend the first error, and run "sallyport directory check" again\n`
+      : `${relations} relations over ${whose} are as the gateway needs them${warnings > 0 ? ` (${counted})` : ''}\n`
+  const next =
+    errors > 0 || hasTriedWrites
+      ? ''
+      : 'next: "sallyport directory check --try-writes" writes once, and takes it back\n'
+  return `${lines.join('')}${verdict}${next}`
+}
+
+const count = (number: number, what: string): string => `${number} ${what}${number === 1 ? '' : 's'}`

@@ -1,0 +1,78 @@
+import { loadConfiguration } from '../configuration/configuration.ts'
+import { UsageError } from '../configuration/failure.ts'
+import { disarm } from '../lib/text-table.ts'
+
+export type HealthcheckOptions = Readonly<{ config: string; live?: boolean; timeoutMs: string; json?: boolean }>
+
+type Words = Readonly<Record<string, string>>
+
+/** What the admin listener said of itself; `unreachable` where it said nothing. */
+type Health = Readonly<{ status: string; checks?: Words; causes?: Words; isGood: boolean }>
+
+/** Asks the gateway of a configuration, on this machine, whether it is ready; a failure ends with 1. */
+export async function runHealthcheck({ config, live = false, timeoutMs, json }: HealthcheckOptions): Promise<void> {
+  const { admin } = loadConfiguration(config, process.env).listeners
+  if (admin.port === 0)
+    throw new UsageError('listeners.admin.port is 0, any free port: give it a number to be asked at')
+  const url = `${toOrigin(admin)}${live ? '/healthz' : '/readyz'}`
+  const { isGood, ...health } = await askHealth(url, readPatience(timeoutMs))
+  if (json) process.stdout.write(`${JSON.stringify(health)}\n`)
+  if (!isGood) throw new Error(describeTrouble(health, url))
+  if (!json)
+    process.stdout.write(`${health.status}${health.checks ? `: ${listStates(health.checks, health.causes)}` : ''}\n`)
+}
+
+/** A listener on every address is asked at loopback. */
+export function toOrigin({ host, port }: Readonly<{ host: string; port: number }>): string {
+  const address = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host
+  return `http://${address.includes(':') ? `[${address}]` : address}:${port}`
+}
+
+function readPatience(text: string): number {
+  const patienceMs = Number(text)
+  if (/^[0-9]{1,6}$/.test(text) && patienceMs > 0) return patienceMs
+  throw new UsageError('--timeout-ms takes a whole number of milliseconds from 1 to 999999')
+}
+
+async function askHealth(url: string, patienceMs: number): Promise<Health> {
+  // Once the head is there, Node's fetch may lose its signal: a timer of our own ends the wait for the body.
+  const timer = new Promise<Health>((resolve) => setTimeout(() => resolve(unreachable), patienceMs).unref())
+  return Promise.race([readHealth(url, AbortSignal.timeout(patienceMs)), timer])
+}
+
+async function readHealth(url: string, signal: AbortSignal): Promise<Health> {
+  try {
+    const answer = await fetch(url, { signal, redirect: 'error' })
+    const body: unknown = await answer.json()
+    return { ...readBody(body), isGood: answer.status === 200 }
+  } catch {
+    // Refused, too slow, or not ours: for whoever asks all of these are one.
+    return unreachable
+  }
+}
+
+const unreachable: Health = { status: 'unreachable', isGood: false }
+
+/** What listens there may be another program: only what looks like our words is passed on. */
+function readBody(body: unknown): Omit<Health, 'isGood'> {
+  const { status, checks, causes } = Object(body) as Readonly<Record<string, unknown>>
+  if (typeof status !== 'string') throw new Error('this is no answer of the admin listener')
+  const states = readWords(checks)
+  const reasons = readWords(causes)
+  return { status: disarm(status), ...(states && { checks: states }), ...(reasons && { causes: reasons }) }
+}
+
+function readWords(value: unknown): Words | undefined {
+  const words = Object.entries(Object(value)).map(([name, word]) => [disarm(name), disarm(String(word))] as const)
+  return words.length > 0 ? Object.fromEntries(words) : undefined
+}
+
+const listStates = (checks: Words, causes: Words = {}): string =>
+  Object.entries(checks)
+    .map(([name, state]) => `${name} ${state}${causes[name] === undefined ? '' : ` (${causes[name]})`}`)
+    .join(', ')
+
+const describeTrouble = ({ status, checks, causes }: Omit<Health, 'isGood'>, url: string): string =>
+  status === 'unreachable'
+    ? `nothing answered at ${url} in time; is the gateway running, with this configuration?`
+    : `not ready: ${checks ? listStates(checks, causes) : status}; the gateway's log says why`

@@ -1,0 +1,49 @@
+import { lintPolicy, type Warning } from '../../analyze/lint.ts'
+import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
+import { ReportedError } from '../../configuration/failure.ts'
+import { disarm } from '../../lib/text-table.ts'
+import type { Policy } from '../../policy/compile.ts'
+import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
+import { renderFrame } from './code-frame.ts'
+
+type CheckOptions = PolicySource & Readonly<{ strict?: boolean; json?: boolean }>
+
+/** Finds every mistake, and says what is seldom meant. With `--strict` a warning ends with 1. */
+export function runCheckPolicy(options: CheckOptions): void {
+  const policy = readOrReport(options)
+  const warnings = lintPolicy(policy)
+  const summary = { routes: policy.routes.length, roles: policy.roles.organization.size, warnings }
+  if (options.json) process.stdout.write(`${JSON.stringify({ ...summary, problems: [] })}\n`)
+  else process.stdout.write(`${warnings.map(renderWarning).join('')}${summarise(summary)}\n`)
+  if (options.strict && warnings.length > 0) process.exitCode = 1
+}
+
+const summarise = (summary: Readonly<{ routes: number; roles: number; warnings: readonly Warning[] }>): string =>
+  `${summary.routes} routes, ${summary.roles} roles, no mistakes, ${summary.warnings.length} warnings`
+
+function readOrReport(options: CheckOptions): Policy {
+  try {
+    return readPolicy(options).policy
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error
+    if (options.json) process.stdout.write(`${JSON.stringify({ problems: error.problems })}\n`)
+    throw new ReportedError({ exitCode: 2, message: describe(error.problems, options.config) })
+  }
+}
+
+/** As compilers do; but of the configuration itself, which may hold secrets, no line is shown. */
+const describe = (problems: readonly Problem[], config: string): string => {
+  const all = problems.map((problem) => {
+    const { file, line, column, message } = problem
+    return `${file}:${line}:${column}: error: ${disarm(message)}\n${file === config ? '' : renderFrame(problem)}`
+  })
+  return `the table cannot be used\n${all.join('')}${count(problems.length, 'mistake')}`
+}
+
+const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`
+
+function renderWarning({ source, message }: Warning): string {
+  const [, file, line] = /^(.*):(\d+)$/.exec(source) ?? []
+  const frame = file === undefined ? '' : renderFrame({ file, line: Number(line) })
+  return `${source}: warning: ${disarm(message)}\n${frame}`
+}

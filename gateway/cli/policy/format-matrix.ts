@@ -1,0 +1,50 @@
+import type { Cell, MatrixRow } from '../../analyze/matrix.ts'
+import { renderMatrixPage } from '../../console/matrix-page.ts'
+import { nameOutcome } from '../../console/name-outcome.ts'
+import { formatTable } from '../../lib/text-table.ts'
+
+export const matrixFormats = ['table', 'markdown', 'csv', 'html', 'json'] as const
+
+export type MatrixFormat = (typeof matrixFormats)[number]
+
+/** Writes the matrix for a terminal, a page, a spreadsheet or a program. */
+export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): string {
+  const isLimited = rows.some(({ rateLimit }) => rateLimit !== undefined)
+  const header = [
+    'route',
+    'methods',
+    'path',
+    ...(isLimited ? ['rate limit'] : []),
+    ...(rows[0]?.cells ?? []).map(nameColumn),
+  ]
+  const lines = rows.map(({ route, methods, path, rateLimit, cells }) => [
+    route,
+    methods.join(' '),
+    path,
+    ...(isLimited ? [rateLimit ?? ''] : []),
+    ...cells.map(({ outcome }) => nameOutcome(outcome)),
+  ])
+  switch (format) {
+    case 'table':
+      return formatTable(header, lines)
+    case 'markdown':
+      return [header, header.map(() => '---'), ...lines]
+        .map((cells) => `| ${cells.map(escapeBar).join(' | ')} |\n`)
+        .join('')
+    case 'csv':
+      return [header, ...lines].map((cells) => `${cells.map(quote).join(',')}\r\n`).join('')
+    case 'html':
+      return renderMatrixPage(rows)
+    case 'json':
+      return `${JSON.stringify(rows, undefined, 2)}\n`
+    default:
+      return format satisfies never
+  }
+}
+
+const nameColumn = ({ role, credential }: Cell): string => (credential === 'none' ? role : `${role}/${credential}`)
+
+const escapeBar = (cell: string): string => cell.replaceAll('|', '\\|')
+
+/** RFC 4180. */
+const quote = (cell: string): string => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)

@@ -1,0 +1,42 @@
+import { type Coverage, coverRoutes } from '../../analyze/openapi/cover.ts'
+import { draftTable } from '../../analyze/openapi/draft.ts'
+import { type Operation, readOperations } from '../../analyze/openapi/read-operations.ts'
+import { type PolicySource, readPolicy, readText } from '../../analyze/read-policy.ts'
+import { formatTable } from '../../lib/text-table.ts'
+
+type Described = Readonly<{ openapi: string; base?: string }>
+
+/** Says what description and table do not know of each other. Exit code 1 where an operation has no route. */
+export function runCoverage(options: PolicySource & Described & Readonly<{ strict?: boolean; json?: boolean }>): void {
+  const coverage = coverRoutes(readPolicy(options).policy, readDescribed(options))
+  process.stdout.write(options.json ? `${JSON.stringify(coverage, undefined, 2)}\n` : describe(coverage))
+  const isIncomplete = coverage.unrouted.length > 0 || (options.strict && coverage.undescribed.length > 0)
+  if (isIncomplete) process.exitCode = 1
+}
+
+/** Drafts a table for an API, closed as far as can be, on standard output. */
+export function runInit(options: Described & Readonly<{ upstream: string }>): void {
+  process.stdout.write(draftTable(readDescribed(options), options.upstream))
+}
+
+const readDescribed = ({ openapi, base }: Described): readonly Operation[] =>
+  readOperations(openapi, readText(openapi), base?.replace(/\/+$/, '').replace(/^(?=[^/])/, '/'))
+
+function describe({ operations, unrouted, undescribed }: Coverage): string {
+  const unroutedRows = unrouted.map(({ method, template, id, place }) => [method, template, id ?? '', place])
+  const undescribedRows = undescribed.map(({ route, source, path, methods }) => [
+    methods.join(' '),
+    path,
+    route,
+    source,
+  ])
+  return [
+    ...(unrouted.length > 0
+      ? ['Operations without a route', formatTable(['method', 'path', 'operation', 'place'], unroutedRows)]
+      : []),
+    ...(undescribed.length > 0
+      ? ['Routes without an operation', formatTable(['methods', 'path', 'route', 'place'], undescribedRows)]
+      : []),
+    `${operations} operations, ${unrouted.length} without a route; ${undescribed.length} routes not or not wholly described\n`,
+  ].join('\n')
+}

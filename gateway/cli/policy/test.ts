@@ -1,0 +1,14 @@
+import { formatTrials, trialFormats } from '../../analyze/expectations/format-trials.ts'
+import { readExpectations } from '../../analyze/expectations/read-expectations.ts'
+import { tryExpectations } from '../../analyze/expectations/try-expectations.ts'
+import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
+import { chooseFormat, type FormatOptions } from './format-option.ts'
+
+/** Tries what `*.test.yaml` beside the policies expect of them. Exit code 1 where something else comes out. */
+export function runTestPolicy(options: PolicySource & FormatOptions): void {
+  const format = chooseFormat(options, trialFormats)
+  const { policy, directory } = readPolicy(options)
+  const trials = tryExpectations(policy, readExpectations(directory, policy))
+  process.stdout.write(formatTrials(trials, format))
+  if (trials.some(({ faults }) => faults.length > 0)) process.exitCode = 1
+}

@@ -1,0 +1,57 @@
+import { endOnFault } from '../boot/crash.ts'
+import { type Gateway, startGateway } from '../boot/gateway.ts'
+import { loadConfiguration } from '../configuration/configuration.ts'
+import { countWorkers } from '../configuration/count-workers.ts'
+import { reportFailure } from '../configuration/failure.ts'
+import { endProcess, guardOutput } from '../fault/end-process.ts'
+import { guarded } from '../fault/guarded.ts'
+import { startGroup } from '../workers/group.ts'
+import { readAssignment } from '../workers/messages.ts'
+import { runWorker } from '../workers/worker.ts'
+
+/** How a stopping gateway hurries when somebody stands before the terminal. */
+const impatient = { delayMs: 0, timeoutMs: 2_000 }
+
+/** Runs the gateway until a signal: SIGTERM drains, Ctrl-C hurries, a second signal ends at once. SIGHUP reloads. */
+export async function runServe({ config: configFile }: Readonly<{ config: string }>): Promise<void> {
+  const assignment = readAssignment(process.env)
+  if (assignment) return runWorker(configFile, assignment)
+  const gateway = await start(configFile)
+  guardOutput(gateway.reportWarning)
+  endOnFault(gateway.reportFault, gateway.drain)
+  let isStopping = false
+  const stop = (options?: typeof impatient): void => {
+    if (isStopping) return void endProcess(1)
+    isStopping = true
+    gateway.drain(options).then(
+      () => endProcess(0),
+      () => endProcess(1),
+    )
+  }
+  process.on(
+    'SIGTERM',
+    guarded('process', () => stop()),
+  )
+  process.on(
+    'SIGINT',
+    guarded('process', () => stop(impatient)),
+  )
+  process.on(
+    'SIGHUP',
+    guarded('process', () => gateway.reload()),
+  )
+  // Started by another process (the demo), we tell it our addresses, and end when it does.
+  process.on(
+    'disconnect',
+    guarded('process', () => stop({ delayMs: 0, timeoutMs: 0 })),
+  )
+  process.send?.({ public: gateway.public, decision: gateway.decision, admin: gateway.admin })
+}
+
+async function start(configFile: string): Promise<Gateway> {
+  const configuration = loadConfiguration(configFile, process.env)
+  const workers = countWorkers(configuration)
+  // One worker needs no primary: the process does it all.
+  if (workers === 1) return startGateway(configuration, configFile)
+  return startGroup(configuration, configFile, workers, (error) => void reportFailure(error))
+}

@@ -1,0 +1,70 @@
+import { realpath } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import { compareRoles } from '../analyze/diff/compare-roles.ts'
+import type { PolicyHold } from '../observe/policy-state.ts'
+import type { Policy } from '../policy/compile.ts'
+import type { PolicyTexts } from '../policy/file.ts'
+
+/** A table with the files that it was read from. */
+export type Table = Readonly<{ policy: Policy; texts: PolicyTexts; places: ReadonlySet<string> }>
+
+/** Why a table is not taken yet, and until when it is not judged anew (of the monotonic clock). */
+export type HoldReason = Readonly<{ reason: PolicyHold['reason']; names: readonly string[]; untilMs: number }>
+
+/** For so long a file may be missing: an editor or a deployment that replaces it has put it back by then. */
+export const missingMs = 10_000
+
+const always = Number.POSITIVE_INFINITY
+
+/** The folders in which files really are: a ConfigMap's are others as soon as its link is turned. */
+export async function findPlaces(directory: string, texts: PolicyTexts): Promise<ReadonlySet<string>> {
+  const places = new Set<string>()
+  for (const name of texts.keys()) {
+    const path = await realpath(join(directory, name)).catch(() => undefined)
+    if (path !== undefined) places.add(dirname(path))
+  }
+  return places
+}
+
+/** Judges tables of which files are missing. */
+export function createMissingFiles(directory: string, monotonicMs: () => number) {
+  let since: Readonly<{ names: readonly string[]; atMs: number }> | undefined
+  const listMissing = (inForce: Table, texts: PolicyTexts): readonly string[] =>
+    [...inForce.texts.keys()].filter((name) => !texts.has(name))
+  return {
+    /** Before the files are parsed: whether they are to be waited for. */
+    wait: (inForce: Table, texts: PolicyTexts): HoldReason | undefined => {
+      const names = listMissing(inForce, texts)
+      if (names.length === 0) since = undefined
+      else if (!since || !isDeepStrictEqual(since.names, names)) since = { names, atMs: monotonicMs() }
+      if (!since) return undefined
+      const untilMs = since.atMs + missingMs
+      return monotonicMs() < untilMs ? { reason: 'file_missing', names, untilMs } : undefined
+    },
+    judge: (inForce: Table, fresh: Table): HoldReason | undefined => {
+      const names = listMissing(inForce, fresh.texts)
+      if (names.length === 0) return undefined
+      // A list without rows in files that are all there is somebody's word; this is not.
+      if (fresh.policy.routes.length === 0) return { reason: 'no_routes', names, untilMs: always }
+      if (isTurned(inForce, fresh)) return undefined
+      const lost = names.filter((name) => !isElsewhere(join(directory, name), inForce.policy, fresh.policy))
+      return lost.length > 0 ? { reason: 'file_missing', names: lost, untilMs: always } : undefined
+    },
+    forget: (): void => {
+      since = undefined
+    },
+  }
+}
+
+/** Whether every file that is left is another: the set was replaced as a whole. */
+const isTurned = (inForce: Table, fresh: Table): boolean =>
+  inForce.places.size > 0 && fresh.places.size > 0 && ![...fresh.places].some((place) => inForce.places.has(place))
+
+/** Whether all routes of a file are in others by now; one that had none must leave the roles as they were. */
+function isElsewhere(file: string, old: Policy, fresh: Policy): boolean {
+  const routes = old.routes.filter(({ source }) => source.startsWith(`${file}:`))
+  if (routes.length === 0) return compareRoles(old.roles, fresh.roles).length === 0
+  const ids = new Set(fresh.routes.map(({ id }) => id))
+  return routes.every(({ id }) => ids.has(id))
+}

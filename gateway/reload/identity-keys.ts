@@ -1,0 +1,78 @@
+import type { Configuration } from '../configuration/configuration.ts'
+import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
+import { describeBug, type Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { createKeyring, type Keyring } from '../pin/keyring.ts'
+import { readSigningKeys, type SigningAlgorithm, type SigningKey } from '../pin/signing-keys.ts'
+import { ConfigurationError } from '../policy/configuration-error.ts'
+import { repeat } from './watch-files.ts'
+import { createKeyWatch } from './watch-keys.ts'
+
+/** The keys of the identity header, which follow their files until they are stopped; `reload` looks at once. */
+export type IdentityKeys = Pick<Keyring, 'signing' | 'published'> &
+  Readonly<{ reload: () => Promise<void>; stop: () => void }>
+
+type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
+
+/** A change is taken once two looks in a row have found it: after a second or so. */
+const lookEveryMs = 500
+
+/** The keys as they stand, or what to do about them. Throws `ConfigurationError`. */
+export const openKeyring = ({ identity }: Configuration, file: string, now: () => Date): Promise<Keyring> =>
+  readKeyring(identity.keys, identity.algorithm, now).catch((error: Error) => {
+    const message = `identity.keys: ${error.message}; "sallyport keys generate" makes one`
+    throw new ConfigurationError([{ file, line: 1, column: 1, message }])
+  })
+
+/** Opens the keys, and looks after their files from then on. */
+export async function startKeys(
+  configuration: Configuration,
+  file: string,
+  { log, metrics, now }: Surroundings,
+): Promise<IdentityKeys> {
+  const { keys, keyFiles, algorithm } = configuration.identity
+  const keyring = await openKeyring(configuration, file, now)
+  const look = createKeyWatch({
+    texts: keys,
+    files: keyFiles,
+    adopt: async (texts) => {
+      keyring.replace(await readKeys(texts, algorithm))
+      // A file that was replaced has rights of its own.
+      warnOfOpenSecrets(keyFiles.filter(isPresent), log)
+    },
+    noteOutcome: metrics.noteKeysReload,
+    log,
+  })
+  const noteSigning = createSigningLog(keyring, log)
+  const onBug = (error: unknown): void => {
+    log.error({ error: describeBug(error) }, 'the identity keys could not be looked after')
+  }
+  const stop = repeat(() => look().then(noteSigning), lookEveryMs, onBug)
+  const reload = (): Promise<void> => look(true).then(noteSigning).catch(onBug)
+  return { signing: keyring.signing, published: keyring.published, reload, stop }
+}
+
+const isPresent = (file: string | undefined): file is string => file !== undefined
+
+const readKeyring = async (texts: readonly string[], algorithm: SigningAlgorithm, now: () => Date): Promise<Keyring> =>
+  createKeyring(await readKeys(texts, algorithm), now)
+
+/** The keys of all texts, in their order; a mistake says in which it is. */
+async function readKeys(texts: readonly string[], algorithm: SigningAlgorithm): Promise<readonly SigningKey[]> {
+  const read = texts.map((text, index) =>
+    readSigningKeys(text, algorithm).catch((error: Error) => {
+      throw new Error(texts.length > 1 ? `entry ${index + 1}: ${error.message}` : error.message)
+    }),
+  )
+  return (await Promise.all(read)).flat()
+}
+
+/** Says when another key has begun to sign. Asking is needed in itself: the ring then knows that the key served till now. */
+function createSigningLog(keyring: Keyring, log: Log): () => void {
+  let last = keyring.signing().kid
+  return () => {
+    const { kid } = keyring.signing()
+    if (kid !== last) log.info({ kid }, 'another key signs the identity header')
+    last = kid
+  }
+}

@@ -1,0 +1,64 @@
+import type { Pem } from '../configuration/pem.ts'
+import type { Log } from '../observe/log.ts'
+import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
+import { readTexts, trim } from './watch-keys.ts'
+
+/** The PEM texts of one owner, by their names in the configuration. */
+export type Pems<Name extends string> = Readonly<Partial<Record<Name, Pem>>>
+
+export type Texts<Name extends string> = Readonly<Partial<Record<Name, string>>>
+
+export type PemsWatch<Name extends string> = Readonly<{
+  /** Which the log says in each line. */
+  owner: Readonly<Record<string, string>>
+  pems: Pems<Name>
+  /** Takes other texts, or throws and leaves everything as it was. */
+  adopt: (texts: Texts<Name>) => void
+  noteOutcome: (isGood: boolean) => void
+  log: Log
+}>
+
+/** A change is taken once two looks in a row have found it: after a second or so. */
+const lookEveryMs = 500
+
+/** Looks whether the files of certificates and keys hold others. */
+export function createPemsWatch<Name extends string>({ owner, pems, adopt, ...watch }: PemsWatch<Name>): Poll {
+  const entries = Object.entries(pems) as [Name, Pem][]
+  const name = (texts: readonly string[]) =>
+    Object.fromEntries(entries.map(([name], index) => [name, texts[index]])) as Texts<Name>
+  const { log } = watch
+  return createFilesWatch<readonly string[]>({
+    inUse: entries.map(([, { text }]) => trim(text)),
+    read: readTexts(entries.map(([, { file }]) => file)),
+    adopt: (texts) => adopt(name(texts)),
+    noteOutcome: watch.noteOutcome,
+    log: {
+      ...log,
+      info: (fields, message) => log.info({ ...owner, ...fields }, message),
+      error: (fields, message) => log.error({ ...owner, ...fields }, message),
+    },
+    sentences: {
+      failed: 'certificates could not be reloaded; the last good ones go on',
+      reloaded: 'certificates reloaded',
+      restored: 'the certificates in use are back in their files',
+    },
+  })
+}
+
+export type Follower = Readonly<{ reload: () => Promise<void>; stop: () => void }>
+
+/** Looks again and again until it is stopped; `reload` looks at once. */
+export function follow(looks: readonly Poll[], onBug: (error: unknown) => void): Follower {
+  const stops = looks.map((look) => repeat(look, lookEveryMs, onBug))
+  return {
+    reload: async () => {
+      await Promise.all(looks.map((look) => look(true).catch(onBug)))
+    },
+    stop: () => {
+      for (const stop of stops) stop()
+    },
+  }
+}
+
+export const textsOf = <Name extends string>(pems: Pems<Name>): Texts<Name> =>
+  Object.fromEntries(Object.entries<Pem | undefined>(pems).map(([name, pem]) => [name, pem?.text])) as Texts<Name>

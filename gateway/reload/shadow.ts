@@ -1,0 +1,73 @@
+import type { Configuration } from '../configuration/configuration.ts'
+import { describeBug, type Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import type { PolicyState } from '../observe/policy-state.ts'
+import type { BeginTrail } from '../observe/trail.ts'
+import type { PolicyTexts } from '../policy/file.ts'
+import { parsePolicyApart, readPolicyTexts } from '../policy/load.ts'
+import { compileRoutes } from '../route/table.ts'
+import { createReport } from '../shadow/difference.ts'
+import type { ShadowTable } from '../shadow/judge.ts'
+import { createShadowTrails } from '../shadow/shadow-trails.ts'
+import { createFileMemory } from './file-memory.ts'
+import { lookEveryMs, type Policies } from './policies.ts'
+import { keepPolicyLedger } from './policy-ledger.ts'
+import { createFilesWatch, repeat } from './watch-files.ts'
+
+/** The table that is tried beside the one in force; it follows its files likewise. */
+export type Shadow = Policies &
+  Readonly<{
+    watch: (beginTrail: BeginTrail) => BeginTrail
+    /** Undefined where there is none. */
+    state: () => PolicyState | undefined
+  }>
+
+type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
+
+/** Where there is none, requests have nothing to do with it. One that is no good is told of, and the gateway serves. */
+export function startShadow(configuration: Configuration, surroundings: Surroundings): Shadow {
+  const { log, metrics, now, monotonicMs } = surroundings
+  const { shadow: directory } = configuration.policies
+  if (directory === undefined) return noShadow
+  const ledger = keepPolicyLedger(directory, now)
+  const upstreams = new Set(Object.keys(configuration.upstreams))
+  const readText = createFileMemory()
+  let table: ShadowTable | undefined
+  const look = createFilesWatch<PolicyTexts | undefined>({
+    inUse: undefined,
+    read: () => readPolicyTexts(directory, readText),
+    adopt: async (texts = new Map()) => {
+      const { routes, roles } = await parsePolicyApart(directory, texts, upstreams)
+      table = Object.freeze({ table: compileRoutes(routes), roles })
+      ledger.noteTaken(texts)
+    },
+    noteOutcome: (isGood, error) => {
+      metrics.noteShadowReload(isGood)
+      ledger.noteOutcome(isGood, error)
+    },
+    log,
+    sentences: {
+      failed: 'the shadow policies could not be loaded; the last good ones go on, if there are any',
+      reloaded: 'shadow policies loaded',
+      restored: 'the shadow policies in use are back in their files',
+    },
+  })
+  const onBug = (error: unknown): void =>
+    log.error({ error: describeBug(error) }, 'the shadow policies could not be looked after')
+  const reload = (): Promise<void> => look(true).catch(onBug)
+  void reload()
+  const report = createReport({ log, metrics, monotonicMs })
+  return {
+    watch: (beginTrail) => createShadowTrails(beginTrail, () => table, report),
+    reload,
+    stop: repeat(look, lookEveryMs, onBug),
+    state: ledger.state,
+  }
+}
+
+const noShadow: Shadow = {
+  watch: (beginTrail) => beginTrail,
+  reload: async () => undefined,
+  stop: () => undefined,
+  state: () => undefined,
+}

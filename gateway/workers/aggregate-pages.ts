@@ -1,0 +1,89 @@
+import type { AdminFacts, AdminPages, PublicKeys } from '../observe/admin.ts'
+import type { MetricsSnapshot } from '../observe/combine-metrics.ts'
+import type { GroupMetrics } from '../observe/group-metrics.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { choosePolicyStates } from '../observe/policy-state.ts'
+import { combineReadiness, type Readiness } from '../observe/readiness.ts'
+import { mergeRefusals } from '../observe/refusals.ts'
+import type { WorkerAnswer, WorkerQuestion } from './messages.ts'
+import type { WorkerPool } from './worker-pool.ts'
+
+/** Longer than the longest ping of a database that hangs, so that /readyz can name the part. */
+const readinessMs = 2_000
+
+/** A worker that is busier than this is counted with its last numbers. */
+const factsMs = 1_000
+
+/** The admin pages of the whole group. */
+export function combinePages(
+  { serving }: Pick<WorkerPool, 'serving'>,
+  group: GroupMetrics,
+  own: Metrics,
+  isDraining: () => boolean,
+  openConsole: (facts: AdminFacts) => AdminPages['console'],
+): AdminPages {
+  const noteMetrics = async (): Promise<MetricsSnapshot> => {
+    const notes = serving().map(async ({ ask, pid }) => group.note(pid, await ask('metrics', factsMs)))
+    await Promise.allSettled(notes)
+    return own.snapshot()
+  }
+  const facts: AdminFacts = {
+    ...combineFacts(serving, isDraining),
+    metrics: async () => group.snapshot(await noteMetrics()),
+  }
+  return {
+    ...facts,
+    metrics: async () => ({ contentType: own.contentType, text: await group.text(await noteMetrics()) }),
+    console: openConsole(facts),
+  }
+}
+
+/** Every worker is asked, and the worst or the union is told. */
+function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean): Omit<AdminFacts, 'metrics'> {
+  /** What those say who answer in time. */
+  const askAll = async <Name extends WorkerQuestion>(
+    question: Name,
+    withinMs: number,
+  ): Promise<readonly WorkerAnswer<Name>[]> => {
+    const answers = await Promise.allSettled(serving().map(({ ask }) => ask(question, withinMs)))
+    return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
+  }
+  /** For what is the same wherever it is asked: the database's, or the table's. */
+  const askAny = <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> =>
+    Promise.any(serving().map(({ ask }) => ask(question, withinMs)))
+  return {
+    readiness: async () => {
+      // A worker that does not answer still takes connections, and makes the group unready; one that ended does not.
+      const answers = await Promise.all(
+        serving().map(({ ask, isGone }) =>
+          ask('readiness', readinessMs).catch((): Readiness => (isGone() ? {} : { workers: 'failing' })),
+        ),
+      )
+      const primary: Readiness = {
+        workers: serving().length > 0 ? 'ok' : 'failing',
+        draining: isDraining() ? 'failing' : 'ok',
+      }
+      return combineReadiness([...answers, primary])
+    },
+    publicKeys: async () => {
+      const sets = await askAll('publicKeys', factsMs)
+      // An empty set would be believed: verifiers would drop the keys that they have.
+      if (sets.length === 0) throw new Error('no worker has told its keys')
+      return uniteKeys(sets)
+    },
+    policies: async () => {
+      const states = choosePolicyStates(await askAll('policies', factsMs))
+      if (!states) throw new Error('no worker has told its policies')
+      return states
+    },
+    policyTexts: () => askAny('policyTexts', factsMs),
+    refusals: async () => mergeRefusals(await askAll('refusals', factsMs)),
+    clusters: () => askAny('clusters', readinessMs),
+  }
+}
+
+/** Workers may load a new key at different moments; what any of them signs can be verified. */
+function uniteKeys(sets: readonly PublicKeys[]): PublicKeys {
+  const byId = new Map(sets.flatMap(({ keys }) => keys.map((key) => [key.kid, key] as const)))
+  return { keys: [...byId.values()] }
+}

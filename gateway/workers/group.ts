@@ -1,0 +1,79 @@
+import { checkConfiguration } from '../boot/check-configuration.ts'
+import { openConsole } from '../boot/console.ts'
+import { type Drain, type Gateway, logCloseMs } from '../boot/gateway.ts'
+import { createProcessContext, openAdmin, reportFaultTo, reportWarningTo } from '../boot/process-context.ts'
+import type { Configuration, ListenerSettings } from '../configuration/configuration.ts'
+import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
+import { createGroupMetrics } from '../observe/group-metrics.ts'
+import { combinePages } from './aggregate-pages.ts'
+import { startWorkerPool } from './worker-pool.ts'
+
+/** No request of ours keeps an event loop busy for a hundredth of this. */
+const silenceMs = 30_000
+
+/**
+ * A gateway of several processes: this one, the primary, keeps `size` workers and the admin listener, and does no
+ * request's work. `onFailure` is told when the workers cannot be kept.
+ */
+export async function startGroup(
+  configuration: Configuration,
+  configurationFile: string,
+  size: number,
+  onFailure: (error: Error) => void,
+): Promise<Gateway> {
+  await checkConfiguration(configuration, configurationFile)
+  const equipment = createProcessContext(configuration)
+  const { log, metrics, engine } = equipment
+  warnOfOpenSecrets(configuration.secretFiles, log)
+  const group = createGroupMetrics()
+  const crew = startWorkerPool({
+    size,
+    listeners: { public: placeOf(configuration.listeners.public), decision: placeOf(configuration.listeners.decision) },
+    log,
+    monotonicMs: () => performance.now(),
+    silenceMs,
+    onDeath: ({ pid }) => group.retire(pid),
+    onRestart: group.countRestart,
+    onFailure,
+  })
+  group.watchWorkers(() => crew.serving().length)
+  const stands = await crew.started
+  let stopped: Promise<void> | undefined
+  const pages = combinePages(
+    crew,
+    group,
+    metrics,
+    () => stopped !== undefined,
+    (facts) => openConsole(configuration, facts),
+  )
+  const admin = await openAdmin(configuration, equipment, pages)
+  const addresses = { public: stands.public, decision: stands.decision, admin: admin.address }
+  log.info({ ...addresses, workers: size }, 'listening')
+
+  const stop: Drain = async (options) => {
+    const { delayMs, timeoutMs } = { ...configuration.drain, ...options }
+    log.info({ delayMs, timeoutMs }, 'draining')
+    try {
+      await crew.drain({ delayMs, timeoutMs })
+      await Promise.all([admin.close(), engine.close()])
+      log.info({}, 'stopped')
+    } finally {
+      await log.close(logCloseMs)
+    }
+  }
+  return {
+    ...addresses,
+    reload: async () => {
+      warnOfOpenSecrets(configuration.secretFiles, log)
+      for (const worker of crew.serving()) worker.reload()
+    },
+    reportFault: reportFaultTo(log),
+    reportWarning: reportWarningTo(log),
+    drain: (options) => {
+      stopped ??= stop(options)
+      return stopped
+    },
+  }
+}
+
+const placeOf = ({ host, port }: ListenerSettings): Pick<ListenerSettings, 'host' | 'port'> => ({ host, port })

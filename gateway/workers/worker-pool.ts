@@ -1,0 +1,140 @@
+import cluster from 'node:cluster'
+import { ReportedError } from '../configuration/failure.ts'
+import { guarded } from '../fault/guarded.ts'
+import type { Log } from '../observe/log.ts'
+import { createStanding } from './group-addresses.ts'
+import type { Assignment, DrainTimes, ListenerAddresses } from './messages.ts'
+import { createRestartBackoff } from './restart-backoff.ts'
+import { watchOver } from './watch-over.ts'
+import { forkWorker, type WorkerEnd, type WorkerProcess } from './worker-process.ts'
+
+/** Workers in a fixed number of places, each filled again when its worker dies. */
+export type WorkerPool = Readonly<{
+  /** Resolves once every place has a worker that serves. */
+  started: Promise<ListenerAddresses>
+  serving: () => readonly WorkerProcess[]
+  /** Ends all of them in order; rejects when one had to be killed or ended badly. */
+  drain: (times: DrainTimes) => Promise<void>
+}>
+
+export type WorkerPoolOptions = Readonly<{
+  size: number
+  listeners: Assignment['listeners']
+  log: Log
+  monotonicMs: () => number
+  /** A worker that has not answered for this long is killed. */
+  silenceMs: number
+  onDeath: (worker: WorkerProcess) => void
+  onRestart: () => void
+  /** Told once, when it makes no sense to go on. */
+  onFailure: (error: Error) => void
+}>
+
+/** So many deaths at the start, one after the other, and the next one would be no better. */
+const hopelessDeaths = 5
+
+/** What a worker may take beyond the drain's own time, for its last writes. */
+const graceMs = 5_000
+
+/** Fills every place, and keeps it filled. No worker outlives this process. */
+export function startWorkerPool(options: WorkerPoolOptions): WorkerPool {
+  const { size, log, monotonicMs } = options
+  acceptInWorkers()
+  const standing = createStanding(options.listeners)
+  const living = new Set<WorkerProcess>()
+  const serving = new Set<WorkerProcess>()
+  let isStarted = false
+  let isEnding = false
+  let tellStart: (addresses: ListenerAddresses) => void = () => undefined
+  const started = new Promise<ListenerAddresses>((resolve) => {
+    tellStart = resolve
+  })
+  const killAll = (): void => {
+    for (const worker of living) worker.kill()
+  }
+  process.once('exit', guarded('process', killAll))
+
+  const fail = (error: Error): void => {
+    if (isEnding) return
+    isEnding = true
+    killAll()
+    options.onFailure(error)
+  }
+  const enlist = (worker: WorkerProcess, addresses: ListenerAddresses): void => {
+    const { number, pid } = worker
+    if (!standing.accept(addresses)) {
+      // It stands where no client looks for it.
+      worker.kill()
+      return
+    }
+    serving.add(worker)
+    log.info({ worker: number, pid }, 'worker serves')
+    void watchOver(worker, options.silenceMs, () => {
+      log.error({ worker: number, pid }, 'worker is silent, and is killed')
+      worker.kill()
+    })
+    if (serving.size < size) return
+    isStarted = true
+    tellStart(addresses)
+  }
+  const keepFilled = async (number: number): Promise<void> => {
+    const judge = createRestartBackoff()
+    for (;;) {
+      const startedMs = monotonicMs()
+      const worker = forkWorker({ number, listeners: standing.listeners() })
+      living.add(worker)
+      void worker.served.then((addresses) => enlist(worker, addresses))
+      const end = await worker.ended
+      living.delete(worker)
+      serving.delete(worker)
+      options.onDeath(worker)
+      if (isEnding) return
+      const { delayMs, quickDeaths } = judge(monotonicMs() - startedMs)
+      log.error({ worker: number, pid: worker.pid, ...end, delayMs }, 'worker died; another takes its place')
+      // Its own words are better than anything we could say, and would be the same the next time.
+      if (end.failure && !isStarted) return fail(new ReportedError(end.failure))
+      if (quickDeaths >= hopelessDeaths && (!isStarted || serving.size === 0))
+        return fail(new Error(`worker ${number} ended ${quickDeaths} times soon after its start (${describeEnd(end)})`))
+      await sleep(delayMs)
+      if (isEnding) return
+      options.onRestart()
+    }
+  }
+  for (let number = 1; number <= size; number++) keepFilled(number).catch(fail)
+
+  return {
+    started,
+    serving: () => [...serving].filter(({ isGone }) => !isGone()),
+    drain: async (times) => {
+      isEnding = true
+      const timer = setTimeout(guarded('process', killAll), times.delayMs + times.timeoutMs + graceMs)
+      await endAll(living, serving, times).finally(() => clearTimeout(timer))
+    },
+  }
+}
+
+/** What a worker does before it serves is nobody's loss; one that has served must end well. */
+async function endAll(living: Workers, serving: Workers, times: DrainTimes): Promise<void> {
+  for (const worker of living) worker.drain(times)
+  const ends = Promise.all([...serving].map(({ ended }) => ended))
+  await Promise.all([...living].map(({ ended }) => ended))
+  // A worker with a thread that does not come back ends its drain by this signal (end-process.ts).
+  const bad = (await ends).find(({ code, signal }) => code !== 0 && signal !== 'SIGTERM')
+  if (bad) throw new Error(`a worker did not drain (${describeEnd(bad)})`)
+}
+
+type Workers = ReadonlySet<WorkerProcess>
+
+/**
+ * Workers accept for themselves, from one shared socket. If the primary accepted and handed out, node:cluster's
+ * default, a worker's death would leave clients hanging whose connection was on its way to it, a frozen worker would
+ * be handed more, and new connections would cost twice as much (measured: 3,400 instead of 7,000 a second).
+ */
+function acceptInWorkers(): void {
+  if (process.env.NODE_CLUSTER_SCHED_POLICY === undefined) cluster.schedulingPolicy = cluster.SCHED_NONE
+}
+
+const describeEnd = ({ code, signal, failure }: WorkerEnd): string =>
+  failure?.message ?? (signal === null ? `exit code ${code}` : signal)
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

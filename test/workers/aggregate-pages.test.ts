@@ -1,0 +1,110 @@
+import t from 'tap'
+import type { AdminFacts } from '../../gateway/observe/admin.ts'
+import { createGroupMetrics } from '../../gateway/observe/group-metrics.ts'
+import { createMetrics } from '../../gateway/observe/metrics.ts'
+import { combinePages } from '../../gateway/workers/aggregate-pages.ts'
+import type { WorkerQuestion } from '../../gateway/workers/messages.ts'
+import type { WorkerProcess } from '../../gateway/workers/worker-process.ts'
+
+type Answers = Readonly<Partial<Record<WorkerQuestion, unknown>>>
+
+/** A worker whose process ends while it is asked. */
+const ending: Answers = {}
+
+/** Workers that tell these things, and reject what they are not given. */
+function pagesOf(workers: readonly Answers[], isDraining = false) {
+  const gone = new Set<Answers>()
+  const living = workers.map((answers, index) => {
+    const ask = async (question: WorkerQuestion): Promise<unknown> => {
+      if (question in answers) return answers[question]
+      if (answers === ending) gone.add(answers)
+      throw new Error('silent')
+    }
+    const isGone = () => gone.has(answers)
+    return { number: index + 1, pid: index + 1, ask, isGone } as unknown as WorkerProcess // all that the pages use
+  })
+  let facts: AdminFacts | undefined
+  const openConsole = (told: AdminFacts) => {
+    facts = told
+    return () => undefined
+  }
+  const pages = combinePages(
+    { serving: () => living.filter(({ isGone }) => !isGone()) },
+    createGroupMetrics(),
+    createMetrics(),
+    () => isDraining,
+    openConsole,
+  )
+  if (!facts) throw new Error('the console was told nothing')
+  return { ...pages, facts }
+}
+
+const well = { readiness: { database: 'ok' } }
+
+t.test('a group is as ready as its least ready worker', async (t) => {
+  t.same(await pagesOf([well, well]).readiness(), { database: 'ok', workers: 'ok', draining: 'ok' })
+  t.match(await pagesOf([well, { readiness: { database: 'failing' } }]).readiness(), { database: 'failing' })
+  t.match(await pagesOf([well, {}]).readiness(), { database: 'ok', workers: 'failing' })
+  t.match(await pagesOf([{}, well]).readiness(), { database: 'ok', workers: 'failing' })
+})
+
+t.test('a worker that ends while it is asked leaves the group ready, but for the last one', async (t) => {
+  t.same(await pagesOf([ending, well]).readiness(), { database: 'ok', workers: 'ok', draining: 'ok' })
+  t.same(await pagesOf([ending]).readiness(), { workers: 'failing', draining: 'ok' })
+})
+
+t.test('a group without a worker that serves is not ready', async (t) => {
+  t.same(await pagesOf([]).readiness(), { workers: 'failing', draining: 'ok' })
+})
+
+t.test('a draining group is not ready, whatever its workers say by then', async (t) => {
+  t.match(await pagesOf([{ readiness: { draining: 'ok' } }], true).readiness(), { draining: 'failing' })
+})
+
+t.test('the public keys are those of all workers, each once', async (t) => {
+  const [old, young] = [
+    { kid: 'old', x: '1' },
+    { kid: 'young', x: '2' },
+  ]
+  const pages = pagesOf([{ publicKeys: { keys: [old] } }, { publicKeys: { keys: [young, old] } }, {}])
+  t.same(await pages.publicKeys(), { keys: [old, young] })
+})
+
+t.test('no answer is no empty set of keys, which verifiers would believe', async (t) => {
+  await t.rejects(pagesOf([]).publicKeys())
+  await t.rejects(pagesOf([{}, {}]).publicKeys())
+})
+
+const at = (second: number): string => new Date(second * 1_000).toISOString()
+
+t.test('the refusals of a group are those of all workers, newest first', async (t) => {
+  const refusals = (...seconds: readonly number[]) => ({ refusals: seconds.map((second) => ({ time: at(second) })) })
+  const { facts } = pagesOf([refusals(5, 1), {}, refusals(7, 3)])
+  t.same(
+    (await facts.refusals()).map(({ time }) => time),
+    [7, 5, 3, 1].map(at),
+  )
+})
+
+t.test('of its tables a group tells the one in trouble, else the oldest', async (t) => {
+  const state = (second: number, trouble?: string) => ({
+    loadedAt: at(second),
+    trouble: trouble && { since: at(9), message: trouble },
+  })
+  const tell = async (...states: readonly unknown[]) =>
+    pagesOf(states.map((policies) => ({ policies }))).facts.policies()
+  t.match(await tell({ live: state(4) }, { live: state(2) }, { live: state(3) }), { live: { loadedAt: at(2) } })
+  t.match(await tell({ live: state(2) }, { live: state(4, 'a.yaml:1:1: x') }), { live: { trouble: { since: at(9) } } })
+  const shadows = [
+    { live: state(1), shadow: state(5) },
+    { live: state(1), shadow: state(6, 'b.yaml:1:1: y') },
+  ]
+  t.match(await tell(...shadows), { shadow: { loadedAt: at(6) } })
+  await t.rejects(pagesOf([{}]).facts.policies(), 'no answer is no good news')
+})
+
+t.test('what is the same everywhere is told by whoever answers', async (t) => {
+  const { facts } = pagesOf([{}, { clusters: { clusters: [], total: 0 }, policyTexts: [['a.yaml', 'x']] }])
+  t.same(await facts.clusters(), { clusters: [], total: 0 })
+  t.same(await facts.policyTexts(), [['a.yaml', 'x']])
+})
