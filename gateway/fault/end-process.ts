@@ -1,18 +1,22 @@
 import { guarded } from './guarded.ts'
 
-/** How long work under way in another thread may take to end by itself. */
-const patienceMs = 200
+/** How long work under way in another thread may take to end by itself; a busy machine may need most of it. */
+const patienceMs = 1_000
 
 const lookMs = 10
 
+/** Looks that are taken in any case: this process may have had no processor for all of its patience. */
+const leastLooks = 20
+
 /**
- * Ends this process within a fraction of a second, with this code. `process.exit` joins the threads of libuv's pool, and
+ * Ends this process within a second, with this code. `process.exit` joins the threads of libuv's pool, and
  * so waits for a write to a pipe that is not read, a name that is not resolved, or a file that does not open: where one
  * of them holds a thread, a signal ends the process instead, SIGTERM in place of 0 and SIGKILL in place of others.
  */
 export async function endProcess(code: number): Promise<never> {
   const untilMs = performance.now() + patienceMs
-  while (isPoolBusy() && performance.now() < untilMs) await new Promise((resolve) => setTimeout(resolve, lookMs))
+  for (let looks = 0; isPoolBusy() && (looks < leastLooks || performance.now() < untilMs); looks++)
+    await new Promise((resolve) => setTimeout(resolve, lookMs))
   if (isPoolBusy()) endBySignal(code)
   process.exit(code)
 }

@@ -7,7 +7,7 @@ const root = fileURLToPath(new URL('../../gateway', import.meta.url))
 
 /** What serves no request: the demo, a script for browsers, and the last line of a process that is ending. */
 const isElsewhere = (file: string): boolean =>
-  /^demo\/|^fault\/|^console\/script\.ts$|^boot\/last-resort\.ts$|^main\.ts$|^boot\/command-healthcheck\.ts$/.test(file)
+  /^demo\/|^fault\/|^console\/script\.ts$|^boot\/crash\.ts$|^main\.ts$|^cli\/healthcheck\.ts$/.test(file)
 
 t.test('no callback of a socket, timer or emitter can end the process', async (t) => {
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))

@@ -326,7 +326,7 @@ async function startServing(t: Test, upstream: string, change?: (text: string) =
     log += chunk.toString()
   })
   const ended = once(child, 'exit').then(([code]) => code as number | null)
-  await until(() => log.includes('"listening"'), 'the listeners', 15_000)
+  await until(() => log.includes('"listening"'), 'the listeners', 60_000)
   const line: JsonValue = JSON.parse(log.split('\n').find((text) => text.includes('"listening"')) ?? '')
   return { child, public: `http://127.0.0.1:${line.public.port}`, admin: `http://127.0.0.1:${line.admin.port}`, ended }
 }
@@ -405,7 +405,7 @@ t.test('Ctrl-C stops a demo without leaving a process, a directory or its file',
     banner += chunk.toString()
   })
   const file = join(cwd, '.sallyport', 'demo.json')
-  await until(() => existsSync(file), 'the demo’s file', 15_000)
+  await until(() => existsSync(file), 'the demo’s file', 60_000)
   t.equal(statSync(file).mode & 0o777, 0o600)
   const demo: JsonValue = JSON.parse(readFileSync(file, 'utf8'))
   await until(() => banner.includes(demo.public), 'the banner')
