@@ -35,13 +35,28 @@ async function startBehind(t: Test, settings: Readonly<Record<string, unknown>>)
     // Whoever routes to it has asked before the outage.
     await until(async () => (await fetch(`${serving.admin}/readyz`)).status === 200, 'readiness', 20_000)
   }
-  return { ...serving, ask, breakDown, mend: proxy.accept, readMetrics, hears }
+  const countHeard = async (): Promise<number> => {
+    const counts = (await readMetrics()).matchAll(/^sallyport_changes_heard_total\{.*source="postgres".*\} (\d+)$/gm)
+    return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
+  }
+  /** Adds an account, and waits until its changes are heard: one that came later would end what is known of it. */
+  const addHeard = async (name: string): Promise<Account> => {
+    const before = await countHeard()
+    const account = await addAccount(name)
+    await until(async () => {
+      const heard = await countHeard()
+      await new Promise((resolve) => setTimeout(resolve, 500))
+      return heard > before && heard === (await countHeard())
+    }, 'the changes of the account')
+    return account
+  }
+  return { ...serving, ask, addHeard, breakDown, mend: proxy.accept, readMetrics, hears }
 }
 
 t.test('callers known before go on for the grace, others do not, and it is said', async (t) => {
   const gateway = await startBehind(t, { directory: { graceMs: 600_000 } })
   await gateway.hears()
-  const known = await addAccount('known')
+  const known = await gateway.addHeard('known')
   await until(async () => (await gateway.ask(known)) === 200, 'the answer')
   gateway.breakDown()
   await new Promise((resolve) => setTimeout(resolve, 1_500))
@@ -63,7 +78,7 @@ testRedisServer(t, 'a change that was heard of ends it, even where PostgreSQL ca
   const gateway = await startBehind(t, { directory: { graceMs: 600_000 }, redis: { url: redis.url } })
   await gateway.hears()
   await until(async () => (await gateway.readMetrics()).includes('source_up{source="redis"} 1'), 'Redis', 20_000)
-  const [revoked, kept] = [await addAccount('revoked'), await addAccount('kept')]
+  const [revoked, kept] = [await gateway.addHeard('revoked'), await gateway.addHeard('kept')]
   for (const account of [revoked, kept]) await until(async () => (await gateway.ask(account)) === 200, 'the answer')
   gateway.breakDown()
   await new Promise((resolve) => setTimeout(resolve, 1_500))
