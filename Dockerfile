@@ -60,6 +60,7 @@ HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --start-interval=2s -
 STOPSIGNAL SIGTERM
 # V8 collects all of its heap when that has doubled, and not to find out what it could give back: a collection takes ten
 # milliseconds or more of everybody's time. Its young generation is as large as a gateway needs, whatever memory the container
-# is given. Another version of V8 may not know these, and then does not start.
-ENTRYPOINT ["node", "--no-memory-reducer", "--heap-growing-percent=100", "--max-semi-space-size=16", "/app/dist/main.js"]
+# is given, and one thread helps to collect: four of them would take turns with requests on one processor. Another version of V8
+# may not know these, and then does not start.
+ENTRYPOINT ["node", "--no-memory-reducer", "--heap-growing-percent=100", "--max-semi-space-size=16", "--v8-pool-size=1", "/app/dist/main.js"]
 CMD ["serve"]

@@ -6,6 +6,7 @@ import { lazily } from './cli/lazy-command.ts'
 import { addPolicyCommands } from './cli/policy/commands.ts'
 import { reportFailure } from './configuration/failure.ts'
 import { readVersion } from './configuration/version.ts'
+import { takeEarlySignals } from './fault/early-signals.ts'
 
 const defaultConfig = 'config/gateway.yaml'
 
@@ -19,7 +20,8 @@ const program = new Command('sallyport')
   .addHelpText('after', example('npx sallyport demo', 'npx sallyport serve --config config/gateway.yaml'))
   .hook('preAction', (_program, command) => {
     // What serves goes on, and has to end in its own way.
-    if (!['serve', 'demo'].includes(command.name())) endWithReader()
+    if (command.name() === 'serve') takeEarlySignals()
+    else if (command.name() !== 'demo') endWithReader()
   })
 
 program

@@ -1,25 +1,27 @@
 import type { Authenticate } from './authenticate/authenticate.ts'
 import { readCredential } from './authenticate/credential.ts'
-import { type Caller, decide, enforce, type Permit } from './authorize/decide.ts'
-import type { Arrival, Directory } from './directory/directory.ts'
+import { type Caller, type Decision, decide, enforce, type Permit } from './authorize/decide.ts'
+import type { Directory } from './directory/directory.ts'
 import type { Cors } from './endpoints/cors.ts'
 import type { Answer } from './endpoints/endpoints.ts'
-import type { Exchange } from './engine/exchange.ts'
 import { GatewayError } from './errors/gateway-error.ts'
-import { render } from './errors/render.ts'
-import type { Surface } from './errors/surface.ts'
-import type { Forward } from './forward/forward.ts'
+import { type Rendered, render } from './errors/render.ts'
+import type { Forward, Received } from './forward/forward.ts'
+import type { Exchange } from './http/exchange.ts'
 import { type Awaitable, andThen } from './lib/awaitable.ts'
 import type { Limit } from './limit/limit.ts'
 import type { Locate } from './locate/locate.ts'
-import type { BeginTrail, Trail } from './observe/trail.ts'
+import type { Audit } from './observe/audit/audit.ts'
+import type { Door } from './observe/audit/line.ts'
+import type { BeginRecord, ObserveRequest, RequestRecord, Trail } from './observe/trail.ts'
 import type { Pin } from './pin/pin.ts'
 import type { Roles } from './policy/role.ts'
+import type { Route } from './policy/route.ts'
 import { readClient, type TrustedProxies } from './receive/client.ts'
 import { type HeadLimits, requireHead } from './receive/head-limits.ts'
-import { type RequestHeaders, readHeaders } from './receive/headers.ts'
+import { readHeaders } from './receive/headers.ts'
 import { readRequestId } from './receive/request-id.ts'
-import { readTarget } from './receive/target.ts'
+import { type RequestTarget, readTarget } from './receive/target.ts'
 import type { Join } from './relay/join.ts'
 import type { Relay } from './relay/relay.ts'
 import { resolveOrganization } from './resolve/organization.ts'
@@ -43,68 +45,63 @@ export type Stages = Readonly<{
   limit: Limit
   answer: Answer
   pin: Pin
+  audit: Audit
   forward: Forward
   relay: Relay
   join: Join
-  beginTrail: BeginTrail
+  beginRecord: BeginRecord
+  observe: ObserveRequest
 }>
 
 /**
  * The way of one request. Every stage adds one fact; the first that cannot, refuses. What a stage has at hand is not
  * waited for: most requests go from their head to their upstream in one turn of the event loop.
  */
-export const createPipeline = (stage: Stages) =>
-  async function handle(exchange: Exchange): Promise<void> {
+export const createPipeline = (stage: Stages) => {
+  const admit = createAdmit(stage, 'proxy')
+  return async function handle(exchange: Exchange): Promise<void> {
     const requestId = readRequestId(exchange.headers)
-    const trail = stage.beginTrail(exchange, requestId)
-    let surface: Surface = 'platform'
+    const record = stage.beginRecord(exchange, requestId)
+    const trail = stage.observe(record, exchange, requestId)
     try {
-      const { table, roles, locate, headLimits } = stage.snapshot()
+      const snapshot = stage.snapshot()
+      const { widest } = snapshot.headLimits
       stage.cors.attend(exchange)
-      const headers = readHeaders(exchange, headLimits.widest.headerBytes)
+      const headers = readHeaders(exchange, widest.headerBytes)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       trail.received(client)
       exchange.account.fromAddress(client.address)
-      const target = readTarget(exchange.method, exchange.target, headers.host, headLimits.widest.targetBytes)
+      const target = readTarget(exchange.method, exchange.target, headers.host, widest.targetBytes)
       trail.targeted(target, headers.host, headers)
 
-      const preflight = stage.cors.answerPreflight(exchange, () => table.methodsAt(target, headers.host))
+      const preflight = stage.cors.answerPreflight(exchange, () => snapshot.table.methodsAt(target, headers.host))
       if (preflight) {
         trail.allowed()
-        await trail.settled(preflight.status)
+        await passAudit(stage.audit, record, trail, preflight.status)
         exchange.answer({ ...preflight, headers: [...preflight.headers, 'x-request-id', requestId] }, '')
         return
       }
 
-      const match = table.match(target, headers.host)
-      surface = match.route.surface
-      trail.matched(match)
-      requireHead(headers, target, match.route.headLimits, headLimits.usual)
-
-      if (match.route.rateLimit) await stage.limit.attend(match, client, exchange)
-      let permit = authorize(match, headers, { clientAddress: client.address, requestId }, roles, stage, trail)
+      const received = { exchange, headers, client, requestId }
+      let permit = admit(received, target, headers.host, snapshot, trail)
       if (permit instanceof Promise) permit = await permit
-      trail.allowed()
-      exchange.account.forOrganization(permit.caller?.organization?.id)
-      if (match.route.rateLimit) await stage.limit.spend(permit, exchange)
-      const { destination } = match.route
-      if (destination.kind === 'answer') {
-        await trail.settled()
-        const { search } = target
-        const facts = { requestId, clientAddress: client.address, search, body: exchange.body }
-        const answer = await stage.answer(destination.name, permit, roles, facts)
+      const { match } = permit
+      if (match.route.destination.kind === 'answer') {
+        await passAudit(stage.audit, record, trail)
+        const facts = { requestId, clientAddress: client.address, search: target.search, body: exchange.body }
+        const answer = await stage.answer(match.route.destination.name, permit, snapshot.roles, facts)
         exchange.answer(answer, answer.body)
         return
       }
 
-      let upstream = locate(permit, headers.host)
+      let upstream = snapshot.locate(permit, headers.host)
       if (upstream instanceof Promise) upstream = await upstream
       trail.located(upstream)
       let pinned = stage.pin(permit, upstream)
       if (pinned instanceof Promise) pinned = await pinned
-      const settled = trail.settled()
-      if (settled !== undefined) await settled
-      const response = await stage.forward(permit, upstream, pinned, { exchange, headers, client, requestId })
+      const audited = passAudit(stage.audit, record, trail)
+      if (audited !== undefined) await audited
+      const response = await stage.forward(permit, upstream, pinned, received)
       const context = { match, upstream, requestId, trail }
       if ('connection' in response) stage.join(response, exchange, context)
       else {
@@ -114,39 +111,111 @@ export const createPipeline = (stage: Stages) =>
     } catch (caught) {
       const refusal = GatewayError.from(caught)
       exchange.announce(refusal.status)
-      const error = await trail.refused(refusal)
-      refuse(exchange, error, error instanceof MethodNotAllowed ? error.surface : surface, requestId)
+      refuse(exchange, await auditRefusal(stage.audit, record, trail, refusal), record, requestId)
     }
   }
-
-/** From a route to a permit: the only way to one, whichever door a request came through. */
-export function authorize(
-  match: RouteMatch,
-  headers: RequestHeaders,
-  arrival: Arrival,
-  roles: Roles,
-  stage: Pick<Stages, 'authenticate' | 'directory'>,
-  trail: Trail,
-): Awaitable<Permit> {
-  if (match.route.isPublic) return enforce(decide(match, undefined, roles))
-  return andThen(stage.authenticate(readCredential(headers), arrival), (principal) => {
-    trail.authenticated(principal)
-    const organization = resolveOrganization(principal, match, headers)
-    trail.resolved(organization)
-    return andThen(resolveResource(match, stage.directory), (resource) => {
-      trail.found(resource)
-      const caller: Caller = { principal, organization, resource }
-      return enforce(decide(match, caller, roles))
-    })
-  })
 }
 
+type Admit = (
+  received: Received,
+  target: RequestTarget,
+  host: string,
+  snapshot: Snapshot,
+  trail: Trail,
+) => Awaitable<Permit>
+
+/**
+ * From a target to a permit: route, rate limit, authentication, organization, resource, decision. It is the only way to
+ * a permit, and both listeners take it, so that its order is the order of refusals.
+ */
+export function createAdmit(stage: Pick<Stages, 'authenticate' | 'directory' | 'limit'>, door: Door): Admit {
+  const issue = (decision: Decision, { exchange }: Received, trail: Trail): Permit => {
+    const permit = enforce(decision)
+    trail.allowed()
+    // A connection of the decision listener belongs to a proxy, which asks for every organization.
+    if (door === 'proxy') exchange.account.forOrganization(permit.caller?.organization?.id)
+    return permit
+  }
+  const authorize = (match: RouteMatch, received: Received, roles: Roles, trail: Trail): Awaitable<Permit> => {
+    if (match.route.isPublic) return issue(decide(match, undefined, roles), received, trail)
+    const { headers, client, requestId } = received
+    const arrival = { clientAddress: client.address, requestId }
+    return andThen(stage.authenticate(readCredential(headers), arrival), (principal) => {
+      trail.authenticated(principal)
+      const organization = resolveOrganization(principal, match, headers)
+      trail.resolved(organization)
+      return andThen(resolveResource(match, stage.directory), (resource) => {
+        trail.found(resource)
+        const caller: Caller = { principal, organization, resource }
+        return issue(decide(match, caller, roles), received, trail)
+      })
+    })
+  }
+  const authorizeWithinLimit = async (match: RouteMatch, received: Received, roles: Roles, trail: Trail) => {
+    await stage.limit.attend(match, received.client, received.exchange)
+    const permit = await authorize(match, received, roles, trail)
+    await stage.limit.spend(permit, received.exchange)
+    return permit
+  }
+  return (received, target, host, { table, roles, headLimits }, trail) => {
+    const match = table.match(target, host)
+    trail.matched(match)
+    requireHead(received.headers, target, match.route.headLimits, headLimits.usual)
+    return isCounted(match.route, door)
+      ? authorizeWithinLimit(match, received, roles, trail)
+      : authorize(match, received, roles, trail)
+  }
+}
+
+/** A request for an endpoint of the gateway comes to the public listener after its decision, and is counted there. */
+const isCounted = ({ rateLimit, destination }: Route, door: Door): boolean =>
+  rateLimit !== undefined && (door === 'proxy' || destination.kind !== 'answer')
+
+/**
+ * The audit gate: with `audit.onFull: wait` a request goes on once its decision is written down, and is refused where it
+ * cannot be. The status is known where the gateway itself answers.
+ */
+export function passAudit(
+  audit: Audit,
+  record: RequestRecord,
+  trail: Trail,
+  status?: number,
+): Promise<void> | undefined {
+  trail.settled()
+  const decision = record.takeDecision(audit.isOn, status)
+  return decision && audit.record(decision)
+}
+
+/** Resolves to the error that the client is told: this very refusal, or that it could not be written down. */
+export async function auditRefusal(
+  audit: Audit,
+  record: RequestRecord,
+  trail: Trail,
+  refusal: GatewayError,
+): Promise<GatewayError> {
+  trail.refused(refusal)
+  try {
+    // Refusals are remembered even where the audit is off.
+    const decision = record.takeDecision(true, refusal.status, refusal)
+    if (decision) await audit.record(decision)
+    return refusal
+  } catch (caught) {
+    const told = GatewayError.from(caught)
+    trail.unrecorded(told)
+    return told
+  }
+}
+
+/** In the shape of the route's surface. No route matches a method that is not allowed, but its path has a surface. */
+export const renderRefusal = (error: GatewayError, record: RequestRecord, requestId: string): Rendered =>
+  render(error, error instanceof MethodNotAllowed ? error.surface : record.surface, requestId)
+
 /** A refusal after the head went out can only be a broken connection: it must not pass for a complete answer. */
-function refuse(exchange: Exchange, error: GatewayError, surface: Surface, requestId: string): void {
+function refuse(exchange: Exchange, error: GatewayError, record: RequestRecord, requestId: string): void {
   if (exchange.hasStarted) {
     exchange.destroy()
     return
   }
-  const refusal = render(error, surface, requestId)
+  const refusal = renderRefusal(error, record, requestId)
   exchange.answer(refusal, refusal.body)
 }

@@ -5,7 +5,7 @@ import t from 'tap'
 
 /**
  * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
- * `directory` stands for its interface, `engine` for its interface.
+ * `directory` stands for its interface, `http` for its interface.
  */
 const leaves = ['errors', 'fault', 'lib', 'network', 'policy']
 const rooms: Readonly<Record<string, readonly string[]>> = {
@@ -14,30 +14,28 @@ const rooms: Readonly<Record<string, readonly string[]>> = {
   lib: [],
   network: [],
   policy: [],
-  engine: [],
+  http: [],
   directory: [],
-  receive: ['engine'],
+  receive: ['http'],
   route: ['receive'],
   authenticate: ['directory', 'receive'],
   resolve: ['directory', 'receive', 'route', 'authenticate'],
   authorize: ['route', 'authenticate', 'resolve'],
-  limit: ['engine', 'receive', 'route', 'authorize'],
-  endpoints: ['engine', 'directory', 'authenticate', 'authorize', 'resolve'],
-  locate: ['directory', 'engine', 'resolve', 'authorize'],
-  pin: ['engine', 'locate', 'authorize'],
-  forward: ['engine', 'receive', 'authorize', 'locate', 'pin'],
-  relay: ['engine', 'route', 'locate'],
-  observe: ['engine', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
-  // Shows what the others say of themselves, and asks them for nothing but plain data.
-  console: ['observe'],
-  // Stands beside the way: it asks the pure stages once more, with the facts of the trail.
-  shadow: ['receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe'],
-  configuration: ['directory', 'engine', 'forward', 'observe', 'pin'],
-  // Questions about a policy: no listener, and no request.
-  analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'configuration'],
-  reload: ['analyze', 'configuration', 'directory', 'engine', 'observe', 'pin', 'route', 'shadow'],
-  workers: ['boot', 'configuration', 'observe'],
-  cli: ['analyze', 'boot', 'configuration', 'console', 'directory', 'endpoints', 'pin', 'resolve', 'workers'],
+  limit: ['http', 'receive', 'route', 'authorize'],
+  endpoints: ['http', 'directory', 'authenticate', 'authorize', 'resolve'],
+  locate: ['directory', 'http', 'resolve', 'authorize'],
+  pin: ['http', 'locate', 'authorize'],
+  forward: ['http', 'receive', 'authorize', 'locate', 'pin'],
+  relay: ['http', 'route', 'locate'],
+  observe: ['http', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
+  // Its console shows what the others say of themselves, and asks them for nothing but plain data.
+  admin: ['http', 'receive', 'locate', 'observe'],
+  configuration: ['directory', 'http', 'forward', 'observe', 'pin'],
+  // Questions about a policy: no listener. Of a request, shadow/ has the facts that the way found, and no more.
+  analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe', 'configuration'],
+  reload: ['admin', 'analyze', 'configuration', 'directory', 'http', 'observe', 'pin', 'route'],
+  workers: ['admin', 'boot', 'configuration', 'observe'],
+  cli: ['admin', 'analyze', 'boot', 'configuration', 'directory', 'endpoints', 'pin', 'resolve', 'workers'],
 }
 
 /** Rooms that may import anything but those that start them: they wire, or stand outside the way. */
@@ -51,7 +49,7 @@ const starters = ['main.ts', 'cli', 'workers', 'demo']
 
 /** Each package has one owner, and jose two: one verifies, one signs. */
 const owners: Readonly<Record<string, readonly string[]>> = {
-  undici: ['engine'],
+  undici: ['http'],
   jose: ['authenticate', 'pin'],
   pg: ['directory'],
   postgrator: ['directory'],
@@ -70,7 +68,7 @@ const owners: Readonly<Record<string, readonly string[]>> = {
 /** Implementations of the directory are known to boot alone; everybody else sees the interface. */
 const interfaceFiles: Readonly<Record<string, readonly string[]>> = {
   directory: ['directory/directory.ts'],
-  engine: ['engine/engine.ts', 'engine/exchange.ts', 'engine/sealed-lines.ts'],
+  http: ['http/engine.ts', 'http/exchange.ts', 'http/sealed-lines.ts'],
 }
 
 type Import = Readonly<{ from: string; specifier: string; isType: boolean }>
@@ -110,8 +108,8 @@ function checkPackage(room: string, specifier: string, complain: (rule: string) 
   if (room === 'authorize') return complain('authorize is pure: no package, no node:')
   const isWire = /^node:(?:http|https|http2|net|tls)$/.test(specifier)
   // node:net's address arithmetic (BlockList, isIP) opens no socket.
-  if (isWire && !['engine', 'demo'].includes(room) && !(room === 'receive' && specifier === 'node:net'))
-    return complain('only engine knows the wire')
+  if (isWire && !['http', 'demo'].includes(room) && !(room === 'receive' && specifier === 'node:net'))
+    return complain('only http knows the wire')
   const name = specifier.startsWith('@') ? specifier.split('/').slice(0, 2).join('/') : (specifier.split('/')[0] ?? '')
   if (specifier.startsWith('node:') || room === 'demo') return []
   return owners[name]?.includes(room)
@@ -141,17 +139,21 @@ t.test('every folder is known to the table', async (t) => {
   )
 })
 
-t.test('the tree has no cycle, no arrow upward and no type name twice', async (t) => {
-  const script = fileURLToPath(new URL('../scripts/house.js', import.meta.url))
-  const { stdout, stderr } = spawnSync(process.execPath, [script, '--json'], { encoding: 'utf8' })
-  t.equal(stderr, '')
-  const house = JSON.parse(stdout)
-  t.ok(house.files > 50, 'the sources were found')
-  t.same(house.cycles, [])
-  t.same(house.upwardArrows, [])
-  t.same(house.duplicateNames, [])
-  t.same(house.unplacedFiles, [], 'every folder has a floor in scripts/measure-house.js')
-})
+t.test(
+  'the tree has no cycle, no arrow upward, no type name twice and no function of more than a screen',
+  async (t) => {
+    const script = fileURLToPath(new URL('../scripts/house.js', import.meta.url))
+    const { stdout, stderr } = spawnSync(process.execPath, [script, '--json'], { encoding: 'utf8' })
+    t.equal(stderr, '')
+    const house = JSON.parse(stdout)
+    t.ok(house.files > 50, 'the sources were found')
+    t.same(house.cycles, [])
+    t.same(house.upwardArrows, [])
+    t.same(house.duplicateNames, [])
+    t.same(house.longFunctions, [], 'a function fits a screen')
+    t.same(house.unplacedFiles, [], 'every folder has a floor in scripts/measure-house.js')
+  },
+)
 
 t.test('a planted violation of each rule is found', async (t) => {
   const planted: readonly (readonly [file: string, source: string])[] = [
@@ -167,6 +169,7 @@ t.test('a planted violation of each rule is found', async (t) => {
     ['endpoints/x.ts', "import pg from 'pg'"],
     ['pipeline.ts', "import { startGateway } from './boot/gateway.ts'"],
     ['boot/x.ts', "import { runDemo } from '../demo/demo.ts'"],
+    ['observe/x.ts', "import { createAdmin } from '../admin/listener.ts'"],
     ['reload/x.ts', "import { openDoors } from '../boot/gateway.ts'"],
     ['analyze/x.ts', "import { openDatabase } from '../directory/postgres/pool.ts'"],
     ['relay/x.ts', "import { serve } from '../cli/serve.ts'"],
@@ -185,10 +188,10 @@ t.test('authorize waits for nothing and reads no clock', async (t) => {
 })
 
 /** They hand the target to `receive/`, or serve a listener without routes. */
-const targetReaders = ['pipeline.ts', 'observe/admin.ts', 'boot/gateway.ts']
+const targetReaders = ['pipeline.ts', 'admin/listener.ts', 'boot/gateway.ts']
 
 t.test('nobody past receive reads the raw target', async (t) => {
-  for (const file of files.filter((name) => !/^(?:decision|demo|engine|receive)\//.test(name))) {
+  for (const file of files.filter((name) => !/^(?:decision|demo|http|receive)\//.test(name))) {
     if (targetReaders.includes(file)) continue
     t.notMatch(readFileSync(`${root}/${file}`, 'utf8'), /request\.url\b|exchange\.target\b/, file)
   }

@@ -2,7 +2,8 @@ import { decide } from '../authorize/decide.ts'
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
-import { type Imagined, imagineCaller } from './hypothetical-caller.ts'
+import { findMembership } from '../resolve/organization.ts'
+import { type Imagined, imagineCaller, organizationInPath } from './hypothetical-caller.ts'
 
 /** What somebody would get at a route. Nobody at all where `caller` is undefined. */
 export function judge(route: Route, caller: Imagined | undefined, roles: Roles): 'allowed' | RefusalCode {
@@ -13,8 +14,8 @@ export function judge(route: Route, caller: Imagined | undefined, roles: Roles):
   return decision.isAllowed ? 'allowed' : decision.reason
 }
 
-/** A route that takes its organization from the path refuses who is no member of it, before anything is weighed. */
+/** A route with the organization in its path refuses a caller who is not a member of it, before anything is weighed. */
 export const isOutside = (route: Route, caller: Imagined | undefined): boolean =>
   route.organizationParam !== undefined &&
   caller !== undefined &&
-  (caller.role === undefined || caller.pathOrganization === 'foreign')
+  !findMembership(imagineCaller(caller, undefined).principal.user, organizationInPath(caller))

@@ -1,16 +1,23 @@
-import { weighAuthority } from '../authorize/authority.ts'
-import { needsWriting } from '../authorize/decide.ts'
+import { type Authority, weighAuthority } from '../authorize/authority.ts'
+import {
+  abilitiesInForce,
+  asksPublicAgent,
+  ownsResource,
+  type RouteCheck,
+  routeChecks,
+  type WeighedCaller,
+} from '../authorize/decide.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
 import { describeRateLimit } from '../policy/rate-limit.ts'
-import { type AbilitySet, canWriteSomething, holds, type Roles } from '../policy/role.ts'
+import type { AbilitySet, Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
 import { readTarget } from '../receive/target.ts'
 import { compileRoutes, type RouteMatch, type RouteTable } from '../route/table.ts'
 import { isOutside, judge } from './evaluate.ts'
 import { type Imagined, imagineCaller } from './hypothetical-caller.ts'
 
-/** One check, in the order in which they are made; what was not reached or is not asked for is no check. */
+/** One check, in the order in which they are made: no more than the route asks for, and none after the first failure. */
 export type ExplainedCheck = Readonly<{ check: string; isPassed: boolean; why: string }>
 
 export type Explanation = Readonly<{
@@ -68,30 +75,35 @@ export function explain(
 type Note = (check: string, isPassed: boolean, why: string) => void
 
 function explainCaller(route: Route, imagined: Imagined, roles: Roles, note: Note): void {
-  const caller = imagineCaller(imagined, route.resource)
-  const authority = weighAuthority(caller.principal, caller.organization, roles)
-  const held = authority.isBypassing
-    ? `a bypass scope (${authority.bypassScopes.join(', ')}) stands in for ${authority.role?.slug}`
-    : (authority.role?.slug ?? 'no role: no organization is in force')
-  note('credential', true, caller.principal.proof.kind === 'oauth' ? 'an OAuth token' : 'an API token')
+  const { principal, organization, resource } = imagineCaller(imagined, route.resource)
+  const authority = weighAuthority(principal, organization, roles)
+  const caller: WeighedCaller = { principal, organization, resource, authority }
+  note('credential', true, principal.proof.kind === 'oauth' ? 'an OAuth token' : 'an API token')
   if (route.organizationParam !== undefined)
     note('organization', !isOutside(route, imagined), `:${route.organizationParam} must be one of the caller's own`)
-  const isPublicAgent = route.resource !== undefined && caller.resource?.agent?.isPublic === true
-  if (route.role && isPublicAgent) note('role', true, 'a public agent needs none')
-  else if (route.role) note('role', (authority.role?.rank ?? 0) >= route.role.rank, `${route.role.slug}; held: ${held}`)
-  if (route.ability !== undefined) {
-    const set = isPublicAgent ? authority.credentialAbilities : authority.abilities
-    note('ability', holds(set, route.ability), `${route.ability}; effective: ${describeAbilities(set)}`)
-  }
-  if (needsWriting(route) && caller.principal.proof.kind === 'api-token') {
-    const { abilities } = authority
-    note('ability', canWriteSomething(abilities), `any that writes; effective: ${describeAbilities(abilities)}`)
-  }
-  if (route.resource) {
-    const isOwn = caller.resource?.agent?.organizationId === caller.organization?.id
-    const whose = isPublicAgent ? 'a public agent' : isOwn ? 'an agent of the organization in force' : 'another’s agent'
-    note('resource', isPublicAgent || (isOwn && caller.organization !== undefined), whose)
+  for (const { name, isPassed } of routeChecks) {
+    const passed = isPassed(route, caller)
+    if (passed !== undefined) note(name === 'writing' ? 'ability' : name, passed, reasons[name](route, caller))
   }
 }
+
+/** Why a check is passed or not, for the reader of an explanation. */
+const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: WeighedCaller) => string>> = {
+  role: ({ role }, caller) =>
+    asksPublicAgent(caller) ? 'a public agent needs none' : `${role?.slug}; held: ${describeRole(caller.authority)}`,
+  ability: ({ ability }, caller) => `${ability}; effective: ${describeAbilities(abilitiesInForce(caller))}`,
+  writing: (_, { authority }) => `any that writes; effective: ${describeAbilities(authority.abilities)}`,
+  resource: (_, caller) =>
+    asksPublicAgent(caller)
+      ? 'a public agent'
+      : ownsResource(caller)
+        ? 'an agent of the organization in force'
+        : 'another’s agent',
+}
+
+const describeRole = ({ isBypassing, bypassScopes, role }: Authority): string =>
+  isBypassing
+    ? `a bypass scope (${bypassScopes.join(', ')}) stands in for ${role?.slug}`
+    : (role?.slug ?? 'no role: no organization is in force')
 
 const describeAbilities = (set: AbilitySet): string => (set === '*' ? 'all' : [...set].sort().join(' ') || 'none')

@@ -17,6 +17,12 @@ export type Imagined = Readonly<{
 
 const here = { id: 1, slug: 'an-organization', accountType: 'enterprise' } as const
 
+const elsewhere = here.id + 1
+
+/** The organization that the path of such a caller's request names. */
+export const organizationInPath = ({ pathOrganization }: Imagined): number =>
+  pathOrganization === 'foreign' ? elsewhere : here.id
+
 /** A caller as the directory would know one, for questions about a policy that nobody has asked yet. */
 export function imagineCaller(
   { role, platformRoles, tokenAbilities, agent }: Imagined,
@@ -43,7 +49,7 @@ export function imagineCaller(
   }
   const resource: Resource | undefined = guarded && {
     kind: guarded.kind,
-    agent: { id: 1, organizationId: agent === 'own' ? here.id : here.id + 1, isPublic: agent === 'public' },
+    agent: { id: 1, organizationId: agent === 'own' ? here.id : elsewhere, isPublic: agent === 'public' },
   }
   return { principal: { user, proof }, organization, resource }
 }

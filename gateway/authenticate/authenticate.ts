@@ -2,11 +2,9 @@ import type { Arrival, Directory, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { isSameHash, parseApiToken } from './api-token.ts'
-import { type Claims, isInForce, type TrustedIssuer } from './claims.ts'
+import { type Claims, isInForce, isSameAddress, placeholderEmail, type TrustedIssuer } from './claims.ts'
 import type { Credential } from './credential.ts'
-import { placeholderEmail } from './placeholder-email.ts'
 import type { Principal } from './principal.ts'
-import { isSameAddress } from './same-address.ts'
 import type { Verify } from './verify.ts'
 
 export type Authenticate = (credential: Credential, arrival: Arrival) => Awaitable<Principal>

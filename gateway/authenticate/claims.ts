@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors/gateway-error.ts'
 
 /** An identity provider whose tokens are accepted. */
@@ -91,3 +92,15 @@ const readName = (value: unknown): string | null => (isText(value) && value.leng
 /** A string that PostgreSQL can hold and a log line can show. */
 const isText = (value: unknown): value is string =>
   typeof value === 'string' && value.trim() !== '' && !/\p{Cc}/u.test(value) && value.isWellFormed()
+
+/** An address for a user whose issuer names none: unique, and never deliverable (RFC 2606 2). */
+export const placeholderEmail = (issuer: string, subject: string): string =>
+  `${createHash('sha256').update(`${issuer}\n${subject}`).digest('hex').slice(0, 32)}@users.invalid`
+
+/**
+ * Whether two e-mail addresses are one: without case in ASCII alone. `toLowerCase` folds other letters into ASCII, such
+ * as the Kelvin sign into "k", and would make two mailboxes one.
+ */
+export const isSameAddress = (left: string, right: string): boolean => foldAscii(left) === foldAscii(right)
+
+const foldAscii = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())

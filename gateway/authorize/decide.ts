@@ -1,6 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
-import { canWriteSomething, holds, type Roles } from '../policy/role.ts'
+import { type AbilitySet, canWriteSomething, holds, type Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
@@ -14,8 +14,11 @@ export type Caller = Readonly<{
   resource: Resource | undefined
 }>
 
+/** A caller with the authority that counts here. */
+export type WeighedCaller = Caller & Readonly<{ authority: Authority }>
+
 /** A caller whose authority has been weighed and found enough. */
-export type PermittedCaller = Caller & Readonly<{ authority: Authority }>
+export type PermittedCaller = WeighedCaller
 
 /** The class is not exported: outside this file nobody can make one, and a look-alike is no instance. */
 class IssuedPermit {
@@ -49,6 +52,42 @@ const allow = (match: RouteMatch, caller: PermittedCaller | undefined): Decision
 })
 const deny = (reason: RefusalCode): Decision => ({ isAllowed: false, reason })
 
+/** A condition of a route. */
+export type RouteCheck = Readonly<{
+  name: 'role' | 'ability' | 'writing' | 'resource'
+  refusal: RefusalCode
+  /** Undefined where the route does not ask for it. */
+  isPassed: (route: Route, caller: WeighedCaller) => boolean | undefined
+}>
+
+/** All conditions in the order of their refusals: `decide` refuses by the first that fails, `explain` shows them. */
+export const routeChecks: readonly RouteCheck[] = [
+  {
+    name: 'role',
+    refusal: 'role_insufficient',
+    isPassed: ({ role }, caller) =>
+      role && (asksPublicAgent(caller) || (caller.authority.role?.rank ?? 0) >= role.rank),
+  },
+  {
+    name: 'ability',
+    refusal: 'ability_missing',
+    isPassed: ({ ability }, caller) => (ability === undefined ? undefined : holds(abilitiesInForce(caller), ability)),
+  },
+  {
+    name: 'writing',
+    refusal: 'ability_missing',
+    isPassed: (route, caller) =>
+      needsWriting(route) && caller.principal.proof.kind === 'api-token' && !asksPublicAgent(caller)
+        ? canWriteSomething(caller.authority.abilities)
+        : undefined,
+  },
+  {
+    name: 'resource',
+    refusal: 'resource_not_found',
+    isPassed: ({ resource }, caller) => resource && (asksPublicAgent(caller) || ownsResource(caller)),
+  },
+]
+
 /** The policy decision point: no I/O, no clock, no state. Role first, then ability, then resource. */
 export function decide(match: RouteMatch, caller: Caller | undefined, roles: Roles): Decision {
   const { route } = match
@@ -56,31 +95,28 @@ export function decide(match: RouteMatch, caller: Caller | undefined, roles: Rol
   if (!caller) return deny('unauthenticated')
   const { principal, organization, resource } = caller
   const authority = weighAuthority(principal, organization, roles)
-  const permitted = { principal, organization, resource, authority }
-  const agent = resource?.agent
-  if (agent?.isPublic) {
-    // A public agent needs no role; what the token itself may do still counts (SPEC section 11).
-    const isAble = route.ability === undefined || holds(authority.credentialAbilities, route.ability)
-    return isAble ? allow(match, permitted) : deny('ability_missing')
-  }
-  if (route.role && (authority.role?.rank ?? 0) < route.role.rank) return deny('role_insufficient')
-  if (route.ability !== undefined && !holds(authority.abilities, route.ability)) return deny('ability_missing')
-  if (needsWriting(route) && principal.proof.kind === 'api-token' && !canWriteSomething(authority.abilities))
-    return deny('ability_missing')
-  if (route.resource && !isOwned(agent?.organizationId, organization)) return deny('resource_not_found')
-  return allow(match, permitted)
+  const weighed = { principal, organization, resource, authority }
+  for (const { refusal, isPassed } of routeChecks) if ((isPassed(route, weighed) ?? true) !== true) return deny(refusal)
+  return allow(match, weighed)
 }
+
+/** A public agent needs no role. */
+export const asksPublicAgent = ({ resource }: Caller): boolean => resource?.agent?.isPublic === true
+
+/** At a public agent those of the credential, whatever the role: a token may do no more than it says (SPEC section 11). */
+export const abilitiesInForce = (caller: WeighedCaller): AbilitySet =>
+  asksPublicAgent(caller) ? caller.authority.credentialAbilities : caller.authority.abilities
 
 /**
  * The stored organization decides for every credential of the account: a token that only reads must not choose where one
  * acts that writes (SPEC section 6).
  */
-export const needsWriting = ({ destination }: Pick<Route, 'destination'>): boolean =>
+const needsWriting = ({ destination }: Pick<Route, 'destination'>): boolean =>
   destination.kind === 'answer' && destination.name === 'organizations.switch'
 
 /** Another organization's resource does not exist for this one. */
-const isOwned = (owner: number | undefined, organization: Organization | undefined): boolean =>
-  owner !== undefined && owner === organization?.id
+export const ownsResource = ({ organization, resource }: Caller): boolean =>
+  organization !== undefined && resource?.agent?.organizationId === organization.id
 
 /** The policy enforcement point. */
 export function enforce(decision: Decision): Permit {

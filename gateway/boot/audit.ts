@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import type { Configuration } from '../configuration/configuration.ts'
 import { type Audit, createAudit, noAudit } from '../observe/audit/audit.ts'
-import { openPlace, type Sink } from '../observe/place.ts'
+import { openPlace, type Sink } from '../observe/audit/sink.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { ProcessContext } from './process-context.ts'
 

@@ -1,7 +1,8 @@
+import type { ClusterState, ClusterStates } from '../admin/cluster-state.ts'
 import type { ClusterStatus, ClusterStore } from '../directory/postgres/cluster-store.ts'
+import { readClusterStatus } from '../directory/postgres/rows.ts'
 import { type ReadHeartbeat, takeNewer } from '../directory/redis/heartbeats.ts'
-import type { ClusterState, ClusterStates } from '../observe/cluster-state.ts'
-import { judgeCluster, readHost } from './judge-cluster.ts'
+import { aliveSince, type ClusterCondition, judgeCluster } from '../locate/cluster-state.ts'
 
 /** A page shows no more than these; each costs a look into Redis. */
 const clustersShown = 200
@@ -23,7 +24,17 @@ const toState = (cluster: ClusterStatus, now: Date, staleAfterMs: number): Clust
   id: cluster.id,
   organizationId: cluster.organizationId,
   slug: cluster.slug,
-  state: judgeCluster(cluster, now, staleAfterMs),
+  state: judgeListedCluster(cluster, now, staleAfterMs),
   lastHeartbeatAt: cluster.lastHeartbeatAt?.toISOString(),
   origin: readHost(cluster.baseUrl),
 })
+
+/** The state of a listed cluster, as its proxy judges it. The heartbeat is the newer of its two (`takeNewer`). */
+export const judgeListedCluster = (
+  { status, lastHeartbeatAt }: Pick<ClusterStatus, 'status' | 'lastHeartbeatAt'>,
+  now: Date,
+  staleAfterMs: number,
+): ClusterCondition => judgeCluster({ ...readClusterStatus(status), lastHeartbeatAt }, aliveSince(now, staleAfterMs))
+
+/** The address without a path or password that may stand in it. */
+export const readHost = (url: string): string => (URL.canParse(url) ? new URL(url).origin : 'not an address')

@@ -1,7 +1,7 @@
+import { createConsole } from '../admin/console/console.ts'
+import { type ConsoleTable, noTable } from '../admin/console/snapshot.ts'
+import type { AdminFacts, AdminPages } from '../admin/listener.ts'
 import type { Configuration } from '../configuration/configuration.ts'
-import { createConsole } from '../console/console.ts'
-import { type ConsoleTable, noTable } from '../console/table.ts'
-import type { AdminFacts, AdminPages } from '../observe/admin.ts'
 import { type PolicyTextList, takeFingerprint } from '../reload/policy-ledger.ts'
 import { compileConsoleTable } from './console-table.ts'
 

@@ -1,8 +1,9 @@
+import { PartError } from '../admin/readiness.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { createCachedDirectory } from '../directory/cache/cached-directory.ts'
-import { createFreshness } from '../directory/cache/freshness.ts'
+import { createFreshness, type Freshness } from '../directory/cache/freshness.ts'
 import { createGrace } from '../directory/cache/grace.ts'
-import type { ChangeHandlers, ChangeSource } from '../directory/change.ts'
+import type { Change, ChangeHandlers, ChangeSource } from '../directory/change.ts'
 import type { Directory } from '../directory/directory.ts'
 import { guardLookups } from '../directory/lookups/guard-lookups.ts'
 import { listenToPostgres } from '../directory/postgres/change-listener.ts'
@@ -10,20 +11,24 @@ import { createPostgresDirectory } from '../directory/postgres/directory.ts'
 import { type Database, type ObserveQuery, openDatabase } from '../directory/postgres/pool.ts'
 import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
 import { PoolerError } from '../directory/postgres/recognize-pooler.ts'
-import { createFindSchemaFault, type FindSchemaFault, watchSchema } from '../directory/postgres/schema-fault.ts'
+import {
+  createFindSchemaFault,
+  type FindSchemaFault,
+  type SchemaWatch,
+  watchSchema,
+} from '../directory/postgres/schema-fault.ts'
 import { createServers, type Server, type Servers, StandbyLagError } from '../directory/postgres/servers.ts'
 import { createFindHashes } from '../directory/postgres/token-store.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
-import { linkRedis, type RedisLink } from '../directory/redis/redis-link.ts'
+import { linkRedis, type RedisLink, type RedisSettings } from '../directory/redis/redis-link.ts'
 import type { RefusableCommand } from '../directory/redis/refusals.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { CountBy } from '../limit/count-in-redis.ts'
 import { readNetwork } from '../network/network.ts'
-import { createGuessLog } from '../observe/guess-log.ts'
-import { describeError, type ProcessLog } from '../observe/log.ts'
-import type { Metrics } from '../observe/metrics.ts'
-import { PartError } from '../observe/readiness.ts'
+import { createGuessLog } from '../observe/log/guess-log.ts'
+import { describeError, type ProcessLog } from '../observe/log/log.ts'
+import type { Metrics } from '../observe/metrics/metrics.ts'
 
 /** The directory with its caches, and what keeps them true. */
 export type OpenDirectory = Readonly<{
@@ -47,10 +52,6 @@ type Surroundings = Readonly<{ log: ProcessLog; metrics: Metrics; now: () => Dat
 /** Opens PostgreSQL, the caches before it, and every way on which changes reach them. */
 export function openDirectory(configuration: Configuration, surroundings: Surroundings): OpenDirectory {
   const { log, metrics, now, monotonicMs } = surroundings
-  const warn = (message: string) => (error: unknown) => log.warn({ error: describeError(error) }, message)
-  const reportQuery = reportQueries(metrics)
-  const { graceMs } = configuration.directory
-  let answeredAtMs = Number.NEGATIVE_INFINITY
   const freshness = createFreshness(monotonicMs)
   const servers = createServers({
     monotonicMs,
@@ -58,8 +59,71 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     hearsElsewhere: configuration.redis.hearsEveryWriter,
     onForeign: freshness.restrict,
   })
+  const { database, schema, answeredAtMs } = openPostgres(configuration, servers, surroundings)
+  const tokenUses = collectTokenUses(database.query, (error) => {
+    // Of a standby it is known, and said elsewhere.
+    if (!isReadOnly(error)) warnOf(log, 'token uses could not be written yet')(error)
+  })
+  const store = createPostgresDirectory(database, {
+    noteTokenUse: tokenUses.note,
+    onLinked: (userId, issuer, arrival) => log.info({ userId, issuer, ...arrival }, 'identity linked'),
+  })
+  const guarded = guardUnknownTokens(configuration, store, database, surroundings)
+  let redis: RedisLink | undefined
+  const cached = createCachedDirectory(guarded, {
+    ...configuration.cache,
+    freshness,
+    grace: openGrace(configuration, surroundings),
+    onRead: metrics.countCacheRead,
+    announce: (change) => redis?.announce(change),
+  })
+  metrics.watchCacheSizes(cached.sizes)
+  const changes = followChanges(cached.forget, freshness, surroundings)
+  const postgres = hearPostgres(configuration, servers, changes.handlersOf('postgres', true), surroundings)
+  const { url, hearsEveryWriter } = configuration.redis
+  if (url) redis = openRedis(configuration, changes.handlersOf('redis', hearsEveryWriter), surroundings)
+  const sources = [postgres, redis].filter((source) => source !== undefined)
+  for (const source of sources) changes.watch(source)
+
+  const { maxEntries } = configuration.cache
+  const readHeartbeat: ReadHeartbeat = redis
+    ? createReadHeartbeat({ read: redis.read, maxEntries, now, monotonicMs })
+    : async () => undefined
+  const directory = redis ? withHeartbeats(cached.directory, readHeartbeat) : cached.directory
+  const checkSchema = reportSchema(schema.find, log)
+  // Said at the start, and known when an outage comes. One that cannot be asked now is asked by the next probe.
+  checkSchema().catch(() => undefined)
+  return {
+    directory,
+    database,
+    checkAnswers: checkAnswersOf(directory, () => monotonicMs() - answeredAtMs() < configuration.directory.graceMs),
+    checkWrites: checkWritesOf(directory, servers),
+    checkSchema,
+    readHeartbeat,
+    countBy: redis && countIn(redis),
+    close: async () => {
+      tokenUses.stop()
+      await tokenUses.flush().catch(warnOf(log, 'token uses were lost'))
+      await Promise.all([...sources.map((source) => source.stop()), database.close()])
+    },
+  }
+}
+
+const warnOf = (log: ProcessLog, message: string) => (error: unknown) =>
+  log.warn({ error: describeError(error) }, message)
+
+type Postgres = Readonly<{ database: Database; schema: SchemaWatch; answeredAtMs: () => number }>
+
+/** The pool, with everything that watches its answers. */
+function openPostgres(
+  configuration: Configuration,
+  servers: Servers,
+  { log, metrics, monotonicMs }: Surroundings,
+): Postgres {
+  const reportQuery = reportQueries(metrics)
   const noteServer = reportServer(servers, log)
-  const database = openDatabase(configuration.database, warn('database connection lost'), {
+  let answeredAtMs = Number.NEGATIVE_INFINITY
+  const database = openDatabase(configuration.database, warnOf(log, 'database connection lost'), {
     monotonicMs,
     onQuery: (statement, ms, error) => {
       reportQuery(statement, ms, error)
@@ -78,14 +142,16 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
   const schema = watchSchema(createFindSchemaFault(database), monotonicMs)
   metrics.watchStandby(() => servers.current()?.isStandby, servers.lagMs)
   metrics.watchPool(database.countConnections, configuration.database.poolSize)
-  const tokenUses = collectTokenUses(database.query, (error) => {
-    // Of a standby it is known, and said elsewhere.
-    if (!isReadOnly(error)) warn('token uses could not be written yet')(error)
-  })
-  const store = createPostgresDirectory(database, {
-    noteTokenUse: tokenUses.note,
-    onLinked: (userId, issuer, arrival) => log.info({ userId, issuer, ...arrival }, 'identity linked'),
-  })
+  return { database, schema, answeredAtMs: () => answeredAtMs }
+}
+
+/** Keeps those who guess tokens from the connections that the other requests need. */
+function guardUnknownTokens(
+  configuration: Configuration,
+  store: Directory,
+  database: Database,
+  { log, metrics, monotonicMs }: Surroundings,
+): Directory {
   const logGuess = createGuessLog(log, monotonicMs)
   const guarded = guardLookups(store, {
     findHashes: createFindHashes(database.query),
@@ -100,45 +166,66 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     },
   })
   metrics.watchUnknownTokens(guarded.countWaiting)
+  return guarded.directory
+}
 
-  let redis: Pick<RedisLink, 'announce' | 'read'> | undefined
-  let counting: CountBy | undefined
-  const cached = createCachedDirectory(guarded.directory, {
-    ...configuration.cache,
-    freshness,
-    grace: createGrace({
-      graceMs,
-      monotonicMs,
-      isOutage,
-      onBegin: () => log.warn({ graceMs }, 'PostgreSQL cannot be asked; what was known before answers'),
-      onEnd: (reads) => log.warn({ reads }, 'PostgreSQL answers again'),
-    }),
-    onRead: metrics.countCacheRead,
-    announce: (change) => redis?.announce(change),
+const openGrace = ({ directory: { graceMs } }: Configuration, { log, monotonicMs }: Surroundings) =>
+  createGrace({
+    graceMs,
+    monotonicMs,
+    isOutage,
+    onBegin: () => log.warn({ graceMs }, 'PostgreSQL cannot be asked; what was known before answers'),
+    onEnd: (reads) => log.warn({ reads }, 'PostgreSQL answers again'),
   })
-  metrics.watchCacheSizes(cached.sizes)
+
+type FollowedChanges = Readonly<{
+  /** A source that hears all changes keeps the caches by its proofs. */
+  handlersOf: (name: ChangeSource['name'], hearsAll: boolean) => ChangeHandlers
+  watch: (source: Pick<ChangeSource, 'name' | 'isUp'>) => void
+}>
+
+/** Takes changes from every source, and tells of the sources themselves. */
+function followChanges(
+  forget: (change: Change) => void,
+  freshness: Freshness,
+  { log, metrics, monotonicMs }: Surroundings,
+): FollowedChanges {
   const provedAtMs = new Map<ChangeSource['name'], number>()
-  const handlersOf = (name: ChangeSource['name'], hearsAll: boolean): ChangeHandlers => ({
-    onChange: (change) => {
-      metrics.countChange(name)
-      log.debug({ source: name, ...change }, 'change heard')
-      cached.forget(change)
-    },
-    onConnected: () => {
-      log.info({ source: name }, 'listening for changes; the caches start empty')
-      cached.forget({ kind: 'everything' })
-    },
-    onProof: (atMs) => {
-      provedAtMs.set(name, atMs)
-      if (hearsAll) freshness.prove(atMs)
-    },
-    onLost: (error) => {
-      metrics.countChangeLoss(name)
-      log.warn({ source: name, error: describeError(error), ...losses[name] }, 'changes are not heard')
-    },
-  })
-  const { url, listenUrl, pooler, connectTimeoutMs } = configuration.database
-  const sources: ChangeSource[] = []
+  return {
+    handlersOf: (name, hearsAll) => ({
+      onChange: (change) => {
+        metrics.countChange(name)
+        log.debug({ source: name, ...change }, 'change heard')
+        forget(change)
+      },
+      onConnected: () => {
+        log.info({ source: name }, 'listening for changes; the caches start empty')
+        forget({ kind: 'everything' })
+      },
+      onProof: (atMs) => {
+        provedAtMs.set(name, atMs)
+        if (hearsAll) freshness.prove(atMs)
+      },
+      onLost: (error) => {
+        metrics.countChangeLoss(name)
+        log.warn({ source: name, error: describeError(error), ...losses[name] }, 'changes are not heard')
+      },
+    }),
+    watch: ({ name, isUp }) =>
+      metrics.watchChangeSource(name, isUp, () => {
+        const atMs = provedAtMs.get(name)
+        return atMs === undefined ? undefined : monotonicMs() - atMs
+      }),
+  }
+}
+
+/** Undefined where no connection of the configuration can listen. */
+function hearPostgres(
+  { database: { url, listenUrl, pooler, connectTimeoutMs } }: Configuration,
+  servers: Servers,
+  handlers: ChangeHandlers,
+  { log, metrics, monotonicMs }: Surroundings,
+): ChangeSource | undefined {
   if (listenUrl === undefined && pooler === 'transaction') {
     // LISTEN belongs to a session, and there is none.
     log.warn({}, 'changes are not heard through a transaction pooler; set database.listenUrl to PostgreSQL itself')
@@ -147,71 +234,49 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
       () => false,
       () => undefined,
     )
-  } else {
-    const settings = { url: listenUrl ?? url, connectTimeoutMs, monotonicMs, servers }
-    sources.push(listenToPostgres(settings, handlersOf('postgres', true)))
+    return undefined
   }
-  let directory = cached.directory
-  let readHeartbeat: ReadHeartbeat = async () => undefined
-  if (configuration.redis.url) {
-    const { hearsEveryWriter } = configuration.redis
-    const { use, isRefused, ...source } = linkRedis(
-      {
-        ...configuration.redis,
-        monotonicMs,
-        onCommand: metrics.observeRedis,
-        onRefused: (command, cause) =>
-          log.warn({ command, cause, consequence: consequences[command] }, 'redis refuses a command'),
-        onTaken: (command) => log.info({ command }, 'redis takes a command again'),
-      },
-      handlersOf('redis', hearsEveryWriter),
-    )
-    redis = source
-    sources.push(source)
-    metrics.watchRedisRefusals(isRefused)
-    counting = (run) => use('count', run)
-    const { maxEntries } = configuration.cache
-    readHeartbeat = createReadHeartbeat({ read: source.read, maxEntries, now, monotonicMs })
-    directory = withHeartbeats(directory, readHeartbeat)
-  }
-  for (const { name, isUp } of sources)
-    metrics.watchChangeSource(name, isUp, () => {
-      const atMs = provedAtMs.get(name)
-      return atMs === undefined ? undefined : monotonicMs() - atMs
-    })
+  return listenToPostgres({ url: listenUrl ?? url, connectTimeoutMs, monotonicMs, servers }, handlers)
+}
 
-  const checkSchema = reportSchema(schema.find, log)
-  // Said at the start, and known when an outage comes. One that cannot be asked now is asked by the next probe.
-  checkSchema().catch(() => undefined)
-
-  return {
-    directory,
-    database,
-    checkAnswers: async () => {
-      try {
-        await directory.ping()
-      } catch (error) {
-        const cause = error instanceof GatewayError ? error.cause : undefined
-        if (cause instanceof StandbyLagError || cause instanceof PoolerError)
-          throw new PartError('failing', cause.message)
-        if (isOutage(error) && monotonicMs() - answeredAtMs < graceMs) throw new PartError('limited', graceSentence)
-        throw error
-      }
-    },
-    checkWrites: async () => {
-      // Whether it answers at all is another check's.
-      await directory.ping().catch(() => undefined)
-      if (servers.current()?.isStandby) throw new PartError('limited', standbySentence)
-    },
-    checkSchema,
-    readHeartbeat,
-    countBy: counting,
-    close: async () => {
-      tokenUses.stop()
-      await tokenUses.flush().catch(warn('token uses were lost'))
-      await Promise.all([...sources.map((source) => source.stop()), database.close()])
-    },
+function openRedis(
+  { redis }: Configuration,
+  handlers: ChangeHandlers,
+  { log, metrics, monotonicMs }: Surroundings,
+): RedisLink {
+  const settings: RedisSettings = {
+    ...redis,
+    monotonicMs,
+    onCommand: metrics.observeRedis,
+    onRefused: (command, cause) =>
+      log.warn({ command, cause, consequence: consequences[command] }, 'redis refuses a command'),
+    onTaken: (command) => log.info({ command }, 'redis takes a command again'),
   }
+  const link = linkRedis(settings, handlers)
+  metrics.watchRedisRefusals(link.isRefused)
+  return link
+}
+
+const countIn =
+  ({ use }: RedisLink): CountBy =>
+  (run) =>
+    use('count', run)
+
+const checkAnswersOf = (directory: Directory, hasGrace: () => boolean) => async (): Promise<void> => {
+  try {
+    await directory.ping()
+  } catch (error) {
+    const cause = error instanceof GatewayError ? error.cause : undefined
+    if (cause instanceof StandbyLagError || cause instanceof PoolerError) throw new PartError('failing', cause.message)
+    if (isOutage(error) && hasGrace()) throw new PartError('limited', graceSentence)
+    throw error
+  }
+}
+
+const checkWritesOf = (directory: Directory, servers: Servers) => async (): Promise<void> => {
+  // Whether it answers at all is another check's.
+  await directory.ping().catch(() => undefined)
+  if (servers.current()?.isStandby) throw new PartError('limited', standbySentence)
 }
 
 /** The consequence that an operator has to expect while a command is refused. */

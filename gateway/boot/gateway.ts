@@ -1,5 +1,8 @@
 import { randomInt, randomUUID } from 'node:crypto'
 import { performance } from 'node:perf_hooks'
+import type { AdminFacts } from '../admin/listener.ts'
+import { checkReadiness } from '../admin/readiness.ts'
+import { type Refusal, rememberRefusals } from '../admin/recent-refusals.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
@@ -10,35 +13,39 @@ import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
 import { createPolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import { createCors, noCors } from '../endpoints/cors.ts'
 import { createAnswer } from '../endpoints/endpoints.ts'
-import type { Listener } from '../engine/engine.ts'
-import type { Exchange } from '../engine/exchange.ts'
 import { guarded } from '../fault/guarded.ts'
 import { createForward } from '../forward/forward.ts'
-import type { AdminFacts } from '../observe/admin.ts'
+import type { Listener } from '../http/engine.ts'
+import type { Exchange } from '../http/exchange.ts'
+import type { Networks } from '../http/upstream/networks.ts'
+import { type Audit, createUnparsedRecorder } from '../observe/audit/audit.ts'
 import type { Door } from '../observe/audit/line.ts'
-import { createUnparsedRecorder } from '../observe/audit/unparsed.ts'
-import { checkReadiness } from '../observe/readiness.ts'
-import { rememberRefusals } from '../observe/refusals.ts'
-import { createStageTrails } from '../observe/stage-trails.ts'
-import { openTracing } from '../observe/tracing/tracing.ts'
-import { createTrails } from '../observe/trail.ts'
+import type { ProcessLog } from '../observe/log/log.ts'
+import type { Metrics } from '../observe/metrics/metrics.ts'
+import { observeStages } from '../observe/stage-trails.ts'
+import { openTracing, type Tracing } from '../observe/tracing/tracing.ts'
+import { createRecords, type ObserveRequest } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Snapshot, type Stages } from '../pipeline.ts'
 import type { Policy } from '../policy/compile.ts'
+import type { TrustedProxies } from '../receive/client.ts'
+import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import { join } from '../relay/join.ts'
-import { createRelay } from '../relay/relay.ts'
+import { createRelay, type Relaying } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
-import { startKeys } from '../reload/identity-keys.ts'
+import { type IdentityKeys, startKeys } from '../reload/identity-keys.ts'
 import { checkDoors, followDoors } from '../reload/listener-tls.ts'
-import { startPolicies } from '../reload/policies.ts'
-import { startShadow } from '../reload/shadow.ts'
+import type { Follower } from '../reload/pem-files.ts'
+import { startPolicies, type TablePolicies } from '../reload/policies.ts'
+import { type Shadow, startShadow } from '../reload/shadow.ts'
 import { openAudit } from './audit.ts'
 import { readClusterStates } from './cluster-states.ts'
 import { openConsole } from './console.ts'
-import { openDirectory } from './directory.ts'
-import { trackInFlight } from './in-flight-requests.ts'
-import { checkIssuers, rememberVerified, startIssuers } from './issuers.ts'
+import { type OpenDirectory, openDirectory } from './directory.ts'
+import { type InFlightRequests, trackInFlight } from './in-flight-requests.ts'
+import { clusterUpstream, countRetries, timeForward, traceForward } from './instrument.ts'
+import { checkIssuers, type Issuers, rememberVerified, startIssuers } from './issuers.ts'
 import { openLimit } from './limit.ts'
 import {
   createProcessContext,
@@ -49,9 +56,7 @@ import {
   reportWarningTo,
 } from './process-context.ts'
 import { checkPassedHeaders, createSnapshot, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
-import { traceForward } from './trace-forward.ts'
-import { checkUpstreams, startUpstreams } from './upstreams.ts'
-import { clusterUpstream, countRetries, timeForward } from './watch-upstreams.ts'
+import { checkUpstreams, startUpstreams, type Upstreams } from './upstreams.ts'
 
 /** A running gateway: one process, or a primary and its workers. */
 export type Gateway = Readonly<{
@@ -101,40 +106,104 @@ export async function openDoors(
   configurationFile: string,
   equipment: ProcessContext,
 ): Promise<Doors> {
-  const { log, metrics, engine } = equipment
-  checkIssuers(configuration, configurationFile)
-  const isTrustedProxy = readTrustedProxies(configuration, configurationFile)
-  const clusterNetworks = readClusterNetworks(configuration, configurationFile, equipment.listenerPorts)
-  checkPassedHeaders(configuration, configurationFile)
-  checkDoors(configuration, configurationFile)
-  checkUpstreams(configuration, configurationFile)
+  const { log, metrics } = equipment
+  const networks = readNetworks(configuration, configurationFile, equipment)
+  const services = await startServices(configuration, configurationFile, networks.ofClusters, equipment)
+  const wired = wireStages(configuration, networks.isTrustedProxy, services, equipment)
+  const inFlight = trackInFlight(log)
+  metrics.watchInFlight(inFlight.count)
+  metrics.watchWebSockets(inFlight.countJoined)
+  const listeners = await openListeners(configuration, services, wired, inFlight, equipment)
+  const certificates = followDoors(configuration, listeners, { log, metrics })
+  const { drain, isDraining } = createDrain(configuration, log, {
+    services,
+    listeners: [listeners.public, listeners.decision],
+    drainStreams: wired.drainStreams,
+    inFlight,
+    certificates,
+  })
+  const facts = collectFacts(configuration, services, isDraining, metrics)
+  const { policies, shadow, keys, upstreams } = services
+  const reload = async (): Promise<void> => {
+    log.info({}, 'asked to reload policies and keys')
+    await Promise.all([policies.reload(), shadow.reload(), keys.reload(), certificates.reload(), upstreams.reload()])
+  }
+  return { public: listeners.public.address, decision: listeners.decision.address, facts, drain, reload }
+}
+
+type NetworkRules = Readonly<{ isTrustedProxy: TrustedProxies; ofClusters: Networks }>
+
+/** The networks that the configuration names. Throws `ConfigurationError` for these, and for all that can be checked unopened. */
+function readNetworks(configuration: Configuration, file: string, { listenerPorts }: ProcessContext): NetworkRules {
+  checkIssuers(configuration, file)
+  const isTrustedProxy = readTrustedProxies(configuration, file)
+  const ofClusters = readClusterNetworks(configuration, file, listenerPorts)
+  checkPassedHeaders(configuration, file)
+  checkDoors(configuration, file)
+  checkUpstreams(configuration, file)
+  return { isTrustedProxy, ofClusters }
+}
+
+/** The parts that live as long as the process, whether or not a request comes. */
+type Services = Readonly<{
+  tracing: Tracing | undefined
+  audit: Audit
+  refusals: () => readonly Refusal[]
+  keys: IdentityKeys
+  opened: OpenDirectory
+  upstreams: Upstreams
+  policies: TablePolicies
+  shadow: Shadow
+  issuers: Issuers
+  /** Of the policy in force. */
+  snapshot: () => Snapshot
+}>
+
+/** Starts them in the order in which a mistake is to be told. */
+async function startServices(
+  configuration: Configuration,
+  configurationFile: string,
+  clusterNetworks: Networks,
+  { log, metrics, engine }: ProcessContext,
+): Promise<Services> {
   const tracing = await openTracing(process.env, readVersion(), log)
   const sink = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
   const { audit, refusals } = rememberRefusals(sink)
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
-  const { directory } = opened
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
-  let snapshot: Snapshot | undefined
+  let current: Snapshot | undefined
   const adopt = (policy: Policy): void => {
-    snapshot = createSnapshot(configuration, policy, upstreams.settings, directory, clusterNetworks, now)
+    current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
   }
-  const policies = await startPolicies(configuration, adopt, {
-    log,
-    metrics,
-    now,
-    monotonicMs,
-    tables: createPolicyTableStore(opened.database.query),
-  })
+  const tables = createPolicyTableStore(opened.database.query)
+  const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
-  const currentSnapshot = (): Snapshot => {
-    if (!snapshot) throw new Error('no policy is in force')
-    return snapshot
+  const snapshot = (): Snapshot => {
+    if (!current) throw new Error('no policy is in force')
+    return current
   }
   const keyStore = createIssuerKeyStore(opened.database.query)
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
+  return { tracing, audit, refusals, keys, opened, upstreams, policies, shadow, issuers, snapshot }
+}
 
+/** The work of both listeners, and the end of its streams. */
+type Wired = Readonly<{
+  handle: (exchange: Exchange) => Promise<void>
+  judge: (exchange: Exchange) => Promise<void>
+  drainStreams: Relaying['drainStreams']
+  cors: Stages['cors']
+}>
+
+function wireStages(
+  configuration: Configuration,
+  isTrustedProxy: TrustedProxies,
+  { tracing, audit, keys, opened, shadow, issuers, snapshot }: Services,
+  { log, metrics, engine }: ProcessContext,
+): Wired {
+  const { directory } = opened
   const { relay, countStreams, drainStreams } = createRelay({
     keepAliveMs: configuration.timeouts.keepAliveMs,
     startTimer,
@@ -142,67 +211,82 @@ export async function openDoors(
     makeId: () => randomUUID().replaceAll('-', ''),
   })
   metrics.watchStreams(countStreams)
-
-  const beginTrail = (door: Door) => {
-    const trails = createTrails({ log, metrics, audit, now, monotonicMs }, door)
-    const timed = createStageTrails(tracing ? tracing.watch(trails, door) : trails, metrics, monotonicMs)
-    return shadow.watch(timed)
+  const beginRecord = (door: Door) => createRecords({ log, metrics, now, monotonicMs }, door)
+  const time = observeStages(metrics, monotonicMs)
+  const observe = (door: Door): ObserveRequest => {
+    const trace = tracing?.observe(door)
+    return (record, exchange, id) =>
+      shadow.observe(time(trace ? trace(record, exchange, id) : record, exchange, id), exchange, id)
   }
   const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, monotonicMs)
   for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
+  const verify = rememberVerified(issuers.byName, configuration, metrics)
   const stages: Stages = {
-    snapshot: currentSnapshot,
+    snapshot,
     isTrustedProxy,
     cors: configuration.cors ? createCors(configuration.cors) : noCors,
-    authenticate: createAuthenticate({
-      directory,
-      verify: rememberVerified(issuers.byName, configuration, metrics),
-      now,
-    }),
+    authenticate: createAuthenticate({ directory, verify, now }),
     directory,
     limit: openLimit(opened.countBy, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),
+    audit,
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: tracing ? traceForward(forward, tracing) : forward,
     relay,
     join,
-    beginTrail: beginTrail('proxy'),
+    beginRecord: beginRecord('proxy'),
+    observe: observe('proxy'),
   }
-  const handle = createPipeline(stages)
-  const judge = createDecision({ ...stages, beginTrail: beginTrail('decision') })
+  const judge = createDecision({ ...stages, beginRecord: beginRecord('decision'), observe: observe('decision') })
+  return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
+}
 
+type OpenListeners = Readonly<Record<'public' | 'decision', Listener>>
+
+/** Opens both. The keys that verify the identity header stand on the public one, where the configuration wants it. */
+async function openListeners(
+  configuration: Configuration,
+  { audit, keys, snapshot }: Services,
+  { handle, judge, cors }: Wired,
+  inFlight: InFlightRequests,
+  equipment: ProcessContext,
+): Promise<OpenListeners> {
   const publishesKeys = configuration.identity.publishOnPublicListener
-  const exchanges = trackInFlight(log)
-  metrics.watchInFlight(exchanges.count)
-  metrics.watchWebSockets(exchanges.countJoined)
-  let isDraining = false
+  const isForKeys = (exchange: Exchange): boolean =>
+    publishesKeys &&
+    exchange.method === 'GET' &&
+    exchange.target === '/.well-known/jwks.json' &&
+    isSoundHead(exchange, snapshot().headLimits.usual.headerBytes)
+  const handlePublic = (exchange: Exchange): Promise<void> =>
+    isForKeys(exchange) ? publishKeys(keys, cors, exchange) : handle(exchange)
   const open = (name: 'public' | 'decision', door: Door, work: (exchange: Exchange) => Promise<void>) =>
-    openListener(name, configuration, equipment, exchanges.attend(work), createUnparsedRecorder(audit, door, now))
-  const publishKeys = async (exchange: Exchange): Promise<void> =>
-    exchange.answer(
-      {
-        status: 200,
-        headers: [
-          ...['content-type', 'application/json', 'cache-control', 'no-store'],
-          ...['x-request-id', readRequestId(exchange.headers)],
-        ],
-      },
-      JSON.stringify(keys.published()),
-    )
-  const isForKeys = ({ method, target }: Exchange): boolean =>
-    publishesKeys && method === 'GET' && target === '/.well-known/jwks.json'
+    openListener(name, configuration, equipment, inFlight.attend(work), createUnparsedRecorder(audit, door, now))
+  return { public: await open('public', 'proxy', handlePublic), decision: await open('decision', 'decision', judge) }
+}
 
-  const publicListener = await open('public', 'proxy', (exchange) =>
-    isForKeys(exchange) ? publishKeys(exchange) : handle(exchange),
+async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: Exchange): Promise<void> {
+  cors.attend(exchange)
+  const contentHeaders = ['content-type', 'application/json', 'cache-control', 'no-store']
+  const requestId = readRequestId(exchange.headers)
+  exchange.answer(
+    { status: 200, headers: [...contentHeaders, 'x-request-id', requestId] },
+    JSON.stringify(keys.published()),
   )
-  const decisionListener = await open('decision', 'decision', judge)
-  const certificates = followDoors(
-    configuration,
-    { public: publicListener, decision: decisionListener },
-    { log, metrics },
-  )
+}
+
+/** The state of the gateway, as the admin listener shows it. */
+function collectFacts(
+  configuration: Configuration,
+  { opened, keys, policies, shadow, refusals, snapshot }: Services,
+  isDraining: () => boolean,
+  metrics: Metrics,
+): AdminFacts {
   const clusterStore = createClusterStore(opened.database)
-  const facts: AdminFacts = {
+  const { staleAfterMs } = configuration.cluster
+  const requireServing = (): void => {
+    if (isDraining()) throw new Error('draining')
+  }
+  return {
     metrics: metrics.snapshot,
     publicKeys: async () => keys.published(),
     readiness: () =>
@@ -210,53 +294,62 @@ export async function openDoors(
         { name: 'database', check: opened.checkAnswers },
         { name: 'schema', check: opened.checkSchema },
         { name: 'writes', check: opened.checkWrites },
-        { name: 'policy', check: () => void currentSnapshot().table },
-        {
-          name: 'draining',
-          check: () => {
-            if (isDraining) throw new Error('draining')
-          },
-        },
+        { name: 'policy', check: () => void snapshot().table },
+        { name: 'draining', check: requireServing },
       ]),
     policies: async () => ({ live: policies.state(), shadow: shadow.state() }),
     policyTexts: async () => policies.texts(),
     refusals: async () => refusals(),
-    clusters: () => readClusterStates(clusterStore, opened.readHeartbeat, now, configuration.cluster.staleAfterMs),
+    clusters: () => readClusterStates(clusterStore, opened.readHeartbeat, now, staleAfterMs),
   }
+}
 
+/** The parts that a drain ends, each in its turn. */
+type Drained = Readonly<{
+  services: Services
+  listeners: readonly Listener[]
+  drainStreams: Relaying['drainStreams']
+  inFlight: InFlightRequests
+  certificates: Follower
+}>
+
+/** Requests end first, then the parts that they need; the last are those that still write. */
+function createDrain(configuration: Configuration, log: ProcessLog, drained: Drained) {
+  const { services, listeners, drainStreams, inFlight, certificates } = drained
+  const { issuers, keys, upstreams, policies, shadow, opened, audit, tracing } = services
+  let isDraining = false
   const drain: Drain = async (options = {}) => {
     if (isDraining) return
     isDraining = true
     const { delayMs, timeoutMs } = { ...configuration.drain, ...options }
     log.info({ delayMs, timeoutMs }, 'draining')
-    // Whoever routes to us reads /readyz first; until then new connections still find us.
+    // A load balancer before the gateway reads /readyz first; until then new connections still arrive.
     await sleep(delayMs)
-    const doors = [publicListener, decisionListener]
-    const closed = Promise.all(doors.map((door) => door.close()))
-    const cut = (): void => {
-      for (const door of doors) door.destroy()
-    }
-    const endStreams = (): void => {
-      // A stream that is told of its end still has to take that to its client.
-      timer = setTimeout(guarded('process', cut), drainStreams() > 0 ? lastWordsMs : 0)
-    }
-    let timer = setTimeout(guarded('process', endStreams, cut), timeoutMs)
-    await closed
-    clearTimeout(timer)
-    issuers.stop()
-    keys.stop()
-    certificates.stop()
-    upstreams.stop()
-    policies.stop()
-    shadow.stop()
-    await exchanges.untilIdle(lastWordsMs)
+    await closeListeners(listeners, timeoutMs, drainStreams)
+    for (const part of [issuers, keys, certificates, upstreams, policies, shadow]) part.stop()
+    await inFlight.untilIdle(lastWordsMs)
     await Promise.all([opened.close(), audit.close(auditCloseMs), tracing?.stop(traceCloseMs)])
   }
-  const reload = async (): Promise<void> => {
-    log.info({}, 'asked to reload policies and keys')
-    await Promise.all([policies.reload(), shadow.reload(), keys.reload(), certificates.reload(), upstreams.reload()])
+  return { drain, isDraining: () => isDraining }
+}
+
+/** Resolves when the last connection has ended. After the time-out streams are ended, and then the rest is cut. */
+async function closeListeners(
+  listeners: readonly Listener[],
+  timeoutMs: number,
+  drainStreams: Relaying['drainStreams'],
+): Promise<void> {
+  const closed = Promise.all(listeners.map((listener) => listener.close()))
+  const cut = (): void => {
+    for (const listener of listeners) listener.destroy()
   }
-  return { public: publicListener.address, decision: decisionListener.address, facts, drain, reload }
+  const endStreams = (): void => {
+    // A stream that is told of its end still has to take that to its client.
+    timer = setTimeout(guarded('process', cut), drainStreams() > 0 ? lastWordsMs : 0)
+  }
+  let timer = setTimeout(guarded('process', endStreams, cut), timeoutMs)
+  await closed
+  clearTimeout(timer)
 }
 
 /** A whole gateway in this process. */
@@ -292,6 +385,16 @@ export async function startGateway(configuration: Configuration, configurationFi
       stopped ??= stop(options)
       return stopped
     },
+  }
+}
+
+/** What the pipeline refuses of a head, it refuses there: the keys are no way past the rules of framing. */
+function isSoundHead(exchange: Exchange, headerBytes: number): boolean {
+  try {
+    readHeaders(exchange, headerBytes)
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import type { Exchange } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { render } from '../errors/render.ts'
-import { describeBug, type Log } from '../observe/log.ts'
+import type { Exchange } from '../http/exchange.ts'
+import { describeBug, type Log } from '../observe/log/log.ts'
 
 /** The exchanges under way at every door, and the handlers that still work for them. */
 export type InFlightRequests = Readonly<{

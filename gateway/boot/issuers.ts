@@ -7,8 +7,8 @@ import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } fro
 import type { Configuration } from '../configuration/configuration.ts'
 import { guarded } from '../fault/guarded.ts'
 import { createBoundedMap } from '../lib/bounded-map.ts'
-import { describeError, type Log } from '../observe/log.ts'
-import type { Metrics } from '../observe/metrics.ts'
+import { describeError, type Log } from '../observe/log/log.ts'
+import type { Metrics } from '../observe/metrics/metrics.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 
 export type Issuers = Readonly<{ byName: VerifyOptions['issuers']; stop: () => void }>

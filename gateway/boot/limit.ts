@@ -2,7 +2,7 @@ import type { Count } from '../limit/count.ts'
 import { countInMemory } from '../limit/count-in-memory.ts'
 import type { CountBy } from '../limit/count-in-redis.ts'
 import { createLimit, type Limit } from '../limit/limit.ts'
-import type { LimitMetrics } from '../observe/limit-metrics.ts'
+import type { LimitMetrics } from '../observe/metrics/limit.ts'
 
 /** Some 15 MB of them. */
 const maxBudgets = 100_000

@@ -1,25 +1,26 @@
+import { isLoopback } from '../admin/console-host.ts'
+import { type AdminPages, createAdmin } from '../admin/listener.ts'
 import type { Configuration, DoorSettings } from '../configuration/configuration.ts'
 import {
   type ConnectionLimits,
   findShortages,
   limitConnections,
+  limitHeldBytes,
   readDescriptorLimit,
-} from '../configuration/connection-limits.ts'
-import { limitHeldBytes, readMemoryLimit, shareMemory } from '../configuration/memory.ts'
+  readMemoryLimit,
+  shareMemory,
+} from '../configuration/process-limits.ts'
 import { readVersion } from '../configuration/version.ts'
-import { createDnsCache, lookUpEverywhere } from '../engine/dns-cache.ts'
-import type { Engine, Listener, ListenerOptions } from '../engine/engine.ts'
-import type { Exchange } from '../engine/exchange.ts'
-import { createResolver } from '../engine/resolver.ts'
-import { createEngine } from '../engine/wire/engine.ts'
-import { reportFault } from '../fault/guarded.ts'
-import { type AdminPages, createAdmin } from '../observe/admin.ts'
-import { isLoopback } from '../observe/console-host.ts'
-import { createLog, describeBug, type ProcessLog } from '../observe/log.ts'
-import { createMetrics, type Metrics } from '../observe/metrics.ts'
+import { type HearFault, hearFaults, reportFault } from '../fault/guarded.ts'
+import { createEngine } from '../http/create-engine.ts'
+import type { Engine, Listener, ListenerOptions } from '../http/engine.ts'
+import type { Exchange } from '../http/exchange.ts'
+import { createDnsCache, lookUpEverywhere } from '../http/upstream/dns-cache.ts'
+import { createResolver } from '../http/upstream/resolver.ts'
+import { createLog, describeBug, type Log, type ProcessLog } from '../observe/log/log.ts'
+import { createMetrics, type Metrics } from '../observe/metrics/metrics.ts'
 import { readDoorTls } from '../reload/listener-tls.ts'
-import { reportFaults } from './report-faults.ts'
-import { nameOrigins } from './watch-upstreams.ts'
+import { nameOrigins } from './instrument.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
 export type ProcessContext = Readonly<{
@@ -158,3 +159,35 @@ export async function openAdmin(
   }
   return { ...listener, close }
 }
+
+/** The same fault again within this time is counted, and not logged. */
+const silenceMs = 60_000
+
+/** Faults that are remembered; beyond, the oldest is told again. */
+const rememberedFaults = 100
+
+/** Counts what callbacks throw, and logs each cause once a minute: a bug that a peer can reach must not fill the log. */
+export function reportFaults(
+  log: Pick<Log, 'error'>,
+  metrics: Pick<Metrics, 'countFault'>,
+  monotonicMs = () => performance.now(),
+): () => void {
+  const toldAtMs = new Map<string, number>()
+  const hear: HearFault = (place, error) => {
+    metrics.countFault(place)
+    const cause = `${place} ${nameCause(error)}`
+    const nowMs = monotonicMs()
+    const lastMs = toldAtMs.get(cause)
+    if (lastMs !== undefined && nowMs - lastMs < silenceMs) return
+    toldAtMs.delete(cause)
+    toldAtMs.set(cause, nowMs)
+    const [oldest] = toldAtMs.keys()
+    if (toldAtMs.size > rememberedFaults && oldest !== undefined) toldAtMs.delete(oldest)
+    log.error({ place, error: describeBug(error) }, 'a callback failed: what it worked for has been ended')
+  }
+  return hearFaults(hear)
+}
+
+/** By its place in the code: a message may hold what a peer said, and so be another each time. */
+const nameCause = (error: unknown): string =>
+  error instanceof Error ? `${error.name} ${error.stack?.split('\n').find((line) => /^\s+at /.test(line)) ?? ''}` : ''

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { judgeCluster, readHost } from '../boot/judge-cluster.ts'
+import { judgeListedCluster, readHost } from '../boot/cluster-states.ts'
 import type { ClusterStatus } from '../directory/postgres/cluster-store.ts'
 import { formatTable } from '../lib/text-table.ts'
 import { commandLineAudit, readId, withDirectory } from './directory.ts'
@@ -70,7 +70,7 @@ function describeCluster(cluster: ClusterStatus, now: Date, staleAfterMs: number
     slug,
     status,
     /** The state that its proxy answers with. */
-    isOffline: judgeCluster(cluster, now, staleAfterMs) === 'offline',
+    isOffline: judgeListedCluster(cluster, now, staleAfterMs) === 'offline',
     lastHeartbeatAt: lastHeartbeatAt?.toISOString() ?? null,
     host: readHost(cluster.baseUrl),
   }

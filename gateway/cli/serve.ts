@@ -1,8 +1,9 @@
 import { endOnFault } from '../boot/crash.ts'
 import { type Gateway, startGateway } from '../boot/gateway.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
-import { countWorkers } from '../configuration/count-workers.ts'
 import { reportFailure } from '../configuration/failure.ts'
+import { countWorkers } from '../configuration/process-limits.ts'
+import { leaveEarlySignals } from '../fault/early-signals.ts'
 import { endProcess, guardOutput } from '../fault/end-process.ts'
 import { guarded } from '../fault/guarded.ts'
 import { startGroup } from '../workers/group.ts'
@@ -15,7 +16,10 @@ const impatient = { delayMs: 0, timeoutMs: 2_000 }
 /** Runs the gateway until a signal: SIGTERM drains, Ctrl-C hurries, a second signal ends at once. SIGHUP reloads. */
 export async function runServe({ config: configFile }: Readonly<{ config: string }>): Promise<void> {
   const assignment = readAssignment(process.env)
-  if (assignment) return runWorker(configFile, assignment)
+  if (assignment) {
+    leaveEarlySignals()
+    return runWorker(configFile, assignment)
+  }
   const gateway = await start(configFile)
   guardOutput(gateway.reportWarning)
   endOnFault(gateway.reportFault, gateway.drain)
@@ -40,6 +44,7 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
     'SIGHUP',
     guarded('process', () => gateway.reload()),
   )
+  if (leaveEarlySignals().isReloadAsked) void gateway.reload()
   // Started by another process (the demo), we tell it our addresses, and end when it does.
   process.on(
     'disconnect',

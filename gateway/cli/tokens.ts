@@ -1,10 +1,11 @@
 import { randomInt, randomUUID } from 'node:crypto'
+import { UsageError } from '../configuration/failure.ts'
 import type { Directory, TokenMetadata } from '../directory/directory.ts'
 import { describeToken, findTokenOwner, issueToken } from '../endpoints/issue-token.ts'
-import { disarm } from '../lib/text-table.ts'
-import { describeTokens } from './describe-tokens.ts'
+import { GatewayError, type ValidationMessage } from '../errors/gateway-error.ts'
+import { disarm, formatTable } from '../lib/text-table.ts'
+import type { Roles } from '../policy/role.ts'
 import { commandLineAudit, readId, withDirectory } from './directory.ts'
-import { explainMint } from './explain-mint.ts'
 
 type Common = Readonly<{ config: string; json?: boolean }>
 
@@ -81,4 +82,65 @@ async function readAllPages(directory: Directory, userId: number): Promise<reado
     for (const token of tokens) found.set(token.id, token)
     if (tokens.length < pageSize) return [...found.values()]
   }
+}
+
+/** A line a token: what a person looks for before revoking one. */
+export function describeTokens(tokens: readonly TokenMetadata[], scopes: Roles['tokenScopes'], now: Date): string {
+  const header = ['ID', 'NAME', 'SCOPE', 'LAST USED', 'EXPIRES', 'CREATED']
+  const rows = tokens.map(({ id, name, abilities, lastUsedAt, expiresAt, createdAt }) => [
+    String(id),
+    name ?? '-',
+    nameScope(abilities, scopes),
+    lastUsedAt?.toISOString() ?? 'never',
+    describeExpiry(expiresAt, now),
+    createdAt?.toISOString() ?? '-',
+  ])
+  return formatTable(header, rows)
+}
+
+/** Tokens of an older policy, or of another program, hold abilities that are no scope of today's. */
+function nameScope(abilities: readonly string[], scopes: Roles['tokenScopes']): string {
+  const held = new Set(abilities)
+  for (const [scope, of] of scopes)
+    if (of.size === held.size && [...of].every((ability) => held.has(ability))) return scope
+  return held.size === 1 ? '1 ability' : `${held.size} abilities`
+}
+
+function describeExpiry(expiresAt: Date | null, now: Date): string {
+  if (expiresAt === null) return 'never'
+  return `${expiresAt.toISOString()}${expiresAt <= now ? ' (expired)' : ''}`
+}
+
+/** A refused mint in an operator's words; what an operator cannot be told stays as it is. */
+function explainMint(error: unknown, organizationId: number, userId: number): unknown {
+  if (!(error instanceof GatewayError)) return error
+  switch (error.code) {
+    case 'enterprise_required':
+      return new Error(
+        `organization ${organizationId} is no Enterprise organization, and only those have API tokens; ` +
+          'name another with --organization',
+      )
+    case 'resource_not_found':
+      return new Error(
+        `user ${userId} is no member of organization ${organizationId}; give it a role there, or name another with --user`,
+      )
+    case 'validation_failure':
+      return explainMessages(error.details.messages ?? [])
+    default:
+      return error
+  }
+}
+
+const optionNames: Readonly<Record<string, string>> = {
+  userId: '--user',
+  scope: '--scope',
+  name: '--name',
+  expiresAt: '--expires-at',
+}
+
+/** A user who cannot have tokens is a fact of the directory; everything else is how the command was called. */
+function explainMessages(messages: readonly ValidationMessage[]): Error {
+  const text = messages.map(({ field, message }) => `${optionNames[field] ?? field}: ${message}`).join('\n')
+  const isUsage = messages.some(({ field }) => field !== 'userId')
+  return isUsage ? new UsageError(text) : new Error(`${text} Name a service account with --user.`)
 }

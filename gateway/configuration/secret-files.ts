@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs'
-import type { Log } from '../observe/log.ts'
+import type { Log } from '../observe/log/log.ts'
 
 type Access = Readonly<{ mode: number; uid: number }>
 

@@ -1,5 +1,5 @@
-import type { Exchange } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import type { Exchange } from '../http/exchange.ts'
 import { isHost } from '../receive/headers.ts'
 import { hostName } from '../route/table.ts'
 

@@ -1,7 +1,6 @@
-import { mkdirSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { printBanner } from './banner.ts'
-import { removeDemoFile, writeDemoFile } from './demo-file.ts'
 import { startWorld } from './world.ts'
 
 /** Where the contract expects the listeners. */
@@ -42,3 +41,17 @@ export async function runDemo(): Promise<void> {
 const notify = (sentence: string): void => {
   process.stderr.write(`${sentence}\n`)
 }
+
+const demoFile = 'demo.json'
+
+/** Writes `.sallyport/demo.json` whole: whoever waits for it never reads half of one. */
+function writeDemoFile(directory: string, description: unknown): string {
+  const file = join(directory, demoFile)
+  const draft = `${file}.${process.pid}`
+  writeFileSync(draft, `${JSON.stringify(description, null, 2)}\n`, { mode: 0o600 })
+  renameSync(draft, file)
+  return file
+}
+
+/** The file stands only while the world does. */
+const removeDemoFile = (directory: string): void => rmSync(join(directory, demoFile), { force: true })

@@ -48,14 +48,11 @@ export function keepConnected(
       const link = await abandonOn(stopping.signal, connecting)
       // What was held from before may have changed while nobody listened.
       handlers.onConnected()
-      for (;;) {
-        const askedAtMs = monotonicMs()
-        await prove(link, life)
+      return await keepProving(link, life, monotonicMs, (askedAtMs) => {
         handlers.onProof(askedAtMs)
         isUp = true
         isLossTold = false
-        await sleep(probeIntervalMs, undefined, { signal, ref: false })
-      }
+      })
     } catch (error) {
       // What broke the link tells more than what failed for it.
       throw signal.aborted ? signal.reason : error
@@ -88,6 +85,21 @@ export function keepConnected(
       stopping.abort()
       return ended
     },
+  }
+}
+
+/** Proves a link again and again, and rejects with the end of it. */
+async function keepProving(
+  link: Link,
+  life: AbortController,
+  monotonicMs: () => number,
+  onProof: (askedAtMs: number) => void,
+): Promise<never> {
+  for (;;) {
+    const askedAtMs = monotonicMs()
+    await prove(link, life)
+    onProof(askedAtMs)
+    await sleep(probeIntervalMs, undefined, { signal: life.signal, ref: false })
   }
 }
 

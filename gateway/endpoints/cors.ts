@@ -1,5 +1,5 @@
-import type { Exchange, RawHeaders, ResponseHead } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import type { Exchange, RawHeaders, ResponseHead } from '../http/exchange.ts'
 
 /** Whose pages may read answers (WHATWG Fetch, "CORS protocol"). */
 export type CorsSettings = Readonly<{

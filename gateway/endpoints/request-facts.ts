@@ -1,4 +1,4 @@
-import type { RequestBody } from '../engine/exchange.ts'
+import type { RequestBody } from '../http/exchange.ts'
 
 /** What an owned endpoint may know of a request beside its permit. */
 export type RequestFacts = Readonly<{

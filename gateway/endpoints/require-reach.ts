@@ -1,6 +1,7 @@
 import type { UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { OrganizationRole, Roles } from '../policy/role.ts'
+import { findMembership } from '../resolve/organization.ts'
 
 /**
  * A token acts wherever its account does, so that minting one lends all of the account's rights: the caller must be an
@@ -16,15 +17,12 @@ export function requireReach(caller: UserRecord, account: UserRecord, organizati
   })
   if (!isWithinReach) throw new GatewayError('account_out_of_reach')
   // It was a member when it was looked up, and may have left since.
-  if (!isMember(account, organizationId)) throw new GatewayError('resource_not_found')
+  if (!findMembership(account, organizationId)) throw new GatewayError('resource_not_found')
 }
-
-const isMember = ({ roles }: UserRecord, organizationId: number): boolean =>
-  roles.some(({ organization }) => organization?.id === organizationId)
 
 /** The role that counts: under a bypass scope the highest, and only where there is a membership. */
 function findRole(user: UserRecord, organizationId: number, roles: Roles): OrganizationRole | undefined {
-  const held = user.roles.find(({ organization }) => organization?.id === organizationId)
+  const held = findMembership(user, organizationId)
   if (!held) return undefined
   const isBypassing = user.roles.some(
     ({ organization, role }) => organization === null && roles.platform.get(role)?.isBypassScope === true,

@@ -15,8 +15,8 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Send the path as the documentation of the API spells it: letters, slashes and escapes included.',
   ],
   headers_malformed: [
-    'A header is folded, repeated, misspelt (another character for `-`) or not a header at all, and it is one that decides.',
-    'Send every header that decides once, on one line, in its usual spelling.',
+    'A header is folded, repeated, misspelt (another character for `-`) or not a header at all, and it is one that decides; or the body does not end as its framing says.',
+    'Send every header that decides once, on one line, in its usual spelling, and the body to its end.',
   ],
   ambiguous_target: [
     'At the decision listener: the proxy named no original method and target, or two different ones.',

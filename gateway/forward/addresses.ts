@@ -53,36 +53,12 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
     const isUp = address.isUp(rules)
     if (isUp !== wasUp) onChange(address.origin, isUp, why)
   }
-  const begin = (address: Address): Attempt => {
-    address.underWay += 1
-    const isTrial = address.isEjected
-    if (isTrial) address.isOnTrial = true
-    let isOver = false
-    const endTrial = (): void => {
-      if (isTrial) address.isOnTrial = false
-    }
-    return {
-      origin: address.origin,
-      answered: () => {
-        endTrial()
-        change(address, 'requests', () => address.takeBack())
-      },
-      failed: () => {
-        endTrial()
-        change(address, 'requests', () => {
-          address.failures += 1
-          if (isTrial || (!address.isEjected && address.failures >= rules.failures && mayEject()))
-            address.eject(monotonicMs(), rules)
-        })
-      },
-      end: () => {
-        if (isOver) return
-        isOver = true
-        endTrial()
-        address.underWay -= 1
-      },
-    }
+  const noteFailure = (address: Address, isTrial: boolean): void => {
+    address.failures += 1
+    if (isTrial || (!address.isEjected && address.failures >= rules.failures && mayEject()))
+      address.eject(monotonicMs(), rules)
   }
+  const begin = (address: Address): Attempt => beginAttempt(address, change, noteFailure)
   const [only, ...others] = addresses
   const everyAttempt = only && others.length === 0 ? beginAlways(only, change) : undefined
   return {
@@ -109,6 +85,36 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
 }
 
 type Change = (address: Address, why: 'requests' | 'health', work: () => void) => void
+
+type NoteFailure = (address: Address, isTrial: boolean) => void
+
+/** One request's use of an address; where that is out, the attempt is its trial. */
+function beginAttempt(address: Address, change: Change, noteFailure: NoteFailure): Attempt {
+  address.underWay += 1
+  const isTrial = address.isEjected
+  if (isTrial) address.isOnTrial = true
+  let isOver = false
+  const endTrial = (): void => {
+    if (isTrial) address.isOnTrial = false
+  }
+  return {
+    origin: address.origin,
+    answered: () => {
+      endTrial()
+      change(address, 'requests', () => address.takeBack())
+    },
+    failed: () => {
+      endTrial()
+      change(address, 'requests', () => noteFailure(address, isTrial))
+    },
+    end: () => {
+      if (isOver) return
+      isOver = true
+      endTrial()
+      address.underWay -= 1
+    },
+  }
+}
 
 /** An address without others is tried whatever it does: one attempt is every request's, and costs it nothing. */
 const beginAlways = (address: Address, change: Change): Attempt => ({

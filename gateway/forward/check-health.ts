@@ -1,5 +1,5 @@
-import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../engine/engine.ts'
 import { guarded } from '../fault/guarded.ts'
+import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../http/engine.ts'
 
 export type HealthRules = Readonly<{
   path: string

@@ -1,13 +1,13 @@
 import { assertIssued, type Permit } from '../authorize/decide.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
 import {
   type Send,
   type UpstreamAnswer,
   UpstreamError,
   type UpstreamFault,
   type UpstreamRequest,
-} from '../engine/engine.ts'
-import type { Exchange, RawHeaders } from '../engine/exchange.ts'
-import { GatewayError } from '../errors/gateway-error.ts'
+} from '../http/engine.ts'
+import type { Exchange, RawHeaders } from '../http/exchange.ts'
 import { type CookieRules, keepCookies } from '../locate/cookies.ts'
 import type { Attempt, Upstream } from '../locate/upstream.ts'
 import type { PinnedHeaders } from '../pin/pin.ts'
@@ -180,6 +180,8 @@ function toGatewayError(error: unknown): GatewayError {
       return new GatewayError('upstream_timeout', { cause: error })
     case 'body-too-large':
       return new GatewayError('body_too_large', { cause: error })
+    case 'body-malformed':
+      return new GatewayError('headers_malformed', { cause: error })
     case 'body-timeout':
       return new GatewayError('request_timeout', { cause: error })
     case 'unreachable':

@@ -1,11 +1,12 @@
+import { createHash } from 'node:crypto'
 import type { Permit } from '../authorize/decide.ts'
-import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { RateLimit } from '../policy/rate-limit.ts'
+import type { Exchange, RawHeaders } from '../http/exchange.ts'
+import { readNetwork } from '../network/network.ts'
+import type { BudgetOwner, RateLimit } from '../policy/rate-limit.ts'
 import type { Client } from '../receive/client.ts'
 import type { RouteMatch } from '../route/table.ts'
 import type { Count, Usage } from './count.ts'
-import { ownerOfAddress, ownerOfPermit } from './owner.ts'
 
 /** Throws `rate_limited` once a budget is spent. For routes with a rate limit; others have nothing to ask. */
 export type Limit = Readonly<{
@@ -59,3 +60,23 @@ const describeStanding = ({ name, requests, seconds }: RateLimit, standing: Usag
 
 /** Rounded up: whoever comes back after that time finds the next window. */
 const secondsLeft = ({ resetMs }: Usage): number => Math.max(1, Math.ceil(resetMs / 1_000))
+
+/** Who spends of a budget with a permitted request: ids of ours, never a text of the client's. */
+function ownerOfPermit({ match, caller }: Permit, by: Exclude<BudgetOwner, 'address'>): string {
+  if (by === 'route') return `route:${match.route.id}`
+  if (!caller) throw new GatewayError('internal') // the policy's check lets no public route be limited so
+  const { organization, principal } = caller
+  const user = `user:${principal.user.id}`
+  switch (by) {
+    case 'principal':
+      return user
+    case 'organization':
+      return organization ? `organization:${organization.id}` : user
+    default:
+      return by satisfies never
+  }
+}
+
+/** Who spends with any request from an address; hashed, since addresses are of people, and Redis is shared. */
+export const ownerOfAddress = (address: string): string =>
+  `address:${createHash('sha256').update(readNetwork(address)).digest('base64url').slice(0, 22)}`

@@ -1,10 +1,11 @@
 import type { Permit } from '../authorize/decide.ts'
 import type { ClusterRecord, Directory } from '../directory/directory.ts'
-import type { Networks } from '../engine/engine.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import type { Networks } from '../http/engine.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import type { Route } from '../policy/route.ts'
 import { parseId } from '../resolve/organization-id.ts'
+import { aliveSince, judgeCluster } from './cluster-state.ts'
 import type { CookieRules } from './cookies.ts'
 import type { AnswerRules, Timeouts, Upstream, UpstreamSettings } from './upstream.ts'
 
@@ -118,13 +119,20 @@ async function findCluster(permit: Permit, param: string, locations: Locations):
   // Whoever has no organization has no cluster either, and asks the directory for none.
   if (!organization) throw new GatewayError('resource_not_found')
   const id = parseId(permit.match.params.get(param) ?? '')
-  const aliveSince = new Date(locations.now().getTime() - locations.clusterStaleAfterMs)
-  const cluster = id === undefined ? undefined : await locations.directory.findCluster(id, aliveSince)
+  const since = aliveSince(locations.now(), locations.clusterStaleAfterMs)
+  const cluster = id === undefined ? undefined : await locations.directory.findCluster(id, since)
   if (!cluster || cluster.organizationId !== organization.id) throw new GatewayError('resource_not_found')
-  if (cluster.isSuspended) throw new GatewayError('cluster_suspended')
-  const isSilent = cluster.lastHeartbeatAt === null || cluster.lastHeartbeatAt < aliveSince
-  if (cluster.isDeleting || isSilent) throw new GatewayError('cluster_offline')
-  return cluster
+  const state = judgeCluster(cluster, since)
+  switch (state) {
+    case 'active':
+      return cluster
+    case 'suspended':
+      throw new GatewayError('cluster_suspended')
+    case 'offline':
+      throw new GatewayError('cluster_offline')
+    default:
+      return state satisfies never
+  }
 }
 
 /** The address is another system's data: one that we cannot speak to is an unreachable cluster. */

@@ -1,4 +1,4 @@
-import type { Networks, UpstreamTimeouts, UpstreamTls } from '../engine/engine.ts'
+import type { Networks, UpstreamTimeouts, UpstreamTls } from '../http/engine.ts'
 import type { CookieRules } from './cookies.ts'
 
 /** `streamIdleMs` is the silence allowed in an event stream, which waits for a model to think. */

@@ -1,5 +1,4 @@
 import type { Principal } from '../authenticate/principal.ts'
-import type { Exchange } from '../engine/exchange.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
@@ -8,9 +7,9 @@ import type { RequestTarget } from '../receive/target.ts'
 import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
-import type { ObserveMs } from './bound-histogram.ts'
-import { type Stage, type StageMetrics, stages } from './stage-metrics.ts'
-import type { BeginTrail, Trail } from './trail.ts'
+import type { ObserveMs } from './metrics/bound-histogram.ts'
+import { type Stage, type StageMetrics, stages } from './metrics/stages.ts'
+import type { ObserveRequest, Trail } from './trail.ts'
 
 /** Stages go by their place here: what is named is looked for by its name, ten times a request. */
 const place = Object.fromEntries(stages.map((stage, index) => [stage, index])) as Readonly<Record<Stage, number>> // all of them
@@ -18,13 +17,9 @@ const place = Object.fromEntries(stages.map((stage, index) => [stage, index])) a
 type Watch = Readonly<{ metrics: StageMetrics; observers: readonly ObserveMs[]; monotonicMs: () => number }>
 
 /** Observes how long each stage takes, by what the trail hears of it: the clock is read once a stage. */
-export function createStageTrails(
-  beginTrail: BeginTrail,
-  metrics: StageMetrics,
-  monotonicMs: () => number,
-): BeginTrail {
+export function observeStages(metrics: StageMetrics, monotonicMs: () => number): ObserveRequest {
   const watch: Watch = { metrics, observers: stages.map((stage) => metrics.observeStage[stage]), monotonicMs }
-  return (exchange: Exchange, requestId: string) => new StageTrail(beginTrail, exchange, requestId, watch)
+  return (trail) => new StageTrail(trail, watch)
 }
 
 /** A class like the trail behind it: every request has one. */
@@ -36,10 +31,10 @@ class StageTrail implements Trail {
   #current: number | undefined = place.route
   #isAllowed = false
 
-  constructor(beginTrail: BeginTrail, exchange: Exchange, requestId: string, watch: Watch) {
+  constructor(trail: Trail, watch: Watch) {
+    this.#trail = trail
     this.#watch = watch
     this.#sinceMs = watch.monotonicMs()
-    this.#trail = beginTrail(exchange, requestId)
   }
 
   received(client: Client): void {
@@ -82,17 +77,21 @@ class StageTrail implements Trail {
     this.#end(place.locate)
   }
 
-  settled(status?: number): Promise<void> | undefined {
+  settled(): void {
     if (this.#current === place.pin) this.#end(place.pin)
     this.#current = undefined
-    return this.#trail.settled(status)
+    this.#trail.settled()
   }
 
-  refused(error: GatewayError): Promise<GatewayError> {
+  refused(error: GatewayError): void {
     if (this.#current !== undefined) this.#end(this.#current)
     this.#current = undefined
     if (this.#isAllowed) this.#watch.metrics.countFailure(error.code)
-    return this.#trail.refused(error)
+    this.#trail.refused(error)
+  }
+
+  unrecorded(error: GatewayError): void {
+    this.#trail.unrecorded(error)
   }
 
   identified(upstreamRequestId: string): void {

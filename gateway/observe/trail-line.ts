@@ -1,8 +1,8 @@
-import type { Exchange } from '../engine/exchange.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
-import { describeBug, describeError, type LogFields } from './log.ts'
-import { redact } from './redact.ts'
+import type { Exchange } from '../http/exchange.ts'
+import { describeBug, describeError, type LogFields } from './log/log.ts'
+import { redact } from './log/redact.ts'
 
 /** What the line will say, and no more: a stream holds it until it ends, and there may be thousands. */
 export type TrailFacts = {

@@ -1,7 +1,8 @@
 import type { Principal } from '../authenticate/principal.ts'
-import type { Exchange } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
+import type { Surface } from '../errors/surface.ts'
+import type { Exchange } from '../http/exchange.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
 import type { Client } from '../receive/client.ts'
@@ -10,13 +11,12 @@ import type { RequestTarget } from '../receive/target.ts'
 import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
-import type { Audit } from './audit/audit.ts'
 import type { AuditedDecision, Door } from './audit/line.ts'
-import type { Log } from './log.ts'
-import type { Metrics } from './metrics.ts'
+import type { Log } from './log/log.ts'
+import type { Metrics } from './metrics/metrics.ts'
 import { composeLine, isOurs, noFacts, type TrailFacts } from './trail-line.ts'
 
-/** What is written down about one request: each stage tells its fact, and the end of the exchange writes the line. */
+/** Hears what becomes of one request: each stage tells its fact. No event has a result, so that none decides anything. */
 export type Trail = Readonly<{
   received: (client: Client) => void
   /** The host is that of the request that is judged; of the headers only those that decide are of interest. */
@@ -27,13 +27,11 @@ export type Trail = Readonly<{
   found: (resource: Resource | undefined) => void
   allowed: () => void
   located: (upstream: Upstream) => void
-  /**
-   * What is to be done is settled: resolves when it may be done, and rejects where it cannot be written down. The
-   * status is known where the answer is ours.
-   */
-  settled: (status?: number) => Promise<void> | undefined
-  /** Resolves to what the client is told: this very refusal, or that it could not be written down. */
-  refused: (error: GatewayError) => Promise<GatewayError>
+  /** All is known that the request needs; its decision goes to the audit next. */
+  settled: () => void
+  refused: (error: GatewayError) => void
+  /** The refusal could not be written down: the client is told this instead. */
+  unrecorded: (error: GatewayError) => void
   /** The upstream's answer has an `x-request-id` of its own. */
   identified: (upstreamRequestId: string) => void
   /** A bug of ours, after the answer began. */
@@ -42,7 +40,19 @@ export type Trail = Readonly<{
   streamFailed: (code: StreamFailureCode, cause: unknown) => void
 }>
 
-export type BeginTrail = (exchange: Exchange, requestId: string) => Trail
+/** The facts of one request, gathered as they are told; the end of the exchange writes its line. */
+export type RequestRecord = Trail &
+  Readonly<{
+    /** The matched route's; before a match the platform's. */
+    surface: Surface
+    /** The decision for the audit, if that is to be told of it; once for each request, whatever becomes of it afterwards. */
+    takeDecision: (isOn: boolean, status: number | undefined, error?: GatewayError) => AuditedDecision | undefined
+  }>
+
+export type BeginRecord = (exchange: Exchange, requestId: string) => RequestRecord
+
+/** Gives a trail that tells this one all, and an observer beside it. */
+export type ObserveRequest = (trail: Trail, exchange: Exchange, requestId: string) => Trail
 
 /** What the audit says beyond that. */
 type Findings = { target?: RequestTarget; principal?: Principal; organization?: Organization | undefined }
@@ -53,24 +63,24 @@ const noRoute = 'none'
 type Surroundings = Readonly<{
   log: Log
   metrics: Metrics
-  audit: Audit
   now: () => Date
   monotonicMs: () => number
 }>
 
-export const createTrails =
-  (surroundings: Surroundings, door: Door): BeginTrail =>
+export const createRecords =
+  (surroundings: Surroundings, door: Door): BeginRecord =>
   (exchange, requestId) =>
-    new RequestTrail(exchange, requestId, surroundings, door)
+    new FactRecord(exchange, requestId, surroundings, door)
 
 /** A class, since every request has one: what it knows are its fields, and what it can do is shared. */
-class RequestTrail implements Trail {
+class FactRecord implements RequestRecord {
   readonly #exchange: Exchange
   readonly #requestId: string
   readonly #surroundings: Surroundings
   readonly #door: Door
   readonly #startedMs: number
   readonly #facts: TrailFacts = { ...noFacts }
+  #surface: Surface = 'platform'
   /** Let go of once it is written down. */
   #findings: Findings | undefined = {}
 
@@ -83,6 +93,10 @@ class RequestTrail implements Trail {
     exchange.onEnd((isComplete) => this.#end(isComplete))
   }
 
+  get surface(): Surface {
+    return this.#surface
+  }
+
   received(client: Client): void {
     this.#facts.clientAddress = client.address
   }
@@ -92,6 +106,7 @@ class RequestTrail implements Trail {
   }
 
   matched({ route, target }: RouteMatch): void {
+    this.#surface = route.surface
     this.#facts.route = route.id
     this.#facts.method = target.method
     this.#facts.path = target.path
@@ -118,21 +133,16 @@ class RequestTrail implements Trail {
     this.#facts.upstream = upstream.name
   }
 
-  settled(status?: number): Promise<void> | undefined {
-    return this.#record(status)
+  settled(): void {}
+
+  refused(error: GatewayError): void {
+    this.#facts.error = error
+    // The decision stands even when what it allowed then failed.
+    this.#facts.reason ??= error.code
   }
 
-  async refused(error: GatewayError): Promise<GatewayError> {
-    const facts = this.#facts
-    facts.error = error
-    // The decision stands even when what it allowed then failed.
-    facts.reason ??= error.code
-    try {
-      await this.#record(error.status, error)
-    } catch (caught) {
-      facts.error = GatewayError.from(caught)
-    }
-    return facts.error
+  unrecorded(error: GatewayError): void {
+    this.#facts.error = error
   }
 
   identified(upstreamRequestId: string): void {
@@ -149,14 +159,12 @@ class RequestTrail implements Trail {
     this.#surroundings.metrics.countStreamFailure(code)
   }
 
-  /** Once for each request, whatever becomes of it afterwards. */
-  #record(status: number | undefined, error?: GatewayError): Promise<void> | undefined {
+  takeDecision(isOn: boolean, status: number | undefined, error?: GatewayError): AuditedDecision | undefined {
     const findings = this.#findings
     this.#findings = undefined
-    const { audit, now } = this.#surroundings
-    if (!findings || (!audit.isOn && !error)) return undefined
-    const verdict = { time: now(), requestId: this.#requestId, door: this.#door, status, error }
-    return audit.record(composeDecision(this.#exchange, this.#facts, findings, verdict))
+    if (!findings || !isOn) return undefined
+    const verdict = { time: this.#surroundings.now(), requestId: this.#requestId, door: this.#door, status, error }
+    return composeDecision(this.#exchange, this.#facts, findings, verdict)
   }
 
   #end(isComplete: boolean): void {

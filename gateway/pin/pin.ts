@@ -1,6 +1,6 @@
 import { SignJWT } from 'jose'
 import { assertIssued, type Permit, type PermittedCaller } from '../authorize/decide.ts'
-import { SealedLines } from '../engine/sealed-lines.ts'
+import { SealedLines } from '../http/sealed-lines.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { composeIdentity, type IdentityClaims } from './identity-claims.ts'

@@ -1,5 +1,5 @@
 import type { PermittedCaller } from '../authorize/decide.ts'
-import type { SealedLines } from '../engine/sealed-lines.ts'
+import type { SealedLines } from '../http/sealed-lines.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { reuseMs } from './keyring.ts'

@@ -1,5 +1,5 @@
 import { BlockList, isIP } from 'node:net'
-import type { Exchange } from '../engine/exchange.ts'
+import type { Exchange } from '../http/exchange.ts'
 import { type ForwardedHeaders, isHost, type RequestHeaders } from './headers.ts'
 
 /** Who speaks to us, and what a backend is told about it. */

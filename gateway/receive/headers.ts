@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net'
-import type { Exchange, RawHeaders } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import type { Exchange, RawHeaders } from '../http/exchange.ts'
 import { usualHeadLimits } from './head-limits.ts'
 import { headerRole, type ReadHeader } from './header-role.ts'
 import { parseTraceContext } from './trace-context.ts'

@@ -36,6 +36,15 @@ export const overridingNames: ReadonlySet<string> = new Set([
   // Another host.
   'x-host',
   'x-http-host-override',
+  // Another scheme.
+  'front-end-https',
+  'x-scheme',
+  'x-url-scheme',
+  // gunicorn takes SCRIPT_NAME off the path's start for a peer on loopback: /public/admin is served as /admin.
+  'script-name',
+  'path-info',
+  'x-script-name',
+  'x-path-info',
   // Another client.
   'cf-connecting-ip',
   'cf-connecting-ipv6',
@@ -62,23 +71,8 @@ export const overridingNames: ReadonlySet<string> = new Set([
 ])
 
 /** Beginnings of such names; `Proxy` alone is what CGI turns into HTTP_PROXY (CVE-2016-5385). */
-export const overridingFamilies = ['original-', 'x-original-', 'x-rewrite-', 'x-envoy-', 'x-proxy-', 'proxy']
-
-/** Names that are struck out where the gateway itself forwards. */
-const forwardingNames: ReadonlySet<string> = new Set([
-  // gunicorn takes SCRIPT_NAME off the path's start for a peer on loopback: /public/admin is served as /admin.
-  'script-name',
-  'path-info',
-  'x-script-name',
-  'x-path-info',
-  // Another scheme.
-  'front-end-https',
-  'x-scheme',
-  'x-url-scheme',
-])
-
-const families = [
-  ...overridingFamilies,
+export const overridingFamilies = [
+  ...['original-', 'x-original-', 'x-rewrite-', 'x-envoy-', 'x-proxy-', 'proxy'],
   // Next.js skips what checks a request (CVE-2025-29927).
   'x-middleware-',
   // A user whom another proxy has authenticated, in plain text.
@@ -88,6 +82,4 @@ const families = [
 
 /** Whether a header, by its name in lower case with hyphens, could make a backend see another request. */
 export const mayOverride = (canonical: string): boolean =>
-  overridingNames.has(canonical) ||
-  forwardingNames.has(canonical) ||
-  families.some((prefix) => canonical.startsWith(prefix))
+  overridingNames.has(canonical) || overridingFamilies.some((prefix) => canonical.startsWith(prefix))

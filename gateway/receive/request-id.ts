@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { RawHeaders } from '../engine/exchange.ts'
+import type { RawHeaders } from '../http/exchange.ts'
 
 const sane = /^[A-Za-z0-9._-]{1,128}$/
 

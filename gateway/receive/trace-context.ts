@@ -1,4 +1,4 @@
-import type { RawHeaders } from '../engine/exchange.ts'
+import type { RawHeaders } from '../http/exchange.ts'
 
 /** Of which trace a request is part (W3C Trace Context). */
 export type TraceContext = Readonly<{ traceparent: string; tracestate: readonly string[] }>

@@ -1,4 +1,4 @@
-import type { RawHeaders } from '../engine/exchange.ts'
+import type { RawHeaders } from '../http/exchange.ts'
 import { mayKeepSetCookie } from '../locate/cookies.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { answerRole } from './answer-role.ts'
@@ -52,15 +52,11 @@ export function passingLines(status: number, headers: RawHeaders, context: Answe
         if (cookies !== 'forward') continue
         break
       case 'cache-control':
-        if (cacheControl) cacheControl.push(value)
-        else {
-          cacheControl = [value]
-          cacheControlAt = kept.length
-        }
+        if (!cacheControl) cacheControlAt = kept.length
+        cacheControl = append(cacheControl, value)
         break
       case 'pragma':
-        pragma ??= []
-        pragma.push(value)
+        pragma = append(pragma, value)
         break
       case 'request-id':
         if (value === '') continue
@@ -73,15 +69,30 @@ export function passingLines(status: number, headers: RawHeaders, context: Answe
   }
   if (ownId === undefined) kept.push('x-request-id', context.requestId)
   else context.trail.identified(ownId)
-  const forCaller = isForCaller ? composeCacheControl(cacheControl, pragma) : undefined
-  let lines: RawHeaders = kept
-  if (forCaller !== undefined) {
-    if (!cacheControl) kept.push('cache-control', forCaller)
-    else if (cacheControl.length === 1) kept[cacheControlAt + 1] = forCaller
-    else lines = withHeader(kept, 'cache-control', forCaller)
-  }
+  const lines = isForCaller ? keepPrivate(kept, cacheControl, cacheControlAt, pragma) : kept
   // nginx would hold events back until its buffer is full.
   return isStream ? withHeader(lines, 'x-accel-buffering', 'no') : lines
+}
+
+/** Keeps the answer out of shared caches. The first of the lines of Cache-Control, if there is one, stands at `at`. */
+function keepPrivate(
+  kept: string[],
+  cacheControl: readonly string[] | undefined,
+  at: number,
+  pragma: readonly string[] | undefined,
+): RawHeaders {
+  const forCaller = composeCacheControl(cacheControl, pragma)
+  if (forCaller === undefined) return kept
+  if (cacheControl && cacheControl.length > 1) return withHeader(kept, 'cache-control', forCaller)
+  if (cacheControl) kept[at + 1] = forCaller
+  else kept.push('cache-control', forCaller)
+  return kept
+}
+
+function append(values: string[] | undefined, value: string): string[] {
+  if (values === undefined) return [value]
+  values.push(value)
+  return values
 }
 
 const eventStream = 'text/event-stream'

@@ -1,5 +1,5 @@
-import type { UpstreamUpgrade } from '../engine/engine.ts'
-import type { Exchange } from '../engine/exchange.ts'
+import type { UpstreamUpgrade } from '../http/engine.ts'
+import type { Exchange } from '../http/exchange.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { type AnswerContext, passingLines } from './answer-headers.ts'
 

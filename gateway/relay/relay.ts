@@ -1,14 +1,13 @@
-import type { UpstreamResponse } from '../engine/engine.ts'
-import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../engine/exchange.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import type { StreamKind } from '../errors/surface.ts'
+import type { ResponseSink, UpstreamError, UpstreamResponse } from '../http/engine.ts'
+import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../http/exchange.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import { UnorderedList } from '../lib/unordered-list.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AnswerContext, findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
 import { EventStreamRelay, type StreamSettings, type StreamTrail } from './event-stream.ts'
-import { GuardedSink } from './guard.ts'
-import { readStreamKind } from './stream-kind.ts'
 import type { StartTimer } from './timer.ts'
 
 /** What the relay must know of the request that is answered. */
@@ -122,8 +121,19 @@ function startAnswer(response: UpstreamResponse, exchange: Exchange, head: Respo
 /** A compressed stream passes as it is: its events cannot be seen, and we asked for none (`forward/`). */
 function isWatchable({ status, headers }: UpstreamResponse, { method }: Exchange): boolean {
   const hasBody = method !== 'HEAD' && status >= 200 && status < 300 && status !== 204 && status !== 205
-  const coding = findHeader(headers, 'content-encoding')?.trim().toLowerCase() ?? 'identity'
-  return hasBody && readMediaType(headers) === 'text/event-stream' && coding === 'identity'
+  return hasBody && readMediaType(headers) === 'text/event-stream' && isPlain(headers)
+}
+
+/** Codings that change no byte; workers say `none` or a charset so that their frameworks compress nothing. */
+const plainCodings: ReadonlySet<string> = new Set(['', 'identity', 'none', 'utf-8', 'utf8'])
+
+function isPlain(headers: RawHeaders): boolean {
+  for (let index = 0; index < headers.length; index += 2) {
+    if (headers[index]?.toLowerCase() !== 'content-encoding') continue
+    const codings = (headers[index + 1] ?? '').toLowerCase().split(',')
+    if (!codings.every((coding) => plainCodings.has(coding.trim()))) return false
+  }
+  return true
 }
 
 const isJson = (headers: RawHeaders): boolean =>
@@ -143,3 +153,46 @@ const withoutRetry = (headers: RawHeaders): RawHeaders => [
   'x-should-retry',
   'false',
 ]
+
+/** A sink in the guise of another, of which no callback throws: whoever calls knows nothing of this answer. */
+class GuardedSink implements ResponseSink {
+  readonly #sink: ResponseSink
+  readonly #onFault: (error: unknown) => void
+
+  constructor(sink: ResponseSink, onFault: (error: unknown) => void) {
+    this.#sink = sink
+    this.#onFault = onFault
+  }
+
+  data(chunk: Buffer): boolean {
+    try {
+      return this.#sink.data(chunk)
+    } catch (error) {
+      this.#onFault(error)
+      return false
+    }
+  }
+
+  end(): void {
+    try {
+      this.#sink.end()
+    } catch (error) {
+      this.#onFault(error)
+    }
+  }
+
+  fail(error: UpstreamError): void {
+    try {
+      this.#sink.fail(error)
+    } catch (fault) {
+      this.#onFault(fault)
+    }
+  }
+}
+
+/** What the route says its streams speak; else the path does, in the model API's own convention. */
+function readStreamKind({ route, target }: RouteMatch): StreamKind {
+  if (route.stream !== undefined) return route.stream
+  const [last, beforeLast] = [target.segments.at(-1), target.segments.at(-2)]
+  return beforeLast === 'chat' && last === 'completions' ? 'chat' : 'responses'
+}

@@ -1,8 +1,8 @@
 import { realpath } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
+import type { PolicyHold } from '../admin/policy-state.ts'
 import { compareRoles } from '../analyze/diff/compare-roles.ts'
-import type { PolicyHold } from '../observe/policy-state.ts'
 import type { Policy } from '../policy/compile.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 
@@ -26,6 +26,8 @@ export async function findPlaces(directory: string, texts: PolicyTexts): Promise
   }
   return places
 }
+
+export type MissingFiles = ReturnType<typeof createMissingFiles>
 
 /** Judges tables of which files are missing. */
 export function createMissingFiles(directory: string, monotonicMs: () => number) {

@@ -1,5 +1,5 @@
 import type { Pem } from '../configuration/pem.ts'
-import type { Log } from '../observe/log.ts'
+import type { Log } from '../observe/log/log.ts'
 import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
 import { readTexts, trim } from './watch-keys.ts'
 

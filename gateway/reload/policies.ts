@@ -1,18 +1,18 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { PolicyState } from '../admin/policy-state.ts'
 import { type PolicySummary, summarizeChange } from '../analyze/diff/summarize.ts'
 import { summarizeApart } from '../analyze/diff/summarize-apart.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import type { PolicyTableStore } from '../directory/postgres/policy-tables.ts'
-import { describeBug, describeError, type Log } from '../observe/log.ts'
-import type { Metrics } from '../observe/metrics.ts'
-import type { PolicyState } from '../observe/policy-state.ts'
+import { describeBug, describeError, type Log } from '../observe/log/log.ts'
+import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { Policy } from '../policy/compile.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyApart, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
 import { createFileMemory } from './file-memory.ts'
-import { createMissingFiles, findPlaces, type HoldReason, type Table } from './held-policies.ts'
-import { keepPolicyLedger, type PolicyTextList, takeFingerprint } from './policy-ledger.ts'
-import { createFilesWatch, repeat } from './watch-files.ts'
+import { createMissingFiles, findPlaces, type HoldReason, type MissingFiles, type Table } from './held-policies.ts'
+import { keepPolicyLedger, type PolicyLedger, type PolicyTextList, takeFingerprint } from './policy-ledger.ts'
+import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
 
 /** The policy in force, which follows its files until it is stopped. */
 export type Policies = Readonly<{
@@ -48,24 +48,73 @@ const compareApartFrom = 8_192
 export async function startPolicies(
   configuration: Configuration,
   adopt: (policy: Policy) => void,
-  { log, metrics, now, monotonicMs, tables }: Surroundings,
+  surroundings: Surroundings,
 ): Promise<TablePolicies> {
+  const { log, metrics, now, monotonicMs } = surroundings
   const { directory } = configuration.policies
-  const upstreams = new Set(Object.keys(configuration.upstreams))
   const ledger = keepPolicyLedger(directory, now)
   const missing = createMissingFiles(directory, monotonicMs)
-  const parse = async (texts: PolicyTexts): Promise<Table> => ({
-    policy: await parsePolicyApart(directory, texts, upstreams),
-    texts,
-    places: await findPlaces(directory, texts),
-  })
-  const compare = async (old: PolicyTexts, fresh: Table, known?: Table): Promise<PolicySummary> =>
-    known && lengthOf(old) + lengthOf(fresh.texts) < compareApartFrom
-      ? summarizeChange(known.policy, fresh.policy)
-      : summarizeApart({ directory, old, fresh: fresh.texts, upstreams })
+  const holder = createHolder(ledger, missing, surroundings)
+  const { parse, compare } = createReader(configuration)
+  const tell = createTell(ledger, surroundings)
+  const onBug = (error: unknown): void => {
+    log.error({ error: describeBug(error) }, 'the policies could not be looked after')
+  }
+  const texts = readPolicyTextsNow(directory)
+  let inForce = await parse(texts)
+  const keepTable = createKeepTable(directory, () => inForce, { compare, tell, tables: surroundings.tables })
+  const take = (table: Table): void => {
+    adopt(table.policy)
+    inForce = table
+    ledger.noteTaken(table.texts)
+    metrics.notePolicyLoad(now())
+    holder.release()
+    keepTable().catch(onBug)
+  }
+  take(inForce)
+  metrics.notePolicyReload(true)
+  const takesWider = configuration.reload.onWidening === 'allow'
+  const intake: Intake = { inForce: () => inForce, takesWider, parse, compare, missing, holder, take, tell }
+  const look = watchPolicyFiles(directory, texts, intake, { ledger, log, metrics })
+  const stops = [repeat(look, lookEveryMs, onBug), repeat(keepTable, keepEveryMs, onBug)]
+  return {
+    reload: () => look(true).catch(onBug),
+    stop: () => {
+      for (const stop of stops) stop()
+    },
+    state: ledger.state,
+    texts: ledger.texts,
+  }
+}
 
-  /** Names what changed; a comparison that fails takes nothing back. */
-  const tell = (comparing: Promise<PolicySummary>, message: string): void => {
+type Reader = Readonly<{
+  parse: (texts: PolicyTexts) => Promise<Table>
+  /** `known` is the old table, where it is still in memory. */
+  compare: (old: PolicyTexts, fresh: Table, known?: Table) => Promise<PolicySummary>
+}>
+
+function createReader(configuration: Configuration): Reader {
+  const { directory } = configuration.policies
+  const upstreams = new Set(Object.keys(configuration.upstreams))
+  return {
+    parse: async (texts) => ({
+      policy: await parsePolicyApart(directory, texts, upstreams),
+      texts,
+      places: await findPlaces(directory, texts),
+    }),
+    compare: async (old, fresh, known) =>
+      known && lengthOf(old) + lengthOf(fresh.texts) < compareApartFrom
+        ? summarizeChange(known.policy, fresh.policy)
+        : summarizeApart({ directory, old, fresh: fresh.texts, upstreams }),
+  }
+}
+
+type Tell = (comparing: Promise<PolicySummary>, message: string) => void
+
+/** Names what changed; a comparison that fails takes nothing back. */
+const createTell =
+  (ledger: PolicyLedger, { log, metrics }: Surroundings): Tell =>
+  (comparing, message) => {
     comparing.then(
       (summary) => {
         const named = cutSummary(summary)
@@ -76,73 +125,65 @@ export async function startPolicies(
       (error: unknown) => log.error({ error: describeError(error) }, 'policies could not be compared'),
     )
   }
-  let inForce: Table
-  const take = (table: Table): void => {
-    adopt(table.policy)
-    inForce = table
-    ledger.noteTaken(table.texts)
-    metrics.notePolicyLoad(now())
-    release()
-    keep.due()
-  }
-  let held: (HoldReason & Readonly<{ texts: PolicyTexts }>) | undefined
-  const release = (): void => {
-    if (!held) return
-    held = undefined
-    missing.forget()
-    metrics.notePolicyHeld(false)
-    ledger.noteHeld(undefined)
-  }
-  const hold = (texts: PolicyTexts, verdict: HoldReason, summary?: PolicySummary): 'held' => {
-    const isNew = held?.untilMs !== verdict.untilMs || !isDeepStrictEqual(held.texts, texts)
-    held = { ...verdict, texts }
-    metrics.notePolicyHeld(true)
-    const { reason, names } = verdict
-    const fields = { reason, names, ...(summary && cutSummary(summary)) }
-    ledger.noteHeld(fields)
-    if (isNew) log.warn(fields, 'policies held back; the table before goes on')
-    return 'held'
-  }
-  const consider = async (texts: PolicyTexts, isTrusting: boolean): Promise<'held' | undefined> => {
-    const isKnown = held && isDeepStrictEqual(held.texts, texts) && monotonicMs() < held.untilMs
-    if (isKnown && !isTrusting) return 'held'
-    const waiting = isTrusting || texts.size === 0 ? undefined : missing.wait(inForce, texts)
-    if (waiting) return hold(texts, waiting)
-    const old = inForce
-    const fresh = await parse(texts)
-    const verdict = isTrusting ? undefined : missing.judge(old, fresh)
-    if (verdict) return hold(texts, verdict)
-    if (isTrusting || configuration.reload.onWidening === 'allow') {
-      take(fresh)
-      tell(compare(old.texts, fresh, old), 'policies changed')
-      return undefined
-    }
-    const summary = await compare(old.texts, fresh, old)
-    if (summary.widened.length > 0) {
-      const names = [...new Set(summary.widened.map(({ route }) => route))]
-      return hold(texts, { reason: 'widening', names: names.slice(0, namedAtMost), untilMs: forever }, summary)
-    }
-    take(fresh)
-    tell(Promise.resolve(summary), 'policies changed')
-    return undefined
-  }
-  const onBug = (error: unknown): void => {
-    log.error({ error: describeBug(error) }, 'the policies could not be looked after')
-  }
 
+/** Holds back a table that is not taken yet. */
+type Holder = Readonly<{
+  isHolding: () => boolean
+  /** Whether these files are held back, and not to be judged anew yet. */
+  holds: (texts: PolicyTexts) => boolean
+  hold: (texts: PolicyTexts, verdict: HoldReason, summary?: PolicySummary) => 'held'
+  release: () => void
+}>
+
+function createHolder(
+  ledger: PolicyLedger,
+  missing: Pick<MissingFiles, 'forget'>,
+  { log, metrics, monotonicMs }: Surroundings,
+): Holder {
+  let held: (HoldReason & Readonly<{ texts: PolicyTexts }>) | undefined
+  return {
+    isHolding: () => held !== undefined,
+    holds: (texts) => held !== undefined && isDeepStrictEqual(held.texts, texts) && monotonicMs() < held.untilMs,
+    hold: (texts, verdict, summary) => {
+      const isNew = held?.untilMs !== verdict.untilMs || !isDeepStrictEqual(held.texts, texts)
+      held = { ...verdict, texts }
+      metrics.notePolicyHeld(true)
+      const { reason, names } = verdict
+      const fields = { reason, names, ...(summary && cutSummary(summary)) }
+      ledger.noteHeld(fields)
+      if (isNew) log.warn(fields, 'policies held back; the table before goes on')
+      return 'held'
+    },
+    release: () => {
+      if (!held) return
+      held = undefined
+      missing.forget()
+      metrics.notePolicyHeld(false)
+      ledger.noteHeld(undefined)
+    },
+  }
+}
+
+type KeepOptions = Readonly<{ compare: Reader['compare']; tell: Tell; tables: PolicyTableStore }>
+
+/** Puts the table in force where the next start finds it; the first time, says what has changed since the last one. */
+function createKeepTable(
+  directory: string,
+  inForce: () => Table,
+  { compare, tell, tables }: KeepOptions,
+): () => Promise<void> {
   let kept: string | undefined
   let isKeeping = false
   let isStart = true
-  /** Puts the table in force where the next start finds it; the first time, says what has changed since the last one. */
-  const keepTable = async (): Promise<void> => {
-    const { texts } = inForce
-    const table = { fingerprint: takeFingerprint([...texts]), files: [...texts] }
+  return async () => {
+    const current = inForce()
+    const table = { fingerprint: takeFingerprint([...current.texts]), files: [...current.texts] }
     if (isKeeping || kept === table.fingerprint) return
     isKeeping = true
     try {
       const before = isStart ? await tables.load(directory) : undefined
       if (before && before.fingerprint !== table.fingerprint)
-        tell(compare(new Map(before.files), { ...inForce, texts }), 'policies changed since the last start')
+        tell(compare(new Map(before.files), current), 'policies changed since the last start')
       isStart = false
       await tables.save(directory, table)
       kept = table.fingerprint
@@ -152,25 +193,69 @@ export async function startPolicies(
       isKeeping = false
     }
   }
-  const keep = { due: (): void => void keepTable().catch(onBug) }
+}
 
-  const texts = readPolicyTextsNow(directory)
-  take(await parse(texts))
-  metrics.notePolicyReload(true)
+/** All that a changed table passes before it is in force. */
+type Intake = Reader &
+  Readonly<{
+    inForce: () => Table
+    /** Whether a table that gives more access is taken like any other. */
+    takesWider: boolean
+    missing: MissingFiles
+    holder: Holder
+    take: (table: Table) => void
+    tell: Tell
+  }>
+
+/** Takes a changed table, or holds it back. */
+async function consider(texts: PolicyTexts, isTrusting: boolean, intake: Intake): Promise<'held' | undefined> {
+  const { holder, missing, parse, compare, take, tell } = intake
+  const isKnown = holder.holds(texts)
+  if (isKnown && !isTrusting) return 'held'
+  const waiting = isTrusting || texts.size === 0 ? undefined : missing.wait(intake.inForce(), texts)
+  if (waiting) return holder.hold(texts, waiting)
+  const old = intake.inForce()
+  const fresh = await parse(texts)
+  const verdict = isTrusting ? undefined : missing.judge(old, fresh)
+  if (verdict) return holder.hold(texts, verdict)
+  if (isTrusting || intake.takesWider) {
+    take(fresh)
+    tell(compare(old.texts, fresh, old), 'policies changed')
+    return undefined
+  }
+  const summary = await compare(old.texts, fresh, old)
+  if (summary.widened.length > 0) {
+    const names = [...new Set(summary.widened.map(({ route }) => route))]
+    return holder.hold(texts, { reason: 'widening', names: names.slice(0, namedAtMost), untilMs: forever }, summary)
+  }
+  take(fresh)
+  tell(Promise.resolve(summary), 'policies changed')
+  return undefined
+}
+
+type Watched = Readonly<{ ledger: PolicyLedger }> & Pick<Surroundings, 'log' | 'metrics'>
+
+function watchPolicyFiles(
+  directory: string,
+  inUse: PolicyTexts,
+  intake: Intake,
+  { ledger, log, metrics }: Watched,
+): Poll {
+  const { holder, missing } = intake
   const readText = createFileMemory()
-  const look = createFilesWatch<PolicyTexts>({
-    inUse: texts,
+  return createFilesWatch<PolicyTexts>({
+    inUse,
     read: () => readPolicyTexts(directory, readText),
-    adopt: consider,
+    adopt: (texts, isTrusting) => consider(texts, isTrusting, intake),
     onUnchanged: () => {
       missing.forget()
-      if (!held) return
-      release()
+      if (!holder.isHolding()) return
+      holder.release()
       log.info({}, 'the policies in force are back in their files')
     },
     noteOutcome: (isGood, error) => {
       // What was held back is not in the files any more.
-      if (!isGood) release()
+      if (!isGood) holder.release()
       metrics.notePolicyReload(isGood)
       ledger.noteOutcome(isGood, error)
     },
@@ -181,15 +266,6 @@ export async function startPolicies(
       restored: 'the policies in force are back in their files',
     },
   })
-  const stops = [repeat(look, lookEveryMs, onBug), repeat(keepTable, keepEveryMs, onBug)]
-  return {
-    reload: () => look(true).catch(onBug),
-    stop: () => {
-      for (const stop of stops) stop()
-    },
-    state: ledger.state,
-    texts: ledger.texts,
-  }
 }
 
 const forever = Number.POSITIVE_INFINITY

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { PolicyChange, PolicyHold, PolicyState, PolicyTrouble } from '../observe/policy-state.ts'
-import { redact } from '../observe/redact.ts'
+import type { PolicyChange, PolicyHold, PolicyState, PolicyTrouble } from '../admin/policy-state.ts'
+import { redact } from '../observe/log/redact.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 
 /** What became of the files of one table, look after look. */

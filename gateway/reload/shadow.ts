@@ -1,14 +1,14 @@
+import type { PolicyState } from '../admin/policy-state.ts'
+import type { ShadowTable } from '../analyze/shadow/compare.ts'
+import { observeShadow } from '../analyze/shadow/record-differences.ts'
+import { createReport } from '../analyze/shadow/report.ts'
 import type { Configuration } from '../configuration/configuration.ts'
-import { describeBug, type Log } from '../observe/log.ts'
-import type { Metrics } from '../observe/metrics.ts'
-import type { PolicyState } from '../observe/policy-state.ts'
-import type { BeginTrail } from '../observe/trail.ts'
+import { describeBug, type Log } from '../observe/log/log.ts'
+import type { Metrics } from '../observe/metrics/metrics.ts'
+import type { ObserveRequest } from '../observe/trail.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyApart, readPolicyTexts } from '../policy/load.ts'
 import { compileRoutes } from '../route/table.ts'
-import { createReport } from '../shadow/difference.ts'
-import type { ShadowTable } from '../shadow/judge.ts'
-import { createShadowTrails } from '../shadow/shadow-trails.ts'
 import { createFileMemory } from './file-memory.ts'
 import { lookEveryMs, type Policies } from './policies.ts'
 import { keepPolicyLedger } from './policy-ledger.ts'
@@ -17,7 +17,7 @@ import { createFilesWatch, repeat } from './watch-files.ts'
 /** The table that is tried beside the one in force; it follows its files likewise. */
 export type Shadow = Policies &
   Readonly<{
-    watch: (beginTrail: BeginTrail) => BeginTrail
+    observe: ObserveRequest
     /** Undefined where there is none. */
     state: () => PolicyState | undefined
   }>
@@ -58,7 +58,7 @@ export function startShadow(configuration: Configuration, surroundings: Surround
   void reload()
   const report = createReport({ log, metrics, monotonicMs })
   return {
-    watch: (beginTrail) => createShadowTrails(beginTrail, () => table, report),
+    observe: observeShadow(() => table, report),
     reload,
     stop: repeat(look, lookEveryMs, onBug),
     state: ledger.state,
@@ -66,7 +66,7 @@ export function startShadow(configuration: Configuration, surroundings: Surround
 }
 
 const noShadow: Shadow = {
-  watch: (beginTrail) => beginTrail,
+  observe: (trail) => trail,
   reload: async () => undefined,
   stop: () => undefined,
   state: () => undefined,

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { guarded } from '../fault/guarded.ts'
-import { describeError, type Log } from '../observe/log.ts'
+import { describeError, type Log } from '../observe/log/log.ts'
 
 export type FilesWatch<Content> = Readonly<{
   /** What the files held when they were read at the start. */
@@ -44,25 +44,7 @@ export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
     complaint = error.message
     log.error({ error: describeError(error) }, sentences.failed)
   }
-  let reading: Promise<Content | Error> | undefined
-  /** A file system that does not answer keeps a thread of the pool: a second reading would keep another. */
-  const readInTime = async (): Promise<Content | Error> => {
-    reading ??= read(inUse)
-      .catch((error: Error) => error)
-      .finally(() => {
-        reading = undefined
-      })
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise<Error>((resolve) => {
-      timer = setTimeout(() => resolve(new Error(`the files could not be read within ${readMs} ms`)), readMs)
-      timer.unref()
-    })
-    try {
-      return await Promise.race([reading, late])
-    } finally {
-      clearTimeout(timer)
-    }
-  }
+  const readInTime = createTimedRead(read)
   const settle = (): boolean => {
     const hadComplaint = complaint !== undefined
     complaint = undefined
@@ -70,7 +52,7 @@ export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
     return hadComplaint
   }
   const look = async (isTrusting: boolean): Promise<void> => {
-    const found = await readInTime()
+    const found = await readInTime(inUse)
     const isSettled = isTrusting || isDeepStrictEqual(found, last)
     last = found
     if (!isSettled) return
@@ -97,6 +79,29 @@ export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
     const next = turn.then(() => look(isTrusting))
     turn = next.catch(() => undefined)
     return next
+  }
+}
+
+/** Resolves to the error where a reading fails, or takes too long. */
+function createTimedRead<Content>(read: FilesWatch<Content>['read']): (inUse: Content) => Promise<Content | Error> {
+  let reading: Promise<Content | Error> | undefined
+  return async (inUse) => {
+    // A file system that does not answer keeps a thread of the pool: a second reading would keep another.
+    reading ??= read(inUse)
+      .catch((error: Error) => error)
+      .finally(() => {
+        reading = undefined
+      })
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<Error>((resolve) => {
+      timer = setTimeout(() => resolve(new Error(`the files could not be read within ${readMs} ms`)), readMs)
+      timer.unref()
+    })
+    try {
+      return await Promise.race([reading, late])
+    } finally {
+      clearTimeout(timer)
+    }
   }
 }
 

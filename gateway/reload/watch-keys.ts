@@ -1,4 +1,4 @@
-import type { Log } from '../observe/log.ts'
+import type { Log } from '../observe/log/log.ts'
 import { createFileMemory, type ReadText, readUpTo } from './file-memory.ts'
 import { createFilesWatch, type Poll } from './watch-files.ts'
 

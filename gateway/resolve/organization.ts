@@ -1,5 +1,5 @@
 import type { Principal } from '../authenticate/principal.ts'
-import type { AccountType, OrganizationSummary, RoleAssignment } from '../directory/directory.ts'
+import type { AccountType, OrganizationSummary, RoleAssignment, UserRecord } from '../directory/directory.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 import type { RouteMatch } from '../route/table.ts'
@@ -53,9 +53,15 @@ function resolveFromPath(principal: Principal, segment: string, headers: Organiz
 
 /** An unknown organization reads the same as one of others. */
 function requireMembership(principal: Principal, id: number, refusal: RefusalCode): Organization {
-  for (const assignment of principal.user.roles)
-    if (assignment.organization?.id === id) return asOrganization(assignment.organization, assignment.role)
-  throw new GatewayError(refusal)
+  const organization = findMembership(principal.user, id)
+  if (!organization) throw new GatewayError(refusal)
+  return organization
+}
+
+/** The one rule of membership: a user is a member of the organizations in which the user holds a role. */
+export function findMembership({ roles }: Pick<UserRecord, 'roles'>, id: number): Organization | undefined {
+  for (const { organization, role } of roles) if (organization?.id === id) return asOrganization(organization, role)
+  return undefined
 }
 
 const asOrganization = ({ id, slug, accountType }: OrganizationSummary, role: string): Organization => ({

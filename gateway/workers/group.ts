@@ -4,7 +4,7 @@ import { type Drain, type Gateway, logCloseMs } from '../boot/gateway.ts'
 import { createProcessContext, openAdmin, reportFaultTo, reportWarningTo } from '../boot/process-context.ts'
 import type { Configuration, ListenerSettings } from '../configuration/configuration.ts'
 import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
-import { createGroupMetrics } from '../observe/group-metrics.ts'
+import { createGroupMetrics } from '../observe/metrics/group.ts'
 import { combinePages } from './aggregate-pages.ts'
 import { startWorkerPool } from './worker-pool.ts'
 

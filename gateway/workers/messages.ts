@@ -1,8 +1,8 @@
 import cluster from 'node:cluster'
+import type { AdminFacts } from '../admin/listener.ts'
 import type { Doors } from '../boot/gateway.ts'
 import type { ListenerSettings } from '../configuration/configuration.ts'
 import type { Failure } from '../configuration/failure.ts'
-import type { AdminFacts } from '../observe/admin.ts'
 
 /** Where the doors of a group stand. */
 export type ListenerAddresses = Readonly<Pick<Doors, 'public' | 'decision'>>

@@ -1,7 +1,7 @@
 import cluster from 'node:cluster'
 import { ReportedError } from '../configuration/failure.ts'
 import { guarded } from '../fault/guarded.ts'
-import type { Log } from '../observe/log.ts'
+import type { Log } from '../observe/log/log.ts'
 import { createStanding } from './group-addresses.ts'
 import type { Assignment, DrainTimes, ListenerAddresses } from './messages.ts'
 import { createRestartBackoff } from './restart-backoff.ts'
@@ -36,80 +36,100 @@ const hopelessDeaths = 5
 /** What a worker may take beyond the drain's own time, for its last writes. */
 const graceMs = 5_000
 
+/** The workers of the moment, and how far the pool has come. */
+type PoolState = {
+  readonly living: Set<WorkerProcess>
+  readonly serving: Set<WorkerProcess>
+  isStarted: boolean
+  isEnding: boolean
+}
+
 /** Fills every place, and keeps it filled. No worker outlives this process. */
 export function startWorkerPool(options: WorkerPoolOptions): WorkerPool {
-  const { size, log, monotonicMs } = options
   acceptInWorkers()
   const standing = createStanding(options.listeners)
-  const living = new Set<WorkerProcess>()
-  const serving = new Set<WorkerProcess>()
-  let isStarted = false
-  let isEnding = false
+  const pool: PoolState = { living: new Set(), serving: new Set(), isStarted: false, isEnding: false }
   let tellStart: (addresses: ListenerAddresses) => void = () => undefined
   const started = new Promise<ListenerAddresses>((resolve) => {
     tellStart = resolve
   })
   const killAll = (): void => {
-    for (const worker of living) worker.kill()
+    for (const worker of pool.living) worker.kill()
   }
   process.once('exit', guarded('process', killAll))
 
   const fail = (error: Error): void => {
-    if (isEnding) return
-    isEnding = true
+    if (pool.isEnding) return
+    pool.isEnding = true
     killAll()
     options.onFailure(error)
   }
-  const enlist = (worker: WorkerProcess, addresses: ListenerAddresses): void => {
-    const { number, pid } = worker
-    if (!standing.accept(addresses)) {
-      // It stands where no client looks for it.
-      worker.kill()
-      return
-    }
-    serving.add(worker)
-    log.info({ worker: number, pid }, 'worker serves')
-    void watchOver(worker, options.silenceMs, () => {
-      log.error({ worker: number, pid }, 'worker is silent, and is killed')
-      worker.kill()
+  const start = (number: number): WorkerProcess => {
+    const worker = forkWorker({ number, listeners: standing.listeners() })
+    pool.living.add(worker)
+    void worker.served.then((addresses) => {
+      if (!standing.accept(addresses)) {
+        // It stands where no client looks for it.
+        worker.kill()
+        return
+      }
+      noteServing(worker, pool, options)
+      if (pool.serving.size < options.size) return
+      pool.isStarted = true
+      tellStart(addresses)
     })
-    if (serving.size < size) return
-    isStarted = true
-    tellStart(addresses)
+    return worker
   }
-  const keepFilled = async (number: number): Promise<void> => {
-    const judge = createRestartBackoff()
-    for (;;) {
-      const startedMs = monotonicMs()
-      const worker = forkWorker({ number, listeners: standing.listeners() })
-      living.add(worker)
-      void worker.served.then((addresses) => enlist(worker, addresses))
-      const end = await worker.ended
-      living.delete(worker)
-      serving.delete(worker)
-      options.onDeath(worker)
-      if (isEnding) return
-      const { delayMs, quickDeaths } = judge(monotonicMs() - startedMs)
-      log.error({ worker: number, pid: worker.pid, ...end, delayMs }, 'worker died; another takes its place')
-      // Its own words are better than anything we could say, and would be the same the next time.
-      if (end.failure && !isStarted) return fail(new ReportedError(end.failure))
-      if (quickDeaths >= hopelessDeaths && (!isStarted || serving.size === 0))
-        return fail(new Error(`worker ${number} ended ${quickDeaths} times soon after its start (${describeEnd(end)})`))
-      await sleep(delayMs)
-      if (isEnding) return
-      options.onRestart()
-    }
-  }
-  for (let number = 1; number <= size; number++) keepFilled(number).catch(fail)
+  for (let number = 1; number <= options.size; number++) keepFilled(number, pool, options, { start, fail }).catch(fail)
 
   return {
     started,
-    serving: () => [...serving].filter(({ isGone }) => !isGone()),
+    serving: () => [...pool.serving].filter(({ isGone }) => !isGone()),
     drain: async (times) => {
-      isEnding = true
+      pool.isEnding = true
       const timer = setTimeout(guarded('process', killAll), times.delayMs + times.timeoutMs + graceMs)
-      await endAll(living, serving, times).finally(() => clearTimeout(timer))
+      await endAll(pool.living, pool.serving, times).finally(() => clearTimeout(timer))
     },
+  }
+}
+
+function noteServing(worker: WorkerProcess, pool: PoolState, { log, silenceMs }: WorkerPoolOptions): void {
+  const { number, pid } = worker
+  pool.serving.add(worker)
+  log.info({ worker: number, pid }, 'worker serves')
+  void watchOver(worker, silenceMs, () => {
+    log.error({ worker: number, pid }, 'worker is silent, and is killed')
+    worker.kill()
+  })
+}
+
+type PoolActions = Readonly<{ start: (number: number) => WorkerProcess; fail: (error: Error) => void }>
+
+/** Starts a worker in this place, and another each time one has died, until the pool ends. */
+async function keepFilled(
+  number: number,
+  pool: PoolState,
+  { log, monotonicMs, onDeath, onRestart }: WorkerPoolOptions,
+  { start, fail }: PoolActions,
+): Promise<void> {
+  const judge = createRestartBackoff()
+  for (;;) {
+    const startedMs = monotonicMs()
+    const worker = start(number)
+    const end = await worker.ended
+    pool.living.delete(worker)
+    pool.serving.delete(worker)
+    onDeath(worker)
+    if (pool.isEnding) return
+    const { delayMs, quickDeaths } = judge(monotonicMs() - startedMs)
+    log.error({ worker: number, pid: worker.pid, ...end, delayMs }, 'worker died; another takes its place')
+    // Its own words are better than anything we could say, and would be the same the next time.
+    if (end.failure && !pool.isStarted) return fail(new ReportedError(end.failure))
+    if (quickDeaths >= hopelessDeaths && (!pool.isStarted || pool.serving.size === 0))
+      return fail(new Error(`worker ${number} ended ${quickDeaths} times soon after its start (${describeEnd(end)})`))
+    await sleep(delayMs)
+    if (pool.isEnding) return
+    onRestart()
   }
 }
 

@@ -44,38 +44,21 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   const worker = cluster.fork(writeAssignment(assignment))
   // A worker that has just gone cannot be told anything; its end is told by its exit.
   worker.on('error', () => undefined)
-  const waiting = new Map<number, (value: unknown) => void>()
   let failure: Failure | undefined
-  let lastId = 0
+  const send = (order: Order): void => {
+    if (worker.isConnected()) worker.process.send(order, () => undefined)
+  }
+  const calls = createCalls(send)
   const served = new Promise<ListenerAddresses>((resolve) => {
     const take = (message: Report): void => {
       if (message.kind === 'serving') resolve(message.addresses)
       else if (message.kind === 'failed') failure = message.failure
-      else waiting.get(message.id)?.(message.value)
+      else calls.settle(message.id, message.value)
     }
     worker.on('message', guarded('process', take))
   })
-  const send = (order: Order): void => {
-    if (worker.isConnected()) worker.process.send(order, () => undefined)
-  }
-  /** Resolves to undefined when the answer stays out. */
-  const call = (order: (id: number) => Order, withinMs: number): Promise<unknown> =>
-    new Promise((resolve) => {
-      const id = ++lastId
-      const settle = (value: unknown): void => {
-        clearTimeout(timer)
-        waiting.delete(id)
-        resolve(value)
-      }
-      const timer = setTimeout(
-        guarded('process', () => settle(undefined)),
-        withinMs,
-      )
-      waiting.set(id, settle)
-      send(order(id))
-    })
   const ask = async <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> => {
-    const value = await call((id) => ({ kind: 'ask', id, question }), withinMs)
+    const value = await calls.make((id) => ({ kind: 'ask', id, question }), withinMs)
     if (value === undefined) throw new Error(`worker ${assignment.number} did not tell its ${question}`)
     // The worker answers each question from the function of the same name.
     return value as WorkerAnswer<Name>
@@ -83,7 +66,7 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   let isGone = false
   const leave = (): void => {
     isGone = true
-    for (const settle of waiting.values()) settle(undefined)
+    calls.giveUp()
   }
   worker.once('exit', guarded('process', leave))
   const ended = waitForEnd(worker).then((end) => {
@@ -97,10 +80,38 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
     isGone: () => isGone,
     ended,
     ask,
-    isHeard: async (withinMs) => (await call((id) => ({ kind: 'ping', id }), withinMs)) !== undefined,
+    isHeard: async (withinMs) => (await calls.make((id) => ({ kind: 'ping', id }), withinMs)) !== undefined,
     reload: () => send({ kind: 'reload' }),
     drain: (times) => send({ kind: 'drain', ...times }),
     kill: () => worker.process.kill('SIGKILL'),
+  }
+}
+
+/** Orders that want a reply, which comes under their id. */
+function createCalls(send: (order: Order) => void) {
+  const waiting = new Map<number, (value: unknown) => void>()
+  let lastId = 0
+  return {
+    /** Resolves to undefined when the reply stays out. */
+    make: (order: (id: number) => Order, withinMs: number): Promise<unknown> =>
+      new Promise((resolve) => {
+        const id = ++lastId
+        const settle = (value: unknown): void => {
+          clearTimeout(timer)
+          waiting.delete(id)
+          resolve(value)
+        }
+        const timer = setTimeout(
+          guarded('process', () => settle(undefined)),
+          withinMs,
+        )
+        waiting.set(id, settle)
+        send(order(id))
+      }),
+    settle: (id: number, value: unknown): void => waiting.get(id)?.(value),
+    giveUp: (): void => {
+      for (const settle of waiting.values()) settle(undefined)
+    },
   }
 }
 

@@ -5,6 +5,10 @@ import { countHeads, startRawUpstream, startTestGateway } from '../support/gatew
 import { populate } from '../support/population.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
+const world = await startTestWorld(t)
+const { writer } = await populate(t, world)
+const member = oauth(world.users.member)
+
 t.test('what is no address or block is a mistake of the configuration', async (t) => {
   for (const block of ['localhost', '10.0.0.0/33', '::/129', '10.0.0.0/8/8', '10.0.0.0/', 'fe80::1%lo', ''])
     for (const key of ['allow', 'deny'])
@@ -14,10 +18,6 @@ t.test('what is no address or block is a mistake of the configuration', async (t
         block,
       )
 })
-
-const world = await startTestWorld(t)
-const { writer } = await populate(t, world)
-const member = oauth(world.users.member)
 
 const ok = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'
 const startHere = (t: Test) =>

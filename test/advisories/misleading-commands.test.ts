@@ -10,6 +10,9 @@ import { bearer, startTestWorld } from '../support/world.ts'
 
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
+const world = await startTestWorld(t)
+const { insert } = await populate(t, world)
+
 // An operator who is told of a check that was never made looks for the mistake in the wrong place.
 t.test('an explanation ends with the check that refused', async (t) => {
   for (const [words, expected] of [
@@ -41,9 +44,6 @@ t.test('an explanation ends with the check that refused', async (t) => {
     t.notOk(checks.at(-1).isPassed)
   }
 })
-
-const world = await startTestWorld(t)
-const { insert } = await populate(t, world)
 
 testRedis(
   t,

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import type { UpstreamRequest } from '../../gateway/engine/engine.ts'
-import { createEngine } from '../../gateway/engine/wire/engine.ts'
+import { createEngine } from '../../gateway/http/create-engine.ts'
+import type { UpstreamRequest } from '../../gateway/http/engine.ts'
 import { startRawUpstream, until } from '../support/gateway.ts'
 
 const engine = createEngine()

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { MessageParser } from '../../gateway/engine/wire/message-parser.ts'
+import { MessageParser } from '../../gateway/http/parser/message-parser.ts'
 import { openRawClient, openRoute, startTestGateway } from '../support/gateway.ts'
 import { startParsingBackend } from '../support/parsed-requests.ts'
 

@@ -4,7 +4,7 @@ import { explain } from '../../gateway/analyze/explain.ts'
 import type { Imagined } from '../../gateway/analyze/hypothetical-caller.ts'
 import { lintPolicy } from '../../gateway/analyze/lint.ts'
 import { buildMatrix, listColumns } from '../../gateway/analyze/matrix.ts'
-import { formatMatrix } from '../../gateway/cli/policy/format-matrix.ts'
+import { formatMatrix } from '../../gateway/cli/policy/matrix.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
 import { parseTable } from '../support/policy-table.ts'
 

@@ -1,9 +1,14 @@
 import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import t from 'tap'
 import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
-import { type Claims, isInForce, readClaims, type TrustedIssuer } from '../../gateway/authenticate/claims.ts'
+import {
+  type Claims,
+  isInForce,
+  isSameAddress,
+  readClaims,
+  type TrustedIssuer,
+} from '../../gateway/authenticate/claims.ts'
 import type { KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
-import { isSameAddress } from '../../gateway/authenticate/same-address.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
 import type { Directory, NewIdentity, UserRecord } from '../../gateway/directory/directory.ts'
 import { GatewayError } from '../../gateway/errors/gateway-error.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
+import type { ExplainQuestion } from '../../gateway/admin/console/explain.ts'
 import { compileConsoleTable } from '../../gateway/boot/console-table.ts'
-import type { ExplainQuestion } from '../../gateway/console/explain.ts'
 import { writeTable } from '../support/policy-table.ts'
 
 const text = writeTable({

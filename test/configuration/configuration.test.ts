@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
-import { countWorkers } from '../../gateway/configuration/count-workers.ts'
+import { countWorkers } from '../../gateway/configuration/process-limits.ts'
 import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
 
 const variable = (text: string): string => `\${${text}}`
@@ -76,6 +76,8 @@ t.test('the defaults are the contract’s', async (t) => {
     audit: { sink: 'stdout', onFull: 'drop', bufferBytes: 4 * 1024 * 1024, waitMs: 2_000 },
   })
   t.ok((configuration().issuers[0]?.clockToleranceSeconds ?? 61) <= 60)
+  t.equal(configuration().cors, undefined, 'CORS is off')
+  t.equal(configuration().authentication.unknownTokens, undefined, 'guesses are not counted')
 })
 
 t.test('a variable is replaced, a number among text becomes a number', async (t) => {

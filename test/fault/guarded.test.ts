@@ -1,7 +1,7 @@
 import t from 'tap'
-import { reportFaults } from '../../gateway/boot/report-faults.ts'
+import { reportFaults } from '../../gateway/boot/process-context.ts'
 import { guarded, hearFaults, reportFault } from '../../gateway/fault/guarded.ts'
-import type { LogFields } from '../../gateway/observe/log.ts'
+import type { LogFields } from '../../gateway/observe/log/log.ts'
 
 t.test('what a guarded callback throws is told, and ends its own work alone', async (t) => {
   const heard: unknown[] = []

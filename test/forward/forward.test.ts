@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import { UpstreamError } from '../../gateway/engine/engine.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
+import { UpstreamError } from '../../gateway/http/engine.ts'
 import type { LoadBalancer } from '../../gateway/locate/upstream.ts'
 import { call } from '../support/client.ts'
 import { startFaultyGateway } from '../support/faulty-gateway.ts'

@@ -1,10 +1,12 @@
 import t, { type Test } from 'tap'
+import { overridingFamilies, overridingNames } from '../../gateway/receive/override-headers.ts'
 import { type Places, placeExample, testShown, writeFolder } from '../support/ingress/examples.ts'
 import { type Program, testProxy } from '../support/ingress/programs.ts'
 import { testScenes } from '../support/ingress/scenes.ts'
 import { startStage } from '../support/ingress/stage.ts'
 import { startProgram } from '../support/ingress/start-program.ts'
-import { startTestWorld } from '../support/world.ts'
+import { startStock } from '../support/ingress/stock.ts'
+import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 
@@ -24,4 +26,34 @@ testProxy(t, 'haproxy', async (t, program) => {
     gatewayDown: { decision: 503, public: 503 },
     backendDown: 503,
   })
+})
+
+testProxy(t, 'haproxy', async (t, program) => {
+  const stage = await startStage(t, world, async (t, places) => {
+    await startStock.haproxy(t, program, places)
+  })
+  const { member } = world.users
+  const names = [...overridingNames]
+  const groups: Readonly<Record<string, readonly string[]>> = {
+    'its plain spelling': names,
+    'the spelling of CGI': names
+      .map((name) => name.replaceAll('-', '_').toUpperCase())
+      .filter((name) => /_/.test(name)),
+    'any name of a family': overridingFamilies.map((family) => `${family}any`),
+  }
+  for (const [how, forgeries] of Object.entries(groups))
+    t.test(`where it only asks, no header that speaks of another request passes in ${how}`, async (t) => {
+      const headers = Object.fromEntries(forgeries.map((name) => [name, 'forged']))
+      const { answer, arrivals } = await stage.front.ask({
+        path: '/datasets',
+        headers: { ...headers, ...oauth(member) },
+      })
+      t.equal(answer.status, 200)
+      t.equal(arrivals.length, 1)
+      for (const arrival of arrivals)
+        t.same(
+          arrival.headers.filter(([, value]) => value.includes('forged')),
+          [],
+        )
+    })
 })

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { parseAllDocuments } from 'yaml'
+import { overridingNames } from '../../gateway/receive/override-headers.ts'
 import { testAllowed } from '../support/ingress/allowed.ts'
 import { identityHeader, valuesOf } from '../support/ingress/arrivals.ts'
 import { testCommands } from '../support/ingress/commands.ts'
@@ -153,5 +154,19 @@ testProxy(t, 'nginx', async (t, program) => {
     const { answer, arrivals } = await stage.front.ask({ path: '/admin/x', headers: { ...forged, ...oauth(member) } })
     t.equal(answer.status, 403)
     t.same(arrivals, [])
+  })
+
+  t.test('no header that speaks of another request, or of a user, passes in its plain spelling', async (t) => {
+    const users = ['remote-user', 'remote-groups', 'x-remote-user', 'x-webauth-user', 'x-auth-request-email']
+    const further = [...users, 'x-ms-client-principal-id', 'ssl-client-verify', 'x-middleware-subrequest', 'proxy']
+    const headers = Object.fromEntries([...overridingNames, ...further].map((name) => [name, 'forged']))
+    const { answer, arrivals } = await stage.front.ask({ path: '/datasets', headers: { ...headers, ...oauth(member) } })
+    t.equal(answer.status, 200)
+    t.equal(arrivals.length, 1)
+    for (const arrival of arrivals)
+      t.same(
+        arrival.headers.filter(([, value]) => value.includes('forged')),
+        [],
+      )
   })
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { describeTokens } from '../../gateway/cli/describe-tokens.ts'
+import { describeTokens } from '../../gateway/cli/tokens.ts'
 import { formatTable } from '../../gateway/lib/text-table.ts'
 
 t.test('columns stand below each other', async (t) => {

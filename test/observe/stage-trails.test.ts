@@ -1,9 +1,9 @@
 import t from 'tap'
-import type { Exchange } from '../../gateway/engine/exchange.ts'
 import { GatewayError } from '../../gateway/errors/gateway-error.ts'
-import { createMetrics } from '../../gateway/observe/metrics.ts'
-import { type Stage, stages } from '../../gateway/observe/stage-metrics.ts'
-import { createStageTrails } from '../../gateway/observe/stage-trails.ts'
+import type { Exchange } from '../../gateway/http/exchange.ts'
+import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
+import { type Stage, stages } from '../../gateway/observe/metrics/stages.ts'
+import { observeStages } from '../../gateway/observe/stage-trails.ts'
 import type { Trail } from '../../gateway/observe/trail.ts'
 
 /** Every fact is nothing here: what counts is that it is told, and when. */
@@ -28,11 +28,8 @@ function follow(): Readonly<{
     reads += 1
     return nowMs
   }
-  const trail = createStageTrails(
-    () => quiet,
-    { observeStage, countFailure: (code) => failures.push(code) },
-    clock,
-  )({} as Exchange, 'id')
+  const observe = observeStages({ observeStage, countFailure: (code) => failures.push(code) }, clock)
+  const trail = observe(quiet, {} as Exchange, 'id')
   const after = (ms: number): Trail => {
     nowMs += ms
     return trail
@@ -48,9 +45,9 @@ t.test('each stage is timed from the end of the one before, by one reading of th
   after(4).found(nothing)
   after(5).allowed()
   after(6).located(nothing)
-  await after(7).settled()
+  after(7).settled()
   // What the upstream takes is no stage of ours.
-  await after(100).refused(new GatewayError('upstream_timeout'))
+  after(100).refused(new GatewayError('upstream_timeout'))
   t.same(seen, ['route 1', 'authenticate 2', 'resolve 3', 'resource 4', 'decide 5', 'locate 6', 'pin 7'])
   t.equal(reads(), 1 + stages.length)
   t.same(failures, ['upstream_timeout'])
@@ -59,7 +56,7 @@ t.test('each stage is timed from the end of the one before, by one reading of th
 t.test('a refusal ends the stage in which it came', async (t) => {
   const { after, seen, failures } = follow()
   after(1).matched(nothing)
-  await after(700).refused(new GatewayError('directory_unavailable'))
+  after(700).refused(new GatewayError('directory_unavailable'))
   t.same(seen, ['route 1', 'authenticate 700'])
   t.same(failures, [], 'what was never allowed is a decision')
 })
@@ -70,11 +67,11 @@ t.test(
     const open = follow()
     open.after(1).matched(nothing)
     open.after(2).allowed()
-    await open.after(3).settled()
+    open.after(3).settled()
     t.same(open.seen, ['route 1', 'decide 2'])
     const preflight = follow()
     preflight.after(1).allowed()
-    await preflight.after(2).settled(204)
+    preflight.after(2).settled()
     t.same(preflight.seen, ['route 1'])
   },
 )

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import type { UpstreamResponse } from '../../gateway/engine/engine.ts'
+import type { UpstreamResponse } from '../../gateway/http/engine.ts'
 import type { Stages } from '../../gateway/pipeline.ts'
 import { call } from '../support/client.ts'
 import { type FaultyOptions, type LoggedLine, startFaultyGateway } from '../support/faulty-gateway.ts'
@@ -113,7 +113,8 @@ const stages: Readonly<Record<string, Spoil>> = {
   pin: ({ pin }, isArmed) => ({ pin: spoilt(pin, isArmed) }),
   forward: ({ forward }, isArmed) => ({ forward: async (...values) => spoilt(forward, isArmed)(...values) }),
   relay: ({ relay }, isArmed) => ({ relay: spoilt(relay, isArmed) }),
-  'the trail': ({ beginTrail }, isArmed) => ({ beginTrail: spoilt(beginTrail, isArmed) }),
+  'the record': ({ beginRecord }, isArmed) => ({ beginRecord: spoilt(beginRecord, isArmed) }),
+  'an observer': ({ observe }, isArmed) => ({ observe: spoilt(observe, isArmed) }),
 }
 
 for (const [stage, spoil] of Object.entries(stages)) {
@@ -229,14 +230,14 @@ t.test('an exception in a timer of a stream ends that stream alone', async (t) =
     timers.push(onTime)
     return { restart: () => undefined, stop: () => undefined }
   }
-  const write: Spoil = ({ beginTrail }, isArmed) => ({
-    beginTrail: (exchange, id) => {
+  const write: Spoil = ({ beginRecord }, isArmed) => ({
+    beginRecord: (exchange, id) => {
       const open = exchange.start.bind(exchange)
       exchange.start = (head) => {
         const writer = open(head)
         return { ...writer, write: (chunk) => (isArmed() ? fail() : writer.write(chunk)) }
       }
-      return beginTrail(exchange, id)
+      return beginRecord(exchange, id)
     },
   })
   const faulty = await start(t, write, { relay: { startTimer } })

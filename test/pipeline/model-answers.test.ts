@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { call } from '../support/client.ts'
-import { createdEvent } from '../support/event-streams.ts'
+import { createdEvent, parseEvents } from '../support/event-streams.ts'
 import { responsesPath, startStreamPair, streamHead } from '../support/streams.ts'
 
 const { gateway, open, expect } = await startStreamPair(t)
@@ -18,6 +18,31 @@ t.test('a compressed stream passes as it is, and none is asked for', async (t) =
   t.ok((await answer.whole()).equals(bytes))
   t.match(asked, /\r\naccept-encoding: identity\r\n/)
   t.equal(asked.match(/accept-encoding/gi)?.length, 1)
+})
+
+t.test('a stream under a coding that changes no byte is watched like any other', async (t) => {
+  for (const coding of ['none', 'Identity', 'utf-8', '', 'identity, none']) {
+    const answer = await open(responsesPath, (socket) =>
+      socket.end(`${streamHead}content-encoding: ${coding}\r\n\r\n${createdEvent}data: half`),
+    )
+    const events = parseEvents(await answer.whole())
+    t.equal(events.length, 2, coding)
+    t.equal(JSON.parse(events[1]?.data ?? '{}').type, 'response.failed', coding)
+  }
+})
+
+t.test('a stream is compressed whichever line of its codings says so', async (t) => {
+  const bytes = gzipSync(createdEvent)
+  for (const lines of [
+    'content-encoding: identity\r\ncontent-encoding: gzip\r\n',
+    'content-encoding: none, gzip\r\n',
+  ]) {
+    const answer = await open(responsesPath, (socket) => {
+      socket.write(`${streamHead}${lines}content-length: ${bytes.length}\r\n\r\n`)
+      socket.write(bytes)
+    })
+    t.ok((await answer.whole()).equals(bytes), lines)
+  }
 })
 
 t.test('an ordinary answer of the model surface passes untouched, and breaks where it breaks', async (t) => {

@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { LogFields } from '../../gateway/observe/log.ts'
+import type { LogFields } from '../../gateway/observe/log/log.ts'
 import { createKeyWatch } from '../../gateway/reload/watch-keys.ts'
 
 /** A watch over one file, whose looks the test takes; a text that starts with "bad" is refused, quoting nothing. */

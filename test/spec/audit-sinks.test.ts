@@ -107,8 +107,8 @@ t.test('lines of audit and log stay whole when several processes write into a fu
   // Bursts, so that lines wait and are written together; and a reader that makes little room at a time.
   const script = `
     import { createAudit } from '${toBuilt('observe/audit/audit.js')}'
-    import { openPlace } from '${toBuilt('observe/place.js')}'
-    import { createLog } from '${toBuilt('observe/log.js')}'
+    import { openPlace } from '${toBuilt('observe/audit/sink.js')}'
+    import { createLog } from '${toBuilt('observe/log/log.js')}'
     const log = createLog('info', { worker: Number(process.argv[1]), isShared: true, bufferBytes: 1e8 })
     const metrics = { countAudit: () => {}, watchAuditSink: () => {} }
     const settings = { onFull: 'drop', bufferBytes: 1e8, waitMs: 1, replica: process.argv[1] }

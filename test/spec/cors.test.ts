@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { type Call, call } from '../support/client.ts'
-import { openRoute, startRawUpstream, startTestGateway } from '../support/gateway.ts'
+import { openRawClient, openRoute, startRawUpstream, startTestGateway } from '../support/gateway.ts'
 
 const page = 'https://app.example'
 
@@ -17,15 +17,15 @@ const routes = [
 ]
 
 /** A gateway before a backend that claims to be open to everybody. */
-async function start(t: Test, cors?: Readonly<Record<string, unknown>>) {
+async function start(t: Test, cors?: Readonly<Record<string, unknown>>, more: Readonly<Record<string, unknown>> = {}) {
   const upstream = await startRawUpstream(t, (socket) => {
     const own = 'access-control-allow-origin: *\r\naccess-control-allow-credentials: true\r\nvary: accept\r\n'
     socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 2\r\n${own}\r\n{}`)
   })
-  const settings = cors ? { cors } : {}
+  const settings = cors ? { cors, ...more } : more
   const gateway = await startTestGateway(t, { settings, routes, upstreams: { platform: { url: upstream.url } } })
   const send = (request: Call) => call(gateway.public, request)
-  return { upstream, send }
+  return { gateway, upstream, send }
 }
 
 const preflight = (path: string, headers: Record<string, string | string[]> = {}): Call => ({
@@ -126,4 +126,38 @@ t.test('with CORS off OPTIONS is 405 where no route takes it, and backends answe
   const answer = await send({ path: '/open/x', headers: { origin: page } })
   t.equal(answer.headers['access-control-allow-origin'], '*')
   t.equal(answer.headers.vary, 'accept')
+})
+
+t.test('a refusal of a body that cannot be read, and the published keys, say who may read them', async (t) => {
+  const identity = { keys: ['file:identity.pem'], publishOnPublicListener: true }
+  const { gateway } = await start(t, { origins: [page] }, { identity })
+  const client = await openRawClient(t, gateway.public)
+  client.send(`GET /open/x HTTP/1.1\r\nHost: h\r\nOrigin: ${page}\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n`)
+  t.match(await client.closed(), new RegExp(`^HTTP/1\\.1 400 [^]*\r\naccess-control-allow-origin: ${page}\r\n`))
+  const keys = await call(gateway.public, { path: '/.well-known/jwks.json', headers: { origin: page } })
+  t.match(keys, { status: 200, headers: { 'access-control-allow-origin': page, vary: 'origin' } })
+})
+
+t.test('a preflight that asks for more than the protocol’s three answers gets no grant for it', async (t) => {
+  const { send } = await start(t, { origins: [page], credentials: true })
+  const answer = await send(preflight('/things/7', { 'access-control-request-private-network': 'true' }))
+  t.equal(answer.status, 204)
+  t.notOk(Object.keys(answer.headers).some((name) => name.includes('private-network')))
+})
+
+t.test('a preflight with a credential, good or bad, is answered without a look at it', async (t) => {
+  const { send, upstream } = await start(t, { origins: [page] })
+  for (const headers of [
+    { authorization: 'Bearer oat_x' },
+    { 'x-oauth-access-token': 'x', cookie: 'current-org-id=x' },
+  ])
+    t.equal((await send(preflight('/things/7', headers))).status, 204)
+  t.same(upstream.received(), [])
+})
+
+t.test('a preflight that names its method on two lines is an OPTIONS like any other', async (t) => {
+  const { send } = await start(t, { origins: [page] })
+  const twice = { 'access-control-request-method': ['PUT', 'DELETE'] }
+  t.equal((await send(preflight('/things/7', twice))).status, 405)
+  t.equal((await send({ method: 'OPTIONS', path: '/things/7', headers: { origin: page } })).status, 405)
 })

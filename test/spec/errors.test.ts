@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { type Answer, type Call, call, type JsonValue } from '../support/client.ts'
-import { startTestGateway } from '../support/gateway.ts'
+import { openRawClient, startTestGateway } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -338,3 +338,47 @@ t.test('answers that have no body stay without one', async (t) => {
     t.notOk('transfer-encoding' in answer.headers)
   }
 })
+
+const bodies: Readonly<Record<string, string>> = {
+  'with a chunk size that is none': '3\r\nabc\r\nnonsense\r\n',
+  'that its client ends early': '3\r\nabc\r\n',
+}
+for (const [what, body] of Object.entries(bodies))
+  t.test(`a body ${what} is 400 in the shape of the surface, under the id of its request`, async (t) => {
+    const { robot } = serviceAccounts
+    const targets: readonly (readonly [surface: Surface, path: string])[] = [
+      ['platform', '/datasets'],
+      ['platform', `/organizations/${organizations.acme.id}/users/${robot.id}/tokens`],
+      ['platform', `/clusters/${clusters.healthy}/proxy/x`],
+      ['files', '/v1/files'],
+      ['data', '/data/entries'],
+      ['model', `/agent/${agents.acme}/responses`],
+      ['model', `/agent/${agents.acme}/chat/completions`],
+      ['graphql', '/graphql'],
+    ]
+    for (const [surface, path] of targets) {
+      const client = await openRawClient(t, world.public)
+      const lines = `Host: h\r\nx-request-id: broken-body\r\nx-oauth-access-token: ${users.owner.jwt}\r\n`
+      client.send(`POST ${path} HTTP/1.1\r\n${lines}Transfer-Encoding: chunked\r\n\r\n${body}`)
+      if (!body.includes('nonsense')) client.socket.end()
+      const answer = parseAnswer(await client.closed())
+      hasShape(t, surface, answer, { status: 400, code: 'headers_malformed' })
+      t.equal(answer.headers['x-request-id'], 'broken-body', path)
+      t.equal(answer.headers.connection, 'close', path)
+    }
+  })
+
+/** The one answer of a connection, which has a length. */
+function parseAnswer(bytes: string): Answer {
+  const [head = '', ...rest] = bytes.split('\r\n\r\n')
+  const [line = '', ...lines] = head.split('\r\n')
+  const pairs = lines.map((text) => [text.slice(0, text.indexOf(':')).toLowerCase(), text.replace(/^[^:]*: */, '')])
+  const text = rest.join('\r\n\r\n')
+  return {
+    status: Number(line.split(' ')[1]),
+    headers: Object.fromEntries(pairs),
+    rawHeaders: pairs.flat(),
+    text,
+    json: () => JSON.parse(text),
+  }
+}

@@ -119,6 +119,29 @@ for (const { what, status, code, over, bounds } of limits)
       }
   })
 
+t.test('a body announced beyond its limit is refused before its client is told to go on', async (t) => {
+  const expecting = (bytes: number): string =>
+    head('/data/narrow/1', `Expect: 100-continue\r\nContent-Length: ${bytes}\r\n`, 'POST')
+  const over = await openRawClient(t, gateway.public)
+  over.send(expecting(11))
+  const text = await over.closed()
+  t.match(text, /^HTTP\/1\.1 413 [\s\S]*\r\nconnection: close\r\n/i)
+  t.notMatch(text, / 100 /)
+  const just = await openRawClient(t, gateway.public)
+  just.send(expecting(10))
+  t.equal(await just.until(/\r\n\r\n/), 'HTTP/1.1 100 Continue\r\n\r\n')
+  just.send('x'.repeat(10))
+  t.match(await just.until(/ok$/), /HTTP\/1\.1 200 /)
+})
+
+t.test('chunks, extensions and trailers do not count as body, in however many pieces it comes', async (t) => {
+  const framing = head('/data/narrow/1', 'Transfer-Encoding: chunked\r\n', 'POST')
+  const pieces = `${'1;name=value\r\nx\r\n'.repeat(10)}`
+  const trailers = `0\r\nx-sum: ${'7'.repeat(2_000)}\r\n\r\n`
+  t.equal((await ask(t, framing + pieces + trailers)).status, 200)
+  t.equal((await ask(t, `${framing}${pieces}1\r\nx\r\n${trailers}`)).status, 413)
+})
+
 t.test('a head beyond every route’s limit is refused before its route is looked for', async (t) => {
   t.equal((await ask(t, heavyHead('/nowhere', 20_001))).status, 431)
   t.equal((await ask(t, longHead('/nowhere', 10_001))).status, 414)

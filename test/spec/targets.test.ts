@@ -301,6 +301,20 @@ for (const [what, bytes] of Object.entries(framings)) {
   })
 }
 
+t.test('the keys on the public listener are no way past these rules', async (t) => {
+  const identity = { keys: ['file:identity.pem'], publishOnPublicListener: true }
+  const gateway = await startTestGateway(t, { routes: [openRoute], settings: { identity } })
+  const ask = async (lines: string): Promise<string> => {
+    const client = await openRawClient(t, gateway.public)
+    client.send(`GET /.well-known/jwks.json HTTP/1.1\r\n${lines}\r\n`)
+    return client.until(/\r\n\r\n\{.*\}$/s)
+  }
+  t.match(await ask(host), /^HTTP\/1\.1 200 .*"keys":/s)
+  const odd = ['', `${host}${host}`, 'Host: a@b\r\n', 'Host: a, b\r\n', `${host}Content_Length: 1\r\n`]
+  for (const lines of odd) t.match(await ask(lines), /^HTTP\/1\.1 400 .*\r\nconnection: close\r\n/is, lines)
+  t.match(await ask(`${host}x-fill: ${'x'.repeat(17_000)}\r\n`), /^HTTP\/1\.1 431 /)
+})
+
 t.test('an unknown Transfer-Encoding is 501, and the connection closes', async (t) => {
   await world.clearRecorder()
   for (const value of ['gzip', 'identity', 'gzip, chunked', 'chunked, gzip', 'xchunked', 'chunkedx']) {

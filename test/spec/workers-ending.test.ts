@@ -3,7 +3,7 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import { call } from '../support/client.ts'
 import { openRawClient, startRawUpstream, until } from '../support/gateway.ts'
-import { isAlive, runServe, type Serving, signalGroup } from '../support/serve.ts'
+import { isAlive, runServe, type Serving, signalGroup, startServing } from '../support/serve.ts'
 import { nowhere, readiness, startGroup, workersOf } from '../support/workers.ts'
 
 const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
@@ -114,3 +114,37 @@ t.test('a taken port is told once, with 1', async (t) => {
   t.equal(await serve.ended, 1)
   t.match(serve.stderr(), new RegExp(`^sallyport: .*${taken.port}.*change listeners.*\\n$`))
 })
+
+/** Signals the process as soon as it has a handler for it, which is long before it serves. */
+const signalEarly = (signal: string): string =>
+  `if (!process.env.SALLYPORT_ASSIGNMENT) process.on('newListener', function tell(name) {
+    if (name !== '${signal}') return
+    process.off('newListener', tell)
+    process.stdout.write('{"msg":"signalled"}\\n')
+    setImmediate(() => process.kill(process.pid, '${signal}'))
+  })`
+
+for (const workers of [1, 2]) {
+  for (const signal of ['SIGTERM', 'SIGINT'])
+    t.test(`${signal} before it serves ends ${workers} workers with 0`, async (t) => {
+      const serve = runServe(t, { preload: signalEarly(signal), settings: { workers } })
+      t.equal(await serve.ended, 0)
+      // The start may still report that its database does not answer.
+      const messages = serve.log().map(({ msg }) => msg)
+      t.equal(messages[0], 'signalled')
+      t.same(
+        messages.filter((message) => ['listening', 'draining', 'stopped'].includes(message)),
+        [],
+      )
+      t.equal(serve.stderr(), '')
+    })
+
+  t.test(`SIGHUP before it serves is heard by ${workers} workers once they do`, async (t) => {
+    const serve = await startServing(t, { preload: signalEarly('SIGHUP'), settings: { workers } })
+    const isReloaded = () => serve.log().filter(({ msg }) => msg === 'asked to reload policies and keys').length
+    await until(() => isReloaded() === workers, 'the reload')
+    t.equal(serve.log()[0]?.msg, 'signalled')
+    serve.child.kill('SIGTERM')
+    t.equal(await serve.ended, 0)
+  })
+}

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { Log, LogFields } from '../../gateway/observe/log.ts'
+import type { Log, LogFields } from '../../gateway/observe/log/log.ts'
 import { startWorkerPool, type WorkerPool, type WorkerPoolOptions } from '../../gateway/workers/worker-pool.ts'
 import { until } from '../support/gateway.ts'
 

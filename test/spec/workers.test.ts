@@ -82,7 +82,7 @@ t.test('both workers serve at the same doors, and each line of the log says whos
 })
 
 t.test('lines of the log stay whole when workers write into a full pipe', async (t) => {
-  const log = fileURLToPath(new URL('../../dist/observe/log.js', import.meta.url))
+  const log = fileURLToPath(new URL('../../dist/observe/log/log.js', import.meta.url))
   // Bursts, so that lines wait and are written together; and a reader that makes little room at a time.
   const script = `
     import { createLog } from '${log}'

@@ -1,4 +1,4 @@
-import type { Sink } from '../../gateway/observe/place.ts'
+import type { Sink } from '../../gateway/observe/audit/sink.ts'
 
 /** A place for lines that takes of each write what the test says. */
 export type FakePlace = Sink &

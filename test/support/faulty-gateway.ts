@@ -6,13 +6,13 @@ import { startUpstreams } from '../../gateway/boot/upstreams.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
 import { noCors } from '../../gateway/endpoints/cors.ts'
-import { SealedLines } from '../../gateway/engine/sealed-lines.ts'
-import { createEngine } from '../../gateway/engine/wire/engine.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
+import { createEngine } from '../../gateway/http/create-engine.ts'
+import { SealedLines } from '../../gateway/http/sealed-lines.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
-import { describeBug, type Log, type LogFields } from '../../gateway/observe/log.ts'
-import { createMetrics } from '../../gateway/observe/metrics.ts'
-import { createTrails } from '../../gateway/observe/trail.ts'
+import { describeBug, type Log, type LogFields } from '../../gateway/observe/log/log.ts'
+import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
+import { createRecords } from '../../gateway/observe/trail.ts'
 import { createPipeline, type Stages } from '../../gateway/pipeline.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
 import { join } from '../../gateway/relay/join.ts'
@@ -68,11 +68,13 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     directory,
     limit: { attend: unused, spend: unused },
     answer: unused,
+    audit: noAudit,
     pin: async () => new SealedLines([]),
     forward: createForward(engine.send),
     relay: relaying.relay,
     join,
-    beginTrail: createTrails({ log, metrics, audit: noAudit, now, monotonicMs }, 'proxy'),
+    beginRecord: createRecords({ log, metrics, now, monotonicMs }, 'proxy'),
+    observe: (trail) => trail,
   }
   const exchanges = trackInFlight(log)
   const listener = await engine.listen(

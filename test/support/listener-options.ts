@@ -1,4 +1,4 @@
-import type { ListenerOptions } from '../../gateway/engine/engine.ts'
+import type { ListenerOptions } from '../../gateway/http/engine.ts'
 
 /** A listener of the engine on a free port of loopback, with limits that no test meets by chance. */
 export const listenerOptions: ListenerOptions = {

@@ -1,33 +1,32 @@
 import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
-import { readClaims } from '../../gateway/authenticate/claims.ts'
+import { isSameAddress, readClaims } from '../../gateway/authenticate/claims.ts'
 import { readCredential } from '../../gateway/authenticate/credential.ts'
 import { parseShallow } from '../../gateway/authenticate/jwks/fetch.ts'
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
-import { isSameAddress } from '../../gateway/authenticate/same-address.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
 import { parseChange } from '../../gateway/directory/change.ts'
 import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
 import { createCors } from '../../gateway/endpoints/cors.ts'
 import { readJsonObject } from '../../gateway/endpoints/read-body.ts'
-import { readPage } from '../../gateway/endpoints/read-page.ts'
 import { readTokenRequest } from '../../gateway/endpoints/read-token-request.ts'
-import { embeddedAddresses } from '../../gateway/engine/embedded-address.ts'
-import type { UpstreamRequest } from '../../gateway/engine/engine.ts'
-import type { Exchange } from '../../gateway/engine/exchange.ts'
-import { readLineName } from '../../gateway/engine/header-line.ts'
-import { refusalOf } from '../../gateway/engine/parse-error.ts'
-import { readConnection } from '../../gateway/engine/silent-peers.ts'
-import { isHandshake } from '../../gateway/engine/websocket.ts'
-import { composeAnswerHead } from '../../gateway/engine/wire/answer-head.ts'
-import { readIdleMs } from '../../gateway/engine/wire/kept-alive.ts'
-import { MessageParser } from '../../gateway/engine/wire/message-parser.ts'
-import { readFraming } from '../../gateway/engine/wire/request-framing.ts'
-import { composeRequestHead } from '../../gateway/engine/wire/request-head.ts'
+import { readPage } from '../../gateway/endpoints/tokens.ts'
+import type { UpstreamRequest } from '../../gateway/http/engine.ts'
+import type { Exchange } from '../../gateway/http/exchange.ts'
+import { readLineName } from '../../gateway/http/header-line.ts'
+import { MessageParser } from '../../gateway/http/parser/message-parser.ts'
+import { refusalOf } from '../../gateway/http/parser/parse-error.ts'
+import { readFraming } from '../../gateway/http/server/request-framing.ts'
+import { composeAnswerHead } from '../../gateway/http/server/response-head.ts'
+import { readConnection } from '../../gateway/http/server/silent-peers.ts'
+import { embeddedAddresses } from '../../gateway/http/upstream/embedded-address.ts'
+import { readIdleMs } from '../../gateway/http/upstream/request-cycle.ts'
+import { composeRequestHead } from '../../gateway/http/upstream/request-head.ts'
+import { isHandshake } from '../../gateway/http/websocket.ts'
 import { keepCookies, mayKeepSetCookie } from '../../gateway/locate/cookies.ts'
 import { readNetwork } from '../../gateway/network/network.ts'
 import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
-import { redact } from '../../gateway/observe/redact.ts'
+import { redact } from '../../gateway/observe/log/redact.ts'
 import { readKeyBundle } from '../../gateway/pin/key-bundle.ts'
 import { parseYaml } from '../../gateway/policy/document.ts'
 import { parsePattern } from '../../gateway/policy/route.ts'
@@ -136,47 +135,49 @@ const ofFiles = (...parts: Parameters<typeof reader>): Reader => ({ ...reader(..
 
 /** Who reads what a client, an upstream, an issuer, another process or an operator wrote. */
 export const readers: readonly Reader[] = [
-  reader('bytes of a client', ['engine/wire/message-parser.ts', 'engine/wire/llhttp.ts'], head, (text) =>
+  reader('bytes of a client', ['http/parser/message-parser.ts', 'http/parser/llhttp.ts'], head, (text) =>
     parseWire('request', text, mebibyte),
   ),
-  reader('a request line', 'engine/wire/request-framing.ts', head, (text) =>
+  reader('a request line', 'http/server/request-framing.ts', head, (text) =>
     parseWire('request', `GET /${text} HTTP/1.1\r\nHost: h\r\n\r\n`, 16 * 1024),
   ),
-  reader('header lines', 'engine/wire/header-name.ts', head, (text) =>
+  reader('header lines', 'http/parser/message-parser.ts', head, (text) =>
     parseWire('request', `GET / HTTP/1.1\r\nHost: h\r\n${text}\r\n\r\n`, 1_024),
   ),
-  reader('chunks', 'engine/wire/message-parser.ts', head, (text) =>
+  reader('chunks', 'http/parser/message-parser.ts', head, (text) =>
     parseWire('request', `POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n${text}`, 1_024),
   ),
-  reader('an answer of an upstream', 'engine/wire/message-parser.ts', head, (text) =>
+  reader('an answer of an upstream', 'http/parser/message-parser.ts', head, (text) =>
     parseWire('response', `HTTP/1.1 200 OK\r\n${text}\r\n\r\n`, 16 * 1024),
   ),
-  reader('an upstream’s Keep-Alive', 'engine/wire/kept-alive.ts', head, (text) => readIdleMs(['keep-alive', text])),
-  reader('an answer’s head', 'engine/wire/answer-head.ts', head, (text) =>
+  reader('an upstream’s Keep-Alive', 'http/upstream/request-cycle.ts', head, (text) =>
+    readIdleMs(['keep-alive', text]),
+  ),
+  reader('an answer’s head', 'http/server/response-head.ts', head, (text) =>
     composeAnswerHead(
       { status: 200, reason: text, headers: [text, text] },
       { isHead: false, isHttp10: false, isKeptAlive: true },
     ),
   ),
-  reader('a request’s head', 'engine/wire/request-head.ts', head, (text) =>
+  reader('a request’s head', 'http/upstream/request-head.ts', head, (text) =>
     composeRequestHead(
       { method: 'GET', path: `/${text}`, headers: ['x', text], asksForWebSocket: false } as unknown as UpstreamRequest, // no more is read
       'h',
     ),
   ),
-  reader('a line’s name', 'engine/header-line.ts', head, readLineName),
-  reader('a handshake', 'engine/websocket.ts', head, (text) =>
+  reader('a line’s name', 'http/header-line.ts', head, readLineName),
+  reader('a handshake', 'http/websocket.ts', head, (text) =>
     isHandshake({
       method: 'GET',
       httpVersion: '1.1',
       headers: { upgrade: 'websocket', 'sec-websocket-version': '13', 'sec-websocket-key': text },
     }),
   ),
-  reader('a head that is none', 'engine/parse-error.ts', head, unreadable),
-  reader('an unreadable encoding', 'engine/parse-error.ts', head, (text) =>
+  reader('a head that is none', 'http/parser/parse-error.ts', head, unreadable),
+  reader('an unreadable encoding', 'http/parser/parse-error.ts', head, (text) =>
     unreadable(`POST / HTTP/1.1\r\nTransfer-Encoding: a${text}`),
   ),
-  reader('the log’s look at a path', 'observe/redact.ts', head / 4, redact),
+  reader('the log’s look at a path', 'observe/log/redact.ts', head / 4, redact),
   reader('the audit trail’s look at a request', 'observe/audit/line.ts', targetBytes, auditOf),
   reader('a request that a proxy tells of', 'decision/original-request.ts', head, (text) => {
     const headers = ['x-forwarded-method', text, 'x-forwarded-uri', text, 'x-forwarded-host', text]
@@ -209,8 +210,8 @@ export const readers: readonly Reader[] = [
     ),
   ),
   reader('an address of a limit', 'network/network.ts', head, readNetwork),
-  reader('a line of a table of connections', 'engine/silent-peers.ts', head, readConnection),
-  reader('an address within another', 'engine/embedded-address.ts', head, embeddedAddresses),
+  reader('a line of a table of connections', 'http/server/silent-peers.ts', head, readConnection),
+  reader('an address within another', 'http/upstream/embedded-address.ts', head, embeddedAddresses),
   reader('a Bearer', 'authenticate/credential.ts', head, (text) =>
     readCredential({ authorization: [`Bearer ${text}`], oauthAccessToken: [] }),
   ),
@@ -233,9 +234,7 @@ export const readers: readonly Reader[] = [
   reader('a subject', 'authenticate/claims.ts', tokenBytes, (text) =>
     readClaims({ iss: 'i', aud: text.split(','), sub: text, exp: 1 }, issuer),
   ),
-  reader('an address to be linked', 'authenticate/same-address.ts', tokenBytes, (text) =>
-    isSameAddress(text, `${text}x`),
-  ),
+  reader('an address to be linked', 'authenticate/claims.ts', tokenBytes, (text) => isSameAddress(text, `${text}x`)),
   reader('a key set', ['authenticate/jwks/fetch.ts', 'authenticate/jwks/usable-keys.ts'], 256 * 1024, (text) =>
     usableKeys([JSON.parse(`{"kty":"RSA","e":"AQAB","n":"${text}"}`)]),
   ),
@@ -252,7 +251,7 @@ export const readers: readonly Reader[] = [
   reader('a wish for a token', 'endpoints/read-token-request.ts', 64 * 1024, (text) =>
     readTokenRequest({ name: text, scope: text, expiresAt: text, [text]: 1 }, ['api-key'], bounds, []),
   ),
-  reader('a page', 'endpoints/read-page.ts', targetBytes, (text) => readPage(`?page=${text}&perPage=${text}&${text}`)),
+  reader('a page', 'endpoints/tokens.ts', targetBytes, (text) => readPage(`?page=${text}&perPage=${text}&${text}`)),
   reader('a media type', 'relay/answer-headers.ts', head, (text) => readMediaType(['content-type', text])),
   reader('an answer’s lines', ['relay/answer-role.ts', 'relay/answer-headers.ts'], head, (text) =>
     passingLines(200, ['connection', text, 'x-own', text, text, text], answerContext),
@@ -304,24 +303,22 @@ export const notReaders: Readonly<Record<string, string>> = {
   'cli/healthcheck.ts': operator,
   'cli/rotate-keys.ts': operator,
   'cli/describe-program.ts': own,
-  'configuration/connection-limits.ts': 'reads a file of the kernel',
+  'configuration/process-limits.ts': 'reads a file of the kernel',
   'reload/listener-tls.ts': operator,
   'reload/file-memory.ts': 'counts bytes; what is in them it does not look at',
   'lib/text-table.ts': 'prints rows of the database for an operator, in a process of its own',
   'boot/gateway.ts': operator,
   'configuration/interpolate.ts': operator,
   'boot/issuers.ts': operator,
-  'boot/judge-cluster.ts': compiled,
   'reload/identity-keys.ts': own,
-  'configuration/memory.ts': 'reads a file of the kernel',
   'reload/policy-ledger.ts': own,
-  'boot/report-faults.ts': own,
+  'boot/process-context.ts': own,
   'cli/rotate-bundle.ts': 'a command on a key file that was read before',
   'boot/snapshot.ts': operator,
   'configuration/version.ts': 'reads the package’s own file',
   'reload/watch-keys.ts': 'trims texts of key files, which `pin/key-bundle.ts` reads',
   'workers/messages.ts': own,
-  'console/': 'draws pages of what the gateway knows; asked on the admin listener alone',
+  'admin/console/': 'draws pages of what the gateway knows; asked on the admin listener alone',
   'decision/decision.ts': 'parts a target at its first question mark',
   'directory/postgres/check/': 'a command that an operator runs on his own database',
   'directory/postgres/migrate.ts': own,
@@ -333,19 +330,19 @@ export const notReaders: Readonly<Record<string, string>> = {
   'directory/postgres/servers.ts': 'numbers and names that the database’s server tells of itself',
   'directory/redis/heartbeats.ts': 'one anchored pattern of at most 15 digits',
   'directory/redis/refusals.ts': 'one pattern of bounded runs, on an error of Redis',
-  'engine/networks.ts': operator,
-  'engine/origin.ts': operator,
-  'engine/tls/certificates.ts': operator,
-  'engine/wire/pool.ts': 'finds a connection in a list',
-  'engine/wire/shared-reads.ts': 'counts and shares buffers; what is in them it does not look at',
-  'engine/wire/upstream-call.ts': own,
+  'http/upstream/networks.ts': operator,
+  'http/upstream/origin.ts': operator,
+  'http/tls/certificates.ts': operator,
+  'http/upstream/pool.ts': 'finds a connection in a list',
+  'http/socket/shared-reads.ts': 'counts and shares buffers; what is in them it does not look at',
+  'http/upstream/response.ts': own,
   'locate/locate.ts': operator,
-  'observe/admin.ts': 'parts a target at its first question mark; on the admin listener',
-  'observe/batch.ts': own,
-  'observe/line-writer.ts': own,
-  'observe/console-host.ts': 'anchored patterns; on the admin listener',
-  'observe/log.ts': own,
-  'observe/pretty-line.ts': 'a terminal’s own lines, in the demo and in development',
+  'admin/listener.ts': 'parts a target at its first question mark; on the admin listener',
+  'observe/audit/batch.ts': own,
+  'observe/audit/line-writer.ts': own,
+  'admin/console-host.ts': 'anchored patterns; on the admin listener',
+  'observe/log/log.ts': own,
+  'observe/log/pretty-line.ts': 'a terminal’s own lines, in the demo and in development',
   'observe/tracing/': own,
   'pin/remember-pinned.ts': own,
   'pin/signing-keys.ts': 'reads blocks that `pin/key-bundle.ts` has parted',
@@ -356,6 +353,5 @@ export const notReaders: Readonly<Record<string, string>> = {
   'policy/regular-file.ts': 'reads a file; what is in it, its readers look at',
   'policy/schema.ts': 'reads the package’s own file',
   'relay/relay.ts': 'one anchored pattern on a media type',
-  'relay/stream-kind.ts': compiled,
   'relay/event-stream.ts': 'calls `EventSplitter`',
 }

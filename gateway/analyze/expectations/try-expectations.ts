@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
+import { disarm } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { compileRoutes, type RouteTable } from '../../route/table.ts'
 import { imagineFromWords } from '../caller-options.ts'
@@ -53,4 +54,33 @@ function describeCaller(words: Expectation['callers'][number]): string {
   const ties = [...(agent ? [`${agent} agent`] : []), ...(organization ? [`${organization} organization`] : [])]
   const holder = [role, ...platformRoles].join(' and ')
   return `by ${holder}${token || abilities ? `, token ${token || 'without abilities'}` : ''}${ties.map((tie) => `, ${tie}`).join('')}`
+}
+
+export const trialFormats = ['text', 'tap', 'json'] as const
+
+type TrialFormat = (typeof trialFormats)[number]
+
+/** Writes what was tried for people (failures alone), for a TAP reader, or for a program. */
+export function formatTrials(trials: readonly Trial[], format: TrialFormat): string {
+  const failed = trials.filter(({ faults }) => faults.length > 0)
+  switch (format) {
+    case 'text':
+      return [
+        ...failed.flatMap(({ name, place, faults }) => faults.map((fault) => disarm(`${place}: ${name}: ${fault}`))),
+        `${trials.length - failed.length} passed, ${failed.length} failed\n`,
+      ].join('\n')
+    case 'tap':
+      return ['TAP version 14', `1..${trials.length}`, ...trials.flatMap(writeTap), ''].join('\n')
+    case 'json':
+      return `${JSON.stringify({ passed: trials.length - failed.length, failed: failed.length, trials }, undefined, 2)}\n`
+    default:
+      return format satisfies never
+  }
+}
+
+function writeTap({ name, place, faults }: Trial, index: number): readonly string[] {
+  // A bare number sign would begin a directive (TAP 14, "Escaping").
+  const title = disarm(name).replace(/[\\#]/g, '\\$&')
+  const diagnosis = [...faults, `at ${place}`].map((line) => `# ${disarm(line)}`)
+  return faults.length === 0 ? [`ok ${index + 1} - ${title}`] : [`not ok ${index + 1} - ${title}`, ...diagnosis]
 }

@@ -1,9 +1,6 @@
 import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
 import { parseYaml, type YamlFile } from '../../policy/document.ts'
 import { parsePattern } from '../../policy/route.ts'
-import { chooseBase } from './choose-base.ts'
-import { asFields, type Fields } from './fields.ts'
-import { toPattern } from './to-pattern.ts'
 
 /** What an API description says of one method at one path. */
 export type Operation = Readonly<{
@@ -107,3 +104,56 @@ function readItem(
 const asksForNothing = (security: unknown): boolean =>
   Array.isArray(security) &&
   (security.length === 0 || security.some((choice) => Object.keys(asFields(choice)).length === 0))
+
+/** The path of the first server, without a slash at its end: what stands before every path of the description. */
+function chooseBase(servers: unknown): string {
+  const [first] = Array.isArray(servers) ? servers : []
+  const { url, variables } = asFields(first)
+  if (typeof url !== 'string') return ''
+  const filled = url.replace(/\{([^{}]*)\}/g, (_, name: string) => {
+    const { default: value } = asFields(asFields(variables)[name])
+    if (value === undefined) throw new Error(`the variable "${name}" of servers[0].url has no default; name --base`)
+    return String(value)
+  })
+  // Relative to where the description itself is served, of which nothing is known but that it is some host.
+  if (!URL.canParse(filled, 'http://localhost/')) throw new Error('servers[0].url is no URL; name --base')
+  return new URL(filled, 'http://localhost/').pathname.replace(/\/$/, '')
+}
+
+/** The policy pattern that takes a template's requests; wider where a parameter is but a part of a segment. */
+function toPattern(base: string, template: string): Readonly<{ pattern: string; isWider: boolean }> {
+  if (/[?#]/.test(template)) throw new Error('a path holds no query or fragment')
+  const names = new Set<string>()
+  let isWider = false
+  const segments = `${base}${template}`
+    .slice(1)
+    .split('/')
+    .map((segment) => {
+      const [, name] = /\{([^{}]*)\}/.exec(segment) ?? []
+      if (name === undefined) return spellLiteral(segment)
+      if (segment !== `{${name}}`) isWider = true
+      return `:${chooseName(name, names)}`
+    })
+  return { pattern: `/${segments.join('/')}`, isWider }
+}
+
+/** What a pattern would take for something else, or a request never holds, is escaped; escapes stay. */
+const spellLiteral = (segment: string): string =>
+  segment
+    .replace(/%(?![0-9a-f]{2})|[^\w!$&'()*+,.:;=@~%-]/giu, encodeURIComponent)
+    .replace(/^[:*]/, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`)
+
+function chooseName(wish: string, taken: Set<string>): string {
+  const plain = wish.replace(/\W/g, '_').replace(/^(?=\d|$)/, 'p')
+  let name = plain
+  for (let count = 2; taken.has(name); count++) name = `${plain}_${count}`
+  taken.add(name)
+  return name
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** The object that a value of a description is; anything else has no keys. */
+const asFields = (value: unknown): Fields =>
+  // Every object has keys, and of what they hold nothing is believed.
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {}

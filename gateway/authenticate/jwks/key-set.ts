@@ -3,7 +3,6 @@ import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Clock } from '../clock.ts'
 import type { FindKey } from '../signature.ts'
 import { type ChosenKeys, createHeldKeys } from './key-cache.ts'
-import { createNotifier } from './notifier.ts'
 import { createRefresher, type KeyEvent, type LoadKeys } from './refresh.ts'
 import { createKeyMemory, type KeyStore } from './store.ts'
 
@@ -72,4 +71,32 @@ export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
 
 function dropNoMatch(error: unknown): undefined {
   if (!(error instanceof errors.JWKSNoMatchingKey)) throw error
+}
+
+/** Wakes everybody who waits for a change, whatever it is. */
+type Notifier = Readonly<{
+  tell: () => void
+  /** Resolves to whether there was news within that time. */
+  next: (withinMs: number) => Promise<boolean>
+}>
+
+/** Who gives up is forgotten at once: a promise shared by all would remember them for as long as it hangs. */
+function createNotifier(after: Clock['after']): Notifier {
+  const waiting = new Set<() => void>()
+  return {
+    tell: () => {
+      for (const wake of waiting) wake()
+    },
+    next: (withinMs) =>
+      new Promise((resolve) => {
+        const end = (isNews: boolean): void => {
+          callOff()
+          waiting.delete(wake)
+          resolve(isNews)
+        }
+        const wake = (): void => end(true)
+        const callOff = after(Math.max(0, withinMs), () => end(false))
+        waiting.add(wake)
+      }),
+  }
 }

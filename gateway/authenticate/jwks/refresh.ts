@@ -55,12 +55,7 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
   const { held, refreshMs, clock, onEvent, onEnd, signal } = options
   let history: FetchHistory = noFetches
   let fetching: Promise<boolean> | undefined
-  let callOff = (): void => {}
-  signal.addEventListener(
-    'abort',
-    guarded('issuer', () => callOff()),
-    { once: true },
-  )
+  const timer = createTimer(clock, signal)
 
   const look = (): Circumstances => ({
     nowMs: clock.monotonicMs(),
@@ -69,11 +64,11 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
   })
   /** Looks again when the time has come, for keys may have been recalled meanwhile. */
   const schedule = (): void => {
-    callOff()
+    timer.clear()
     if (signal.aborted || fetching) return
     const waitMs = untilRefreshMs(history, look())
     if (waitMs <= 0) void refresh()
-    else callOff = clock.after(waitMs, schedule)
+    else timer.set(waitMs, schedule)
   }
   const recollection = createRecollection(options, () => history.isFetched)
 
@@ -112,6 +107,19 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
     },
     isUnderWay: () => fetching !== undefined || (recollection.isUnderWay() && !history.isFetched),
     isIssuerUp: () => isIssuerUp(history),
+  }
+}
+
+/** One timer at a time; the signal clears it. */
+function createTimer(clock: Clock, signal: AbortSignal) {
+  let callOff = (): void => {}
+  const clear = (): void => callOff()
+  signal.addEventListener('abort', guarded('issuer', clear), { once: true })
+  return {
+    clear,
+    set: (waitMs: number, work: () => void): void => {
+      callOff = clock.after(waitMs, work)
+    },
   }
 }
 

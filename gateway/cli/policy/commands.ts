@@ -11,21 +11,35 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
       'after',
       example('npx sallyport policy check', 'npx sallyport policy explain GET /datasets --role org-client'),
     )
-  /** A folder alone needs no configuration, and none of its secrets. */
-  const addSourced = (name: string): Command =>
-    policy
-      .command(name)
-      .option('-c, --config <file>', 'configuration file; names the folder and the upstreams', defaultConfig)
-      .option('-p, --policies <folder>', 'a folder of policies instead, for any upstreams')
-      .option('--json', 'print it as JSON')
+  const sourced = (name: string): Command => addSourced(policy, name, defaultConfig)
+  addCheck(sourced('check'))
+  addExplain(sourced('explain'))
+  addMatrix(sourced('matrix'))
+  addTest(sourced('test'))
+  addCoverage(sourced('coverage'))
+  addInit(policy.command('init'))
+  addDiff(policy.command('diff'))
+  addConfirm(policy.command('confirm'), defaultConfig)
+}
 
-  addSourced('check')
+/** A command about one table. A folder alone needs no configuration, and none of its secrets. */
+const addSourced = (policy: Command, name: string, defaultConfig: string): Command =>
+  policy
+    .command(name)
+    .option('-c, --config <file>', 'configuration file; names the folder and the upstreams', defaultConfig)
+    .option('-p, --policies <folder>', 'a folder of policies instead, for any upstreams')
+    .option('--json', 'print it as JSON')
+
+function addCheck(command: Command): void {
+  command
     .description('find every mistake, with file, line and column, and what is seldom meant')
     .option('--strict', 'end with 1 where there is a warning')
     .addHelpText('after', example('npx sallyport policy check --policies policies --strict'))
     .action(lazily(() => import('./check.ts'), 'runCheckPolicy'))
+}
 
-  addSourced('explain')
+function addExplain(command: Command): void {
+  command
     .description('say what a request would get, check by check, and the row that decided')
     .argument('<method>')
     .argument('<target>', 'path and query, as a client sends them')
@@ -49,8 +63,10 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
       ),
     )
     .action(lazily(() => import('./explain.ts'), 'runExplain'))
+}
 
-  addSourced('matrix')
+function addMatrix(command: Command): void {
+  command
     .description('print who may do what: every route by role and credential')
     .option('-f, --format <name>', 'table, markdown, csv, html or json', 'table')
     .addHelpText(
@@ -61,8 +77,10 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
       ),
     )
     .action(lazily(() => import('./matrix.ts'), 'runMatrix'))
+}
 
-  addSourced('test')
+function addTest(command: Command): void {
+  command
     .description('try what *.test.yaml beside the policies expect of them; end with 1 where something else comes out')
     .option('-f, --format <name>', 'text, tap or json', 'text')
     .addHelpText(
@@ -70,26 +88,31 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
       example('npx sallyport policy test --policies policies', 'npx sallyport policy test -p policies --format tap'),
     )
     .action(lazily(() => import('./test.ts'), 'runTestPolicy'))
+}
 
-  const addDescribed = (command: Command): Command =>
-    command
-      .requiredOption('--openapi <file>', 'an OpenAPI 3 description, YAML or JSON')
-      .option('--base <path>', "the path before every path of it, instead of what its 'servers' say")
+const addDescription = (command: Command): Command =>
+  command
+    .requiredOption('--openapi <file>', 'an OpenAPI 3 description, YAML or JSON')
+    .option('--base <path>', "the path before every path of it, instead of what its 'servers' say")
 
-  addDescribed(addSourced('coverage'))
+function addCoverage(command: Command): void {
+  addDescription(command)
     .description('compare with an API description: operations without a route, routes without an operation')
     .option('--strict', 'end with 1 where a route has no operation, too')
     .addHelpText('after', example('npx sallyport policy coverage --policies policies --openapi openapi.yaml'))
     .action(lazily(() => import('./openapi.ts'), 'runCoverage'))
+}
 
-  addDescribed(policy.command('init'))
+function addInit(command: Command): void {
+  addDescription(command)
     .description('draft a table from an API description, as closed as can be, on standard output')
     .option('--upstream <name>', 'where its requests go, a name under upstreams of the configuration', 'platform')
     .addHelpText('after', example('npx sallyport policy init --openapi openapi.yaml > policies/api.yaml'))
     .action(lazily(() => import('./openapi.ts'), 'runInit'))
+}
 
-  policy
-    .command('diff')
+function addDiff(command: Command): void {
+  command
     .description('say what another table means: which route, role and credential gains or loses access')
     .argument('<old>', 'the folder of policies as it was, or one file that holds all of them')
     .argument('<new>', 'the folder as it shall be')
@@ -104,9 +127,10 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
       ),
     )
     .action(lazily(() => import('./diff.ts'), 'runDiff'))
+}
 
-  policy
-    .command('confirm')
+function addConfirm(command: Command, defaultConfig: string): void {
+  command
     .description(
       'have the running gateway take policy files that it holds back (SIGHUP to the process on this machine)',
     )

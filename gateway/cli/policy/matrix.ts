@@ -1,6 +1,7 @@
-import { buildMatrix } from '../../analyze/matrix.ts'
+import { nameOutcome, renderMatrixPage } from '../../admin/console/matrix.ts'
+import { buildMatrix, type Cell, type MatrixRow } from '../../analyze/matrix.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
-import { formatMatrix, matrixFormats } from './format-matrix.ts'
+import { formatTable } from '../../lib/text-table.ts'
 import { chooseFormat, type FormatOptions } from './format-option.ts'
 
 /** Prints who may do what, for every route, role and credential. */
@@ -8,3 +9,49 @@ export function runMatrix(options: PolicySource & FormatOptions): void {
   const format = chooseFormat(options, matrixFormats)
   process.stdout.write(formatMatrix(buildMatrix(readPolicy(options).policy), format))
 }
+
+const matrixFormats = ['table', 'markdown', 'csv', 'html', 'json'] as const
+
+type MatrixFormat = (typeof matrixFormats)[number]
+
+/** Writes the matrix for a terminal, a page, a spreadsheet or a program. */
+export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): string {
+  const isLimited = rows.some(({ rateLimit }) => rateLimit !== undefined)
+  const header = [
+    'route',
+    'methods',
+    'path',
+    ...(isLimited ? ['rate limit'] : []),
+    ...(rows[0]?.cells ?? []).map(nameColumn),
+  ]
+  const lines = rows.map(({ route, methods, path, rateLimit, cells }) => [
+    route,
+    methods.join(' '),
+    path,
+    ...(isLimited ? [rateLimit ?? ''] : []),
+    ...cells.map(({ outcome }) => nameOutcome(outcome)),
+  ])
+  switch (format) {
+    case 'table':
+      return formatTable(header, lines)
+    case 'markdown':
+      return [header, header.map(() => '---'), ...lines]
+        .map((cells) => `| ${cells.map(escapeBar).join(' | ')} |\n`)
+        .join('')
+    case 'csv':
+      return [header, ...lines].map((cells) => `${cells.map(quote).join(',')}\r\n`).join('')
+    case 'html':
+      return renderMatrixPage(rows)
+    case 'json':
+      return `${JSON.stringify(rows, undefined, 2)}\n`
+    default:
+      return format satisfies never
+  }
+}
+
+const nameColumn = ({ role, credential }: Cell): string => (credential === 'none' ? role : `${role}/${credential}`)
+
+const escapeBar = (cell: string): string => cell.replaceAll('|', '\\|')
+
+/** RFC 4180. */
+const quote = (cell: string): string => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)

@@ -1,6 +1,5 @@
-import { formatTrials, trialFormats } from '../../analyze/expectations/format-trials.ts'
 import { readExpectations } from '../../analyze/expectations/read-expectations.ts'
-import { tryExpectations } from '../../analyze/expectations/try-expectations.ts'
+import { formatTrials, trialFormats, tryExpectations } from '../../analyze/expectations/try-expectations.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { chooseFormat, type FormatOptions } from './format-option.ts'
 

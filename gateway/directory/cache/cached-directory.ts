@@ -1,4 +1,4 @@
-import { andThen } from '../../lib/awaitable.ts'
+import { type Awaitable, andThen } from '../../lib/awaitable.ts'
 import type { Change, Tag } from '../change.ts'
 import type {
   AgentRecord,
@@ -10,6 +10,7 @@ import type {
   TokenRecord,
   UserRecord,
 } from '../directory.ts'
+import type { Freshness } from './freshness.ts'
 import { shareCalls } from './share-calls.ts'
 import { createTaggedCache, type ReadResult, type TaggedCache, type TaggedCacheOptions } from './tagged-cache.ts'
 
@@ -48,11 +49,6 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
     ({ identity }) => nameIdentity(identity),
     ({ identity, arrival }: FirstLogin) => store.createByIdentity(identity, arrival),
   )
-  const verifications = shareCalls(
-    ({ userId, address }) => `${userId} ${address}`,
-    ({ userId, address }: Verification) => store.verifyEmail(userId, address),
-  )
-  let verificationsRestUntilMs = Number.NEGATIVE_INFINITY
   const forget = (change: Change): void => {
     forgetIn(caches, change)
     // Such a login may have found its user before the change.
@@ -69,31 +65,13 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
       // An absence is followed by a first login, which ends it.
       users.read(nameIdentity({ issuer, subject }), () => store.findByIdentity(issuer, subject), { absenceKey: null }),
     createByIdentity: (identity, arrival) => firstLogins.call({ identity, arrival }),
-    verifyEmail: async (userId, address) => {
-      if (options.freshness.now() < verificationsRestUntilMs) return undefined
-      let isVerified: boolean | undefined
-      try {
-        isVerified = await verifications.call({ userId, address })
-      } finally {
-        // Also after a failure: every request of such a user would come here.
-        if (isVerified === undefined) verificationsRestUntilMs = options.freshness.now() + verificationsRestMs
-      }
-      if (isVerified) tell({ kind: 'user', id: userId })
-      return isVerified
-    },
+    verifyEmail: shareVerifications(store, options.freshness, (id) => tell({ kind: 'user', id })),
     findToken: (id, hash, clientAddress) =>
       // By its full hash, so that guesses cannot hide a token that is minted the next moment.
       tokens.read(`token:${id}`, () => store.findToken(id, hash, clientAddress), { absenceKey: `token:${id}:${hash}` }),
     findOrganization: (id) => organizations.read(`organization:${id}`, () => store.findOrganization(id)),
     findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
-    findCluster: (id, aliveSince) => {
-      const load = () => store.findCluster(id, aliveSince)
-      return andThen(clusters.read(`cluster:${id}`, load), (held) => {
-        if (!held || (held.lastHeartbeatAt?.getTime() ?? 0) >= aliveSince.getTime()) return held
-        // No heartbeat is announced: what we hold is a lower bound, and only one that is too low is worth a question.
-        return clusters.read(`cluster:${id}`, load, { maxAgeMs: silentClusterMs })
-      })
-    },
+    findCluster: (id, aliveSince) => readCluster(clusters, store, id, aliveSince),
     revokeToken: async (token, audit) => {
       const revoked = await store.revokeToken(token, audit)
       if (revoked) tell({ kind: 'token', id: token.id })
@@ -104,14 +82,46 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
       tell({ kind: 'user', id: userId })
     },
   }
-  const sizes = () => ({
-    users: users.size(),
-    tokens: tokens.size(),
-    organizations: organizations.size(),
-    agents: agents.size(),
-    clusters: clusters.size(),
+  return { directory, forget, sizes: () => countEntries(caches) }
+}
+
+/** One verification of an address at a time; `onVerified` is told of the user. */
+function shareVerifications(
+  store: Directory,
+  freshness: Freshness,
+  onVerified: (userId: number) => void,
+): Directory['verifyEmail'] {
+  const verifications = shareCalls(
+    ({ userId, address }) => `${userId} ${address}`,
+    ({ userId, address }: Verification) => store.verifyEmail(userId, address),
+  )
+  let restUntilMs = Number.NEGATIVE_INFINITY
+  return async (userId, address) => {
+    if (freshness.now() < restUntilMs) return undefined
+    let isVerified: boolean | undefined
+    try {
+      isVerified = await verifications.call({ userId, address })
+    } finally {
+      // Also after a failure: every request of such a user would come here.
+      if (isVerified === undefined) restUntilMs = freshness.now() + verificationsRestMs
+    }
+    if (isVerified) onVerified(userId)
+    return isVerified
+  }
+}
+
+function readCluster(
+  clusters: TaggedCache<ClusterRecord>,
+  store: Directory,
+  id: number,
+  aliveSince: Date,
+): Awaitable<ClusterRecord | undefined> {
+  const load = () => store.findCluster(id, aliveSince)
+  return andThen(clusters.read(`cluster:${id}`, load), (held) => {
+    if (!held || (held.lastHeartbeatAt?.getTime() ?? 0) >= aliveSince.getTime()) return held
+    // No heartbeat is announced: what we hold is a lower bound, and only one that is too low is worth a question.
+    return clusters.read(`cluster:${id}`, load, { maxAgeMs: silentClusterMs })
   })
-  return { directory, forget, sizes }
 }
 
 type Caches = Readonly<{
@@ -144,6 +154,14 @@ function createCaches({ onRead, maxEntries, ttlMs, freshness, grace }: CachedDir
     clusters: create('clusters', ({ id }) => [`cluster:${id}`]),
   }
 }
+
+const countEntries = ({ users, tokens, organizations, agents, clusters }: Caches) => ({
+  users: users.size(),
+  tokens: tokens.size(),
+  organizations: organizations.size(),
+  agents: agents.size(),
+  clusters: clusters.size(),
+})
 
 /** A user's record tells of its organizations too. */
 const tagsOfUser = ({ id, roles }: UserRecord): readonly Tag[] => [

@@ -46,21 +46,18 @@ const paceMs = 8
 export function createTokenLane(options: TokenLaneOptions): TokenLane {
   const { findHashes, findToken, width, batchSize, maxWaiting, monotonicMs } = options
   const waiting = createTurns<Claim>(maxWaiting)
+  const pace = createPace(monotonicMs)
   let running = 0
-  let wrongAtMs = Number.NEGATIVE_INFINITY
-  let askedAtMs = Number.NEGATIVE_INFINITY
   let isPaused = false
-
-  const isSuspicious = (): boolean => monotonicMs() - wrongAtMs < suspicionMs
   const judge = ({ hash, settle }: Claim, stored: string | undefined, token: () => ReturnType<typeof findToken>) => {
     if (isSame(hash, stored)) return settle(token())
-    wrongAtMs = monotonicMs()
+    pace.noteGuess()
     settle(undefined)
   }
   const look = async (claims: readonly Claim[]): Promise<void> => {
     const [first, second] = claims
     // While nobody guesses one question is enough, the whole token's.
-    if (first && !second && !isSuspicious()) {
+    if (first && !second && !pace.isSuspicious()) {
       const token = await findToken(first.id)
       judge(first, token?.hash, async () => token)
       return
@@ -70,7 +67,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
   }
   const ask = async (claims: readonly Claim[]): Promise<void> => {
     running += 1
-    askedAtMs = monotonicMs()
+    pace.noteQuestion()
     try {
       await look(claims)
     } catch (error) {
@@ -88,7 +85,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
   }
   const pump = (): void => {
     while (running < width && waiting.size() > 0 && !isPaused) {
-      const waitMs = isSuspicious() ? askedAtMs + paceMs - monotonicMs() : 0
+      const waitMs = pace.untilNextMs()
       if (waitMs > 0) {
         isPaused = true
         setTimeout(guarded('directory', resume), Math.ceil(waitMs))
@@ -104,6 +101,23 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
         pump()
       }),
     countWaiting: waiting.size,
+  }
+}
+
+/** The distance between two questions: none while no claim was wrong lately. */
+function createPace(monotonicMs: () => number) {
+  let wrongAtMs = Number.NEGATIVE_INFINITY
+  let askedAtMs = Number.NEGATIVE_INFINITY
+  const isSuspicious = (): boolean => monotonicMs() - wrongAtMs < suspicionMs
+  return {
+    isSuspicious,
+    noteGuess: (): void => {
+      wrongAtMs = monotonicMs()
+    },
+    noteQuestion: (): void => {
+      askedAtMs = monotonicMs()
+    },
+    untilNextMs: (): number => (isSuspicious() ? askedAtMs + paceMs - monotonicMs() : 0),
   }
 }
 

@@ -15,39 +15,26 @@ const lengthOf = <Item>({ items, next }: Line<Item>): number => items.length - n
 export function createTurns<Item>(maxItems: number): Turns<Item> {
   /** In the order of their turns. */
   const lines = new Map<string, Line<Item>>()
-  /** Lines by their length, to find the longest without looking at all. */
-  const byLength: Set<Line<Item>>[] = []
-  let longest = 0
+  const ranks = createRanks<Item>()
   let size = 0
 
-  const move = (line: Line<Item>, from: number): void => {
+  /** Notes that a line is longer or shorter than it was. */
+  const resize = (line: Line<Item>, from: number): void => {
     const length = lengthOf(line)
-    byLength[from]?.delete(line)
-    if (length > 0) {
-      byLength[length] ??= new Set()
-      byLength[length].add(line)
-    }
-    longest = Math.max(longest, length)
-    while (longest > 0 && !byLength[longest]?.size) longest -= 1
+    ranks.move(line, from, length)
     size += length - from
     if (length === 0) lines.delete(line.owner)
   }
   const takeFirst = (line: Line<Item>): Item | undefined => {
     const length = lengthOf(line)
-    const item = line.items[line.next]
-    line.next += 1
-    // A line that never empties would keep all that went through it.
-    if (line.next > 32 && line.next * 2 > line.items.length) {
-      line.items = line.items.slice(line.next)
-      line.next = 0
-    }
-    move(line, length)
+    const item = shift(line)
+    resize(line, length)
     return item
   }
   const dropLast = (line: Line<Item>): Item | undefined => {
     const length = lengthOf(line)
     const item = line.items.pop()
-    move(line, length)
+    resize(line, length)
     return item
   }
 
@@ -56,15 +43,15 @@ export function createTurns<Item>(maxItems: number): Turns<Item> {
       let dropped: Item | undefined
       if (size >= maxItems) {
         const held = lines.get(owner)
-        const [greediest] = byLength[longest] ?? []
-        if (!greediest || (held ? lengthOf(held) : 0) + 1 >= longest) return item
+        const greediest = ranks.first()
+        if (!greediest || (held ? lengthOf(held) : 0) + 1 >= lengthOf(greediest)) return item
         dropped = dropLast(greediest)
       }
       const line = lines.get(owner) ?? { owner, items: [], next: 0 }
       const length = lengthOf(line)
       line.items.push(item)
       lines.set(owner, line)
-      move(line, length)
+      resize(line, length)
       return dropped
     },
     take: (count) => {
@@ -80,4 +67,34 @@ export function createTurns<Item>(maxItems: number): Turns<Item> {
     },
     size: () => size,
   }
+}
+
+/** Lines by their length, to find the longest without looking at all. */
+function createRanks<Item>() {
+  const byLength: Set<Line<Item>>[] = []
+  let longest = 0
+  return {
+    move: (line: Line<Item>, from: number, length: number): void => {
+      byLength[from]?.delete(line)
+      if (length > 0) {
+        byLength[length] ??= new Set()
+        byLength[length].add(line)
+      }
+      longest = Math.max(longest, length)
+      while (longest > 0 && !byLength[longest]?.size) longest -= 1
+    },
+    /** One of the longest. */
+    first: (): Line<Item> | undefined => byLength[longest]?.values().next().value,
+  }
+}
+
+function shift<Item>(line: Line<Item>): Item | undefined {
+  const item = line.items[line.next]
+  line.next += 1
+  // A line that never empties would keep all that went through it.
+  if (line.next > 32 && line.next * 2 > line.items.length) {
+    line.items = line.items.slice(line.next)
+    line.next = 0
+  }
+  return item
 }

@@ -131,3 +131,9 @@ async function refuseDuplicate<Result>(result: Promise<Result>): Promise<Result>
     throw new GatewayError('unauthenticated', { cause })
   }
 }
+
+/** A user by the number of the row: for operators, who know it; no credential names one so. */
+export async function findUser(query: Query, id: number): Promise<UserRecord | undefined> {
+  const [row] = await query<{ user: UserRecord }>(statements.findUser, [id])
+  return row?.user
+}

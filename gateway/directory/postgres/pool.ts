@@ -59,46 +59,18 @@ const noWatch: DatabaseWatch = { monotonicMs: () => 0, onQuery: () => undefined,
 export function openDatabase(
   settings: DatabaseSettings,
   onError: (error: Error) => void,
-  { monotonicMs, onQuery, onUnnamedPooler, servers }: DatabaseWatch = noWatch,
+  watch: DatabaseWatch = noWatch,
 ): Database {
   const isShared = settings.pooler === 'transaction'
-  const pool = new pg.Pool({
-    connectionString: settings.url,
-    max: settings.poolSize,
-    connectionTimeoutMillis: settings.connectTimeoutMs,
-    query_timeout: settings.queryTimeoutMs,
-    // The server gives up as well, so that nothing goes on behind our back. PgBouncer refuses it as a parameter of the
-    // startup, and hands settings of a session to other clients.
-    ...(!isShared && { statement_timeout: settings.queryTimeoutMs }),
-    idleTimeoutMillis: 30_000,
-    keepAlive: true,
-    application_name: 'sallyport',
-  })
+  const pool = new pg.Pool(toPoolConfig(settings))
   const begin = isShared ? `begin; set local statement_timeout = ${settings.queryTimeoutMs}` : 'begin'
-  // An idle connection that breaks is news for the log, not the end of the process.
   const hideUser = createHideUser(settings.url)
+  // An idle connection that breaks is news for the log, not the end of the process.
   pool.on(
     'error',
     guarded('directory', (error: Error) => onError(hideUser(error))),
   )
-  let isPoolerTold = false
-  const explain = (error: unknown): unknown => {
-    const unnamed = isShared ? undefined : recognizePooler(error)
-    if (unnamed && !isPoolerTold) onUnnamedPooler(unnamed)
-    isPoolerTold ||= unnamed !== undefined
-    return unnamed ?? error
-  }
-  const observe = async <Result>(statement: string, run: () => Promise<Result>): Promise<Result> => {
-    const startedMs = monotonicMs()
-    try {
-      const result = await run()
-      onQuery(statement, monotonicMs() - startedMs)
-      return result
-    } catch (error) {
-      onQuery(statement, monotonicMs() - startedMs, error)
-      throw explain(hideUser(error))
-    }
-  }
+  const observe = createObserve(watch, isShared, hideUser)
   const run = async <Row extends pg.QueryResultRow>(
     client: pg.PoolClient,
     { name, text }: Statement,
@@ -108,17 +80,7 @@ export function openDatabase(
     const { rows } = await client.query<Row>({ ...(!isShared && { name }), text, values: [...values] })
     return rows
   }
-  const identify = createIdentify(pool, begin, isShared)
-  /** One answer, of a server that is known and has what it should have. */
-  const ask = async <Result>(work: (client: pg.PoolClient) => Promise<Result>): Promise<Result> => {
-    if (!servers) return isShared ? inTransaction(pool, begin, work) : onConnection(pool, work)
-    return identify(async (client, server) => {
-      servers.requireRecent(server)
-      const result = await work(client)
-      servers.noteAnswer(server)
-      return result
-    })
-  }
+  const ask = createAsk(pool, begin, isShared, watch.servers)
   return {
     query: (statement, values) => guard(observe(statement.name, () => ask((client) => run(client, statement, values)))),
     transaction: (work) =>
@@ -138,6 +100,62 @@ export function openDatabase(
     countConnections: () => ({ open: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     close: () => pool.end(),
   }
+}
+
+const toPoolConfig = (settings: DatabaseSettings): pg.PoolConfig => ({
+  connectionString: settings.url,
+  max: settings.poolSize,
+  connectionTimeoutMillis: settings.connectTimeoutMs,
+  query_timeout: settings.queryTimeoutMs,
+  // The server gives up as well, so that nothing goes on behind our back. PgBouncer refuses it as a parameter of the
+  // startup, and hands settings of a session to other clients.
+  ...(settings.pooler !== 'transaction' && { statement_timeout: settings.queryTimeoutMs }),
+  idleTimeoutMillis: 30_000,
+  keepAlive: true,
+  application_name: 'sallyport',
+})
+
+type Observe = <Result>(statement: string, run: () => Promise<Result>) => Promise<Result>
+
+/** Tells of each statement, and makes its error one that may be written down. */
+function createObserve(
+  { monotonicMs, onQuery, onUnnamedPooler }: DatabaseWatch,
+  isShared: boolean,
+  hideUser: ReturnType<typeof createHideUser>,
+): Observe {
+  let isPoolerTold = false
+  const explain = (error: unknown): unknown => {
+    const unnamed = isShared ? undefined : recognizePooler(error)
+    if (unnamed && !isPoolerTold) onUnnamedPooler(unnamed)
+    isPoolerTold ||= unnamed !== undefined
+    return unnamed ?? error
+  }
+  return async (statement, run) => {
+    const startedMs = monotonicMs()
+    try {
+      const result = await run()
+      onQuery(statement, monotonicMs() - startedMs)
+      return result
+    } catch (error) {
+      onQuery(statement, monotonicMs() - startedMs, error)
+      throw explain(hideUser(error))
+    }
+  }
+}
+
+type OnConnection = <Result>(work: (client: pg.PoolClient) => Promise<Result>) => Promise<Result>
+
+/** One answer, of a server that is known and has what it should have. */
+function createAsk(pool: pg.Pool, begin: string, isShared: boolean, servers: DatabaseWatch['servers']): OnConnection {
+  if (!servers) return (work) => (isShared ? inTransaction(pool, begin, work) : onConnection(pool, work))
+  const identify = createIdentify(pool, begin, isShared)
+  return (work) =>
+    identify(async (client, server) => {
+      servers.requireRecent(server)
+      const result = await work(client)
+      servers.noteAnswer(server)
+      return result
+    })
 }
 
 type WithServer = <Result>(work: (client: pg.PoolClient, server: Server) => Promise<Result>) => Promise<Result>

@@ -89,13 +89,17 @@ export const toOrganization = (row: OrganizationRow): OrganizationRecord => ({
   updatedAt: row.updated_at,
 })
 
+/** A status that the gateway does not know is not one in which a cluster could serve. */
+export const readClusterStatus = (status: string): Pick<ClusterRecord, 'isSuspended' | 'isDeleting'> => ({
+  isSuspended: status === 'suspended',
+  isDeleting: status !== 'active' && status !== 'suspended',
+})
+
 export const toCluster = (row: ClusterRow): ClusterRecord => ({
   id: row.id,
   organizationId: row.organization_id,
   slug: row.slug,
   baseUrl: row.base_url,
-  isSuspended: row.status === 'suspended',
-  // A state that we do not know is none in which a cluster could serve.
-  isDeleting: row.status !== 'active' && row.status !== 'suspended',
+  ...readClusterStatus(row.status),
   lastHeartbeatAt: row.last_heartbeat_at,
 })

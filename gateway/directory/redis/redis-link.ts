@@ -8,6 +8,7 @@ import {
   createRefusals,
   type RefusableCommand,
   type RefusalHandlers,
+  type Refusals,
   readCode,
   withoutServerWords,
 } from './refusals.ts'
@@ -53,29 +54,13 @@ export type RedisSettings = RedisServers &
 
 /** Hears and tells changes by Redis, and reads from it; it may be down at any time, and nobody waits for it. */
 export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): RedisLink {
-  const { monotonicMs, onCommand, onRefused = () => undefined, onTaken = () => undefined } = settings
+  const { monotonicMs, onRefused = () => undefined, onTaken = () => undefined } = settings
   const refusals = createRefusals(monotonicMs, { onRefused, onTaken })
-  let talker: Redis | Cluster | undefined
-  let breakLink: (error: unknown) => void = () => undefined
+  const current: CurrentConnection = { talker: undefined, onBroken: () => undefined }
+  const use = createUse(settings, refusals, current)
   /** Whether a change of ours was not published. */
   let isOwing = false
 
-  const use: UseRedis = async (command, run) => {
-    if (!talker) throw new Error('there is no connection to Redis')
-    const startedMs = monotonicMs()
-    try {
-      const result = await within(commandTimeoutMs, run(talker))
-      onCommand?.(command, monotonicMs() - startedMs, true)
-      refusals.noteGood(command)
-      return result
-    } catch (error) {
-      onCommand?.(command, monotonicMs() - startedMs, false)
-      if (talker) refusals.noteFailure(command, error)
-      // The primary of before: another connection may find the one of now.
-      if (readCode(error) === 'READONLY') breakLink(withoutServerWords(error))
-      throw error
-    }
-  }
   const publish = (change: Change): Promise<void> =>
     use('publish', (client) => client.publish(channel, formatChange(change))).then(
       () => undefined,
@@ -88,72 +73,21 @@ export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): Re
       (value) => value ?? undefined,
       () => undefined,
     )
-
-  const connect = async (events: LinkEvents): Promise<Link> => {
-    const made: (Redis | Cluster)[] = []
-    let isClosed = false
-    const close = (): void => {
-      isClosed = true
-      talker = undefined
-      for (const client of made) client.disconnect()
-    }
-    const onMade = (client: Redis | Cluster): void => {
-      if (isClosed) client.disconnect()
-      else made.push(client)
-    }
-    try {
-      const open = async (): Promise<Clients & Readonly<{ prove: () => Promise<void> }>> => {
-        const clients = await openClients(settings, { onMade, onBroken: events.onBroken })
-        return { ...clients, prove: await listen(clients, events) }
-      }
-      const opened = await within(connectMs, open())
-      const { prove } = opened
-      talker = opened.talker
-      breakLink = events.onBroken
-      const probe = async (): Promise<void> => {
-        await prove()
-        refusals.review()
-        if (refusals.isRefused('get')) await get(probeKey)
-        if (!isOwing) return
-        isOwing = false
-        await publish({ kind: 'everything' })
-      }
-      return { probe, close }
-    } catch (error) {
-      close()
-      throw withoutServerWords(error)
-    }
+  /** Tries again, on a connection that was just proved, what Redis refused before. */
+  const retry = async (): Promise<void> => {
+    refusals.review()
+    if (refusals.isRefused('get')) await get(probeKey)
+    if (!isOwing) return
+    isOwing = false
+    await publish({ kind: 'everything' })
   }
-
-  /** Subscribes; resolves with what proves that whatever was published before has been heard. */
-  const listen = async (clients: Clients, events: LinkEvents): Promise<() => Promise<void>> => {
-    const { listener, talker: client } = clients
-    const marks = `sallyport:probe:${randomUUID()}`
-    let heardAtMs = monotonicMs()
-    // A change that was not taken is as if it had not been heard.
-    const lost = (): void => events.onBroken(new Error('a change could not be taken'))
-    const take = (from: string, message: string): void => {
-      if (from === channel) handlers.onChange(parseChange(message))
-      else if (from === marks) heardAtMs = monotonicMs()
+  const connect = async (events: LinkEvents): Promise<Link> => {
+    const { prove, close } = await openSubscription({ settings, handlers, refusals }, current, events)
+    const probe = async (): Promise<void> => {
+      await prove()
+      await retry()
     }
-    listener.on('message', guarded('directory', take, lost))
-    if (!(client instanceof Cluster)) {
-      await requirePrimary(listener, settings.hearsEveryWriter)
-      await requireLoaded(client)
-      await listener.subscribe(channel)
-      // What was published before the question stands before its answer, where both are asked of one server.
-      return async () => void (await Promise.all([listener.ping(), requirePrimary(client, settings.hearsEveryWriter)]))
-    }
-    await listener.subscribe(channel, marks)
-    return async () => {
-      // From any node to that of the listener, on the way that changes take. One that is down may be asked at times.
-      client.publish(marks, '').then(
-        () => refusals.noteGood('publish'),
-        (error: unknown) => refusals.noteFailure('publish', error),
-      )
-      await listener.ping()
-      if (monotonicMs() - heardAtMs > unheardMs) throw new Error('the Redis cluster does not pass on what is published')
-    }
+    return { probe, close }
   }
   const link = keepConnected(connect, { handlers, monotonicMs })
   return {
@@ -164,6 +98,99 @@ export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): Re
     read: async (key) => (link.isUp() ? get(key) : undefined),
     use,
     isRefused: refusals.isRefused,
+  }
+}
+
+/** The client for commands while there is a connection, and how to end that connection. */
+type CurrentConnection = { talker: Redis | Cluster | undefined; onBroken: LinkEvents['onBroken'] }
+
+const createUse =
+  ({ monotonicMs, onCommand }: RedisSettings, refusals: Refusals, current: CurrentConnection): UseRedis =>
+  async (command, run) => {
+    if (!current.talker) throw new Error('there is no connection to Redis')
+    const startedMs = monotonicMs()
+    try {
+      const result = await within(commandTimeoutMs, run(current.talker))
+      onCommand?.(command, monotonicMs() - startedMs, true)
+      refusals.noteGood(command)
+      return result
+    } catch (error) {
+      onCommand?.(command, monotonicMs() - startedMs, false)
+      if (current.talker) refusals.noteFailure(command, error)
+      // The primary of before: another connection may find the one of now.
+      if (readCode(error) === 'READONLY') current.onBroken(withoutServerWords(error))
+      throw error
+    }
+  }
+
+type Subscriber = Readonly<{ settings: RedisSettings; handlers: ChangeHandlers; refusals: Refusals }>
+
+/** Proves that whatever was published before has been heard. */
+type Prove = () => Promise<void>
+
+/** Connects, subscribes, and makes this the current connection; what fails on the way leaves no client behind. */
+async function openSubscription(
+  subscriber: Subscriber,
+  current: CurrentConnection,
+  events: LinkEvents,
+): Promise<Readonly<{ prove: Prove; close: () => void }>> {
+  const made: (Redis | Cluster)[] = []
+  let isClosed = false
+  const close = (): void => {
+    isClosed = true
+    current.talker = undefined
+    for (const client of made) client.disconnect()
+  }
+  const onMade = (client: Redis | Cluster): void => {
+    if (isClosed) client.disconnect()
+    else made.push(client)
+  }
+  try {
+    const open = async (): Promise<Clients & Readonly<{ prove: Prove }>> => {
+      const clients = await openClients(subscriber.settings, { onMade, onBroken: events.onBroken })
+      return { ...clients, prove: await subscribe(subscriber, clients, events) }
+    }
+    const { talker, prove } = await within(connectMs, open())
+    current.talker = talker
+    current.onBroken = events.onBroken
+    return { prove, close }
+  } catch (error) {
+    close()
+    throw withoutServerWords(error)
+  }
+}
+
+async function subscribe(
+  { settings, handlers, refusals }: Subscriber,
+  { listener, talker }: Clients,
+  events: LinkEvents,
+): Promise<Prove> {
+  const { monotonicMs, hearsEveryWriter } = settings
+  const marks = `sallyport:probe:${randomUUID()}`
+  let heardAtMs = monotonicMs()
+  // A change that was not taken is as if it had not been heard.
+  const lost = (): void => events.onBroken(new Error('a change could not be taken'))
+  const take = (from: string, message: string): void => {
+    if (from === channel) handlers.onChange(parseChange(message))
+    else if (from === marks) heardAtMs = monotonicMs()
+  }
+  listener.on('message', guarded('directory', take, lost))
+  if (!(talker instanceof Cluster)) {
+    await requirePrimary(listener, hearsEveryWriter)
+    await requireLoaded(talker)
+    await listener.subscribe(channel)
+    // What was published before the question stands before its answer, where both are asked of one server.
+    return async () => void (await Promise.all([listener.ping(), requirePrimary(talker, hearsEveryWriter)]))
+  }
+  await listener.subscribe(channel, marks)
+  return async () => {
+    // From any node to that of the listener, on the way that changes take. One that is down may be asked at times.
+    talker.publish(marks, '').then(
+      () => refusals.noteGood('publish'),
+      (error: unknown) => refusals.noteFailure('publish', error),
+    )
+    await listener.ping()
+    if (monotonicMs() - heardAtMs > unheardMs) throw new Error('the Redis cluster does not pass on what is published')
   }
 }
 

@@ -1,11 +1,12 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
-import type { Line } from '../batch.ts'
-import { LineWriter } from '../line-writer.ts'
-import { describeError, type Log } from '../log.ts'
-import type { Sink } from '../place.ts'
+import type { UnparsedRequest } from '../../http/engine.ts'
+import { describeError, type Log } from '../log/log.ts'
 import type { AuditMetrics } from './audit-metrics.ts'
-import { type AuditedDecision, composeAuditLine } from './line.ts'
+import type { Line } from './batch.ts'
+import { type AuditedDecision, composeAuditLine, type Door } from './line.ts'
+import { LineWriter } from './line-writer.ts'
+import type { Sink } from './sink.ts'
 
 export type AuditSettings = Readonly<{
   /** `drop`: nobody waits, and lines may be lost. `wait`: nothing is done whose line is not written. */
@@ -116,3 +117,27 @@ function tellLosses(log: Log, monotonicMs: () => number) {
     },
   }
 }
+
+/** Writes down what was refused before it could be read; of a request that was read there is a line already. */
+export const createUnparsedRecorder =
+  (audit: Audit, door: Door, now: () => Date) =>
+  ({ code, requestId, peerAddress, isBody }: UnparsedRequest): void => {
+    if (isBody) return
+    const error = new GatewayError(code)
+    const recorded = audit.record({
+      time: now(),
+      requestId,
+      door,
+      outcome: 'refused',
+      status: error.status,
+      error,
+      principal: undefined,
+      organization: undefined,
+      route: undefined,
+      method: undefined,
+      path: undefined,
+      clientAddress: peerAddress,
+    })
+    // Refused it is, written down or not; a line that is lost is counted.
+    recorded?.catch(() => undefined)
+  }

@@ -1,8 +1,8 @@
 import type { Principal } from '../../authenticate/principal.ts'
 import type { GatewayError } from '../../errors/gateway-error.ts'
 import type { Organization } from '../../resolve/organization.ts'
-import { atomicBytes } from '../place.ts'
-import { redact } from '../redact.ts'
+import { redact } from '../log/redact.ts'
+import { atomicBytes } from './sink.ts'
 
 /** The listener that a decision was asked at. */
 export type Door = 'proxy' | 'decision'

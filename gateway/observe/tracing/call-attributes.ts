@@ -1,6 +1,6 @@
 import type { Attributes } from '@opentelemetry/api'
 import type { Upstream } from '../../locate/upstream.ts'
-import { redact } from '../redact.ts'
+import { redact } from '../log/redact.ts'
 
 /** A request as it goes out. */
 export type OutgoingCall = Readonly<{ method: string; upstream: Upstream }>

@@ -1,8 +1,9 @@
 import type { Span, SpanStatusCode } from '@opentelemetry/api'
-import type { Exchange } from '../../engine/exchange.ts'
+import type { GatewayError } from '../../errors/gateway-error.ts'
+import type { Exchange } from '../../http/exchange.ts'
 import { methods } from '../../policy/route.ts'
 import type { Door } from '../audit/line.ts'
-import { redact } from '../redact.ts'
+import { redact } from '../log/redact.ts'
 import type { Trail } from '../trail.ts'
 import { pathLimit } from './call-attributes.ts'
 
@@ -10,30 +11,18 @@ type RequestFacts = Readonly<{ door: Door; requestId: string; errorStatus: SpanS
 
 /** Writes what the trail hears into a span, by the semantic conventions for HTTP servers, and ends it with the exchange. */
 export function followRequest(trail: Trail, exchange: Exchange, span: Span, facts: RequestFacts): Trail {
-  const { door, requestId, errorStatus } = facts
+  const { errorStatus } = facts
+  describeStart(span, exchange, facts)
   let failure: string | undefined
-  span.setAttributes({
-    'http.request.method': (methods as readonly string[]).includes(exchange.method) ? exchange.method : '_OTHER',
-    'network.protocol.version': exchange.httpVersion,
-    'sallyport.door': door,
-    'sallyport.request_id': requestId,
-  })
-  exchange.onEnd((isComplete) => {
-    const { status } = exchange
-    if (status > 0) span.setAttribute('http.response.status_code', status)
-    if (!isComplete) span.setAttribute('sallyport.incomplete', true)
-    // A refusal is an answer; only what is the server's fault is an error of the server's span.
-    const error = failure ?? (status >= 500 ? String(status) : undefined)
-    if (error !== undefined) {
-      span.setAttribute('error.type', error)
-      span.setStatus({ code: errorStatus })
-    }
-    span.end()
-  })
+  exchange.onEnd((isComplete) => endSpan(span, exchange, { isComplete, failure, errorStatus }))
+  const tellRefusal = ({ code, status }: GatewayError): void => {
+    span.setAttribute('sallyport.reason', code)
+    if (status >= 500) failure = code
+  }
   return {
     found: (resource) => trail.found(resource),
     located: (upstream) => trail.located(upstream),
-    settled: (status) => trail.settled(status),
+    settled: () => trail.settled(),
     identified: (upstreamRequestId) => trail.identified(upstreamRequestId),
     broke: (error) => trail.broke(error),
     received: (client) => {
@@ -67,15 +56,40 @@ export function followRequest(trail: Trail, exchange: Exchange, span: Span, fact
       span.setAttribute('sallyport.decision', 'allowed')
       trail.allowed()
     },
-    refused: async (error) => {
-      const told = await trail.refused(error)
-      span.setAttribute('sallyport.reason', told.code)
-      if (told.status >= 500) failure = told.code
-      return told
+    refused: (error) => {
+      trail.refused(error)
+      tellRefusal(error)
+    },
+    unrecorded: (error) => {
+      trail.unrecorded(error)
+      tellRefusal(error)
     },
     streamFailed: (code, cause) => {
       failure = code
       trail.streamFailed(code, cause)
     },
   }
+}
+
+function describeStart(span: Span, exchange: Exchange, { door, requestId }: RequestFacts): void {
+  span.setAttributes({
+    'http.request.method': (methods as readonly string[]).includes(exchange.method) ? exchange.method : '_OTHER',
+    'network.protocol.version': exchange.httpVersion,
+    'sallyport.door': door,
+    'sallyport.request_id': requestId,
+  })
+}
+
+type Outcome = Readonly<{ isComplete: boolean; failure: string | undefined; errorStatus: SpanStatusCode }>
+
+function endSpan(span: Span, { status }: Exchange, { isComplete, failure, errorStatus }: Outcome): void {
+  if (status > 0) span.setAttribute('http.response.status_code', status)
+  if (!isComplete) span.setAttribute('sallyport.incomplete', true)
+  // A refusal is an answer; only what is the server's fault is an error of the server's span.
+  const error = failure ?? (status >= 500 ? String(status) : undefined)
+  if (error !== undefined) {
+    span.setAttribute('error.type', error)
+    span.setStatus({ code: errorStatus })
+  }
+  span.end()
 }

@@ -2,8 +2,8 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type * as Api from '@opentelemetry/api'
-import { describeError, type Log } from '../log.ts'
-import { createDiagnostics } from './diagnostics.ts'
+import { describeError, type Log } from '../log/log.ts'
+import { redact } from '../log/redact.ts'
 
 /** OpenTelemetry's SDK, running. */
 export type RunningSdk = Readonly<{ api: typeof Api; tracer: Api.Tracer; shutdown: () => Promise<void> }>
@@ -89,4 +89,36 @@ async function importFrom<Package>(path: string): Promise<Package> {
   const loaded = (await import(pathToFileURL(path).href)) as { default?: Package }
   // A package in CommonJS stands whole in its default.
   return loaded.default ?? (loaded as Package)
+}
+
+/** One line of the log in so long says that spans are lost. */
+const complaintMs = 10_000
+const detailLimit = 200
+
+/** What the SDK complains of, of which only the words about an error are written down: it quotes whole answers. */
+function createDiagnostics(log: Log): Api.DiagLogger {
+  let toldAtMs = Number.NEGATIVE_INFINITY
+  const complain = (text: unknown): void => {
+    const nowMs = performance.now()
+    if (nowMs - toldAtMs < complaintMs) return
+    toldAtMs = nowMs
+    log.warn({ error: describe(String(text)) }, 'spans could not be exported')
+  }
+  const ignore = (): void => undefined
+  return { error: complain, warn: complain, info: ignore, debug: ignore, verbose: ignore }
+}
+
+function describe(text: string): Readonly<Record<string, string>> {
+  try {
+    const { name, message, code } = JSON.parse(text) as Record<string, unknown>
+    const parts = { name, code, message }
+    return Object.fromEntries(
+      Object.entries(parts).flatMap(([key, value]) =>
+        value === undefined ? [] : [[key, redact(String(value)).slice(0, detailLimit)]],
+      ),
+    )
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error
+    return { message: redact(text).slice(0, detailLimit) }
+  }
 }

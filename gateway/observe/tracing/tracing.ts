@@ -1,10 +1,10 @@
 import type * as Api from '@opentelemetry/api'
-import type { Exchange, RawHeaders } from '../../engine/exchange.ts'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { Exchange, RawHeaders } from '../../http/exchange.ts'
 import { findTraceContext, type TraceContext } from '../../receive/trace-context.ts'
 import type { Door } from '../audit/line.ts'
-import type { Log } from '../log.ts'
-import type { BeginTrail } from '../trail.ts'
+import type { Log } from '../log/log.ts'
+import type { ObserveRequest } from '../trail.ts'
 import { describeCall, type OutgoingCall } from './call-attributes.ts'
 import { followRequest } from './request-span.ts'
 import { type RunningSdk, startSdk } from './sdk.ts'
@@ -19,7 +19,7 @@ export type TracedCall = Readonly<{
 
 /** Traces of requests. There is none where nobody asked for it, and then nothing is done for it. */
 export type Tracing = Readonly<{
-  watch: (beginTrail: BeginTrail, door: Door) => BeginTrail
+  observe: (door: Door) => ObserveRequest
   /** Undefined where the request itself is not traced. */
   beginCall: (exchange: Exchange, call: OutgoingCall) => TracedCall | undefined
   /** Sends what has ended, for so long at most. */
@@ -40,12 +40,12 @@ export async function openTracing(
 export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
   const contexts = new WeakMap<Exchange, Api.Context>()
   return {
-    watch: (beginTrail, door) => (exchange, requestId) => {
+    observe: (door) => (trail, exchange, requestId) => {
       const parent = readParent(api, findTraceContext(exchange.headers))
       const span = tracer.startSpan('request', { kind: api.SpanKind.SERVER }, parent)
       contexts.set(exchange, api.trace.setSpan(parent, span))
       const facts = { door, requestId, errorStatus: api.SpanStatusCode.ERROR }
-      return followRequest(beginTrail(exchange, requestId), exchange, span, facts)
+      return followRequest(trail, exchange, span, facts)
     },
     beginCall: (exchange, call) => {
       const context = contexts.get(exchange)

@@ -1,7 +1,6 @@
 import t, { type Test } from 'tap'
-import { formatTrials } from '../../../gateway/analyze/expectations/format-trials.ts'
 import { readExpectations } from '../../../gateway/analyze/expectations/read-expectations.ts'
-import { tryExpectations } from '../../../gateway/analyze/expectations/try-expectations.ts'
+import { formatTrials, tryExpectations } from '../../../gateway/analyze/expectations/try-expectations.ts'
 import { loadPolicy } from '../../../gateway/policy/load.ts'
 import { parseTable } from '../../support/policy-table.ts'
 

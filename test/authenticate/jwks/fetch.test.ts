@@ -6,7 +6,7 @@ import { runInNewContext } from 'node:vm'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { createKeyLoader } from '../../../gateway/authenticate/jwks/fetch.ts'
-import { describeError } from '../../../gateway/observe/log.ts'
+import { describeError } from '../../../gateway/observe/log/log.ts'
 import { createSigner } from '../../support/key-set.ts'
 
 const first = await createSigner('first')

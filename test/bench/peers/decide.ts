@@ -1,9 +1,9 @@
 import { openDoors } from '../../../gateway/boot/gateway.ts'
 import { createProcessContext } from '../../../gateway/boot/process-context.ts'
 import { loadConfiguration } from '../../../gateway/configuration/configuration.ts'
-import type { Engine } from '../../../gateway/engine/engine.ts'
-import type { Exchange, RawHeaders, ResponseHead } from '../../../gateway/engine/exchange.ts'
-import { freeAccount } from '../../../gateway/engine/memory-budget.ts'
+import type { Engine } from '../../../gateway/http/engine.ts'
+import type { Exchange, RawHeaders, ResponseHead } from '../../../gateway/http/exchange.ts'
+import { freeAccount } from '../../../gateway/http/memory-budget.ts'
 
 /** Judges a request; resolves to the headers that are pinned to it, or undefined where it may not pass. */
 export type Decide = (method: string, target: string, headers: RawHeaders) => Promise<RawHeaders | undefined>

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { type AuditSettings, createAudit } from '../../../gateway/observe/audit/audit.ts'
 import type { AuditedDecision } from '../../../gateway/observe/audit/line.ts'
-import type { LogFields } from '../../../gateway/observe/log.ts'
+import type { LogFields } from '../../../gateway/observe/log/log.ts'
 import { createFakePlace, takeAll } from '../../support/fake-place.ts'
 import { until } from '../../support/gateway.ts'
 

@@ -27,7 +27,7 @@ const aliases = ['x-organization-id', 'x-oauth-access-token', 'authorization', '
 )
 const original = ['x-original-url', 'x-original-uri', 'x-original-method', 'x-forwarded-uri', 'x-forwarded-method']
 const clients = ['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-prefix', 'forwarded', 'x-real-ip']
-const overriding = [...overridingNames, ...overridingFamilies.map((family) => `${family}any`)]
+const families = overridingFamilies.map((family) => `${family}any`)
 
 const groups: Readonly<Record<string, readonly string[]>> = {
   'the headers of the gateway': ours,
@@ -35,7 +35,8 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   'another original request': original.flatMap(spell),
   'another client': clients.flatMap(spell),
   // A proxy takes some hundred lines at most.
-  'other targets, methods and hosts': overriding,
+  'other targets, methods, hosts and schemes': [...overridingNames],
+  'what a proxy in front would say of a request or its user': [...families, 'remote-user', 'x-middleware-subrequest'],
 }
 
 /** What a client says in the name of a gateway or of a proxy changes nothing, and does not arrive. */

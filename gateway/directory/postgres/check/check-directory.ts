@@ -1,11 +1,11 @@
 import pg from 'pg'
 import { createHideUser } from '../hide-user.ts'
 import { relations } from '../relations.ts'
+import { findSilentTables } from '../silent-tables.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
 import { type DirectoryProblem, schema } from './problem.ts'
 import { checkRows } from './rows.ts'
-import { checkTriggers } from './triggers.ts'
 import type { Vocabulary } from './values.ts'
 import { tryWrites } from './writes.ts'
 
@@ -81,4 +81,22 @@ async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; b
     `select to_regclass('${schema}.sallyport_migrations') is not null as is_adopted`,
   )
   return { isAdopted: marks[0]?.is_adopted === true }
+}
+
+/** Names each table behind the views whose changes no replica would hear of. */
+async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<readonly DirectoryProblem[]> {
+  const eventsOf = new Map<string, Readonly<{ relations: Set<string>; events: Set<string> }>>()
+  for (const { table, relation, event } of await findSilentTables(client)) {
+    const known = eventsOf.get(table) ?? { relations: new Set(), events: new Set() }
+    eventsOf.set(table, { relations: known.relations.add(relation), events: known.events.add(event) })
+  }
+  return [...eventsOf].map(([table, { relations, events }]) => ({
+    severity: 'error',
+    code: 'silent-table',
+    where: table,
+    message: `no trigger tells of ${[...events].join(', ')}, and ${[...relations].join(', ')} read from it: what is held of it would be old`,
+    help: isAdopted
+      ? `call sallyport_directory.watch('${table}'), with the subjects that docs/operate/adopt.md names; it needs a table, not a materialized view`
+      : `alter table ${table} enable trigger all, or restore the triggers of migration 3`,
+  }))
 }

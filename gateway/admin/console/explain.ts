@@ -1,0 +1,119 @@
+import { state } from './format.ts'
+import { type Html, html } from './html.ts'
+
+/** What somebody asks with the form; an empty string where nothing was chosen. */
+export type ExplainQuestion = Readonly<{
+  method: string
+  path: string
+  host: string
+  role: string
+  platformRole: string
+  /** `oauth`, `none`, or `token:` and a scope. */
+  credential: string
+  agent: string
+}>
+
+/** A verdict, check by check in their order, or a sentence about a question that makes no sense. */
+export type Explained =
+  | Readonly<{
+      status: number
+      outcome: string
+      route: string | undefined
+      source: string | undefined
+      checks: readonly Readonly<{ check: string; isPassed: boolean; why: string }>[]
+    }>
+  | string
+
+/** What there is to choose from. */
+export type ExplainChoices = Readonly<{
+  methods: readonly string[]
+  roles: readonly string[]
+  platformRoles: readonly string[]
+  tokenScopes: readonly string[]
+}>
+
+/** What the address of the page asks, or undefined where it asks nothing. */
+export function readQuestion(parameters: URLSearchParams): ExplainQuestion | undefined {
+  const read = (name: string, otherwise = ''): string => parameters.get(name) || otherwise
+  if (read('path') === '') return undefined
+  return {
+    method: read('method', 'GET').toUpperCase(),
+    path: read('path'),
+    host: read('host', 'localhost'),
+    role: read('role'),
+    platformRole: read('platform-role'),
+    credential: read('credential', 'oauth'),
+    agent: read('agent', 'own'),
+  }
+}
+
+/** The credential that a word of the form stands for; undefined for a word that the form does not have. */
+export function readCredential(
+  word: string,
+): Readonly<{ kind: 'oauth' | 'none' } | { kind: 'token'; scope: string }> | undefined {
+  if (word === 'oauth' || word === 'none') return { kind: word }
+  return word.startsWith('token:') ? { kind: 'token', scope: word.slice('token:'.length) } : undefined
+}
+
+/** The form, filled in as it was sent, and the answer below it. */
+export const renderExplain = (
+  choices: ExplainChoices,
+  question: ExplainQuestion | undefined,
+  explained: Explained | undefined,
+): Html => html`<form action="/#explain" method="get" class="fields">
+${select('method', 'Method', choices.methods, question?.method ?? 'GET')}
+<label class="wide">Path and query <input name="path" required value="${question?.path ?? ''}" placeholder="/datasets/5?page=2" autocomplete="off" spellcheck="false"></label>
+${select(
+  'credential',
+  'Credential',
+  ['oauth', ...choices.tokenScopes.map((scope) => `token:${scope}`), 'none'],
+  question?.credential ?? 'oauth',
+  nameCredential,
+)}
+${select('role', 'Role in the organization', ['', ...choices.roles], question?.role ?? '')}
+${select('platform-role', 'Platform role', ['', ...choices.platformRoles], question?.platformRole ?? '')}
+${select('agent', 'Agent, if the route guards one', ['own', 'public', 'foreign'], question?.agent ?? 'own', (agent) => agentWords[agent] ?? agent)}
+<label>Host <input name="host" value="${question?.host ?? 'localhost'}" autocomplete="off" spellcheck="false"></label>
+<button>Explain</button>
+</form>
+${explained === undefined ? undefined : renderAnswer(explained)}`
+
+function nameCredential(word: string): string {
+  const credential = readCredential(word)
+  if (credential?.kind === 'token') return `API token: ${credential.scope}`
+  return word === 'oauth' ? 'OAuth token' : word
+}
+
+const agentWords: Readonly<Record<string, string>> = {
+  own: 'of the own organization',
+  public: 'public',
+  foreign: 'of another organization',
+}
+
+/** What was asked stands there, even if the form does not offer it: an address may be written by hand. */
+const select = (
+  name: string,
+  label: string,
+  options: readonly string[],
+  chosen: string,
+  nameOption = (option: string): string => option || 'none',
+): Html => html`<label>${label} <select name="${name}">${[...new Set([...options, chosen])].map(
+  (option) =>
+    html`<option value="${option}"${option === chosen ? html` selected` : undefined}>${nameOption(option)}</option>`,
+)}</select></label>
+`
+
+function renderAnswer(explained: Explained): Html {
+  if (typeof explained === 'string') return html`<p class="notice bad" id="verdict">${explained}</p>`
+  const { status, outcome, route, source, checks } = explained
+  const isAllowed = outcome === 'allowed'
+  const where = route === undefined ? undefined : html`, by route <code>${route}</code> (<code>${source}</code>)`
+  return html`<p class="notice ${isAllowed ? 'good' : 'bad'}" id="verdict"><strong>${isAllowed ? 'allowed' : `refused: ${status} ${outcome}`}</strong>${where}</p>
+<div class="box"><table id="checks"><caption>Checks, in the order in which they are made</caption>
+<thead><tr><th scope="col">Check</th><th scope="col">Result</th><th scope="col">Why</th></tr></thead>
+<tbody>${checks.map(
+    ({ check, isPassed, why }) =>
+      html`<tr><th scope="row">${check}</th><td>${state(isPassed, isPassed ? 'passed' : 'failed')}</td><td>${why}</td></tr>`,
+  )}</tbody></table></div>
+`
+}

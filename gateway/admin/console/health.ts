@@ -1,0 +1,91 @@
+import type { ClusterStates } from '../cluster-state.ts'
+import { amount, duration, formatTime, percent, state } from './format.ts'
+import { type Html, html } from './html.ts'
+import { renderLiveTable } from './live-table.ts'
+import type { MetricsReader, Series } from './metrics-reader.ts'
+
+/** Who signs tokens, and whether their keys still come. */
+export const renderIssuers = (figures: MetricsReader, issuers: readonly string[]): Html =>
+  renderLiveTable({
+    id: 'issuers',
+    caption: 'Issuers of tokens',
+    heads: ['Issuer', 'Last fetch', { number: 'Age of keys' }, { number: 'Fetches' }, { number: 'Failed' }],
+    rows: issuers.map((issuer) => {
+      const isIts = (labels: Series['labels']): boolean => labels.issuer === issuer
+      const read = (name: string): number | undefined => figures.all(name).find(({ labels }) => isIts(labels))?.value
+      const up = read('sallyport_jwks_issuer_up')
+      const age = read('sallyport_jwks_age_seconds')
+      const word = up === undefined ? 'none yet' : up === 1 ? 'good' : 'failed'
+      return html`<tr><th scope="row"><code>${issuer}</code></th><td>${state(up === undefined ? undefined : up === 1, word)}</td><td class="number">${age === undefined ? 'no keys' : duration(age)}</td><td class="number">${amount(figures.sum('sallyport_jwks_fetches_total', isIts))}</td><td class="number">${amount(figures.sum('sallyport_jwks_fetch_failures_total', isIts))}</td></tr>`
+    }),
+    empty: 'None is configured.',
+  })
+
+/** What is held in memory, and how often that spared a look. */
+export function renderCaches(figures: MetricsReader): Html {
+  const named = ['sallyport_cache_entries', 'sallyport_cache_reads_total'].flatMap((metric) =>
+    figures.all(metric).flatMap(({ labels }) => labels.cache ?? []),
+  )
+  return renderLiveTable({
+    id: 'caches',
+    caption: 'Caches',
+    heads: ['Cache', { number: 'Entries' }, { number: 'Reads' }, { number: 'Spared' }],
+    rows: [...new Set(named)].sort().map((cache) => {
+      const isIts = (labels: Series['labels']): boolean => labels.cache === cache
+      const reads = figures.sum('sallyport_cache_reads_total', isIts)
+      const spared = figures.sum('sallyport_cache_reads_total', (labels) => isIts(labels) && labels.result !== 'miss')
+      return html`<tr><th scope="row">${cache}</th><td class="number">${amount(figures.sum('sallyport_cache_entries', isIts))}</td><td class="number">${amount(reads)}</td><td class="number">${percent(spared, reads)}</td></tr>`
+    }),
+    empty: 'None has been used yet.',
+  })
+}
+
+/** On which ways changes of the directory reach the caches. */
+export const renderSources = (figures: MetricsReader): Html =>
+  renderLiveTable({
+    id: 'sources',
+    caption: 'Invalidation of caches',
+    heads: ['Changes come by', 'State', { number: 'Heard' }],
+    rows: figures.all('sallyport_change_source_up').map(({ labels: { source = '' }, value }) => {
+      const heard = figures.sum('sallyport_changes_heard_total', (labels) => labels.source === source)
+      return html`<tr><th scope="row">${source}</th><td>${state(value === 1, value === 1 ? 'heard' : 'not heard')}</td><td class="number">${amount(heard)}</td></tr>`
+    }),
+    empty: 'None.',
+  })
+
+/** Clusters as their proxy sees them; undefined where the database does not answer. */
+export const renderClusters = (states: ClusterStates | undefined, now: Date): Html =>
+  renderLiveTable({
+    id: 'clusters',
+    caption: `Clusters${nameRest(states)}`,
+    heads: [{ number: 'Id' }, 'Cluster', 'State', 'Last heartbeat (UTC)', { number: 'Organization' }, 'Address'],
+    rows: (states?.clusters ?? []).map(
+      ({ id, slug, state: word, lastHeartbeatAt, organizationId, origin }) =>
+        html`<tr><td class="number">${id}</td><th scope="row">${slug}</th><td>${state(judgements[word], word)}</td><td>${lastHeartbeatAt === undefined ? 'never' : formatTime(lastHeartbeatAt, now)}</td><td class="number">${organizationId}</td><td><code>${origin}</code></td></tr>`,
+    ),
+    empty: states ? 'There are none.' : 'Not known: the database does not answer.',
+    isLarge: true,
+  })
+
+/** Somebody wanted it suspended. */
+const judgements = { active: true, suspended: undefined, offline: false } as const
+
+function nameRest(states: ClusterStates | undefined): string {
+  const rest = states ? states.total - states.clusters.length : 0
+  return rest > 0 ? `: the first ${states?.clusters.length}; “sallyport clusters list” has ${amount(rest)} more` : ''
+}
+
+/** How full the listeners are. */
+export const renderConnections = (figures: MetricsReader): Html =>
+  renderLiveTable({
+    id: 'connections',
+    caption: 'Connections of clients',
+    heads: ['Listener', { number: 'Open' }, { number: 'Limit' }, { number: 'Dropped' }],
+    rows: figures.all('sallyport_connections_open').map(({ labels: { listener = '' }, value }) => {
+      const isIts = (labels: Series['labels']): boolean => labels.listener === listener
+      const limit = figures.sum('sallyport_connections_limit', isIts)
+      const dropped = figures.sum('sallyport_connections_dropped_total', isIts)
+      return html`<tr><th scope="row">${listener}</th><td class="number">${amount(value)}</td><td class="number">${amount(limit)}</td><td class="number">${amount(dropped)}</td></tr>`
+    }),
+    empty: 'None.',
+  })

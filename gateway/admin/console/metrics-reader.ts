@@ -1,0 +1,33 @@
+import type { MetricsSnapshot } from '../../observe/metrics/combine.ts'
+
+export type Series = Readonly<{ labels: Readonly<Record<string, string>>; value: number }>
+
+/** The numbers of the metrics, so that the console and a dashboard can never tell different ones. */
+export type MetricsReader = Readonly<{
+  all: (name: string) => readonly Series[]
+  /** The sum of the series that are wanted; 0 where there are none yet. */
+  sum: (name: string, isWanted?: (labels: Series['labels']) => boolean) => number
+  /** Undefined where nothing has said it. */
+  one: (name: string) => number | undefined
+}>
+
+export function readMetrics(snapshot: MetricsSnapshot): MetricsReader {
+  const byName = new Map(
+    snapshot.map(({ name, values }) => [
+      name,
+      values.map(({ labels, value }): Series => ({ labels: toWords(labels), value })),
+    ]),
+  )
+  const all = (name: string): readonly Series[] => byName.get(name) ?? []
+  return {
+    all,
+    sum: (name, isWanted = () => true) =>
+      all(name)
+        .filter(({ labels }) => isWanted(labels))
+        .reduce((total, { value }) => total + value, 0),
+    one: (name) => all(name)[0]?.value,
+  }
+}
+
+const toWords = (labels: Readonly<Partial<Record<string, string | number>>>): Series['labels'] =>
+  Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, String(value)]))

@@ -1,0 +1,57 @@
+import type { ClusterStates } from '../cluster-state.ts'
+import type { AdminFacts } from '../listener.ts'
+import type { PolicyStates } from '../policy-state.ts'
+import type { Readiness } from '../readiness.ts'
+import type { Refusal } from '../recent-refusals.ts'
+import type { ExplainChoices, Explained, ExplainQuestion } from './explain.ts'
+import type { MatrixLine } from './matrix.ts'
+import { type MetricsReader, readMetrics } from './metrics-reader.ts'
+
+/** Everything that one page shows, as it was at one moment. What could not be learned is undefined, or empty. */
+export type ConsoleSnapshot = Readonly<{
+  now: Date
+  readiness: Readiness | undefined
+  figures: MetricsReader
+  policies: PolicyStates | undefined
+  refusals: readonly Refusal[]
+  clusters: ClusterStates | undefined
+  table: ConsoleTable
+}>
+
+export type SnapshotSources = Pick<AdminFacts, 'readiness' | 'metrics' | 'policies' | 'refusals' | 'clusters'> &
+  Readonly<{
+    /** The table of this fingerprint. */
+    table: (fingerprint: string | undefined) => Promise<ConsoleTable>
+    now: () => Date
+  }>
+
+/** Asks every source at once; one that fails leaves its place empty, and the page comes all the same. */
+export async function takeSnapshot(sources: SnapshotSources): Promise<ConsoleSnapshot> {
+  const policies = sources.policies().catch(() => undefined)
+  const [readiness, snapshot, states, table, refusals, clusters] = await Promise.all([
+    sources.readiness().catch(() => undefined),
+    sources.metrics().catch(() => []),
+    policies,
+    policies.then((known) => sources.table(known?.live.fingerprint)).catch(() => noTable),
+    sources.refusals().catch(() => []),
+    sources.clusters().catch(() => undefined),
+  ])
+  return { now: sources.now(), readiness, figures: readMetrics(snapshot), policies: states, table, refusals, clusters }
+}
+
+/** What the page shows of the table in force. */
+export type ConsoleTable = Readonly<{
+  lines: readonly MatrixLine[]
+  /** The upstream of each route that has one, by the route's id. */
+  destinations: ReadonlyMap<string, string>
+  choices: ExplainChoices
+  explain: (question: ExplainQuestion) => Explained
+}>
+
+/** Before any process has told its table. */
+export const noTable: ConsoleTable = {
+  lines: [],
+  destinations: new Map(),
+  choices: { methods: [], roles: [], platformRoles: [], tokenScopes: [] },
+  explain: () => 'No process tells its table at the moment.',
+}

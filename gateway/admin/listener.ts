@@ -1,0 +1,112 @@
+import type { Exchange, RawHeaders } from '../http/exchange.ts'
+import type { MetricsSnapshot } from '../observe/metrics/combine.ts'
+import { readRequestId } from '../receive/request-id.ts'
+import type { ClusterStates } from './cluster-state.ts'
+import { isConsoleHost } from './console-host.ts'
+import type { PolicyStates } from './policy-state.ts'
+import { isReady, type Readiness, stateOf } from './readiness.ts'
+import type { Refusal } from './recent-refusals.ts'
+
+/** A JSON Web Key Set, as far as it matters here (RFC 7517 5). */
+export type PublicKeys = Readonly<{ keys: readonly Readonly<{ kid?: string }>[] }>
+
+/** What one process contributes to the admin pages, as plain data: workers send it to their primary. */
+export type AdminFacts = Readonly<{
+  readiness: () => Promise<Readiness>
+  metrics: () => Promise<MetricsSnapshot>
+  publicKeys: () => Promise<PublicKeys>
+  policies: () => Promise<PolicyStates>
+  /** What the files of the table in force said, by their names. */
+  policyTexts: () => Promise<readonly (readonly [name: string, text: string])[]>
+  /** Newest first. */
+  refusals: () => Promise<readonly Refusal[]>
+  clusters: () => Promise<ClusterStates>
+}>
+
+/** What the admin listener shows, for one process or for a group of them: a new page begins here. */
+export type AdminPages = Readonly<{
+  readiness: () => Promise<Readiness>
+  metrics: () => Promise<Readonly<{ contentType: string; text: string }>>
+  publicKeys: () => Promise<PublicKeys>
+  /** Undefined where the path is none of the console's. */
+  console: (path: string, parameters: URLSearchParams) => Promise<AdminPage> | undefined
+}>
+
+export type AdminPage = Readonly<{ status: number; contentType: string; body: string; headers?: RawHeaders }>
+
+/**
+ * Serves the admin listener: liveness, readiness, metrics, the public keys of the identity header, the console. `isLocal`
+ * where it listens on loopback alone: then pages are shown at hosts that no other site can have.
+ */
+export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: Exchange) => {
+  const choosePage = (): Promise<AdminPage> => {
+    if (isLocal && !isConsoleHost(readHost(exchange.headers))) return json(421, { error: misdirected })
+    const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
+    return isRead ? render(exchange.target, pages) : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
+  }
+  const page = choosePage()
+  page
+    .catch((error: unknown) => json(500, { error: error instanceof Error ? error.name : 'unknown' }))
+    .then(({ status, contentType, body, headers = [] }) =>
+      exchange.answer(
+        {
+          status,
+          headers: [
+            ...['content-type', contentType, 'cache-control', 'no-store'],
+            ...['x-request-id', readRequestId(exchange.headers)],
+            ...guards,
+            ...headers,
+          ],
+        },
+        body,
+      ),
+    )
+    .catch(() => exchange.destroy())
+}
+
+const readHost = (headers: RawHeaders): string =>
+  headers[headers.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'host') + 1] ?? ''
+
+const misdirected = 'a loopback listener answers to localhost and to addresses; send one as Host'
+
+/** A page of an operator is nothing for other sites to read, to frame or to guess the kind of. */
+const guards: RawHeaders = ['x-content-type-options', 'nosniff', 'cross-origin-resource-policy', 'same-origin']
+
+async function render(target: string, pages: AdminPages): Promise<AdminPage> {
+  const [path = '', ...query] = target.split('?')
+  switch (path) {
+    case '/healthz':
+      return json(200, { status: 'alive' })
+    case '/readyz':
+      return renderReadiness(await pages.readiness())
+    case '/metrics': {
+      const { contentType, text } = await pages.metrics()
+      return { status: 200, contentType, body: text }
+    }
+    case '/.well-known/jwks.json':
+      return json(200, await pages.publicKeys())
+    default:
+      return (
+        pages.console(path, new URLSearchParams(query.join('?'))) ?? json(404, { error: 'not found', pages: known })
+      )
+  }
+}
+
+const known = ['/', '/healthz', '/readyz', '/metrics', '/.well-known/jwks.json']
+
+const json = async (status: number, value: unknown, headers: RawHeaders = []): Promise<AdminPage> => ({
+  status,
+  contentType: 'application/json; charset=utf-8',
+  body: `${JSON.stringify(value)}\n`,
+  headers,
+})
+
+function renderReadiness(readiness: Readiness): Promise<AdminPage> {
+  const status = isReady(readiness) ? 'ready' : 'unavailable'
+  const reports = Object.entries(readiness)
+  const checks = Object.fromEntries(reports.map(([name, report]) => [name, stateOf(report)]))
+  const causes = Object.fromEntries(
+    reports.flatMap(([name, report]) => (typeof report === 'string' ? [] : [[name, report.cause]])),
+  )
+  return json(status === 'ready' ? 200 : 503, { status, checks, ...(Object.keys(causes).length > 0 && { causes }) })
+}

@@ -1,0 +1,74 @@
+import type { Principal } from '../../authenticate/principal.ts'
+import { decide } from '../../authorize/decide.ts'
+import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
+import type { Roles } from '../../policy/role.ts'
+import type { RequestTarget } from '../../receive/target.ts'
+import { type OrganizationHeaders, resolveOrganization } from '../../resolve/organization.ts'
+import type { Resource } from '../../resolve/resource.ts'
+import type { RouteMatch, RouteTable } from '../../route/table.ts'
+
+/** A table that is asked and never obeyed. */
+export type ShadowTable = Readonly<{ table: RouteTable; roles: Roles }>
+
+/** What the live stages found out about a request, as far as they came. */
+export type Facts = Readonly<{
+  target: RequestTarget
+  host: string
+  headers: OrganizationHeaders
+  match: RouteMatch | undefined
+  principal: Principal | undefined
+  resource: Resource | undefined
+}>
+
+/** `unknown` where the live table did not ask what the other one would have to know. */
+export type Verdict = Readonly<{ route: string | undefined; outcome: 'allowed' | 'unknown' | RefusalCode }>
+
+/** Refusals of a credential, which is the same for both tables. */
+const authentication: ReadonlySet<RefusalCode> = new Set(['unauthenticated', 'ambiguous_credentials'])
+
+/**
+ * What the other table would say, from the same facts and by the same stages; nothing is looked up for it. Its permit
+ * ends here.
+ */
+export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: Verdict): Verdict {
+  let route: string | undefined
+  try {
+    const match = table.match(facts.target, facts.host)
+    route = match.route.id
+    if (match.route.isPublic) return { route, outcome: 'allowed' }
+    const { principal } = facts
+    if (!principal) return { route, outcome: isAuthentication(live.outcome) ? live.outcome : 'unknown' }
+    const organization = resolveOrganization(principal, match, facts.headers)
+    if (match.route.resource && !isSameResource(match, facts)) return { route, outcome: 'unknown' }
+    const resource = match.route.resource && facts.resource
+    const decision = decide(match, { principal, organization, resource }, roles)
+    return { route, outcome: decision.isAllowed ? 'allowed' : decision.reason }
+  } catch (error) {
+    if (error instanceof GatewayError) return { route, outcome: error.code }
+    throw error
+  }
+}
+
+const isAuthentication = (outcome: Verdict['outcome']): boolean =>
+  outcome !== 'allowed' && outcome !== 'unknown' && authentication.has(outcome)
+
+/** Whether what the live route looked up is what this one would. */
+function isSameResource(match: RouteMatch, facts: Facts): boolean {
+  const wanted = match.route.resource
+  const looked = facts.match?.route.resource
+  if (!wanted || !looked || !facts.resource) return false
+  return looked.kind === wanted.kind && facts.match?.params.get(looked.param) === match.params.get(wanted.param)
+}
+
+/** How two tables may differ about a request. */
+export type DifferenceKind = 'gained' | 'lost' | 'other_route' | 'other_refusal' | 'unknown'
+
+/** Undefined where both say the same. */
+export function compareVerdicts(live: Verdict, shadow: Verdict): DifferenceKind | undefined {
+  if (shadow.outcome === 'unknown') return 'unknown'
+  if (live.outcome === 'allowed' && shadow.outcome === 'allowed')
+    return live.route === shadow.route ? undefined : 'other_route'
+  if (shadow.outcome === 'allowed') return 'gained'
+  if (live.outcome === 'allowed') return 'lost'
+  return live.outcome === shadow.outcome ? undefined : 'other_refusal'
+}

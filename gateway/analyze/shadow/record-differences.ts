@@ -1,0 +1,112 @@
+import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { ObserveRequest } from '../../observe/trail.ts'
+import { compareVerdicts, type Facts, judgeShadow, type ShadowTable, type Verdict } from './compare.ts'
+import type { Difference, ReportDifference } from './report.ts'
+
+/** Refusals that a table has a say in: others are of the request's form, or trouble of ours. */
+const comparable: ReadonlySet<RefusalCode> = new Set([
+  'target_misreadable',
+  'target_malformed',
+  'route_not_found',
+  'method_not_allowed',
+  'unauthenticated',
+  'ambiguous_credentials',
+  'invalid_organization_id',
+  'not_a_member',
+  'organization_forbidden',
+  'role_insufficient',
+  'ability_missing',
+  'resource_not_found',
+])
+
+type Gathered = { -readonly [Name in keyof Facts]?: Facts[Name] }
+
+/**
+ * Lets a second table listen to what the stages find out, and tells where it would have decided otherwise, once the
+ * live decision stands. Nothing that happens here reaches the request.
+ */
+export const observeShadow =
+  (shadow: () => ShadowTable | undefined, report: ReportDifference): ObserveRequest =>
+  (trail, _exchange, requestId) => {
+    const other = shadow()
+    if (!other) return trail
+    /** Let go of with the decision: a stream would hold it until its end. */
+    let gathered: Gathered | undefined = {}
+    const compare = (outcome: Verdict['outcome']): void => {
+      const facts = readFacts(gathered)
+      gathered = undefined
+      if (!facts) return
+      const live = { route: facts.match?.route.id, outcome }
+      // A preflight is allowed without a route: no table judges it.
+      if (outcome === 'allowed' && !facts.match) return
+      try {
+        const difference = ask(other, facts, live, requestId)
+        if (difference) report(difference)
+      } catch {
+        // Not even the report was possible: there is nobody left to tell, and the request has nothing to do with it.
+      }
+    }
+    const gather = (facts: Gathered): void => {
+      if (gathered) Object.assign(gathered, facts)
+    }
+    return {
+      received: (client) => trail.received(client),
+      resolved: (organization) => trail.resolved(organization),
+      located: (upstream) => trail.located(upstream),
+      settled: () => trail.settled(),
+      unrecorded: (error) => trail.unrecorded(error),
+      identified: (upstreamRequestId) => trail.identified(upstreamRequestId),
+      broke: (error) => trail.broke(error),
+      streamFailed: (code, cause) => trail.streamFailed(code, cause),
+      targeted: (target, host, headers) => {
+        trail.targeted(target, host, headers)
+        gather({ target, host, headers })
+      },
+      matched: (match) => {
+        trail.matched(match)
+        gather({ match })
+      },
+      authenticated: (principal) => {
+        trail.authenticated(principal)
+        gather({ principal })
+      },
+      found: (resource) => {
+        trail.found(resource)
+        gather({ resource })
+      },
+      allowed: () => {
+        trail.allowed()
+        compare('allowed')
+      },
+      refused: (error) => {
+        trail.refused(error)
+        if (comparable.has(error.code)) compare(error.code)
+        gathered = undefined
+      },
+    }
+  }
+
+/** A fault in the asking is a difference as well: nobody knows what would have come out. */
+function ask(other: ShadowTable, facts: Facts, live: Verdict, requestId: string): Difference | undefined {
+  try {
+    const shadow = judgeShadow(other, facts, live)
+    const kind = compareVerdicts(live, shadow)
+    return kind && { kind, live, shadow, facts, requestId }
+  } catch (error) {
+    return { kind: 'failed', live, error, facts, requestId }
+  }
+}
+
+/** Nothing is compared before there is a target, nor twice. */
+function readFacts(gathered: Gathered | undefined): Facts | undefined {
+  const { target, host, headers } = gathered ?? {}
+  if (!target || host === undefined || !headers) return undefined
+  return {
+    target,
+    host,
+    headers,
+    match: gathered?.match,
+    principal: gathered?.principal,
+    resource: gathered?.resource,
+  }
+}

@@ -1,0 +1,43 @@
+import { type Engine, type Send, type UpstreamAnswer, UpstreamError, usualDnsCacheMs } from './engine.ts'
+import { MemoryBudget } from './memory-budget.ts'
+import { listen } from './server/listen.ts'
+import { createDnsCache, type DnsCache } from './upstream/dns-cache.ts'
+import { createPool } from './upstream/pool.ts'
+
+/** TCP and llhttp on both sides, without what a general HTTP library does besides. */
+export function createEngine(
+  maxUpstreamConnections = Number.POSITIVE_INFINITY,
+  names: DnsCache = createDnsCache({ cacheMs: usualDnsCacheMs }),
+  heldBytesLimit = Number.POSITIVE_INFINITY,
+  clusterNames: DnsCache = names,
+): Engine {
+  const memory = new MemoryBudget(heldBytesLimit)
+  const { send, countConnections, close } = createSender(maxUpstreamConnections, names, clusterNames)
+  return {
+    listen: (options, handle) => listen(options, handle, memory),
+    send,
+    readHeldMemory: () => ({ bytes: memory.heldBytes, squeezedConnections: memory.countSqueezed() }),
+    countUpstreamConnections: countConnections,
+    close,
+  }
+}
+
+/** What sends, and how many connections it has open for that, by their origins. */
+type Sender = Readonly<{
+  send: Send
+  countConnections: () => ReadonlyMap<string, number>
+  close: () => Promise<void>
+}>
+
+/** Sends each request over a connection that it has to itself until its answer is whole. */
+function createSender(maxConnections: number, names: DnsCache, clusterNames: DnsCache): Sender {
+  const pool = createPool(maxConnections, names, clusterNames)
+  const send: Send = (request) =>
+    new Promise<UpstreamAnswer>((resolve, reject) => {
+      const needs = { isFresh: request.isFreshConnection, isForUpgrade: request.asksForWebSocket }
+      const connection = pool.take(request, needs)
+      if (connection) connection.begin(request, { resolve, reject })
+      else reject(new UpstreamError('crowded'))
+    })
+  return { send, countConnections: pool.count, close: pool.close }
+}

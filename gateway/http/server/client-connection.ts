@@ -1,0 +1,308 @@
+import { randomUUID } from 'node:crypto'
+import type { Socket } from 'node:net'
+import type { RefusalCode } from '../../errors/gateway-error.ts'
+import { guarded } from '../../fault/guarded.ts'
+import type { Slot, UnorderedList } from '../../lib/unordered-list.ts'
+import type { ListenerOptions } from '../engine.ts'
+import { type Exchange, Holding } from '../exchange.ts'
+import { freeAccount, type MemoryBudget } from '../memory-budget.ts'
+import { type MessageHead, MessageParser } from '../parser/message-parser.ts'
+import { refusalOf } from '../parser/parse-error.ts'
+import { composeRefusal } from '../refusal.ts'
+import { retire } from '../socket/retire.ts'
+import type { TunnelEnd } from '../tunnel.ts'
+import { ClientSocket } from './client-socket.ts'
+import { type ExchangeWire, WireExchange } from './exchange.ts'
+import { PipelinedBytes } from './pipelined-bytes.ts'
+import { type BodySource, WireRequestBody } from './request-body.ts'
+import { readFraming } from './request-framing.ts'
+import { keepAliveMs } from './response-head.ts'
+
+/**
+ * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
+ * and answer in the house's shape.
+ */
+const headBytes = 32 * 1024
+
+/** A head has this at the most, nearly always. */
+const usualHeadBytes = 4 * 1024
+
+/** What is read of a head, and what is composed of it for an upstream. */
+const headCopies = 2
+
+/** For how long a body that nobody wanted is read before its connection is dropped. */
+const unwantedBodyMs = 5_000
+
+/** What the connections of one listener share. */
+export type Reception = Readonly<{
+  options: ListenerOptions
+  memory: MemoryBudget
+  handle: (exchange: Exchange) => void
+  isClosing: () => boolean
+  /** Those that are open. */
+  connections: UnorderedList<ClientConnection>
+}>
+
+/** One client's connection, with one exchange at a time: what is pipelined waits for the answer before. */
+export class ClientConnection extends ClientSocket implements BodySource, ExchangeWire {
+  readonly #reception: Reception
+  readonly #parser = new MessageParser('request', headBytes)
+  #exchange: WireExchange | undefined
+  readonly #ahead = new PipelinedBytes(this.account)
+  readonly #head = new Holding(this.account)
+  readonly #place: Slot<ClientConnection>
+  /** What still arrives may be the rest of anything, and is no request. */
+  #isRefused = false
+  #isJoined = false
+  /** What arrived last was no part of a request. */
+  #isSpoiled = false
+
+  constructor(accepted: Socket, reception: Reception) {
+    super(accepted, reception.memory, () => reception.options.onDropped('memory'))
+    const { socket } = this
+    this.#reception = reception
+    try {
+      this.#place = reception.connections.add(this)
+      this.intake.listen(this.#onData, this.cut)
+      socket.on('end', this.#onEnd)
+      socket.on('drain', this.#onDrain)
+      socket.on('close', this.#onClose)
+      this.alarm.set(reception.options.headersTimeoutMs, this.#onHeadLate)
+      this.resumeReading()
+    } catch (error) {
+      // The accepted socket has given its handle away: nothing but this one can close the connection.
+      socket.destroy()
+      this.account.close()
+      throw error
+    }
+  }
+
+  /** What is under way on it, or was last. */
+  get work(): object | undefined {
+    return this.#exchange
+  }
+
+  /** Closes what nothing is under way on. */
+  closeIdle(): void {
+    const isIdle = !this.#exchange && !this.#parser.isInHead && this.#ahead.isEmpty
+    if (isIdle && !this.#isRefused) this.socket.destroy()
+  }
+
+  override resumeReading(): void {
+    if (!this.#ahead.isFull) super.resumeReading()
+  }
+
+  isClosing(): boolean {
+    return this.#reception.isClosing()
+  }
+
+  markRefused(): void {
+    this.#isRefused = true
+    this.#ahead.take()
+  }
+
+  onFault(error: unknown): void {
+    this.#reception.options.onFault(error)
+  }
+
+  /** The answer has left. A refused upload is read and dropped for a while: a reset would take the answer away. */
+  answered(isLast: boolean): void {
+    if (isLast || this.#isRefused || this.isClosing()) {
+      this.#retire()
+    } else if (this.#parser.isComplete) {
+      this.#expectNext()
+    } else {
+      this.#exchange?.body.discard()
+      this.alarm.set(unwantedBodyMs, this.#onPatienceEnd)
+    }
+  }
+
+  leave(): Readonly<{ end: TunnelEnd; early: Buffer }> {
+    const { socket } = this
+    this.#isJoined = true
+    this.writer.flush()
+    this.writer.charge(freeAccount)
+    this.alarm.stop()
+    socket.off('end', this.#onEnd)
+    socket.off('drain', this.#onDrain)
+    this.reading.leave()
+    return { end: this.intake.leave(), early: this.#ahead.take() }
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#isRefused || this.#isSpoiled) return
+    if (this.#parser.isComplete || !this.#ahead.isEmpty) this.#keepAhead(bytes)
+    else this.#read(bytes)
+    this.reading.count(bytes.length, this.account.isSqueezed)
+  }
+
+  #keepAhead(bytes: Buffer): void {
+    this.#ahead.add(this.intake.own(bytes))
+    if (this.#ahead.isFull) this.pauseReading()
+  }
+
+  #read(bytes: Buffer): void {
+    const parser = this.#parser
+    const isNew = !this.#exchange
+    const wasInHead = parser.isInHead
+    const fault = parser.execute(bytes)
+    const head = parser.takeHead()
+    if (head || parser.isInHead) this.#holdHead(parser.headBytes)
+    if (head) this.#open(head)
+    else if (isNew && parser.isInHead && !wasInHead)
+      this.alarm.set(this.#reception.options.headersTimeoutMs, this.#onHeadLate)
+    this.#passBody(bytes)
+    const exchange = this.#exchange
+    if (isNew && exchange) this.#handle(exchange)
+    if (fault) this.#takeFault(refusalOf(fault))
+  }
+
+  /** Only large heads count: others are no more than what any connection takes. */
+  #holdHead(headBytes: number): void {
+    if (headBytes > usualHeadBytes) this.#head.set(headBytes * headCopies)
+  }
+
+  releaseHead(): void {
+    this.#head.set(0)
+  }
+
+  /**
+   * Of a body nobody may have asked for, whose sender is to hear first whether it may send it. Where it is asked for,
+   * its request fails like any other: its route knows the shape of a refusal, and its id.
+   */
+  #takeFault(code: RefusalCode): void {
+    const exchange = this.#exchange
+    if (!exchange || exchange.hasStarted) {
+      this.#refuse(code)
+      return
+    }
+    this.#isSpoiled = true
+    exchange.closeAfter()
+    exchange.body.spoil(() => this.#report(code, randomUUID()))
+  }
+
+  #open(head: MessageHead): void {
+    if (head.method === 'CONNECT') {
+      this.#refuse('method_not_allowed')
+      return
+    }
+    this.alarm.stop()
+    const { options } = this.#reception
+    const { bodyLength, awaitsContinue, isHandshake } = readFraming(head)
+    const body = new WireRequestBody(this, bodyLength, awaitsContinue, options)
+    this.body = body
+    this.#exchange = new WireExchange(this, head, body, isHandshake && options.takesHandshakes === true)
+  }
+
+  #passBody(bytes: Buffer): void {
+    const exchange = this.#exchange
+    if (!exchange) return
+    const { body, isComplete, consumedBytes } = this.#parser
+    for (const chunk of body) exchange.body.push(chunk)
+    if (!isComplete) return
+    if (consumedBytes < bytes.length && !this.#isRefused) this.#keepAhead(bytes.subarray(consumedBytes))
+    exchange.body.finish()
+    if (exchange.hasEnded) this.#expectNext()
+  }
+
+  #handle(exchange: WireExchange): void {
+    try {
+      this.#reception.handle(exchange)
+    } catch (error) {
+      // Out of here it would be an uncaught exception.
+      this.onFault(error)
+      this.destroy()
+    }
+  }
+
+  #expectNext(): void {
+    this.#exchange = undefined
+    this.body = undefined
+    this.#parser.next()
+    this.alarm.set(keepAliveMs, this.#onPatienceEnd)
+    if (this.#ahead.isEmpty) this.resumeReading()
+    else setImmediate(this.#readAhead)
+  }
+
+  readonly #readAhead = guarded(
+    'client',
+    (): void => {
+      if (this.#isRefused || !this.socket.writable) return
+      this.#read(this.#ahead.take())
+      this.resumeReading()
+    },
+    this.cut,
+  )
+
+  readonly #onHeadLate = (): void => this.#refuse('request_timeout')
+
+  readonly #onPatienceEnd = (): void => void this.socket.destroy()
+
+  readonly #onDrain = guarded(
+    'client',
+    (): void => {
+      this.count()
+      this.#exchange?.goOn()
+    },
+    this.cut,
+  )
+
+  /** As node:http does: a client that ends its side does not wait for an answer. */
+  readonly #onEnd = guarded(
+    'client',
+    (): void => {
+      const isHalfBody = this.#exchange !== undefined && !this.#parser.isComplete
+      if (isHalfBody && !this.body?.isLeft) this.#takeFault('headers_malformed')
+      else if (isHalfBody || this.#parser.isInHead) this.#refuse('headers_malformed')
+      else {
+        this.writer.flush()
+        this.socket.end()
+      }
+    },
+    this.cut,
+  )
+
+  readonly #onClose = guarded('client', (): void => {
+    this.alarm.discard()
+    this.#parser.free()
+    this.account.close()
+    this.#exchange?.abandon()
+    this.#reception.connections.remove(this.#place)
+  })
+
+  /**
+   * Answers bytes that could not be read, and closes. Never in the middle of an answer; where a body is at fault, and
+   * its answer has not begun, this is its answer.
+   */
+  #refuse(code: RefusalCode): void {
+    if (this.#isRefused || this.#isJoined) return
+    this.markRefused()
+    const exchange = this.#exchange
+    const requestId = randomUUID()
+    this.#report(code, requestId)
+    if (exchange?.hasStarted) {
+      // An answer that has left must arrive, too.
+      if (exchange.hasEnded) this.#retire()
+      else this.destroy()
+      return
+    }
+    this.write(composeRefusal(code, requestId))
+    exchange?.abandon()
+    this.#retire()
+  }
+
+  #report(code: RefusalCode, requestId: string): void {
+    // A client that sends nothing asks for nothing.
+    if (this.socket.bytesRead === 0) return
+    const { peerAddress } = this
+    this.#reception.options.onUnparsed({ code, requestId, peerAddress, isBody: this.#exchange !== undefined })
+  }
+
+  #retire(): void {
+    this.markRefused()
+    this.alarm.stop()
+    this.writer.flush()
+    this.resumeReading()
+    retire(this.socket)
+  }
+}

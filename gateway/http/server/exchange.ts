@@ -1,0 +1,218 @@
+import { guarded } from '../../fault/guarded.ts'
+import type {
+  Exchange,
+  MemoryAccount,
+  RawHeaders,
+  ResponseHead,
+  ResponseWriter,
+  UpgradedConnection,
+} from '../exchange.ts'
+import type { MessageHead } from '../parser/message-parser.ts'
+import { endOf, joinSockets, type Tunnel, type TunnelEnd, UpgradedSocket } from '../tunnel.ts'
+import type { WireRequestBody } from './request-body.ts'
+import { type AnswerHead, type AnswerTerms, composeAnswerHead } from './response-head.ts'
+import { type AnswerWire, AnswerWriter } from './response-writer.ts'
+
+/**
+ * Refusals of a head that could be read in two ways, or not to its end. Where the next request begins is then
+ * anybody's guess, so nothing more is read from the connection (RFC 9112 6.3).
+ */
+const closingStatuses: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
+
+const keepHead = (headers: RawHeaders): RawHeaders => headers
+
+/** What an exchange needs of its client's connection. */
+export type ExchangeWire = AnswerWire &
+  Readonly<{
+    peerAddress: string
+    isEncrypted: boolean
+    account: MemoryAccount
+    /** No request is to follow on it. */
+    isClosing: () => boolean
+    /** Nothing that arrives from now on is read as a request. */
+    markRefused: () => void
+    /** Told when an answer has left, or has been cut. */
+    answered: (isLast: boolean) => void
+    /** The head of the request is no longer needed. */
+    releaseHead: () => void
+    /** Gives the socket away, with what was read ahead. */
+    leave: () => Readonly<{ end: TunnelEnd; early: Buffer }>
+    destroy: () => void
+    reset: () => void
+    onFault: (error: unknown) => void
+  }>
+
+export class WireExchange implements Exchange {
+  readonly method: string
+  readonly target: string
+  readonly httpVersion: string
+  headers: RawHeaders
+  readonly body: WireRequestBody
+  readonly isHandshake: boolean
+  status = 0
+  readonly #wire: ExchangeWire
+  readonly #isKeptAlive: boolean
+  #transform = keepHead
+  #writer: AnswerWriter | undefined
+  #tunnel: Tunnel | undefined
+  #onEnd: ((isComplete: boolean) => void)[] = []
+  #end: 'none' | 'whole' | 'broken' = 'none'
+  #isClosing = false
+  #isLast = false
+  /** Only the connection's end says where this answer ends. */
+  #endsByClose = false
+
+  constructor(wire: ExchangeWire, head: MessageHead, body: WireRequestBody, isHandshake: boolean) {
+    this.#wire = wire
+    this.method = head.method
+    this.target = head.firstLine
+    this.httpVersion = head.version
+    this.headers = head.headers
+    this.body = body
+    this.isHandshake = isHandshake
+    // After a handshake the client may speak another language, whatever its answer.
+    this.#isKeptAlive = head.isKeptAlive && !isHandshake
+  }
+
+  get peerAddress(): string {
+    return this.#wire.peerAddress
+  }
+
+  get isEncrypted(): boolean {
+    return this.#wire.isEncrypted
+  }
+
+  get account(): MemoryAccount {
+    return this.#wire.account
+  }
+
+  get hasStarted(): boolean {
+    return this.status !== 0
+  }
+
+  get hasEnded(): boolean {
+    return this.#end !== 'none'
+  }
+
+  transformHead(transform: (headers: RawHeaders) => RawHeaders): void {
+    const earlier = this.#transform
+    this.#transform = earlier === keepHead ? transform : (headers) => transform(earlier(headers))
+  }
+
+  announce(status: number): void {
+    if (!closingStatuses.has(status)) return
+    this.#isClosing = true
+    this.#wire.markRefused()
+  }
+
+  /** The answer, whatever it is, is the last one. */
+  closeAfter(): void {
+    this.#isClosing = true
+  }
+
+  answer(head: ResponseHead, text: string): void {
+    this.announce(head.status)
+    const bytes = Buffer.from(text)
+    // RFC 9110 8.6: a 204 has no body, and no length either.
+    const length = head.status === 204 ? [] : ['content-length', String(bytes.length)]
+    const { text: lines, framing, isLast } = this.#begin({ ...head, headers: [...head.headers, ...length] })
+    if (isLast) this.#wire.markRefused()
+    this.#finish(framing === 'head' ? lines : Buffer.concat([Buffer.from(lines, 'latin1'), bytes]))
+  }
+
+  start(head: ResponseHead): ResponseWriter {
+    const { text, framing } = this.#begin(head)
+    this.#endsByClose = framing === 'close'
+    this.#writer = new AnswerWriter(this.#wire, text, framing, (last) => this.#finish(last))
+    return this.#writer
+  }
+
+  join(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void {
+    if (!this.isHandshake || !(upstream instanceof UpgradedSocket)) throw new TypeError('nothing to join')
+    if (this.hasEnded) {
+      upstream.destroy()
+      return
+    }
+    const { text } = this.#begin({ status: 101, headers })
+    this.#wire.write(text)
+    const { end, early } = this.#wire.leave()
+    this.#tunnel = joinSockets(end, endOf(upstream.socket), early, idleMs, this.account)
+  }
+
+  destroy(): void {
+    if (this.#endsByClose && !this.hasEnded) this.#wire.reset()
+    else this.#wire.destroy()
+  }
+
+  onEnd(listener: (isComplete: boolean) => void): void {
+    if (this.hasEnded) listener(this.#end === 'whole')
+    else this.#onEnd.push(listener)
+  }
+
+  /** The client reads again. */
+  goOn(): void {
+    try {
+      this.#writer?.goOn()
+    } catch (error) {
+      this.#wire.onFault(error)
+      this.destroy()
+    }
+  }
+
+  /** The client has gone, or was refused in another way. */
+  abandon(): void {
+    this.#writer?.abandon()
+    this.body.break()
+    this.#tell(this.#tunnel?.isWhole() === true)
+  }
+
+  #begin(head: ResponseHead): AnswerHead {
+    if (this.hasStarted) throw new Error('the head of an answer has gone out already')
+    const composed = composeAnswerHead({ ...head, headers: this.#transform(head.headers) }, this.#readTerms())
+    this.status = head.status
+    this.#isLast = composed.isLast
+    // What the request said has been answered; the rest of a stream's answer may last for hours.
+    this.headers = []
+    this.#transform = keepHead
+    this.#wire.releaseHead()
+    return composed
+  }
+
+  #readTerms(): AnswerTerms {
+    // A client that waits for 100 Continue and gets a final answer may or may not send its body: RFC 9110 10.1.1.
+    const isLast = this.#isClosing || this.body.awaitsContinue || this.#wire.isClosing()
+    return {
+      isHead: this.method === 'HEAD',
+      isHttp10: this.httpVersion !== '1.1',
+      isKeptAlive: this.#isKeptAlive && !isLast,
+    }
+  }
+
+  #finish(last: string | Buffer): void {
+    this.#wire.write(last, this.#onLeft)
+  }
+
+  readonly #onLeft = guarded(
+    'client',
+    (error?: Error | null): void => {
+      if (error || this.hasEnded) return
+      this.#tell(true)
+      this.#wire.answered(this.#isLast)
+    },
+    () => this.destroy(),
+  )
+
+  #tell(isComplete: boolean): void {
+    if (this.hasEnded) return
+    this.#end = isComplete ? 'whole' : 'broken'
+    const listeners = this.#onEnd
+    this.#onEnd = []
+    // Nobody above us but the event loop: what a listener throws would end the process.
+    for (const listener of listeners)
+      try {
+        listener(isComplete)
+      } catch (error) {
+        this.#wire.onFault(error)
+      }
+  }
+}

@@ -1,0 +1,48 @@
+import type { MessageHead } from '../parser/message-parser.ts'
+import { isHandshake } from '../websocket.ts'
+
+/** What the engine itself must know of a request; its framing the parser has checked. */
+export type RequestFraming = Readonly<{
+  /** 0 without a body, undefined when chunked. */
+  bodyLength: number | undefined
+  awaitsContinue: boolean
+  /** A WebSocket handshake; any other `Upgrade` is as good as absent (RFC 9110 7.8). */
+  isHandshake: boolean
+}>
+
+const noBody: RequestFraming = { bodyLength: 0, awaitsContinue: false, isHandshake: false }
+
+export function readFraming(head: MessageHead): RequestFraming {
+  let length: string | undefined
+  let encoding: string | undefined
+  let expectation: string | undefined
+  const { headers } = head
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    // By length first: few names have the length of one of these.
+    if (name.length !== 14 && name.length !== 17 && name.length !== 6) continue
+    const value = headers[index + 1] ?? ''
+    const key = name.toLowerCase()
+    if (key === 'content-length') length = value
+    else if (key === 'transfer-encoding') encoding = value
+    else if (key === 'expect') expectation = expectation === undefined ? value : `${expectation}, ${value}`
+  }
+  if (length === undefined && encoding === undefined && expectation === undefined && !head.isUpgrade) return noBody
+  return {
+    bodyLength: encoding !== undefined ? undefined : Number(length ?? 0),
+    awaitsContinue: head.version === '1.1' && expectation !== undefined && /\b100-continue\b/i.test(expectation),
+    isHandshake: head.isUpgrade && isHandshake({ ...head, httpVersion: head.version, headers: joinLines(headers) }),
+  }
+}
+
+/** Names in lower case, and the lines of one name joined, as node:http gives them. */
+function joinLines(headers: readonly string[]): Readonly<Record<string, string>> {
+  const joined = new Map<string, string>()
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = (headers[index] ?? '').toLowerCase()
+    const value = headers[index + 1] ?? ''
+    const before = joined.get(name)
+    joined.set(name, before === undefined ? value : `${before}, ${value}`)
+  }
+  return Object.fromEntries(joined)
+}

@@ -1,0 +1,63 @@
+import type { ResponseWriter } from '../exchange.ts'
+import { coalesceLimit } from '../socket/batched-writer.ts'
+import type { AnswerFraming } from './response-head.ts'
+
+/** Where an answer goes: the connection of its client. */
+export type AnswerWire = Readonly<{
+  /** Calls back when all of it has left; false when the client is slow, or gone. */
+  write: (bytes: string | Buffer, onLeft?: (error?: Error | null) => void) => boolean
+  /** Writes bytes that are another's as soon as it returns. */
+  lend: (bytes: Buffer) => boolean
+  isCongested: () => boolean
+}>
+
+/** An answer in pieces. Small ones are written as text, which the connection joins: a small answer is a single write. */
+export class AnswerWriter implements ResponseWriter {
+  readonly #wire: AnswerWire
+  readonly #framing: AnswerFraming
+  readonly #onEnd: (last: string) => void
+  #isOver = false
+  #onDrain: (() => void) | undefined
+
+  /** `onEnd` is given what is still to be written. */
+  constructor(wire: AnswerWire, head: string, framing: AnswerFraming, onEnd: (last: string) => void) {
+    this.#wire = wire
+    this.#framing = framing
+    this.#onEnd = onEnd
+    wire.write(head)
+  }
+
+  readonly write = (bytes: Buffer): boolean => {
+    if (this.#isOver) return false
+    if (bytes.length === 0 || this.#framing === 'head') return !this.#wire.isCongested()
+    const isSmall = bytes.length <= coalesceLimit
+    if (this.#framing !== 'chunks') return isSmall ? this.#wire.write(bytes.toString('latin1')) : this.#wire.lend(bytes)
+    const size = `${bytes.length.toString(16)}\r\n`
+    if (isSmall) return this.#wire.write(`${size}${bytes.toString('latin1')}\r\n`)
+    this.#wire.write(size)
+    this.#wire.lend(bytes)
+    return this.#wire.write('\r\n')
+  }
+
+  readonly onDrain = (listener: () => void): void => {
+    this.#onDrain = listener
+  }
+
+  readonly end = (): void => {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#onEnd(this.#framing === 'chunks' ? '0\r\n\r\n' : '')
+  }
+
+  /** The client reads again. */
+  goOn(): void {
+    const listener = this.#onDrain
+    if (!this.#isOver) listener?.()
+  }
+
+  /** The client has gone. */
+  abandon(): void {
+    this.#isOver = true
+    this.#onDrain = undefined
+  }
+}

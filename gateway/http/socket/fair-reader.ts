@@ -1,0 +1,90 @@
+import type { Socket } from 'node:net'
+import { guarded } from '../../fault/guarded.ts'
+import { gateShared, HandleGate, type ReadGate } from './read-gate.ts'
+
+/**
+ * What is read of large bodies in one turn of the event loop, all sockets together: so much at least, more where the rest
+ * of the turn took long, and so much at most.
+ */
+const leastBytes = 1024 * 1024
+const mostBytes = 2 * 1024 * 1024
+const bytesPerMs = 512 * 1024
+
+/** About the most that a socket gives at once; what gives a fourth of it counts as large. */
+const chunkBytes = 64 * 1024
+const largeChunkBytes = chunkBytes / 4
+
+const heldUp: FairReader[] = []
+let readBytes = 0
+let partBytes = leastBytes
+let startedMs = 0
+let isPlanned = false
+
+/**
+ * Whether a socket is read from. Not while what it says has nowhere to go; and while many say much, each in its turn:
+ * libuv alone would read two mebibytes of every one of them before it looks at a request of a few bytes.
+ */
+export class FairReader {
+  readonly #gate: ReadGate
+  #isWanted = true
+  #isHeldUp = false
+
+  /** `isShared`: the socket's bytes go to a buffer that all share. */
+  constructor(socket: Socket, isShared: boolean) {
+    this.#gate = isShared ? gateShared(socket) : new HandleGate(socket)
+  }
+
+  pause(): void {
+    this.#isWanted = false
+    this.#gate.close()
+  }
+
+  resume(): void {
+    this.#isWanted = true
+    if (!this.#isHeldUp) this.#gate.open()
+  }
+
+  /** Leaves the socket paused, to be read from by others. */
+  leave(): void {
+    this.#isWanted = false
+    this.#gate.leave()
+  }
+
+  /** Counts a chunk that was read, when all is done with it; a small one where many small reads stand for a large one. */
+  count(bytes: number, isPart = false): void {
+    if (bytes < largeChunkBytes && !isPart) return
+    readBytes += bytes
+    plan()
+    // What is not wanted may be somebody else's socket by now.
+    if (readBytes < partBytes || this.#isHeldUp || !this.#isWanted) return
+    this.#isHeldUp = true
+    this.#gate.close()
+    heldUp.push(this)
+  }
+
+  goOn(): void {
+    this.#isHeldUp = false
+    if (this.#isWanted) this.resume()
+  }
+}
+
+function plan(): void {
+  if (isPlanned) return
+  isPlanned = true
+  startedMs = performance.now()
+  setImmediate(nextTurnGuarded)
+}
+
+function nextTurn(): void {
+  isPlanned = false
+  const othersMs = performance.now() - startedMs - readBytes / bytesPerMs
+  partBytes = Math.min(mostBytes, Math.max(leastBytes, othersMs * bytesPerMs))
+  readBytes = 0
+  const readings = heldUp.splice(0, Math.ceil(partBytes / chunkBytes))
+  if (heldUp.length > 0) plan()
+  for (const reading of readings) goOn(reading)
+}
+
+const nextTurnGuarded = guarded('timer', nextTurn)
+
+const goOn = guarded('timer', (reading: FairReader) => reading.goOn())

@@ -1,0 +1,322 @@
+import dns from 'node:dns'
+import { isIP, type LookupFunction } from 'node:net'
+import { guarded } from '../../fault/guarded.ts'
+import { type Address, createResolver, type Resolver } from './resolver.ts'
+
+export type DnsCacheOptions = Readonly<{
+  /** For how long an answer is good. */
+  cacheMs: number
+  /** For how long the last addresses go on while the name is not resolved. */
+  maxStaleMs?: number
+  /** How long a connection waits for the first addresses of a name. */
+  timeoutMs?: number
+  /** Whether the names come from tenants, who may choose one that is never answered. */
+  isForeign?: boolean
+  resolver?: Resolver
+  monotonicMs?: () => number
+  /** Told when a name's lookups begin to fail, with the reason, and when they are good again. */
+  onState?: (name: string, failure: string | undefined) => void
+}>
+
+/** The addresses of names. */
+export type DnsCache = Readonly<{
+  /** For `connect`: all addresses, each time another one first. */
+  lookup: LookupFunction
+  /** The same in the order of the system. */
+  lookupInOrder: LookupFunction
+  /** How often the addresses have changed; asks again in the background where the answer is too old. */
+  countChanges: (name: string) => number
+  /** Whether the name still leads there, as far as is known. */
+  holds: (name: string, address: string | undefined) => boolean
+  /** Age of the oldest addresses in use whose name is not resolved any more, in milliseconds; 0 where all are. */
+  oldestStaleMs: () => number
+}>
+
+type Entry = {
+  /** None once they are too old. */
+  addresses: readonly Address[]
+  answeredAtMs: number
+  askedAtMs: number
+  usedAtMs: number
+  changes: number
+  turn: number
+}
+
+type Waiting = (error: NodeJS.ErrnoException | null) => void
+
+/** A lookup under way: slow where patience with it has run out once, late where its time is over. */
+type Lookup = { waiting: Waiting[]; isSlow: boolean; isLate: boolean }
+
+/** Names come from the configuration, and from clusters: those of the latter must not add up for ever. */
+const maximumNames = 1_000
+
+/**
+ * An address may be another machine's by now: a newer answer is waited for as long as a name server in reach takes, before
+ * the last addresses are used (the client response timer of RFC 8767, section 5).
+ */
+const patienceMs = 50
+
+/** A name that nothing connected to for so long is not in use. */
+const usedMs = 60_000
+
+/** Remembers answers for a while: every new connection would else wait for one. */
+export function createDnsCache(options: DnsCacheOptions): DnsCache {
+  const entries = createEntries(options)
+  const failures = createFailures(options)
+  const lookups = createLookups(entries, failures, options)
+  const lookupBy =
+    (order: (entry: Entry) => readonly Address[]): LookupFunction =>
+    (name, { family, all }, callback) =>
+      findAddresses(name, { entries, failures, lookups }, (error, entry) => {
+        const addresses = entry ? order(entry).filter((each) => isOfFamily(each, family)) : []
+        const [first] = addresses
+        if (!first) callback(error ?? failure('ENOTFOUND', name), [])
+        else if (all === true) callback(null, addresses)
+        else callback(null, first.address, first.family)
+      })
+  return {
+    lookup: lookupBy(rotate),
+    lookupInOrder: lookupBy(({ addresses }) => addresses),
+    countChanges: (name) => {
+      const known = entries.find(name)
+      if (!known) return 0
+      entries.noteUse(known)
+      if (entries.isOld(known)) lookups.ask(name, () => undefined)
+      return known.changes
+    },
+    holds: (name, address) => {
+      const known = entries.find(name)
+      return !known || known.addresses.some((held) => held.address === address)
+    },
+    oldestStaleMs: () => entries.oldestMs(failures.names()),
+  }
+}
+
+type Entries = Readonly<{
+  /** Its addresses are gone where they are too old. */
+  find: (name: string) => Entry | undefined
+  take: (name: string, addresses: readonly Address[]) => void
+  /** Notes that the name was asked for without an answer; whether it is known at all. */
+  noteAsked: (name: string) => boolean
+  noteUse: (entry: Entry) => void
+  isInUse: (entry: Entry) => boolean
+  /** Whether it is time to ask again. */
+  isOld: (entry: Entry) => boolean
+  /** Age of the oldest addresses in use among those of these names. */
+  oldestMs: (names: readonly string[]) => number
+}>
+
+function createEntries({
+  cacheMs,
+  maxStaleMs = Number.POSITIVE_INFINITY,
+  monotonicMs = () => performance.now(),
+}: DnsCacheOptions): Entries {
+  const held = new Map<string, Entry>()
+  const isInUse = ({ usedAtMs }: Entry): boolean => monotonicMs() - usedAtMs < usedMs
+  return {
+    find: (name) => {
+      const entry = held.get(name)
+      if (entry && entry.addresses.length > 0 && monotonicMs() - entry.answeredAtMs >= maxStaleMs) {
+        entry.addresses = []
+        entry.changes += 1
+      }
+      return entry
+    },
+    take: (name, addresses) => {
+      const known = held.get(name)
+      const isChanged = known !== undefined && !isSameSet(known.addresses, addresses)
+      const nowMs = monotonicMs()
+      held.delete(name)
+      held.set(name, {
+        addresses,
+        answeredAtMs: nowMs,
+        askedAtMs: nowMs,
+        usedAtMs: known?.usedAtMs ?? nowMs,
+        changes: (known?.changes ?? 0) + (isChanged ? 1 : 0),
+        turn: known?.turn ?? 0,
+      })
+      dropOldest(held)
+    },
+    noteAsked: (name) => {
+      const known = held.get(name)
+      if (known) known.askedAtMs = monotonicMs()
+      return known !== undefined
+    },
+    noteUse: (entry) => {
+      entry.usedAtMs = monotonicMs()
+    },
+    isInUse,
+    isOld: ({ askedAtMs }) => monotonicMs() - askedAtMs >= cacheMs,
+    oldestMs: (names) => {
+      const nowMs = monotonicMs()
+      const inUse = names.flatMap((name) => held.get(name) ?? []).filter(isInUse)
+      return Math.max(0, ...inUse.map(({ answeredAtMs }) => nowMs - answeredAtMs))
+    },
+  }
+}
+
+type Failures = Readonly<{
+  /** Notes how the last lookup ended; undefined where it was good. */
+  note: (name: string, reason: string | undefined) => void
+  reasonOf: (name: string) => string | undefined
+  names: () => readonly string[]
+}>
+
+/** Names whose last lookup failed or took too long, with the reason. */
+function createFailures({ onState = () => undefined }: DnsCacheOptions): Failures {
+  const failing = new Map<string, string>()
+  return {
+    note: (name, reason) => {
+      const isNews = failing.has(name) !== (reason !== undefined)
+      failing.delete(name)
+      if (reason !== undefined) failing.set(name, reason)
+      dropOldest(failing)
+      if (isNews) onState(name, reason)
+    },
+    reasonOf: (name) => failing.get(name),
+    names: () => [...failing.keys()],
+  }
+}
+
+type Lookups = Readonly<{
+  ask: (name: string, onAnswer: Waiting) => void
+  underWay: (name: string) => Lookup | undefined
+}>
+
+/** One lookup of a name at a time, however many wait for it. */
+function createLookups(
+  entries: Entries,
+  failures: Failures,
+  { cacheMs, timeoutMs = 2_000, isForeign = false, resolver = createResolver() }: DnsCacheOptions,
+): Lookups {
+  const lookups = new Map<string, Lookup>()
+  const retrying = new Set<string>()
+  const ask = (name: string, onAnswer: Waiting): void => {
+    const others = lookups.get(name)
+    if (others) {
+      if (others.isLate) onAnswer(failure(timedOut, name))
+      else others.waiting.push(onAnswer)
+      return
+    }
+    const lookup: Lookup = { waiting: [onAnswer], isSlow: false, isLate: false }
+    lookups.set(name, lookup)
+    const giveUp = (): void => {
+      lookup.isLate = true
+      failures.note(name, timedOut)
+      tell(lookup, failure(timedOut, name))
+    }
+    const timer = setTimeout(guarded('upstream', giveUp), timeoutMs)
+    timer.unref()
+    const isDoubtful = isForeign || failures.reasonOf(name) === timedOut
+    resolver.resolve(name, isDoubtful, (error, addresses) => {
+      clearTimeout(timer)
+      lookups.delete(name)
+      const isGood = !error && addresses.length > 0
+      if (isGood) {
+        entries.take(name, addresses)
+        failures.note(name, undefined)
+      } else {
+        if (entries.noteAsked(name) && !isForeign) retry(name)
+        if (!lookup.isLate) failures.note(name, error?.code ?? 'ENOTFOUND')
+      }
+      tell(lookup, isGood ? null : (error ?? failure('ENOTFOUND', name)))
+    })
+  }
+  /** The database of a gateway may need no new connection for hours: the end of its failures is to be seen all the same. */
+  const retry = (name: string): void => {
+    if (retrying.has(name)) return
+    retrying.add(name)
+    const again = (): void => {
+      retrying.delete(name)
+      const entry = entries.find(name)
+      if (entry && failures.reasonOf(name) !== undefined && entries.isInUse(entry)) ask(name, () => undefined)
+    }
+    setTimeout(guarded('upstream', again), cacheMs).unref()
+  }
+  return { ask, underWay: (name) => lookups.get(name) }
+}
+
+function tell(lookup: Lookup, error: NodeJS.ErrnoException | null): void {
+  for (const answer of lookup.waiting.splice(0)) answer(error)
+}
+
+type Found = (error: NodeJS.ErrnoException | null, entry?: Entry) => void
+
+type DnsCacheParts = Readonly<{ entries: Entries; failures: Failures; lookups: Lookups }>
+
+/** The addresses that are known, at once or after a short wait for newer ones; the first ones within the time-out. */
+function findAddresses(name: string, { entries, failures, lookups }: DnsCacheParts, answer: Found): void {
+  const known = entries.find(name)
+  if (known) entries.noteUse(known)
+  const hasAddresses = known !== undefined && known.addresses.length > 0
+  // Only the first ones wait: with a silent name server every connection would else.
+  const isSlow = failures.reasonOf(name) !== undefined || lookups.underWay(name)?.isSlow === true
+  let isAnswered = false
+  const finish = (error: NodeJS.ErrnoException | null): void => {
+    if (isAnswered) return
+    isAnswered = true
+    clearTimeout(patience)
+    const entry = entries.find(name)
+    if (entry && entry.addresses.length > 0) answer(null, entry)
+    else answer(error ?? failure(timedOut, name))
+  }
+  const finishGuarded = guarded('upstream', finish)
+  const finishSoon = (error: NodeJS.ErrnoException | null): void => process.nextTick(finishGuarded, error)
+  // An answer that has come while the event loop was busy goes first.
+  const giveUp = (): void => {
+    const lookup = lookups.underWay(name)
+    if (lookup) lookup.isSlow = true
+    finish(null)
+  }
+  const runOut = guarded('upstream', () => void setImmediate(guarded('upstream', giveUp)))
+  const patience = hasAddresses && entries.isOld(known) && !isSlow ? setTimeout(runOut, patienceMs) : undefined
+  if (!hasAddresses || entries.isOld(known)) lookups.ask(name, finishSoon)
+  if (hasAddresses && !patience) finishSoon(null)
+}
+
+/**
+ * Has everything in this process that names no lookup of its own find its host by these names: the drivers of PostgreSQL and
+ * Redis, `fetch`, and the exporters of traces. `dns.lookup` is the one place that all of them ask. Gives what ends that.
+ */
+export function lookUpEverywhere(names: DnsCache): () => void {
+  const lookup = (name: string, ...rest: unknown[]): void => {
+    const callback = rest.at(-1) as Parameters<LookupFunction>[2] // as Node itself requires
+    const options = rest.length > 1 ? rest[0] : {}
+    const wanted = (typeof options === 'number' ? { family: options } : options) as Parameters<LookupFunction>[1]
+    if (typeof name !== 'string' || name === '' || isIP(name) !== 0)
+      (systemLookup as unknown as (...all: unknown[]) => void)(name, ...rest)
+    else names.lookupInOrder(name, wanted, callback)
+  }
+  const own = lookup as unknown as typeof dns.lookup // its overloads are told apart above
+  dns.lookup = own
+  return () => {
+    if (dns.lookup === own) dns.lookup = systemLookup
+  }
+}
+
+const systemLookup = dns.lookup
+
+/** Turns the addresses of the family that the system prefers; others stay behind them. */
+function rotate(entry: Entry): readonly Address[] {
+  const { addresses } = entry
+  const preferred = addresses.filter(({ family }) => family === addresses[0]?.family)
+  const others = addresses.filter(({ family }) => family !== addresses[0]?.family)
+  const first = entry.turn++ % preferred.length
+  return [...preferred.slice(first), ...preferred.slice(0, first), ...others]
+}
+
+const timedOut = 'ETIMEOUT'
+
+const failure = (code: string, name: string): NodeJS.ErrnoException =>
+  Object.assign(new Error(`getaddrinfo ${code} ${name}`), { code, syscall: 'getaddrinfo', hostname: name })
+
+const isOfFamily = (address: Address, family: number | string | undefined): boolean =>
+  !family || family === address.family || family === `IPv${address.family}`
+
+const isSameSet = (left: readonly Address[], right: readonly Address[]): boolean =>
+  left.length === right.length && left.every(({ address }) => right.some((other) => other.address === address))
+
+function dropOldest(map: Map<string, unknown>): void {
+  const [oldest] = map.keys()
+  if (map.size > maximumNames && oldest !== undefined) map.delete(oldest)
+}

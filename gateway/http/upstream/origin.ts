@@ -1,0 +1,90 @@
+import { connect, isIP, type OnReadOpts, Socket } from 'node:net'
+import { connect as connectSecurely, createSecureContext, type SecureContext } from 'node:tls'
+import { guarded } from '../../fault/guarded.ts'
+import { keepAliveProbeMs } from '../socket/transport.ts'
+import type { UpstreamTls } from '../tls/upstream.ts'
+import type { DnsCache } from './dns-cache.ts'
+import { admittedOnly, type Networks, refused } from './networks.ts'
+
+export type OpenOptions = Readonly<{ onread?: OnReadOpts; highWaterMark?: number }>
+
+/** Where an upstream listens. */
+export type Origin = Readonly<{
+  /** Scheme, host and port, and the default port left out. */
+  origin: string
+  /** As `Host` says it. */
+  authority: string
+  isEncrypted: boolean
+  /** The event of a connection that may be used. */
+  openEvent: 'connect' | 'secureConnect'
+  /** The host, where it is a name, which may lead elsewhere tomorrow. */
+  name: string | undefined
+  /** Opens a connection; on TLS the options are nobody's. */
+  open: (options: OpenOptions) => Socket
+}>
+
+/** With `networks`, a connection to any other address fails as one that cannot be reached. */
+export function readOrigin(
+  text: string,
+  tls: UpstreamTls | undefined,
+  names: Pick<DnsCache, 'lookup'>,
+  networks?: Networks,
+): Origin {
+  const { protocol, hostname, port, origin } = new URL(text)
+  const isEncrypted = protocol === 'https:'
+  const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname
+  const portNumber = Number(port || (isEncrypted ? 443 : 80))
+  const lookup = networks ? admittedOnly(names.lookup, networks, portNumber) : names.lookup
+  const address = { host, port: portNumber, lookup }
+  const facts = {
+    origin,
+    authority: port === '' ? hostname : `${hostname}:${port}`,
+    isEncrypted,
+    name: isIP(host) === 0 ? host : undefined,
+  }
+  // No name to look up: what it says is where it leads.
+  if (networks && facts.name === undefined && !networks.admits(host, portNumber))
+    return { ...facts, openEvent: 'connect', open: () => failing(refused(host)) }
+  if (isEncrypted) return { ...facts, openEvent: 'secureConnect', open: secureOpener(address, tls) }
+  const options = { ...address, noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveProbeMs }
+  return { ...facts, openEvent: 'connect', open: (more) => connect({ ...options, ...more }) }
+}
+
+/** A socket that never opens, and says so as one does that cannot. */
+function failing(error: Error): Socket {
+  const socket = new Socket()
+  setImmediate(() => socket.destroy(error))
+  return socket
+}
+
+type Address = Readonly<{ host: string; port: number; lookup: DnsCache['lookup'] }>
+
+/** As every upstream that nothing else is said of: the public authorities that Node knows are believed. */
+let usualContext: SecureContext | undefined
+
+/** Resumes the last session of the origin. */
+function secureOpener(address: Address, tls: UpstreamTls | undefined): Origin['open'] {
+  const { host } = address
+  usualContext ??= createSecureContext({ minVersion: 'TLSv1.2' })
+  const secureContext = tls?.context ?? usualContext
+  const serverName = tls?.serverName ?? (isIP(host) === 0 ? host : undefined)
+  let session: Buffer | undefined
+  return () => {
+    const socket = connectSecurely({
+      ...address,
+      secureContext,
+      ALPNProtocols: ['http/1.1'],
+      // Whatever the environment says.
+      rejectUnauthorized: true,
+      ...(serverName !== undefined && { servername: serverName }),
+      ...(session && { session }),
+    })
+    socket.setNoDelay(true)
+    socket.setKeepAlive(true, keepAliveProbeMs)
+    const keep = (fresh: Buffer): void => {
+      session = fresh
+    }
+    socket.on('session', guarded('upstream', keep))
+    return socket
+  }
+}

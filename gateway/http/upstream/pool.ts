@@ -1,0 +1,68 @@
+import { UnorderedList } from '../../lib/unordered-list.ts'
+import { UpstreamConnection } from './connection.ts'
+import type { DnsCache } from './dns-cache.ts'
+import { type OriginPool, OriginPools, type UpstreamTarget } from './origin-pools.ts'
+
+/** Connections to upstreams, each for one request at a time. */
+export type Pool = Readonly<{
+  /** The connection that fell idle last, or a new one. Undefined where all are busy. */
+  take: (place: UpstreamTarget, needs: Needs) => UpstreamConnection | undefined
+  /** How many are open, by origin. */
+  count: () => ReadonlyMap<string, number>
+  close: () => Promise<void>
+}>
+
+type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
+
+/** Keeps idle connections: each takes itself out when it closes, or has been idle for too long. */
+export function createPool(limit: number, names: DnsCache, clusterNames: DnsCache): Pool {
+  const open = new UnorderedList<UpstreamConnection>()
+  const homes = new OriginPools<UpstreamConnection>({
+    names,
+    clusterNames,
+    peerOf: ({ peerAddress }) => peerAddress,
+    drop: (connection) => connection.drop(),
+  })
+
+  /** Makes room by an idle one of whatever origin. */
+  const hasRoom = (): boolean => {
+    if (open.size < limit) return true
+    const spare = homes.findSpare()
+    spare?.drop()
+    return spare !== undefined
+  }
+  const counts = new Map<string, number>()
+  const count = (origin: string, change: 1 | -1): void => {
+    const number = (counts.get(origin) ?? 0) + change
+    if (number === 0) counts.delete(origin)
+    else counts.set(origin, number)
+  }
+  const openConnection = (home: OriginPool<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
+    const { idle } = home
+    const connection = new UpstreamConnection(home.origin, isForUpgrade, {
+      keep: () => {
+        if (!homes.keep(home, connection)) connection.drop()
+      },
+      forget: () => {
+        if (place.member !== undefined) count(connection.origin, -1)
+        open.remove(place)
+        const index = idle.lastIndexOf(connection)
+        if (index >= 0) idle.splice(index, 1)
+      },
+    })
+    const place = open.add(connection)
+    count(connection.origin, 1)
+    return connection
+  }
+  return {
+    take: (place, { isFresh, isForUpgrade }) => {
+      const home = homes.find(place)
+      const kept = isFresh || isForUpgrade ? undefined : homes.takeIdle(home)
+      return kept ?? (hasRoom() ? openConnection(home, isForUpgrade) : undefined)
+    },
+    count: () => counts,
+    close: async () => {
+      await Promise.all([...open].map((connection) => connection.close()))
+    },
+  }
+}

@@ -1,0 +1,229 @@
+import type { Socket } from 'node:net'
+import { UpstreamError, type UpstreamFault, type UpstreamRequest } from '../engine.ts'
+import { Holding } from '../exchange.ts'
+import { freeAccount } from '../memory-budget.ts'
+import type { MessageHead, MessageParser } from '../parser/message-parser.ts'
+import type { ParseFault } from '../parser/parse-error.ts'
+import { WireRequestBody } from '../server/request-body.ts'
+import type { Deadline } from '../socket/deadline.ts'
+import { UpgradedSocket } from '../tunnel.ts'
+import { isSwitched } from '../websocket.ts'
+import { composeFraming, composeRequestHead } from './request-head.ts'
+import { type CallWire, type Settle, UpstreamCall } from './response.ts'
+import { isSoundHead } from './sound-head.ts'
+import { Upload, type UploadEvents, type UploadWire } from './upload.ts'
+
+/** Interim answers before the final one; an upstream that says more is not going to answer. */
+const mostInterimHeads = 32
+const mostInterimBytes = 64 * 1024
+
+/** What a turn needs of its connection. */
+export type TurnWire = CallWire &
+  UploadWire &
+  Readonly<{
+    authority: string
+    alarm: Deadline
+    parser: MessageParser
+    /** It was kept before: its upstream may close it under this very request. */
+    hasServed: boolean
+    /** Ends the turn: the connection may be kept for so long, or not at all. */
+    finish: (keepMs: number) => void
+    /** Gives the socket away, with what has arrived on it. */
+    release: (rest: Buffer) => Socket
+  }>
+
+/** One request's turn on a connection: from its first byte out to the last byte of its answer. */
+export class UpstreamTurn implements UploadEvents {
+  readonly #wire: TurnWire
+  readonly #call: UpstreamCall
+  readonly #isForHead: boolean
+  /** Let go of at the head of the answer, which may last for hours. */
+  #request: UpstreamRequest | undefined
+  #upload: Upload | undefined
+  /** A head that is not whole yet. */
+  readonly #head: Holding
+  #isSent = false
+  #hasAnswered = false
+  #keepMs = 0
+  #interimHeads = 0
+  /** Of what came before the final head. */
+  #interimBytes = 0
+
+  constructor(wire: TurnWire, request: UpstreamRequest, settle: Settle) {
+    this.#wire = wire
+    this.#request = request
+    this.#isForHead = request.method === 'HEAD'
+    const account = request.account ?? freeAccount
+    this.#head = new Holding(account)
+    this.#call = new UpstreamCall(wire, request.timeouts.idleMs, account, settle)
+    request.onCancellable(this.#call.abort)
+  }
+
+  /** False once nobody waits for the answer, or its end has come. */
+  get isPending(): boolean {
+    return this.#call.isPending
+  }
+
+  start(): void {
+    const request = this.#request
+    if (!request) return
+    try {
+      const { method, body, bodyLimitBytes, timeouts } = request
+      const head = composeRequestHead(request, this.#wire.authority)
+      if (body instanceof WireRequestBody) {
+        this.#upload = new Upload(this.#wire, method, head, body, this)
+        this.#upload.start(bodyLimitBytes, timeouts.bodyIdleMs)
+      } else {
+        this.#wire.write(head + composeFraming(method, 0))
+        this.sent()
+      }
+    } catch (cause) {
+      this.#call.fail('broken', cause)
+    }
+  }
+
+  sent(): void {
+    this.#isSent = true
+    this.#upload = undefined
+    this.#awaitAnswer()
+  }
+
+  blocked(isBlocked: boolean): void {
+    if (isBlocked) this.#awaitAnswer()
+    else if (this.#request) this.#wire.alarm.stop()
+  }
+
+  failed(error: UpstreamError): void {
+    this.#call.fail(error)
+  }
+
+  /** The upstream takes more. */
+  goOn(): void {
+    this.#upload?.goOn()
+  }
+
+  /** The connection is no longer this turn's. */
+  leave(): void {
+    this.#head.set(0)
+    this.#upload?.leave()
+    this.#upload = undefined
+  }
+
+  read(bytes: Buffer): void {
+    const { parser } = this.#wire
+    this.#hasAnswered = true
+    let rest = bytes
+    do {
+      parser.hasNoBody = this.#isForHead
+      const fault = parser.execute(rest)
+      rest = rest.subarray(parser.consumedBytes)
+      if (this.#request) this.#interimBytes += parser.consumedBytes
+      const head = parser.takeHead()
+      this.#head.set(parser.isInHead ? parser.headBytes : 0)
+      if (!head || head.status >= 200) {
+        this.#readFinal(head, fault, rest.length === 0)
+        return
+      }
+      this.#takeInterim(head, rest)
+    } while (rest.length > 0 && this.isPending)
+  }
+
+  #readFinal(head: MessageHead | undefined, fault: ParseFault | undefined, isAll: boolean): void {
+    const { parser } = this.#wire
+    if (head) this.#begin(head)
+    for (const chunk of parser.body) this.#call.data(chunk)
+    // Its reader may have left just now.
+    if (!this.isPending) return
+    if (fault) this.#call.fail('broken', new Error(fault.code))
+    else if (parser.isComplete) this.#complete(isAll && this.#isSent ? this.#keepMs : 0)
+  }
+
+  /** The upstream says no more: the end of an answer without a length, or of one that is not whole. */
+  end(): void {
+    const { parser } = this.#wire
+    const isWhole = parser.finish() && parser.isComplete && !this.#request
+    if (isWhole) {
+      this.#complete(0)
+      return
+    }
+    this.#wire.finish(0)
+    this.#call.breakOff(new UpstreamError(this.#faultOfBreak()))
+  }
+
+  /** The connection has gone. */
+  close(hasBeenOpen: boolean, cause: Error | undefined): void {
+    this.#call.fail(hasBeenOpen ? this.#faultOfBreak() : 'unreachable', cause)
+  }
+
+  #faultOfBreak(): UpstreamFault {
+    if (this.#hasAnswered) return 'broken'
+    return this.#wire.hasServed ? 'stale' : 'unanswered'
+  }
+
+  /** Only for what the upstream itself is waited for. */
+  #awaitAnswer(): void {
+    if (this.#request) this.#wire.alarm.set(this.#request.timeouts.firstByteMs, this.#onLate)
+  }
+
+  readonly #onLate = (): void => this.#call.fail('timeout')
+
+  #begin(head: MessageHead): void {
+    if (!isSoundAnswer(head)) {
+      this.#call.fail('broken', new Error('the head of the answer can be read in two ways'))
+      return
+    }
+    const mayKeep = head.isKeptAlive && !this.#isForHead && !this.#request?.asksForWebSocket
+    this.#keepMs = mayKeep ? readIdleMs(head.headers) : 0
+    this.#request = undefined
+    this.#wire.alarm.stop()
+    this.#call.begin(head)
+  }
+
+  /** RFC 9110 15.2: more may follow; but we ask for no `100 Continue`, and for no other protocol unless we do. */
+  #takeInterim(head: MessageHead, rest: Buffer): void {
+    if (head.status === 101 && head.isUpgrade && this.#request?.asksForWebSocket) {
+      this.#switch(this.#request, head, rest)
+    } else if (head.status <= 101 || head.version !== '1.1') {
+      this.#call.fail('broken', new Error('an answer that was not asked for'))
+    } else if (this.#interimHeads === mostInterimHeads || this.#interimBytes > mostInterimBytes) {
+      this.#call.fail('broken', new Error('too many interim answers'))
+    } else {
+      this.#interimHeads += 1
+      this.#wire.parser.next()
+    }
+  }
+
+  #switch(request: UpstreamRequest, head: MessageHead, rest: Buffer): void {
+    if (isSwitched(request.headers, head.headers))
+      this.#call.upgrade(head.headers, new UpgradedSocket(this.#wire.release(rest)))
+    else this.#call.fail('broken', new Error('not the answer to this handshake'))
+  }
+
+  /** The connection is free before anybody hears of the end, who may need one at once. */
+  #complete(keepMs: number): void {
+    this.#wire.finish(keepMs)
+    this.#call.complete()
+  }
+}
+
+/** What neither the parser nor the house's own rule lets pass: a version that is none, and a length told twice. */
+const isSoundAnswer = ({ status, version, headers }: MessageHead): boolean =>
+  (version === '1.1' || version === '1.0') && isSoundHead(status, headers)
+
+/** Shorter than the idle time-out of common backends, so that fewer reuses meet a closing connection. */
+const usualIdleMs = 4_000
+
+/** What an upstream's word may take on its way, and the longest that is believed. */
+const keepAliveMarginMs = 2_000
+const longestIdleMs = 600_000
+
+/** For how long a connection may be kept after an answer: a `Keep-Alive` line says how long its upstream does. */
+export function readIdleMs(headers: readonly string[]): number {
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    if (name.length !== 10 || name.toLowerCase() !== 'keep-alive') continue
+    const [, seconds] = /timeout=(\d{1,9})/i.exec(headers[index + 1] ?? '') ?? []
+    if (seconds !== undefined) return Math.max(0, Math.min(Number(seconds) * 1_000 - keepAliveMarginMs, longestIdleMs))
+  }
+  return usualIdleMs
+}

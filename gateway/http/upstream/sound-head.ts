@@ -1,0 +1,19 @@
+import type { RawHeaders } from '../exchange.ts'
+
+/** RFC 9112 6.3: these end with their head, whatever length it names. */
+export const endsWithHead = (status: number): boolean => status === 204 || status === 304
+
+/**
+ * Whether a final head has one meaning. llhttp lets statuses through that are none (RFC 9110 15), and gives the bytes of
+ * a transfer coding that it does not know as if they were the content.
+ */
+export function isSoundHead(status: number, headers: RawHeaders): boolean {
+  if (status > 599) return false
+  let codings = 0
+  for (let index = 0; index < headers.length; index += 2) {
+    if (headers[index]?.toLowerCase() !== 'transfer-encoding') continue
+    codings += 1
+    if (codings > 1 || headers[index + 1]?.toLowerCase() !== 'chunked') return false
+  }
+  return true
+}

@@ -1,0 +1,99 @@
+import type { UpstreamError } from '../engine.ts'
+import type { BodyTaker, WireRequestBody } from '../server/request-body.ts'
+import { composeFraming } from './request-head.ts'
+
+/** Where a request goes: the connection to its upstream. False when it can take no more for now. */
+export type UploadWire = Readonly<{
+  write: (text: string) => boolean
+  /** Writes bytes that are another's as soon as it returns. */
+  lend: (bytes: Buffer) => boolean
+}>
+
+export type UploadEvents = Readonly<{
+  /** All of it has been written. */
+  sent: () => void
+  /** Whether the upstream is waited for, rather than the client. */
+  blocked: (isBlocked: boolean) => void
+  failed: (error: UpstreamError) => void
+}>
+
+/** A body up to this goes out with its head, in one string. */
+const smallBytes = 16 * 1024
+
+/** Writes a request: its head, and its body as it comes. The head waits for the body's first bytes, or its end. */
+export class Upload implements BodyTaker {
+  readonly #wire: UploadWire
+  readonly #method: string
+  readonly #body: WireRequestBody
+  readonly #events: UploadEvents
+  /** Until it has gone out. */
+  #head: string
+
+  constructor(wire: UploadWire, method: string, head: string, body: WireRequestBody, events: UploadEvents) {
+    this.#wire = wire
+    this.#method = method
+    this.#head = head
+    this.#body = body
+    this.#events = events
+  }
+
+  start(limitBytes: number, idleMs: number | undefined): void {
+    const whole = this.#body.takeWhole(limitBytes, smallBytes)
+    if (!whole) {
+      this.#body.take(this, limitBytes, idleMs)
+      return
+    }
+    const { length } = this.#body
+    const content = whole.toString('latin1')
+    if (length !== undefined || content === '')
+      this.#wire.write(this.#head + composeFraming(this.#method, whole.length) + content)
+    else this.#wire.write(`${this.#head}${composeFraming(this.#method, undefined)}${frame(whole, content)}${lastChunk}`)
+    this.#events.sent()
+  }
+
+  readonly data = (chunk: Buffer): void => {
+    const { length } = this.#body
+    const isChunk = length === undefined
+    const before = this.#head === '' ? '' : this.#head + composeFraming(this.#method, length)
+    this.#head = ''
+    const hasRoom = this.#write(before, chunk, isChunk)
+    if (hasRoom) return
+    this.#body.pause()
+    this.#events.blocked(true)
+  }
+
+  readonly end = (): void => {
+    if (this.#head !== '') this.#wire.write(this.#head + composeFraming(this.#method, 0))
+    else if (this.#body.length === undefined) this.#wire.write(lastChunk)
+    this.#head = ''
+    this.#events.sent()
+  }
+
+  readonly fail = (error: UpstreamError): void => this.#events.failed(error)
+
+  /** The upstream takes more. */
+  goOn(): void {
+    this.#events.blocked(false)
+    this.#body.resume()
+  }
+
+  /** Nobody needs the rest. */
+  leave(): void {
+    this.#body.leave()
+  }
+
+  #write(before: string, chunk: Buffer, isChunk: boolean): boolean {
+    if (before.length + chunk.length <= smallBytes) {
+      const content = chunk.toString('latin1')
+      return this.#wire.write(before + (isChunk ? frame(chunk, content) : content))
+    }
+    const prefix = isChunk ? `${before}${chunk.length.toString(16)}\r\n` : before
+    if (prefix !== '') this.#wire.write(prefix)
+    const hasRoom = this.#wire.lend(chunk)
+    return isChunk ? this.#wire.write('\r\n') : hasRoom
+  }
+}
+
+const lastChunk = '0\r\n\r\n'
+
+const frame = (chunk: Buffer, content: string): string => `${chunk.length.toString(16)}\r\n${content}\r\n`

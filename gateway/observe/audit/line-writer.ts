@@ -1,0 +1,203 @@
+import { guarded } from '../../fault/guarded.ts'
+import { type Batch, countLines, type Line, splitBatch, takeBatch, toBatch } from './batch.ts'
+import type { Sink } from './sink.ts'
+
+export type LineWriterOptions = Readonly<{
+  place: Sink
+  /** What may be held in memory; a line beyond it is lost. */
+  bufferBytes: number
+  monotonicMs: () => number
+  /** How long a place that failed is left alone. */
+  retryMs: number
+  /** How often a file is looked after that may have been renamed. */
+  followMs: number
+  onWritten: (lines: number) => void
+  onLost: (lines: number) => void
+  /** Told when writing begins to fail, and when it works again. */
+  onFailing: (error: unknown) => void
+  onRecovered: () => void
+}>
+
+/** How soon a pipe is tried again whose reader is behind. */
+const fullPipeMs = 10
+
+/**
+ * Writes whole lines in their order, as many at once as the place takes unmixed, one write at a time. A line that
+ * nobody waits for stays until it is written, as long as there is room; one that somebody waits for is given up at the
+ * first failure.
+ */
+export class LineWriter {
+  readonly #options: LineWriterOptions
+  #queue: Line[] = []
+  #batch: Batch | undefined
+  #heldBytes = 0
+  #isWriting = false
+  #isFailing = false
+  /** After a failure, until the next try. */
+  #restTimer: NodeJS.Timeout | undefined
+  #followedAtMs: number
+  #state: 'open' | 'closing' | 'closed' = 'open'
+  #onIdle: (() => void) | undefined
+
+  constructor(options: LineWriterOptions) {
+    this.#options = options
+    this.#followedAtMs = options.monotonicMs()
+    process.once('exit', this.#writeRest)
+  }
+
+  get isFailing(): boolean {
+    return this.#isFailing
+  }
+
+  get heldBytes(): number {
+    return this.#heldBytes
+  }
+
+  /**
+   * Takes a line, or `count` of them in one text, each character a byte; undefined where there is no room for it, or a
+   * caller would wait for a place that fails.
+   */
+  push(text: string, settle?: Line['settle'], count = 1): Line | undefined {
+    const isHopeless = settle !== undefined && this.#restTimer !== undefined
+    if (this.#state !== 'open' || isHopeless || this.#heldBytes + text.length > this.#options.bufferBytes) {
+      this.#options.onLost(count)
+      return undefined
+    }
+    const line: Line = { text, count, settle }
+    this.#queue.push(line)
+    this.#heldBytes += text.length
+    void this.#write()
+    return line
+  }
+
+  /** Nobody waits for this line any more: it is lost, unless it is under way already. */
+  giveUp(line: Line): void {
+    const index = this.#queue.indexOf(line)
+    if (index < 0) return
+    this.#queue.splice(index, 1)
+    this.#heldBytes -= line.text.length
+    this.#options.onLost(line.count)
+  }
+
+  /** Writes what is held, for at most so long, and takes no more. */
+  async close(withinMs: number): Promise<void> {
+    if (this.#state !== 'open') return
+    this.#state = 'closing'
+    this.#endRest()
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, withinMs)
+      this.#onIdle = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+      void this.#write()
+    })
+    process.off('exit', this.#writeRest)
+    this.#state = 'closed'
+    this.#loseAll()
+    // A write under way has its descriptor until it ends.
+    if (!this.#isWriting) this.#options.place.close()
+  }
+
+  async #write(): Promise<void> {
+    if (this.#isWriting || this.#restTimer) return
+    this.#isWriting = true
+    try {
+      for (;;) {
+        this.#batch ??= takeBatch(this.#queue, this.#options.place.writeLimitBytes)
+        if (!this.#batch) break
+        await this.#writeBatch(this.#batch)
+      }
+    } catch (error) {
+      this.#fail(error)
+    }
+    this.#isWriting = false
+    if (this.#state === 'closing') this.#onIdle?.()
+    else if (this.#state === 'closed') this.#options.place.close()
+  }
+
+  async #writeBatch(batch: Batch): Promise<void> {
+    const { place, monotonicMs, followMs } = this.#options
+    if (monotonicMs() - this.#followedAtMs >= followMs) {
+      // The rest of a line would make no sense in another file.
+      if (await place.follow()) batch.offset = 0
+      this.#followedAtMs = monotonicMs()
+    }
+    while (batch.offset < batch.bytes.length) batch.offset += await this.#writeSome(batch)
+    if (this.#state === 'closed') return
+    this.#batch = undefined
+    this.#noteWritten(batch.lines)
+    if (!this.#isFailing) return
+    this.#isFailing = false
+    this.#options.onRecovered()
+  }
+
+  async #writeSome({ bytes, offset }: Batch): Promise<number> {
+    try {
+      return await this.#options.place.write(bytes, offset)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || this.#state === 'closed') throw error
+      await new Promise((resolve) => setTimeout(resolve, fullPipeMs))
+      return 0
+    }
+  }
+
+  #noteWritten(lines: readonly Line[]): void {
+    for (const { text, settle } of lines) {
+      this.#heldBytes -= text.length
+      settle?.(true)
+    }
+    if (lines.length > 0) this.#options.onWritten(countLines(lines))
+  }
+
+  #fail(error: unknown): void {
+    if (this.#state === 'closed') return
+    const isNews = !this.#isFailing
+    this.#isFailing = true
+    // A file that is missing may be there again by the next time.
+    this.#followedAtMs = Number.NEGATIVE_INFINITY
+    this.#giveUpWaiting()
+    if (isNews) this.#options.onFailing(error)
+    if (this.#state !== 'open') return
+    const tryAgain = (): Promise<void> => {
+      this.#endRest()
+      return this.#write()
+    }
+    this.#restTimer = setTimeout(guarded('process', tryAgain), this.#options.retryMs)
+    this.#restTimer.unref()
+  }
+
+  #endRest(): void {
+    clearTimeout(this.#restTimer)
+    this.#restTimer = undefined
+  }
+
+  /** Keeps the lines that nobody waits for, and that which stands in half, or it would spoil the next one. */
+  #giveUpWaiting(): void {
+    const { written, unwritten, cutAt } = splitBatch(this.#batch ?? { lines: [], offset: 0 })
+    this.#noteWritten(written)
+    const held = [...unwritten, ...this.#queue]
+    const kept = held.filter(({ settle }, index) => settle === undefined || (index === 0 && cutAt > 0))
+    for (const { settle } of held) settle?.(false)
+    this.#queue = kept.map(({ text, count }) => ({ text, count, settle: undefined }))
+    this.#heldBytes = kept.reduce((sum, { text }) => sum + text.length, 0)
+    this.#batch = cutAt > 0 ? toBatch(this.#queue.splice(0, 1), cutAt) : undefined
+    if (kept.length < held.length) this.#options.onLost(countLines(held) - countLines(kept))
+  }
+
+  #loseAll(): void {
+    const rest = [...(this.#batch?.lines ?? []), ...this.#queue]
+    this.#batch = undefined
+    this.#queue = []
+    for (const { settle } of rest) settle?.(false)
+    if (rest.length > 0) this.#options.onLost(countLines(rest))
+  }
+
+  /** The process ends without having closed us: what is held goes out now, or never. */
+  readonly #writeRest = guarded('process', (): void => {
+    const { place } = this.#options
+    if (place.mayBlock) return
+    const rest = this.#queue.map(({ text }) => text).join('')
+    if (rest !== '') place.writeNow(Buffer.from(rest, 'latin1'))
+  })
+}

@@ -1,0 +1,119 @@
+import { Counter, Gauge, type Registry } from 'prom-client'
+
+/** How fresh the keys of issuers are. */
+export type JwksMetrics = Readonly<{
+  countJwksFetch: (issuer: string, outcome: 'ok' | 'failed') => void
+  /** Calls back at each scrape. */
+  watchJwksAge: (issuer: string, ageMs: () => number | undefined) => void
+}>
+
+export function createJwksMetrics(registers: Registry[]): JwksMetrics {
+  const failures = new Counter({
+    name: 'sallyport_jwks_fetch_failures_total',
+    help: 'Failed fetches of an issuer’s keys.',
+    labelNames: ['issuer'],
+    registers,
+  })
+  const fetches = new Counter({
+    name: 'sallyport_jwks_fetches_total',
+    help: 'Fetches of an issuer’s keys that ended, by outcome: ok or failed.',
+    labelNames: ['issuer', 'outcome'],
+    registers,
+  })
+  const issuerUp = new Gauge({
+    name: 'sallyport_jwks_issuer_up',
+    help: 'Whether the last fetch of an issuer’s keys was good; absent before the first has ended.',
+    labelNames: ['issuer'],
+    registers,
+  })
+  const issuers: [issuer: string, ageMs: () => number | undefined][] = []
+  new Gauge({
+    name: 'sallyport_jwks_age_seconds',
+    help: 'Time since the last good fetch of the keys of an issuer that are in use; absent while there are none.',
+    labelNames: ['issuer'],
+    registers,
+    collect() {
+      for (const [issuer, ageMs] of issuers) {
+        const age = ageMs()
+        if (age !== undefined) this.set({ issuer }, age / 1000)
+      }
+    },
+  })
+  return {
+    countJwksFetch: (issuer, outcome) => {
+      fetches.inc({ issuer, outcome })
+      failures.inc({ issuer }, outcome === 'failed' ? 1 : 0)
+      issuerUp.set({ issuer }, outcome === 'ok' ? 1 : 0)
+    },
+    watchJwksAge: (issuer, ageMs) => {
+      issuers.push([issuer, ageMs])
+    },
+  }
+}
+
+/** How the certificates of listeners stand. */
+export type TlsMetrics = Readonly<{
+  noteTlsReload: (listener: string, isGood: boolean) => void
+  /** When the certificate in use ends. */
+  noteCertificate: (listener: string, notAfter: Date) => void
+}>
+
+/** Only for listeners on TLS. */
+export function createTlsMetrics(registers: Registry[]): TlsMetrics {
+  const reload = new Gauge({
+    name: 'sallyport_tls_reload_success',
+    help: '1 while the files of a listener’s certificates are those in use, 0 while a bad one is waiting.',
+    labelNames: ['listener'],
+    registers,
+  })
+  const notAfter = new Gauge({
+    name: 'sallyport_tls_certificate_not_after_seconds',
+    help: 'When the certificate that a listener presents ends, in seconds since 1970.',
+    labelNames: ['listener'],
+    registers,
+  })
+  return {
+    noteTlsReload: (listener, isGood) => reload.set({ listener }, isGood ? 1 : 0),
+    noteCertificate: (listener, date) => notAfter.set({ listener }, date.getTime() / 1_000),
+  }
+}
+
+/** What became of files that are followed while the gateway runs. */
+export type ReloadMetrics = Readonly<{
+  notePolicyReload: (isGood: boolean) => void
+  notePolicyLoad: (at: Date) => void
+  noteKeysReload: (isGood: boolean) => void
+}>
+
+export function createReloadMetrics(registers: Registry[]): ReloadMetrics {
+  const policyReload = new Gauge({
+    name: 'sallyport_policy_reload_success',
+    help: '0 while the policy files are no good and the last good table goes on.',
+    registers,
+  })
+  const policyReloads = new Counter({
+    name: 'sallyport_policy_reloads_total',
+    help: 'Policy tables that were taken or refused, the one of the start included.',
+    labelNames: ['outcome'],
+    registers,
+  })
+  const policyLoaded = new Gauge({
+    name: 'sallyport_policy_loaded_timestamp_seconds',
+    help: 'When the table in force was loaded.',
+    registers,
+  })
+  const keysReload = new Gauge({
+    name: 'sallyport_identity_keys_reload_success',
+    help: '1 while the identity header’s key files are those in use, 0 while a bad one is waiting.',
+    registers,
+  })
+  keysReload.set(1)
+  return {
+    notePolicyReload: (isGood) => {
+      policyReload.set(isGood ? 1 : 0)
+      policyReloads.inc({ outcome: isGood ? 'ok' : 'failed' })
+    },
+    notePolicyLoad: (at) => policyLoaded.set(at.getTime() / 1_000),
+    noteKeysReload: (isGood) => keysReload.set(isGood ? 1 : 0),
+  }
+}

@@ -1,0 +1,166 @@
+import { Counter, Gauge, Registry } from 'prom-client'
+import { type AuditMetrics, createAuditMetrics } from '../audit/audit-metrics.ts'
+import { createBoundHistogram } from './bound-histogram.ts'
+import { type CacheMetrics, createCacheMetrics } from './cache.ts'
+import { type ChangeMetrics, createChangeMetrics } from './changes.ts'
+import type { MetricsSnapshot } from './combine.ts'
+import { type ConnectionMetrics, createConnectionMetrics } from './connections.ts'
+import { createDatabaseMetrics, type DatabaseMetrics } from './database.ts'
+import {
+  createJwksMetrics,
+  createReloadMetrics,
+  createTlsMetrics,
+  type JwksMetrics,
+  type ReloadMetrics,
+  type TlsMetrics,
+} from './keys.ts'
+import { createLimitMetrics, type LimitMetrics } from './limit.ts'
+import { createLogMetrics, type LogMetrics } from './log.ts'
+import { createPolicyMetrics, type PolicyMetrics } from './policy.ts'
+import {
+  type BuildMetrics,
+  collectProcessMetrics,
+  createBuildMetrics,
+  createFaultMetrics,
+  type FaultMetrics,
+} from './process.ts'
+import { createRedisMetrics, type RedisMetrics } from './redis.ts'
+import { createStageMetrics, type StageMetrics } from './stages.ts'
+import { createStreamMetrics, type StreamMetrics } from './streams.ts'
+import { createTallies } from './tally.ts'
+import { type AddressMetrics, createAddressMetrics, createUpstreamMetrics, type UpstreamMetrics } from './upstreams.ts'
+
+/** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
+export type Metrics = RequestMetrics &
+  Readonly<{
+    text: () => Promise<string>
+    contentType: string
+    /** The same as data, to be combined with that of other processes. */
+    snapshot: () => Promise<MetricsSnapshot>
+  }> &
+  AddressMetrics &
+  AuditMetrics &
+  BuildMetrics &
+  CacheMetrics &
+  ChangeMetrics &
+  ConnectionMetrics &
+  FaultMetrics &
+  DatabaseMetrics &
+  JwksMetrics &
+  LimitMetrics &
+  LogMetrics &
+  PolicyMetrics &
+  RedisMetrics &
+  ReloadMetrics &
+  StageMetrics &
+  StreamMetrics &
+  TlsMetrics &
+  UpstreamMetrics
+
+type RequestMetrics = Readonly<{
+  countRequest: (route: string, method: string, status: number, seconds: number) => void
+  countDecision: (route: string, reason: string) => void
+  countUnparsed: (reason: string) => void
+  /** Calls back at each scrape. */
+  watchInFlight: (count: () => number) => void
+}>
+
+const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+
+/** A registry of its own, so that two gateways in one process (in tests) do not share counts. */
+export function createMetrics(): Metrics {
+  const registry = new Registry()
+  const registers = [registry]
+  collectProcessMetrics(registry)
+  return {
+    ...createRequestMetrics(registers),
+    ...createAddressMetrics(registers),
+    ...createAuditMetrics(registers),
+    ...createBuildMetrics(registers),
+    ...createCacheMetrics(registers),
+    ...createChangeMetrics(registers),
+    ...createConnectionMetrics(registers),
+    ...createDatabaseMetrics(registers),
+    ...createFaultMetrics(registers),
+    ...createJwksMetrics(registers),
+    ...createLimitMetrics(registers),
+    ...createLogMetrics(registers),
+    ...createPolicyMetrics(registers),
+    ...createRedisMetrics(registers),
+    ...createReloadMetrics(registers),
+    ...createStageMetrics(registers),
+    ...createStreamMetrics(registers),
+    ...createUpstreamMetrics(registers),
+    ...createTlsMetrics(registers),
+    text: () => registry.metrics(),
+    contentType: registry.contentType,
+    snapshot: () => registry.getMetricsAsJSON(),
+  }
+}
+
+function createRequestMetrics(registers: Registry[]): RequestMetrics {
+  const requests = createTallies(
+    {
+      name: 'sallyport_requests_total',
+      help: 'Requests answered, by route, method and status; status 0 where the client left first.',
+      labelNames: ['route', 'method', 'status'],
+    },
+    registers,
+  )
+  const durations = createBoundHistogram({
+    name: 'sallyport_request_duration_seconds',
+    help: 'Time from the head of a request to the end of its answer.',
+    buckets: durationBuckets,
+    registers,
+  })
+  const observeDuration = rememberByRoute((route) => durations.bind({ route }))
+  const decisions = createTallies(
+    {
+      name: 'sallyport_decisions_total',
+      help: 'Decisions, by route and reason; the reason is "allowed" or the code of the refusal.',
+      labelNames: ['route', 'reason'],
+    },
+    registers,
+  )
+  const unparsed = new Counter({
+    name: 'sallyport_unparsed_requests_total',
+    help: 'Requests refused before they could be read, by reason.',
+    labelNames: ['reason'],
+    registers,
+  })
+  let inFlight = () => 0
+  new Gauge({
+    name: 'sallyport_requests_in_flight',
+    help: 'Requests whose answer is not complete.',
+    registers,
+    collect() {
+      this.set(inFlight())
+    },
+  })
+  return {
+    countRequest: (route, method, status, seconds) => {
+      requests(route, method, status).count += 1
+      observeDuration(route)(seconds * 1_000)
+    },
+    countDecision: (route, reason) => {
+      decisions(route, reason).count += 1
+    },
+    countUnparsed: (reason) => unparsed.inc({ reason }),
+    watchInFlight: (count) => {
+      inFlight = count
+    },
+  }
+}
+
+/** What is made once for each route. */
+function rememberByRoute<Made>(make: (route: string) => Made): (route: string) => Made {
+  const known = new Map<string, Made>()
+  return (route) => {
+    let made = known.get(route)
+    if (made === undefined) {
+      made = make(route)
+      known.set(route, made)
+    }
+    return made
+  }
+}

@@ -1,0 +1,242 @@
+import { createHash } from 'node:crypto'
+import t from 'tap'
+import { type ConsoleSources, createConsole } from '../../../gateway/admin/console/console.ts'
+import type { AdminPage } from '../../../gateway/admin/listener.ts'
+import type { PolicyState } from '../../../gateway/admin/policy-state.ts'
+import type { Refusal } from '../../../gateway/admin/recent-refusals.ts'
+import { compileConsoleTable } from '../../../gateway/boot/console-table.ts'
+import { createMetrics } from '../../../gateway/observe/metrics/metrics.ts'
+import { writeTable } from '../../support/policy-table.ts'
+
+const now = new Date('2026-01-02T03:04:05Z')
+
+const state: PolicyState = {
+  directory: '/etc/sallyport/policies',
+  loadedAt: '2026-01-02T03:00:00.000Z',
+  files: ['table.yaml'],
+  fingerprint: '0123456789ab',
+  trouble: undefined,
+  held: undefined,
+  change: undefined,
+}
+
+const refusal: Refusal = {
+  time: '2026-01-02T03:04:00.123Z',
+  requestId: 'the-request',
+  door: 'proxy',
+  status: 403,
+  code: 'role_insufficient',
+  method: 'GET',
+  path: '/things',
+  route: 'r0',
+  userId: 7,
+  organizationId: 3,
+  clientAddress: '192.0.2.1',
+}
+
+const table = await compileConsoleTable(
+  [['table.yaml', writeTable({ routes: ['/things GET require: { role: org-member }', '/open GET access: public'] })]],
+  new Set(['u']),
+)
+
+const well: ConsoleSources = {
+  readiness: async () => ({ database: 'ok', policy: 'ok', draining: 'ok' }),
+  metrics: async () => [],
+  policies: async () => ({ live: state, shadow: undefined }),
+  refusals: async () => [refusal],
+  clusters: async () => ({ clusters: [], total: 0 }),
+  table: async () => table,
+  upstreams: [{ name: 'u', origin: 'http://upstream.example' }],
+  issuers: ['https://issuer.example'],
+  isAudited: true,
+  now: () => now,
+}
+
+/** The page at an address, of a gateway that is well but for what is named. */
+async function open(address: string, more: Partial<ConsoleSources> = {}): Promise<AdminPage> {
+  const { pathname, searchParams } = new URL(address, 'http://admin.example')
+  const page = await createConsole({ ...well, ...more })(pathname, searchParams)
+  if (!page) throw new Error(`${address} is no page`)
+  return page
+}
+
+const read = async (address: string, more?: Partial<ConsoleSources>): Promise<string> =>
+  (await open(address, more)).body
+
+const readHeader = ({ headers = [] }: AdminPage, name: string): string => headers[headers.indexOf(name) + 1] ?? ''
+
+t.test('no other address is the console’s', async (t) => {
+  const console = createConsole(well)
+  for (const path of ['/console/', '/console/x', '/index.html', '//', '', '/live'])
+    t.equal(console(path, new URLSearchParams()), undefined, path)
+})
+
+t.test('the page runs its own script and style, is framed by nobody, and asks nobody else', async (t) => {
+  const page = await open('/')
+  const rules = readHeader(page, 'content-security-policy')
+  for (const part of ['script', 'style']) {
+    const [, content = ''] = new RegExp(`<${part}>(.*?)</${part}>`, 's').exec(page.body) ?? []
+    t.match(rules, `${part}-src 'sha256-${createHash('sha256').update(content).digest('base64')}'`)
+  }
+  t.match(rules, /^default-src 'none';.*base-uri 'none';.*form-action 'self'; frame-ancestors 'none'$/)
+  t.notMatch(rules, /unsafe|\*/)
+  t.notMatch(page.body, /\bsrc=|style="|\son[a-z]+="|@import|url\(/)
+  t.same([...page.body.matchAll(/(?:href|action)="(?![#/]|data:image)([^"]*)/g)], [])
+  t.match(readHeader(await open('/console/live'), 'content-security-policy'), /^default-src 'none'/)
+})
+
+t.test('what is refreshed has one place on the page, by the same id', async (t) => {
+  const idsOf = (text: string) => [...text.matchAll(/id="([^"]+)" data-live/g)].map(([, id]) => id)
+  const shadow = { policies: async () => ({ live: state, shadow: state }) }
+  for (const more of [{}, shadow]) {
+    const [page, live] = await Promise.all([read('/', more), read('/console/live', more)])
+    t.same(idsOf(live), idsOf(page))
+    t.ok(idsOf(live).length > 10)
+    const ids = [...page.matchAll(/\sid="([^"]+)"/g)].map(([, id]) => id)
+    t.equal(new Set(ids).size, ids.length, 'no id is there twice')
+  }
+  t.notMatch(await read('/console/live'), /matrix-table|<form/, 'the rest stays as it is')
+})
+
+t.test('the page can be used without eyes: landmarks, names for controls, heads for cells', async (t) => {
+  const page = await read('/?path=/things&role=org-member')
+  for (const landmark of ['<main id="main"', '<header', '<nav aria-label=', '<html lang="en">', 'role="search"'])
+    t.match(page, landmark)
+  t.match(page, /<body>\n<a class="skip" href="#main">/)
+  t.equal(page.match(/<h1/g)?.length, 1)
+  for (const [section] of page.matchAll(/<section[^>]*>/g)) t.match(section, /aria-labelledby="[\w-]+"/)
+  for (const [, id] of page.matchAll(/aria-(?:labelledby|describedby)="([^"]*)"/g)) t.match(page, ` id="${id}"`)
+  for (const [text] of page.matchAll(/<table.*?<\/table>/gs)) {
+    t.match(text, /<caption/)
+    t.notMatch(text, /<th(?! scope)[ >]/)
+  }
+  const labelled = page.match(/<label[^>]*>[^<]*<(?:select|input)/g)?.length ?? 0
+  t.equal(
+    labelled + 1,
+    page.match(/<(?:select|input)/g)?.length,
+    'each control is in its label; the search has one beside',
+  )
+  t.match(page, '<label for="q">')
+})
+
+t.test('all that came with requests and files is text on the page', async (t) => {
+  const hostile = `"><img src=x onerror=alert(1)>'</script></style><!--`
+  const trouble = { since: now.toISOString(), message: `${hostile}.yaml:1:1: ${hostile}` }
+  const broken = { ...state, directory: hostile, files: [hostile], trouble }
+  const more: Partial<ConsoleSources> = {
+    policies: async () => ({ live: broken, shadow: broken }),
+    refusals: async () => [
+      { ...refusal, method: hostile, path: hostile, requestId: hostile, clientAddress: hostile, route: hostile },
+      { ...refusal, method: undefined, path: undefined, door: 'decision' },
+    ],
+    clusters: async () => ({
+      clusters: [
+        { id: 1, organizationId: 1, slug: hostile, state: 'offline', lastHeartbeatAt: undefined, origin: hostile },
+      ],
+      total: 1,
+    }),
+    upstreams: [{ name: hostile, origin: hostile }],
+    issuers: [hostile],
+  }
+  const question = new URLSearchParams({
+    q: hostile,
+    method: hostile,
+    path: hostile,
+    host: hostile,
+    role: hostile,
+    'platform-role': hostile,
+    credential: `token:${hostile}`,
+    agent: hostile,
+  })
+  for (const address of [`/?${question}`, '/console/live']) {
+    const page = await read(address, more)
+    t.notMatch(page, /<img|<!--/)
+    t.match(page, 'onerror=alert(1)&gt;')
+    for (const part of ['script', 'style'])
+      t.equal(page.match(new RegExp(`</${part}>`, 'g'))?.length ?? 0, address === '/console/live' ? 0 : 1)
+  }
+})
+
+t.test('a file that cannot be loaded is told with its place, first of all', async (t) => {
+  const trouble = { since: '2026-01-02T03:04:00.000Z', message: 'table.yaml:4:2: no such role\ntable.yaml:9:1: other' }
+  const page = await read('/', { policies: async () => ({ live: { ...state, trouble }, shadow: undefined }) })
+  t.match(page, 'The files cannot be loaded. The last good table goes on.')
+  t.match(page, '>table.yaml:4:2: no such role\ntable.yaml:9:1: other</pre>')
+  t.match(page, '(5 s ago)')
+  t.notMatch(await read('/'), /cannot be loaded/)
+})
+
+t.test('the word at the top says what needs attention, and only that', async (t) => {
+  const word = async (more: Partial<ConsoleSources>) =>
+    /<div id="word"[^>]*>(.*?)<\/div>/.exec(await read('/console/live', more))?.[1] ?? ''
+  t.match(await word({}), 'All is well.')
+  const metrics = createMetrics()
+  metrics.notePolicyReload(false)
+  metrics.countJwksFetch('https://issuer.example', 'failed')
+  metrics.watchChangeSource(
+    'postgres',
+    () => false,
+    () => undefined,
+  )
+  metrics.watchAuditSink(() => false)
+  const ill = { metrics: metrics.snapshot, readiness: async () => ({ database: 'failing' as const }) }
+  const said = await word(ill)
+  t.match(said, '5 things need attention')
+  for (const part of [
+    'database: failing',
+    'policy files: refused',
+    'audit: cannot be written',
+    'keys of https://issuer.example could not be fetched',
+    'changes by postgres are not heard',
+  ])
+    t.match(said, part)
+  t.notMatch(await word({ ...ill, isAudited: false }), /audit/)
+})
+
+t.test('whatever cannot be learned, the page comes, and says so', async (t) => {
+  const fail = () => Promise.reject(new Error('postgres://user:secret@host'))
+  const page = await read('/?path=/things', {
+    readiness: fail,
+    metrics: fail,
+    policies: fail,
+    refusals: fail,
+    clusters: fail,
+    table: fail,
+  })
+  t.match(page, 'No process tells its policy at the moment.')
+  t.match(page, 'Not known: the database does not answer.')
+  t.match(page, 'No process tells its table at the moment.')
+  t.notMatch(page, /secret|All is well/)
+  t.match(await read('/', { readiness: fail }), 'readiness: failing')
+})
+
+t.test('a question is answered on the page, and stands in the form again', async (t) => {
+  t.notMatch(await read('/'), /id="verdict"/)
+  const page = await read('/?method=GET&path=%2Fthings%3Fa%3D1&credential=token:api-key&role=org-client')
+  t.match(page, /id="verdict"><strong>refused: 403 role_insufficient</)
+  t.match(page, 'value="/things?a=1"')
+  t.match(page, '<option value="org-client" selected>')
+  t.match(page, '<option value="token:api-key" selected>')
+  t.match(await read('/?path=/things&method=TRACE'), '<option value="TRACE" selected>')
+  t.match(await read('/?path=/things&role=org-owner'), /<strong>allowed<\/strong>, by route <code>r0</)
+  t.match(await read('/?path=/things&role=nobody'), /there is no role &quot;nobody&quot;/)
+})
+
+t.test('upstreams are judged by what their routes answered of late', async (t) => {
+  const metrics = createMetrics()
+  let atMs = now.getTime()
+  const console = createConsole({ ...well, metrics: metrics.snapshot, now: () => new Date(atMs) })
+  const look = async () => {
+    const { body } = (await console('/console/live', new URLSearchParams())) ?? { body: '' }
+    atMs += 2_000
+    return /<th scope="row">u<\/th>(.*?)<\/tr>/.exec(body)?.[1]?.replace(/<[^>]*>/g, ' ')
+  }
+  t.match(await look(), 'quiet')
+  metrics.countRequest('r0', 'GET', 200, 0.1)
+  t.match(await look(), /answers +1 +0 +0 %/)
+  metrics.countRequest('r0', 'GET', 503, 0.1)
+  metrics.countRequest('other', 'GET', 503, 0.1)
+  t.match(await look(), /1 × 5xx +2 +1 +50.0 %/)
+  atMs += 130_000
+  t.match(await look(), /quiet +2 +1/)
+})

@@ -1,0 +1,65 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { countIds, createStart, readAudit, settleWritten, startAuditUpstream } from '../support/audit.ts'
+import { storm } from '../support/audit-storm.ts'
+import { freezePostgres } from '../support/freeze-postgres.ts'
+import { until } from '../support/gateway.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
+
+/** A process that waits, and its number. */
+async function startSleeper(t: Test): Promise<Readonly<{ child: ChildProcess; pid: number }>> {
+  const child = spawn('sleep', ['60'])
+  t.teardown(() => child.kill('SIGKILL'))
+  await once(child, 'spawn')
+  return { child, pid: child.pid ?? 0 }
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+}
+
+const stateOf = (pid: number): string | undefined =>
+  /^State:\t(\w)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+
+// Found here: `npm test` failed in two of three runs, since a backend of PostgreSQL ended between its listing and its
+// signal: kill ESRCH, and the server stayed frozen.
+t.test('processes that end before they are stopped, or before they go on, stop no test', { skip }, async (t) => {
+  const gone = await startSleeper(t)
+  await kill(gone.child)
+  t.doesNotThrow(() => freezePostgres(gone.pid)())
+
+  const frozen = await startSleeper(t)
+  const thaw = freezePostgres(frozen.pid)
+  await until(() => stateOf(frozen.pid) === 'T', 'its stop')
+  await kill(frozen.child)
+  t.doesNotThrow(thaw)
+
+  const living = await startSleeper(t)
+  const goOn = freezePostgres(living.pid)
+  await until(() => stateOf(living.pid) === 'T', 'its stop')
+  goOn()
+  await until(() => stateOf(living.pid) === 'S', 'its going on')
+})
+
+// Found here: 2,402 lines for 2,397 counted. Broken bodies were taken for twenty, however many the gateway had read: a
+// busy machine's directory does not answer in time, and then a request is 503 before its body is looked at.
+t.test('bodies that nobody read are not counted as broken, and every request still has its line', async (t) => {
+  const world = await startTestWorld(t)
+  const start = createStart(world, await startAuditUpstream(t))
+  const { serving, file } = await start(t, {}, { database: { url: 'postgres://nobody@127.0.0.1:1/nowhere' } })
+  const { certain, brokenBodies } = await storm(serving, world)
+  t.equal(brokenBodies, 0)
+  const { requests, unparsed } = await settleWritten(serving, brokenBodies)
+  const lines = readAudit(file)
+  t.equal(lines.length, requests + unparsed)
+  const counts = countIds(lines)
+  t.same(
+    certain.filter((id) => counts.get(id) !== 1),
+    [],
+  )
+})

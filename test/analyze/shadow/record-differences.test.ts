@@ -1,0 +1,169 @@
+import t from 'tap'
+import type { ShadowTable } from '../../../gateway/analyze/shadow/compare.ts'
+import { observeShadow } from '../../../gateway/analyze/shadow/record-differences.ts'
+import { createReport, type Difference } from '../../../gateway/analyze/shadow/report.ts'
+import { loadConfiguration } from '../../../gateway/configuration/configuration.ts'
+import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
+import type { Exchange } from '../../../gateway/http/exchange.ts'
+import { createMetrics } from '../../../gateway/observe/metrics/metrics.ts'
+import type { Trail } from '../../../gateway/observe/trail.ts'
+import { readTarget } from '../../../gateway/receive/target.ts'
+import { startShadow } from '../../../gateway/reload/shadow.ts'
+import { compileRoutes } from '../../../gateway/route/table.ts'
+import { writeConfiguration } from '../../support/gateway.ts'
+import { parseTable } from '../../support/policy-table.ts'
+
+const exchange = {} as Exchange // a trail's own affair
+const headers = { organizationId: [], cookie: [] }
+const target = readTarget('GET', '/a', 'h')
+
+const silent: Trail = {
+  received: () => undefined,
+  targeted: () => undefined,
+  matched: () => undefined,
+  authenticated: () => undefined,
+  resolved: () => undefined,
+  found: () => undefined,
+  allowed: () => undefined,
+  located: () => undefined,
+  settled: () => undefined,
+  refused: () => undefined,
+  unrecorded: () => undefined,
+  identified: () => undefined,
+  broke: () => undefined,
+  streamFailed: () => undefined,
+}
+
+const tableOf = (...routes: readonly string[]): ShadowTable => {
+  const policy = parseTable({ routes })
+  return { table: compileRoutes(policy.routes), roles: policy.roles }
+}
+
+/** A trail beside which a table listens, and what it reported. */
+function listen(shadow: ShadowTable | undefined, trail: Trail = silent) {
+  const reports: Difference[] = []
+  const observe = observeShadow(
+    () => shadow,
+    (difference) => void reports.push(difference),
+  )
+  const begun = observe(trail, exchange, 'id')
+  return { trail: begun, kinds: () => reports.map(({ kind }) => kind) }
+}
+
+t.test('a decision is compared once, when it stands', async (t) => {
+  const live = tableOf('/a GET access: public')
+  const { trail, kinds } = listen(tableOf('/a POST'))
+  trail.targeted(target, 'h', headers)
+  trail.matched(live.table.match(target, 'h'))
+  t.same(kinds(), [])
+  trail.allowed()
+  t.same(kinds(), ['lost'])
+  // The upstream failed afterwards; the decision was another thing.
+  trail.refused(new GatewayError('resource_not_found'))
+  t.same(kinds(), ['lost'])
+})
+
+t.test('trouble of ours, malformed targets and preflights are no differences', async (t) => {
+  const trouble = listen(tableOf('/a GET access: public'))
+  trouble.trail.targeted(target, 'h', headers)
+  trouble.trail.refused(new GatewayError('directory_unavailable'))
+  const malformed = listen(tableOf('/a GET access: public'))
+  malformed.trail.refused(new GatewayError('target_malformed'))
+  const preflight = listen(tableOf('/b GET'))
+  preflight.trail.targeted(target, 'h', headers)
+  preflight.trail.allowed()
+  t.same([trouble.kinds(), malformed.kinds(), preflight.kinds()], [[], [], []])
+})
+
+t.test('a shadow that breaks is told of, and the request goes its way', async (t) => {
+  const broken: ShadowTable = {
+    roles: tableOf('/a GET').roles,
+    table: {
+      match: () => {
+        throw new TypeError('a bug')
+      },
+      methodsAt: () => undefined,
+    },
+  }
+  const { trail, kinds } = listen(broken)
+  trail.targeted(target, 'h', headers)
+  trail.refused(new GatewayError('route_not_found'))
+  t.same(kinds(), ['failed'])
+})
+
+t.test('a report that breaks does not reach the request', async (t) => {
+  const report = () => {
+    throw new Error('no log')
+  }
+  const observe = observeShadow(() => tableOf('/a GET access: public'), report)
+  const begun = observe(silent, exchange, 'id')
+  begun.targeted(target, 'h', headers)
+  t.doesNotThrow(() => begun.refused(new GatewayError('route_not_found')))
+})
+
+t.test('without a table to ask a trail is the live one itself', async (t) => {
+  t.equal(listen(undefined).trail, silent)
+  const configuration = loadConfiguration(writeConfiguration(t, {}), {})
+  const metrics = createMetrics()
+  const log = {
+    request: () => undefined,
+    info: () => undefined,
+    warn: () => undefined,
+    error: () => undefined,
+  }
+  const { observe } = startShadow(configuration, { log, metrics, now: () => new Date(0), monotonicMs: () => 0 })
+  t.equal(observe(silent, exchange, 'id'), silent)
+})
+
+t.test(
+  'every difference is counted, and one of each sort in ten seconds is written down, without its query',
+  async (t) => {
+    const lines: unknown[] = []
+    const counts: string[] = []
+    let nowMs = 0
+    const report = createReport({
+      log: {
+        request: () => undefined,
+        info: (fields, message) => void lines.push({ ...fields, message }),
+        warn: () => undefined,
+        error: (fields, message) => void lines.push({ ...fields, message }),
+      },
+      metrics: { countShadowDifference: (route, kind) => void counts.push(`${route} ${kind}`) },
+      monotonicMs: () => nowMs,
+    })
+    const facts = {
+      target: readTarget('GET', '/a?token=secret', 'h'),
+      host: 'h',
+      headers,
+      match: undefined,
+      principal: undefined,
+      resource: undefined,
+    }
+    const lost = {
+      kind: 'lost',
+      facts,
+      requestId: 'id',
+      live: { route: 'r', outcome: 'allowed' },
+      shadow: { route: 's', outcome: 'role_insufficient' },
+    } as const
+    for (const atMs of [0, 1, 9_999, 10_000]) {
+      nowMs = atMs
+      report(lost)
+    }
+    report({ ...lost, kind: 'gained', live: { route: undefined, outcome: 'route_not_found' } })
+    report({ kind: 'failed', facts, requestId: 'id', live: lost.live, error: new TypeError('a bug') })
+    t.same(counts, ['r lost', 'r lost', 'r lost', 'r lost', 'none gained', 'r failed'])
+    t.equal(lines.length, 4)
+    t.match(lines[0], {
+      kind: 'lost',
+      method: 'GET',
+      path: '/a',
+      route: 'r',
+      live: 'allowed',
+      shadowRoute: 's',
+      shadow: 'role_insufficient',
+    })
+    t.match(lines[3], { kind: 'failed', error: { name: 'TypeError' }, message: 'the shadow table could not be asked' })
+    t.notMatch(JSON.stringify(lines), /secret/)
+  },
+)

@@ -1,0 +1,53 @@
+import t from 'tap'
+import { findShortages, limitConnections, readDescriptorLimit } from '../../gateway/configuration/process-limits.ts'
+
+const place = { host: '127.0.0.1', port: 0 }
+const database = { poolSize: 10 } as Parameters<typeof limitConnections>[0]['database']
+
+const configure = (wanted: Partial<Record<'public' | 'decision' | 'admin', number>> = {}) => ({
+  database,
+  listeners: {
+    public: { ...place, ...(wanted.public !== undefined && { maxConnections: wanted.public }) },
+    decision: { ...place, ...(wanted.decision !== undefined && { maxConnections: wanted.decision }) },
+    admin: { ...place, ...(wanted.admin !== undefined && { maxConnections: wanted.admin }) },
+  },
+})
+
+t.test('with descriptors enough every listener has what it wants', async (t) => {
+  const limits = limitConnections(configure(), 1_000_000)
+  t.match(limits, { public: 10_000, decision: 10_000, admin: 100 })
+  t.ok(limits.upstreams >= 900_000)
+  t.match(limitConnections(configure()), { public: 10_000, decision: 10_000, admin: 100 })
+  t.match(limitConnections(configure({ public: 7, decision: 8, admin: 9 }), 1_000_000), {
+    public: 7,
+    decision: 8,
+    admin: 9,
+  })
+})
+
+t.test('all connections together, and each one’s upstream, leave some descriptors of any number', async (t) => {
+  for (const descriptors of [256, 512, 1_024, 4_096, 20_000, 65_536])
+    for (const wanted of [{}, { public: 100_000 }, { decision: 100_000, admin: 50_000 }, { public: 10 }]) {
+      const { public: open, decision, admin, upstreams } = limitConnections(configure(wanted), descriptors)
+      const rest = descriptors - open - decision - admin - upstreams
+      t.ok(rest >= 64 + database.poolSize, `${rest} of ${descriptors}`)
+      t.ok(upstreams >= open, 'an upstream’s for each client')
+      t.ok(Math.min(open, decision, admin) >= 4)
+    }
+})
+
+t.test('what was asked for and is not there is a shortage; of what was not, only what is of little use', async (t) => {
+  const shortages = (wanted: Parameters<typeof configure>[0], descriptors: number) => {
+    const configuration = configure(wanted)
+    return findShortages(configuration, limitConnections(configuration, descriptors)).map(({ listener }) => listener)
+  }
+  t.same(shortages({}, 1_000_000), [])
+  t.same(shortages({}, 20_000), [])
+  t.same(shortages({ public: 10_000 }, 20_000), ['public'])
+  t.same(shortages({ public: 5_000 }, 20_000), [])
+  t.same(shortages({}, 512), ['public', 'decision', 'admin'])
+})
+
+t.test('the limit of this very process is read', { skip: process.platform !== 'linux' }, async (t) => {
+  t.ok((readDescriptorLimit() ?? 0) > 100)
+})

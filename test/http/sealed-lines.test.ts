@@ -1,0 +1,30 @@
+import t from 'tap'
+import { SealedLines } from '../../gateway/http/sealed-lines.ts'
+
+t.test('lines are put together once, as they stand in a head', async (t) => {
+  const { text, headers } = new SealedLines(['X-One', '1', 'x-two', ''])
+  t.equal(text, 'X-One: 1\r\nx-two: \r\n')
+  t.same(headers, ['X-One', '1', 'x-two', ''])
+  t.equal(new SealedLines([]).text, '')
+})
+
+for (const [name, value] of [
+  ['x', 'a\r\ny: b'],
+  ['x', 'a\n'],
+  ['x', '\0'],
+  ['x', '\u0100'],
+  ['x y', 'a'],
+  ['x:', 'a'],
+  ['', 'a'],
+  ['x\r\ny', 'a'],
+  ['Host', 'h'],
+  ['content-length', '1'],
+  ['Transfer-Encoding', 'chunked'],
+  ['connection', 'close'],
+  ['upgrade', 'websocket'],
+  ['expect', '100-continue'],
+] as const)
+  t.test(`${JSON.stringify(`${name}: ${value}`)} is not sealed`, async (t) => {
+    t.throws(() => new SealedLines(['x-sound', '1', name, value]), TypeError)
+    t.throws(() => new SealedLines([name, value]), TypeError, 'nor a second time')
+  })

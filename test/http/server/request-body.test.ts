@@ -1,0 +1,114 @@
+import t from 'tap'
+import { freeAccount } from '../../../gateway/http/memory-budget.ts'
+import { WireRequestBody } from '../../../gateway/http/server/request-body.ts'
+import { Deadline } from '../../../gateway/http/socket/deadline.ts'
+import { until } from '../../support/gateway.ts'
+
+/** A body without a connection, and what becomes of it at its taker. */
+function open({ bodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100 } = {}) {
+  const seen = { text: '', end: '', isReading: true, continues: 0 }
+  const source = {
+    alarm: new Deadline(),
+    account: freeAccount,
+    pauseReading: () => {
+      seen.isReading = false
+    },
+    resumeReading: () => {
+      seen.isReading = true
+    },
+    writeContinue: () => {
+      seen.continues += 1
+    },
+  }
+  const body = new WireRequestBody(source, undefined, awaitsContinue, { bodyIdleTimeoutMs: 100, bodyBytesPerSecond })
+  const taker = {
+    data: (chunk: Buffer) => {
+      seen.text += chunk.toString()
+    },
+    end: () => {
+      seen.end = 'complete'
+    },
+    fail: ({ fault }: { fault: string }) => {
+      seen.end = fault
+    },
+  }
+  /** As its connection lends it: the bytes are another's afterwards. */
+  const say = (text: string): void => {
+    const lent = Buffer.from(text)
+    body.push(lent)
+    lent.fill('?')
+  }
+  return { seen, body, take: () => body.take(taker, limitBytes), say }
+}
+
+t.test('a client is told to go on when its body is wanted, and once', async (t) => {
+  const { seen, take, say, body } = open({ awaitsContinue: true })
+  t.equal(seen.continues, 0)
+  take()
+  say('hello')
+  body.finish()
+  t.same(seen, { text: 'hello', end: 'complete', isReading: true, continues: 1 })
+})
+
+t.test('what comes early is kept, up to a limit, and given in order', async (t) => {
+  const { seen, take, say, body } = open({ limitBytes: 1e6 })
+  say('early,')
+  say('x'.repeat(70_000))
+  t.equal(seen.isReading, false)
+  take()
+  t.equal(seen.isReading, true)
+  body.pause()
+  say('late')
+  body.finish()
+  t.equal(seen.end, '')
+  body.resume()
+  t.match(seen, { text: /^early,x{70000}late$/, end: 'complete' })
+})
+
+t.test('a body over its limit, one that breaks off, and one that is no body, fail', async (t) => {
+  const large = open({ limitBytes: 4 })
+  large.take()
+  large.say('hello')
+  t.match(large.seen, { text: '', end: 'body-too-large' })
+  const cut = open()
+  cut.take()
+  cut.body.break()
+  t.equal(cut.seen.end, 'cancelled')
+  const spoilt = open()
+  let wanted = 0
+  spoilt.say('half')
+  spoilt.body.spoil(() => {
+    wanted += 1
+  })
+  t.equal(wanted, 0)
+  spoilt.take()
+  t.same([wanted, spoilt.seen.text, spoilt.seen.end], [1, '', 'body-malformed'])
+  const read = open()
+  const refused = read.body.read(100)
+  read.body.spoil(() => undefined)
+  await t.rejects(refused, { code: 'headers_malformed' })
+})
+
+t.test('a silent client fails, one that drips too; one that is not waited for does not', async (t) => {
+  const silent = open()
+  silent.take()
+  const dripping = open({ bodyBytesPerSecond: 1_000 })
+  dripping.take()
+  const drip = setInterval(() => dripping.say('x'), 10)
+  const waiting = open()
+  waiting.take()
+  waiting.body.pause()
+  await until(() => silent.seen.end && dripping.seen.end, 'both ends')
+  clearInterval(drip)
+  t.same([silent.seen.end, dripping.seen.end, waiting.seen.end], ['body-timeout', 'body-timeout', ''])
+  waiting.body.discard()
+})
+
+t.test('a body that is read here is what came, whatever becomes of the bytes', async (t) => {
+  const { body, say } = open()
+  say('early, ')
+  const read = body.read(100)
+  for (const text of ['in its ', 'time']) say(text)
+  body.finish()
+  t.equal((await read).toString(), 'early, in its time')
+})

@@ -1,0 +1,55 @@
+import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import type { Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { watchSilentPeers } from '../../../gateway/http/server/silent-peers.ts'
+import { until } from '../../support/gateway.ts'
+
+/** Counts how often a table of connections is read, each of which costs milliseconds by the thousand connections. */
+function countReads(t: Test): () => number {
+  const { createReadStream } = fs
+  let count = 0
+  fs.createReadStream = ((...args: Parameters<typeof createReadStream>) => {
+    if (String(args[0]).startsWith('/proc/self/net/')) count += 1
+    return createReadStream(...args)
+  }) as typeof createReadStream
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    fs.createReadStream = createReadStream
+    syncBuiltinESMExports()
+  })
+  return () => count
+}
+
+t.test(
+  'connections that only wait are not looked up; one that was written to is, until all is acknowledged',
+  async (t) => {
+    const reads = countReads(t)
+    // No connection of the system has this peer: all that was written to it is acknowledged.
+    const socket = {
+      bytesWritten: 0,
+      remotePort: 1,
+      remoteAddress: '127.0.0.1',
+      localPort: 1,
+      localAddress: '127.0.0.1',
+    }
+    const busy = { socket: socket as unknown as Socket, work: {} }
+    let looks = 0
+    const stop = watchSilentPeers(
+      (visit) => {
+        looks += 1
+        visit(busy)
+      },
+      20,
+      () => t.fail('it is not silent'),
+    )
+    t.teardown(stop)
+    await until(() => looks > 5, 'looks')
+    t.equal(reads(), 0)
+    socket.bytesWritten = 1
+    await until(() => reads() > 0, 'a table that is read')
+    const [before, looksBefore] = [reads(), looks]
+    await until(() => looks > looksBefore + 5, 'more looks')
+    t.ok(reads() - before <= 2, 'both tables were read once')
+  },
+)

@@ -1,0 +1,54 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { retire } from '../../../gateway/http/socket/retire.ts'
+
+/** Two ends of one connection; neither ends its side by itself. */
+async function openPair(t: Test): Promise<Readonly<{ ours: Socket; peer: Socket }>> {
+  const server = createServer({ allowHalfOpen: true })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
+  const peer = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  const [ours] = (await once(server, 'connection')) as [Socket]
+  server.close()
+  t.teardown(() => {
+    ours.destroy()
+    peer.destroy()
+  })
+  return { ours, peer }
+}
+
+t.test('a peer that takes its time gets every byte', async (t) => {
+  const size = 32 * 1024 * 1024
+  const { ours, peer } = await openPair(t)
+  ours.write(Buffer.alloc(size))
+  retire(ours)
+  // Longer than a peer may linger once it has everything.
+  await new Promise((resolve) => setTimeout(resolve, 1_500))
+  t.notOk(ours.destroyed)
+  let receivedBytes = 0
+  peer.on('data', (chunk) => {
+    receivedBytes += chunk.length
+  })
+  await once(peer, 'end')
+  t.equal(receivedBytes, size)
+})
+
+t.test('a peer that never closes is closed upon', async (t) => {
+  const { ours, peer } = await openPair(t)
+  peer.resume()
+  retire(ours)
+  await once(ours, 'close')
+  t.notOk(peer.writableEnded)
+})
+
+t.test('a peer that closes is not waited for, whatever it still said', async (t) => {
+  const { ours, peer } = await openPair(t)
+  peer.write(Buffer.alloc(1024 * 1024))
+  peer.resume()
+  peer.once('end', () => peer.end())
+  const startedMs = performance.now()
+  retire(ours)
+  await once(ours, 'close')
+  t.ok(performance.now() - startedMs < 900)
+})
