@@ -4,7 +4,7 @@
 #   docker build --tag sallyport --build-arg REVISION="$(git rev-parse HEAD)" \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --pretty=%ct)" .
 
-# The newest LTS, by the digest of its index for all platforms: a tag may be led elsewhere. Raise both together
+# A line with long-term support, by the digest of its index for all platforms: a tag may be led elsewhere. Raise both together
 # (`docker buildx imagetools inspect node:24.21.0-trixie-slim` tells it), or give a mirror's of your own.
 ARG NODE_IMAGE=docker.io/library/node:24.21.0-trixie-slim@sha256:8ec5d7557396cfe32d21c3f9c13072355ceab22b584578ca4bb28af31120cffe
 

@@ -1,12 +1,17 @@
-// Puts the newest Node with long-term support, the image's, into .sallyport/node-lts, for the tests' second run and the
-// benches, unless it is there.
+// Puts a pinned Node with long-term support into .sallyport, unless it is there: the image's, for a run of all tests and
+// for the benches, or that of the line which the command line names.
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdirSync } from 'node:fs'
+import { copyFileSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { bin, folder, isInstalled, list, name, program, version } from './image-node.js'
+import { imageLine, lines, locateNode } from './node-versions.js'
+
+const line = process.argv[2] ?? String(imageLine)
 
 try {
-  if (version === undefined) throw new Error(`there is no ${name} in scripts/node-lts/package.json`)
+  if (lines[line]?.version === undefined) throw new Error(`scripts/node-versions.js pins none of line ${line}`)
+  const { version, list, folder, packageName, bin, program, isInstalled } = locateNode(line)
+  const { optionalDependencies } = JSON.parse(readFileSync(join(list, 'package.json'), 'utf8'))
+  if (!optionalDependencies[packageName]) throw new Error(`there is no ${packageName} in ${list}/package.json`)
   if (!isInstalled()) {
     console.error(`Installing Node ${version} in ${folder} …`)
     mkdirSync(folder, { recursive: true })
@@ -18,11 +23,11 @@ try {
     execFileSync(command, args, { cwd: folder, stdio: ['ignore', 2, 2] })
   }
   if (!isInstalled()) throw new Error(`${program} does not run`)
+  // To run the tests with it: PATH=$(node scripts/install-node-lts.js):$PATH
+  console.log(bin)
 } catch (error) {
   console.error(`
 Node could not be installed: ${error.message}
 It takes Linux on x64 or arm64, and npm's registry within reach.`)
   process.exit(1)
 }
-// For whoever runs the tests with it: PATH=$(node scripts/install-node-lts.js):$PATH
-console.log(bin)

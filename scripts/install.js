@@ -8,9 +8,13 @@ import { fileURLToPath } from 'node:url'
 const root = fileURLToPath(new URL('..', import.meta.url))
 
 export function install() {
-  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
-  if (major < 20 || (major === 20 && minor < 19)) {
-    console.error(`Sallyport needs Node 20.19 or newer; this is ${process.versions.node}`)
+  // By itself: in the image no other script stands beside this one yet.
+  const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const floor = engines.node.replace('>=', '')
+  const [leastMajor, leastMinor] = floor.split('.').map(Number)
+  const [major, minor] = process.versions.node.split('.').map(Number)
+  if (major < leastMajor || (major === leastMajor && minor < leastMinor)) {
+    console.error(`Sallyport needs Node ${floor} or newer; this is ${process.versions.node}`)
     process.exit(2)
   }
   const stamp = join(root, 'node_modules', '.sallyport-lock')

@@ -139,13 +139,18 @@ t.test('every folder is known to the table', async (t) => {
   )
 })
 
+/** What `npm run house` prints, with the names behind each figure. */
+const measured = spawnSync(
+  process.execPath,
+  [fileURLToPath(new URL('../scripts/house.js', import.meta.url)), '--json'],
+  { encoding: 'utf8' },
+)
+const house = JSON.parse(measured.stdout)
+
 t.test(
   'the tree has no cycle, no arrow upward, no type name twice and no function of more than a screen',
   async (t) => {
-    const script = fileURLToPath(new URL('../scripts/house.js', import.meta.url))
-    const { stdout, stderr } = spawnSync(process.execPath, [script, '--json'], { encoding: 'utf8' })
-    t.equal(stderr, '')
-    const house = JSON.parse(stdout)
+    t.equal(measured.stderr, '')
     t.ok(house.files > 50, 'the sources were found')
     t.same(house.cycles, [])
     t.same(house.upwardArrows, [])
@@ -154,6 +159,17 @@ t.test(
     t.same(house.unplacedFiles, [], 'every folder has a floor in scripts/measure-house.js')
   },
 )
+
+/** Those that there are isolate a package, a thread's entry or purity. */
+const mostSmallFiles = 25
+const largestShare = 0.15
+
+t.test('few small files have one importer, and no folder holds more than its share of the files', async (t) => {
+  t.ok(house.smallFiles.length <= mostSmallFiles, 'a small file stays with its only importer', {
+    found: house.smallFiles,
+  })
+  t.ok(house.largestFolder.share <= largestShare, 'a folder is one subject', { found: house.largestFolder })
+})
 
 t.test('a planted violation of each rule is found', async (t) => {
   const planted: readonly (readonly [file: string, source: string])[] = [

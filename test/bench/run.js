@@ -2,12 +2,13 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { build } from '../../scripts/build.js'
-import * as image from '../../scripts/image-node.js'
 import { install } from '../../scripts/install.js'
+import { imageLine, locateNode } from '../../scripts/node-versions.js'
 
 install()
 build()
 
+const image = locateNode(imageLine)
 const [name, ...options] = process.argv.slice(2)
 const loader = `--import=${new URL('typescript.js', import.meta.url)}`
 const installer = fileURLToPath(new URL('../../scripts/install-node-lts.js', import.meta.url))
