@@ -12,7 +12,7 @@ import { type Awaitable, andThen } from './lib/awaitable.ts'
 import type { Limit } from './limit/limit.ts'
 import type { Locate } from './locate/locate.ts'
 import type { Audit } from './observe/audit/audit.ts'
-import type { Door } from './observe/audit/line.ts'
+import type { AuditedListener } from './observe/audit/line.ts'
 import type { BeginRecord, ObserveRequest, RequestRecord, Trail } from './observe/trail.ts'
 import type { Pin } from './pin/pin.ts'
 import type { Roles } from './policy/role.ts'
@@ -58,7 +58,7 @@ export type Stages = Readonly<{
  * waited for: most requests go from their head to their upstream in one turn of the event loop.
  */
 export const createPipeline = (stage: Stages) => {
-  const admit = createAdmit(stage, 'proxy')
+  const admit = createAdmit(stage, 'public')
   return async function handle(exchange: Exchange): Promise<void> {
     const requestId = readRequestId(exchange.headers)
     const record = stage.beginRecord(exchange, requestId)
@@ -128,12 +128,15 @@ type Admit = (
  * From a target to a permit: route, rate limit, authentication, organization, resource, decision. It is the only way to
  * a permit, and both listeners take it, so that its order is the order of refusals.
  */
-export function createAdmit(stage: Pick<Stages, 'authenticate' | 'directory' | 'limit'>, door: Door): Admit {
+export function createAdmit(
+  stage: Pick<Stages, 'authenticate' | 'directory' | 'limit'>,
+  listener: AuditedListener,
+): Admit {
   const issue = (decision: Decision, { exchange }: Received, trail: Trail): Permit => {
     const permit = enforce(decision)
     trail.allowed()
     // A connection of the decision listener belongs to a proxy, which asks for every organization.
-    if (door === 'proxy') exchange.account.forOrganization(permit.caller?.organization?.id)
+    if (listener === 'public') exchange.account.forOrganization(permit.caller?.organization?.id)
     return permit
   }
   const authorize = (match: RouteMatch, received: Received, roles: Roles, trail: Trail): Awaitable<Permit> => {
@@ -161,15 +164,15 @@ export function createAdmit(stage: Pick<Stages, 'authenticate' | 'directory' | '
     const match = table.match(target, host)
     trail.matched(match)
     requireHead(received.headers, target, match.route.headLimits, headLimits.usual)
-    return isCounted(match.route, door)
+    return isCounted(match.route, listener)
       ? authorizeWithinLimit(match, received, roles, trail)
       : authorize(match, received, roles, trail)
   }
 }
 
 /** A request for an endpoint of the gateway comes to the public listener after its decision, and is counted there. */
-const isCounted = ({ rateLimit, destination }: Route, door: Door): boolean =>
-  rateLimit !== undefined && (door === 'proxy' || destination.kind !== 'answer')
+const isCounted = ({ rateLimit, destination }: Route, listener: AuditedListener): boolean =>
+  rateLimit !== undefined && (listener === 'public' || destination.kind !== 'answer')
 
 /**
  * The audit gate: with `audit.onFull: wait` a request goes on once its decision is written down, and is refused where it

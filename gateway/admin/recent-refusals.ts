@@ -1,13 +1,13 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Audit } from '../observe/audit/audit.ts'
-import type { AuditedDecision, Door } from '../observe/audit/line.ts'
+import type { AuditedDecision, AuditedListener } from '../observe/audit/line.ts'
 import { redact } from '../observe/log/redact.ts'
 
 /** One request that was refused, as plain data, and no more of it than an operator needs to find it in the log. */
 export type Refusal = Readonly<{
   time: string
   requestId: string
-  door: Door
+  listener: AuditedListener
   status: number | undefined
   code: RefusalCode | undefined
   method: string | undefined
@@ -57,7 +57,7 @@ export const mergeRefusals = (parts: readonly (readonly Refusal[])[]): readonly 
 const toRefusal = (decision: AuditedDecision): Refusal => ({
   time: decision.time.toISOString(),
   requestId: decision.requestId.slice(0, wordLimit),
-  door: decision.door,
+  listener: decision.listener,
   status: decision.status,
   code: decision.error?.code,
   method: decision.method?.slice(0, wordLimit),

@@ -29,7 +29,7 @@ export type VerifyOptions = Readonly<{
   /** By the exact value of `iss`. */
   issuers: ReadonlyMap<string, Issuer>
   verified: VerifiedTokens
-  onRead: (result: 'hit' | 'miss' | 'shared') => void
+  onRead: (result: 'hit' | 'miss' | 'coalesced') => void
 }>
 
 export type Verify = (jwt: string) => Awaitable<VerifiedToken>
@@ -46,7 +46,7 @@ export function createVerify({ issuers, verified, onRead }: VerifyOptions): Veri
       return known
     }
     const shared = pending.get(key)
-    onRead(shared === undefined ? 'miss' : 'shared')
+    onRead(shared === undefined ? 'miss' : 'coalesced')
     if (shared !== undefined) return shared
     const verification = verifyToken(jwt, issuers).then(
       (token) => {

@@ -56,7 +56,7 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
   const servers = createServers({
     monotonicMs,
     isSplit: configuration.database.listenUrl !== undefined,
-    hearsElsewhere: configuration.redis.hearsEveryWriter,
+    hearsElsewhere: configuration.redis.allWritersPublish,
     onForeign: freshness.restrict,
   })
   const { database, schema, answeredAtMs } = openPostgres(configuration, servers, surroundings)
@@ -80,8 +80,8 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
   metrics.watchCacheSizes(cached.sizes)
   const changes = followChanges(cached.forget, freshness, surroundings)
   const postgres = hearPostgres(configuration, servers, changes.handlersOf('postgres', true), surroundings)
-  const { url, hearsEveryWriter } = configuration.redis
-  if (url) redis = openRedis(configuration, changes.handlersOf('redis', hearsEveryWriter), surroundings)
+  const { url, allWritersPublish } = configuration.redis
+  if (url) redis = openRedis(configuration, changes.handlersOf('redis', allWritersPublish), surroundings)
   const sources = [postgres, redis].filter((source) => source !== undefined)
   for (const source of sources) changes.watch(source)
 
@@ -194,8 +194,8 @@ function followChanges(
   return {
     handlersOf: (name, hearsAll) => ({
       onChange: (change) => {
-        metrics.countChange(name)
-        log.debug({ source: name, ...change }, 'change heard')
+        metrics.countInvalidation(name)
+        log.debug({ source: name, ...change }, 'invalidation received')
         forget(change)
       },
       onConnected: () => {
@@ -207,12 +207,12 @@ function followChanges(
         if (hearsAll) freshness.prove(atMs)
       },
       onLost: (error) => {
-        metrics.countChangeLoss(name)
-        log.warn({ source: name, error: describeError(error), ...losses[name] }, 'changes are not heard')
+        metrics.countInvalidationDisconnect(name)
+        log.warn({ source: name, error: describeError(error), ...losses[name] }, 'invalidation source lost')
       },
     }),
     watch: ({ name, isUp }) =>
-      metrics.watchChangeSource(name, isUp, () => {
+      metrics.watchInvalidationSource(name, isUp, () => {
         const atMs = provedAtMs.get(name)
         return atMs === undefined ? undefined : monotonicMs() - atMs
       }),
@@ -228,8 +228,8 @@ function hearPostgres(
 ): ChangeSource | undefined {
   if (listenUrl === undefined && pooler === 'transaction') {
     // LISTEN belongs to a session, and there is none.
-    log.warn({}, 'changes are not heard through a transaction pooler; set database.listenUrl to PostgreSQL itself')
-    metrics.watchChangeSource(
+    log.warn({}, 'no invalidations arrive through a transaction pooler; set database.listenUrl to PostgreSQL itself')
+    metrics.watchInvalidationSource(
       'postgres',
       () => false,
       () => undefined,
@@ -283,12 +283,12 @@ const checkWritesOf = (directory: Directory, servers: Servers) => async (): Prom
 const consequences: Readonly<Record<RefusableCommand, string>> = {
   get: 'heartbeats in redis are not seen',
   publish: 'other replicas hear of changes by postgres alone',
-  count: 'rate limits are not counted: requests pass, or get 503 with onTrouble: closed',
+  count: 'rate limits are not counted: requests pass, or get 503 with onError: deny',
 }
 
 /** The consequence that an operator has to expect while a source is lost. */
 const losses: Readonly<Record<ChangeSource['name'], Readonly<{ consequence: string }>>> = {
-  postgres: { consequence: 'nothing is held for long' },
+  postgres: { consequence: 'cache entries expire within a second' },
   redis: { consequence: Object.values(consequences).join('; ') },
 }
 

@@ -18,8 +18,8 @@ import { createForward } from '../forward/forward.ts'
 import type { Listener } from '../http/engine.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Networks } from '../http/upstream/networks.ts'
-import { type Audit, createUnparsedRecorder } from '../observe/audit/audit.ts'
-import type { Door } from '../observe/audit/line.ts'
+import { type Audit, createMalformedRecorder } from '../observe/audit/audit.ts'
+import type { AuditedListener } from '../observe/audit/line.ts'
 import type { ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import { observeStages } from '../observe/stage-trails.ts'
@@ -211,10 +211,10 @@ function wireStages(
     makeId: () => randomUUID().replaceAll('-', ''),
   })
   metrics.watchStreams(countStreams)
-  const beginRecord = (door: Door) => createRecords({ log, metrics, now, monotonicMs }, door)
+  const beginRecord = (listener: AuditedListener) => createRecords({ log, metrics, now, monotonicMs }, listener)
   const time = observeStages(metrics, monotonicMs)
-  const observe = (door: Door): ObserveRequest => {
-    const trace = tracing?.observe(door)
+  const observe = (listener: AuditedListener): ObserveRequest => {
+    const trace = tracing?.observe(listener)
     return (record, exchange, id) =>
       shadow.observe(time(trace ? trace(record, exchange, id) : record, exchange, id), exchange, id)
   }
@@ -234,8 +234,8 @@ function wireStages(
     forward: tracing ? traceForward(forward, tracing) : forward,
     relay,
     join,
-    beginRecord: beginRecord('proxy'),
-    observe: observe('proxy'),
+    beginRecord: beginRecord('public'),
+    observe: observe('public'),
   }
   const judge = createDecision({ ...stages, beginRecord: beginRecord('decision'), observe: observe('decision') })
   return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
@@ -259,9 +259,9 @@ async function openListeners(
     isSoundHead(exchange, snapshot().headLimits.usual.headerBytes)
   const handlePublic = (exchange: Exchange): Promise<void> =>
     isForKeys(exchange) ? publishKeys(keys, cors, exchange) : handle(exchange)
-  const open = (name: 'public' | 'decision', door: Door, work: (exchange: Exchange) => Promise<void>) =>
-    openListener(name, configuration, equipment, inFlight.attend(work), createUnparsedRecorder(audit, door, now))
-  return { public: await open('public', 'proxy', handlePublic), decision: await open('decision', 'decision', judge) }
+  const open = (name: AuditedListener, work: (exchange: Exchange) => Promise<void>) =>
+    openListener(name, configuration, equipment, inFlight.attend(work), createMalformedRecorder(audit, name, now))
+  return { public: await open('public', handlePublic), decision: await open('decision', judge) }
 }
 
 async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: Exchange): Promise<void> {

@@ -26,9 +26,9 @@ export const timeForward =
   }
 
 /** A client that left is no failure of its upstream, though the call ends like one. */
-function nameOutcome(error: unknown): RefusalCode | 'client_left' {
+function nameOutcome(error: unknown): RefusalCode | 'client_disconnected' {
   const { code, cause } = GatewayError.from(error)
-  return cause instanceof UpstreamError && cause.fault === 'cancelled' ? 'client_left' : code
+  return cause instanceof UpstreamError && cause.fault === 'cancelled' ? 'client_disconnected' : code
 }
 
 /** What asks for a fresh connection has been sent before. */

@@ -12,7 +12,7 @@ type Surroundings = Readonly<{ metrics: LimitMetrics; monotonicMs: () => number 
 /** Counts in Redis where it is configured, else in this process. */
 export function openLimit(countBy: CountBy | undefined, { metrics, monotonicMs }: Surroundings): Limit {
   const count = countBy ? countLater(countBy) : countInMemory({ maxBudgets, monotonicMs })
-  return createLimit({ count, onLimited: metrics.countLimited, onTrouble: metrics.countLimitTrouble })
+  return createLimit({ count, onLimited: metrics.countLimited, onError: metrics.countLimitError })
 }
 
 /** The library takes 20 ms to load, and most gateways count nothing. */

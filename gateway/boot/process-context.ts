@@ -57,7 +57,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
   })
   const endLookups = lookUpEverywhere(names)
   const engine = createEngine(limits.upstreams, names, heldBytes, createDnsCache({ ...rules, isForeign: true }))
-  metrics.watchNames(names.oldestStaleMs)
+  metrics.watchDns(names.oldestStaleMs)
   metrics.watchHeldMemory(engine.readHeldMemory, heldBytes)
   metrics.noteBuild({ version: readVersion(), node: process.version })
   metrics.watchUpstreamConnections(nameOrigins(configuration, engine.countUpstreamConnections), limits.upstreams)
@@ -92,7 +92,7 @@ export async function openListener(
   configuration: Configuration,
   equipment: ProcessContext,
   handle: (exchange: Exchange) => void,
-  onRefused: ListenerOptions['onUnparsed'] = () => undefined,
+  onRefused: ListenerOptions['onMalformed'] = () => undefined,
 ): Promise<Listener> {
   const { listeners, timeouts, limits } = configuration
   const { log, metrics, engine } = equipment
@@ -104,18 +104,18 @@ export async function openListener(
     tls: readDoorTls(tls, timeouts.handshakeMs),
     headersTimeoutMs: timeouts.headersMs,
     bodyIdleTimeoutMs: timeouts.bodyIdleMs,
-    bodyBytesPerSecond: limits.bodyBytesPerSecond,
+    minBodyBytesPerSecond: limits.minBodyBytesPerSecond,
     clientIdleTimeoutMs: timeouts.clientIdleMs,
-    answerBytesPerSecond: limits.answerBytesPerSecond,
+    minResponseBytesPerSecond: limits.minResponseBytesPerSecond,
     maxConnections,
     takesHandshakes: name === 'public',
     onDropped: reportDrops(name, equipment),
     onFault: (error) => reportFault('client', error),
-    onUnparsed: (refusal) => {
+    onMalformed: (refusal) => {
       const { code, requestId, peerAddress } = refusal
       onRefused(refusal)
-      metrics.countUnparsed(code)
-      log.info({ requestId, clientAddress: peerAddress, reason: code }, 'unparsed request')
+      metrics.countMalformed(code)
+      log.info({ requestId, clientAddress: peerAddress, reason: code }, 'malformed request')
     },
   }
   const listener = await engine.listen(options, handle)
@@ -173,9 +173,9 @@ export function reportFaults(
   monotonicMs = () => performance.now(),
 ): () => void {
   const toldAtMs = new Map<string, number>()
-  const hear: HearFault = (place, error) => {
-    metrics.countFault(place)
-    const cause = `${place} ${nameCause(error)}`
+  const hear: HearFault = (component, error) => {
+    metrics.countFault(component)
+    const cause = `${component} ${nameCause(error)}`
     const nowMs = monotonicMs()
     const lastMs = toldAtMs.get(cause)
     if (lastMs !== undefined && nowMs - lastMs < silenceMs) return
@@ -183,7 +183,7 @@ export function reportFaults(
     toldAtMs.set(cause, nowMs)
     const [oldest] = toldAtMs.keys()
     if (toldAtMs.size > rememberedFaults && oldest !== undefined) toldAtMs.delete(oldest)
-    log.error({ place, error: describeBug(error) }, 'a callback failed: what it worked for has been ended')
+    log.error({ component, error: describeBug(error) }, 'a callback failed: what it worked for has been ended')
   }
   return hearFaults(hear)
 }

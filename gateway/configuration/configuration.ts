@@ -23,7 +23,7 @@ export type Configuration = Readonly<{
     connectTimeoutMs: number
     queryTimeoutMs: number
   }>
-  redis: RedisServers & Readonly<{ hearsEveryWriter: boolean }>
+  redis: RedisServers & Readonly<{ allWritersPublish: boolean }>
   cache: Readonly<{ maxEntries: number; ttlMs: number }>
   directory: Readonly<{ graceMs: number }>
   authentication: Readonly<{ unknownTokens?: Readonly<{ perSecond: number; burst: number }> }>
@@ -83,8 +83,8 @@ export type Configuration = Readonly<{
     headerBytes: number
     targetBytes: number
     bodyBytes: number
-    bodyBytesPerSecond: number
-    answerBytesPerSecond: number
+    minBodyBytesPerSecond: number
+    minResponseBytesPerSecond: number
     heldBytes?: number
   }>
   timeouts: Readonly<{
@@ -143,14 +143,14 @@ export function loadConfiguration(path: string, environment: Environment): Confi
 }
 
 /** One place, with an address; and only one server proves that what is published is heard. */
-function checkRedis(file: YamlFile, { url, sentinels, cluster, hearsEveryWriter }: Configuration['redis']): void {
+function checkRedis(file: YamlFile, { url, sentinels, cluster, allWritersPublish }: Configuration['redis']): void {
   const key = sentinels ? 'sentinels' : 'cluster'
   if (!sentinels && !cluster) return
   const problems = [
     ...(sentinels && cluster ? ['redis has sentinels and cluster; keep one of them'] : []),
     ...(url === '' ? [`redis.${key} wants redis.url too, for credentials and TLS`] : []),
-    ...(hearsEveryWriter
-      ? [`redis.hearsEveryWriter cannot be true with redis.${key}: messages may be lost between its servers`]
+    ...(allWritersPublish
+      ? [`redis.allWritersPublish cannot be true with redis.${key}: messages may be lost between its servers`]
       : []),
   ]
   if (problems.length > 0)

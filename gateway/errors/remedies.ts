@@ -71,7 +71,7 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
   method_not_allowed: ['The path is known, with other methods.', 'Use one of those in `Allow`.'],
   request_timeout: [
     'The head was not complete in time, or the body fell silent or dripped.',
-    'Send again. For slow links raise `timeouts.bodyIdleMs`, or lower `limits.bodyBytesPerSecond`.',
+    'Send again. For slow links raise `timeouts.bodyIdleMs`, or lower `limits.minBodyBytesPerSecond`.',
   ],
   body_too_large: ['The body is larger than the route takes.', 'Send less, or raise `limits.bodyBytes` of the row.'],
   target_too_long: [
@@ -136,8 +136,8 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Try again. Operators look at the sink and `sallyport_audit_sink_up`.',
   ],
   rate_limit_unavailable: [
-    'Redis cannot be asked, and the rate limit of the route says `onTrouble: closed`.',
-    'Try again. Operators look at Redis and `sallyport_rate_limit_troubles_total`.',
+    'Redis cannot be asked, and the rate limit of the route says `onError: deny`.',
+    'Try again. Operators look at Redis and `sallyport_rate_limit_errors_total`.',
   ],
   issuer_unavailable: [
     'The token’s key is not known yet, and its issuer cannot be asked for it.',

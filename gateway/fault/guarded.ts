@@ -1,7 +1,7 @@
-/** The kinds of places that call back: a label of the metric. */
-export type FaultPlace = 'listener' | 'client' | 'upstream' | 'timer' | 'directory' | 'issuer' | 'process'
+/** The part of the gateway that a callback belongs to: a label of the metric. */
+export type FaultComponent = 'listener' | 'client' | 'upstream' | 'timer' | 'directory' | 'issuer' | 'process'
 
-export type HearFault = (place: FaultPlace, error: unknown) => void
+export type HearFault = (component: FaultComponent, error: unknown) => void
 
 const hearers = new Set<HearFault>()
 
@@ -12,14 +12,14 @@ export function hearFaults(hear: HearFault): () => void {
 }
 
 /** Tells of what was thrown. Where nothing listens, as in a command, it goes on as an uncaught exception. */
-export function reportFault(place: FaultPlace, error: unknown): void {
+export function reportFault(component: FaultComponent, error: unknown): void {
   if (hearers.size === 0) {
     queueMicrotask(() => {
       throw error
     })
     return
   }
-  for (const hear of hearers) hear(place, error)
+  for (const hear of hearers) hear(component, error)
 }
 
 /**
@@ -28,7 +28,7 @@ export function reportFault(place: FaultPlace, error: unknown): void {
  */
 export const guarded =
   <First = void, Second = void>(
-    place: FaultPlace,
+    component: FaultComponent,
     work: (first: First, second: Second) => unknown,
     onFault?: (first: First) => void,
   ): ((first: First, second?: Second) => void) =>
@@ -36,22 +36,22 @@ export const guarded =
     try {
       // Whoever calls back with one argument has work that takes one.
       const result = work(first, second as Second)
-      if (result instanceof Promise) result.catch((error: unknown) => fail(place, error, first, onFault))
+      if (result instanceof Promise) result.catch((error: unknown) => fail(component, error, first, onFault))
     } catch (error) {
-      fail(place, error, first, onFault)
+      fail(component, error, first, onFault)
     }
   }
 
 function fail<First>(
-  place: FaultPlace,
+  component: FaultComponent,
   error: unknown,
   first: First,
   onFault: ((first: First) => void) | undefined,
 ): void {
-  reportFault(place, error)
+  reportFault(component, error)
   try {
     onFault?.(first)
   } catch (another) {
-    reportFault(place, another)
+    reportFault(component, another)
   }
 }

@@ -16,7 +16,7 @@ export function createEngine(
   return {
     listen: (options, handle) => listen(options, handle, memory),
     send,
-    readHeldMemory: () => ({ bytes: memory.heldBytes, squeezedConnections: memory.countSqueezed() }),
+    readHeldMemory: () => ({ bytes: memory.heldBytes, throttledConnections: memory.countThrottled() }),
     countUpstreamConnections: countConnections,
     close,
   }

@@ -18,17 +18,17 @@ export type ListenerOptions = Readonly<{
   /** Silence allowed inside a request's body. */
   bodyIdleTimeoutMs: number
   /** The least pace of a body, on average over that time; 0: one byte is enough. */
-  bodyBytesPerSecond: number
+  minBodyBytesPerSecond: number
   /** Presents WebSocket handshakes as such; without it they are requests like any other. */
   takesHandshakes?: boolean
   /** For how long a client may take nothing, or too little, of what waits for it. */
   clientIdleTimeoutMs: number
   /** The least pace at which it takes that, on average over that time; 0: one byte is enough. */
-  answerBytesPerSecond: number
+  minResponseBytesPerSecond: number
   /** Open at once; one more is closed as soon as it is accepted. */
   maxConnections: number
   /** Told of every request that was refused before it could be read. */
-  onUnparsed: (refusal: UnparsedRequest) => void
+  onMalformed: (refusal: MalformedRequest) => void
   /**
    * Told of every connection that was closed for one too many, for taking nothing, before TLS was agreed on, or because
    * too much memory was held for it.
@@ -38,7 +38,7 @@ export type ListenerOptions = Readonly<{
   onFault: (error: unknown) => void
 }>
 
-export type UnparsedRequest = Readonly<{
+export type MalformedRequest = Readonly<{
   code: RefusalCode
   /** In the answer as well. */
   requestId: string
@@ -153,7 +153,7 @@ export const usualDnsCacheMs = 5_000
 export type HeldMemory = Readonly<{
   bytes: number
   /** Connections that hold some of it, and are read from sparingly because others of theirs hold too much. */
-  squeezedConnections: number
+  throttledConnections: number
 }>
 
 /** Both ends of the wire. What lies behind it may be replaced whole. */

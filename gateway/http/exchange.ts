@@ -33,7 +33,7 @@ export interface UpgradedConnection {
  */
 export interface MemoryAccount {
   /** True while its client or organization holds more than its part, and there is little left: to be read from sparingly. */
-  readonly isSqueezed: boolean
+  readonly isThrottled: boolean
   /** Says whose the bytes are: the client's, which may speak through a proxy, and from its permit on the organization's. */
   fromAddress(address: string): void
   forOrganization(id: number | undefined): void

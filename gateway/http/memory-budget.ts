@@ -86,7 +86,7 @@ export class MemoryBudget {
     return this.#networks.size + this.#organizations.size
   }
 
-  squeezes({ network, organization }: ConnectionAccount): boolean {
+  throttles({ network, organization }: ConnectionAccount): boolean {
     const pressedBytes = this.#pressedBytes
     if (this.heldBytes <= pressedBytes) return false
     if (network.heldBytes * this.#networks.holding > pressedBytes) return true
@@ -94,11 +94,11 @@ export class MemoryBudget {
   }
 
   /** Asked at each scrape. */
-  countSqueezed(): number {
+  countThrottled(): number {
     let count = 0
     if (this.heldBytes <= this.#pressedBytes) return count
     this.#accounts.visit((account) => {
-      if (account.heldBytes > 0 && this.squeezes(account)) count += 1
+      if (account.heldBytes > 0 && this.throttles(account)) count += 1
     })
     return count
   }
@@ -164,7 +164,7 @@ export class MemoryBudget {
 
 /** Of what no client asked for: nothing is counted. */
 export const freeAccount: MemoryAccount = {
-  isSqueezed: false,
+  isThrottled: false,
   fromAddress: () => undefined,
   forOrganization: () => undefined,
   hold: () => undefined,
@@ -192,8 +192,8 @@ export class ConnectionAccount implements MemoryAccount {
     this.#cut = cut
   }
 
-  get isSqueezed(): boolean {
-    return this.#budget.squeezes(this)
+  get isThrottled(): boolean {
+    return this.#budget.throttles(this)
   }
 
   fromAddress(address: string): void {

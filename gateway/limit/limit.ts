@@ -19,14 +19,14 @@ export type Limit = Readonly<{
 export type LimitOptions = Readonly<{
   count: Count
   onLimited: (route: string, limit: string) => void
-  onTrouble: (limit: string, outcome: RateLimit['onTrouble']) => void
+  onError: (limit: string, outcome: RateLimit['onError']) => void
 }>
 
-export function createLimit({ count, onLimited, onTrouble }: LimitOptions): Limit {
+export function createLimit({ count, onLimited, onError }: LimitOptions): Limit {
   const judge = async (limit: RateLimit, { route }: RouteMatch, owner: string, exchange: Exchange): Promise<void> => {
     const standing = await count(limit, owner).catch((cause: unknown) => {
-      onTrouble(limit.name, limit.onTrouble)
-      if (limit.onTrouble === 'closed') throw new GatewayError('rate_limit_unavailable', { cause })
+      onError(limit.name, limit.onError)
+      if (limit.onError === 'deny') throw new GatewayError('rate_limit_unavailable', { cause })
     })
     if (!standing) return
     exchange.transformHead((headers) => [...headers, ...describeStanding(limit, standing)])

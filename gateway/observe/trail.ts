@@ -11,7 +11,7 @@ import type { RequestTarget } from '../receive/target.ts'
 import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
-import type { AuditedDecision, Door } from './audit/line.ts'
+import type { AuditedDecision, AuditedListener } from './audit/line.ts'
 import type { Log } from './log/log.ts'
 import type { Metrics } from './metrics/metrics.ts'
 import { composeLine, isOurs, noFacts, type TrailFacts } from './trail-line.ts'
@@ -68,27 +68,27 @@ type Surroundings = Readonly<{
 }>
 
 export const createRecords =
-  (surroundings: Surroundings, door: Door): BeginRecord =>
+  (surroundings: Surroundings, listener: AuditedListener): BeginRecord =>
   (exchange, requestId) =>
-    new FactRecord(exchange, requestId, surroundings, door)
+    new FactRecord(exchange, requestId, surroundings, listener)
 
 /** A class, since every request has one: what it knows are its fields, and what it can do is shared. */
 class FactRecord implements RequestRecord {
   readonly #exchange: Exchange
   readonly #requestId: string
   readonly #surroundings: Surroundings
-  readonly #door: Door
+  readonly #listener: AuditedListener
   readonly #startedMs: number
   readonly #facts: TrailFacts = { ...noFacts }
   #surface: Surface = 'platform'
   /** Let go of once it is written down. */
   #findings: Findings | undefined = {}
 
-  constructor(exchange: Exchange, requestId: string, surroundings: Surroundings, door: Door) {
+  constructor(exchange: Exchange, requestId: string, surroundings: Surroundings, listener: AuditedListener) {
     this.#exchange = exchange
     this.#requestId = requestId
     this.#surroundings = surroundings
-    this.#door = door
+    this.#listener = listener
     this.#startedMs = surroundings.monotonicMs()
     exchange.onEnd((isComplete) => this.#end(isComplete))
   }
@@ -163,7 +163,13 @@ class FactRecord implements RequestRecord {
     const findings = this.#findings
     this.#findings = undefined
     if (!findings || !isOn) return undefined
-    const verdict = { time: this.#surroundings.now(), requestId: this.#requestId, door: this.#door, status, error }
+    const verdict = {
+      time: this.#surroundings.now(),
+      requestId: this.#requestId,
+      listener: this.#listener,
+      status,
+      error,
+    }
     return composeDecision(this.#exchange, this.#facts, findings, verdict)
   }
 
@@ -187,7 +193,7 @@ class FactRecord implements RequestRecord {
 /** A client may invent methods; series it may not. */
 const methodLabel = (method: string): string => ((methods as readonly string[]).includes(method) ? method : 'other')
 
-type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'door' | 'status' | 'error'>
+type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'listener' | 'status' | 'error'>
 
 function composeDecision(
   exchange: Exchange,
@@ -201,8 +207,8 @@ function composeDecision(
     principal,
     organization,
     route,
-    // Who asks at the decision door asks about another request, of which nothing is known yet.
-    method: target?.method ?? (verdict.door === 'proxy' ? exchange.method : undefined),
+    // Who asks at the decision listener asks about another request, of which nothing is known yet.
+    method: target?.method ?? (verdict.listener === 'public' ? exchange.method : undefined),
     path: target?.path,
     clientAddress: clientAddress ?? exchange.peerAddress,
   }

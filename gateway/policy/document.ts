@@ -107,10 +107,23 @@ function toProblem(file: YamlFile, error: ErrorObject): Problem {
   const where = path.length > 0 ? `${path.join('.')} ` : ''
   const { additionalProperty, unevaluatedProperty, allowedValues } = error.params as Record<string, unknown>
   const unknown = additionalProperty ?? unevaluatedProperty
-  if (typeof unknown === 'string') return file.problemAt([...path, unknown], `${where}does not know "${unknown}"`)
+  if (typeof unknown === 'string') {
+    const place = [...path, unknown]
+    const renamed = renamedKeys.find(([old]) => old.test(place.join('.')))
+    if (renamed) return file.problemAt(place, `${where}does not know "${unknown}"; it is called "${renamed[1]}" now`)
+    return file.problemAt(place, `${where}does not know "${unknown}"`)
+  }
   if (Array.isArray(allowedValues)) return file.problemAt(path, `${where}must be one of ${allowedValues.join(', ')}`)
   return file.problemAt(path, `${where}${error.message ?? 'is invalid'}`)
 }
+
+/** Keys of configuration and policy that had another name, by where they stood. */
+const renamedKeys: readonly (readonly [old: RegExp, name: string])[] = [
+  [/^rateLimits\.[^.]+\.onTrouble$/, 'onError'],
+  [/^redis\.hearsEveryWriter$/, 'allWritersPublish'],
+  [/^limits\.bodyBytesPerSecond$/, 'minBodyBytesPerSecond'],
+  [/^limits\.answerBytesPerSecond$/, 'minResponseBytesPerSecond'],
+]
 
 // Array positions arrive as digits; `yaml` looks up both kinds of key with a string.
 const unescapePointer = (part: string): string => part.replaceAll('~1', '/').replaceAll('~0', '~')

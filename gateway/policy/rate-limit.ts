@@ -10,7 +10,7 @@ export type RateLimit = Readonly<{
   seconds: number
   by: BudgetOwner
   /** What becomes of requests that cannot be counted: they pass, or they are 503. */
-  onTrouble: 'open' | 'closed'
+  onError: 'allow' | 'deny'
 }>
 
 /** A rate limit as written, its schema's defaults filled in. */

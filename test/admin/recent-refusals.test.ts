@@ -9,7 +9,7 @@ const at = (second: number): Date => new Date(second * 1_000)
 const decision = (more: Partial<AuditedDecision> = {}): AuditedDecision => ({
   time: at(1),
   requestId: 'a-request',
-  door: 'proxy',
+  listener: 'public',
   outcome: 'refused',
   status: 404,
   error: new GatewayError('route_not_found'),

@@ -54,9 +54,9 @@ t.test('bodies that nobody read are not counted as broken, and every request sti
   const { serving, file } = await start(t, {}, { database: { url: 'postgres://nobody@127.0.0.1:1/nowhere' } })
   const { certain, brokenBodies } = await storm(serving, world)
   t.equal(brokenBodies, 0)
-  const { requests, unparsed } = await settleWritten(serving, brokenBodies)
+  const { requests, malformed } = await settleWritten(serving, brokenBodies)
   const lines = readAudit(file)
-  t.equal(lines.length, requests + unparsed)
+  t.equal(lines.length, requests + malformed)
   const counts = countIds(lines)
   t.same(
     certain.filter((id) => counts.get(id) !== 1),

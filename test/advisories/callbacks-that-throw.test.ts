@@ -54,8 +54,8 @@ async function start(t: Test) {
   const countUpstream = async (): Promise<number> =>
     Number(/^sallyport_upstream_connections_open\{origin="[^"]*"\} (\d+)$/m.exec(await readMetrics())?.[1] ?? 0)
   const faults = async (): Promise<Readonly<Record<string, number>>> => {
-    const lines = (await readMetrics()).matchAll(/^sallyport_callback_faults_total\{place="(\w+)"\} (\d+)$/gm)
-    return Object.fromEntries([...lines].map(([, place, count]) => [place, Number(count)]))
+    const lines = (await readMetrics()).matchAll(/^sallyport_callback_errors_total\{component="(\w+)"\} (\d+)$/gm)
+    return Object.fromEntries([...lines].map(([, component, count]) => [component, Number(count)]))
   }
   return { upstream, gateway, faults, countUpstream }
 }
@@ -66,7 +66,7 @@ type Client = Awaited<ReturnType<typeof openRawClient>>
 type Place = Readonly<{
   prototype: object
   method: string
-  place: string
+  component: string
   /** Leads to it; the method throws from its beginning on. */
   lead: (client: Client, running: Running) => unknown
   /** Before the method throws. */
@@ -75,19 +75,19 @@ type Place = Readonly<{
 
 const places: Readonly<Record<string, Place>> = {
   'bytes of a client': {
-    ...{ prototype: MessageParser.prototype, method: 'execute', place: 'client' },
+    ...{ prototype: MessageParser.prototype, method: 'execute', component: 'client' },
     lead: (client) => client.send(get('/x')),
   },
   'a callback of the parser': {
-    ...{ prototype: MessageParser.prototype, method: 'onHead', place: 'client' },
+    ...{ prototype: MessageParser.prototype, method: 'onHead', component: 'client' },
     lead: (client) => client.send(get('/x')),
   },
   'a client that ends its side': {
-    ...{ prototype: BatchedWriter.prototype, method: 'flush', place: 'client' },
+    ...{ prototype: BatchedWriter.prototype, method: 'flush', component: 'client' },
     lead: (client) => client.socket.end(),
   },
   'a client that has gone': {
-    ...{ prototype: WireExchange.prototype, method: 'abandon', place: 'client' },
+    ...{ prototype: WireExchange.prototype, method: 'abandon', component: 'client' },
     prepare: async (client, { upstream }) => {
       client.send(get('/silent'))
       await until(() => upstream.received().some((bytes) => bytes.includes('/silent')), 'the request')
@@ -95,7 +95,7 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.socket.destroy(),
   },
   'a client that reads again': {
-    ...{ prototype: WireExchange.prototype, method: 'goOn', place: 'client' },
+    ...{ prototype: WireExchange.prototype, method: 'goOn', component: 'client' },
     prepare: async (client) => {
       client.socket.pause()
       client.send(get('/large'))
@@ -104,30 +104,30 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.socket.resume(),
   },
   'a request that was read ahead': {
-    ...{ prototype: PipelinedBytes.prototype, method: 'take', place: 'client' },
+    ...{ prototype: PipelinedBytes.prototype, method: 'take', component: 'client' },
     lead: (client) => client.send(get('/x') + get('/y')),
   },
   'an answer that has left': {
-    ...{ prototype: ClientConnection.prototype, method: 'answered', place: 'client' },
+    ...{ prototype: ClientConnection.prototype, method: 'answered', component: 'client' },
     lead: (client) => client.send(get('/x')),
   },
   'a connection that is accepted': {
-    ...{ prototype: UnorderedList.prototype, method: 'add', place: 'listener' },
+    ...{ prototype: UnorderedList.prototype, method: 'add', component: 'listener' },
     lead: async (_client, { gateway }) => {
       const another = await openRawClient({ teardown: () => undefined }, gateway.public)
       await another.closed()
     },
   },
   'the end of a turn': {
-    ...{ prototype: BatchedWriter.prototype, method: 'flush', place: 'timer' },
+    ...{ prototype: BatchedWriter.prototype, method: 'flush', component: 'timer' },
     lead: (client) => client.send(get('/x')),
   },
   'a time-out of a client': {
-    ...{ prototype: ClientConnection.prototype, method: 'write', place: 'timer' },
+    ...{ prototype: ClientConnection.prototype, method: 'write', component: 'timer' },
     lead: (client) => client.send('GET /x HT'),
   },
   'a connection to an upstream that opens': {
-    ...{ prototype: UpstreamTurn.prototype, method: 'start', place: 'upstream' },
+    ...{ prototype: UpstreamTurn.prototype, method: 'start', component: 'upstream' },
     prepare: async (_client, { upstream, countUpstream }) => {
       for (const socket of upstream.sockets()) socket.destroy()
       await until(async () => (await countUpstream()) === 0, 'no connection that is kept')
@@ -135,15 +135,15 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.send(get('/x')),
   },
   'bytes of an upstream': {
-    ...{ prototype: UpstreamTurn.prototype, method: 'read', place: 'upstream' },
+    ...{ prototype: UpstreamTurn.prototype, method: 'read', component: 'upstream' },
     lead: (client) => client.send(get('/x')),
   },
   'an upstream that ends its side': {
-    ...{ prototype: UpstreamTurn.prototype, method: 'end', place: 'upstream' },
+    ...{ prototype: UpstreamTurn.prototype, method: 'end', component: 'upstream' },
     lead: (client) => client.send(get('/bye')),
   },
   'a connection to an upstream that has gone': {
-    ...{ prototype: UpstreamTurn.prototype, method: 'close', place: 'upstream' },
+    ...{ prototype: UpstreamTurn.prototype, method: 'close', component: 'upstream' },
     prepare: async (client, { upstream }) => {
       client.send(get('/half'))
       await until(() => client.text().endsWith('half') && upstream.sockets().length > 0, 'half an answer')
@@ -153,12 +153,12 @@ const places: Readonly<Record<string, Place>> = {
     },
   },
   'a time-out of an upstream': {
-    ...{ prototype: UpstreamCall.prototype, method: 'fail', place: 'timer' },
+    ...{ prototype: UpstreamCall.prototype, method: 'fail', component: 'timer' },
     lead: (client) => client.send(get('/silent')),
   },
 }
 
-for (const [name, { prototype, method, place, prepare, lead }] of Object.entries(places))
+for (const [name, { prototype, method, component, prepare, lead }] of Object.entries(places))
   t.test(`a fault in ${name} ends no more than its own connection`, async (t) => {
     const running = await start(t)
     const { gateway, faults } = running
@@ -175,9 +175,9 @@ for (const [name, { prototype, method, place, prepare, lead }] of Object.entries
     await prepare?.(client, running)
     const mend = spoil(t, prototype, method)
     await lead(client, running)
-    await until(() => heard.has(place), 'the fault')
+    await until(() => heard.has(component), 'the fault')
     mend()
-    t.ok(((await faults())[place] ?? 0) >= 1, 'it is counted')
+    t.ok(((await faults())[component] ?? 0) >= 1, 'it is counted')
     other.send(get('/x'))
     await other.until(/seen[\s\S]+seen$/)
     t.equal((await call(gateway.public, { path: '/x' })).status, 200)

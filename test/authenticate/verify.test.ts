@@ -293,7 +293,7 @@ t.test('concurrent verifications of one token share', async (t) => {
     tokens.slice(0, 2).map(({ claims }) => claims.subject),
     ['a', 'b'],
   )
-  t.equal(reads.filter((result) => result === 'shared').length, 998)
+  t.equal(reads.filter((result) => result === 'coalesced').length, 998)
 })
 
 t.test('a refusal is everybody’s who shared it, and is not kept', async (t) => {

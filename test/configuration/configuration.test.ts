@@ -58,8 +58,8 @@ t.test('the defaults are the contract’s', async (t) => {
       headerBytes: 16 * 1024,
       targetBytes: 8 * 1024,
       bodyBytes: 100 * 1024 * 1024,
-      bodyBytesPerSecond: 100,
-      answerBytesPerSecond: 100,
+      minBodyBytesPerSecond: 100,
+      minResponseBytesPerSecond: 100,
     },
     timeouts: {
       headersMs: 20_000,
@@ -167,6 +167,22 @@ t.test('what a file holds is not interpreted', async (t) => {
 
 const problems: Readonly<Record<string, readonly [lines: readonly string[], problem: RegExp]>> = {
   'an unknown key': [[...minimal, 'frobnicate: 1'], /^5:\d+ does not know "frobnicate"$/],
+  'a key that has another name now': [
+    [...minimal, 'redis:', '  hearsEveryWriter: true'],
+    /^6:\d+ redis does not know "hearsEveryWriter"; it is called "allWritersPublish" now$/,
+  ],
+  'a limit that has another name now': [
+    [...minimal, 'limits:', '  bodyBytesPerSecond: 1'],
+    /^6:\d+ limits does not know "bodyBytesPerSecond"; it is called "minBodyBytesPerSecond" now$/,
+  ],
+  'a second limit that has another name now': [
+    [...minimal, 'limits:', '  answerBytesPerSecond: 1'],
+    /^6:\d+ limits does not know "answerBytesPerSecond"; it is called "minResponseBytesPerSecond" now$/,
+  ],
+  'an old name where it never stood': [
+    [...minimal, 'limits:', '  onTrouble: open'],
+    /^6:\d+ limits does not know "onTrouble"$/,
+  ],
   'an unknown key inside': [[...minimal, 'limits:', '  bodySize: 1'], /^6:\d+ limits does not know "bodySize"$/],
   'a value out of range': [[...minimal, 'drain: { delayMs: -1 }'], /^5:19 drain\.delayMs /],
   'a tolerance beyond 60 s': [
@@ -243,6 +259,8 @@ t.test('Redis is in one place, and only one server is believed alone', async (t)
   t.same(messagesOf('{ url: "redis://a", cluster: {} }'), [])
   t.match(messagesOf(`{ url: "redis://a", cluster: {}, ${sentinels} }`), [/keep one of them/])
   t.match(messagesOf(`{ ${sentinels} }`), [/redis\.sentinels wants redis\.url too/])
-  t.match(messagesOf('{ url: "redis://a", cluster: {}, hearsEveryWriter: true }'), [/hearsEveryWriter cannot be true/])
+  t.match(messagesOf('{ url: "redis://a", cluster: {}, allWritersPublish: true }'), [
+    /allWritersPublish cannot be true/,
+  ])
   t.equal(messagesOf('{ url: "redis://a", cluster: { nodes: ["redis://a"] } }').length, 1)
 })

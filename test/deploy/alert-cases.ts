@@ -61,7 +61,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportWorkersRestarting: one('sallyport_worker_restarts_total', `0+1${hours}`, `0x25 1${hours}`),
   SallyportUpstreamFailing: { fires: upstream(20), stays: upstream(8) },
   SallyportUpstreamAddressDown: stateOf('sallyport_upstream_address_up{upstream="u",address="a:80"}', 0, 1),
-  SallyportNamesStale: one('sallyport_names_stale_seconds{instance="a"}', `0+60${hours}`, `60${hours}`),
+  SallyportDnsStale: one('sallyport_dns_stale_seconds{instance="a"}', `0+60${hours}`, `60${hours}`),
   SallyportClustersOffline: one('sallyport_failures_total{code="cluster_offline"}', `0+6${hours}`, `0+0.5${hours}`),
   SallyportStreamsFailing: {
     fires: { 'sallyport_streams_failed_total{code="worker_disconnected"}': `0+3${hours}` },
@@ -93,18 +93,18 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
     'sallyport_database_connections{state="busy",instance="a"}',
     'sallyport_database_connections_limit{instance="a"}',
   ),
-  SallyportChangesNotHeard: stateOf('sallyport_change_source_up{source="postgres"}', 0, 1),
-  SallyportChangesLag: one('sallyport_change_lag_seconds{source="postgres"}', `60${hours}`, `0.3${hours}`),
+  SallyportInvalidationSourceDown: stateOf('sallyport_invalidation_source_up{source="postgres"}', 0, 1),
+  SallyportInvalidationLag: one('sallyport_invalidation_lag_seconds{source="postgres"}', `60${hours}`, `0.3${hours}`),
   SallyportRedisDown: {
-    fires: { 'sallyport_change_source_up{source="redis"}': `0${hours}` },
+    fires: { 'sallyport_invalidation_source_up{source="redis"}': `0${hours}` },
     stays: {
-      'sallyport_change_source_up{source="redis"}': `1${hours}`,
-      'sallyport_change_source_up{source="postgres"}': `0${hours}`,
+      'sallyport_invalidation_source_up{source="redis"}': `1${hours}`,
+      'sallyport_invalidation_source_up{source="postgres"}': `0${hours}`,
     },
   },
   SallyportRedisRefusing: stateOf('sallyport_redis_refusing{command="count"}', 1, 0),
   SallyportRateLimitsUncounted: one(
-    'sallyport_rate_limit_troubles_total{limit="l",outcome="open"}',
+    'sallyport_rate_limit_errors_total{limit="l",outcome="allow"}',
     `0+6${hours}`,
     `0x25 6${hours}`,
   ),

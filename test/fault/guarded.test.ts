@@ -5,7 +5,7 @@ import type { LogFields } from '../../gateway/observe/log/log.ts'
 
 t.test('what a guarded callback throws is told, and ends its own work alone', async (t) => {
   const heard: unknown[] = []
-  t.teardown(hearFaults((place, error) => heard.push([place, (error as Error).message])))
+  t.teardown(hearFaults((component, error) => heard.push([component, (error as Error).message])))
   const ended: string[] = []
   const work = guarded(
     'client',
@@ -20,7 +20,7 @@ t.test('what a guarded callback throws is told, and ends its own work alone', as
 
 t.test('so is a promise that rejects, and what the ending itself throws', async (t) => {
   const heard: string[] = []
-  t.teardown(hearFaults((_place, error) => heard.push((error as Error).message)))
+  t.teardown(hearFaults((_component, error) => heard.push((error as Error).message)))
   const rejecting = guarded('timer', async () => {
     throw new Error('late')
   })
@@ -48,21 +48,21 @@ t.test('what does not throw is not touched', async (t) => {
 
 function listen(t: { teardown: (end: () => void) => unknown }) {
   const lines: LogFields[] = []
-  const places: string[] = []
+  const components: string[] = []
   let nowMs = 0
   const log = { error: (fields: LogFields) => void lines.push(fields) }
-  const metrics = { countFault: (place: string) => void places.push(place) }
+  const metrics = { countFault: (component: string) => void components.push(component) }
   t.teardown(reportFaults(log, metrics, () => nowMs))
-  return { lines, places, pass: (ms: number) => (nowMs += ms) }
+  return { lines, components, pass: (ms: number) => (nowMs += ms) }
 }
 
 t.test('each fault is counted, and its cause is logged once a minute, without a secret', async (t) => {
-  const { lines, places, pass } = listen(t)
+  const { lines, components, pass } = listen(t)
   const again = (text: string): void => reportFault('client', new TypeError(`planted ${text}`))
   for (const text of ['oat_MTI.c2VjcmV0c2VjcmV0', 'b', 'c']) again(text)
-  t.same(places, ['client', 'client', 'client'])
+  t.same(components, ['client', 'client', 'client'])
   t.equal(lines.length, 1)
-  t.match(lines[0], { place: 'client', error: { stack: /guarded\.test/ } })
+  t.match(lines[0], { component: 'client', error: { stack: /guarded\.test/ } })
   t.notMatch(JSON.stringify(lines), /c2VjcmV0/)
   reportFault('client', new TypeError('from elsewhere'))
   t.equal(lines.length, 2, 'another cause')
@@ -72,13 +72,13 @@ t.test('each fault is counted, and its cause is logged once a minute, without a 
 })
 
 t.test('whatever is thrown, the memory of it has an end', async (t) => {
-  const { lines, places } = listen(t)
+  const { lines, components } = listen(t)
   for (let index = 0; index < 1_000; index += 1) {
     const error = new Error('x')
     error.stack = `Error: x\n    at place ${index}`
     reportFault('timer', error)
   }
   for (const odd of [undefined, null, 'text', 5, { stack: 1 }]) reportFault('timer', odd)
-  t.equal(places.length, 1_005)
+  t.equal(components.length, 1_005)
   t.equal(lines.length, 1_001)
 })

@@ -14,24 +14,24 @@ t.test('half of the budget is for any connection to use', async (t) => {
   const { budget, open } = openBudget(1_000)
   const account = open('one', '192.0.2.1')
   account.hold(500)
-  t.equal(account.isSqueezed, false)
+  t.equal(account.isThrottled, false)
   account.hold(1)
-  t.equal(account.isSqueezed, true)
-  t.equal(budget.countSqueezed(), 1)
+  t.equal(account.isThrottled, true)
+  t.equal(budget.countThrottled(), 1)
   account.release(501)
-  t.equal(account.isSqueezed, false)
+  t.equal(account.isThrottled, false)
 })
 
-t.test('beyond it, only connections of those that hold more than an equal part are squeezed', async (t) => {
+t.test('beyond it, only connections of those that hold more than an equal part are throttled', async (t) => {
   const { open } = openBudget(1_000)
   const greedy = open('greedy', '192.0.2.1')
   const other = open('other', '192.0.2.2')
   greedy.hold(500)
   other.hold(100)
-  t.equal(greedy.isSqueezed, true)
-  t.equal(open('sibling', '192.0.2.1').isSqueezed, true, 'whatever it holds itself')
-  t.equal(other.isSqueezed, false)
-  t.equal(open('newcomer', '192.0.2.3').isSqueezed, false)
+  t.equal(greedy.isThrottled, true)
+  t.equal(open('sibling', '192.0.2.1').isThrottled, true, 'whatever it holds itself')
+  t.equal(other.isThrottled, false)
+  t.equal(open('newcomer', '192.0.2.3').isThrottled, false)
 })
 
 t.test('at its end the largest of the greediest are cut, and no more than it takes', async (t) => {
@@ -55,7 +55,7 @@ t.test('addresses of one /64, and an IPv4 address in either form, are one', asyn
     const { open } = openBudget(1_000)
     open('one', one).hold(400)
     open('other', '198.51.100.1').hold(200)
-    t.equal(open('another', another).isSqueezed, true, another)
+    t.equal(open('another', another).isThrottled, true, another)
   }
 })
 

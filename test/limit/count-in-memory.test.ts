@@ -3,7 +3,7 @@ import { countInMemory } from '../../gateway/limit/count-in-memory.ts'
 import type { RateLimit } from '../../gateway/policy/rate-limit.ts'
 import { createSimulatedClock } from '../support/simulated-clock.ts'
 
-const limit: RateLimit = { name: 'runs', requests: 3, seconds: 10, by: 'principal', onTrouble: 'open' }
+const limit: RateLimit = { name: 'runs', requests: 3, seconds: 10, by: 'principal', onError: 'allow' }
 
 t.test('a window begins with its first request, and the next one at nothing', async (t) => {
   const clock = createSimulatedClock()

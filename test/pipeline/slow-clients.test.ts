@@ -136,9 +136,9 @@ async function sendSlowly(t: Test, gateway: Gateway): Promise<string> {
 
 t.test('a body that is slow but steady passes, and one that is slower where no pace is asked for', async (t) => {
   const [steady, slower, tooSlow] = await Promise.all([
-    start(t, { bodyBytesPerSecond: 50 }),
-    start(t, { bodyBytesPerSecond: 0 }),
-    start(t, { bodyBytesPerSecond: 2_000 }),
+    start(t, { minBodyBytesPerSecond: 50 }),
+    start(t, { minBodyBytesPerSecond: 0 }),
+    start(t, { minBodyBytesPerSecond: 2_000 }),
   ])
   const answers = await Promise.all([steady, slower, tooSlow].map(({ gateway }) => sendSlowly(t, gateway)))
   t.match(answers[0], /^HTTP\/1\.1 200 /)

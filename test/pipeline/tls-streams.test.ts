@@ -138,7 +138,7 @@ testCertificates(t, 'what lasts, on TLS', async (t) => {
     const { url, metric } = await start(t, { own, url: upstream.url, timeouts: { headersMs: 300 } })
     const client = await openSecureClient(t, url, { ca })
     t.match(await client.closed(), /^HTTP\/1\.1 408 /)
-    t.ok(Number.isNaN(await metric('sallyport_unparsed_requests_total{')), 'a handshake is no part of a request')
+    t.ok(Number.isNaN(await metric('sallyport_malformed_requests_total{')), 'a handshake is no part of a request')
   })
 
   await t.test('connections are counted before their handshakes, and give their places back', async (t) => {

@@ -154,6 +154,16 @@ const mistakes: readonly Mistake[] = [
     'routes.0 does not know "requires"',
   ],
   [
+    'a key that has another name now is refused by that name',
+    'rateLimits:\n  calm: { requests: 1, seconds: 1, onTrouble: §closed }\n',
+    'rateLimits.calm does not know "onTrouble"; it is called "onError" now',
+  ],
+  [
+    'an outcome that a limit does not know is refused with the known ones',
+    'rateLimits:\n  calm: { requests: 1, seconds: 1, onError: §closed }\n',
+    'rateLimits.calm.onError must be one of allow, deny',
+  ],
+  [
     'a missing key is named',
     'routes:\n  - §{ id: a, surface: platform, upstream: platform }\n',
     "routes.0 must have required property 'match'",
@@ -467,12 +477,15 @@ t.test('a file that cannot be read is told by name, like any other mistake', asy
 
 const limits = 'rateLimits: { calm: { requests: 5, seconds: 60 }, wide: { requests: 9, seconds: 1, by: address } }\n'
 
-t.test('a row may name a rate limit of any file; what is left out is by principal, and open', async (t) => {
-  const named = row(`${sound}, rateLimit: calm`)
-  const { routes, rateLimits } = load(t, { 'roles.yaml': roles, 'a.yaml': named, 'limits.yaml': limits })
-  t.same(routes[0]?.rateLimit, { name: 'calm', requests: 5, seconds: 60, by: 'principal', onTrouble: 'open' })
-  t.same([...rateLimits.keys()], ['calm', 'wide'])
-})
+t.test(
+  'a row may name a rate limit of any file; what is left out is by principal, and allowed on errors',
+  async (t) => {
+    const named = row(`${sound}, rateLimit: calm`)
+    const { routes, rateLimits } = load(t, { 'roles.yaml': roles, 'a.yaml': named, 'limits.yaml': limits })
+    t.same(routes[0]?.rateLimit, { name: 'calm', requests: 5, seconds: 60, by: 'principal', onError: 'allow' })
+    t.same([...rateLimits.keys()], ['calm', 'wide'])
+  },
+)
 
 t.test('rate limits that are not there, twice there, or could not count are mistakes', async (t) => {
   const without = row(`${sound}, rateLimit: nothing`)

@@ -58,7 +58,9 @@ async function testTogether(t: Test): Promise<void> {
     return send({ method: 'POST', path: `/organizations/1/users/${robot}/tokens`, headers, body: JSON.stringify(body) })
   }
   const isHearing = async (): Promise<boolean> =>
-    (await (await fetch(`${gateway.admin}/metrics`)).text()).includes('sallyport_change_source_up{source="postgres"} 1')
+    (await (await fetch(`${gateway.admin}/metrics`)).text()).includes(
+      'sallyport_invalidation_source_up{source="postgres"} 1',
+    )
   await until(isHearing, 'the connection for changes')
 
   t.test('the check finds nothing wrong, but for an index that AdonisJS does not make', async (t) => {

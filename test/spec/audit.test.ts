@@ -38,12 +38,12 @@ t.test('every request has one line, whatever became of it', async (t) => {
   const { serving, file } = await start(t)
   const stormed = await storm(serving, world)
   t.ok(stormed.certain.length > 2_000)
-  const { requests, unparsed, written, dropped } = await settleWritten(serving, stormed.brokenBodies)
+  const { requests, malformed, written, dropped } = await settleWritten(serving, stormed.brokenBodies)
   const lines = readAudit(file)
   t.equal(dropped, 0)
   t.equal(lines.length, written)
   // A body that breaks off is counted among what could not be read, but its request was decided on before.
-  t.equal(lines.length, requests + unparsed - stormed.brokenBodies)
+  t.equal(lines.length, requests + malformed - stormed.brokenBodies)
   checkLines(t, lines, stormed)
   const text = readFileSync(file, 'utf8')
   for (const secret of [owner.jwt, member.jwt, robot.apiKey, robot.revoked]) t.notOk(text.includes(secret))
@@ -72,8 +72,12 @@ t.test('a connection that breaks off, or says nothing, is no request', async (t)
   late.send('GET /nowhere HTTP/1.1\r\nHo')
   t.match(await late.closed(), / 408 /)
   await until(() => readAudit(file).length > 1, 'the line of the one that came too slowly')
-  const { requests, unparsed } = await settleWritten(serving)
-  t.same([requests, unparsed], [1, 1])
+  const { requests, malformed } = await settleWritten(serving)
+  t.same([requests, malformed], [1, 1])
+  t.match(
+    serving.log().filter(({ msg }) => msg === 'malformed request'),
+    [{ level: 'info', reason: 'request_timeout' }],
+  )
   t.same(
     readAudit(file).map(({ reason }) => reason),
     ['route_not_found', 'request_timeout'],
@@ -83,9 +87,9 @@ t.test('a connection that breaks off, or says nothing, is no request', async (t)
 t.test('lines of several workers stand whole in one file', async (t) => {
   const { serving, file } = await start(t, {}, { workers: 2 })
   const stormed = await storm(serving, world)
-  const { requests, unparsed } = await settleWritten(serving, stormed.brokenBodies)
+  const { requests, malformed } = await settleWritten(serving, stormed.brokenBodies)
   const lines = readAudit(file)
-  t.equal(lines.length, requests + unparsed - stormed.brokenBodies)
+  t.equal(lines.length, requests + malformed - stormed.brokenBodies)
   checkLines(t, lines, stormed)
   t.equal(new Set(lines.map(({ replica }) => replica)).size, 2)
 })
@@ -105,17 +109,17 @@ t.test('by default the audit is on standard output, told from the log by its fir
 
 t.test('a line says who, by what credential, for whom, to what, and why', async (t) => {
   const { serving, file } = await start(t, { replica: 'gateway-7' })
-  const lineOf = async (request: Parameters<typeof call>[1], door: 'public' | 'decision' = 'public') => {
+  const lineOf = async (request: Parameters<typeof call>[1], listener: 'public' | 'decision' = 'public') => {
     const id = makeId()
     const headers = { ...request.headers, 'x-request-id': id }
-    await call(serving[door], { ...request, headers })
+    await call(serving[listener], { ...request, headers })
     await until(() => readAudit(file).some(({ requestId }) => requestId === id), 'the line')
     return readAudit(file).find(({ requestId }) => requestId === id)
   }
   const acme = world.organizations.acme.id
   t.match(await lineOf({ path: '/datasets?secret=1', headers: bearer(robot.apiKey) }), {
     time: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
-    door: 'proxy',
+    listener: 'public',
     outcome: 'allowed',
     status: null,
     reason: null,
@@ -160,7 +164,7 @@ t.test('a line says who, by what credential, for whom, to what, and why', async 
   })
   const about = { 'x-original-method': 'GET', 'x-original-uri': '/datasets' }
   t.match(await lineOf({ path: '/authorize', headers: { ...about, ...oauth(member) } }, 'decision'), {
-    door: 'decision',
+    listener: 'decision',
     outcome: 'allowed',
     status: 200,
     method: 'GET',
@@ -196,9 +200,9 @@ t.test('no client can split, forge or swell a line', async (t) => {
   for (const head of heads)
     await callRaw(serving.public, Buffer.from(`${head}\r\nConnection: close\r\n\r\n`, 'latin1'), 300)
   await until(() => readAudit(file).length >= heads.length, 'every line')
-  const { requests, unparsed } = await settleWritten(serving)
+  const { requests, malformed } = await settleWritten(serving)
   const lines = readAudit(file)
-  t.equal(lines.length, requests + unparsed)
+  t.equal(lines.length, requests + malformed)
   t.equal(lines.length, heads.length)
   t.notOk(lines.some(({ requestId }) => requestId === 'forged'))
   t.ok(lines.every(({ audit, outcome }) => audit === 'decision' && outcome === 'refused'))
@@ -208,7 +212,7 @@ t.test('no client can split, forge or swell a line', async (t) => {
       .every(({ length }) => length < 4_096),
   )
   t.same(
-    lines.filter(({ isCut }) => isCut).map(({ path }) => path.length),
+    lines.filter(({ isTruncated }) => isTruncated).map(({ path }) => path.length),
     [1_024],
   )
   t.notMatch(readFileSync(file, 'utf8'), /oat_/)

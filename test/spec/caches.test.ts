@@ -45,7 +45,9 @@ async function repeat(times: number, request: Call): Promise<ReadonlySet<number>
 }
 
 const isHearing = async (): Promise<boolean> =>
-  (await (await fetch(`${gateway.admin}/metrics`)).text()).includes('sallyport_change_source_up{source="postgres"} 1')
+  (await (await fetch(`${gateway.admin}/metrics`)).text()).includes(
+    'sallyport_invalidation_source_up{source="postgres"} 1',
+  )
 await until(isHearing, 'the connection for changes', 10_000)
 
 const warm: readonly Call[] = [

@@ -69,7 +69,9 @@ async function startWired(t: Test) {
   })
   const ask = createAsk(gateway.public)
   const isHearing = async (): Promise<boolean> =>
-    (await (await fetch(`${gateway.admin}/metrics`)).text()).includes('sallyport_change_source_up{source="postgres"} 1')
+    (await (await fetch(`${gateway.admin}/metrics`)).text()).includes(
+      'sallyport_invalidation_source_up{source="postgres"} 1',
+    )
   const isTold = (kind: 'user' | 'token', id: number): boolean =>
     new RegExp(`"kind" ?: ?"${kind}", ?"id" ?: ?${id}}`).test(heard)
   /** Makes an account, and waits until the gateway has been told: what it is told later ends what is held. */
@@ -212,7 +214,7 @@ t.test('a connection pooler that swallows notifications is found out', async (t)
   url.port = String(pooler.port)
   const { use, metrics } = await startListeningAt(t, url.href)
   const account = await addAccount('pooled')
-  const isUp = async (): Promise<boolean> => (await metrics()).includes('change_source_up{source="postgres"} 1')
+  const isUp = async (): Promise<boolean> => (await metrics()).includes('invalidation_source_up{source="postgres"} 1')
   await until(async () => dropped > 0 || (await isUp()), 'the connection')
   t.equal(await use(account), 200)
   await revoke(account)
@@ -232,7 +234,7 @@ t.test('a database whose triggers are missing or off is found out, until it is m
   t.equal(await use(account), 200)
   await revoke(account)
   await until(async () => (await use(account)) === 401, 'the refusal', boundMs)
-  const isUp = async (): Promise<boolean> => (await metrics()).includes('change_source_up{source="postgres"} 1')
+  const isUp = async (): Promise<boolean> => (await metrics()).includes('invalidation_source_up{source="postgres"} 1')
   t.notOk(await isUp())
   await migrate(url.href)
   await until(isUp, 'the connection for changes')

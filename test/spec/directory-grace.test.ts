@@ -36,7 +36,9 @@ async function startBehind(t: Test, settings: Readonly<Record<string, unknown>>)
     await until(async () => (await fetch(`${serving.admin}/readyz`)).status === 200, 'readiness', 20_000)
   }
   const countHeard = async (): Promise<number> => {
-    const counts = (await readMetrics()).matchAll(/^sallyport_changes_heard_total\{.*source="postgres".*\} (\d+)$/gm)
+    const counts = (await readMetrics()).matchAll(
+      /^sallyport_invalidations_received_total\{.*source="postgres".*\} (\d+)$/gm,
+    )
     return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
   }
   /** Adds an account, and waits until its changes are heard: one that came later would end what is known of it. */
@@ -108,6 +110,6 @@ t.test('no line of the log has the name of the user of the database', async (t) 
   const answer = await call(serving.public, { path: '/datasets', headers: oauth(world.users.member) })
   t.equal(answer.status, 503)
   await until(() => /password authentication failed/.test(serving.stdout()), 'the lines')
-  await until(() => /changes are not heard/.test(serving.stdout()), 'the lines of the listener')
+  await until(() => /invalidation source lost/.test(serving.stdout()), 'the lines of the listener')
   t.notMatch(serving.stdout() + serving.stderr(), /name-of-the-user/)
 })

@@ -155,7 +155,9 @@ t.test('a database at migration 6 goes on: its tokens, and a role that was grant
   const use = async () => (await call(gateway.public, { path: '/datasets', headers })).status
   t.equal(await use(), 200)
   const isHearing = async (): Promise<boolean> =>
-    (await (await fetch(`${gateway.admin}/metrics`)).text()).includes('sallyport_change_source_up{source="postgres"} 1')
+    (await (await fetch(`${gateway.admin}/metrics`)).text()).includes(
+      'sallyport_invalidation_source_up{source="postgres"} 1',
+    )
   await until(isHearing, 'the connection for changes')
   t.equal(await use(), 200)
   // As a gateway of the version before would, which runs until it is replaced.

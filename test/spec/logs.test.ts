@@ -81,7 +81,7 @@ t.test('debug tells of each change that is heard, and still of no secret', async
   await until(() => serving.log().some(({ level, kind }) => level === 'debug' && kind === 'token'), 'the change')
   t.match(
     serving.log().find(({ kind }) => kind === 'token'),
-    { msg: 'change heard', source: 'postgres', id },
+    { msg: 'invalidation received', source: 'postgres', id },
   )
   for (const secret of [...secrets, ...partsOf(token)]) t.notOk(serving.stdout().includes(secret))
 })

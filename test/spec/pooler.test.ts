@@ -148,7 +148,7 @@ pgbouncers.forEach((pgbouncer, at) => {
           settings: { database: { url, pooler: 'transaction' } },
           upstream: upstream.url,
         })
-        const sentence = /changes are not heard through a transaction pooler; set database\.listenUrl/g
+        const sentence = /no invalidations arrive through a transaction pooler; set database\.listenUrl/g
         const tellings = (): number => serving.stdout().match(sentence)?.length ?? 0
         await until(() => tellings() > 0, 'the line')
         const account = await addAccount(`unheard-${at}`)
@@ -156,7 +156,7 @@ pgbouncers.forEach((pgbouncer, at) => {
         t.equal(await ask(), 200)
         t.match(
           await (await fetch(`${serving.admin}/metrics`)).text(),
-          'sallyport_change_source_up{source="postgres"} 0',
+          'sallyport_invalidation_source_up{source="postgres"} 0',
         )
         await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
         await until(async () => (await ask()) === 401, 'the refusal, within the second that a fact is believed')

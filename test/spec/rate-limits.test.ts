@@ -26,7 +26,7 @@ const rateLimits = {
   whole: { requests: 3, ...hour, by: 'route' },
   place: { requests: 3, ...hour, by: 'address' },
   brief: { requests: 1, seconds: 1 },
-  strict: { requests: 3, ...hour, onTrouble: 'closed' },
+  strict: { requests: 3, ...hour, onError: 'deny' },
 }
 
 const open = (name: string) => ({
@@ -194,11 +194,11 @@ t.test('the next window brings the next budget', async (t) => {
   await until(async () => (await status()) === 200, 'the next window')
 })
 
-t.test('the decision door spends of the same budgets, and answers 429 alike', async (t) => {
+t.test('the decision listener spends of the same budgets, and answers 429 alike', async (t) => {
   const { gateway, statuses } = await start(t)
-  const ask = (target: string, door = '/authorize') =>
+  const ask = (target: string, endpoint = '/authorize') =>
     call(gateway.decision, {
-      path: door,
+      path: endpoint,
       headers: { 'x-original-method': 'GET', 'x-original-uri': target, ...oauth(member) },
     })
   t.same(await statuses(get('/user', oauth(member)), 2), [200, 200])
@@ -209,7 +209,7 @@ t.test('the decision door spends of the same budgets, and answers 429 alike', as
   t.match(await ask('/user', '/authorize?statuses=nginx'), { status: 403, headers: { 'x-gateway-status': '429' } })
 })
 
-t.test('what comes to both doors is counted once', async (t) => {
+t.test('what comes to both listeners is counted once', async (t) => {
   const { gateway, statuses } = await start(t)
   for (let time = 0; time < 5; time += 1) {
     const headers = { 'x-original-method': 'GET', 'x-original-uri': '/users/me', ...oauth(admin) }
@@ -271,8 +271,8 @@ testRedisServer(t, 'while Redis is down, open limits pass and closed ones are 50
     t.match(refused.json(), { success: false, error: { status: 503, code: 'rate_limit_unavailable' } })
     redis.thaw()
   }
-  t.match(await metrics(), /sallyport_rate_limit_troubles_total\{limit="user",outcome="open"\} \d\d/)
-  t.match(await metrics(), /sallyport_rate_limit_troubles_total\{limit="strict",outcome="closed"\} 2/)
+  t.match(await metrics(), /sallyport_rate_limit_errors_total\{limit="user",outcome="allow"\} \d\d/)
+  t.match(await metrics(), /sallyport_rate_limit_errors_total\{limit="strict",outcome="deny"\} 2/)
   await redis.restart()
   await until(counted, 'Redis again')
   t.same(await statuses(get('/strict', oauth(member)), 4), [200, 200, 200, 429])
@@ -287,7 +287,7 @@ testRedisServer(t, 'while Redis refuses to count, limits fall back, and the log 
   const policies = t.testdir({
     'roles.yaml': readFileSync(new URL('../../policies/roles.yaml', import.meta.url), 'utf8'),
     'routes.yaml': JSON.stringify({
-      rateLimits: { lenient: limit, strict: { ...limit, onTrouble: 'closed' } },
+      rateLimits: { lenient: limit, strict: { ...limit, onError: 'deny' } },
       routes: [
         { ...open('lenient'), rateLimit: 'lenient' },
         { ...open('strict'), rateLimit: 'strict' },
@@ -305,7 +305,7 @@ testRedisServer(t, 'while Redis refuses to count, limits fall back, and the log 
     t.equal(await status('/open/strict'), 503)
   }
   t.match(await gauges(), 'sallyport_redis_refusing{command="count"} 1')
-  t.match(await gauges(), 'sallyport_change_source_up{source="redis"} 1', 'changes are heard all the same')
+  t.match(await gauges(), 'sallyport_invalidation_source_up{source="redis"} 1', 'changes are heard all the same')
   await redis.tell('CONFIG SET maxmemory 0')
   t.equal(await status('/open/strict'), 200, 'at once')
   const told = (): readonly object[] => gateway.log().filter(({ msg }) => String(msg).startsWith('redis '))

@@ -32,7 +32,7 @@ async function startWith(t: Test, redis: Readonly<Record<string, unknown>>) {
   const send = async (request: Call): Promise<number> => (await call(gateway.public, request)).status
   const isUp = async (source: string): Promise<boolean> =>
     (await (await fetch(`${gateway.admin}/metrics`)).text()).includes(
-      `sallyport_change_source_up{source="${source}"} 1`,
+      `sallyport_invalidation_source_up{source="${source}"} 1`,
     )
   await until(() => isUp('redis'), 'Redis')
   await until(() => isUp('postgres'), 'the notifications')
@@ -154,14 +154,14 @@ testRedisServer(t, 'a Redis that is frozen, flushed or killed costs nobody an an
 
 testRedisServer(t, 'Redis alone is trusted only where it hears every writer', async (t) => {
   const redis = await startRedisServer(t)
-  for (const hearsEveryWriter of [false, true]) {
-    const { use, notifications, isUp } = await startWith(t, { url: redis.url, hearsEveryWriter })
+  for (const allWritersPublish of [false, true]) {
+    const { use, notifications, isUp } = await startWith(t, { url: redis.url, allWritersPublish })
     notifications.refuse()
     notifications.cut()
     await until(async () => !(await isUp('postgres')), 'the loss')
     // Longer than anything is believed without a proof.
-    const account = await revokeUnheard(`trust-${hearsEveryWriter}`, use, hearsEveryWriter ? 1_500 : 0)
-    if (!hearsEveryWriter)
+    const account = await revokeUnheard(`trust-${allWritersPublish}`, use, allWritersPublish ? 1_500 : 0)
+    if (!allWritersPublish)
       await until(async () => (await use(account)) === 401, 'the end of what nobody proves', boundMs)
     // With both ways down nothing is believed for long.
     redis.freeze()

@@ -100,7 +100,7 @@ const run = async (t: Test): Promise<void> => {
     t.equal((await call(gateway.admin, { path: '/healthz' })).status, 200)
   })
   await t.test('is told by the log and a metric', async (t) => {
-    t.ok((await metric(gateway, 'sallyport_names_stale_seconds')) > 1)
+    t.ok((await metric(gateway, 'sallyport_dns_stale_seconds')) > 1)
     const lines = () => gateway.log().filter(({ msg }) => msg === 'name not resolved; its last addresses go on')
     await until(() => lines().some(({ name }) => name === 'platform.test'), 'the line')
     t.match(new Set(lines().map(({ name }) => name)), new Set(['platform.test']))
@@ -113,7 +113,7 @@ const run = async (t: Test): Promise<void> => {
       'the new address',
       10_000,
     )
-    await until(async () => (await metric(gateway, 'sallyport_names_stale_seconds')) === 0, 'no name is stale', 10_000)
+    await until(async () => (await metric(gateway, 'sallyport_dns_stale_seconds')) === 0, 'no name is stale', 10_000)
     t.equal(await isReady(), true)
   })
 }

@@ -38,7 +38,7 @@ async function startOn(t: Test, database: Settings) {
     (await call(gateway.public, { path: '/datasets', headers })).status
   const metrics = async (): Promise<string> => (await fetch(`${gateway.admin}/metrics`)).text()
   const hears = () =>
-    until(async () => (await metrics()).includes('change_source_up{source="postgres"} 1'), 'the changes', 20_000)
+    until(async () => (await metrics()).includes('invalidation_source_up{source="postgres"} 1'), 'the changes', 20_000)
   const settled = (account: Account, status: number) =>
     until(async () => (await ask(account)) === status, `a ${status}`, 20_000)
   return { ...gateway, ask, metrics, hears, settled }
@@ -198,7 +198,7 @@ t.test('a standby whose primary is gone goes on serving, and is asked for writes
   await writer.end()
   await stopPrimary()
   await until(
-    async () => (await gateway.metrics()).includes('change_source_up{source="postgres"} 0'),
+    async () => (await gateway.metrics()).includes('invalidation_source_up{source="postgres"} 0'),
     'the loss',
     20_000,
   )

@@ -425,7 +425,7 @@ t.test('unreadable bytes never stand in the middle of an answer under way', asyn
   client.send(`GET /x HTTP/1.1\r\n${host}\r\n`)
   await client.until(/first,$/)
   client.send('nonsense\r\n\r\n')
-  const isRefused = async () => /unparsed_requests_total\{[^}]*\} 1/.test(await metrics(gateway.admin))
+  const isRefused = async () => /malformed_requests_total\{[^}]*\} 1/.test(await metrics(gateway.admin))
   for (const socket of upstream.sockets()) socket.write('second')
   t.match(await client.closed(), /\r\n\r\nfirst,secondHTTP\/1\.1 400 /)
   t.ok(await isRefused())

@@ -82,7 +82,7 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
       'sallyport.route': 'datasets.get',
       'sallyport.decision': 'allowed',
       'sallyport.credential': 'oauth',
-      'sallyport.door': 'proxy',
+      'sallyport.listener': 'public',
     })
     t.match(upstream?.attributes, {
       'http.request.method': 'GET',
@@ -138,7 +138,7 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
     const original = { 'x-original-method': 'GET', 'x-original-uri': '/datasets/9?x=1', 'x-request-id': 'judged' }
     await call(serving.decision, { path: '/authorize', headers: { ...oauth(member), ...original, traceparent } })
     const [judged] = await spansOf(collector, 'judged', 1)
-    t.match(judged, { traceId, name: 'GET /datasets/:id', attributes: { 'sallyport.door': 'decision' } })
+    t.match(judged, { traceId, name: 'GET /datasets/:id', attributes: { 'sallyport.listener': 'decision' } })
   })
 
   await t.test('no secret and no query is in what is exported', async (t) => {

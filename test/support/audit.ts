@@ -68,7 +68,7 @@ export async function countAudited(serving: Serving) {
   const sum = (name: string): number => Object.values(values(name)).reduce((total, value) => total + value, 0)
   return {
     requests: sum('sallyport_requests_total'),
-    unparsed: sum('sallyport_unparsed_requests_total'),
+    malformed: sum('sallyport_malformed_requests_total'),
     written: sum('sallyport_audit_written_total'),
     dropped: sum('sallyport_audit_dropped_total'),
     inFlight: sum('sallyport_requests_in_flight'),
@@ -98,7 +98,7 @@ export async function settleWritten(serving: Serving, brokenBodies = 0) {
   let counts = await settle(serving)
   await until(async () => {
     counts = await settle(serving)
-    return counts.written + counts.dropped >= counts.requests + counts.unparsed - brokenBodies
+    return counts.written + counts.dropped >= counts.requests + counts.malformed - brokenBodies
   }, 'every line')
   return counts
 }

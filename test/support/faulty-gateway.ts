@@ -73,7 +73,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     forward: createForward(engine.send),
     relay: relaying.relay,
     join,
-    beginRecord: createRecords({ log, metrics, now, monotonicMs }, 'proxy'),
+    beginRecord: createRecords({ log, metrics, now, monotonicMs }, 'public'),
     observe: (trail) => trail,
   }
   const exchanges = trackInFlight(log)

@@ -117,7 +117,7 @@ const bounds = { now: new Date(0), latest: null }
 const auditOf = (text: string): string =>
   composeAuditLine(
     {
-      ...{ time: new Date(0), requestId: 'r', door: 'proxy', outcome: 'refused', status: 400, error: undefined },
+      ...{ time: new Date(0), requestId: 'r', listener: 'public', outcome: 'refused', status: 400, error: undefined },
       ...{ principal: undefined, organization: undefined, route: undefined },
       ...{ method: text, path: text, clientAddress: text },
     },

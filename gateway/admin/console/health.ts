@@ -45,10 +45,10 @@ export const renderSources = (figures: MetricsReader): Html =>
   renderLiveTable({
     id: 'sources',
     caption: 'Invalidation of caches',
-    heads: ['Changes come by', 'State', { number: 'Heard' }],
-    rows: figures.all('sallyport_change_source_up').map(({ labels: { source = '' }, value }) => {
-      const heard = figures.sum('sallyport_changes_heard_total', (labels) => labels.source === source)
-      return html`<tr><th scope="row">${source}</th><td>${state(value === 1, value === 1 ? 'heard' : 'not heard')}</td><td class="number">${amount(heard)}</td></tr>`
+    heads: ['Source', 'State', { number: 'Received' }],
+    rows: figures.all('sallyport_invalidation_source_up').map(({ labels: { source = '' }, value }) => {
+      const received = figures.sum('sallyport_invalidations_received_total', (labels) => labels.source === source)
+      return html`<tr><th scope="row">${source}</th><td>${state(value === 1, value === 1 ? 'up' : 'down')}</td><td class="number">${amount(received)}</td></tr>`
     }),
     empty: 'None.',
   })

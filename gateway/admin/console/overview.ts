@@ -15,7 +15,7 @@ export const isServerError = ({ status = '' }: Readonly<Record<string, string>>)
 
 const countRefused = (figures: MetricsReader): number =>
   figures.sum('sallyport_decisions_total', ({ reason }) => reason !== 'allowed' && reason !== 'abandoned') +
-  figures.sum('sallyport_unparsed_requests_total')
+  figures.sum('sallyport_malformed_requests_total')
 
 /** The numbers that move. */
 export function renderOverview(figures: MetricsReader, rates: Rates, now: Date): Html {

@@ -18,7 +18,7 @@ export function listProblems(
     ...(policies?.live.held ? ['policy files are held back'] : []),
     ...parts.filter(({ isGood }) => !isGood).map(({ name, word }) => `${name}: ${word}`),
     ...downIn('sallyport_jwks_issuer_up', 'issuer').map((issuer) => `keys of ${issuer} could not be fetched`),
-    ...downIn('sallyport_change_source_up', 'source').map((source) => `changes by ${source} are not heard`),
+    ...downIn('sallyport_invalidation_source_up', 'source').map((source) => `invalidation source ${source} is down`),
     ...upstreams.filter(({ isGood }) => isGood === false).map(({ name, word }) => `upstream ${name}: ${word}`),
   ]
 }

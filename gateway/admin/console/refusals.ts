@@ -32,8 +32,8 @@ const renderRefusal = (
 <td><code>${refusal.clientAddress}</code></td><td><code class="small">${refusal.requestId}</code></td></tr>
 `
 
-function renderRequest({ door, method, path }: Refusal): Html {
-  const asked = door === 'decision' ? html` <span class="tag">decision</span>` : undefined
+function renderRequest({ listener, method, path }: Refusal): Html {
+  const asked = listener === 'decision' ? html` <span class="tag">decision</span>` : undefined
   if (path === undefined)
     return html`<span class="methods">${method ?? ''}</span> <span class="quiet">could not be read</span>${asked}`
   const question = new URLSearchParams({ method: method ?? '', path })

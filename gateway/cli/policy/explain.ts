@@ -89,7 +89,7 @@ function imagineFrom(options: ExplainOptions, { roles }: Policy): Imagined {
 }
 
 function describe({ status, outcome, route, source, checks }: Explanation): string {
-  const rows = checks.map(({ check, isPassed, why }) => [check, isPassed ? 'hit' : 'miss', why])
+  const rows = checks.map(({ check, isPassed, why }) => [check, isPassed ? 'pass' : 'FAIL', why])
   const verdict = outcome === 'allowed' ? 'allowed' : `refused: ${status} ${outcome}`
   const where = route === undefined ? '' : `, by route ${route} (${source})`
   return `${formatTable(['check', '', 'why'], rows)}\n${disarm(`${verdict}${where}`)}\n`

@@ -36,7 +36,7 @@ export type TaggedCacheOptions<Value> = Readonly<{
 }>
 
 /** `shared`: another request had already asked; `grace`: what was known before the store was out. */
-export type ReadResult = 'hit' | 'absent' | 'miss' | 'shared' | 'grace'
+export type ReadResult = 'hit' | 'negative_hit' | 'miss' | 'coalesced' | 'grace'
 
 type Held<Value> = Readonly<{ value: Value; askedAtMs: number; tags: readonly Tag[] }>
 
@@ -77,7 +77,7 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
       const known = entry && grace?.covers(freshness.knownAt(entry.askedAtMs)) ? entry : undefined
       if (known && grace?.isOut()) return standIn(known)
       if (absenceKey !== null && absences.has(absenceKey)) {
-        onRead('absent')
+        onRead('negative_hit')
         return undefined
       }
       // One that finds nothing is shared no more widely than its absence would be.
@@ -182,7 +182,7 @@ function createLoads<Value>({ freshness, onRead }: Pick<TaggedCacheOptions<Value
       const pending = loading.get(name)
       // A slow one is shared no longer than a change may go unheard.
       const shared = pending && freshness.isFresh(pending.askedAtMs, Number.POSITIVE_INFINITY) ? pending : undefined
-      onRead(shared === undefined ? 'miss' : 'shared')
+      onRead(shared === undefined ? 'miss' : 'coalesced')
       if (shared !== undefined) return shared.value
       const askedAtMs = freshness.now()
       const value = load(askedAtMs).finally(() => {

@@ -5,7 +5,7 @@ import { type AttemptLimit, createAttempts } from './attempts.ts'
 import { createTokenLane, type FindHashes } from './token-lane.ts'
 
 /** What became of a token that no cache knew. */
-export type UnknownToken = 'found' | 'refused' | 'throttled' | 'turned_away'
+export type UnknownToken = 'found' | 'refused' | 'throttled' | 'shed'
 
 export type GuardOptions = Readonly<{
   findHashes: FindHashes
@@ -56,7 +56,7 @@ export function guardLookups(store: Directory, options: GuardOptions) {
   const findUnknown = async (id: number, hash: string, owner: string) => {
     spend(owner)
     const token = await lane.find(id, hash, owner).catch((error: unknown) => {
-      if (error instanceof GatewayError && error.code === 'lookups_busy') onUnknown('turned_away', owner)
+      if (error instanceof GatewayError && error.code === 'lookups_busy') onUnknown('shed', owner)
       throw error
     })
     onUnknown(token ? 'found' : 'refused', owner)

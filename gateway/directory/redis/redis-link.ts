@@ -45,7 +45,7 @@ export type RedisLink = ChangeSource &
 export type RedisSettings = RedisServers &
   Readonly<{
     /** Whether the caches follow Redis alone: a server that does not say that it is a primary is not listened to. */
-    hearsEveryWriter?: boolean
+    allWritersPublish?: boolean
     monotonicMs: () => number
     /** Told of every command of ours that ended. */
     onCommand?: (command: RefusableCommand, ms: number, isGood: boolean) => void
@@ -165,7 +165,7 @@ async function subscribe(
   { listener, talker }: Clients,
   events: LinkEvents,
 ): Promise<Prove> {
-  const { monotonicMs, hearsEveryWriter } = settings
+  const { monotonicMs, allWritersPublish } = settings
   const marks = `sallyport:probe:${randomUUID()}`
   let heardAtMs = monotonicMs()
   // A change that was not taken is as if it had not been heard.
@@ -176,11 +176,11 @@ async function subscribe(
   }
   listener.on('message', guarded('directory', take, lost))
   if (!(talker instanceof Cluster)) {
-    await requirePrimary(listener, hearsEveryWriter)
+    await requirePrimary(listener, allWritersPublish)
     await requireLoaded(talker)
     await listener.subscribe(channel)
     // What was published before the question stands before its answer, where both are asked of one server.
-    return async () => void (await Promise.all([listener.ping(), requirePrimary(talker, hearsEveryWriter)]))
+    return async () => void (await Promise.all([listener.ping(), requirePrimary(talker, allWritersPublish)]))
   }
   await listener.subscribe(channel, marks)
   return async () => {

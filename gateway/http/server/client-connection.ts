@@ -133,7 +133,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     if (this.#isRefused || this.#isSpoiled) return
     if (this.#parser.isComplete || !this.#ahead.isEmpty) this.#keepAhead(bytes)
     else this.#read(bytes)
-    this.reading.count(bytes.length, this.account.isSqueezed)
+    this.reading.count(bytes.length, this.account.isThrottled)
   }
 
   #keepAhead(bytes: Buffer): void {
@@ -295,7 +295,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     // A client that sends nothing asks for nothing.
     if (this.socket.bytesRead === 0) return
     const { peerAddress } = this
-    this.#reception.options.onUnparsed({ code, requestId, peerAddress, isBody: this.#exchange !== undefined })
+    this.#reception.options.onMalformed({ code, requestId, peerAddress, isBody: this.#exchange !== undefined })
   }
 
   #retire(): void {

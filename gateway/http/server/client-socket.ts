@@ -49,7 +49,7 @@ export class ClientSocket {
   }
 
   readonly #chooseSize = (): ReadSize => {
-    if (this.account.isSqueezed) return 'sparing'
+    if (this.account.isThrottled) return 'sparing'
     return this.body?.isFlowing ? 'large' : 'small'
   }
 

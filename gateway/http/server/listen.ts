@@ -107,7 +107,7 @@ function watchConnections(connections: UnorderedList<ClientConnection>, options:
   }
   const stopWatch = watchSlowReaders(
     (visit) => connections.visit(({ socket }) => visit(socket)),
-    { idleMs: options.clientIdleTimeoutMs, bytesPerSecond: options.answerBytesPerSecond },
+    { idleMs: options.clientIdleTimeoutMs, bytesPerSecond: options.minResponseBytesPerSecond },
     cutStalled,
   )
   const visitBusy = (visit: (busy: Busy) => void): void =>

@@ -19,7 +19,7 @@ export class PipelinedBytes {
 
   /** Nothing more should be read for now. */
   get isFull(): boolean {
-    return this.#bytes >= limitBytes || (this.#bytes > 0 && this.#account.isSqueezed)
+    return this.#bytes >= limitBytes || (this.#bytes > 0 && this.#account.isThrottled)
   }
 
   add(bytes: Buffer): void {

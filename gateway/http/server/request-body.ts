@@ -30,7 +30,7 @@ export type BodyTaker = Readonly<{
   fail: (error: UpstreamError) => void
 }>
 
-export type BodyPace = Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'bodyBytesPerSecond'>
+export type BodyPace = Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'minBodyBytesPerSecond'>
 
 /** A body on its way, not asked for until somebody takes it: `Expect: 100-continue` is answered at that moment. */
 export class WireRequestBody implements RequestBody {
@@ -180,7 +180,7 @@ export class WireRequestBody implements RequestBody {
     }
     this.#freshBytes += chunk.length
     // A byte now and then is no progress: it would hold an upstream for as long as its sender likes.
-    if (this.#freshBytes >= (this.#pace.bodyBytesPerSecond * this.#idleMs) / 1_000 && !this.isReceived)
+    if (this.#freshBytes >= (this.#pace.minBodyBytesPerSecond * this.#idleMs) / 1_000 && !this.isReceived)
       this.#startClock()
     this.#taker?.data(chunk)
   }

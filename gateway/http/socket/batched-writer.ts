@@ -54,7 +54,7 @@ export class BatchedWriter {
   write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
     if (typeof bytes === 'string') {
       this.#hold(bytes, onLeft)
-      if (this.#account.isSqueezed) this.flush()
+      if (this.#account.isThrottled) this.flush()
     } else if (this.#text === '') this.#send(bytes, onLeft)
     else {
       this.#socket.cork()
@@ -77,7 +77,7 @@ export class BatchedWriter {
   isCongested(): boolean {
     if (this.#socket.writableLength === 0) return false
     if (this.#socket.writableNeedDrain) return true
-    if (!this.#account.isSqueezed) return false
+    if (!this.#account.isThrottled) return false
     this.#awaitRoom()
     return true
   }

@@ -19,7 +19,7 @@ export class HeldChunks {
   }
 
   get isFull(): boolean {
-    return this.bytes > this.#limitBytes || (this.bytes > 0 && this.#account.isSqueezed)
+    return this.bytes > this.#limitBytes || (this.bytes > 0 && this.#account.isThrottled)
   }
 
   push(lent: Buffer): void {

@@ -183,7 +183,7 @@ export class UpstreamConnection implements TurnWire {
   )
 
   readonly #chooseSize = (): ReadSize => {
-    if (this.#account.isSqueezed) return 'sparing'
+    if (this.#account.isThrottled) return 'sparing'
     return this.#fullReads >= smallReads ? 'large' : 'small'
   }
 
@@ -227,7 +227,7 @@ export class UpstreamConnection implements TurnWire {
       if (!this.#writer.hasLeft) this.#break(new Error('bytes that nobody asked for'))
       else if (this.#turn?.isPending) this.#turn.read(bytes)
       else this.drop()
-      this.#reading.count(bytes.length, this.#account.isSqueezed)
+      this.#reading.count(bytes.length, this.#account.isThrottled)
     },
     this.#cut,
   )

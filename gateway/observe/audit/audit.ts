@@ -1,10 +1,10 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
-import type { UnparsedRequest } from '../../http/engine.ts'
+import type { MalformedRequest } from '../../http/engine.ts'
 import { describeError, type Log } from '../log/log.ts'
 import type { AuditMetrics } from './audit-metrics.ts'
 import type { Line } from './batch.ts'
-import { type AuditedDecision, composeAuditLine, type Door } from './line.ts'
+import { type AuditedDecision, type AuditedListener, composeAuditLine } from './line.ts'
 import { LineWriter } from './line-writer.ts'
 import type { Sink } from './sink.ts'
 
@@ -119,15 +119,15 @@ function tellLosses(log: Log, monotonicMs: () => number) {
 }
 
 /** Writes down what was refused before it could be read; of a request that was read there is a line already. */
-export const createUnparsedRecorder =
-  (audit: Audit, door: Door, now: () => Date) =>
-  ({ code, requestId, peerAddress, isBody }: UnparsedRequest): void => {
+export const createMalformedRecorder =
+  (audit: Audit, listener: AuditedListener, now: () => Date) =>
+  ({ code, requestId, peerAddress, isBody }: MalformedRequest): void => {
     if (isBody) return
     const error = new GatewayError(code)
     const recorded = audit.record({
       time: now(),
       requestId,
-      door,
+      listener,
       outcome: 'refused',
       status: error.status,
       error,

@@ -5,13 +5,13 @@ import { redact } from '../log/redact.ts'
 import { atomicBytes } from './sink.ts'
 
 /** The listener that a decision was asked at. */
-export type Door = 'proxy' | 'decision'
+export type AuditedListener = 'public' | 'decision'
 
 /** A decision, with what the stages had found out when it was made. */
 export type AuditedDecision = Readonly<{
   time: Date
   requestId: string
-  door: Door
+  listener: AuditedListener
   outcome: 'allowed' | 'refused'
   /** Undefined where the answer is not the gateway's own: it is not there yet. */
   status: number | undefined
@@ -46,7 +46,7 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
     audit: 'decision',
     time: decision.time.toISOString(),
     requestId: decision.requestId,
-    door: decision.door,
+    listener: decision.listener,
     outcome: decision.outcome,
     status: decision.status ?? null,
     reason: error?.code ?? null,
@@ -57,7 +57,7 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
     route: decision.route ?? null,
     method: method.text,
     path: path.text,
-    ...((path.isCut || method.isCut) && { isCut: true }),
+    ...((path.isTruncated || method.isTruncated) && { isTruncated: true }),
     clientAddress: decision.clientAddress.slice(0, addressLimit),
     replica,
   })
@@ -71,10 +71,10 @@ const describeCredential = ({ proof }: Principal) => ({
 })
 
 /** What was misplaced is taken out first: half a token would not be known for one. */
-function cut(text: string | undefined, limit: number): Readonly<{ text: string | null; isCut: boolean }> {
-  if (text === undefined) return { text: null, isCut: false }
+function cut(text: string | undefined, limit: number): Readonly<{ text: string | null; isTruncated: boolean }> {
+  if (text === undefined) return { text: null, isTruncated: false }
   const clean = redact(text)
-  return { text: clean.slice(0, limit), isCut: clean.length > limit }
+  return { text: clean.slice(0, limit), isTruncated: clean.length > limit }
 }
 
 /** U+2028 and its like end a line for some readers; a control byte may end it for a terminal. */

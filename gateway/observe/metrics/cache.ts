@@ -3,11 +3,11 @@ import { createTallies } from './tally.ts'
 
 /** How often what is held spares a question, and how much is held. */
 export type CacheMetrics = Readonly<{
-  /** `hit`, `absent`, `miss`, `shared` or `grace`, for each cache by its name. */
+  /** `hit`, `negative_hit`, `miss`, `coalesced` or `grace`, for each cache by its name. */
   countCacheRead: (cache: string, result: string) => void
   /** Calls back at each scrape. */
   watchCacheSizes: (sizes: () => Readonly<Record<string, number>>) => void
-  /** An API token that no cache knew: `found`, `refused`, `throttled` or `turned_away`. */
+  /** An API token that no cache knew: `found`, `refused`, `throttled` or `shed`. */
   countUnknownToken: (outcome: string) => void
   /** Calls back at each scrape. */
   watchUnknownTokens: (countWaiting: () => number) => void
@@ -17,7 +17,7 @@ export function createCacheMetrics(registers: Registry[]): CacheMetrics {
   const reads = createTallies(
     {
       name: 'sallyport_cache_reads_total',
-      help: 'Reads of a cache, by result: hit, absent (known not to be there), miss, shared with a load under way, or grace (known before an outage).',
+      help: 'Reads of a cache, by result: hit, negative_hit (known not to be there), miss, coalesced with a load under way, or grace (known before an outage).',
       labelNames: ['cache', 'result'],
     },
     registers,
@@ -35,7 +35,7 @@ export function createCacheMetrics(registers: Registry[]): CacheMetrics {
   const unknownTokens = createTallies(
     {
       name: 'sallyport_unknown_tokens_total',
-      help: 'API tokens that no cache knew, by what became of them: found, refused, throttled, or turned_away.',
+      help: 'API tokens that no cache knew, by what became of them: found, refused, throttled, or shed.',
       labelNames: ['outcome'],
     },
     registers,

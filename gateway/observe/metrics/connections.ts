@@ -6,7 +6,7 @@ export type ConnectionMetrics = Readonly<{
   /** How many are open, asked at each scrape, and how many may be. */
   watchConnections: (listener: string, count: () => number, limit: number) => void
   /** What is held for slow peers, asked at each scrape, and how much that may be. */
-  watchHeldMemory: (read: () => Readonly<{ bytes: number; squeezedConnections: number }>, limitBytes: number) => void
+  watchHeldMemory: (read: () => Readonly<{ bytes: number; throttledConnections: number }>, limitBytes: number) => void
 }>
 
 /** By listener: `public`, `decision`, `admin`. */
@@ -33,7 +33,7 @@ export function createConnectionMetrics(registers: Registry[]): ConnectionMetric
       for (const [listener, count] of counts) this.set({ listener }, count())
     },
   })
-  let readHeld = () => ({ bytes: 0, squeezedConnections: 0 })
+  let readHeld = () => ({ bytes: 0, throttledConnections: 0 })
   new Gauge({
     name: 'sallyport_held_bytes',
     help: 'Bytes held for slow peers: read ahead, bodies, answers, unfinished events.',
@@ -48,11 +48,11 @@ export function createConnectionMetrics(registers: Registry[]): ConnectionMetric
     registers,
   })
   new Gauge({
-    name: 'sallyport_connections_squeezed',
+    name: 'sallyport_connections_throttled',
     help: 'Connections that are read from sparingly, because too much is held for their address or organization.',
     registers,
     collect() {
-      this.set(readHeld().squeezedConnections)
+      this.set(readHeld().throttledConnections)
     },
   })
   return {

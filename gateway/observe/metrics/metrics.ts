@@ -2,10 +2,10 @@ import { Counter, Gauge, Registry } from 'prom-client'
 import { type AuditMetrics, createAuditMetrics } from '../audit/audit-metrics.ts'
 import { createBoundHistogram } from './bound-histogram.ts'
 import { type CacheMetrics, createCacheMetrics } from './cache.ts'
-import { type ChangeMetrics, createChangeMetrics } from './changes.ts'
 import type { MetricsSnapshot } from './combine.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connections.ts'
 import { createDatabaseMetrics, type DatabaseMetrics } from './database.ts'
+import { createInvalidationMetrics, type InvalidationMetrics } from './invalidations.ts'
 import {
   createJwksMetrics,
   createReloadMetrics,
@@ -42,7 +42,7 @@ export type Metrics = RequestMetrics &
   AuditMetrics &
   BuildMetrics &
   CacheMetrics &
-  ChangeMetrics &
+  InvalidationMetrics &
   ConnectionMetrics &
   FaultMetrics &
   DatabaseMetrics &
@@ -60,7 +60,7 @@ export type Metrics = RequestMetrics &
 type RequestMetrics = Readonly<{
   countRequest: (route: string, method: string, status: number, seconds: number) => void
   countDecision: (route: string, reason: string) => void
-  countUnparsed: (reason: string) => void
+  countMalformed: (reason: string) => void
   /** Calls back at each scrape. */
   watchInFlight: (count: () => number) => void
 }>
@@ -78,7 +78,7 @@ export function createMetrics(): Metrics {
     ...createAuditMetrics(registers),
     ...createBuildMetrics(registers),
     ...createCacheMetrics(registers),
-    ...createChangeMetrics(registers),
+    ...createInvalidationMetrics(registers),
     ...createConnectionMetrics(registers),
     ...createDatabaseMetrics(registers),
     ...createFaultMetrics(registers),
@@ -122,8 +122,8 @@ function createRequestMetrics(registers: Registry[]): RequestMetrics {
     },
     registers,
   )
-  const unparsed = new Counter({
-    name: 'sallyport_unparsed_requests_total',
+  const malformed = new Counter({
+    name: 'sallyport_malformed_requests_total',
     help: 'Requests refused before they could be read, by reason.',
     labelNames: ['reason'],
     registers,
@@ -145,7 +145,7 @@ function createRequestMetrics(registers: Registry[]): RequestMetrics {
     countDecision: (route, reason) => {
       decisions(route, reason).count += 1
     },
-    countUnparsed: (reason) => unparsed.inc({ reason }),
+    countMalformed: (reason) => malformed.inc({ reason }),
     watchInFlight: (count) => {
       inFlight = count
     },

@@ -48,17 +48,17 @@ export function createBuildMetrics(registers: Registry[]): BuildMetrics {
   return { noteBuild: (build) => info.set({ ...build }, 1) }
 }
 
-export type FaultMetrics = Readonly<{ countFault: (place: string) => void }>
+export type FaultMetrics = Readonly<{ countFault: (component: string) => void }>
 
 /** What a callback threw: a bug that ended one connection or one piece of work, and not the process. */
 export function createFaultMetrics(registers: Registry[]): FaultMetrics {
   const faults = new Counter({
-    name: 'sallyport_callback_faults_total',
+    name: 'sallyport_callback_errors_total',
     help: 'Callbacks of sockets, timers and connections that threw; each ended its own connection or work.',
-    labelNames: ['place'],
+    labelNames: ['component'],
     registers,
   })
-  return { countFault: (place) => faults.inc({ place }) }
+  return { countFault: (component) => faults.inc({ component }) }
 }
 
 /** How often the event loop is timed, which wakes a gateway that has nothing else to do; also the least lag that is told. */

@@ -6,7 +6,7 @@ import { createTallies, type Tallies } from './tally.ts'
 /** How one upstream answers. */
 export type UpstreamWatch = Readonly<{
   answered: (status: number, ms: number) => void
-  failed: (outcome: RefusalCode | 'client_left') => void
+  failed: (outcome: RefusalCode | 'client_disconnected') => void
 }>
 
 export type UpstreamMetrics = Readonly<{
@@ -14,7 +14,7 @@ export type UpstreamMetrics = Readonly<{
   watchUpstream: (name: string) => UpstreamWatch
   countUpstreamRetry: () => void
   /** Age of the oldest addresses in use whose name is not resolved, in milliseconds; asked at each scrape. */
-  watchNames: (oldestStaleMs: () => number) => void
+  watchDns: (oldestStaleMs: () => number) => void
   /** How many connections are open, by scheme, host and port; asked at each scrape. */
   watchUpstreamConnections: (count: () => ReadonlyMap<string, number>, limit: number) => void
 }>
@@ -53,7 +53,7 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   })
   let oldestStaleMs = () => 0
   new Gauge({
-    name: 'sallyport_names_stale_seconds',
+    name: 'sallyport_dns_stale_seconds',
     help: 'Age of the oldest addresses in use whose name is not resolved any more; 0 while all names are.',
     registers,
     collect() {
@@ -71,7 +71,7 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   return {
     watchUpstream: (name) => watches.get(name) ?? watch(name.startsWith(clusterPrefix) ? clusterLabel : name),
     countUpstreamRetry: () => retries.inc(),
-    watchNames: (read) => {
+    watchDns: (read) => {
       oldestStaleMs = read
     },
     watchUpstreamConnections: createConnectionGauges(registers),

@@ -2,12 +2,12 @@ import type { Span, SpanStatusCode } from '@opentelemetry/api'
 import type { GatewayError } from '../../errors/gateway-error.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import { methods } from '../../policy/route.ts'
-import type { Door } from '../audit/line.ts'
+import type { AuditedListener } from '../audit/line.ts'
 import { redact } from '../log/redact.ts'
 import type { Trail } from '../trail.ts'
 import { pathLimit } from './call-attributes.ts'
 
-type RequestFacts = Readonly<{ door: Door; requestId: string; errorStatus: SpanStatusCode }>
+type RequestFacts = Readonly<{ listener: AuditedListener; requestId: string; errorStatus: SpanStatusCode }>
 
 /** Writes what the trail hears into a span, by the semantic conventions for HTTP servers, and ends it with the exchange. */
 export function followRequest(trail: Trail, exchange: Exchange, span: Span, facts: RequestFacts): Trail {
@@ -71,11 +71,11 @@ export function followRequest(trail: Trail, exchange: Exchange, span: Span, fact
   }
 }
 
-function describeStart(span: Span, exchange: Exchange, { door, requestId }: RequestFacts): void {
+function describeStart(span: Span, exchange: Exchange, { listener, requestId }: RequestFacts): void {
   span.setAttributes({
     'http.request.method': (methods as readonly string[]).includes(exchange.method) ? exchange.method : '_OTHER',
     'network.protocol.version': exchange.httpVersion,
-    'sallyport.door': door,
+    'sallyport.listener': listener,
     'sallyport.request_id': requestId,
   })
 }

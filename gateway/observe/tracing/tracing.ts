@@ -2,7 +2,7 @@ import type * as Api from '@opentelemetry/api'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { Exchange, RawHeaders } from '../../http/exchange.ts'
 import { findTraceContext, type TraceContext } from '../../receive/trace-context.ts'
-import type { Door } from '../audit/line.ts'
+import type { AuditedListener } from '../audit/line.ts'
 import type { Log } from '../log/log.ts'
 import type { ObserveRequest } from '../trail.ts'
 import { describeCall, type OutgoingCall } from './call-attributes.ts'
@@ -19,7 +19,7 @@ export type TracedCall = Readonly<{
 
 /** Traces of requests. There is none where nobody asked for it, and then nothing is done for it. */
 export type Tracing = Readonly<{
-  observe: (door: Door) => ObserveRequest
+  observe: (listener: AuditedListener) => ObserveRequest
   /** Undefined where the request itself is not traced. */
   beginCall: (exchange: Exchange, call: OutgoingCall) => TracedCall | undefined
   /** Sends what has ended, for so long at most. */
@@ -40,11 +40,11 @@ export async function openTracing(
 export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
   const contexts = new WeakMap<Exchange, Api.Context>()
   return {
-    observe: (door) => (trail, exchange, requestId) => {
+    observe: (listener) => (trail, exchange, requestId) => {
       const parent = readParent(api, findTraceContext(exchange.headers))
       const span = tracer.startSpan('request', { kind: api.SpanKind.SERVER }, parent)
       contexts.set(exchange, api.trace.setSpan(parent, span))
-      const facts = { door, requestId, errorStatus: api.SpanStatusCode.ERROR }
+      const facts = { listener, requestId, errorStatus: api.SpanStatusCode.ERROR }
       return followRequest(trail, exchange, span, facts)
     },
     beginCall: (exchange, call) => {

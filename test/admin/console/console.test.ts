@@ -23,7 +23,7 @@ const state: PolicyState = {
 const refusal: Refusal = {
   time: '2026-01-02T03:04:00.123Z',
   requestId: 'the-request',
-  door: 'proxy',
+  listener: 'public',
   status: 403,
   code: 'role_insufficient',
   method: 'GET',
@@ -127,7 +127,7 @@ t.test('all that came with requests and files is text on the page', async (t) =>
     policies: async () => ({ live: broken, shadow: broken }),
     refusals: async () => [
       { ...refusal, method: hostile, path: hostile, requestId: hostile, clientAddress: hostile, route: hostile },
-      { ...refusal, method: undefined, path: undefined, door: 'decision' },
+      { ...refusal, method: undefined, path: undefined, listener: 'decision' },
     ],
     clusters: async () => ({
       clusters: [
@@ -173,7 +173,7 @@ t.test('the word at the top says what needs attention, and only that', async (t)
   const metrics = createMetrics()
   metrics.notePolicyReload(false)
   metrics.countJwksFetch('https://issuer.example', 'failed')
-  metrics.watchChangeSource(
+  metrics.watchInvalidationSource(
     'postgres',
     () => false,
     () => undefined,
@@ -187,7 +187,7 @@ t.test('the word at the top says what needs attention, and only that', async (t)
     'policy files: refused',
     'audit: cannot be written',
     'keys of https://issuer.example could not be fetched',
-    'changes by postgres are not heard',
+    'invalidation source postgres is down',
   ])
     t.match(said, part)
   t.notMatch(await word({ ...ill, isAudited: false }), /audit/)

@@ -24,7 +24,7 @@ export async function createDecide(configurationFile: string): Promise<Decide> {
       }
     },
     send: async () => Promise.reject(new Error('nothing is sent')),
-    readHeldMemory: () => ({ bytes: 0, squeezedConnections: 0 }),
+    readHeldMemory: () => ({ bytes: 0, throttledConnections: 0 }),
     countUpstreamConnections: () => new Map(),
     close: async () => undefined,
   }

@@ -100,7 +100,7 @@ t.test('concurrent misses share one load, each key its own', async (t) => {
     reads.filter((result) => result === 'miss'),
     ['miss', 'miss'],
   )
-  t.equal(reads.filter((result) => result === 'shared').length, 998)
+  t.equal(reads.filter((result) => result === 'coalesced').length, 998)
 })
 
 t.test('nothing is held for longer than its time to live, which begins with the question', async (t) => {
@@ -161,7 +161,7 @@ t.test('what is not there is believed for 900 ms, and no longer for being proven
   t.equal(await read('a', async () => undefined), undefined)
   pass(900)
   t.equal(await read('a', neverLoad), undefined)
-  t.equal(reads.at(-1), 'absent')
+  t.equal(reads.at(-1), 'negative_hit')
   pass(1)
   t.equal(await look('a'), 'again')
 })
@@ -181,7 +181,7 @@ t.test('an absence is remembered under the name that the reader gives it, or not
   t.equal((await read('a', neverLoad, { absenceKey: 'a:guess' }))?.text, 'one', 'and what is there is there for all')
   await read('b', async () => undefined, { absenceKey: null })
   await read('b', async () => undefined, { absenceKey: null })
-  t.same(reads, ['miss', 'absent', 'miss', 'hit', 'miss', 'miss'])
+  t.same(reads, ['miss', 'negative_hit', 'miss', 'hit', 'miss', 'miss'])
   t.equal((await read('b', async () => fact('two')))?.text, 'two')
 })
 
@@ -207,7 +207,7 @@ t.test('a flood of absences pushes out nothing that is known, and is bounded its
   for (let index = 0; index < 1_000; index++) await read(`guess-${index}`, async () => undefined)
   t.equal((await read('known', neverLoad))?.text, 'one')
   for (let index = 0; index < 1_000; index++) await read(`guess-${index}`, async () => undefined)
-  t.equal(reads.filter((result) => result === 'absent').length, 0, 'the oldest had been dropped')
+  t.equal(reads.filter((result) => result === 'negative_hit').length, 0, 'the oldest had been dropped')
   t.equal(await read('guess-999', neverLoad), undefined, 'the newest had not')
 })
 
@@ -319,7 +319,7 @@ t.test('a failure is told to all who share it, and is neither kept nor taken for
   )
   t.equal(size(), 0)
   t.equal(await look('a'), 'again')
-  t.same(reads, ['miss', 'shared', 'miss', 'miss'])
+  t.same(reads, ['miss', 'coalesced', 'miss', 'miss'])
 })
 
 t.test('a failure takes nothing away that is held', async (t) => {
@@ -442,7 +442,7 @@ t.test('whatever the order of loads and changes, nobody reads what a change had 
   for (const end of pending) end()
   await Promise.all(checks)
   t.equal(stale, 0)
-  for (const result of ['hit', 'miss', 'shared'] as const)
+  for (const result of ['hit', 'miss', 'coalesced'] as const)
     t.ok(reads.filter((read) => read === result).length > 500, result)
 })
 

@@ -16,7 +16,7 @@ import {
 } from '../../support/redis-server.ts'
 
 const monotonicMs = (): number => performance.now()
-const limit: RateLimit = { name: 'test', requests: 1_000_000, seconds: 3_600, by: 'route', onTrouble: 'open' }
+const limit: RateLimit = { name: 'test', requests: 1_000_000, seconds: 3_600, by: 'route', onError: 'allow' }
 
 /** A link, and everything that it says. */
 function follow(t: Test, servers: RedisServers & Partial<RedisSettings>) {
@@ -170,7 +170,7 @@ testRedisServer(t, 'where Redis alone is believed, it must say that it is the pr
   await redis.tell(restrict('-role'))
   const lenient = follow(t, { url: asLimited(redis) })
   await until(lenient.isUp, 'the link')
-  const { isUp, causes } = follow(t, { url: asLimited(redis), hearsEveryWriter: true })
+  const { isUp, causes } = follow(t, { url: asLimited(redis), allWritersPublish: true })
   await until(() => causes.length > 0, 'the cause')
   t.same(causes, ['Error: Redis cannot be used: NOPERM'])
   t.notOk(isUp())

@@ -5,7 +5,7 @@ import { drillDomain, leadByNames } from '../lead-by-names.ts'
 export const drill: Drill = {
   about: 'the name server knows the name of the upstream no more, while every request opens a connection to it',
   cells: [['DNS', 'refuses']],
-  alerts: ['SallyportNamesStale'],
+  alerts: ['SallyportDnsStale'],
   findLack: () => nameServerLack,
   prepare: leadByNames,
   begin: ({ notes }) => (notes.get('names') as NameServer).set(`upstream.${drillDomain}`, undefined),

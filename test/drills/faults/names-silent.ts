@@ -10,7 +10,7 @@ const look = async (
   isWanted: (seconds: number) => boolean,
   limit: string,
 ): Promise<readonly Finding[]> => {
-  const seconds = await metric('sallyport_names_stale_seconds')
+  const seconds = await metric('sallyport_dns_stale_seconds')
   return [
     {
       check: 'age of addresses whose name is not resolved',
@@ -24,7 +24,7 @@ const look = async (
 export const drill: Drill = {
   about: 'the name server says nothing, while every request opens a connection to the upstream by its name',
   cells: [['DNS', 'hangs']],
-  alerts: ['SallyportNamesStale'],
+  alerts: ['SallyportDnsStale'],
   findLack: () => nameServerLack,
   prepare: leadByNames,
   begin: (stage) => serverOf(stage).silence(true),

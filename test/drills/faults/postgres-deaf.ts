@@ -6,7 +6,7 @@ import { findRevoked, keepAccount } from '../revoked.ts'
 export const drill: Drill = {
   about: 'no change arrives from PostgreSQL any more, over a connection that stays open',
   cells: [['database', 'stale']],
-  alerts: ['SallyportChangesNotHeard'],
+  alerts: ['SallyportInvalidationSourceDown'],
   prepare: async (stage) => {
     const { owner, world, wires, notes } = stage
     const wire = await startTcpProxy(owner, { port: Number(new URL(world.databaseUrl).port) })

@@ -27,9 +27,9 @@ export const drill: Drill = {
   begin: ({ redis }) => redis.tell('CONFIG SET maxmemory 1'),
   end: ({ redis }) => redis.tell('CONFIG SET maxmemory 0'),
   lookDuring: async ({ metric, gateway }) => {
-    const uncounted = await metric('sallyport_rate_limit_troubles_total')
+    const uncounted = await metric('sallyport_rate_limit_errors_total')
     const refusing = await metric('sallyport_redis_refusing')
-    const up = await metric('sallyport_change_source_up')
+    const up = await metric('sallyport_invalidation_source_up')
     const countLines = (): number => gateway().readLog().split('"redis refuses a command"').length - 1
     // A line is a little behind what it tells of; without one the finding says so.
     await until(() => countLines() > 0, 'the line').catch(() => undefined)

@@ -13,7 +13,7 @@ export const drill: Drill = {
   begin: ({ redis }) => redis.tell('REPLICAOF 127.0.0.1 1'),
   end: ({ redis }) => redis.tell('REPLICAOF NO ONE'),
   lookDuring: async ({ metric }) => {
-    const up = await metric('sallyport_change_source_up')
+    const up = await metric('sallyport_invalidation_source_up')
     return [{ check: 'sources of changes that are up', seen: String(up), limit: '1', isMet: up === 1 }]
   },
 }

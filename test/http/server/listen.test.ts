@@ -208,7 +208,7 @@ t.test('what keeps a client waiting keeps no other', async (t) => {
 })
 
 t.test('who may not send a body hears that first, whatever the body is', async (t) => {
-  const unparsed: string[] = []
+  const malformed: string[] = []
   const { origin } = await listen(
     t,
     (exchange) =>
@@ -216,7 +216,7 @@ t.test('who may not send a body hears that first, whatever the body is', async (
         if (exchange.target === '/refused') exchange.answer({ status: 401, headers: [] }, 'no')
         else exchange.body.read(100).catch(({ status }) => exchange.answer({ status, headers: [] }, 'no'))
       }),
-    { onUnparsed: ({ code, isBody }) => unparsed.push(`${code} ${isBody}`) },
+    { onMalformed: ({ code, isBody }) => malformed.push(`${code} ${isBody}`) },
   )
   for (const [target, status] of [
     ['/refused', 401],
@@ -228,5 +228,5 @@ t.test('who may not send a body hears that first, whatever the body is', async (
     )
     t.match(await client.closed(), new RegExp(`^HTTP/1\\.1 ${status} (?![\\s\\S]*HTTP/1)`), target)
   }
-  t.same(unparsed, ['headers_malformed true'])
+  t.same(malformed, ['headers_malformed true'])
 })

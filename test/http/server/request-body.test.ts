@@ -5,7 +5,7 @@ import { Deadline } from '../../../gateway/http/socket/deadline.ts'
 import { until } from '../../support/gateway.ts'
 
 /** A body without a connection, and what becomes of it at its taker. */
-function open({ bodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100 } = {}) {
+function open({ minBodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100 } = {}) {
   const seen = { text: '', end: '', isReading: true, continues: 0 }
   const source = {
     alarm: new Deadline(),
@@ -20,7 +20,7 @@ function open({ bodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100
       seen.continues += 1
     },
   }
-  const body = new WireRequestBody(source, undefined, awaitsContinue, { bodyIdleTimeoutMs: 100, bodyBytesPerSecond })
+  const body = new WireRequestBody(source, undefined, awaitsContinue, { bodyIdleTimeoutMs: 100, minBodyBytesPerSecond })
   const taker = {
     data: (chunk: Buffer) => {
       seen.text += chunk.toString()
@@ -92,7 +92,7 @@ t.test('a body over its limit, one that breaks off, and one that is no body, fai
 t.test('a silent client fails, one that drips too; one that is not waited for does not', async (t) => {
   const silent = open()
   silent.take()
-  const dripping = open({ bodyBytesPerSecond: 1_000 })
+  const dripping = open({ minBodyBytesPerSecond: 1_000 })
   dripping.take()
   const drip = setInterval(() => dripping.say('x'), 10)
   const waiting = open()

@@ -57,7 +57,7 @@ function dripBody(): WireRequestBody {
     resumeReading: () => {},
     writeContinue: () => {},
   }
-  return new WireRequestBody(source, 8, false, { bodyIdleTimeoutMs: 2_000, bodyBytesPerSecond: 0 })
+  return new WireRequestBody(source, 8, false, { bodyIdleTimeoutMs: 2_000, minBodyBytesPerSecond: 0 })
 }
 
 const answerHeads = (answer: string | ((count: number) => string)) => (socket: Socket, soFar: string) => {

@@ -8,7 +8,7 @@ import { until } from '../../support/gateway.ts'
 const decision: AuditedDecision = {
   time: new Date(0),
   requestId: 'request',
-  door: 'proxy',
+  listener: 'public',
   outcome: 'allowed',
   status: undefined,
   error: undefined,

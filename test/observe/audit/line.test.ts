@@ -29,7 +29,7 @@ const robot: Principal = {
 const decision: AuditedDecision = {
   time: new Date('2031-02-03T04:05:06.789Z'),
   requestId: 'request-1',
-  door: 'proxy',
+  listener: 'public',
   outcome: 'refused',
   status: 403,
   error: { code: 'role_insufficient', check: 'role' },
@@ -46,7 +46,7 @@ t.test('a line says who asked for what, and what became of it', async (t) => {
     audit: 'decision',
     time: '2031-02-03T04:05:06.789Z',
     requestId: 'request-1',
-    door: 'proxy',
+    listener: 'public',
     outcome: 'refused',
     status: 403,
     reason: 'role_insufficient',
@@ -122,7 +122,7 @@ t.test('a line is one line of visible ASCII within its limit, and JSON, whatever
       return (
         path.startsWith(parsed.path) &&
         method.startsWith(parsed.method) &&
-        (parsed.isCut === true) === (parsed.path !== path || parsed.method !== method)
+        (parsed.isTruncated === true) === (parsed.path !== path || parsed.method !== method)
       )
     }),
     { numRuns: 2_000 },

@@ -47,7 +47,7 @@ t.test('the counts of a worker that died stay, its states go', async (t) => {
   const group = createGroupMetrics()
   for (const pid of [1, 2, 3]) {
     const metrics = createMetrics()
-    metrics.countUnparsed('target_malformed')
+    metrics.countMalformed('target_malformed')
     metrics.countRequest('open', 'GET', 200, 0.004)
     metrics.watchInFlight(() => 5)
     group.note(pid, await sendSnapshot(metrics))
@@ -56,8 +56,8 @@ t.test('the counts of a worker that died stay, its states go', async (t) => {
   group.retire(1)
   group.retire(2)
   group.retire(4)
-  t.same(await read(group, 'sallyport_unparsed_requests_total'), [
-    'sallyport_unparsed_requests_total{reason="target_malformed"} 3',
+  t.same(await read(group, 'sallyport_malformed_requests_total'), [
+    'sallyport_malformed_requests_total{reason="target_malformed"} 3',
   ])
   t.same(new Set(await read(group, 'sallyport_request_duration_seconds')), new Set(before))
   t.same(await read(group, 'sallyport_requests_in_flight'), ['sallyport_requests_in_flight 5'])
@@ -66,12 +66,12 @@ t.test('the counts of a worker that died stay, its states go', async (t) => {
 t.test('newer numbers of a worker replace its older ones', async (t) => {
   const group = createGroupMetrics()
   const metrics = createMetrics()
-  metrics.countUnparsed('target_malformed')
+  metrics.countMalformed('target_malformed')
   group.note(1, await sendSnapshot(metrics))
-  metrics.countUnparsed('target_malformed')
+  metrics.countMalformed('target_malformed')
   group.note(1, await sendSnapshot(metrics))
-  t.same(await read(group, 'sallyport_unparsed_requests_total'), [
-    'sallyport_unparsed_requests_total{reason="target_malformed"} 2',
+  t.same(await read(group, 'sallyport_malformed_requests_total'), [
+    'sallyport_malformed_requests_total{reason="target_malformed"} 2',
   ])
 })
 

@@ -1,0 +1,55 @@
+import { Counter, Gauge, type Registry } from 'prom-client'
+
+/** Whether what is held in memory still follows the directory. */
+export type InvalidationMetrics = Readonly<{
+  countInvalidation: (source: string) => void
+  countInvalidationDisconnect: (source: string) => void
+  /** `lagMs`: age of the last proof that every change has arrived; undefined before the first proof. Asked at each scrape. */
+  watchInvalidationSource: (source: string, isUp: () => boolean, lagMs: () => number | undefined) => void
+}>
+
+/** By source: `postgres`, `redis`. */
+export function createInvalidationMetrics(registers: Registry[]): InvalidationMetrics {
+  const labelNames = ['source']
+  const received = new Counter({
+    name: 'sallyport_invalidations_received_total',
+    help: 'Changes of the directory that reached the caches, by source.',
+    labelNames,
+    registers,
+  })
+  const disconnects = new Counter({
+    name: 'sallyport_invalidation_source_disconnects_total',
+    help: 'How often the connection to a source of invalidations was lost.',
+    labelNames,
+    registers,
+  })
+  const sources: Readonly<{ source: string; isUp: () => boolean; lagMs: () => number | undefined }>[] = []
+  new Gauge({
+    name: 'sallyport_invalidation_source_up',
+    help: 'Whether changes arrive from a source; without PostgreSQL cache entries expire within a second.',
+    labelNames,
+    registers,
+    collect() {
+      for (const { source, isUp } of sources) this.set({ source }, isUp() ? 1 : 0)
+    },
+  })
+  new Gauge({
+    name: 'sallyport_invalidation_lag_seconds',
+    help: 'Age of the last proof that every change of a source has arrived; absent before the first.',
+    labelNames,
+    registers,
+    collect() {
+      for (const { source, lagMs } of sources) {
+        const lag = lagMs()
+        if (lag !== undefined) this.set({ source }, lag / 1_000)
+      }
+    },
+  })
+  return {
+    countInvalidation: (source) => received.inc({ source }),
+    countInvalidationDisconnect: (source) => disconnects.inc({ source }),
+    watchInvalidationSource: (source, isUp, lagMs) => {
+      sources.push({ source, isUp, lagMs })
+    },
+  }
+}
