@@ -30,15 +30,15 @@ export type StreamStart = Readonly<{
   onStarted: () => void
   /** Called instead, with what goes out in the head's place. */
   onRefused: (error: unknown) => void
-  trail: StreamTrail
+  observer: StreamObserver
 }>
 
 /** Where it is written down how a stream ended. */
-export type StreamTrail = Readonly<{
+export type StreamObserver = Readonly<{
   /** Called just before the client is told of a failure. */
-  streamFailed: (code: StreamFailureCode, cause: unknown) => void
+  onStreamFailure: (code: StreamFailureCode, cause: unknown) => void
   /** Called for a bug of ours that the client cannot be told of by the stream: its connection is broken. */
-  broke: (error: unknown) => void
+  onBug: (error: unknown) => void
 }>
 
 /** The flow of an upstream's answer, without its head. */
@@ -61,7 +61,7 @@ export class EventStreamRelay implements ResponseSink {
   readonly #settings: StreamSettings
   readonly #place: Slot<EventStreamRelay>
   readonly #kind: StreamKind
-  readonly #trail: StreamTrail
+  readonly #observer: StreamObserver
   readonly #splitter: EventSplitter
   readonly #account: StreamState
   readonly #quiet: Timer
@@ -82,7 +82,7 @@ export class EventStreamRelay implements ResponseSink {
     this.#settings = settings
     this.#start = start
     this.#kind = start.kind
-    this.#trail = start.trail
+    this.#observer = start.observer
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
     this.#account = new StreamState(start.kind)
     this.#kept = new Holding(exchange.account)
@@ -241,7 +241,7 @@ export class EventStreamRelay implements ResponseSink {
     this.#letGo()
     this.#source.abort()
     this.#exchange.destroy()
-    this.#trail.broke(error)
+    this.#observer.onBug(error)
     this.#start?.onStarted()
   }
 
@@ -257,7 +257,7 @@ export class EventStreamRelay implements ResponseSink {
       return
     }
     if (state === 'streaming') {
-      this.#trail.streamFailed(code, cause)
+      this.#observer.onStreamFailure(code, cause)
       this.#write(Buffer.from(this.#composeFailure(code)))
     }
     this.#writer?.end()

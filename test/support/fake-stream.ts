@@ -109,9 +109,9 @@ export function openFakeStream({
     onRefused: (error) => {
       seen.refusal = error
     },
-    trail: {
-      streamFailed: (code) => void seen.failures.push(code),
-      broke: (error) => void seen.faults.push(error),
+    observer: {
+      onStreamFailure: (code) => void seen.failures.push(code),
+      onBug: (error) => void seen.faults.push(error),
     },
   })
   return {

@@ -12,7 +12,7 @@ import { SealedLines } from '../../gateway/http/sealed-lines.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
 import { describeBug, type Log, type LogFields } from '../../gateway/observe/log/log.ts'
 import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
-import { createRecords } from '../../gateway/observe/trail.ts'
+import { createRecords } from '../../gateway/observe/request-record.ts'
 import { createPipeline, type Stages } from '../../gateway/pipeline.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
 import { join } from '../../gateway/relay/join.ts'
@@ -74,7 +74,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     relay: relaying.relay,
     join,
     beginRecord: createRecords({ log, metrics, now, monotonicMs }, 'proxy'),
-    observe: (trail) => trail,
+    observe: (observer) => observer,
   }
   const exchanges = trackInFlight(log)
   const listener = await engine.listen(

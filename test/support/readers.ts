@@ -110,7 +110,7 @@ const answerContext: AnswerContext = {
   upstream: { cookies: new Set(['a']), answers: { passedCommands: new Set(), cache: 'private' } },
   match: { route: { isPublic: false } },
   requestId: 'r',
-  trail: { identified: () => undefined },
+  observer: { onUpstreamRequestId: () => undefined },
 }
 
 const bounds = { now: new Date(0), latest: null }
