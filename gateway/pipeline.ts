@@ -22,8 +22,8 @@ import { type HeadLimits, requireHead } from './receive/head-limits.ts'
 import { readHeaders } from './receive/headers.ts'
 import { readRequestId } from './receive/request-id.ts'
 import { type RequestTarget, readTarget } from './receive/target.ts'
-import type { Join } from './relay/join.ts'
 import type { Relay } from './relay/relay.ts'
+import type { OpenTunnel } from './relay/tunnel.ts'
 import { resolveOrganization } from './resolve/organization.ts'
 import { resolveResource } from './resolve/resource.ts'
 import { MethodNotAllowed, type RouteMatch, type RouteTable } from './route/table.ts'
@@ -48,7 +48,7 @@ export type Stages = Readonly<{
   audit: Audit
   forward: Forward
   relay: Relay
-  join: Join
+  tunnel: OpenTunnel
   beginRecord: BeginRecord
   observe: ObserveRequest
 }>
@@ -78,7 +78,7 @@ export const createPipeline = (stage: Stages) => {
       if (preflight) {
         observer.onAllowed()
         await passAudit(stage.audit, record, observer, preflight.status)
-        exchange.answer({ ...preflight, headers: [...preflight.headers, 'x-request-id', requestId] }, '')
+        exchange.respond({ ...preflight, headers: [...preflight.headers, 'x-request-id', requestId] }, '')
         return
       }
 
@@ -90,7 +90,7 @@ export const createPipeline = (stage: Stages) => {
         await passAudit(stage.audit, record, observer)
         const facts = { requestId, clientAddress: client.address, search: target.search, body: exchange.body }
         const answer = await stage.answer(match.route.destination.name, permit, snapshot.roles, facts)
-        exchange.answer(answer, answer.body)
+        exchange.respond(answer, answer.body)
         return
       }
 
@@ -103,14 +103,14 @@ export const createPipeline = (stage: Stages) => {
       if (audited !== undefined) await audited
       const response = await stage.forward(permit, upstream, pinned, received)
       const context = { match, upstream, requestId, observer }
-      if ('connection' in response) stage.join(response, exchange, context)
+      if ('connection' in response) stage.tunnel(response, exchange, context)
       else {
         const relayed = stage.relay(response, exchange, context)
         if (relayed !== undefined) await relayed
       }
     } catch (caught) {
       const refusal = GatewayError.from(caught)
-      exchange.announce(refusal.status)
+      exchange.willRefuse(refusal.status)
       refuse(exchange, await auditRefusal(stage.audit, record, observer, refusal), record, requestId)
     }
   }
@@ -227,5 +227,5 @@ function refuse(exchange: Exchange, error: GatewayError, record: RequestRecord, 
     return
   }
   const refusal = renderRefusal(error, record, requestId)
-  exchange.answer(refusal, refusal.body)
+  exchange.respond(refusal, refusal.body)
 }

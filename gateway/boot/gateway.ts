@@ -31,9 +31,9 @@ import type { Policy } from '../policy/compile.ts'
 import type { TrustedProxies } from '../receive/client.ts'
 import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
-import { join } from '../relay/join.ts'
 import { createRelay, type Relaying } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
+import { tunnel } from '../relay/tunnel.ts'
 import { type IdentityKeys, startKeys } from '../reload/identity-keys.ts'
 import { checkDoors, followDoors } from '../reload/listener-tls.ts'
 import type { Follower } from '../reload/pem-files.ts'
@@ -233,7 +233,7 @@ function wireStages(
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: tracing ? traceForward(forward, tracing) : forward,
     relay,
-    join,
+    tunnel,
     beginRecord: beginRecord('proxy'),
     observe: observe('proxy'),
   }
@@ -256,7 +256,7 @@ async function openListeners(
     publishesKeys &&
     exchange.method === 'GET' &&
     exchange.target === '/.well-known/jwks.json' &&
-    isSoundHead(exchange, snapshot().headLimits.usual.headerBytes)
+    isValidHead(exchange, snapshot().headLimits.usual.headerBytes)
   const handlePublic = (exchange: Exchange): Promise<void> =>
     isForKeys(exchange) ? publishKeys(keys, cors, exchange) : handle(exchange)
   const open = (name: 'public' | 'decision', door: Door, work: (exchange: Exchange) => Promise<void>) =>
@@ -268,7 +268,7 @@ async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: E
   cors.attend(exchange)
   const contentHeaders = ['content-type', 'application/json', 'cache-control', 'no-store']
   const requestId = readRequestId(exchange.headers)
-  exchange.answer(
+  exchange.respond(
     { status: 200, headers: [...contentHeaders, 'x-request-id', requestId] },
     JSON.stringify(keys.published()),
   )
@@ -389,7 +389,7 @@ export async function startGateway(configuration: Configuration, configurationFi
 }
 
 /** What the pipeline refuses of a head, it refuses there: the keys are no way past the rules of framing. */
-function isSoundHead(exchange: Exchange, headerBytes: number): boolean {
+function isValidHead(exchange: Exchange, headerBytes: number): boolean {
   try {
     readHeaders(exchange, headerBytes)
     return true

@@ -64,7 +64,7 @@ function breakOff(exchange: Exchange, requestId: string): void {
   if (!exchange.hasStarted) {
     try {
       const refusal = render(new GatewayError('internal'), 'platform', requestId)
-      exchange.answer(refusal, refusal.body)
+      exchange.respond(refusal, refusal.body)
       return
     } catch {
       // The fault is in the answering itself.

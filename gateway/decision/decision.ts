@@ -46,7 +46,7 @@ export const createDecision = (stage: Stages) => {
       answer(200, [...permitted, 'cache-control', 'no-store'], '')
     } catch (caught) {
       const refused = GatewayError.from(caught)
-      exchange.announce(refused.status)
+      exchange.willRefuse(refused.status)
       const error = await auditRefusal(stage.audit, record, observer, refused)
       const refusal = renderRefusal(error, record, requestId)
       answer(refusal.status, refusal.headers, refusal.body)
@@ -79,7 +79,7 @@ function chooseAnswer(exchange: Exchange, requestId: string) {
     const sent = isNginx && status !== 200 && status !== 401 ? 403 : status
     const lines = headers.includes('x-request-id') ? [...headers] : [...headers, 'x-request-id', requestId]
     if (isNginx) lines.push('x-gateway-status', String(status))
-    exchange.answer({ status: sent, headers: lines }, body)
+    exchange.respond({ status: sent, headers: lines }, body)
   }
 }
 

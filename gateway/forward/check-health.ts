@@ -1,5 +1,5 @@
 import { guarded } from '../fault/guarded.ts'
-import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../http/engine.ts'
+import { type Send, UpstreamError, type UpstreamRequest, type UpstreamResult } from '../http/engine.ts'
 
 export type HealthRules = Readonly<{
   path: string
@@ -78,13 +78,13 @@ async function ask(
     return await isGoodToItsEnd(answer)
   } catch (error) {
     // Whatever else it was, this address does not answer; the change of its state is what is told.
-    return error instanceof UpstreamError && error.fault === 'crowded' ? undefined : false
+    return error instanceof UpstreamError && error.fault === 'pool-exhausted' ? undefined : false
   } finally {
     clearTimeout(timer)
   }
 }
 
-function isGoodToItsEnd(answer: UpstreamAnswer): Promise<boolean> {
+function isGoodToItsEnd(answer: UpstreamResult): Promise<boolean> {
   if ('connection' in answer) {
     answer.connection.destroy()
     return Promise.resolve(false)

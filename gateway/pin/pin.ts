@@ -1,6 +1,6 @@
 import { SignJWT } from 'jose'
 import { assertIssued, type Permit, type PermittedCaller } from '../authorize/decide.ts'
-import { SealedLines } from '../http/sealed-lines.ts'
+import { PreparedHeaders } from '../http/prepared-headers.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { composeIdentity, type IdentityClaims } from './identity-claims.ts'
@@ -29,7 +29,7 @@ export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
     const { organization } = caller
     const headers = ['x-gateway-identity', identity]
     if (organization) headers.push('x-organization-id', String(organization.id))
-    return new SealedLines(headers)
+    return new PreparedHeaders(headers)
   }
   const remember = rememberPinned(now)
   return (permit, upstream) => {
@@ -42,4 +42,4 @@ export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
   }
 }
 
-const nothing: PinnedHeaders = new SealedLines([])
+const nothing: PinnedHeaders = new PreparedHeaders([])

@@ -1,12 +1,12 @@
 import type { PermittedCaller } from '../authorize/decide.ts'
-import type { SealedLines } from '../http/sealed-lines.ts'
+import type { PreparedHeaders } from '../http/prepared-headers.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { reuseMs } from './keyring.ts'
 import type { SigningKey } from './signing-keys.ts'
 
 /** The headers that speak for the caller; nobody but us can have set them. */
-export type PinnedHeaders = SealedLines
+export type PinnedHeaders = PreparedHeaders
 
 /** A header that is signed early in one generation is last handed out late in the next but one. */
 const generationMs = reuseMs / 3

@@ -172,7 +172,7 @@ export class EventStreamRelay implements ResponseSink {
     if (!start) return
     this.#start = undefined
     try {
-      this.#writer = this.#exchange.start(start.head)
+      this.#writer = this.#exchange.startResponse(start.head)
     } catch (error) {
       this.#state = 'failed'
       this.#quiet.stop()

@@ -111,7 +111,7 @@ function breakOff(response: UpstreamResponse, exchange: Exchange): void {
 /** A head that the engine refuses to write must not leave the upstream's body waiting for a reader. */
 function startAnswer(response: UpstreamResponse, exchange: Exchange, head: ResponseHead): ResponseWriter {
   try {
-    return exchange.start(head)
+    return exchange.startResponse(head)
   } catch (error) {
     response.abort()
     throw error

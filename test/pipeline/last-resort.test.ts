@@ -232,8 +232,8 @@ t.test('an exception in a timer of a stream ends that stream alone', async (t) =
   }
   const write: Spoil = ({ beginRecord }, isArmed) => ({
     beginRecord: (exchange, id) => {
-      const open = exchange.start.bind(exchange)
-      exchange.start = (head) => {
+      const open = exchange.startResponse.bind(exchange)
+      exchange.startResponse = (head) => {
         const writer = open(head)
         return { ...writer, write: (chunk) => (isArmed() ? fail() : writer.write(chunk)) }
       }

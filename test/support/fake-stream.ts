@@ -72,9 +72,9 @@ export function openFakeStream({
     abort: () => void seen.aborts++,
     resume: () => void seen.resumes++,
   }
-  const exchange: Pick<Exchange, 'account' | 'start' | 'onEnd' | 'destroy'> = {
+  const exchange: Pick<Exchange, 'account' | 'startResponse' | 'onEnd' | 'destroy'> = {
     account: freeAccount,
-    start: () => {
+    startResponse: () => {
       if (headError) throw headError
       seen.heads++
       return {

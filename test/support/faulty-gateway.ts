@@ -8,16 +8,16 @@ import type { Directory } from '../../gateway/directory/directory.ts'
 import { noCors } from '../../gateway/endpoints/cors.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
 import { createEngine } from '../../gateway/http/create-engine.ts'
-import { SealedLines } from '../../gateway/http/sealed-lines.ts'
+import { PreparedHeaders } from '../../gateway/http/prepared-headers.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
 import { describeBug, type Log, type LogFields } from '../../gateway/observe/log/log.ts'
 import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
 import { createRecords } from '../../gateway/observe/request-record.ts'
 import { createPipeline, type Stages } from '../../gateway/pipeline.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
-import { join } from '../../gateway/relay/join.ts'
 import { createRelay, type RelayOptions } from '../../gateway/relay/relay.ts'
 import { startTimer } from '../../gateway/relay/timer.ts'
+import { tunnel } from '../../gateway/relay/tunnel.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
 import { listenerOptions } from './listener-options.ts'
 
@@ -69,10 +69,10 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     limit: { attend: unused, spend: unused },
     answer: unused,
     audit: noAudit,
-    pin: async () => new SealedLines([]),
+    pin: async () => new PreparedHeaders([]),
     forward: createForward(engine.send),
     relay: relaying.relay,
-    join,
+    tunnel,
     beginRecord: createRecords({ log, metrics, now, monotonicMs }, 'proxy'),
     observe: (observer) => observer,
   }

@@ -17,7 +17,7 @@ import { readLineName } from '../../gateway/http/header-line.ts'
 import { MessageParser } from '../../gateway/http/parser/message-parser.ts'
 import { refusalOf } from '../../gateway/http/parser/parse-error.ts'
 import { readFraming } from '../../gateway/http/server/request-framing.ts'
-import { composeAnswerHead } from '../../gateway/http/server/response-head.ts'
+import { composeResponseHead } from '../../gateway/http/server/response-head.ts'
 import { readConnection } from '../../gateway/http/server/silent-peers.ts'
 import { embeddedAddresses } from '../../gateway/http/upstream/embedded-address.ts'
 import { readIdleMs } from '../../gateway/http/upstream/request-cycle.ts'
@@ -86,11 +86,11 @@ const unreadable = (text: string): void => {
 function parseWire(type: 'request' | 'response', text: string, pieceBytes: number): void {
   const parser = new MessageParser(type, head)
   const bytes = Buffer.from(text, 'latin1')
-  let isSound = true
-  for (let at = 0; at < bytes.length && isSound; at += pieceBytes) {
+  let isValid = true
+  for (let at = 0; at < bytes.length && isValid; at += pieceBytes) {
     let rest = bytes.subarray(at, at + pieceBytes)
-    while (rest.length > 0 && isSound) {
-      isSound = parser.execute(rest) === undefined
+    while (rest.length > 0 && isValid) {
+      isValid = parser.execute(rest) === undefined
       const found = parser.takeHead()
       if (found && type === 'request') readFraming(found)
       rest = rest.subarray(parser.consumedBytes)
@@ -154,7 +154,7 @@ export const readers: readonly Reader[] = [
     readIdleMs(['keep-alive', text]),
   ),
   reader('an answer’s head', 'http/server/response-head.ts', head, (text) =>
-    composeAnswerHead(
+    composeResponseHead(
       { status: 200, reason: text, headers: [text, text] },
       { isHead: false, isHttp10: false, isKeptAlive: true },
     ),
