@@ -54,17 +54,17 @@ export const createForward =
       isFreshConnection: false,
       onCancellable: cancelledBy(exchange),
     }
-    const { addresses } = upstream
+    const { balancer } = upstream
     // A body cannot be sent twice.
     const isRepeatable = !hasBody && idempotent.has(method)
-    const first = addresses?.choose(isRepeatable)
+    const first = balancer?.pick(isRepeatable)
     return begin(send, directTo(first, request)).then(
       (answer) => noteAnswer(first, answer, exchange),
       (error: unknown) => {
         noteFailure(first, error)
         const fault = error instanceof UpstreamError ? error.fault : undefined
         if (!isUntouched(fault) && !(isRepeatable && isUnheard(fault))) throw toGatewayError(error)
-        const second = first && addresses?.chooseOther([first])
+        const second = first && balancer?.pickOther([first])
         // An address that could not be reached is not tried again at once; another one is.
         if (isUntouched(fault) && !second) throw toGatewayError(error)
         return sendElsewhere(second ?? first, first ? [first] : [], { send, request, upstream, exchange })
@@ -96,7 +96,7 @@ const isUnheard = (fault: UpstreamFault | undefined): boolean => fault === 'stal
 type Sending = Readonly<{
   send: Send
   request: UpstreamRequest
-  upstream: Pick<Upstream, 'addresses'>
+  upstream: Pick<Upstream, 'balancer'>
   exchange: Exchange
 }>
 
@@ -113,7 +113,7 @@ async function sendElsewhere(
     noteFailure(attempt, error)
     const all = attempt ? [...tried, attempt] : tried
     const fault = error instanceof UpstreamError ? error.fault : undefined
-    const next = isUntouched(fault) ? upstream.addresses?.chooseOther(all) : undefined
+    const next = isUntouched(fault) ? upstream.balancer?.pickOther(all) : undefined
     if (!next) throw toGatewayError(error)
     return sendElsewhere(next, all, sending)
   }
