@@ -115,7 +115,7 @@ class FactRecord implements RequestRecord {
   onPrincipal(principal: Principal): void {
     if (this.#findings) this.#findings.principal = principal
     this.#facts.userId = principal.user.id
-    this.#facts.credential = principal.proof.kind
+    this.#facts.credential = principal.credential.kind
   }
 
   onOrganization(organization: Organization | undefined): void {

@@ -37,11 +37,11 @@ const findKept = (all: readonly Kept[] | undefined, said: Said): Kept | undefine
 
 /** An OAuth session is one credential, whatever its token. */
 const nameCredential = ({ principal }: PermittedCaller): number =>
-  principal.proof.kind === 'oauth' ? -1 : principal.proof.id
+  principal.credential.kind === 'oauth' ? -1 : principal.credential.id
 
 const abilityNames = new WeakMap<ReadonlySet<string>, string>()
 
-function nameAbilities(abilities: PermittedCaller['authority']['abilities']): string {
+function nameAbilities(abilities: PermittedCaller['permissions']['abilities']): string {
   if (abilities === '*') return '*'
   const known = abilityNames.get(abilities)
   if (known !== undefined) return known
@@ -78,13 +78,13 @@ export function rememberPinned(now: () => Date) {
     make: () => Promise<PinnedHeaders>,
   ): Awaitable<PinnedHeaders> => {
     turn()
-    const { organization, authority } = caller
+    const { organization, permissions } = caller
     const { user } = caller.principal
     const credential = nameCredential(caller)
     const said: Said = {
       kid,
       upstream: upstream.name,
-      abilities: nameAbilities(authority.abilities),
+      abilities: nameAbilities(permissions.abilities),
       organizationId: organization?.id,
       slug: organization?.slug,
       role: organization?.role,

@@ -43,7 +43,7 @@ export function followRequest(
       next.onMatch(match)
     },
     onPrincipal: (principal) => {
-      span.setAttribute('sallyport.credential', principal.proof.kind)
+      span.setAttribute('sallyport.credential', principal.credential.kind)
       next.onPrincipal(principal)
     },
     onOrganization: (organization) => {
