@@ -66,7 +66,7 @@ export const createPipeline = (stage: Stages) => {
     try {
       const snapshot = stage.snapshot()
       const { widest } = snapshot.headLimits
-      stage.cors.attend(exchange)
+      stage.cors.decorate(exchange)
       const headers = readHeaders(exchange, widest.headerBytes)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       observer.onClient(client)
@@ -162,9 +162,9 @@ export function createAdmit(stage: Pick<Stages, 'authenticate' | 'directory' | '
     roles: Roles,
     observer: RequestObserver,
   ) => {
-    await stage.limit.attend(match, received.client, received.exchange)
+    await stage.limit.checkAddress(match, received.client, received.exchange)
     const permit = await authorize(match, received, roles, observer)
-    await stage.limit.spend(permit, received.exchange)
+    await stage.limit.checkCaller(permit, received.exchange)
     return permit
   }
   return (received, target, host, { table, roles, headLimits }, observer) => {

@@ -260,12 +260,12 @@ async function openListeners(
   const handlePublic = (exchange: Exchange): Promise<void> =>
     isForKeys(exchange) ? publishKeys(keys, cors, exchange) : handle(exchange)
   const open = (name: 'public' | 'decision', door: Door, work: (exchange: Exchange) => Promise<void>) =>
-    openListener(name, configuration, equipment, inFlight.attend(work), createUnparsedRecorder(audit, door, now))
+    openListener(name, configuration, equipment, inFlight.track(work), createUnparsedRecorder(audit, door, now))
   return { public: await open('public', 'proxy', handlePublic), decision: await open('decision', 'decision', judge) }
 }
 
 async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: Exchange): Promise<void> {
-  cors.attend(exchange)
+  cors.decorate(exchange)
   const contentHeaders = ['content-type', 'application/json', 'cache-control', 'no-store']
   const requestId = readRequestId(exchange.headers)
   exchange.respond(

@@ -4,11 +4,11 @@ import { PreparedHeaders } from '../http/prepared-headers.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { composeIdentity, type IdentityClaims } from './identity-claims.ts'
+import { createIdentityHeaderCache, type PinnedHeaders } from './identity-header-cache.ts'
 import { lifetimeSeconds } from './keyring.ts'
-import { type PinnedHeaders, rememberPinned } from './remember-pinned.ts'
 import type { SigningKey } from './signing-keys.ts'
 
-export type { PinnedHeaders } from './remember-pinned.ts'
+export type { PinnedHeaders } from './identity-header-cache.ts'
 
 export type Pin = (permit: Permit, upstream: Upstream) => Awaitable<PinnedHeaders>
 
@@ -31,7 +31,7 @@ export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
     if (organization) headers.push('x-organization-id', String(organization.id))
     return new PreparedHeaders(headers)
   }
-  const remember = rememberPinned(now)
+  const remember = createIdentityHeaderCache(now)
   return (permit, upstream) => {
     assertIssued(permit)
     const { caller } = permit

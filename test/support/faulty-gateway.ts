@@ -66,7 +66,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     cors: noCors,
     authenticate: unused,
     directory,
-    limit: { attend: unused, spend: unused },
+    limit: { checkAddress: unused, checkCaller: unused },
     answer: unused,
     audit: noAudit,
     pin: async () => new PreparedHeaders([]),
@@ -83,7 +83,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
       onFault: (error) =>
         log.error({ error: describeBug(error) }, 'a callback failed: what it worked for has been ended'),
     },
-    exchanges.attend(createPipeline({ ...stages, ...spoil(stages) })),
+    exchanges.track(createPipeline({ ...stages, ...spoil(stages) })),
   )
   t.teardown(async () => {
     const closed = listener.close()

@@ -37,8 +37,8 @@ import { readRequestId } from '../../gateway/receive/request-id.ts'
 import { readTarget } from '../../gateway/receive/target.ts'
 import { type AnswerContext, passingLines, readMediaType } from '../../gateway/relay/answer-headers.ts'
 import { readFields } from '../../gateway/relay/read-fields.ts'
+import { scanMembers } from '../../gateway/relay/scan-json.ts'
 import { composeCacheControl } from '../../gateway/relay/shared-caches.ts'
-import { skimMembers } from '../../gateway/relay/skim-json.ts'
 import { EventSplitter } from '../../gateway/relay/split-events.ts'
 import { readOrganizationCookie, readOrganizationId } from '../../gateway/resolve/organization-id.ts'
 import { otherReadings } from '../../gateway/route/readings.ts'
@@ -273,8 +273,8 @@ export const readers: readonly Reader[] = [
   reader('an event’s fields', 'relay/read-fields.ts', 256 * 1024, (text) =>
     readFields(Buffer.from(`data: ${text}\n\n`)),
   ),
-  reader('an event’s members', 'relay/skim-json.ts', 256 * 1024, (text) =>
-    skimMembers(Buffer.from(`{"a":${text}}`), 0, () => true),
+  reader('an event’s members', 'relay/scan-json.ts', 256 * 1024, (text) =>
+    scanMembers(Buffer.from(`{"a":${text}}`), 0, () => true),
   ),
   reader('a message of a change', 'directory/change.ts', 8_000, parseChange),
   reader('a token’s abilities', 'directory/postgres/rows.ts', 8 * 1024, parseAbilities),
@@ -344,7 +344,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'observe/log/log.ts': own,
   'observe/log/pretty-line.ts': 'a terminal’s own lines, in the demo and in development',
   'observe/tracing/': own,
-  'pin/remember-pinned.ts': own,
+  'pin/identity-header-cache.ts': own,
   'pin/signing-keys.ts': 'reads blocks that `pin/key-bundle.ts` has parted',
   'pin/verify.ts': 'runs in a backend, on a header that the gateway signed',
   'policy/load.ts': 'hands texts to `policy/document.ts`',
