@@ -13,7 +13,7 @@ import type { Limit } from './limit/limit.ts'
 import type { Locate } from './locate/locate.ts'
 import type { Audit } from './observe/audit/audit.ts'
 import type { AuditedListener } from './observe/audit/line.ts'
-import type { BeginRecord, ObserveRequest, RequestRecord, Trail } from './observe/trail.ts'
+import type { BeginRecord, ObserveRequest, RequestObserver, RequestRecord } from './observe/request-record.ts'
 import type { Pin } from './pin/pin.ts'
 import type { Roles } from './policy/role.ts'
 import type { Route } from './policy/route.ts'
@@ -22,8 +22,8 @@ import { type HeadLimits, requireHead } from './receive/head-limits.ts'
 import { readHeaders } from './receive/headers.ts'
 import { readRequestId } from './receive/request-id.ts'
 import { type RequestTarget, readTarget } from './receive/target.ts'
-import type { Join } from './relay/join.ts'
 import type { Relay } from './relay/relay.ts'
+import type { OpenTunnel } from './relay/tunnel.ts'
 import { resolveOrganization } from './resolve/organization.ts'
 import { resolveResource } from './resolve/resource.ts'
 import { MethodNotAllowed, type RouteMatch, type RouteTable } from './route/table.ts'
@@ -48,7 +48,7 @@ export type Stages = Readonly<{
   audit: Audit
   forward: Forward
   relay: Relay
-  join: Join
+  tunnel: OpenTunnel
   beginRecord: BeginRecord
   observe: ObserveRequest
 }>
@@ -62,56 +62,56 @@ export const createPipeline = (stage: Stages) => {
   return async function handle(exchange: Exchange): Promise<void> {
     const requestId = readRequestId(exchange.headers)
     const record = stage.beginRecord(exchange, requestId)
-    const trail = stage.observe(record, exchange, requestId)
+    const observer = stage.observe(record, exchange, requestId)
     try {
       const snapshot = stage.snapshot()
       const { widest } = snapshot.headLimits
-      stage.cors.attend(exchange)
+      stage.cors.decorate(exchange)
       const headers = readHeaders(exchange, widest.headerBytes)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
-      trail.received(client)
+      observer.onClient(client)
       exchange.account.fromAddress(client.address)
       const target = readTarget(exchange.method, exchange.target, headers.host, widest.targetBytes)
-      trail.targeted(target, headers.host, headers)
+      observer.onTarget(target, headers.host, headers)
 
       const preflight = stage.cors.answerPreflight(exchange, () => snapshot.table.methodsAt(target, headers.host))
       if (preflight) {
-        trail.allowed()
-        await passAudit(stage.audit, record, trail, preflight.status)
-        exchange.answer({ ...preflight, headers: [...preflight.headers, 'x-request-id', requestId] }, '')
+        observer.onAllowed()
+        await passAudit(stage.audit, record, observer, preflight.status)
+        exchange.respond({ ...preflight, headers: [...preflight.headers, 'x-request-id', requestId] }, '')
         return
       }
 
       const received = { exchange, headers, client, requestId }
-      let permit = admit(received, target, headers.host, snapshot, trail)
+      let permit = admit(received, target, headers.host, snapshot, observer)
       if (permit instanceof Promise) permit = await permit
       const { match } = permit
       if (match.route.destination.kind === 'answer') {
-        await passAudit(stage.audit, record, trail)
+        await passAudit(stage.audit, record, observer)
         const facts = { requestId, clientAddress: client.address, search: target.search, body: exchange.body }
         const answer = await stage.answer(match.route.destination.name, permit, snapshot.roles, facts)
-        exchange.answer(answer, answer.body)
+        exchange.respond(answer, answer.body)
         return
       }
 
       let upstream = snapshot.locate(permit, headers.host)
       if (upstream instanceof Promise) upstream = await upstream
-      trail.located(upstream)
+      observer.onUpstream(upstream)
       let pinned = stage.pin(permit, upstream)
       if (pinned instanceof Promise) pinned = await pinned
-      const audited = passAudit(stage.audit, record, trail)
+      const audited = passAudit(stage.audit, record, observer)
       if (audited !== undefined) await audited
       const response = await stage.forward(permit, upstream, pinned, received)
-      const context = { match, upstream, requestId, trail }
-      if ('connection' in response) stage.join(response, exchange, context)
+      const context = { match, upstream, requestId, observer }
+      if ('connection' in response) stage.tunnel(response, exchange, context)
       else {
         const relayed = stage.relay(response, exchange, context)
         if (relayed !== undefined) await relayed
       }
     } catch (caught) {
       const refusal = GatewayError.from(caught)
-      exchange.announce(refusal.status)
-      refuse(exchange, await auditRefusal(stage.audit, record, trail, refusal), record, requestId)
+      exchange.willRefuse(refusal.status)
+      refuse(exchange, await auditRefusal(stage.audit, record, observer, refusal), record, requestId)
     }
   }
 }
@@ -121,7 +121,7 @@ type Admit = (
   target: RequestTarget,
   host: string,
   snapshot: Snapshot,
-  trail: Trail,
+  observer: RequestObserver,
 ) => Awaitable<Permit>
 
 /**
@@ -132,41 +132,51 @@ export function createAdmit(
   stage: Pick<Stages, 'authenticate' | 'directory' | 'limit'>,
   listener: AuditedListener,
 ): Admit {
-  const issue = (decision: Decision, { exchange }: Received, trail: Trail): Permit => {
+  const issue = (decision: Decision, { exchange }: Received, observer: RequestObserver): Permit => {
     const permit = enforce(decision)
-    trail.allowed()
+    observer.onAllowed()
     // A connection of the decision listener belongs to a proxy, which asks for every organization.
     if (listener === 'public') exchange.account.forOrganization(permit.caller?.organization?.id)
     return permit
   }
-  const authorize = (match: RouteMatch, received: Received, roles: Roles, trail: Trail): Awaitable<Permit> => {
-    if (match.route.isPublic) return issue(decide(match, undefined, roles), received, trail)
+  const authorize = (
+    match: RouteMatch,
+    received: Received,
+    roles: Roles,
+    observer: RequestObserver,
+  ): Awaitable<Permit> => {
+    if (match.route.isPublic) return issue(decide(match, undefined, roles), received, observer)
     const { headers, client, requestId } = received
     const arrival = { clientAddress: client.address, requestId }
     return andThen(stage.authenticate(readCredential(headers), arrival), (principal) => {
-      trail.authenticated(principal)
+      observer.onPrincipal(principal)
       const organization = resolveOrganization(principal, match, headers)
-      trail.resolved(organization)
+      observer.onOrganization(organization)
       return andThen(resolveResource(match, stage.directory), (resource) => {
-        trail.found(resource)
+        observer.onResource(resource)
         const caller: Caller = { principal, organization, resource }
-        return issue(decide(match, caller, roles), received, trail)
+        return issue(decide(match, caller, roles), received, observer)
       })
     })
   }
-  const authorizeWithinLimit = async (match: RouteMatch, received: Received, roles: Roles, trail: Trail) => {
-    await stage.limit.attend(match, received.client, received.exchange)
-    const permit = await authorize(match, received, roles, trail)
-    await stage.limit.spend(permit, received.exchange)
+  const authorizeWithinLimit = async (
+    match: RouteMatch,
+    received: Received,
+    roles: Roles,
+    observer: RequestObserver,
+  ) => {
+    await stage.limit.checkAddress(match, received.client, received.exchange)
+    const permit = await authorize(match, received, roles, observer)
+    await stage.limit.checkCaller(permit, received.exchange)
     return permit
   }
-  return (received, target, host, { table, roles, headLimits }, trail) => {
+  return (received, target, host, { table, roles, headLimits }, observer) => {
     const match = table.match(target, host)
-    trail.matched(match)
+    observer.onMatch(match)
     requireHead(received.headers, target, match.route.headLimits, headLimits.usual)
     return isCounted(match.route, listener)
-      ? authorizeWithinLimit(match, received, roles, trail)
-      : authorize(match, received, roles, trail)
+      ? authorizeWithinLimit(match, received, roles, observer)
+      : authorize(match, received, roles, observer)
   }
 }
 
@@ -181,10 +191,10 @@ const isCounted = ({ rateLimit, destination }: Route, listener: AuditedListener)
 export function passAudit(
   audit: Audit,
   record: RequestRecord,
-  trail: Trail,
+  observer: RequestObserver,
   status?: number,
 ): Promise<void> | undefined {
-  trail.settled()
+  observer.onSettled()
   const decision = record.takeDecision(audit.isOn, status)
   return decision && audit.record(decision)
 }
@@ -193,10 +203,10 @@ export function passAudit(
 export async function auditRefusal(
   audit: Audit,
   record: RequestRecord,
-  trail: Trail,
+  observer: RequestObserver,
   refusal: GatewayError,
 ): Promise<GatewayError> {
-  trail.refused(refusal)
+  observer.onRefusal(refusal)
   try {
     // Refusals are remembered even where the audit is off.
     const decision = record.takeDecision(true, refusal.status, refusal)
@@ -204,7 +214,7 @@ export async function auditRefusal(
     return refusal
   } catch (caught) {
     const told = GatewayError.from(caught)
-    trail.unrecorded(told)
+    observer.onUnrecorded(told)
     return told
   }
 }
@@ -220,5 +230,5 @@ function refuse(exchange: Exchange, error: GatewayError, record: RequestRecord, 
     return
   }
   const refusal = renderRefusal(error, record, requestId)
-  exchange.answer(refusal, refusal.body)
+  exchange.respond(refusal, refusal.body)
 }

@@ -68,7 +68,7 @@ const owners: Readonly<Record<string, readonly string[]>> = {
 /** Implementations of the directory are known to boot alone; everybody else sees the interface. */
 const interfaceFiles: Readonly<Record<string, readonly string[]>> = {
   directory: ['directory/directory.ts'],
-  http: ['http/engine.ts', 'http/exchange.ts', 'http/sealed-lines.ts'],
+  http: ['http/engine.ts', 'http/exchange.ts', 'http/prepared-headers.ts'],
 }
 
 type Import = Readonly<{ from: string; specifier: string; isType: boolean }>

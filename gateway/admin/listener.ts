@@ -48,7 +48,7 @@ export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: E
   page
     .catch((error: unknown) => json(500, { error: error instanceof Error ? error.name : 'unknown' }))
     .then(({ status, contentType, body, headers = [] }) =>
-      exchange.answer(
+      exchange.respond(
         {
           status,
           headers: [

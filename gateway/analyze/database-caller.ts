@@ -1,4 +1,4 @@
-import type { Principal, Proof } from '../authenticate/principal.ts'
+import type { Principal, PrincipalCredential } from '../authenticate/principal.ts'
 import type { Directory, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
@@ -26,7 +26,7 @@ export async function findCaller(
 ): Promise<Pick<ExplainedRequest, 'caller' | 'refusal'>> {
   const user = await findUser(wanted.user)
   if (!user) throw new Error(`there is no user ${wanted.user}; name another with --user`)
-  const principal: Principal = { user, proof: await findProof(wanted, directory) }
+  const principal: Principal = { user, credential: await findProof(wanted, directory) }
   const match = findMatch(request, policy)
   // The explanation says so by itself.
   if (!match) return { caller: imagine(principal, undefined, 'own') }
@@ -43,7 +43,7 @@ export async function findCaller(
   }
 }
 
-async function findProof({ user, token }: Wanted, { findToken }: Tools['directory']): Promise<Proof> {
+async function findProof({ user, token }: Wanted, { findToken }: Tools['directory']): Promise<PrincipalCredential> {
   if (token === undefined) return { kind: 'oauth', expiresAt: new Date(0) }
   const record = await findToken(token, '')
   if (record?.user.id !== user) throw new Error(`user ${user} has no token ${token}; name another with --token`)
@@ -62,12 +62,12 @@ function findMatch({ method, target, host }: Pick<ExplainedRequest, 'method' | '
 }
 
 const imagine = (
-  { user, proof }: Principal,
+  { user, credential }: Principal,
   organization: Organization | undefined,
   agent: Imagined['agent'],
 ): Imagined => ({
   role: organization?.role,
   platformRoles: user.roles.filter((assignment) => assignment.organization === null).map(({ role }) => role),
-  tokenAbilities: proof.kind === 'api-token' ? proof.abilities : undefined,
+  tokenAbilities: credential.kind === 'api-token' ? credential.abilities : undefined,
   agent,
 })

@@ -1,12 +1,12 @@
-import { type Authority, weighAuthority } from '../authorize/authority.ts'
 import {
   abilitiesInForce,
   asksPublicAgent,
+  type CallerWithPermissions,
   ownsResource,
   type RouteCheck,
   routeChecks,
-  type WeighedCaller,
 } from '../authorize/decide.ts'
+import { effectivePermissions, type Permissions } from '../authorize/permissions.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
 import { describeRateLimit } from '../policy/rate-limit.ts'
@@ -76,9 +76,9 @@ type Note = (check: string, isPassed: boolean, why: string) => void
 
 function explainCaller(route: Route, imagined: Imagined, roles: Roles, note: Note): void {
   const { principal, organization, resource } = imagineCaller(imagined, route.resource)
-  const authority = weighAuthority(principal, organization, roles)
-  const caller: WeighedCaller = { principal, organization, resource, authority }
-  note('credential', true, principal.proof.kind === 'oauth' ? 'an OAuth token' : 'an API token')
+  const permissions = effectivePermissions(principal, organization, roles)
+  const caller: CallerWithPermissions = { principal, organization, resource, permissions }
+  note('credential', true, principal.credential.kind === 'oauth' ? 'an OAuth token' : 'an API token')
   if (route.organizationParam !== undefined)
     note('organization', !isOutside(route, imagined), `:${route.organizationParam} must be one of the caller's own`)
   for (const { name, isPassed } of routeChecks) {
@@ -88,11 +88,11 @@ function explainCaller(route: Route, imagined: Imagined, roles: Roles, note: Not
 }
 
 /** Why a check is passed or not, for the reader of an explanation. */
-const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: WeighedCaller) => string>> = {
+const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: CallerWithPermissions) => string>> = {
   role: ({ role }, caller) =>
-    asksPublicAgent(caller) ? 'a public agent needs none' : `${role?.slug}; held: ${describeRole(caller.authority)}`,
+    asksPublicAgent(caller) ? 'a public agent needs none' : `${role?.slug}; held: ${describeRole(caller.permissions)}`,
   ability: ({ ability }, caller) => `${ability}; effective: ${describeAbilities(abilitiesInForce(caller))}`,
-  writing: (_, { authority }) => `any that writes; effective: ${describeAbilities(authority.abilities)}`,
+  writing: (_, { permissions }) => `any that writes; effective: ${describeAbilities(permissions.abilities)}`,
   resource: (_, caller) =>
     asksPublicAgent(caller)
       ? 'a public agent'
@@ -101,7 +101,7 @@ const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: Weighe
         : 'another’s agent',
 }
 
-const describeRole = ({ isBypassing, bypassScopes, role }: Authority): string =>
+const describeRole = ({ isBypassing, bypassScopes, role }: Permissions): string =>
   isBypassing
     ? `a bypass scope (${bypassScopes.join(', ')}) stands in for ${role?.slug}`
     : (role?.slug ?? 'no role: no organization is in force')

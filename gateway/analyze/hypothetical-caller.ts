@@ -29,7 +29,7 @@ export function imagineCaller(
   guarded: Route['resource'],
 ): Caller {
   const organization: Organization | undefined = role === undefined ? undefined : { ...here, role }
-  const proof: Principal['proof'] = tokenAbilities
+  const credential: Principal['credential'] = tokenAbilities
     ? { kind: 'api-token', id: 1, name: null, abilities: tokenAbilities, lastUsedAt: null, expiresAt: null }
     : { kind: 'oauth', expiresAt: new Date(0) }
   const user: Principal['user'] = {
@@ -51,5 +51,5 @@ export function imagineCaller(
     kind: guarded.kind,
     agent: { id: 1, organizationId: agent === 'own' ? here.id : elsewhere, isPublic: agent === 'public' },
   }
-  return { principal: { user, proof }, organization, resource }
+  return { principal: { user, credential }, organization, resource }
 }

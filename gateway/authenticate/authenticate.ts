@@ -3,11 +3,11 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { isSameHash, parseApiToken } from './api-token.ts'
 import { type Claims, isInForce, isSameAddress, placeholderEmail, type TrustedIssuer } from './claims.ts'
-import type { Credential } from './credential.ts'
+import type { RawCredential } from './credential.ts'
 import type { Principal } from './principal.ts'
 import type { Verify } from './verify.ts'
 
-export type Authenticate = (credential: Credential, arrival: Arrival) => Awaitable<Principal>
+export type Authenticate = (credential: RawCredential, arrival: Arrival) => Awaitable<Principal>
 
 export type Guards = Readonly<{
   directory: Directory
@@ -34,7 +34,7 @@ function authenticateOauth(jwt: string, arrival: Arrival, guards: Guards): Await
   return andThen(verify(jwt), ({ issuer: { trust }, claims }) => {
     if (!isInForce(claims, trust, Math.floor(now().getTime() / 1000))) throw new GatewayError('unauthenticated')
     const proof = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
-    const toPrincipal = (user: UserRecord): Principal => ({ user, proof })
+    const toPrincipal = (user: UserRecord): Principal => ({ user, credential: proof })
     return andThen(directory.findByIdentity(trust.issuer, claims.subject), (known) => {
       if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)
       const address = known.emailVerified ? undefined : verifiedAddress(claims, trust)
@@ -88,6 +88,6 @@ function authenticateApiToken(
     if (!isValid) throw new GatewayError('unauthenticated')
     directory.noteTokenUse(record.id, at)
     const { id, name, abilities, lastUsedAt, expiresAt } = record
-    return { user: record.user, proof: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt } }
+    return { user: record.user, credential: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt } }
   })
 }

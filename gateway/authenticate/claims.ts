@@ -32,7 +32,7 @@ type RawClaims = Readonly<Record<string, unknown>>
 /** Reads the claims of a token whose signature held (SPEC section 2.3); whether it is in force is asked apart. */
 export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   const { iss, aud, sub, exp, nbf, iat } = raw
-  const isSound =
+  const isValid =
     iss === issuer.issuer &&
     isAudience(aud, issuer.audiences) &&
     isSubject(sub) &&
@@ -40,7 +40,7 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
     isSecondsOrAbsent(nbf) &&
     isSecondsOrAbsent(iat) &&
     isForBearers(raw)
-  if (!isSound) throw new GatewayError('unauthenticated')
+  if (!isValid) throw new GatewayError('unauthenticated')
   return {
     subject: sub,
     expiresAt: exp,

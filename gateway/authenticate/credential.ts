@@ -2,10 +2,10 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 
 /** What arrived. The header says which kind it is, never the value. */
-export type Credential = Readonly<{ kind: 'oauth'; jwt: string } | { kind: 'api-token'; token: string }>
+export type RawCredential = Readonly<{ kind: 'oauth'; jwt: string } | { kind: 'api-token'; token: string }>
 
 /** Finds the one credential of a request (SPEC section 2.1-2.2). */
-export function readCredential(headers: Pick<RequestHeaders, 'authorization' | 'oauthAccessToken'>): Credential {
+export function readCredential(headers: Pick<RequestHeaders, 'authorization' | 'oauthAccessToken'>): RawCredential {
   const { authorization, oauthAccessToken } = headers
   // Which of two lines counts differs from program to program: none does here.
   if (authorization.length > 1 || oauthAccessToken.length > 1) throw new GatewayError('unauthenticated')

@@ -1,10 +1,10 @@
 import type { UserRecord } from '../directory/directory.ts'
 
-/** Who it is, and by what proof. */
-export type Principal = Readonly<{ user: UserRecord; proof: Proof }>
+/** The user, and the credential that proved it. */
+export type Principal = Readonly<{ user: UserRecord; credential: PrincipalCredential }>
 
 /** What the credential itself says; an OAuth session is bounded by the user's role alone. */
-export type Proof =
+export type PrincipalCredential =
   | Readonly<{ kind: 'oauth'; expiresAt: Date }>
   | Readonly<{
       kind: 'api-token'

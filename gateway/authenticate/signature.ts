@@ -70,7 +70,7 @@ export function hasType({ headerText }: UnverifiedToken, type: string): boolean 
 }
 
 /** The key of a token, and how signatures of its one algorithm are checked. */
-export type ChosenKey = Readonly<{ holds: SignatureCheck; by: KeyObject | VerifyKeyObjectInput }>
+export type ChosenKey = Readonly<{ verify: SignatureCheck; by: KeyObject | VerifyKeyObjectInput }>
 
 type SignatureCheck = (signed: string, signature: Buffer, by: ChosenKey['by']) => boolean
 
@@ -81,7 +81,7 @@ type SignatureCheck = (signed: string, signature: Buffer, by: ChosenKey['by']) =
 export async function chooseKey(headerText: string, findKey: FindKey): Promise<ChosenKey> {
   const header = readHeader(headerText)
   try {
-    return fitKey(header.alg, toKeyObject(await findKey(header, noToken)))
+    return bindKeyToAlgorithm(header.alg, toKeyObject(await findKey(header, noToken)))
   } catch (error) {
     if (error instanceof GatewayError) throw error
     if (error instanceof errors.JOSEError || error instanceof TypeError)
@@ -131,7 +131,7 @@ const signatures: Readonly<Record<string, Readonly<{ keyType: string; holds: Sig
 }
 
 /** Throws where a key is not of the one kind that its algorithm takes, whoever handed it out. */
-export function fitKey(alg: string, key: KeyObject): ChosenKey {
+export function bindKeyToAlgorithm(alg: string, key: KeyObject): ChosenKey {
   const made = signatures[alg]
   const fits =
     made !== undefined &&
@@ -140,13 +140,13 @@ export function fitKey(alg: string, key: KeyObject): ChosenKey {
     (made.keyType !== 'ec' || key.asymmetricKeyDetails?.namedCurve === 'prime256v1')
   if (!fits) throw new GatewayError('unauthenticated')
   // A key by itself where it can be: node 24 throws and catches two errors on its way to a key among options (10 µs).
-  return { holds: made.holds, by: made.options ? { key, ...made.options } : key }
+  return { verify: made.holds, by: made.options ? { key, ...made.options } : key }
 }
 
 /**
  * Throws unless the signature is that of the key chosen for the very same header. By node:crypto, at once: on its way through
  * WebCrypto and its threads a signature costs four times as much.
  */
-export function verifySignature({ signed, signature }: UnverifiedToken, { holds, by }: ChosenKey): void {
-  if (!holds(signed, signature, by)) throw new GatewayError('unauthenticated')
+export function verifySignature({ signed, signature }: UnverifiedToken, { verify, by }: ChosenKey): void {
+  if (!verify(signed, signature, by)) throw new GatewayError('unauthenticated')
 }

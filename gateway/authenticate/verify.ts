@@ -79,11 +79,11 @@ function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<Ve
   return proveSignature(token, keys).then(() => ({ issuer, claims: readClaims(said, trust), keysVersion }))
 }
 
-function proveSignature(token: UnverifiedToken, { chosen, findKey }: KeySet): Promise<void> {
+function proveSignature(token: UnverifiedToken, { keysByHeader, findKey }: KeySet): Promise<void> {
   // Of the keys that are in force now, whichever are when a key has been found.
-  const known = chosen()
+  const known = keysByHeader()
   const key = known?.get(token.headerText)
-  if (key) return verifyTogether(token, key)
+  if (key) return verifyBatched(token, key)
   return chooseKey(token.headerText, findKey).then((found) => {
     verifySignature(token, found)
     // Not before: a header that nobody has signed would push out those of sound tokens.
@@ -111,5 +111,5 @@ const checks = new EndOfTickBatch<Check>(({ token, key, held, failed }) => {
  * Rejects unless the signature is that of the key chosen for the very same header. With those of other tokens: OpenSSL
  * looks so much up on its way that what stands between two checks takes longer, and each check as well.
  */
-const verifyTogether = (token: UnverifiedToken, key: ChosenKey): Promise<void> =>
+const verifyBatched = (token: UnverifiedToken, key: ChosenKey): Promise<void> =>
   new Promise((held, failed) => checks.add({ token, key, held, failed }))

@@ -5,7 +5,7 @@ import type { Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
-import { type Authority, weighAuthority } from './authority.ts'
+import { effectivePermissions, type Permissions } from './permissions.ts'
 
 /** Who asks, and for what: everything that a decision about an authenticated request rests on. */
 export type Caller = Readonly<{
@@ -15,10 +15,10 @@ export type Caller = Readonly<{
 }>
 
 /** A caller with the authority that counts here. */
-export type WeighedCaller = Caller & Readonly<{ authority: Authority }>
+export type CallerWithPermissions = Caller & Readonly<{ permissions: Permissions }>
 
 /** A caller whose authority has been weighed and found enough. */
-export type PermittedCaller = WeighedCaller
+export type PermittedCaller = CallerWithPermissions
 
 /** The class is not exported: outside this file nobody can make one, and a look-alike is no instance. */
 class IssuedPermit {
@@ -57,7 +57,7 @@ export type RouteCheck = Readonly<{
   name: 'role' | 'ability' | 'writing' | 'resource'
   refusal: RefusalCode
   /** Undefined where the route does not ask for it. */
-  isPassed: (route: Route, caller: WeighedCaller) => boolean | undefined
+  isPassed: (route: Route, caller: CallerWithPermissions) => boolean | undefined
 }>
 
 /** All conditions in the order of their refusals: `decide` refuses by the first that fails, `explain` shows them. */
@@ -66,7 +66,7 @@ export const routeChecks: readonly RouteCheck[] = [
     name: 'role',
     refusal: 'role_insufficient',
     isPassed: ({ role }, caller) =>
-      role && (asksPublicAgent(caller) || (caller.authority.role?.rank ?? 0) >= role.rank),
+      role && (asksPublicAgent(caller) || (caller.permissions.role?.rank ?? 0) >= role.rank),
   },
   {
     name: 'ability',
@@ -77,8 +77,8 @@ export const routeChecks: readonly RouteCheck[] = [
     name: 'writing',
     refusal: 'ability_missing',
     isPassed: (route, caller) =>
-      needsWriting(route) && caller.principal.proof.kind === 'api-token' && !asksPublicAgent(caller)
-        ? canWriteSomething(caller.authority.abilities)
+      needsWriting(route) && caller.principal.credential.kind === 'api-token' && !asksPublicAgent(caller)
+        ? canWriteSomething(caller.permissions.abilities)
         : undefined,
   },
   {
@@ -94,8 +94,8 @@ export function decide(match: RouteMatch, caller: Caller | undefined, roles: Rol
   if (route.isPublic) return allow(match, undefined)
   if (!caller) return deny('unauthenticated')
   const { principal, organization, resource } = caller
-  const authority = weighAuthority(principal, organization, roles)
-  const weighed = { principal, organization, resource, authority }
+  const permissions = effectivePermissions(principal, organization, roles)
+  const weighed = { principal, organization, resource, permissions }
   for (const { refusal, isPassed } of routeChecks) if ((isPassed(route, weighed) ?? true) !== true) return deny(refusal)
   return allow(match, weighed)
 }
@@ -104,8 +104,8 @@ export function decide(match: RouteMatch, caller: Caller | undefined, roles: Rol
 export const asksPublicAgent = ({ resource }: Caller): boolean => resource?.agent?.isPublic === true
 
 /** At a public agent those of the credential, whatever the role: a token may do no more than it says (SPEC section 11). */
-export const abilitiesInForce = (caller: WeighedCaller): AbilitySet =>
-  asksPublicAgent(caller) ? caller.authority.credentialAbilities : caller.authority.abilities
+export const abilitiesInForce = (caller: CallerWithPermissions): AbilitySet =>
+  asksPublicAgent(caller) ? caller.permissions.credentialAbilities : caller.permissions.abilities
 
 /**
  * The stored organization decides for every credential of the account: a token that only reads must not choose where one

@@ -22,18 +22,18 @@ import { type Audit, createMalformedRecorder } from '../observe/audit/audit.ts'
 import type { AuditedListener } from '../observe/audit/line.ts'
 import type { ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
-import { observeStages } from '../observe/stage-trails.ts'
+import { createRecords, type ObserveRequest } from '../observe/request-record.ts'
+import { observeStages } from '../observe/stage-timings.ts'
 import { openTracing, type Tracing } from '../observe/tracing/tracing.ts'
-import { createRecords, type ObserveRequest } from '../observe/trail.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Snapshot, type Stages } from '../pipeline.ts'
 import type { Policy } from '../policy/compile.ts'
 import type { TrustedProxies } from '../receive/client.ts'
 import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
-import { join } from '../relay/join.ts'
 import { createRelay, type Relaying } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
+import { tunnel } from '../relay/tunnel.ts'
 import { type IdentityKeys, startKeys } from '../reload/identity-keys.ts'
 import { checkDoors, followDoors } from '../reload/listener-tls.ts'
 import type { Follower } from '../reload/pem-files.ts'
@@ -233,7 +233,7 @@ function wireStages(
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: tracing ? traceForward(forward, tracing) : forward,
     relay,
-    join,
+    tunnel,
     beginRecord: beginRecord('public'),
     observe: observe('public'),
   }
@@ -256,19 +256,19 @@ async function openListeners(
     publishesKeys &&
     exchange.method === 'GET' &&
     exchange.target === '/.well-known/jwks.json' &&
-    isSoundHead(exchange, snapshot().headLimits.usual.headerBytes)
+    isValidHead(exchange, snapshot().headLimits.usual.headerBytes)
   const handlePublic = (exchange: Exchange): Promise<void> =>
     isForKeys(exchange) ? publishKeys(keys, cors, exchange) : handle(exchange)
   const open = (name: AuditedListener, work: (exchange: Exchange) => Promise<void>) =>
-    openListener(name, configuration, equipment, inFlight.attend(work), createMalformedRecorder(audit, name, now))
+    openListener(name, configuration, equipment, inFlight.track(work), createMalformedRecorder(audit, name, now))
   return { public: await open('public', handlePublic), decision: await open('decision', judge) }
 }
 
 async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: Exchange): Promise<void> {
-  cors.attend(exchange)
+  cors.decorate(exchange)
   const contentHeaders = ['content-type', 'application/json', 'cache-control', 'no-store']
   const requestId = readRequestId(exchange.headers)
-  exchange.answer(
+  exchange.respond(
     { status: 200, headers: [...contentHeaders, 'x-request-id', requestId] },
     JSON.stringify(keys.published()),
   )
@@ -389,7 +389,7 @@ export async function startGateway(configuration: Configuration, configurationFi
 }
 
 /** What the pipeline refuses of a head, it refuses there: the keys are no way past the rules of framing. */
-function isSoundHead(exchange: Exchange, headerBytes: number): boolean {
+function isValidHead(exchange: Exchange, headerBytes: number): boolean {
   try {
     readHeaders(exchange, headerBytes)
     return true

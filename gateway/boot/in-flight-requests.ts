@@ -10,7 +10,7 @@ export type InFlightRequests = Readonly<{
   /** Those that have become a WebSocket. */
   countJoined: () => number
   /** Makes a handler of work; what it lets through ends that one exchange, and nothing else. */
-  attend: (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => void
+  track: (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => void
   /** Resolves when no handler works any more, or after so long: a client may be gone before its request is decided. */
   untilIdle: (withinMs: number) => Promise<void>
 }>
@@ -31,9 +31,9 @@ export function trackInFlight(log: Log): InFlightRequests {
     finish()
     const requestId = randomUUID()
     log.error({ requestId, error: describeBug(error) }, 'a request failed outside of its pipeline')
-    breakOff(exchange, requestId)
+    failExchange(exchange, requestId)
   }
-  const attend: InFlightRequests['attend'] = (work) => (exchange) => {
+  const track: InFlightRequests['track'] = (work) => (exchange) => {
     inFlight += 1
     if (exchange.isHandshake) handshakes.add(exchange)
     exchange.onEnd(() => {
@@ -56,15 +56,15 @@ export function trackInFlight(log: Log): InFlightRequests {
       }
     })
   const countJoined = (): number => [...handshakes].filter(({ status }) => status === 101).length
-  return { count: () => inFlight, countJoined, attend, untilIdle }
+  return { count: () => inFlight, countJoined, track, untilIdle }
 }
 
 /** What has begun must not pass for complete; what has not can still be told. */
-function breakOff(exchange: Exchange, requestId: string): void {
+function failExchange(exchange: Exchange, requestId: string): void {
   if (!exchange.hasStarted) {
     try {
       const refusal = render(new GatewayError('internal'), 'platform', requestId)
-      exchange.answer(refusal, refusal.body)
+      exchange.respond(refusal, refusal.body)
       return
     } catch {
       // The fault is in the answering itself.

@@ -1,6 +1,6 @@
 import type { Configuration } from '../configuration/configuration.ts'
-import { createAddresses } from '../forward/addresses.ts'
-import { startHealthChecks } from '../forward/check-health.ts'
+import { startHealthChecks } from '../forward/health-checks.ts'
+import { createLoadBalancer } from '../forward/load-balancer.ts'
 import type { Engine, UpstreamTls } from '../http/engine.ts'
 import { createUpstreamTls } from '../http/tls/upstream.ts'
 import { toCookieRules } from '../locate/cookies.ts'
@@ -53,10 +53,10 @@ export function startUpstreams({ upstreams }: Configuration, surroundings: Surro
 
 function startUpstream(name: string, written: Written, { log, metrics, send, monotonicMs }: Surroundings) {
   const origins = written.urls.map((url) => new URL(url).origin)
-  const nameAddress = (origin: string): string => placeOf(origin)
+  const nameAddress = (origin: string): string => labelOf(origin)
   for (const origin of origins) metrics.noteAddress(name, nameAddress(origin), true)
   const { ejection } = written
-  const addresses = createAddresses({
+  const balancer = createLoadBalancer({
     origins,
     rules: {
       failures: ejection.failures,
@@ -74,12 +74,12 @@ function startUpstream(name: string, written: Written, { log, metrics, send, mon
   })
   const { tls, looks } = startTls(name, written.tls, { log, metrics })
   const stop = written.health
-    ? startHealthChecks({ origins, rules: written.health, tls, send, note: addresses.noteHealth })
+    ? startHealthChecks({ origins, rules: written.health, tls, send, note: balancer.noteHealth })
     : () => undefined
   const settings: UpstreamSettings = {
     name,
     origin: origins[0] ?? '',
-    addresses,
+    balancer,
     tls,
     preservesHost: written.preserveHost,
     forwardsCredentials: written.credentials === 'forward',
@@ -118,7 +118,7 @@ const pemsOf = ({ ca, cert, key }: NonNullable<Written['tls']>): Pems<Name> => (
 })
 
 /** Host and port as they are written, whatever they lead to: labels must be bounded. */
-function placeOf(origin: string): string {
+function labelOf(origin: string): string {
   const { hostname, port, protocol } = new URL(origin)
   return `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`
 }

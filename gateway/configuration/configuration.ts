@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { RedisServers } from '../directory/redis/clients.ts'
-import type { HealthRules } from '../forward/check-health.ts'
+import type { HealthRules } from '../forward/health-checks.ts'
 import type { NetworkRules } from '../http/upstream/networks.ts'
 import type { LogFormat, LogLevel } from '../observe/log/log.ts'
 import type { SigningAlgorithm } from '../pin/signing-keys.ts'

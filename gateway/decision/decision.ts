@@ -2,7 +2,7 @@ import type { Permit } from '../authorize/decide.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
 import type { Upstream } from '../locate/upstream.ts'
-import type { Trail } from '../observe/trail.ts'
+import type { RequestObserver } from '../observe/request-record.ts'
 import { auditRefusal, createAdmit, passAudit, renderRefusal, type Snapshot, type Stages } from '../pipeline.ts'
 import { readClient } from '../receive/client.ts'
 import { readHeaders } from '../receive/headers.ts'
@@ -17,7 +17,11 @@ import { readOriginalRequest } from './original-request.ts'
 export const createDecision = (stage: Stages) => {
   const admit = createAdmit(stage, 'decision')
   /** Judges the original request; resolves to the headers that the proxy is to send on. */
-  const judge = async (exchange: Exchange, requestId: string, trail: Trail): Promise<readonly string[]> => {
+  const judge = async (
+    exchange: Exchange,
+    requestId: string,
+    observer: RequestObserver,
+  ): Promise<readonly string[]> => {
     const path = exchange.target.split('?')[0] ?? ''
     if (path !== '/authorize' && !path.startsWith('/envoy/')) throw new GatewayError('route_not_found')
     const snapshot = stage.snapshot()
@@ -25,25 +29,25 @@ export const createDecision = (stage: Stages) => {
     const headers = readHeaders(exchange, widest.headerBytes)
     const { method, target: told, host } = readOriginalRequest(exchange, headers.host)
     const client = readClient(exchange, headers, stage.isTrustedProxy)
-    trail.received(client)
+    observer.onClient(client)
     const target = readTarget(method, told, host, widest.targetBytes)
-    trail.targeted(target, host, headers)
-    const permit = await admit({ exchange, headers, client, requestId }, target, host, snapshot, trail)
-    return pin(permit, snapshot, host, stage, trail, path !== '/authorize')
+    observer.onTarget(target, host, headers)
+    const permit = await admit({ exchange, headers, client, requestId }, target, host, snapshot, observer)
+    return pin(permit, snapshot, host, stage, observer, path !== '/authorize')
   }
   return async function handle(exchange: Exchange): Promise<void> {
     const requestId = readRequestId(exchange.headers)
     const record = stage.beginRecord(exchange, requestId)
-    const trail = stage.observe(record, exchange, requestId)
+    const observer = stage.observe(record, exchange, requestId)
     const answer = chooseAnswer(exchange, requestId)
     try {
-      const permitted = await judge(exchange, requestId, trail)
-      await passAudit(stage.audit, record, trail, 200)
+      const permitted = await judge(exchange, requestId, observer)
+      await passAudit(stage.audit, record, observer, 200)
       answer(200, [...permitted, 'cache-control', 'no-store'], '')
     } catch (caught) {
       const refused = GatewayError.from(caught)
-      exchange.announce(refused.status)
-      const error = await auditRefusal(stage.audit, record, trail, refused)
+      exchange.willRefuse(refused.status)
+      const error = await auditRefusal(stage.audit, record, observer, refused)
       const refusal = renderRefusal(error, record, requestId)
       answer(refusal.status, refusal.headers, refusal.body)
     }
@@ -56,12 +60,12 @@ async function pin(
   { locate }: Snapshot,
   host: string,
   stage: Stages,
-  trail: Trail,
+  observer: RequestObserver,
   isEnvoy: boolean,
 ): Promise<RawHeaders> {
   if (permit.match.route.destination.kind === 'answer') return []
   const upstream = await locate(permit, host)
-  trail.located(upstream)
+  observer.onUpstream(upstream)
   const { headers: pinned } = await stage.pin(permit, upstream)
   return isEnvoy ? [...pinned, ...nameRemoved(pinned, upstream)] : pinned
 }
@@ -75,7 +79,7 @@ function chooseAnswer(exchange: Exchange, requestId: string) {
     const sent = isNginx && status !== 200 && status !== 401 ? 403 : status
     const lines = headers.includes('x-request-id') ? [...headers] : [...headers, 'x-request-id', requestId]
     if (isNginx) lines.push('x-gateway-status', String(status))
-    exchange.answer({ status: sent, headers: lines }, body)
+    exchange.respond({ status: sent, headers: lines }, body)
   }
 }
 

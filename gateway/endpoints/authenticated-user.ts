@@ -1,6 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
-import type { Authority } from '../authorize/authority.ts'
 import type { PermittedCaller } from '../authorize/decide.ts'
+import type { Permissions } from '../authorize/permissions.ts'
 import type { OrganizationRecord, RoleAssignment } from '../directory/directory.ts'
 import { canWriteSomething, holds, type OrganizationRole, type Roles } from '../policy/role.ts'
 
@@ -17,7 +17,7 @@ export function describeUser(caller: PermittedCaller, organization: Organization
     userType: user.userType,
     currentOrganizationId: user.currentOrganizationId,
     currentOrganization: organization ? describeOrganization(organization) : null,
-    ...(organization ? describePermission(caller.authority, roles) : noPermission),
+    ...(organization ? describePermission(caller.permissions, roles) : noPermission),
     currentAccessToken: describeToken(caller.principal),
     roles: user.roles.map((assignment) => describeRole(assignment, roles)),
   }
@@ -31,17 +31,17 @@ const noPermission = {
 }
 
 /** SPEC section 6: by the role that counts, and by what credential and role allow together. */
-function describePermission({ role, abilities }: Authority, roles: Roles) {
+function describePermission({ role, abilities }: Permissions, roles: Roles) {
   const isAtLeast = (slug: string): boolean => (role?.rank ?? 0) >= rankOf(slug, roles)
   return {
     canWriteToCurrentOrganization: isAtLeast('org-admin') && canWriteSomething(abilities),
     canModifyCurrentOrganization: isAtLeast('org-admin') && holds(abilities, 'organizations:write'),
     ownsCurrentOrganization: isAtLeast('org-owner'),
-    organizationUserPermission: permissions.find(([slug]) => isAtLeast(slug))?.[1] ?? null,
+    organizationUserPermission: permissionNames.find(([slug]) => isAtLeast(slug))?.[1] ?? null,
   }
 }
 
-const permissions = [
+const permissionNames = [
   ['org-owner', 'own'],
   ['org-admin', 'write'],
   ['org-member', 'read'],
@@ -83,14 +83,20 @@ const describeOrganization = (organization: OrganizationRecord) => ({
 })
 
 /** Metadata of the credential of this request; its value is never echoed. */
-function describeToken({ proof }: Principal) {
-  if (proof.kind === 'oauth')
-    return { type: 'oauth', name: null, abilities: ['*'], lastUsedAt: null, expiresAt: proof.expiresAt.toISOString() }
+function describeToken({ credential }: Principal) {
+  if (credential.kind === 'oauth')
+    return {
+      type: 'oauth',
+      name: null,
+      abilities: ['*'],
+      lastUsedAt: null,
+      expiresAt: credential.expiresAt.toISOString(),
+    }
   return {
     type: 'bearer',
-    name: proof.name,
-    abilities: proof.abilities,
-    lastUsedAt: proof.lastUsedAt?.toISOString() ?? null,
-    expiresAt: proof.expiresAt?.toISOString() ?? null,
+    name: credential.name,
+    abilities: credential.abilities,
+    lastUsedAt: credential.lastUsedAt?.toISOString() ?? null,
+    expiresAt: credential.expiresAt?.toISOString() ?? null,
   }
 }

@@ -12,7 +12,7 @@ export type CorsSettings = Readonly<{
 
 export type Cors = Readonly<{
   /** Makes every answer of this exchange say who may read it, refusals included. */
-  attend: (exchange: Exchange) => void
+  decorate: (exchange: Exchange) => void
   /** The answer to a preflight, from the table's own methods; undefined where the request is none. */
   answerPreflight: (exchange: Exchange, methodsAt: () => readonly string[] | undefined) => ResponseHead | undefined
 }>
@@ -22,7 +22,7 @@ const exposed =
   'x-request-id, retry-after, ratelimit, ratelimit-policy, www-authenticate, content-disposition, x-should-retry'
 
 /** Off: backends may answer browsers themselves. */
-export const noCors: Cors = { attend: () => {}, answerPreflight: () => undefined }
+export const noCors: Cors = { decorate: () => {}, answerPreflight: () => undefined }
 
 /** Answers for the backends: what they say about other origins themselves is dropped. */
 export function createCors({ origins, maxAgeSeconds, credentials }: CorsSettings): Cors {
@@ -35,7 +35,7 @@ export function createCors({ origins, maxAgeSeconds, credentials }: CorsSettings
     return [...readers, ...(credentials ? ['access-control-allow-credentials', 'true'] : []), ...vary]
   }
   return {
-    attend: (exchange) => {
+    decorate: (exchange) => {
       const granted = grant(readOne(exchange.headers, 'origin'))
       const isGranted = granted[0] === 'access-control-allow-origin'
       const own = isGranted ? [...granted, 'access-control-expose-headers', exposed] : granted

@@ -31,11 +31,11 @@ async function describeCaller(caller: PermittedCaller, directory: Directory, rol
 }
 
 /** `*` stands for all: nobody lists what a bypass scope may do. */
-const readAbilities: Endpoint = async ({ caller: { authority }, facts }) =>
+const readAbilities: Endpoint = async ({ caller: { permissions }, facts }) =>
   renderSuccess(
     {
-      abilities: authority.abilities === '*' ? ['*'] : [...authority.abilities].sort(),
-      bypass: { active: authority.isBypassing, scopes: authority.bypassScopes },
+      abilities: permissions.abilities === '*' ? ['*'] : [...permissions.abilities].sort(),
+      bypass: { active: permissions.isBypassing, scopes: permissions.bypassScopes },
     },
     facts.requestId,
   )

@@ -64,20 +64,24 @@ async function findServiceAccount(call: TokenCall, directory: Directory): Promis
 /** A token lives on in what it minted no longer than it lives itself. */
 function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): Minting {
   const { principal, organization } = caller
-  const { user, proof } = principal
+  const { user, credential } = principal
   if (!organization) throw new GatewayError('organization_forbidden')
   const lender: Lender = {
     userId: user.id,
-    parentId: proof.kind === 'api-token' ? proof.id : null,
+    parentId: credential.kind === 'api-token' ? credential.id : null,
     requireReach: (lender, owner) => requireReach(lender, owner, organization.id, roles),
   }
-  return { audit: toAudit(caller, facts), lender, latest: proof.kind === 'api-token' ? proof.expiresAt : null }
+  return {
+    audit: toAudit(caller, facts),
+    lender,
+    latest: credential.kind === 'api-token' ? credential.expiresAt : null,
+  }
 }
 
 /** Who did it, for which organization, from where: what the audit trail says beside the deed itself. */
 export const toAudit = ({ principal, organization }: PermittedCaller, facts: RequestFacts): AuditContext => ({
   actorId: principal.user.id,
-  credential: principal.proof.kind === 'oauth' ? 'oauth' : `api-token:${principal.proof.id}`,
+  credential: principal.credential.kind === 'oauth' ? 'oauth' : `api-token:${principal.credential.id}`,
   organizationId: organization?.id ?? null,
   clientAddress: facts.clientAddress,
   requestId: facts.requestId,

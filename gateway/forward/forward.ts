@@ -2,10 +2,10 @@ import { assertIssued, type Permit } from '../authorize/decide.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import {
   type Send,
-  type UpstreamAnswer,
   UpstreamError,
   type UpstreamFault,
   type UpstreamRequest,
+  type UpstreamResult,
 } from '../http/engine.ts'
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
 import { type CookieRules, keepCookies } from '../locate/cookies.ts'
@@ -23,7 +23,7 @@ export type Forward = (
   upstream: Upstream,
   pinned: PinnedHeaders,
   received: Received,
-) => Promise<UpstreamAnswer>
+) => Promise<UpstreamResult>
 
 /** RFC 9110 9.2.2. */
 const idempotent = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
@@ -45,7 +45,7 @@ export const createForward =
       method,
       path: upstream.path,
       headers: composeHeaders(permit, upstream, received),
-      sealed: pinned,
+      prepared: pinned,
       body: hasBody ? exchange.body : undefined,
       account: exchange.account,
       bodyLimitBytes: upstream.bodyLimitBytes,
@@ -54,17 +54,17 @@ export const createForward =
       isFreshConnection: false,
       onCancellable: cancelledBy(exchange),
     }
-    const { addresses } = upstream
+    const { balancer } = upstream
     // A body cannot be sent twice.
     const isRepeatable = !hasBody && idempotent.has(method)
-    const first = addresses?.choose(isRepeatable)
+    const first = balancer?.pick(isRepeatable)
     return begin(send, directTo(first, request)).then(
       (answer) => noteAnswer(first, answer, exchange),
       (error: unknown) => {
         noteFailure(first, error)
         const fault = error instanceof UpstreamError ? error.fault : undefined
         if (!isUntouched(fault) && !(isRepeatable && isUnheard(fault))) throw toGatewayError(error)
-        const second = first && addresses?.chooseOther([first])
+        const second = first && balancer?.pickOther([first])
         // An address that could not be reached is not tried again at once; another one is.
         if (isUntouched(fault) && !second) throw toGatewayError(error)
         return sendElsewhere(second ?? first, first ? [first] : [], { send, request, upstream, exchange })
@@ -73,7 +73,7 @@ export const createForward =
   }
 
 /** What is thrown at once is a failure like one that comes later: an address must not count an attempt that never was. */
-function begin(send: Send, request: UpstreamRequest): Promise<UpstreamAnswer> {
+function begin(send: Send, request: UpstreamRequest): Promise<UpstreamResult> {
   try {
     return send(request)
   } catch (error) {
@@ -91,12 +91,12 @@ const cancelledBy =
 const isUntouched = (fault: UpstreamFault | undefined): boolean => fault === 'unreachable'
 
 /** A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. */
-const isUnheard = (fault: UpstreamFault | undefined): boolean => fault === 'stale' || fault === 'unanswered'
+const isUnheard = (fault: UpstreamFault | undefined): boolean => fault === 'stale' || fault === 'no-response'
 
 type Sending = Readonly<{
   send: Send
   request: UpstreamRequest
-  upstream: Pick<Upstream, 'addresses'>
+  upstream: Pick<Upstream, 'balancer'>
   exchange: Exchange
 }>
 
@@ -105,7 +105,7 @@ async function sendElsewhere(
   attempt: Attempt | undefined,
   tried: readonly Attempt[],
   sending: Sending,
-): Promise<UpstreamAnswer> {
+): Promise<UpstreamResult> {
   const { send, request, upstream, exchange } = sending
   try {
     return noteAnswer(attempt, await send({ ...directTo(attempt, request), isFreshConnection: true }), exchange)
@@ -113,7 +113,7 @@ async function sendElsewhere(
     noteFailure(attempt, error)
     const all = attempt ? [...tried, attempt] : tried
     const fault = error instanceof UpstreamError ? error.fault : undefined
-    const next = isUntouched(fault) ? upstream.addresses?.chooseOther(all) : undefined
+    const next = isUntouched(fault) ? upstream.balancer?.pickOther(all) : undefined
     if (!next) throw toGatewayError(error)
     return sendElsewhere(next, all, sending)
   }
@@ -123,7 +123,7 @@ const directTo = (attempt: Attempt | undefined, request: UpstreamRequest): Upstr
   !attempt || attempt.origin === request.origin ? request : { ...request, origin: attempt.origin }
 
 /** An attempt lasts as long as its exchange. */
-function noteAnswer(attempt: Attempt | undefined, answer: UpstreamAnswer, exchange: Exchange): UpstreamAnswer {
+function noteAnswer(attempt: Attempt | undefined, answer: UpstreamResult, exchange: Exchange): UpstreamResult {
   attempt?.answered()
   if (attempt?.end) exchange.onEnd(attempt.end)
   return answer
@@ -132,7 +132,7 @@ function noteAnswer(attempt: Attempt | undefined, answer: UpstreamAnswer, exchan
 /** What became of a stale connection, or of our own doing, says nothing of the address. */
 function noteFailure(attempt: Attempt | undefined, error: unknown): void {
   const fault = error instanceof UpstreamError ? error.fault : undefined
-  if (fault === 'unreachable' || fault === 'unanswered') attempt?.failed()
+  if (fault === 'unreachable' || fault === 'no-response') attempt?.failed()
   attempt?.end?.()
 }
 
@@ -185,10 +185,10 @@ function toGatewayError(error: unknown): GatewayError {
     case 'body-timeout':
       return new GatewayError('request_timeout', { cause: error })
     case 'unreachable':
-    case 'unanswered':
+    case 'no-response':
     case 'stale':
-    case 'crowded':
-    case 'broken':
+    case 'pool-exhausted':
+    case 'protocol-error':
     case 'cancelled':
       return new GatewayError('upstream_unavailable', { cause: error })
     default:

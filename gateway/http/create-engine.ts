@@ -1,4 +1,4 @@
-import { type Engine, type Send, type UpstreamAnswer, UpstreamError, usualDnsCacheMs } from './engine.ts'
+import { type Engine, type Send, UpstreamError, type UpstreamResult, usualDnsCacheMs } from './engine.ts'
 import { MemoryBudget } from './memory-budget.ts'
 import { listen } from './server/listen.ts'
 import { createDnsCache, type DnsCache } from './upstream/dns-cache.ts'
@@ -33,11 +33,11 @@ type Sender = Readonly<{
 function createSender(maxConnections: number, names: DnsCache, clusterNames: DnsCache): Sender {
   const pool = createPool(maxConnections, names, clusterNames)
   const send: Send = (request) =>
-    new Promise<UpstreamAnswer>((resolve, reject) => {
+    new Promise<UpstreamResult>((resolve, reject) => {
       const needs = { isFresh: request.isFreshConnection, isForUpgrade: request.asksForWebSocket }
-      const connection = pool.take(request, needs)
+      const connection = pool.acquire(request, needs)
       if (connection) connection.begin(request, { resolve, reject })
-      else reject(new UpstreamError('crowded'))
+      else reject(new UpstreamError('pool-exhausted'))
     })
   return { send, countConnections: pool.count, close: pool.close }
 }

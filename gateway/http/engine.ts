@@ -1,6 +1,6 @@
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Exchange, MemoryAccount, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
-import type { SealedLines } from './sealed-lines.ts'
+import type { PreparedHeaders } from './prepared-headers.ts'
 import type { ListenerTls, ServerIdentity } from './tls/server.ts'
 import type { UpstreamTls } from './tls/upstream.ts'
 import type { Networks } from './upstream/networks.ts'
@@ -78,7 +78,7 @@ export type UpstreamRequest = Readonly<{
   path: string
   headers: RawHeaders
   /** More lines, behind these. */
-  sealed?: SealedLines
+  prepared?: PreparedHeaders
   body: RequestBody | undefined
   /** Pays for what waits on the way; absent: nobody does. */
   account?: MemoryAccount
@@ -115,20 +115,20 @@ export type UpstreamResponse = Readonly<{
 /** A 101 as it was asked for. The connection is no longer HTTP's, and nobody's until it is joined or destroyed. */
 export type UpstreamUpgrade = Readonly<{ headers: RawHeaders; connection: UpgradedConnection }>
 
-export type UpstreamAnswer = UpstreamResponse | UpstreamUpgrade
+export type UpstreamResult = UpstreamResponse | UpstreamUpgrade
 
 /**
- * `unanswered`: the connection broke before the first byte of an answer; `stale` is the same on a kept one, which says
- * nothing of its upstream: it may just have closed under its next request. `crowded`: as many connections as may be are
- * busy. `cancelled` is our own doing.
+ * `no-response`: the connection broke before the first byte of a response; `stale` is the same on a kept one, which says
+ * nothing of its upstream: it may just have closed under its next request. `pool-exhausted`: as many connections as may be
+ * are busy. `protocol-error`: the response cannot be read, or breaks off. `cancelled` is our own doing.
  */
 export type UpstreamFault =
   | 'unreachable'
-  | 'unanswered'
+  | 'no-response'
   | 'stale'
-  | 'crowded'
+  | 'pool-exhausted'
   | 'timeout'
-  | 'broken'
+  | 'protocol-error'
   | 'body-too-large'
   | 'body-malformed'
   | 'body-timeout'
@@ -145,7 +145,7 @@ export class UpstreamError extends Error {
 }
 
 /** Sends a request and resolves when the final head of the answer is in; rejects with an `UpstreamError`. */
-export type Send = (request: UpstreamRequest) => Promise<UpstreamAnswer>
+export type Send = (request: UpstreamRequest) => Promise<UpstreamResult>
 
 /** For how long addresses of upstreams' names are good where nothing is said. */
 export const usualDnsCacheMs = 5_000

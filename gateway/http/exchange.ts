@@ -94,16 +94,16 @@ export interface Exchange {
   /** Changes the header lines of whatever answer comes, ours or an upstream's; one change after the other. */
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void
   /**
-   * Says that a refusal will follow, should it have to wait: after one of its framing nothing more may be read from the
-   * connection in the meantime.
+   * Says that a refusal with this status follows, should it have to wait: after one of the request's framing nothing more
+   * may be read from the connection in the meantime.
    */
-  announce(status: number): void
-  /** Answers whole. */
-  answer(head: ResponseHead, body: string): void
-  /** Answers in pieces. */
-  start(head: ResponseHead): ResponseWriter
+  willRefuse(status: number): void
+  /** Sends a whole response. */
+  respond(head: ResponseHead, body: string): void
+  /** Begins a response that is written in pieces. */
+  startResponse(head: ResponseHead): ResponseWriter
   /** Answers a handshake with 101 and joins its two ends, until one has gone or both are silent for `idleMs`. */
-  join(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void
+  tunnel(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void
   /** Breaks the connection, so that what was sent so far cannot pass for a complete answer. */
   destroy(): void
   /** Calls back once, when the answer is complete or the client has gone. */

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
 import { guarded } from '../fault/guarded.ts'
 import { Holding, type MemoryAccount, type UpgradedConnection } from './exchange.ts'
+import { closeLingering } from './socket/close-lingering.ts'
 import { HandleGate, type ReadGate } from './socket/read-gate.ts'
-import { retire } from './socket/retire.ts'
 import { notePartner } from './socket/transport.ts'
 
 /** An upstream's socket that has left HTTP after a 101. */
@@ -49,7 +49,7 @@ export type Tunnel = Readonly<{
  * Passes bytes both ways, at the pace of the slower side. What the client said before its 101 goes first. The bytes
  * are opaque: whoever ends or breaks a side ends the other, with what was said before.
  */
-export function joinSockets(
+export function pipeBoth(
   clientEnd: TunnelEnd,
   upstreamEnd: TunnelEnd,
   early: Buffer,
@@ -77,11 +77,11 @@ export function joinSockets(
       return
     }
     upstream.setTimeout(idleMs, () => upstream.destroy())
-    retire(upstream)
+    closeLingering(upstream)
   }
   const onUpstreamClose = (): void => {
     count()
-    retire(client)
+    closeLingering(client)
   }
   client.setTimeout(idleMs, guarded('client', cut))
   client.once('close', guarded('client', onClientClose, cut))

@@ -11,9 +11,9 @@ import type { Count, Usage } from './count.ts'
 /** Throws `rate_limited` once a budget is spent. For routes with a rate limit; others have nothing to ask. */
 export type Limit = Readonly<{
   /** Before any credential is read: what is counted by address. */
-  attend: (match: RouteMatch, client: Client, exchange: Exchange) => Promise<void>
+  checkAddress: (match: RouteMatch, client: Client, exchange: Exchange) => Promise<void>
   /** All the rest: nobody spends of a budget who might not do what it is for. */
-  spend: (permit: Permit, exchange: Exchange) => Promise<void>
+  checkCaller: (permit: Permit, exchange: Exchange) => Promise<void>
 }>
 
 export type LimitOptions = Readonly<{
@@ -24,22 +24,22 @@ export type LimitOptions = Readonly<{
 
 export function createLimit({ count, onLimited, onError }: LimitOptions): Limit {
   const judge = async (limit: RateLimit, { route }: RouteMatch, owner: string, exchange: Exchange): Promise<void> => {
-    const standing = await count(limit, owner).catch((cause: unknown) => {
+    const usage = await count(limit, owner).catch((cause: unknown) => {
       onError(limit.name, limit.onError)
       if (limit.onError === 'deny') throw new GatewayError('rate_limit_unavailable', { cause })
     })
-    if (!standing) return
-    exchange.transformHead((headers) => [...headers, ...describeStanding(limit, standing)])
-    if (standing.used <= limit.requests) return
+    if (!usage) return
+    exchange.transformHead((headers) => [...headers, ...describeUsage(limit, usage)])
+    if (usage.used <= limit.requests) return
     onLimited(route.id, limit.name)
-    throw new GatewayError('rate_limited', { retryAfter: String(secondsLeft(standing)) })
+    throw new GatewayError('rate_limited', { retryAfter: String(secondsLeft(usage)) })
   }
   return {
-    attend: async (match, client, exchange) => {
+    checkAddress: async (match, client, exchange) => {
       const { rateLimit } = match.route
       if (rateLimit?.by === 'address') await judge(rateLimit, match, ownerOfAddress(client.address), exchange)
     },
-    spend: async (permit, exchange) => {
+    checkCaller: async (permit, exchange) => {
       const { rateLimit } = permit.match.route
       if (!rateLimit || rateLimit.by === 'address') return
       await judge(rateLimit, permit.match, ownerOfPermit(permit, rateLimit.by), exchange)
@@ -51,11 +51,11 @@ export function createLimit({ count, onLimited, onError }: LimitOptions): Limit 
  * draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4. An upstream's own lines stay: both fields are lists, whose
  * members have names.
  */
-const describeStanding = ({ name, requests, seconds }: RateLimit, standing: Usage): RawHeaders => [
+const describeUsage = ({ name, requests, seconds }: RateLimit, usage: Usage): RawHeaders => [
   'ratelimit-policy',
   `"${name}";q=${requests};w=${seconds}`,
   'ratelimit',
-  `"${name}";r=${Math.max(0, requests - standing.used)};t=${secondsLeft(standing)}`,
+  `"${name}";r=${Math.max(0, requests - usage.used)};t=${secondsLeft(usage)}`,
 ]
 
 /** Rounded up: whoever comes back after that time finds the next window. */

@@ -57,7 +57,7 @@ export const createLocate = (locations: Locations): Locate => {
 
 function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost: string, limits: Limits): Upstream {
   const { route, target } = permit.match
-  const { name, origin, addresses, preservesHost, passedOverrides, cookies, answers, isBound } = settings
+  const { name, origin, balancer, preservesHost, passedOverrides, cookies, answers, isBound } = settings
   const tls = settings.tls?.()
   const { timeouts, bodyLimitBytes } = limits
   const host = preservesHost ? clientHost : undefined
@@ -67,7 +67,7 @@ function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost
   return {
     name,
     origin,
-    addresses,
+    balancer,
     tls,
     path,
     host,

@@ -8,10 +8,10 @@ export type Timeouts = UpstreamTimeouts & Readonly<{ streamIdleMs: number }>
 export type Upstream = Readonly<{
   /** The audience of the identity header. */
   name: string
-  /** Where it is, unless `addresses` says so. */
+  /** Where it is, unless `balancer` says so. */
   origin: string
   /** Where an upstream of the configuration is. */
-  addresses?: LoadBalancer | undefined
+  balancer?: LoadBalancer | undefined
   tls?: UpstreamTls | undefined
   /** Where it may be; absent: anywhere. */
   networks?: Networks
@@ -34,7 +34,7 @@ export type Upstream = Readonly<{
 export type UpstreamSettings = Readonly<{
   name: string
   origin: string
-  addresses?: LoadBalancer
+  balancer?: LoadBalancer
   /** What is in force at this moment. */
   tls?: () => UpstreamTls | undefined
   preservesHost: boolean
@@ -53,12 +53,12 @@ export type AnswerRules = Readonly<{
   cache: 'private' | 'pass'
 }>
 
-/** The places where one upstream listens. */
+/** The addresses where one upstream listens. */
 export type LoadBalancer = Readonly<{
   /** A request that could go to another one as well may find out whether a failing one is good again. */
-  choose: (isRepeatable: boolean) => Attempt
+  pick: (isRepeatable: boolean) => Attempt
   /** One that is good and was not tried, if there is any. */
-  chooseOther: (tried: readonly Attempt[]) => Attempt | undefined
+  pickOther: (tried: readonly Attempt[]) => Attempt | undefined
 }>
 
 /** One request's try of an address, and what is to be told of it. */

@@ -22,8 +22,8 @@ export function composeIdentity(
   caller: PermittedCaller,
   upstream: Upstream,
 ): IdentityClaims {
-  const { principal, organization, authority } = caller
-  const { user, proof } = principal
+  const { principal, organization, permissions } = caller
+  const { user, credential } = principal
   const { target } = permit.match
   return {
     iss: issuer,
@@ -32,8 +32,8 @@ export function composeIdentity(
     user: { id: user.id, type: user.userType, email: user.email, emailVerified: user.emailVerified },
     organization: organization ? { id: organization.id, slug: organization.slug, role: organization.role } : null,
     roles: rolesInForce(caller),
-    abilities: authority.abilities === '*' ? ['*'] : [...authority.abilities].sort(),
-    credential: proof.kind === 'oauth' ? { kind: 'oauth' } : { kind: 'api-token', id: proof.id },
+    abilities: permissions.abilities === '*' ? ['*'] : [...permissions.abilities].sort(),
+    credential: credential.kind === 'oauth' ? { kind: 'oauth' } : { kind: 'api-token', id: credential.id },
     ...(upstream.isBound && { htm: target.method, htu: `${target.path}${target.search}` }),
   }
 }

@@ -1,14 +1,14 @@
 import { SignJWT } from 'jose'
 import { assertIssued, type Permit, type PermittedCaller } from '../authorize/decide.ts'
-import { SealedLines } from '../http/sealed-lines.ts'
+import { PreparedHeaders } from '../http/prepared-headers.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { composeIdentity, type IdentityClaims } from './identity-claims.ts'
+import { createIdentityHeaderCache, type PinnedHeaders } from './identity-header-cache.ts'
 import { lifetimeSeconds } from './keyring.ts'
-import { type PinnedHeaders, rememberPinned } from './remember-pinned.ts'
 import type { SigningKey } from './signing-keys.ts'
 
-export type { PinnedHeaders } from './remember-pinned.ts'
+export type { PinnedHeaders } from './identity-header-cache.ts'
 
 export type Pin = (permit: Permit, upstream: Upstream) => Awaitable<PinnedHeaders>
 
@@ -29,9 +29,9 @@ export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
     const { organization } = caller
     const headers = ['x-gateway-identity', identity]
     if (organization) headers.push('x-organization-id', String(organization.id))
-    return new SealedLines(headers)
+    return new PreparedHeaders(headers)
   }
-  const remember = rememberPinned(now)
+  const remember = createIdentityHeaderCache(now)
   return (permit, upstream) => {
     assertIssued(permit)
     const { caller } = permit
@@ -42,4 +42,4 @@ export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
   }
 }
 
-const nothing: PinnedHeaders = new SealedLines([])
+const nothing: PinnedHeaders = new PreparedHeaders([])

@@ -19,9 +19,9 @@ export function compileRoute(
   { roles, upstreamNames, rateLimits }: Known,
   report: Report,
 ): Route | undefined {
-  let isSound = true
+  let isValid = true
   const refuse: Report = (path, message) => {
-    isSound = false
+    isValid = false
     report(path, message)
   }
   const names = readParamNames(row, refuse)
@@ -35,7 +35,7 @@ export function compileRoute(
     refuse(['stream'], `only the model surface has streams that are watched, not "${row.surface}"`)
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
   checkParam(row.resource?.param, ['resource', 'param'], names, refuse)
-  if (!isSound || !destination) return undefined
+  if (!isValid || !destination) return undefined
   return Object.freeze({
     id: row.id,
     source,

@@ -149,9 +149,9 @@ let lastHost: string | undefined
 export function isHost(text: string): boolean {
   if (text === lastHost) return true
   const [whole, name, address, port] = hostPattern.exec(text) ?? []
-  const isSound = whole !== undefined && Number(port ?? 0) <= 65_535 && isNameOrAddress(name, address)
-  if (isSound) lastHost = text
-  return isSound
+  const isValid = whole !== undefined && Number(port ?? 0) <= 65_535 && isNameOrAddress(name, address)
+  if (isValid) lastHost = text
+  return isValid
 }
 
 function isNameOrAddress(name: string | undefined, address: string | undefined): boolean {

@@ -10,7 +10,7 @@ export type AnswerContext = Readonly<{
   match: Readonly<{ route: Readonly<{ isPublic: boolean }> }>
   requestId: string
   /** Told of an id that the upstream says itself. */
-  trail: Readonly<{ identified: (upstreamRequestId: string) => void }>
+  observer: Readonly<{ onUpstreamRequestId: (upstreamRequestId: string) => void }>
 }>
 
 /** The lines of an upstream's answer that go on to the client, and those that are missing in it. */
@@ -68,7 +68,7 @@ export function passingLines(status: number, headers: RawHeaders, context: Answe
     kept.push(name, value)
   }
   if (ownId === undefined) kept.push('x-request-id', context.requestId)
-  else context.trail.identified(ownId)
+  else context.observer.onUpstreamRequestId(ownId)
   const lines = isForCaller ? keepPrivate(kept, cacheControl, cacheControlAt, pragma) : kept
   // nginx would hold events back until its buffer is full.
   return isStream ? withHeader(lines, 'x-accel-buffering', 'no') : lines

@@ -30,15 +30,15 @@ export type StreamStart = Readonly<{
   onStarted: () => void
   /** Called instead, with what goes out in the head's place. */
   onRefused: (error: unknown) => void
-  trail: StreamTrail
+  observer: StreamObserver
 }>
 
 /** Where it is written down how a stream ended. */
-export type StreamTrail = Readonly<{
+export type StreamObserver = Readonly<{
   /** Called just before the client is told of a failure. */
-  streamFailed: (code: StreamFailureCode, cause: unknown) => void
+  onStreamFailure: (code: StreamFailureCode, cause: unknown) => void
   /** Called for a bug of ours that the client cannot be told of by the stream: its connection is broken. */
-  broke: (error: unknown) => void
+  onBug: (error: unknown) => void
 }>
 
 /** The flow of an upstream's answer, without its head. */
@@ -61,10 +61,10 @@ export class EventStreamRelay implements ResponseSink {
   readonly #settings: StreamSettings
   readonly #place: Slot<EventStreamRelay>
   readonly #kind: StreamKind
-  readonly #trail: StreamTrail
+  readonly #observer: StreamObserver
   readonly #splitter: EventSplitter
-  readonly #account: StreamState
-  readonly #quiet: Timer
+  readonly #stream: StreamState
+  readonly #keepAliveTimer: Timer
   readonly #kept: Holding
   /** Let go of once the head is out: most streams are long, and there may be many. */
   #start: StreamStart | undefined
@@ -82,11 +82,11 @@ export class EventStreamRelay implements ResponseSink {
     this.#settings = settings
     this.#start = start
     this.#kind = start.kind
-    this.#trail = start.trail
+    this.#observer = start.observer
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
-    this.#account = new StreamState(start.kind)
+    this.#stream = new StreamState(start.kind)
     this.#kept = new Holding(exchange.account)
-    this.#quiet = settings.startTimer(settings.keepAliveMs, () => this.#onQuiet())
+    this.#keepAliveTimer = settings.startTimer(settings.keepAliveMs, () => this.#onQuiet())
     this.#heldBytes = countHead(start.head)
     this.#keep()
     this.#place = settings.open.add(this)
@@ -98,7 +98,7 @@ export class EventStreamRelay implements ResponseSink {
       if (this.#state === 'waiting' || this.#state === 'streaming') this.#take(bytes)
       else if (this.#state === 'done') this.#write(bytes)
     } catch (error) {
-      this.#collapse(error)
+      this.#failWithBug(error)
     }
     return !this.#isBlocked
   }
@@ -123,7 +123,7 @@ export class EventStreamRelay implements ResponseSink {
     const { bytes, ends, isTooLarge } = this.#splitter.split(chunk)
     let start = 0
     for (const end of ends) {
-      const meaning = this.#account.read(part(bytes, start, end))
+      const meaning = this.#stream.read(part(bytes, start, end))
       start = end
       if (meaning !== 'terminal-event') continue
       this.#pass(bytes)
@@ -157,11 +157,11 @@ export class EventStreamRelay implements ResponseSink {
     if (this.#state === 'waiting') {
       this.#held.push(Buffer.from(bytes))
       this.#heldBytes += bytes.length
-      if (this.#account.hasEvents) this.#begin()
+      if (this.#stream.hasEvents) this.#begin()
       else if (this.#heldBytes > this.#settings.eventLimitBytes) this.#stop('event_too_large', undefined)
       return
     }
-    this.#quiet.restart()
+    this.#keepAliveTimer.restart()
     // Behind a comment of ours the upstream's byte order mark would no longer be the stream's first.
     this.#write(this.#hasPassed ? bytes : withoutByteOrderMark(bytes))
     this.#hasPassed = true
@@ -172,10 +172,10 @@ export class EventStreamRelay implements ResponseSink {
     if (!start) return
     this.#start = undefined
     try {
-      this.#writer = this.#exchange.start(start.head)
+      this.#writer = this.#exchange.startResponse(start.head)
     } catch (error) {
       this.#state = 'failed'
-      this.#quiet.stop()
+      this.#keepAliveTimer.stop()
       this.#source.abort()
       start.onRefused(error)
       return
@@ -185,7 +185,7 @@ export class EventStreamRelay implements ResponseSink {
       this.#isBlocked = false
       this.#source.resume()
     })
-    this.#quiet.restart()
+    this.#keepAliveTimer.restart()
     for (const bytes of this.#held) this.#write(bytes)
     this.#hasPassed = this.#held.length > 0
     this.#held = []
@@ -203,17 +203,17 @@ export class EventStreamRelay implements ResponseSink {
       if (this.#state === 'waiting') this.#begin()
       if (this.#state !== 'streaming') return
       // A client that does not even take events needs no comments; only whole events pass, so one fits anywhere.
-      if (!this.#isBlocked) this.#write(Buffer.from(this.#account.hasIds ? keepAliveAfterId : keepAlive))
-      this.#quiet.restart()
+      if (!this.#isBlocked) this.#write(Buffer.from(this.#stream.hasIds ? keepAliveAfterId : keepAlive))
+      this.#keepAliveTimer.restart()
     } catch (error) {
-      this.#collapse(error)
+      this.#failWithBug(error)
     }
   }
 
   #finish(): void {
     if (this.#state !== 'streaming') return
     this.#state = 'done'
-    this.#quiet.stop()
+    this.#keepAliveTimer.stop()
     this.#letGo()
   }
 
@@ -221,7 +221,7 @@ export class EventStreamRelay implements ResponseSink {
     try {
       this.#stop(code, cause)
     } catch (error) {
-      this.#collapse(error)
+      this.#failWithBug(error)
     }
   }
 
@@ -229,7 +229,7 @@ export class EventStreamRelay implements ResponseSink {
    * A bug of ours. Whoever calls us knows nothing of this stream, and could only break more: so its client is told by
    * the stream where that can still have a last word, and else by a broken connection.
    */
-  #collapse(error: unknown): void {
+  #failWithBug(error: unknown): void {
     try {
       if (this.#state === 'waiting' || this.#state === 'streaming') {
         this.#stop('internal_error', error)
@@ -241,7 +241,7 @@ export class EventStreamRelay implements ResponseSink {
     this.#letGo()
     this.#source.abort()
     this.#exchange.destroy()
-    this.#trail.broke(error)
+    this.#observer.onBug(error)
     this.#start?.onStarted()
   }
 
@@ -249,7 +249,7 @@ export class EventStreamRelay implements ResponseSink {
     const state = this.#state
     if (state === 'failed' || state === 'closed') return
     this.#state = state === 'done' ? 'closed' : 'failed'
-    this.#quiet.stop()
+    this.#keepAliveTimer.stop()
     this.#source.abort()
     this.#letGo()
     if (state === 'waiting') {
@@ -257,7 +257,7 @@ export class EventStreamRelay implements ResponseSink {
       return
     }
     if (state === 'streaming') {
-      this.#trail.streamFailed(code, cause)
+      this.#observer.onStreamFailure(code, cause)
       this.#write(Buffer.from(this.#composeFailure(code)))
     }
     this.#writer?.end()
@@ -266,7 +266,7 @@ export class EventStreamRelay implements ResponseSink {
   #composeFailure(code: StreamFailureCode): string {
     const { now, makeId } = this.#settings
     const kind = this.#kind
-    const { responseId, createdAt, sequenceNumber, hasEvents } = this.#account
+    const { responseId, createdAt, sequenceNumber, hasEvents } = this.#stream
     return renderStreamFailure(code, {
       kind,
       responseId: responseId ?? responseIdPrefixes[kind] + makeId(),
@@ -279,7 +279,7 @@ export class EventStreamRelay implements ResponseSink {
   #close(): void {
     const isWaiting = this.#state === 'waiting'
     this.#state = 'closed'
-    this.#quiet.stop()
+    this.#keepAliveTimer.stop()
     this.#letGo()
     if (isWaiting) this.#start?.onStarted()
     this.#settings.open.remove(this.#place)

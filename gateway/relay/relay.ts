@@ -7,7 +7,7 @@ import { UnorderedList } from '../lib/unordered-list.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AnswerContext, findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
-import { EventStreamRelay, type StreamSettings, type StreamTrail } from './event-stream.ts'
+import { EventStreamRelay, type StreamObserver, type StreamSettings } from './event-stream.ts'
 import type { StartTimer } from './timer.ts'
 
 /** What the relay must know of the request that is answered. */
@@ -15,7 +15,7 @@ export type RelayContext = Readonly<{
   match: RouteMatch
   upstream: Upstream
   requestId: string
-  trail: AnswerContext['trail'] & StreamTrail
+  observer: AnswerContext['observer'] & StreamObserver
 }>
 
 /** Done when the head of an answer is out; until then it throws, or rejects with, what goes out instead. */
@@ -52,7 +52,7 @@ export function createRelay(options: RelayOptions): Relaying {
         head,
         onStarted,
         onRefused,
-        trail: context.trail,
+        observer: context.observer,
       })
       if (isDraining) stream.drain()
       else response.pipe(stream, context.upstream.timeouts.streamIdleMs)
@@ -98,7 +98,7 @@ function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHe
   }
   const guarded = new GuardedSink(sink, (error) => {
     breakOff(response, exchange)
-    context.trail.broke(error)
+    context.observer.onBug(error)
   })
   response.pipe(guarded)
 }
@@ -111,7 +111,7 @@ function breakOff(response: UpstreamResponse, exchange: Exchange): void {
 /** A head that the engine refuses to write must not leave the upstream's body waiting for a reader. */
 function startAnswer(response: UpstreamResponse, exchange: Exchange, head: ResponseHead): ResponseWriter {
   try {
-    return exchange.start(head)
+    return exchange.startResponse(head)
   } catch (error) {
     response.abort()
     throw error

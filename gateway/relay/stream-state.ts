@@ -1,6 +1,6 @@
 import type { StreamKind } from '../errors/surface.ts'
 import { type EventFields, readFields } from './read-fields.ts'
-import { isOneOf, readScalar, skimMembers } from './skim-json.ts'
+import { isOneOf, readScalar, scanMembers } from './scan-json.ts'
 
 /** What a block of a stream is: something that a client does not see as an event, an event, or the last word. */
 export type BlockKind = 'no-event' | 'event' | 'terminal-event'
@@ -48,7 +48,7 @@ export class StreamState {
   #readEvent(data: Buffer): boolean | undefined {
     let isTerminal: boolean | undefined
     let isNumbered = false
-    skimMembers(data, 0, (key, start, end) => {
+    scanMembers(data, 0, (key, start, end) => {
       if (key === 'type') {
         isTerminal = isOneOf(terminalTypes, data, start, end)
       } else if (key === 'sequence_number') {
@@ -67,7 +67,7 @@ export class StreamState {
   #readChunk(data: Buffer): boolean | undefined {
     let isTerminal: boolean | undefined
     if (this.responseId === undefined) this.#readIdentity(data, 0, 'created')
-    skimMembers(data, 0, (key, start, end) => {
+    scanMembers(data, 0, (key, start, end) => {
       if (key === 'type') isTerminal = isOneOf(terminalTypes, data, start, end)
       return isTerminal === undefined
     })
@@ -77,7 +77,7 @@ export class StreamState {
   /** The first id stands: one stream is one response. */
   #readIdentity(data: Buffer, from: number, createdKey: string): void {
     if (this.responseId !== undefined) return
-    skimMembers(data, from, (key, start, end) => {
+    scanMembers(data, from, (key, start, end) => {
       if (key !== 'id' && key !== createdKey) return true
       const value = readScalar(data, start, end)
       if (key === 'id' && typeof value === 'string') this.responseId = value

@@ -5,7 +5,7 @@ import { createReport } from '../analyze/shadow/report.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { describeBug, type Log } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
-import type { ObserveRequest } from '../observe/trail.ts'
+import type { ObserveRequest } from '../observe/request-record.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyApart, readPolicyTexts } from '../policy/load.ts'
 import { compileRoutes } from '../route/table.ts'
@@ -66,7 +66,7 @@ export function startShadow(configuration: Configuration, surroundings: Surround
 }
 
 const noShadow: Shadow = {
-  observe: (trail) => trail,
+  observe: (observer) => observer,
   reload: async () => undefined,
   stop: () => undefined,
   state: () => undefined,

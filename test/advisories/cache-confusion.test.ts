@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { createLocalJWKSet, decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose'
 import t from 'tap'
 import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
-import type { Credential } from '../../gateway/authenticate/credential.ts'
+import type { RawCredential } from '../../gateway/authenticate/credential.ts'
 import type { ChosenKey } from '../../gateway/authenticate/signature.ts'
 import { createVerify, type Issuer } from '../../gateway/authenticate/verify.ts'
 import { createCachedDirectory } from '../../gateway/directory/cache/cached-directory.ts'
@@ -20,7 +20,7 @@ import { bearer, oauth, startTestWorld } from '../support/world.ts'
 // under one rule, answered for another.
 
 /** A credential, and whose it is: `refused` where it is nobody's. */
-type Case = Readonly<{ credential: Credential; owner: string }>
+type Case = Readonly<{ credential: RawCredential; owner: string }>
 
 const nameIdentity = (issuer: string, subject: string): string => JSON.stringify([issuer, subject])
 
@@ -43,7 +43,10 @@ async function createIssuers(): Promise<Readonly<{ issuers: ReadonlyMap<string, 
       trustEmailVerified: false,
     }
     const chosen = createBoundedMap<ChosenKey>(7)
-    issuers.set(issuer, { trust, keys: { ...keys, chosen: () => chosen, refresh: async () => true, ageMs: () => 0 } })
+    issuers.set(issuer, {
+      trust,
+      keys: { ...keys, keysByHeader: () => chosen, refresh: async () => true, ageMs: () => 0 },
+    })
     for (const subject of subjects) {
       const token = new SignJWT({ sub: subject, iss: issuer, aud: 'us' }).setExpirationTime('1h')
       const jwt = await token.setProtectedHeader({ alg: 'ES256' }).sign(privateKey)

@@ -3,11 +3,11 @@ import t, { type Test } from 'tap'
 import { hearFaults } from '../../gateway/fault/guarded.ts'
 import { MessageParser } from '../../gateway/http/parser/message-parser.ts'
 import { ClientConnection } from '../../gateway/http/server/client-connection.ts'
-import { WireExchange } from '../../gateway/http/server/exchange.ts'
+import { Http1Exchange } from '../../gateway/http/server/exchange.ts'
 import { PipelinedBytes } from '../../gateway/http/server/pipelined-bytes.ts'
 import { BatchedWriter } from '../../gateway/http/socket/batched-writer.ts'
-import { UpstreamTurn } from '../../gateway/http/upstream/request-cycle.ts'
-import { UpstreamCall } from '../../gateway/http/upstream/response.ts'
+import { RequestCycle } from '../../gateway/http/upstream/request-cycle.ts'
+import { ResponseStream } from '../../gateway/http/upstream/response.ts'
 import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
 import { call } from '../support/client.ts'
 import { openRawClient, openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
@@ -87,7 +87,7 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.socket.end(),
   },
   'a client that has gone': {
-    ...{ prototype: WireExchange.prototype, method: 'abandon', component: 'client' },
+    ...{ prototype: Http1Exchange.prototype, method: 'abandon', component: 'client' },
     prepare: async (client, { upstream }) => {
       client.send(get('/silent'))
       await until(() => upstream.received().some((bytes) => bytes.includes('/silent')), 'the request')
@@ -95,7 +95,7 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.socket.destroy(),
   },
   'a client that reads again': {
-    ...{ prototype: WireExchange.prototype, method: 'goOn', component: 'client' },
+    ...{ prototype: Http1Exchange.prototype, method: 'goOn', component: 'client' },
     prepare: async (client) => {
       client.socket.pause()
       client.send(get('/large'))
@@ -108,7 +108,7 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.send(get('/x') + get('/y')),
   },
   'an answer that has left': {
-    ...{ prototype: ClientConnection.prototype, method: 'answered', component: 'client' },
+    ...{ prototype: ClientConnection.prototype, method: 'responseSent', component: 'client' },
     lead: (client) => client.send(get('/x')),
   },
   'a connection that is accepted': {
@@ -127,7 +127,7 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.send('GET /x HT'),
   },
   'a connection to an upstream that opens': {
-    ...{ prototype: UpstreamTurn.prototype, method: 'start', component: 'upstream' },
+    ...{ prototype: RequestCycle.prototype, method: 'start', component: 'upstream' },
     prepare: async (_client, { upstream, countUpstream }) => {
       for (const socket of upstream.sockets()) socket.destroy()
       await until(async () => (await countUpstream()) === 0, 'no connection that is kept')
@@ -135,15 +135,15 @@ const places: Readonly<Record<string, Place>> = {
     lead: (client) => client.send(get('/x')),
   },
   'bytes of an upstream': {
-    ...{ prototype: UpstreamTurn.prototype, method: 'read', component: 'upstream' },
+    ...{ prototype: RequestCycle.prototype, method: 'read', component: 'upstream' },
     lead: (client) => client.send(get('/x')),
   },
   'an upstream that ends its side': {
-    ...{ prototype: UpstreamTurn.prototype, method: 'end', component: 'upstream' },
+    ...{ prototype: RequestCycle.prototype, method: 'end', component: 'upstream' },
     lead: (client) => client.send(get('/bye')),
   },
   'a connection to an upstream that has gone': {
-    ...{ prototype: UpstreamTurn.prototype, method: 'close', component: 'upstream' },
+    ...{ prototype: RequestCycle.prototype, method: 'close', component: 'upstream' },
     prepare: async (client, { upstream }) => {
       client.send(get('/half'))
       await until(() => client.text().endsWith('half') && upstream.sockets().length > 0, 'half an answer')
@@ -153,7 +153,7 @@ const places: Readonly<Record<string, Place>> = {
     },
   },
   'a time-out of an upstream': {
-    ...{ prototype: UpstreamCall.prototype, method: 'fail', component: 'timer' },
+    ...{ prototype: ResponseStream.prototype, method: 'fail', component: 'timer' },
     lead: (client) => client.send(get('/silent')),
   },
 }

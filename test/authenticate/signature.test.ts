@@ -2,7 +2,7 @@ import { createHmac, createPublicKey, createSecretKey, generateKeyPairSync, type
 import { createLocalJWKSet, type JWK } from 'jose'
 import t from 'tap'
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
-import { algorithms, fitKey, parseObject } from '../../gateway/authenticate/signature.ts'
+import { algorithms, bindKeyToAlgorithm, parseObject } from '../../gateway/authenticate/signature.ts'
 import { GatewayError } from '../../gateway/errors/gateway-error.ts'
 import type { JsonValue } from '../support/client.ts'
 import { proveToken } from '../support/key-set.ts'
@@ -185,7 +185,8 @@ t.test('an RSA signature has the padding that its header names, whatever node wo
   }
   // For a key of this type node would choose PSS.
   const { publicKey } = generateKeyPairSync('rsa-pss', { modulusLength: 2048 })
-  for (const alg of ['RS256', 'PS256']) t.throws(() => fitKey(alg, publicKey), { code: 'unauthenticated' }, alg)
+  for (const alg of ['RS256', 'PS256'])
+    t.throws(() => bindKeyToAlgorithm(alg, publicKey), { code: 'unauthenticated' }, alg)
 })
 
 t.test('a key that names its algorithm serves no other', async (t) => {
@@ -231,7 +232,7 @@ t.test(
         refused,
         `${alg}, by its name`,
       )
-      t.throws(() => fitKey(alg, fitting), refused, `${alg}, with its key`)
+      t.throws(() => bindKeyToAlgorithm(alg, fitting), refused, `${alg}, with its key`)
     }
   },
 )

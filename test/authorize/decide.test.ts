@@ -36,9 +36,9 @@ const home: Organization = { id: 1, slug: 'home', accountType: 'team', role: 'lo
 
 const inRole = (role: string): Organization => ({ ...home, role })
 
-const oauth: Principal['proof'] = { kind: 'oauth', expiresAt: new Date(0) }
+const oauth: Principal['credential'] = { kind: 'oauth', expiresAt: new Date(0) }
 
-const tokenWith = (...abilities: string[]): Principal['proof'] => ({
+const tokenWith = (...abilities: string[]): Principal['credential'] => ({
   kind: 'api-token',
   id: 1,
   name: null,
@@ -48,7 +48,7 @@ const tokenWith = (...abilities: string[]): Principal['proof'] => ({
 })
 
 type Who = Readonly<{
-  proof?: Principal['proof']
+  proof?: Principal['credential']
   organization?: Organization
   platformRoles?: readonly string[]
   /** Further assignments, in whatever organization. */
@@ -56,7 +56,13 @@ type Who = Readonly<{
   agent?: AgentRecord
 }>
 
-function callerOf({ proof = oauth, organization, platformRoles = [], assignments = [], agent }: Who): Caller {
+function callerOf({
+  proof: credential = oauth,
+  organization,
+  platformRoles = [],
+  assignments = [],
+  agent,
+}: Who): Caller {
   const user: Principal['user'] = {
     id: 5,
     email: 'a@example.com',
@@ -65,7 +71,7 @@ function callerOf({ proof = oauth, organization, platformRoles = [], assignments
     firstName: null,
     lastName: null,
     fullName: null,
-    userType: proof.kind === 'oauth' ? 'human' : 'client-managed',
+    userType: credential.kind === 'oauth' ? 'human' : 'client-managed',
     currentOrganizationId: null,
     roles: [
       ...(organization ? [{ id: 1, role: organization.role, organization }] : []),
@@ -73,7 +79,7 @@ function callerOf({ proof = oauth, organization, platformRoles = [], assignments
       ...platformRoles.map((role, index) => ({ id: index + 10, role, organization: null })),
     ],
   }
-  return { principal: { user, proof }, organization, resource: { kind: 'agent', agent } }
+  return { principal: { user, credential }, organization, resource: { kind: 'agent', agent } }
 }
 
 function matchOf(rules: Partial<Route>): RouteMatch {
@@ -281,7 +287,7 @@ t.test('a permit says for what and for whom it was given', async (t) => {
   t.equal(permit.match, match)
   t.equal(permit.caller?.principal, caller.principal)
   t.equal(permit.caller?.organization, caller.organization)
-  t.strictSame(permit.caller?.authority.abilities, new Set(['things:read']))
+  t.strictSame(permit.caller?.permissions.abilities, new Set(['things:read']))
 })
 
 t.test('a decision depends on its arguments alone and changes none of them', async (t) => {

@@ -7,7 +7,7 @@ import { measureSurvivors } from '../support/survivors.ts'
 t.test('exchanges that have ended do not outlive a scavenge', async (t) => {
   // Nothing goes wrong here, so nothing is said.
   const exchanges = trackInFlight({} as Log)
-  const handle = exchanges.attend(async () => {})
+  const handle = exchanges.track(async () => {})
   const survivors = await measureSurvivors((member) => {
     let end = (): void => {}
     const exchange = {

@@ -15,16 +15,16 @@ async function forwardTo(t: Test, send: () => Promise<never>) {
     failed: () => told.push(`${origin} failed`),
     end: () => told.push(`${origin} ended`),
   })
-  const addresses: LoadBalancer = {
-    choose: () => attempt('http://a'),
-    chooseOther: ({ length }) => (length === 1 ? attempt('http://b') : undefined),
+  const balancer: LoadBalancer = {
+    pick: () => attempt('http://a'),
+    pickOther: ({ length }) => (length === 1 ? attempt('http://b') : undefined),
   }
   const forward = createForward(send)
   const gateway = await startFaultyGateway(t, {
     routes: [openRoute],
     upstreams: { platform: { url: 'http://127.0.0.1:9' } },
     spoil: () => ({
-      forward: (permit, upstream, ...rest) => forward(permit, { ...upstream, addresses }, ...rest),
+      forward: (permit, upstream, ...rest) => forward(permit, { ...upstream, balancer }, ...rest),
     }),
   })
   const { status } = await call(gateway.public, { path: '/open' })

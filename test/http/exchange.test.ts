@@ -12,7 +12,7 @@ const request = 'GET / HTTP/1.1\r\nHost: h\r\n\r\n'
 /** A client of a listener that answers like this, as soon as it has a request. */
 async function openClient(t: Test, answer: (writer: ResponseWriter) => void) {
   const listener = await engine.listen(listenerOptions, (exchange) =>
-    answer(exchange.start({ status: 200, headers: [] })),
+    answer(exchange.startResponse({ status: 200, headers: [] })),
   )
   t.teardown(listener.close)
   return openRawClient(t, `http://127.0.0.1:${listener.address.port}`)
@@ -44,7 +44,7 @@ t.test('two that change the head of an answer both have their say, in their orde
   const listener = await engine.listen(listenerOptions, (exchange) => {
     exchange.transformHead((headers) => [...headers, 'x-first', 'one'])
     exchange.transformHead((headers) => [...headers, 'x-second', String(headers.includes('x-first'))])
-    exchange.answer({ status: 200, headers: ['x-own', 'yes'] }, '')
+    exchange.respond({ status: 200, headers: ['x-own', 'yes'] }, '')
   })
   t.teardown(listener.close)
   const client = await openRawClient(t, `http://127.0.0.1:${listener.address.port}`)

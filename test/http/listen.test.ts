@@ -12,7 +12,7 @@ t.test('what a handler throws breaks its connection, is told, and harms nobody e
   const listener = await engine.listen({ ...listenerOptions, onFault: (error) => faults.push(error) }, (exchange) => {
     requests += 1
     if (requests === 1) throw new Error('planted')
-    exchange.answer({ status: 200, headers: [] }, 'ok')
+    exchange.respond({ status: 200, headers: [] }, 'ok')
   })
   t.teardown(() => Promise.all([listener.close(), engine.close()]))
   const origin = `http://127.0.0.1:${listener.address.port}`
@@ -28,8 +28,8 @@ for (const [what, before] of [
   t.test(`a body that cannot be read, ${what}, puts no head into an answer that has begun`, async (t) => {
     const engine = createEngine()
     const listener = await engine.listen(listenerOptions, (exchange) => {
-      if (exchange.target === '/first') exchange.answer({ status: 200, headers: [] }, 'first')
-      else exchange.start({ status: 200, headers: ['x-begun', 'yes'] }).write(Buffer.from('half'))
+      if (exchange.target === '/first') exchange.respond({ status: 200, headers: [] }, 'first')
+      else exchange.startResponse({ status: 200, headers: ['x-begun', 'yes'] }).write(Buffer.from('half'))
     })
     t.teardown(() => {
       const closed = Promise.all([listener.close(), engine.close()])

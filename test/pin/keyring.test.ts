@@ -186,7 +186,7 @@ function permitOf(userId: number): Permit {
     currentOrganizationId: null,
     roles: [],
   }
-  const principal = { user, proof: { kind: 'oauth', expiresAt: new Date(0) } } as const
+  const principal = { user, credential: { kind: 'oauth', expiresAt: new Date(0) } } as const
   return enforce(decide(match, { principal, organization: undefined, resource: undefined }, noRoles))
 }
 

@@ -105,7 +105,7 @@ const spoilt =
 
 const stages: Readonly<Record<string, Spoil>> = {
   snapshot: ({ snapshot }, isArmed) => ({ snapshot: spoilt(snapshot, isArmed) }),
-  cors: ({ cors }, isArmed) => ({ cors: { ...cors, attend: spoilt(cors.attend, isArmed) } }),
+  cors: ({ cors }, isArmed) => ({ cors: { ...cors, decorate: spoilt(cors.decorate, isArmed) } }),
   receive: ({ isTrustedProxy }, isArmed) => ({ isTrustedProxy: spoilt(isTrustedProxy, isArmed) }),
   locate: ({ snapshot }, isArmed) => ({
     snapshot: () => ({ ...snapshot(), locate: spoilt(snapshot().locate, isArmed) }),
@@ -141,7 +141,7 @@ t.test('a 500 has the shape of the surface', async (t) => {
 t.test('an exception in what answers a refusal breaks that connection alone', async (t) => {
   const transform: Spoil = (_, isArmed) => ({
     cors: {
-      attend: (exchange) => exchange.transformHead((headers) => (isArmed() ? fail() : headers)),
+      decorate: (exchange) => exchange.transformHead((headers) => (isArmed() ? fail() : headers)),
       answerPreflight: () => undefined,
     },
   })
@@ -232,8 +232,8 @@ t.test('an exception in a timer of a stream ends that stream alone', async (t) =
   }
   const write: Spoil = ({ beginRecord }, isArmed) => ({
     beginRecord: (exchange, id) => {
-      const open = exchange.start.bind(exchange)
-      exchange.start = (head) => {
+      const open = exchange.startResponse.bind(exchange)
+      exchange.startResponse = (head) => {
         const writer = open(head)
         return { ...writer, write: (chunk) => (isArmed() ? fail() : writer.write(chunk)) }
       }

@@ -4,7 +4,7 @@ import { type FakeOptions, type FakeStream, openFakeStream } from '../support/fa
 
 const ends: Readonly<Record<string, readonly [end: (fake: FakeStream) => void, code: string]>> = {
   'an end': [(fake) => fake.end(), 'worker_disconnected'],
-  'a break': [(fake) => fake.fail('broken'), 'worker_disconnected'],
+  'a break': [(fake) => fake.fail('protocol-error'), 'worker_disconnected'],
   'a time-out': [(fake) => fake.fail('timeout'), 'upstream_timeout'],
   'our drain': [(fake) => fake.stream.drain(), 'gateway_draining'],
 }

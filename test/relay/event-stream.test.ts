@@ -50,7 +50,7 @@ function testEnded(t: Test, { seen, clock }: FakeStream): void {
 
 const ends: Readonly<Record<string, readonly [end: (fake: FakeStream) => void, code: string, refusal: string]>> = {
   'an end': [(fake) => fake.end(), 'worker_disconnected', 'upstream_unavailable'],
-  'a break': [(fake) => fake.fail('broken'), 'worker_disconnected', 'upstream_unavailable'],
+  'a break': [(fake) => fake.fail('protocol-error'), 'worker_disconnected', 'upstream_unavailable'],
   'a time-out': [(fake) => fake.fail('timeout'), 'upstream_timeout', 'upstream_timeout'],
   'our drain': [(fake) => fake.stream.drain(), 'gateway_draining', 'gateway_draining'],
   'an event over the limit': [(fake) => fake.data('x'.repeat(1_001)), 'event_too_large', 'event_too_large'],

@@ -72,9 +72,9 @@ export function openFakeStream({
     abort: () => void seen.aborts++,
     resume: () => void seen.resumes++,
   }
-  const exchange: Pick<Exchange, 'account' | 'start' | 'onEnd' | 'destroy'> = {
+  const exchange: Pick<Exchange, 'account' | 'startResponse' | 'onEnd' | 'destroy'> = {
     account: freeAccount,
-    start: () => {
+    startResponse: () => {
       if (headError) throw headError
       seen.heads++
       return {
@@ -109,9 +109,9 @@ export function openFakeStream({
     onRefused: (error) => {
       seen.refusal = error
     },
-    trail: {
-      streamFailed: (code) => void seen.failures.push(code),
-      broke: (error) => void seen.faults.push(error),
+    observer: {
+      onStreamFailure: (code) => void seen.failures.push(code),
+      onBug: (error) => void seen.faults.push(error),
     },
   })
   return {

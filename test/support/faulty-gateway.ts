@@ -8,16 +8,16 @@ import type { Directory } from '../../gateway/directory/directory.ts'
 import { noCors } from '../../gateway/endpoints/cors.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
 import { createEngine } from '../../gateway/http/create-engine.ts'
-import { SealedLines } from '../../gateway/http/sealed-lines.ts'
+import { PreparedHeaders } from '../../gateway/http/prepared-headers.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
 import { describeBug, type Log, type LogFields } from '../../gateway/observe/log/log.ts'
 import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
-import { createRecords } from '../../gateway/observe/trail.ts'
+import { createRecords } from '../../gateway/observe/request-record.ts'
 import { createPipeline, type Stages } from '../../gateway/pipeline.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
-import { join } from '../../gateway/relay/join.ts'
 import { createRelay, type RelayOptions } from '../../gateway/relay/relay.ts'
 import { startTimer } from '../../gateway/relay/timer.ts'
+import { tunnel } from '../../gateway/relay/tunnel.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
 import { listenerOptions } from './listener-options.ts'
 
@@ -66,15 +66,15 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     cors: noCors,
     authenticate: unused,
     directory,
-    limit: { attend: unused, spend: unused },
+    limit: { checkAddress: unused, checkCaller: unused },
     answer: unused,
     audit: noAudit,
-    pin: async () => new SealedLines([]),
+    pin: async () => new PreparedHeaders([]),
     forward: createForward(engine.send),
     relay: relaying.relay,
-    join,
+    tunnel,
     beginRecord: createRecords({ log, metrics, now, monotonicMs }, 'public'),
-    observe: (trail) => trail,
+    observe: (observer) => observer,
   }
   const exchanges = trackInFlight(log)
   const listener = await engine.listen(
@@ -83,7 +83,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
       onFault: (error) =>
         log.error({ error: describeBug(error) }, 'a callback failed: what it worked for has been ended'),
     },
-    exchanges.attend(createPipeline({ ...stages, ...spoil(stages) })),
+    exchanges.track(createPipeline({ ...stages, ...spoil(stages) })),
   )
   t.teardown(async () => {
     const closed = listener.close()

@@ -20,7 +20,7 @@ const registrations = new Set([
 const options = new Set(['callback'])
 
 /** Calls that throw nothing: of node, the two of a promise, and one that pushes to an array. */
-const harmless = new Set(['resolve', 'reject', 'clearTimeout', 'destroy', 'abort', 'exit', 'kill', 'giveBack'])
+const harmless = new Set(['resolve', 'reject', 'clearTimeout', 'destroy', 'abort', 'exit', 'kill', 'recycle'])
 
 /** The registrations in a source whose callback is neither guarded nor evidently harmless. */
 export function findBareCallbacks(file: string, source: string): readonly BareCallback[] {

@@ -17,7 +17,7 @@ import { readLineName } from '../../gateway/http/header-line.ts'
 import { MessageParser } from '../../gateway/http/parser/message-parser.ts'
 import { refusalOf } from '../../gateway/http/parser/parse-error.ts'
 import { readFraming } from '../../gateway/http/server/request-framing.ts'
-import { composeAnswerHead } from '../../gateway/http/server/response-head.ts'
+import { composeResponseHead } from '../../gateway/http/server/response-head.ts'
 import { readConnection } from '../../gateway/http/server/silent-peers.ts'
 import { embeddedAddresses } from '../../gateway/http/upstream/embedded-address.ts'
 import { readIdleMs } from '../../gateway/http/upstream/request-cycle.ts'
@@ -37,8 +37,8 @@ import { readRequestId } from '../../gateway/receive/request-id.ts'
 import { readTarget } from '../../gateway/receive/target.ts'
 import { type AnswerContext, passingLines, readMediaType } from '../../gateway/relay/answer-headers.ts'
 import { readFields } from '../../gateway/relay/read-fields.ts'
+import { scanMembers } from '../../gateway/relay/scan-json.ts'
 import { composeCacheControl } from '../../gateway/relay/shared-caches.ts'
-import { skimMembers } from '../../gateway/relay/skim-json.ts'
 import { EventSplitter } from '../../gateway/relay/split-events.ts'
 import { readOrganizationCookie, readOrganizationId } from '../../gateway/resolve/organization-id.ts'
 import { otherReadings } from '../../gateway/route/readings.ts'
@@ -86,11 +86,11 @@ const unreadable = (text: string): void => {
 function parseWire(type: 'request' | 'response', text: string, pieceBytes: number): void {
   const parser = new MessageParser(type, head)
   const bytes = Buffer.from(text, 'latin1')
-  let isSound = true
-  for (let at = 0; at < bytes.length && isSound; at += pieceBytes) {
+  let isValid = true
+  for (let at = 0; at < bytes.length && isValid; at += pieceBytes) {
     let rest = bytes.subarray(at, at + pieceBytes)
-    while (rest.length > 0 && isSound) {
-      isSound = parser.execute(rest) === undefined
+    while (rest.length > 0 && isValid) {
+      isValid = parser.execute(rest) === undefined
       const found = parser.takeHead()
       if (found && type === 'request') readFraming(found)
       rest = rest.subarray(parser.consumedBytes)
@@ -110,7 +110,7 @@ const answerContext: AnswerContext = {
   upstream: { cookies: new Set(['a']), answers: { passedCommands: new Set(), cache: 'private' } },
   match: { route: { isPublic: false } },
   requestId: 'r',
-  trail: { identified: () => undefined },
+  observer: { onUpstreamRequestId: () => undefined },
 }
 
 const bounds = { now: new Date(0), latest: null }
@@ -154,7 +154,7 @@ export const readers: readonly Reader[] = [
     readIdleMs(['keep-alive', text]),
   ),
   reader('an answer’s head', 'http/server/response-head.ts', head, (text) =>
-    composeAnswerHead(
+    composeResponseHead(
       { status: 200, reason: text, headers: [text, text] },
       { isHead: false, isHttp10: false, isKeptAlive: true },
     ),
@@ -273,8 +273,8 @@ export const readers: readonly Reader[] = [
   reader('an event’s fields', 'relay/read-fields.ts', 256 * 1024, (text) =>
     readFields(Buffer.from(`data: ${text}\n\n`)),
   ),
-  reader('an event’s members', 'relay/skim-json.ts', 256 * 1024, (text) =>
-    skimMembers(Buffer.from(`{"a":${text}}`), 0, () => true),
+  reader('an event’s members', 'relay/scan-json.ts', 256 * 1024, (text) =>
+    scanMembers(Buffer.from(`{"a":${text}}`), 0, () => true),
   ),
   reader('a message of a change', 'directory/change.ts', 8_000, parseChange),
   reader('a token’s abilities', 'directory/postgres/rows.ts', 8 * 1024, parseAbilities),
@@ -344,7 +344,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'observe/log/log.ts': own,
   'observe/log/pretty-line.ts': 'a terminal’s own lines, in the demo and in development',
   'observe/tracing/': own,
-  'pin/remember-pinned.ts': own,
+  'pin/identity-header-cache.ts': own,
   'pin/signing-keys.ts': 'reads blocks that `pin/key-bundle.ts` has parted',
   'pin/verify.ts': 'runs in a backend, on a header that the gateway signed',
   'policy/load.ts': 'hands texts to `policy/document.ts`',

@@ -1,5 +1,5 @@
 import type { RefusalCode } from '../../errors/gateway-error.ts'
-import type { ObserveRequest } from '../../observe/trail.ts'
+import type { ObserveRequest } from '../../observe/request-record.ts'
 import { compareVerdicts, type Facts, judgeShadow, type ShadowTable, type Verdict } from './compare.ts'
 import type { Difference, ReportDifference } from './report.ts'
 
@@ -27,9 +27,9 @@ type Gathered = { -readonly [Name in keyof Facts]?: Facts[Name] }
  */
 export const observeShadow =
   (shadow: () => ShadowTable | undefined, report: ReportDifference): ObserveRequest =>
-  (trail, _exchange, requestId) => {
+  (next, _exchange, requestId) => {
     const other = shadow()
-    if (!other) return trail
+    if (!other) return next
     /** Let go of with the decision: a stream would hold it until its end. */
     let gathered: Gathered | undefined = {}
     const compare = (outcome: Verdict['outcome']): void => {
@@ -50,36 +50,36 @@ export const observeShadow =
       if (gathered) Object.assign(gathered, facts)
     }
     return {
-      received: (client) => trail.received(client),
-      resolved: (organization) => trail.resolved(organization),
-      located: (upstream) => trail.located(upstream),
-      settled: () => trail.settled(),
-      unrecorded: (error) => trail.unrecorded(error),
-      identified: (upstreamRequestId) => trail.identified(upstreamRequestId),
-      broke: (error) => trail.broke(error),
-      streamFailed: (code, cause) => trail.streamFailed(code, cause),
-      targeted: (target, host, headers) => {
-        trail.targeted(target, host, headers)
+      onClient: (client) => next.onClient(client),
+      onOrganization: (organization) => next.onOrganization(organization),
+      onUpstream: (upstream) => next.onUpstream(upstream),
+      onSettled: () => next.onSettled(),
+      onUnrecorded: (error) => next.onUnrecorded(error),
+      onUpstreamRequestId: (id) => next.onUpstreamRequestId(id),
+      onBug: (error) => next.onBug(error),
+      onStreamFailure: (code, cause) => next.onStreamFailure(code, cause),
+      onTarget: (target, host, headers) => {
+        next.onTarget(target, host, headers)
         gather({ target, host, headers })
       },
-      matched: (match) => {
-        trail.matched(match)
+      onMatch: (match) => {
+        next.onMatch(match)
         gather({ match })
       },
-      authenticated: (principal) => {
-        trail.authenticated(principal)
+      onPrincipal: (principal) => {
+        next.onPrincipal(principal)
         gather({ principal })
       },
-      found: (resource) => {
-        trail.found(resource)
+      onResource: (resource) => {
+        next.onResource(resource)
         gather({ resource })
       },
-      allowed: () => {
-        trail.allowed()
+      onAllowed: () => {
+        next.onAllowed()
         compare('allowed')
       },
-      refused: (error) => {
-        trail.refused(error)
+      onRefusal: (error) => {
+        next.onRefusal(error)
         if (comparable.has(error.code)) compare(error.code)
         gathered = undefined
       },

@@ -50,7 +50,7 @@ function compose({ kind, live, facts, requestId }: Difference) {
     method: target.method,
     path: redact(target.path).slice(0, pathLimit),
     userId: principal?.user.id,
-    credential: principal?.proof.kind,
+    credential: principal?.credential.kind,
     route: live.route,
     live: live.outcome,
   }

@@ -1,5 +1,5 @@
 /** What has become of the fetches so far. */
-export type FetchHistory = Readonly<{
+export type FetchState = Readonly<{
   /** When the last one ended; undefined while none has. */
   endedAtMs: number | undefined
   /** In a row, up to the last one. */
@@ -11,7 +11,7 @@ export type FetchHistory = Readonly<{
 }>
 
 /** Where every history begins: nothing was asked, so anything may be. */
-export const noFetches: FetchHistory = {
+export const noFetches: FetchState = {
   endedAtMs: undefined,
   failures: 0,
   isFetched: false,
@@ -19,11 +19,11 @@ export const noFetches: FetchHistory = {
 }
 
 /** What is known after one more fetch, whatever it was for. */
-export const noteEnd = (history: FetchHistory, isGood: boolean, endedAtMs: number): FetchHistory => ({
-  ...history,
+export const afterFetch = (state: FetchState, isGood: boolean, endedAtMs: number): FetchState => ({
+  ...state,
   endedAtMs,
-  failures: isGood ? 0 : history.failures + 1,
-  isFetched: history.isFetched || isGood,
+  failures: isGood ? 0 : state.failures + 1,
+  isFetched: state.isFetched || isGood,
 })
 
 /** Whatever the rate of unknown keys or the reason to ask, an issuer in trouble is asked no more often (SPEC 2.4). */
@@ -33,10 +33,10 @@ const intervalMs = 30_000
 const firstRetryMs = 1_000
 
 /** By the last fetch; before the first there is no sign of trouble. */
-export const isIssuerUp = ({ failures }: FetchHistory): boolean => failures === 0
+export const isIssuerUp = ({ failures }: FetchState): boolean => failures === 0
 
 /** The circumstances that a schedule goes by. */
-export type Circumstances = Readonly<{
+export type ScheduleInput = Readonly<{
   nowMs: number
   refreshMs: number
   /** Whether there have ever been keys here, fetched or recalled; they may be too old by now. */
@@ -44,17 +44,17 @@ export type Circumstances = Readonly<{
 }>
 
 /** Milliseconds until the next fetch in the background; none are left once it is due. */
-export function untilRefreshMs(history: FetchHistory, { nowMs, refreshMs, hasHadKeys }: Circumstances): number {
-  if (history.endedAtMs === undefined) return 0
-  const waitMs = isIssuerUp(history) ? refreshMs : retryMs(history.failures, hasHadKeys)
+export function untilRefreshMs(state: FetchState, { nowMs, refreshMs, hasHadKeys }: ScheduleInput): number {
+  if (state.endedAtMs === undefined) return 0
+  const waitMs = isIssuerUp(state) ? refreshMs : retryMs(state.failures, hasHadKeys)
   // From the end of the last one, so that an issuer that hangs is not asked again the moment we gave up.
-  return history.endedAtMs + waitMs - nowMs
+  return state.endedAtMs + waitMs - nowMs
 }
 
 /** Whether a key that nobody knows may cost the issuer a fetch now. */
-export function mayFetchForUnknownKey(history: FetchHistory, circumstances: Circumstances): boolean {
-  if (isIssuerUp(history)) return circumstances.nowMs - history.unknownKeyAtMs >= intervalMs
-  return untilRefreshMs(history, circumstances) <= 0
+export function mayFetchForUnknownKey(state: FetchState, input: ScheduleInput): boolean {
+  if (isIssuerUp(state)) return input.nowMs - state.unknownKeyAtMs >= intervalMs
+  return untilRefreshMs(state, input) <= 0
 }
 
 /** 1, 2, 4, 8, 16 and then 30 seconds at a start without keys. */

@@ -4,7 +4,7 @@ import type { ChosenKey } from '../signature.ts'
 type Find = ReturnType<typeof createLocalJWKSet>
 
 /** Keys by the header that chose them. */
-export type ChosenKeys = Readonly<{
+export type KeysByHeader = Readonly<{
   get: (headerText: string) => ChosenKey | undefined
   set: (headerText: string, key: ChosenKey) => void
 }>
@@ -13,7 +13,7 @@ export type ChosenKeys = Readonly<{
 const maxChosen = 16
 
 /** Forgets all of them rather than hold one more. */
-function holdChosen(): ChosenKeys {
+function createKeysByHeader(): KeysByHeader {
   const keys = new Map<string, ChosenKey>()
   return {
     get: (headerText) => keys.get(headerText),
@@ -25,41 +25,46 @@ function holdChosen(): ChosenKeys {
 }
 
 /** The set in force, for as long as it may serve. */
-export type HeldKeys = Readonly<{
-  adopt: (keys: readonly JWK[], fetchedAtMs: number) => void
+export type KeyCache = Readonly<{
+  replace: (keys: readonly JWK[], fetchedAtMs: number) => void
   /** Undefined when there is no set, or when it is too old; another function whenever the set is another. */
   find: () => Find | undefined
   /** As `KeySet` has it. */
-  chosen: () => ChosenKeys | undefined
+  keysByHeader: () => KeysByHeader | undefined
   /** As `KeySet` has it. */
   version: () => number | undefined
   ageMs: () => number | undefined
 }>
 
 /** Keeps one set of usable keys, replaced whole; the same keys fetched again are the same set, only younger. */
-export function createHeldKeys(maxStaleMs: number, monotonicMs: () => number): HeldKeys {
-  let held: Readonly<{ text: string; isEmpty: boolean; find: Find; chosen: ChosenKeys }> | undefined
+export function createKeyCache(maxStaleMs: number, monotonicMs: () => number): KeyCache {
+  let held: Readonly<{ text: string; isEmpty: boolean; find: Find; chosen: KeysByHeader }> | undefined
   let fetchedAtMs = 0
   let version = 0
   const inForce = () => (held && monotonicMs() - fetchedAtMs <= maxStaleMs ? held : undefined)
   return {
-    adopt: (keys, atMs) => {
-      const text = spellKeys(keys)
+    replace: (keys, atMs) => {
+      const text = fingerprint(keys)
       if (held?.text !== text) {
-        held = { text, isEmpty: keys.length === 0, find: createLocalJWKSet({ keys: [...keys] }), chosen: holdChosen() }
+        held = {
+          text,
+          isEmpty: keys.length === 0,
+          find: createLocalJWKSet({ keys: [...keys] }),
+          chosen: createKeysByHeader(),
+        }
         version++
       }
       fetchedAtMs = atMs
     },
     find: () => inForce()?.find,
-    chosen: () => inForce()?.chosen,
+    keysByHeader: () => inForce()?.chosen,
     version: () => (inForce()?.isEmpty === false ? version : undefined),
     ageMs: () => (held ? monotonicMs() - fetchedAtMs : undefined),
   }
 }
 
 /** One text for one set of usable keys, in whatever order an issuer lists them. */
-export const spellKeys = (keys: readonly JWK[]): string =>
+export const fingerprint = (keys: readonly JWK[]): string =>
   keys
     .map((key) => JSON.stringify(key))
     .sort()

@@ -1,16 +1,16 @@
 import { guarded } from '../../fault/guarded.ts'
 import type { Clock } from '../clock.ts'
 import {
-  type Circumstances,
-  type FetchHistory,
+  afterFetch,
+  type FetchState,
   isIssuerUp,
   mayFetchForUnknownKey,
   noFetches,
-  noteEnd,
+  type ScheduleInput,
   untilRefreshMs,
 } from './fetch-schedule.ts'
-import type { HeldKeys } from './key-cache.ts'
-import type { KeyMemory } from './store.ts'
+import type { KeyCache } from './key-cache.ts'
+import type { StoredKeys } from './store.ts'
 import { usableKeys } from './usable-keys.ts'
 
 /** Why an issuer is asked; an unknown key may mean that its keys have moved. */
@@ -28,8 +28,8 @@ export type KeyEvent =
 
 /** What it works on, and whom it tells. */
 export type RefresherOptions = Readonly<{
-  held: HeldKeys
-  memory: KeyMemory
+  cache: KeyCache
+  stored: StoredKeys
   refreshMs: number
   clock: Clock
   onEvent: (event: KeyEvent) => void
@@ -52,39 +52,39 @@ export type Refresher = Readonly<{
 
 /** Asks nobody before it is told to; from its first fetch on it goes by the schedule. */
 export function createRefresher(load: LoadKeys, options: RefresherOptions): Refresher {
-  const { held, refreshMs, clock, onEvent, onEnd, signal } = options
-  let history: FetchHistory = noFetches
+  const { cache, refreshMs, clock, onEvent, onEnd, signal } = options
+  let state: FetchState = noFetches
   let fetching: Promise<boolean> | undefined
   const timer = createTimer(clock, signal)
 
-  const look = (): Circumstances => ({
+  const readInput = (): ScheduleInput => ({
     nowMs: clock.monotonicMs(),
     refreshMs,
-    hasHadKeys: held.ageMs() !== undefined,
+    hasHadKeys: cache.ageMs() !== undefined,
   })
   /** Looks again when the time has come, for keys may have been recalled meanwhile. */
   const schedule = (): void => {
     timer.clear()
     if (signal.aborted || fetching) return
-    const waitMs = untilRefreshMs(history, look())
+    const waitMs = untilRefreshMs(state, readInput())
     if (waitMs <= 0) void refresh()
     else timer.set(waitMs, schedule)
   }
-  const recollection = createRecollection(options, () => history.isFetched)
+  const recollection = createRecollection(options, () => state.isFetched)
 
   const fetchOnce = async (reason: FetchReason): Promise<boolean> => {
     let isGood = false
     try {
       const keys = usableKeys(await load({ reason, signal }))
       signal.throwIfAborted()
-      held.adopt(keys, clock.monotonicMs())
+      cache.replace(keys, clock.monotonicMs())
       isGood = true
       onEvent({ kind: 'fetched' })
-      options.memory.keep(keys).catch((error: unknown) => onEvent({ kind: 'store-failed', error }))
+      options.stored.save(keys).catch((error: unknown) => onEvent({ kind: 'store-failed', error }))
     } catch (error) {
       if (!signal.aborted) onEvent({ kind: 'fetch-failed', error })
     }
-    history = noteEnd(history, isGood, clock.monotonicMs())
+    state = afterFetch(state, isGood, clock.monotonicMs())
     return isGood
   }
   const fetchShared = (reason: FetchReason): Promise<boolean> => {
@@ -101,12 +101,12 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
   return {
     refresh,
     askForUnknownKey: () => {
-      if (signal.aborted || fetching || !mayFetchForUnknownKey(history, look())) return
-      history = { ...history, unknownKeyAtMs: clock.monotonicMs() }
+      if (signal.aborted || fetching || !mayFetchForUnknownKey(state, readInput())) return
+      state = { ...state, unknownKeyAtMs: clock.monotonicMs() }
       void fetchShared('unknown-key')
     },
-    isUnderWay: () => fetching !== undefined || (recollection.isUnderWay() && !history.isFetched),
-    isIssuerUp: () => isIssuerUp(history),
+    isUnderWay: () => fetching !== undefined || (recollection.isUnderWay() && !state.isFetched),
+    isIssuerUp: () => isIssuerUp(state),
   }
 }
 
@@ -125,14 +125,14 @@ function createTimer(clock: Clock, signal: AbortSignal) {
 
 /** Reads the stored set beside each fetch until that has worked once, or the issuer itself has answered. */
 function createRecollection(options: RefresherOptions, isFetched: () => boolean) {
-  const { held, memory, clock, onEvent, onEnd, signal } = options
+  const { cache, stored: memory, clock, onEvent, onEnd, signal } = options
   let state: 'due' | 'under-way' | 'done' = 'due'
   const recall = async (): Promise<void> => {
     try {
-      const stored = await memory.recall()
+      const stored = await memory.load()
       state = 'done'
       if (!stored || isFetched() || signal.aborted) return
-      held.adopt(stored.keys, stored.fetchedAtMs)
+      cache.replace(stored.keys, stored.fetchedAtMs)
       onEvent({ kind: 'recalled', ageMs: clock.monotonicMs() - stored.fetchedAtMs })
     } catch (error) {
       state = 'due'

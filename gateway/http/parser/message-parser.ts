@@ -142,7 +142,7 @@ export class MessageParser {
 
   #nameFault(code: number): string {
     if (this.#limits.isHeadTooLarge) return this.#firstLine.length > longTarget ? targetOverflow : 'HPE_HEADER_OVERFLOW'
-    if (this.#requestLine?.isSound === false) return 'HPE_INVALID_CONSTANT'
+    if (this.#requestLine?.isValid === false) return 'HPE_INVALID_CONSTANT'
     return this.#limits.isFramingTooLarge ? 'HPE_CHUNK_EXTENSIONS_OVERFLOW' : nameError(code)
   }
 
@@ -164,7 +164,7 @@ export class MessageParser {
   onName(start: number, end: number): number {
     // A trailer: dropped (RFC 9110 6.5.1).
     if (!this.isInHead) return 0
-    if (this.#requestLine?.isSound === false) return -1
+    if (this.#requestLine?.isValid === false) return -1
     const name = readHeaderName(this.#bytes, start, end)
     if (this.#open === 'name') this.#headers[this.#headers.length - 1] += name
     else this.#headers.push(name)
@@ -195,7 +195,7 @@ export class MessageParser {
   }
 
   onHead(status: number, isUpgrade: boolean, isKeptAlive: boolean): number {
-    if (this.#requestLine?.isSound === false) return -1
+    if (this.#requestLine?.isValid === false) return -1
     this.isInHead = false
     this.#limits.endHead()
     const headers = this.#headers

@@ -12,7 +12,7 @@ const mostEmptyLines = 2
  */
 export class RequestLine {
   /** False once a line was none: it stays the last one. */
-  isSound = true
+  isValid = true
   #isAwaited = true
   #isOver = false
   #emptyLines = 0
@@ -35,9 +35,9 @@ export class RequestLine {
    * not be asked: it skips empty lines without a word.
    */
   read(bytes: Uint8Array): boolean {
-    if (this.#isOver || !this.isSound) return true
+    if (this.#isOver || !this.isValid) return true
     const start = this.#isAwaited ? this.#skipEmptyLines(bytes) : 0
-    if (this.#isAwaited) return this.isSound
+    if (this.#isAwaited) return this.isValid
     this.#readWords(bytes, start)
     return true
   }
@@ -52,7 +52,7 @@ export class RequestLine {
       if (byte === carriageReturn || !this.#endedInReturn) this.#emptyLines += 1
       this.#endedInReturn = byte === carriageReturn
       if (this.#emptyLines > mostEmptyLines) {
-        this.isSound = false
+        this.isValid = false
         return index
       }
     }
@@ -64,7 +64,7 @@ export class RequestLine {
       const byte = bytes[index]
       if (byte === lineFeed) {
         this.#isOver = true
-        this.isSound = this.#words === 3 && this.#isInWord
+        this.isValid = this.#words === 3 && this.#isInWord
         return
       }
       if (byte !== space) {
@@ -73,7 +73,7 @@ export class RequestLine {
       } else if (this.#isInWord) {
         this.#isInWord = false
       } else {
-        this.isSound = false
+        this.isValid = false
         return
       }
     }

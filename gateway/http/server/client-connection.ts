@@ -9,12 +9,12 @@ import { freeAccount, type MemoryBudget } from '../memory-budget.ts'
 import { type MessageHead, MessageParser } from '../parser/message-parser.ts'
 import { refusalOf } from '../parser/parse-error.ts'
 import { composeRefusal } from '../refusal.ts'
-import { retire } from '../socket/retire.ts'
+import { closeLingering } from '../socket/close-lingering.ts'
 import type { TunnelEnd } from '../tunnel.ts'
 import { ClientSocket } from './client-socket.ts'
-import { type ExchangeWire, WireExchange } from './exchange.ts'
+import { type ExchangeConnection, Http1Exchange } from './exchange.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
-import { type BodySource, WireRequestBody } from './request-body.ts'
+import { type BodySource, Http1RequestBody } from './request-body.ts'
 import { readFraming } from './request-framing.ts'
 import { keepAliveMs } from './response-head.ts'
 
@@ -34,7 +34,7 @@ const headCopies = 2
 const unwantedBodyMs = 5_000
 
 /** What the connections of one listener share. */
-export type Reception = Readonly<{
+export type ListenerContext = Readonly<{
   options: ListenerOptions
   memory: MemoryBudget
   handle: (exchange: Exchange) => void
@@ -44,30 +44,30 @@ export type Reception = Readonly<{
 }>
 
 /** One client's connection, with one exchange at a time: what is pipelined waits for the answer before. */
-export class ClientConnection extends ClientSocket implements BodySource, ExchangeWire {
-  readonly #reception: Reception
+export class ClientConnection extends ClientSocket implements BodySource, ExchangeConnection {
+  readonly #context: ListenerContext
   readonly #parser = new MessageParser('request', headBytes)
-  #exchange: WireExchange | undefined
+  #exchange: Http1Exchange | undefined
   readonly #ahead = new PipelinedBytes(this.account)
   readonly #head = new Holding(this.account)
   readonly #place: Slot<ClientConnection>
   /** What still arrives may be the rest of anything, and is no request. */
   #isRefused = false
-  #isJoined = false
+  #isTunnel = false
   /** What arrived last was no part of a request. */
-  #isSpoiled = false
+  #isPoisoned = false
 
-  constructor(accepted: Socket, reception: Reception) {
-    super(accepted, reception.memory, () => reception.options.onDropped('memory'))
+  constructor(accepted: Socket, context: ListenerContext) {
+    super(accepted, context.memory, () => context.options.onDropped('memory'))
     const { socket } = this
-    this.#reception = reception
+    this.#context = context
     try {
-      this.#place = reception.connections.add(this)
-      this.intake.listen(this.#onData, this.cut)
+      this.#place = context.connections.add(this)
+      this.input.listen(this.#onData, this.cut)
       socket.on('end', this.#onEnd)
       socket.on('drain', this.#onDrain)
       socket.on('close', this.#onClose)
-      this.alarm.set(reception.options.headersTimeoutMs, this.#onHeadLate)
+      this.deadline.set(context.options.headersTimeoutMs, this.#onHeadLate)
       this.resumeReading()
     } catch (error) {
       // The accepted socket has given its handle away: nothing but this one can close the connection.
@@ -93,7 +93,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   isClosing(): boolean {
-    return this.#reception.isClosing()
+    return this.#context.isClosing()
   }
 
   markRefused(): void {
@@ -102,42 +102,42 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   onFault(error: unknown): void {
-    this.#reception.options.onFault(error)
+    this.#context.options.onFault(error)
   }
 
   /** The answer has left. A refused upload is read and dropped for a while: a reset would take the answer away. */
-  answered(isLast: boolean): void {
+  responseSent(isLast: boolean): void {
     if (isLast || this.#isRefused || this.isClosing()) {
-      this.#retire()
+      this.#closeLingering()
     } else if (this.#parser.isComplete) {
       this.#expectNext()
     } else {
       this.#exchange?.body.discard()
-      this.alarm.set(unwantedBodyMs, this.#onPatienceEnd)
+      this.deadline.set(unwantedBodyMs, this.#onWaitOver)
     }
   }
 
-  leave(): Readonly<{ end: TunnelEnd; early: Buffer }> {
+  detach(): Readonly<{ end: TunnelEnd; early: Buffer }> {
     const { socket } = this
-    this.#isJoined = true
+    this.#isTunnel = true
     this.writer.flush()
     this.writer.charge(freeAccount)
-    this.alarm.stop()
+    this.deadline.stop()
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
-    this.reading.leave()
-    return { end: this.intake.leave(), early: this.#ahead.take() }
+    this.reader.detach()
+    return { end: this.input.detach(), early: this.#ahead.take() }
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    if (this.#isRefused || this.#isSpoiled) return
+    if (this.#isRefused || this.#isPoisoned) return
     if (this.#parser.isComplete || !this.#ahead.isEmpty) this.#keepAhead(bytes)
     else this.#read(bytes)
-    this.reading.count(bytes.length, this.account.isThrottled)
+    this.reader.count(bytes.length, this.account.isThrottled)
   }
 
   #keepAhead(bytes: Buffer): void {
-    this.#ahead.add(this.intake.own(bytes))
+    this.#ahead.add(this.input.copyIfShared(bytes))
     if (this.#ahead.isFull) this.pauseReading()
   }
 
@@ -150,7 +150,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     if (head || parser.isInHead) this.#holdHead(parser.headBytes)
     if (head) this.#open(head)
     else if (isNew && parser.isInHead && !wasInHead)
-      this.alarm.set(this.#reception.options.headersTimeoutMs, this.#onHeadLate)
+      this.deadline.set(this.#context.options.headersTimeoutMs, this.#onHeadLate)
     this.#passBody(bytes)
     const exchange = this.#exchange
     if (isNew && exchange) this.#handle(exchange)
@@ -176,9 +176,9 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
       this.#refuse(code)
       return
     }
-    this.#isSpoiled = true
+    this.#isPoisoned = true
     exchange.closeAfter()
-    exchange.body.spoil(() => this.#report(code, randomUUID()))
+    exchange.body.poison(() => this.#report(code, randomUUID()))
   }
 
   #open(head: MessageHead): void {
@@ -186,12 +186,12 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
       this.#refuse('method_not_allowed')
       return
     }
-    this.alarm.stop()
-    const { options } = this.#reception
+    this.deadline.stop()
+    const { options } = this.#context
     const { bodyLength, awaitsContinue, isHandshake } = readFraming(head)
-    const body = new WireRequestBody(this, bodyLength, awaitsContinue, options)
+    const body = new Http1RequestBody(this, bodyLength, awaitsContinue, options)
     this.body = body
-    this.#exchange = new WireExchange(this, head, body, isHandshake && options.takesHandshakes === true)
+    this.#exchange = new Http1Exchange(this, head, body, isHandshake && options.takesHandshakes === true)
   }
 
   #passBody(bytes: Buffer): void {
@@ -205,9 +205,9 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     if (exchange.hasEnded) this.#expectNext()
   }
 
-  #handle(exchange: WireExchange): void {
+  #handle(exchange: Http1Exchange): void {
     try {
-      this.#reception.handle(exchange)
+      this.#context.handle(exchange)
     } catch (error) {
       // Out of here it would be an uncaught exception.
       this.onFault(error)
@@ -219,7 +219,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.#exchange = undefined
     this.body = undefined
     this.#parser.next()
-    this.alarm.set(keepAliveMs, this.#onPatienceEnd)
+    this.deadline.set(keepAliveMs, this.#onWaitOver)
     if (this.#ahead.isEmpty) this.resumeReading()
     else setImmediate(this.#readAhead)
   }
@@ -236,7 +236,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
 
   readonly #onHeadLate = (): void => this.#refuse('request_timeout')
 
-  readonly #onPatienceEnd = (): void => void this.socket.destroy()
+  readonly #onWaitOver = (): void => void this.socket.destroy()
 
   readonly #onDrain = guarded(
     'client',
@@ -252,7 +252,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     'client',
     (): void => {
       const isHalfBody = this.#exchange !== undefined && !this.#parser.isComplete
-      if (isHalfBody && !this.body?.isLeft) this.#takeFault('headers_malformed')
+      if (isHalfBody && !this.body?.isDetached) this.#takeFault('headers_malformed')
       else if (isHalfBody || this.#parser.isInHead) this.#refuse('headers_malformed')
       else {
         this.writer.flush()
@@ -263,11 +263,11 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   )
 
   readonly #onClose = guarded('client', (): void => {
-    this.alarm.discard()
+    this.deadline.discard()
     this.#parser.free()
     this.account.close()
     this.#exchange?.abandon()
-    this.#reception.connections.remove(this.#place)
+    this.#context.connections.remove(this.#place)
   })
 
   /**
@@ -275,34 +275,34 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
    * its answer has not begun, this is its answer.
    */
   #refuse(code: RefusalCode): void {
-    if (this.#isRefused || this.#isJoined) return
+    if (this.#isRefused || this.#isTunnel) return
     this.markRefused()
     const exchange = this.#exchange
     const requestId = randomUUID()
     this.#report(code, requestId)
     if (exchange?.hasStarted) {
       // An answer that has left must arrive, too.
-      if (exchange.hasEnded) this.#retire()
+      if (exchange.hasEnded) this.#closeLingering()
       else this.destroy()
       return
     }
     this.write(composeRefusal(code, requestId))
     exchange?.abandon()
-    this.#retire()
+    this.#closeLingering()
   }
 
   #report(code: RefusalCode, requestId: string): void {
     // A client that sends nothing asks for nothing.
     if (this.socket.bytesRead === 0) return
     const { peerAddress } = this
-    this.#reception.options.onMalformed({ code, requestId, peerAddress, isBody: this.#exchange !== undefined })
+    this.#context.options.onMalformed({ code, requestId, peerAddress, isBody: this.#exchange !== undefined })
   }
 
-  #retire(): void {
+  #closeLingering(): void {
     this.markRefused()
-    this.alarm.stop()
+    this.deadline.stop()
     this.writer.flush()
     this.resumeReading()
-    retire(this.socket)
+    closeLingering(this.socket)
   }
 }

@@ -7,38 +7,38 @@ import { FairReader } from '../socket/fair-reader.ts'
 import { SharedReadSocket } from '../socket/shared-read-socket.ts'
 import type { ReadSize } from '../socket/shared-reads.ts'
 import { resetConnection } from '../socket/transport.ts'
-import type { WireRequestBody } from './request-body.ts'
+import type { Http1RequestBody } from './request-body.ts'
 
 /** A client's socket, as its exchanges and their bodies use it: none of them knows more of the other end. */
 export class ClientSocket {
   readonly socket: Socket
   readonly peerAddress: string
   /** One at a time is enough: for a head, a body, what nobody wanted, or the next request. */
-  readonly alarm: Deadline
+  readonly deadline: Deadline
   readonly account: ConnectionAccount
-  protected readonly intake: SharedReadSocket
-  protected readonly reading: FairReader
+  protected readonly input: SharedReadSocket
+  protected readonly reader: FairReader
   protected readonly writer: BatchedWriter
   /** Whether something may wait for the client, written since it was last counted or before. */
   #mayWait = false
   /** The body that is being read. */
-  protected body: WireRequestBody | undefined
+  protected body: Http1RequestBody | undefined
 
   /** Ends the connection, should a callback of it throw. */
   protected readonly cut = (): void => this.destroy()
 
   /** `onRelief` is told that the connection is cut for what it holds. */
   constructor(accepted: Socket, memory: MemoryBudget, onRelief: () => void) {
-    this.alarm = new Deadline(this.cut)
+    this.deadline = new Deadline(this.cut)
     this.peerAddress = accepted.remoteAddress ?? ''
     this.account = memory.open(this.peerAddress, () => {
       onRelief()
       this.reset()
     })
-    this.intake = new SharedReadSocket(accepted, this.#chooseSize)
-    const { socket } = this.intake
+    this.input = new SharedReadSocket(accepted, this.#chooseSize)
+    const { socket } = this.input
     this.socket = socket
-    this.reading = new FairReader(socket, !this.intake.ownsBytes)
+    this.reader = new FairReader(socket, !this.input.ownsBytes)
     this.writer = new BatchedWriter(socket, this.account)
     // `close` follows and says enough.
     socket.on('error', ignore)
@@ -54,11 +54,11 @@ export class ClientSocket {
   }
 
   pauseReading(): void {
-    this.reading.pause()
+    this.reader.pause()
   }
 
   resumeReading(): void {
-    this.reading.resume()
+    this.reader.resume()
   }
 
   /** Counts what waits for the client; quickly where nothing was written. */
@@ -68,14 +68,14 @@ export class ClientSocket {
     this.#mayWait = !this.socket.destroyed && this.socket.writableLength > 0
   }
 
-  write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
+  write(bytes: string | Buffer, onWritten?: (error?: Error | null) => void): boolean {
     this.#mayWait = true
-    return this.socket.writable && this.writer.write(bytes, onLeft)
+    return this.socket.writable && this.writer.write(bytes, onWritten)
   }
 
-  lend(bytes: Buffer): boolean {
+  writeBorrowed(bytes: Buffer): boolean {
     this.#mayWait = true
-    return this.socket.writable && this.writer.lend(bytes)
+    return this.socket.writable && this.writer.writeBorrowed(bytes)
   }
 
   writeContinue(): void {
@@ -87,12 +87,12 @@ export class ClientSocket {
   }
 
   destroy(): void {
-    this.writer.breakOff()
+    this.writer.flushTruncated()
     this.socket.destroy()
   }
 
   reset(): void {
-    this.writer.breakOff()
+    this.writer.flushTruncated()
     resetConnection(this.socket)
   }
 }

@@ -8,10 +8,10 @@ import type {
   UpgradedConnection,
 } from '../exchange.ts'
 import type { MessageHead } from '../parser/message-parser.ts'
-import { endOf, joinSockets, type Tunnel, type TunnelEnd, UpgradedSocket } from '../tunnel.ts'
-import type { WireRequestBody } from './request-body.ts'
-import { type AnswerHead, type AnswerTerms, composeAnswerHead } from './response-head.ts'
-import { type AnswerWire, AnswerWriter } from './response-writer.ts'
+import { endOf, pipeBoth, type Tunnel, type TunnelEnd, UpgradedSocket } from '../tunnel.ts'
+import type { Http1RequestBody } from './request-body.ts'
+import { type ComposedHead, composeResponseHead, type ResponseTerms } from './response-head.ts'
+import { Http1ResponseWriter, type ResponseConnection } from './response-writer.ts'
 
 /**
  * Refusals of a head that could be read in two ways, or not to its end. Where the next request begins is then
@@ -22,7 +22,7 @@ const closingStatuses: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
 const keepHead = (headers: RawHeaders): RawHeaders => headers
 
 /** What an exchange needs of its client's connection. */
-export type ExchangeWire = AnswerWire &
+export type ExchangeConnection = ResponseConnection &
   Readonly<{
     peerAddress: string
     isEncrypted: boolean
@@ -32,28 +32,28 @@ export type ExchangeWire = AnswerWire &
     /** Nothing that arrives from now on is read as a request. */
     markRefused: () => void
     /** Told when an answer has left, or has been cut. */
-    answered: (isLast: boolean) => void
+    responseSent: (isLast: boolean) => void
     /** The head of the request is no longer needed. */
     releaseHead: () => void
     /** Gives the socket away, with what was read ahead. */
-    leave: () => Readonly<{ end: TunnelEnd; early: Buffer }>
+    detach: () => Readonly<{ end: TunnelEnd; early: Buffer }>
     destroy: () => void
     reset: () => void
     onFault: (error: unknown) => void
   }>
 
-export class WireExchange implements Exchange {
+export class Http1Exchange implements Exchange {
   readonly method: string
   readonly target: string
   readonly httpVersion: string
   headers: RawHeaders
-  readonly body: WireRequestBody
+  readonly body: Http1RequestBody
   readonly isHandshake: boolean
   status = 0
-  readonly #wire: ExchangeWire
+  readonly #connection: ExchangeConnection
   readonly #isKeptAlive: boolean
   #transform = keepHead
-  #writer: AnswerWriter | undefined
+  #writer: Http1ResponseWriter | undefined
   #tunnel: Tunnel | undefined
   #onEnd: ((isComplete: boolean) => void)[] = []
   #end: 'none' | 'whole' | 'broken' = 'none'
@@ -62,8 +62,8 @@ export class WireExchange implements Exchange {
   /** Only the connection's end says where this answer ends. */
   #endsByClose = false
 
-  constructor(wire: ExchangeWire, head: MessageHead, body: WireRequestBody, isHandshake: boolean) {
-    this.#wire = wire
+  constructor(connection: ExchangeConnection, head: MessageHead, body: Http1RequestBody, isHandshake: boolean) {
+    this.#connection = connection
     this.method = head.method
     this.target = head.firstLine
     this.httpVersion = head.version
@@ -75,15 +75,15 @@ export class WireExchange implements Exchange {
   }
 
   get peerAddress(): string {
-    return this.#wire.peerAddress
+    return this.#connection.peerAddress
   }
 
   get isEncrypted(): boolean {
-    return this.#wire.isEncrypted
+    return this.#connection.isEncrypted
   }
 
   get account(): MemoryAccount {
-    return this.#wire.account
+    return this.#connection.account
   }
 
   get hasStarted(): boolean {
@@ -99,10 +99,10 @@ export class WireExchange implements Exchange {
     this.#transform = earlier === keepHead ? transform : (headers) => transform(earlier(headers))
   }
 
-  announce(status: number): void {
+  willRefuse(status: number): void {
     if (!closingStatuses.has(status)) return
     this.#isClosing = true
-    this.#wire.markRefused()
+    this.#connection.markRefused()
   }
 
   /** The answer, whatever it is, is the last one. */
@@ -110,38 +110,38 @@ export class WireExchange implements Exchange {
     this.#isClosing = true
   }
 
-  answer(head: ResponseHead, text: string): void {
-    this.announce(head.status)
+  respond(head: ResponseHead, text: string): void {
+    this.willRefuse(head.status)
     const bytes = Buffer.from(text)
     // RFC 9110 8.6: a 204 has no body, and no length either.
     const length = head.status === 204 ? [] : ['content-length', String(bytes.length)]
     const { text: lines, framing, isLast } = this.#begin({ ...head, headers: [...head.headers, ...length] })
-    if (isLast) this.#wire.markRefused()
+    if (isLast) this.#connection.markRefused()
     this.#finish(framing === 'head' ? lines : Buffer.concat([Buffer.from(lines, 'latin1'), bytes]))
   }
 
-  start(head: ResponseHead): ResponseWriter {
+  startResponse(head: ResponseHead): ResponseWriter {
     const { text, framing } = this.#begin(head)
     this.#endsByClose = framing === 'close'
-    this.#writer = new AnswerWriter(this.#wire, text, framing, (last) => this.#finish(last))
+    this.#writer = new Http1ResponseWriter(this.#connection, text, framing, (last) => this.#finish(last))
     return this.#writer
   }
 
-  join(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void {
+  tunnel(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void {
     if (!this.isHandshake || !(upstream instanceof UpgradedSocket)) throw new TypeError('nothing to join')
     if (this.hasEnded) {
       upstream.destroy()
       return
     }
     const { text } = this.#begin({ status: 101, headers })
-    this.#wire.write(text)
-    const { end, early } = this.#wire.leave()
-    this.#tunnel = joinSockets(end, endOf(upstream.socket), early, idleMs, this.account)
+    this.#connection.write(text)
+    const { end, early } = this.#connection.detach()
+    this.#tunnel = pipeBoth(end, endOf(upstream.socket), early, idleMs, this.account)
   }
 
   destroy(): void {
-    if (this.#endsByClose && !this.hasEnded) this.#wire.reset()
-    else this.#wire.destroy()
+    if (this.#endsByClose && !this.hasEnded) this.#connection.reset()
+    else this.#connection.destroy()
   }
 
   onEnd(listener: (isComplete: boolean) => void): void {
@@ -154,7 +154,7 @@ export class WireExchange implements Exchange {
     try {
       this.#writer?.goOn()
     } catch (error) {
-      this.#wire.onFault(error)
+      this.#connection.onFault(error)
       this.destroy()
     }
   }
@@ -162,25 +162,25 @@ export class WireExchange implements Exchange {
   /** The client has gone, or was refused in another way. */
   abandon(): void {
     this.#writer?.abandon()
-    this.body.break()
+    this.body.abort()
     this.#tell(this.#tunnel?.isWhole() === true)
   }
 
-  #begin(head: ResponseHead): AnswerHead {
+  #begin(head: ResponseHead): ComposedHead {
     if (this.hasStarted) throw new Error('the head of an answer has gone out already')
-    const composed = composeAnswerHead({ ...head, headers: this.#transform(head.headers) }, this.#readTerms())
+    const composed = composeResponseHead({ ...head, headers: this.#transform(head.headers) }, this.#readTerms())
     this.status = head.status
     this.#isLast = composed.isLast
     // What the request said has been answered; the rest of a stream's answer may last for hours.
     this.headers = []
     this.#transform = keepHead
-    this.#wire.releaseHead()
+    this.#connection.releaseHead()
     return composed
   }
 
-  #readTerms(): AnswerTerms {
+  #readTerms(): ResponseTerms {
     // A client that waits for 100 Continue and gets a final answer may or may not send its body: RFC 9110 10.1.1.
-    const isLast = this.#isClosing || this.body.awaitsContinue || this.#wire.isClosing()
+    const isLast = this.#isClosing || this.body.awaitsContinue || this.#connection.isClosing()
     return {
       isHead: this.method === 'HEAD',
       isHttp10: this.httpVersion !== '1.1',
@@ -189,15 +189,15 @@ export class WireExchange implements Exchange {
   }
 
   #finish(last: string | Buffer): void {
-    this.#wire.write(last, this.#onLeft)
+    this.#connection.write(last, this.#onWritten)
   }
 
-  readonly #onLeft = guarded(
+  readonly #onWritten = guarded(
     'client',
     (error?: Error | null): void => {
       if (error || this.hasEnded) return
       this.#tell(true)
-      this.#wire.answered(this.#isLast)
+      this.#connection.responseSent(this.#isLast)
     },
     () => this.destroy(),
   )
@@ -212,7 +212,7 @@ export class WireExchange implements Exchange {
       try {
         listener(isComplete)
       } catch (error) {
-        this.#wire.onFault(error)
+        this.#connection.onFault(error)
       }
   }
 }

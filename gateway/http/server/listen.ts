@@ -9,7 +9,7 @@ import type { MemoryBudget } from '../memory-budget.ts'
 import { keepAliveProbeMs, resetConnection } from '../socket/transport.ts'
 import { type Handshakes, watchHandshakes } from '../tls/handshakes.ts'
 import { composeServerOptions, type ListenerTls, replaceIdentity } from '../tls/server.ts'
-import { ClientConnection, type Reception } from './client-connection.ts'
+import { ClientConnection, type ListenerContext } from './client-connection.ts'
 import { type Busy, watchSilentPeers } from './silent-peers.ts'
 import { watchSlowReaders } from './slow-readers.ts'
 
@@ -36,24 +36,24 @@ export async function listen(
 ): Promise<Listener> {
   const connections = new UnorderedList<ClientConnection>()
   let isClosing = false
-  const reception: Reception = {
+  const context: ListenerContext = {
     options,
     memory,
     handle,
     isClosing: () => isClosing,
     connections,
   }
-  const take = guarded(
+  const accept = guarded(
     'listener',
     (socket: Socket): void => {
-      if (!socket.destroyed) new ClientConnection(socket, reception)
+      if (!socket.destroyed) new ClientConnection(socket, context)
     },
     (socket) => socket.destroy(),
   )
   // Of a crowd that comes at once, the others wait for those who are here already.
-  const arriving = new TimeSlicer(take, undefined, () => performance.now(), chooseNewcomersPart)
+  const arriving = new TimeSlicer(accept, undefined, () => performance.now(), chooseNewcomersPart)
   const { server, handshakes } = options.tls
-    ? openSecure(options, options.tls, take)
+    ? openSecure(options, options.tls, accept)
     : open(guarded('listener', (socket: Socket) => arriving.add(socket)))
   server.maxConnections = options.maxConnections
   server.on(
@@ -130,17 +130,17 @@ const everyConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay:
 
 type Opened = Readonly<{ server: Server; handshakes?: Handshakes }>
 
-function open(take: (socket: Socket) => void): Opened {
+function open(accept: (socket: Socket) => void): Opened {
   // A client that ends its side may have to be told of a request that it has not finished. Nothing is read of a
   // connection, and nothing can happen to it, before it is taken.
-  return { server: createServer({ ...everyConnection, allowHalfOpen: true, pauseOnConnect: true }, take) }
+  return { server: createServer({ ...everyConnection, allowHalfOpen: true, pauseOnConnect: true }, accept) }
 }
 
 /** Connections come one by one, as their handshakes end. */
-function openSecure({ onDropped }: ListenerOptions, tls: ListenerTls, take: (socket: Socket) => void): Opened {
+function openSecure({ onDropped }: ListenerOptions, tls: ListenerTls, accept: (socket: Socket) => void): Opened {
   const server = createSecureServer({ ...everyConnection, ...composeServerOptions(tls) })
   // Before anybody takes its connections: one that is refused must not be read from.
   const handshakes = watchHandshakes(server, () => onDropped('handshake'))
-  server.on('secureConnection', take)
+  server.on('secureConnection', accept)
   return { server, handshakes }
 }

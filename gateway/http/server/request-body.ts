@@ -15,7 +15,7 @@ function refusalOfBodyFault(fault: UpstreamFault): RefusalCode {
 
 /** Where a body comes from: the connection of its client. */
 export type BodySource = Readonly<{
-  alarm: Deadline
+  deadline: Deadline
   account: MemoryAccount
   pauseReading: () => void
   resumeReading: () => void
@@ -23,59 +23,59 @@ export type BodySource = Readonly<{
 }>
 
 /** Where a body goes. It may `pause` the body at any time, and `resume` it. */
-export type BodyTaker = Readonly<{
+export type BodyConsumer = Readonly<{
   /** Given bytes that are another's as soon as it returns. */
   data: (chunk: Buffer) => void
   end: () => void
   fail: (error: UpstreamError) => void
 }>
 
-export type BodyPace = Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'minBodyBytesPerSecond'>
+export type MinUploadRate = Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'minBodyBytesPerSecond'>
 
 /** A body on its way, not asked for until somebody takes it: `Expect: 100-continue` is answered at that moment. */
-export class WireRequestBody implements RequestBody {
+export class Http1RequestBody implements RequestBody {
   readonly length: number | undefined
   /** True until a client that waits for it was told to go on. */
   awaitsContinue: boolean
   /** True once its last byte is here. */
   isReceived = false
-  /** True once its taker needs no more of it: no answer waits for the rest. */
-  isLeft = false
+  /** True once its consumer needs no more of it: no answer waits for the rest. */
+  isDetached = false
   readonly #source: BodySource
-  readonly #pace: BodyPace
-  #taker: BodyTaker | undefined
+  readonly #minRate: MinUploadRate
+  #consumer: BodyConsumer | undefined
   readonly #held: HeldChunks
   #isPaused = false
   #isUnwanted = false
   /** Set once what came is no body. */
-  #onSpoilt: (() => void) | undefined
+  #onPoisoned: (() => void) | undefined
   #limitBytes = 0
   #idleMs = 0
   #receivedBytes = 0
   /** What came since the clock was set. */
   #freshBytes = 0
 
-  constructor(source: BodySource, length: number | undefined, awaitsContinue: boolean, pace: BodyPace) {
+  constructor(source: BodySource, length: number | undefined, awaitsContinue: boolean, minRate: MinUploadRate) {
     this.#source = source
     this.#held = new HeldChunks(source.account, earlyBodyBytes)
     this.length = length
     this.awaitsContinue = awaitsContinue
-    this.#pace = pace
+    this.#minRate = minRate
   }
 
-  /** Gives the bytes to a taker, counted against the limit and watched for their pace. */
-  take(taker: BodyTaker, limitBytes: number, idleMs: number = this.#pace.bodyIdleTimeoutMs): void {
+  /** Gives the bytes to a consumer, counted against the limit and watched for their pace. */
+  consume(consumer: BodyConsumer, limitBytes: number, idleMs: number = this.#minRate.bodyIdleTimeoutMs): void {
     this.#answerExpectation()
-    this.#taker = taker
+    this.#consumer = consumer
     this.#limitBytes = limitBytes
     this.#idleMs = idleMs
     if (this.#isUnwanted) this.#fail('cancelled')
-    else if (this.#onSpoilt) this.#refuseSpoilt()
+    else if (this.#onPoisoned) this.#refusePoisoned()
     else this.resume()
   }
 
   /** The whole body, should it be here already and small enough to be copied; then nothing is left to take. */
-  takeWhole(limitBytes: number, smallBytes: number): Buffer | undefined {
+  consumeWhole(limitBytes: number, smallBytes: number): Buffer | undefined {
     if (!this.isReceived || this.#held.bytes > Math.min(limitBytes, smallBytes)) return undefined
     this.#answerExpectation()
     return this.#held.takeAll()
@@ -89,26 +89,26 @@ export class WireRequestBody implements RequestBody {
         chunks.clear()
         refuse(new GatewayError(refusalOfBodyFault(cause.fault), { cause }))
       }
-      this.take({ data: (chunk) => chunks.push(chunk), end, fail }, limitBytes)
+      this.consume({ data: (chunk) => chunks.push(chunk), end, fail }, limitBytes)
     })
     return chunks.takeAll()
   }
 
-  /** Says that its taker can take no more for now. The client is not waited for meanwhile: it is not its fault. */
+  /** Says that its consumer can take no more for now. The client is not waited for meanwhile: it is not its fault. */
   pause(): void {
     this.#isPaused = true
     this.#freshBytes = 0
-    this.#source.alarm.stop()
+    this.#source.deadline.stop()
   }
 
   resume(): void {
     this.#isPaused = false
-    while (!this.#held.isEmpty && this.#taker && !this.#isPaused) {
+    while (!this.#held.isEmpty && this.#consumer && !this.#isPaused) {
       const chunk = this.#held.shift()
       this.#give(chunk.bytes)
-      chunk.giveBack()
+      chunk.recycle()
     }
-    if (!this.#taker || this.#isPaused) return
+    if (!this.#consumer || this.#isPaused) return
     if (this.isReceived) this.#finish()
     else {
       this.#startClock()
@@ -118,24 +118,24 @@ export class WireRequestBody implements RequestBody {
 
   /** Whether what comes is passed on at once. */
   get isFlowing(): boolean {
-    return this.#taker !== undefined && !this.#isPaused
+    return this.#consumer !== undefined && !this.#isPaused
   }
 
-  /** To be called by a taker that needs no more: nothing is read on, until it is known what to do with the rest. */
-  leave(): void {
-    this.isLeft = true
+  /** To be called by a consumer that needs no more: nothing is read on, until it is known what to do with the rest. */
+  detach(): void {
+    this.isDetached = true
     this.#release()
   }
 
   #release(): void {
-    if (!this.#taker) return
-    this.#taker = undefined
-    this.#source.alarm.stop()
+    if (!this.#consumer) return
+    this.#consumer = undefined
+    this.#source.deadline.stop()
   }
 
   /** Drops what is here and what still comes. */
   discard(): void {
-    this.leave()
+    this.detach()
     this.#isUnwanted = true
     this.#held.clear()
     this.#source.resumeReading()
@@ -144,7 +144,7 @@ export class WireRequestBody implements RequestBody {
   /** For the connection: more of the body, in bytes that are another's as soon as this returns. */
   push(chunk: Buffer): void {
     if (this.#isUnwanted) return
-    if (this.#taker && !this.#isPaused) {
+    if (this.#consumer && !this.#isPaused) {
       this.#give(chunk)
       return
     }
@@ -155,18 +155,18 @@ export class WireRequestBody implements RequestBody {
   /** For the connection: its end. */
   finish(): void {
     this.isReceived = true
-    if (this.#taker && !this.#isPaused) this.#finish()
+    if (this.#consumer && !this.#isPaused) this.#finish()
   }
 
-  /** For the connection: the rest is no body. Its taker is told, now or when there is one, and the connection first. */
-  spoil(onWanted: () => void): void {
+  /** For the connection: the rest is no body. Its consumer is told, now or when there is one, and the connection first. */
+  poison(onWanted: () => void): void {
     this.#held.clear()
-    this.#onSpoilt = onWanted
-    if (this.#taker) this.#refuseSpoilt()
+    this.#onPoisoned = onWanted
+    if (this.#consumer) this.#refusePoisoned()
   }
 
   /** For the connection: it has gone, or what came is no body. */
-  break(): void {
+  abort(): void {
     this.#isUnwanted = true
     if (!this.isReceived) this.#fail('cancelled')
     this.#held.clear()
@@ -180,33 +180,33 @@ export class WireRequestBody implements RequestBody {
     }
     this.#freshBytes += chunk.length
     // A byte now and then is no progress: it would hold an upstream for as long as its sender likes.
-    if (this.#freshBytes >= (this.#pace.minBodyBytesPerSecond * this.#idleMs) / 1_000 && !this.isReceived)
+    if (this.#freshBytes >= (this.#minRate.minBodyBytesPerSecond * this.#idleMs) / 1_000 && !this.isReceived)
       this.#startClock()
-    this.#taker?.data(chunk)
+    this.#consumer?.data(chunk)
   }
 
   #startClock(): void {
     this.#freshBytes = 0
-    this.#source.alarm.set(this.#idleMs, this.#onSilence)
+    this.#source.deadline.set(this.#idleMs, this.#onSilence)
   }
 
   readonly #onSilence = (): void => this.#fail('body-timeout')
 
-  #refuseSpoilt(): void {
-    this.#onSpoilt?.()
+  #refusePoisoned(): void {
+    this.#onPoisoned?.()
     this.#fail('body-malformed')
   }
 
   #finish(): void {
-    const taker = this.#taker
+    const consumer = this.#consumer
     this.#release()
-    taker?.end()
+    consumer?.end()
   }
 
   #fail(fault: UpstreamFault): void {
-    const taker = this.#taker
+    const consumer = this.#consumer
     this.#release()
-    taker?.fail(new UpstreamError(fault))
+    consumer?.fail(new UpstreamError(fault))
   }
 
   #answerExpectation(): void {

@@ -3,18 +3,18 @@ import type { ResponseHead } from '../exchange.ts'
 import { composeLine, readLineName } from '../header-line.ts'
 
 /** How a client is told where an answer ends (RFC 9112 6.3). */
-export type AnswerFraming = 'length' | 'chunks' | 'close' | 'head'
+export type ResponseFraming = 'length' | 'chunks' | 'close' | 'head'
 
-export type AnswerHead = Readonly<{
+export type ComposedHead = Readonly<{
   /** Up to and with its blank line. */
   text: string
-  framing: AnswerFraming
+  framing: ResponseFraming
   /** The connection ends with this answer. */
   isLast: boolean
 }>
 
 /** What the request says about its answer. */
-export type AnswerTerms = Readonly<{ isHead: boolean; isHttp10: boolean; isKeptAlive: boolean }>
+export type ResponseTerms = Readonly<{ isHead: boolean; isHttp10: boolean; isKeptAlive: boolean }>
 
 /** As long as an idle connection is kept, and its client told. */
 export const keepAliveMs = 65_000
@@ -25,7 +25,7 @@ const keepAliveLines = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliv
 const reasonPattern = /^[\t\x20-\x7e\x80-\xff]*$/
 
 /** The head as it goes out, in the words of node:http. */
-export function composeAnswerHead({ status, reason, headers }: ResponseHead, terms: AnswerTerms): AnswerHead {
+export function composeResponseHead({ status, reason, headers }: ResponseHead, terms: ResponseTerms): ComposedHead {
   const phrase = reason ?? STATUS_CODES[status] ?? ''
   if (!Number.isInteger(status) || status < 100 || status > 999 || !reasonPattern.test(phrase))
     throw new TypeError('not a status line')
@@ -56,7 +56,7 @@ export function composeAnswerHead({ status, reason, headers }: ResponseHead, ter
   return { text: `${text}\r\n`, framing, isLast }
 }
 
-function chooseFraming(status: number, hasLength: boolean, { isHead, isHttp10 }: AnswerTerms): AnswerFraming {
+function chooseFraming(status: number, hasLength: boolean, { isHead, isHttp10 }: ResponseTerms): ResponseFraming {
   if (isHead || status === 204 || status === 304) return 'head'
   if (hasLength) return 'length'
   return isHttp10 ? 'close' : 'chunks'

@@ -1,42 +1,43 @@
 import type { ResponseWriter } from '../exchange.ts'
 import { coalesceLimit } from '../socket/batched-writer.ts'
-import type { AnswerFraming } from './response-head.ts'
+import type { ResponseFraming } from './response-head.ts'
 
 /** Where an answer goes: the connection of its client. */
-export type AnswerWire = Readonly<{
+export type ResponseConnection = Readonly<{
   /** Calls back when all of it has left; false when the client is slow, or gone. */
-  write: (bytes: string | Buffer, onLeft?: (error?: Error | null) => void) => boolean
+  write: (bytes: string | Buffer, onWritten?: (error?: Error | null) => void) => boolean
   /** Writes bytes that are another's as soon as it returns. */
-  lend: (bytes: Buffer) => boolean
+  writeBorrowed: (bytes: Buffer) => boolean
   isCongested: () => boolean
 }>
 
 /** An answer in pieces. Small ones are written as text, which the connection joins: a small answer is a single write. */
-export class AnswerWriter implements ResponseWriter {
-  readonly #wire: AnswerWire
-  readonly #framing: AnswerFraming
+export class Http1ResponseWriter implements ResponseWriter {
+  readonly #connection: ResponseConnection
+  readonly #framing: ResponseFraming
   readonly #onEnd: (last: string) => void
   #isOver = false
   #onDrain: (() => void) | undefined
 
   /** `onEnd` is given what is still to be written. */
-  constructor(wire: AnswerWire, head: string, framing: AnswerFraming, onEnd: (last: string) => void) {
-    this.#wire = wire
+  constructor(connection: ResponseConnection, head: string, framing: ResponseFraming, onEnd: (last: string) => void) {
+    this.#connection = connection
     this.#framing = framing
     this.#onEnd = onEnd
-    wire.write(head)
+    connection.write(head)
   }
 
   readonly write = (bytes: Buffer): boolean => {
     if (this.#isOver) return false
-    if (bytes.length === 0 || this.#framing === 'head') return !this.#wire.isCongested()
+    if (bytes.length === 0 || this.#framing === 'head') return !this.#connection.isCongested()
     const isSmall = bytes.length <= coalesceLimit
-    if (this.#framing !== 'chunks') return isSmall ? this.#wire.write(bytes.toString('latin1')) : this.#wire.lend(bytes)
+    if (this.#framing !== 'chunks')
+      return isSmall ? this.#connection.write(bytes.toString('latin1')) : this.#connection.writeBorrowed(bytes)
     const size = `${bytes.length.toString(16)}\r\n`
-    if (isSmall) return this.#wire.write(`${size}${bytes.toString('latin1')}\r\n`)
-    this.#wire.write(size)
-    this.#wire.lend(bytes)
-    return this.#wire.write('\r\n')
+    if (isSmall) return this.#connection.write(`${size}${bytes.toString('latin1')}\r\n`)
+    this.#connection.write(size)
+    this.#connection.writeBorrowed(bytes)
+    return this.#connection.write('\r\n')
   }
 
   readonly onDrain = (listener: () => void): void => {

@@ -5,8 +5,8 @@ import { guarded } from '../../fault/guarded.ts'
 import { partnerOf } from '../socket/transport.ts'
 import { readGroups } from '../upstream/embedded-address.ts'
 
-/** So many looks at a silent peer are the whole time. One costs 7 µs of processor time for each connection of the machine. */
-const looks = 2
+/** Checks of a silent peer within the whole time. One costs 7 µs of processor time for each connection of the machine. */
+const checks = 2
 
 /** The TCP connections of this network namespace (proc(5)). A system without these tables is not looked at. */
 const tables = ['/proc/self/net/tcp', '/proc/self/net/tcp6']
@@ -14,8 +14,8 @@ const tables = ['/proc/self/net/tcp', '/proc/self/net/tcp6']
 /** A connection, and its exchange. */
 export type Busy = Readonly<{ socket: Socket; work: object }>
 
-/** How often in a row the system had sent without an answer at the last look, and how many looks before it began. */
-type Mark = Readonly<{ unanswered: number; count: number }>
+/** How often in a row the system had sent without an answer at the last check, and how many checks before it began. */
+type Mark = Readonly<{ unacknowledged: number; count: number }>
 
 /**
  * Calls back for each connection whose peer, or the peer of the connection that it was joined to, has acknowledged nothing
@@ -33,20 +33,20 @@ export function watchSilentPeers(
   /** How much had been written to a connection when all of it was acknowledged. */
   const acknowledged = new WeakMap<Socket, number>()
   let known = new WeakSet<object>()
-  let isLooking = false
-  const isSilent = (socket: Socket, unanswered: number): boolean => {
+  let isChecking = false
+  const isSilent = (socket: Socket, unacknowledged: number): boolean => {
     const mark = marks.get(socket)
     // An acknowledgement begins the count anew.
-    const count = mark && unanswered >= mark.unanswered ? mark.count + 1 : 0
-    if (unanswered === 0) marks.delete(socket)
-    else marks.set(socket, { unanswered, count })
-    return unanswered > 0 && count >= looks
+    const count = mark && unacknowledged >= mark.unacknowledged ? mark.count + 1 : 0
+    if (unacknowledged === 0) marks.delete(socket)
+    else marks.set(socket, { unacknowledged, count })
+    return unacknowledged > 0 && count >= checks
   }
-  const isSideSilent = ({ socket, bytes }: Side, { ports, counts }: Unanswered): boolean => {
+  const isSideSilent = ({ socket, bytes }: Side, { ports, counts }: Unacknowledged): boolean => {
     // A name of the whole connection costs a hundred times as much as its port.
-    const unanswered = ports.has(socket.remotePort ?? 0) ? counts.get(keyOf(socket)) : undefined
-    if (unanswered === undefined) acknowledged.set(socket, bytes)
-    return isSilent(socket, unanswered ?? 0)
+    const unacknowledged = ports.has(socket.remotePort ?? 0) ? counts.get(keyOf(socket)) : undefined
+    if (unacknowledged === undefined) acknowledged.set(socket, bytes)
+    return isSilent(socket, unacknowledged ?? 0)
   }
   const mayBeOwed = (socket: Socket): boolean => socket.bytesWritten > (acknowledged.get(socket) ?? 0)
   const listLasting = (): readonly Socket[] => {
@@ -61,24 +61,24 @@ export function watchSilentPeers(
     known = owed
     return lasting
   }
-  const look = async (): Promise<void> => {
-    if (isLooking) return
+  const check = async (): Promise<void> => {
+    if (isChecking) return
     const lasting = listLasting()
     if (lasting.length === 0) return
-    isLooking = true
+    isChecking = true
     try {
       // Before the system is asked: a byte that is written meanwhile is not acknowledged yet.
       const connections = lasting.map((socket) => ({ socket, sides: listSides(socket) }))
-      const table = await readUnanswered()
+      const table = await readUnacknowledged()
       for (const { socket, sides } of connections) {
         const isAnySilent = sides.map((side) => isSideSilent(side, table)).includes(true)
         if (isAnySilent && !socket.destroyed) onSilent(socket)
       }
     } finally {
-      isLooking = false
+      isChecking = false
     }
   }
-  const timer = setInterval(guarded('timer', look), Math.max(1, idleMs / looks))
+  const timer = setInterval(guarded('timer', check), Math.max(1, idleMs / checks))
   timer.unref()
   return () => clearInterval(timer)
 }
@@ -91,13 +91,13 @@ function listSides(socket: Socket): readonly Side[] {
   return (partner ? [socket, partner] : [socket]).map((side) => ({ socket: side, bytes: side.bytesWritten }))
 }
 
-type Unanswered = Readonly<{ ports: ReadonlySet<number>; counts: ReadonlyMap<string, number> }>
+type Unacknowledged = Readonly<{ ports: ReadonlySet<number>; counts: ReadonlyMap<string, number> }>
 
 /**
  * How often in a row the system sent bytes or probes without an acknowledgement, by connection; none where nothing
  * waits for one. With the ports of the peers.
  */
-async function readUnanswered(): Promise<Unanswered> {
+async function readUnacknowledged(): Promise<Unacknowledged> {
   const counts = new Map<string, number>()
   const ports = new Set<number>()
   for (const table of tables) {
@@ -109,7 +109,7 @@ async function readUnanswered(): Promise<Unanswered> {
         for (const line of lines) {
           const connection = readConnection(line)
           if (!connection) continue
-          counts.set(connection.key, connection.unanswered)
+          counts.set(connection.key, connection.unacknowledged)
           ports.add(Number.parseInt(connection.key.slice(connection.key.lastIndexOf(':') + 1), 16))
         }
       }
@@ -121,12 +121,12 @@ async function readUnanswered(): Promise<Unanswered> {
 }
 
 /** One line of the system's table, if it waits for an acknowledgement: both ends, and how often in a row none came. */
-export function readConnection(line: string): Readonly<{ key: string; unanswered: number }> | undefined {
+export function readConnection(line: string): Readonly<{ key: string; unacknowledged: number }> | undefined {
   // The timers of retransmissions, and of probes of a closed window; others wait for nothing that was sent.
   if (!line.includes(' 01:') && !line.includes(' 04:')) return undefined
   const [, local, remote, , , , retransmits = '', , probes = ''] = line.trim().split(/ +/, 9)
-  const unanswered = Number.parseInt(retransmits, 16) + Number.parseInt(probes, 10)
-  return { key: `${local} ${remote}`, unanswered }
+  const unacknowledged = Number.parseInt(retransmits, 16) + Number.parseInt(probes, 10)
+  return { key: `${local} ${remote}`, unacknowledged }
 }
 
 const keyOf = ({ localAddress, localPort, remoteAddress, remotePort }: Socket): string =>

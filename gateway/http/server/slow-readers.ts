@@ -3,13 +3,13 @@ import { guarded } from '../../fault/guarded.ts'
 import { TimeSlicer } from '../../lib/time-slicer.ts'
 import { transportOf } from '../socket/transport.ts'
 
-/** So many looks at a connection without enough progress are the whole time. */
-const looks = 4
+/** Checks per idle window: a client that makes too little progress in all of them is cut. */
+const checks = 4
 
 /** What libuv was given to write, and has not yet: node counts a write only once it is whole. */
 type Handle = Readonly<{ bytesWritten: number; writeQueueSize: number }>
 
-/** How far a peer was when its time began, and how many looks ago that was. */
+/** How far a peer was when its time began, and how many checks ago that was. */
 type Mark = Readonly<{ takenBytes: number; count: number }>
 
 export type MinDataRate = Readonly<{
@@ -32,7 +32,7 @@ export function watchSlowReaders(
   // What the system kept for each of them is given back by the cut itself, and takes its time.
   const stalled = new TimeSlicer<Socket>(onStalled)
   const marks = new WeakMap<Socket, Mark>()
-  const look = (socket: Socket): void => {
+  const check = (socket: Socket): void => {
     if (socket.writableLength === 0) {
       marks.delete(socket)
       return
@@ -40,14 +40,14 @@ export function watchSlowReaders(
     const takenBytes = countTaken(socket)
     const mark = marks.get(socket)
     if (!mark || takenBytes - mark.takenBytes >= leastBytes) marks.set(socket, { takenBytes, count: 0 })
-    else if (mark.count + 1 < looks) marks.set(socket, { ...mark, count: mark.count + 1 })
+    else if (mark.count + 1 < checks) marks.set(socket, { ...mark, count: mark.count + 1 })
     else {
       marks.delete(socket)
       stalled.add(socket)
     }
   }
-  const lookAtAll = (): void => visitSockets(look)
-  const timer = setInterval(guarded('timer', lookAtAll), Math.max(1, idleMs / looks))
+  const checkAll = (): void => visitSockets(check)
+  const timer = setInterval(guarded('timer', checkAll), Math.max(1, idleMs / checks))
   timer.unref()
   return () => clearInterval(timer)
 }

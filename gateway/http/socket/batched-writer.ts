@@ -18,7 +18,7 @@ const waiting = new EndOfTickBatch<BatchedWriter>(
 /** What one connection says. Text waits for the end of its turn of the event loop, and leaves with that of others. */
 export class BatchedWriter {
   /** Whether anything has left since this was last set to false. */
-  hasLeft = false
+  hasWritten = false
   readonly #socket: Socket
   /** On TLS what waits is there twice: as it is, and encrypted. */
   readonly #copies: 1 | 2
@@ -26,7 +26,7 @@ export class BatchedWriter {
   readonly #waiting: Holding
   #isAwaited = false
   #text = ''
-  #onLeft: ((error?: Error | null) => void) | undefined
+  #onWritten: ((error?: Error | null) => void) | undefined
   #isWaiting = false
 
   constructor(socket: Socket, account: MemoryAccount) {
@@ -51,15 +51,15 @@ export class BatchedWriter {
    * Writes bytes, or text that stands for bytes. Calls back when they have left; gives false where the other side takes
    * no more for now. Bytes leave at once, behind the text that waits: they are too large to be joined.
    */
-  write(bytes: string | Buffer, onLeft?: (error?: Error | null) => void): boolean {
+  write(bytes: string | Buffer, onWritten?: (error?: Error | null) => void): boolean {
     if (typeof bytes === 'string') {
-      this.#hold(bytes, onLeft)
+      this.#hold(bytes, onWritten)
       if (this.#account.isThrottled) this.flush()
-    } else if (this.#text === '') this.#send(bytes, onLeft)
+    } else if (this.#text === '') this.#send(bytes, onWritten)
     else {
       this.#socket.cork()
       this.flush()
-      this.#send(bytes, onLeft)
+      this.#send(bytes, onWritten)
       this.#socket.uncork()
     }
     const isCongested = this.isCongested()
@@ -68,9 +68,9 @@ export class BatchedWriter {
   }
 
   /** Writes bytes that are another's as soon as this returns. */
-  lend(bytes: Buffer): boolean {
+  writeBorrowed(bytes: Buffer): boolean {
     const copy = new PooledCopy(bytes)
-    return this.write(copy.bytes, () => copy.giveBack())
+    return this.write(copy.bytes, () => copy.recycle())
   }
 
   /** True while the other side takes nothing: `drain` will say when it does. Node counts what has just left as waiting. */
@@ -97,9 +97,9 @@ export class BatchedWriter {
   }
 
   /** Writes what waits but for its last byte: to be called before a socket is broken. No answer then passes for whole. */
-  breakOff(): void {
+  flushTruncated(): void {
     this.#text = this.#text.slice(0, -1)
-    this.#onLeft = undefined
+    this.#onWritten = undefined
     this.flush()
   }
 
@@ -108,10 +108,10 @@ export class BatchedWriter {
     if (!this.#isWaiting) return
     this.#isWaiting = false
     const text = this.#text
-    const onLeft = this.#onLeft
+    const onWritten = this.#onWritten
     this.#text = ''
-    this.#onLeft = undefined
-    this.#send(text, onLeft)
+    this.#onWritten = undefined
+    this.#send(text, onWritten)
   }
 
   /** Closes the socket, whatever waits. */
@@ -119,20 +119,20 @@ export class BatchedWriter {
     this.#socket.destroy()
   }
 
-  #hold(text: string, onLeft: ((error?: Error | null) => void) | undefined): void {
-    if (this.#onLeft || this.#text.length + text.length > coalesceLimit) this.flush()
+  #hold(text: string, onWritten: ((error?: Error | null) => void) | undefined): void {
+    if (this.#onWritten || this.#text.length + text.length > coalesceLimit) this.flush()
     this.#text += text
-    this.#onLeft = onLeft
+    this.#onWritten = onWritten
     if (this.#isWaiting) return
     this.#isWaiting = true
     waiting.add(this)
   }
 
-  #send(bytes: string | Buffer, onLeft: ((error?: Error | null) => void) | undefined): void {
+  #send(bytes: string | Buffer, onWritten: ((error?: Error | null) => void) | undefined): void {
     const socket = this.#socket
     if (!socket.writable) return
-    this.hasLeft = true
-    if (typeof bytes === 'string') socket.write(bytes, 'latin1', onLeft)
-    else socket.write(bytes, onLeft)
+    this.hasWritten = true
+    if (typeof bytes === 'string') socket.write(bytes, 'latin1', onWritten)
+    else socket.write(bytes, onWritten)
   }
 }

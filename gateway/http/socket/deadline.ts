@@ -2,16 +2,16 @@ import { performance } from 'node:perf_hooks'
 import { guarded } from '../../fault/guarded.ts'
 import { TimeSlicer } from '../../lib/time-slicer.ts'
 
-/** Alarms that are due within the same so many milliseconds share one timer of Node. */
+/** Deadlines that are due within the same so many milliseconds share one timer of Node. */
 const granularityMs = 8
 
-/** In the place of a time: due, and about to ring. */
+/** In the place of a time: due, and about to fire. */
 const now = Number.NEGATIVE_INFINITY
 
 /** A thousand that came together are due together: each cuts a connection, or answers on it. */
 const due = new TimeSlicer<Deadline>(
-  (alarm) => alarm.ring(),
-  (alarm) => alarm.fail(),
+  (deadline) => deadline.fire(),
+  (deadline) => deadline.fail(),
 )
 
 type Bucket = Set<Deadline>
@@ -23,15 +23,15 @@ export class Deadline {
   #dueMs = Number.POSITIVE_INFINITY
   #onDue: (() => void) | undefined
   readonly #onFault: (() => void) | undefined
-  /** The bucket that will look at this alarm, at its time or before. */
+  /** The bucket that will check this deadline, at its time or before. */
   #key = Number.POSITIVE_INFINITY
 
-  /** `onFault` ends what the alarm belongs to, should a callback of it throw. */
+  /** `onFault` ends what the deadline belongs to, should a callback of it throw. */
   constructor(onFault?: () => void) {
     this.#onFault = onFault
   }
 
-  /** Calls back after so long, unless the alarm is set anew or stopped. */
+  /** Calls back after so long, unless the deadline is set anew or stopped. */
   set(delayMs: number, onDue: () => void): void {
     this.#onDue = onDue
     this.#dueMs = performance.now() + delayMs
@@ -39,7 +39,7 @@ export class Deadline {
     if (key < this.#key) this.#enter(key)
   }
 
-  /** Leaves the alarm where it is, for the next time that it is set. */
+  /** Leaves the deadline where it is, for the next time that it is set. */
   stop(): void {
     this.#dueMs = Number.POSITIVE_INFINITY
     this.#onDue = undefined
@@ -49,7 +49,7 @@ export class Deadline {
     return this.#onDue !== undefined
   }
 
-  /** Forgets the alarm for good: what it belongs to may be gone long before its bucket is looked at. */
+  /** Forgets the deadline for good: what it belongs to may be gone long before its bucket is checked. */
   discard(): void {
     this.stop()
     buckets.get(this.#key)?.delete(this)
@@ -67,7 +67,7 @@ export class Deadline {
     }
   }
 
-  look(nowMs: number): void {
+  check(nowMs: number): void {
     this.#key = Number.POSITIVE_INFINITY
     if (!this.#onDue) return
     if (this.#dueMs > nowMs) {
@@ -78,7 +78,7 @@ export class Deadline {
     due.add(this)
   }
 
-  ring(): void {
+  fire(): void {
     // Others that were due may have set it anew, or stopped it.
     if (this.#dueMs !== now) return
     const onDue = this.#onDue
@@ -98,5 +98,5 @@ function empty(key: number): void {
   buckets.delete(key)
   // Node's timers may come a part of a millisecond early.
   const nowMs = Math.max(performance.now(), key * granularityMs)
-  for (const alarm of bucket ?? []) alarm.look(nowMs)
+  for (const deadline of bucket ?? []) deadline.check(nowMs)
 }

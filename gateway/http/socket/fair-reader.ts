@@ -14,9 +14,9 @@ const bytesPerMs = 512 * 1024
 const chunkBytes = 64 * 1024
 const largeChunkBytes = chunkBytes / 4
 
-const heldUp: FairReader[] = []
+const throttled: FairReader[] = []
 let readBytes = 0
-let partBytes = leastBytes
+let turnBudgetBytes = leastBytes
 let startedMs = 0
 let isPlanned = false
 
@@ -27,7 +27,7 @@ let isPlanned = false
 export class FairReader {
   readonly #gate: ReadGate
   #isWanted = true
-  #isHeldUp = false
+  #isThrottled = false
 
   /** `isShared`: the socket's bytes go to a buffer that all share. */
   constructor(socket: Socket, isShared: boolean) {
@@ -41,13 +41,13 @@ export class FairReader {
 
   resume(): void {
     this.#isWanted = true
-    if (!this.#isHeldUp) this.#gate.open()
+    if (!this.#isThrottled) this.#gate.open()
   }
 
   /** Leaves the socket paused, to be read from by others. */
-  leave(): void {
+  detach(): void {
     this.#isWanted = false
-    this.#gate.leave()
+    this.#gate.detach()
   }
 
   /** Counts a chunk that was read, when all is done with it; a small one where many small reads stand for a large one. */
@@ -56,14 +56,14 @@ export class FairReader {
     readBytes += bytes
     plan()
     // What is not wanted may be somebody else's socket by now.
-    if (readBytes < partBytes || this.#isHeldUp || !this.#isWanted) return
-    this.#isHeldUp = true
+    if (readBytes < turnBudgetBytes || this.#isThrottled || !this.#isWanted) return
+    this.#isThrottled = true
     this.#gate.close()
-    heldUp.push(this)
+    throttled.push(this)
   }
 
   goOn(): void {
-    this.#isHeldUp = false
+    this.#isThrottled = false
     if (this.#isWanted) this.resume()
   }
 }
@@ -78,13 +78,13 @@ function plan(): void {
 function nextTurn(): void {
   isPlanned = false
   const othersMs = performance.now() - startedMs - readBytes / bytesPerMs
-  partBytes = Math.min(mostBytes, Math.max(leastBytes, othersMs * bytesPerMs))
+  turnBudgetBytes = Math.min(mostBytes, Math.max(leastBytes, othersMs * bytesPerMs))
   readBytes = 0
-  const readings = heldUp.splice(0, Math.ceil(partBytes / chunkBytes))
-  if (heldUp.length > 0) plan()
-  for (const reading of readings) goOn(reading)
+  const readers = throttled.splice(0, Math.ceil(turnBudgetBytes / chunkBytes))
+  if (throttled.length > 0) plan()
+  for (const reader of readers) goOn(reader)
 }
 
 const nextTurnGuarded = guarded('timer', nextTurn)
 
-const goOn = guarded('timer', (reading: FairReader) => reading.goOn())
+const goOn = guarded('timer', (reader: FairReader) => reader.goOn())

@@ -5,7 +5,7 @@ const smallBytes = 16 * 1024
 const mostWaiting = 32
 
 /** Pieces of memory of one size, the one that was used last to be used next. */
-class Slabs {
+class BufferPool {
   readonly #bytes: number
   readonly #waiting: Buffer[] = []
 
@@ -17,19 +17,19 @@ class Slabs {
     return this.#waiting.pop() ?? Buffer.allocUnsafeSlow(this.#bytes)
   }
 
-  giveBack(slab: Buffer): void {
+  recycle(slab: Buffer): void {
     if (this.#waiting.length < mostWaiting) this.#waiting.push(slab)
   }
 }
 
 const largeBytes = 64 * 1024
-const largeSlabs = new Slabs(largeBytes)
-const middleSlabs = new Slabs(largeBytes / 2)
+const largeBuffers = new BufferPool(largeBytes)
+const middleBuffers = new BufferPool(largeBytes / 2)
 
 /** Up to a read of a socket; no slab is left more than half empty. */
-function findSlabs(bytes: number): Slabs | undefined {
+function findPool(bytes: number): BufferPool | undefined {
   if (bytes <= smallBytes || bytes > largeBytes) return undefined
-  return bytes <= largeBytes / 2 ? middleSlabs : largeSlabs
+  return bytes <= largeBytes / 2 ? middleBuffers : largeBuffers
 }
 
 /**
@@ -39,23 +39,23 @@ function findSlabs(bytes: number): Slabs | undefined {
  */
 export class PooledCopy {
   readonly bytes: Buffer
-  #slab: Buffer | undefined
-  readonly #slabs: Slabs | undefined
+  #buffer: Buffer | undefined
+  readonly #pool: BufferPool | undefined
 
   constructor(bytes: Buffer) {
-    this.#slabs = findSlabs(bytes.length)
-    this.#slab = this.#slabs?.take()
-    if (!this.#slab) {
+    this.#pool = findPool(bytes.length)
+    this.#buffer = this.#pool?.take()
+    if (!this.#buffer) {
       this.bytes = Buffer.from(bytes)
       return
     }
-    bytes.copy(this.#slab)
-    this.bytes = this.#slab.subarray(0, bytes.length)
+    bytes.copy(this.#buffer)
+    this.bytes = this.#buffer.subarray(0, bytes.length)
   }
 
   /** To be called when nobody reads them any more, and never earlier. A copy that is never given back is the collector's. */
-  giveBack(): void {
-    if (this.#slab) this.#slabs?.giveBack(this.#slab)
-    this.#slab = undefined
+  recycle(): void {
+    if (this.#buffer) this.#pool?.recycle(this.#buffer)
+    this.#buffer = undefined
   }
 }

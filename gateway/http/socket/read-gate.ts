@@ -4,12 +4,12 @@ import type { Socket } from 'node:net'
 type Handle = { reading: boolean; readStop: () => number }
 
 /** Lets a socket read, or not. One that gives its bytes to `onread` does as it is told. */
-export type ReadGate = Readonly<{ close: () => void; open: () => void; leave: () => void }>
+export type ReadGate = Readonly<{ close: () => void; open: () => void; detach: () => void }>
 
 export const gateShared = (socket: Socket): ReadGate => ({
   close: () => void (socket.isPaused() || socket.pause()),
   open: () => void (socket.isPaused() && socket.resume()),
-  leave: () => void (socket.isPaused() || socket.pause()),
+  detach: () => void (socket.isPaused() || socket.pause()),
 })
 
 /**
@@ -49,7 +49,7 @@ export class HandleGate implements ReadGate {
   }
 
   /** From now on the socket is one like any other, and paused. */
-  readonly leave = (): void => {
+  readonly detach = (): void => {
     this.#socket.pause()
     this.#isClosed = false
     this.#socket._read = this.#read

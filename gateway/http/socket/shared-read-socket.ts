@@ -28,12 +28,12 @@ export class SharedReadSocket {
   }
 
   /** For what outlasts the event that it came with: by then its bytes may be another client's. */
-  own(bytes: Buffer): Buffer {
+  copyIfShared(bytes: Buffer): Buffer {
     return this.ownsBytes ? bytes : Buffer.from(bytes)
   }
 
   /** Gives the socket away; it must be paused. */
-  leave(): TunnelEnd {
+  detach(): TunnelEnd {
     const { socket } = this
     if (this.#listener) socket.off('data', this.#listener)
     this.#listener = undefined

@@ -10,8 +10,8 @@ import { Deadline } from '../socket/deadline.ts'
 import { FairReader } from '../socket/fair-reader.ts'
 import { type ReadSize, readShared, smallReadBytes } from '../socket/shared-reads.ts'
 import type { Origin } from './origin.ts'
-import { type TurnWire, UpstreamTurn } from './request-cycle.ts'
-import type { Settle } from './response.ts'
+import { type CycleConnection, RequestCycle } from './request-cycle.ts'
+import type { Resolvers } from './response.ts'
 
 const headLimitBytes = 64 * 1024
 
@@ -27,24 +27,24 @@ const smallReads = 4
 /** How a connection tells its pool what becomes of it. */
 export type ConnectionEvents = Readonly<{ keep: () => void; forget: () => void }>
 
-/** One connection to an upstream: open, busy with one request's turn, idle, gone. */
-export class UpstreamConnection implements TurnWire {
+/** One connection to an upstream: open, busy with one request, idle, gone. */
+export class UpstreamConnection implements CycleConnection {
   readonly authority: string
   /** Scheme, host and port. */
   readonly origin: string
-  readonly alarm: Deadline
+  readonly deadline: Deadline
   readonly parser = new MessageParser('response', headLimitBytes)
   /** Where it leads, once it is open. */
   peerAddress: string | undefined
   /** True once an answer came by it: its upstream may close it under the next request. */
   hasServed = false
-  /** Ends the connection, and the turn on it, should a callback of it throw. */
+  /** Ends the connection, and the cycle on it, should a callback of it throw. */
   readonly #cut = (): void => this.#break(new Error('a callback failed'))
   readonly #socket: Socket
-  readonly #reading: FairReader
+  readonly #reader: FairReader
   readonly #writer: BatchedWriter
   readonly #events: ConnectionEvents
-  #turn: UpstreamTurn | undefined
+  #cycle: RequestCycle | undefined
   #isOpen = false
   #isDropped = false
   #account: MemoryAccount = freeAccount
@@ -52,7 +52,7 @@ export class UpstreamConnection implements TurnWire {
   #error: Error | undefined
 
   constructor(origin: Origin, isForUpgrade: boolean, events: ConnectionEvents) {
-    this.alarm = new Deadline(this.#cut)
+    this.deadline = new Deadline(this.#cut)
     this.authority = origin.authority
     this.origin = origin.origin
     this.#events = events
@@ -62,7 +62,7 @@ export class UpstreamConnection implements TurnWire {
       isLikeAnyOther ? { highWaterMark } : { highWaterMark, onread: readShared(this.#onShared, this.#chooseSize) },
     )
     this.#socket = socket
-    this.#reading = new FairReader(socket, !isLikeAnyOther)
+    this.#reader = new FairReader(socket, !isLikeAnyOther)
     this.#writer = new BatchedWriter(socket, freeAccount)
     if (isLikeAnyOther) socket.on('data', this.#onData)
     socket.on(origin.openEvent, this.#onOpen)
@@ -73,34 +73,34 @@ export class UpstreamConnection implements TurnWire {
   }
 
   /** Sends a request, as soon as the connection is open. */
-  begin(request: UpstreamRequest, settle: Settle): void {
-    this.#turn = new UpstreamTurn(this, request, settle)
+  begin(request: UpstreamRequest, resolvers: Resolvers): void {
+    this.#cycle = new RequestCycle(this, request, resolvers)
     this.#charge(request.account ?? freeAccount)
-    this.#writer.hasLeft = false
+    this.#writer.hasWritten = false
     // Its time without work is over, whatever its request waits for first: a body may take longer.
-    this.alarm.stop()
-    if (this.#isOpen) this.#turn.start()
-    else this.alarm.set(request.timeouts.connectMs, this.#onUnreachable)
+    this.deadline.stop()
+    if (this.#isOpen) this.#cycle.start()
+    else this.deadline.set(request.timeouts.connectMs, this.#onUnreachable)
   }
 
   write(text: string): boolean {
     return this.#writer.write(text)
   }
 
-  lend(bytes: Buffer): boolean {
-    return this.#writer.lend(bytes)
+  writeBorrowed(bytes: Buffer): boolean {
+    return this.#writer.writeBorrowed(bytes)
   }
 
   pauseReading(): void {
-    this.#reading.pause()
+    this.#reader.pause()
   }
 
   resumeReading(): void {
-    this.#reading.resume()
+    this.#reader.resume()
   }
 
   watchSilence(silenceMs: number, onSilence: () => void): void {
-    this.alarm.set(silenceMs, onSilence)
+    this.deadline.set(silenceMs, onSilence)
   }
 
   finish(keepMs: number): void {
@@ -108,22 +108,22 @@ export class UpstreamConnection implements TurnWire {
       this.drop()
       return
     }
-    this.#turn = undefined
+    this.#cycle = undefined
     this.#charge(freeAccount)
     this.hasServed = true
     this.parser.next()
     this.resumeReading()
-    this.alarm.set(keepMs, this.#onIdle)
+    this.deadline.set(keepMs, this.#onIdle)
     this.#events.keep()
   }
 
   release(rest: Buffer): Socket {
     const socket = this.#socket
-    this.#leave()
+    this.#detach()
     socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)
     socket.off('drain', this.#onDrain)
-    this.#reading.leave()
+    this.#reader.detach()
     if (rest.length > 0) socket.unshift(rest)
     return socket
   }
@@ -131,16 +131,16 @@ export class UpstreamConnection implements TurnWire {
   /** Breaks the connection. */
   drop(): void {
     if (this.#isDropped) return
-    this.#leave()
+    this.#detach()
     this.#socket.destroy()
   }
 
-  /** Breaks the connection, and a turn that is under way on it. */
+  /** Breaks the connection, and a cycle that is under way on it. */
   async close(): Promise<void> {
     const closed = this.#socket.closed ? undefined : once(this.#socket, 'close')
-    const turn = this.#turn
+    const cycle = this.#cycle
     this.drop()
-    turn?.close(this.#isOpen, new Error('the engine closes'))
+    cycle?.close(this.#isOpen, new Error('the engine closes'))
     await closed
   }
 
@@ -149,12 +149,12 @@ export class UpstreamConnection implements TurnWire {
     this.#writer.charge(account)
   }
 
-  #leave(): void {
+  #detach(): void {
     this.#isDropped = true
     this.#charge(freeAccount)
-    this.alarm.discard()
-    this.#turn?.leave()
-    this.#turn = undefined
+    this.deadline.discard()
+    this.#cycle?.detach()
+    this.#cycle = undefined
     this.#events.forget()
   }
 
@@ -163,8 +163,8 @@ export class UpstreamConnection implements TurnWire {
     (): void => {
       this.#isOpen = true
       this.peerAddress = this.#socket.remoteAddress
-      this.alarm.stop()
-      this.#turn?.start()
+      this.deadline.stop()
+      this.#cycle?.start()
     },
     this.#cut,
   )
@@ -177,7 +177,7 @@ export class UpstreamConnection implements TurnWire {
     'upstream',
     (): void => {
       this.#writer.count()
-      this.#turn?.goOn()
+      this.#cycle?.goOn()
     },
     this.#cut,
   )
@@ -205,15 +205,15 @@ export class UpstreamConnection implements TurnWire {
   )
 
   #break(cause: Error | undefined): void {
-    const turn = this.#turn
+    const cycle = this.#cycle
     this.drop()
-    turn?.close(this.#isOpen, cause)
+    cycle?.close(this.#isOpen, cause)
   }
 
   readonly #onEnd = guarded(
     'upstream',
     (): void => {
-      if (this.#turn?.isPending) this.#turn.end()
+      if (this.#cycle?.isPending) this.#cycle.end()
       else this.drop()
     },
     this.#cut,
@@ -224,10 +224,10 @@ export class UpstreamConnection implements TurnWire {
     'upstream',
     (bytes: Buffer): void => {
       if (this.#isDropped) return
-      if (!this.#writer.hasLeft) this.#break(new Error('bytes that nobody asked for'))
-      else if (this.#turn?.isPending) this.#turn.read(bytes)
+      if (!this.#writer.hasWritten) this.#break(new Error('bytes that nobody asked for'))
+      else if (this.#cycle?.isPending) this.#cycle.read(bytes)
       else this.drop()
-      this.#reading.count(bytes.length, this.#account.isThrottled)
+      this.#reader.count(bytes.length, this.#account.isThrottled)
     },
     this.#cut,
   )

@@ -25,9 +25,9 @@ export type DnsCache = Readonly<{
   /** The same in the order of the system. */
   lookupInOrder: LookupFunction
   /** How often the addresses have changed; asks again in the background where the answer is too old. */
-  countChanges: (name: string) => number
+  versionOf: (name: string) => number
   /** Whether the name still leads there, as far as is known. */
-  holds: (name: string, address: string | undefined) => boolean
+  includes: (name: string, address: string | undefined) => boolean
   /** Age of the oldest addresses in use whose name is not resolved any more, in milliseconds; 0 where all are. */
   oldestStaleMs: () => number
 }>
@@ -38,8 +38,8 @@ type Entry = {
   answeredAtMs: number
   askedAtMs: number
   usedAtMs: number
-  changes: number
-  turn: number
+  version: number
+  rotation: number
 }
 
 type Waiting = (error: NodeJS.ErrnoException | null) => void
@@ -54,7 +54,7 @@ const maximumNames = 1_000
  * An address may be another machine's by now: a newer answer is waited for as long as a name server in reach takes, before
  * the last addresses are used (the client response timer of RFC 8767, section 5).
  */
-const patienceMs = 50
+const clientResponseMs = 50
 
 /** A name that nothing connected to for so long is not in use. */
 const usedMs = 60_000
@@ -77,14 +77,14 @@ export function createDnsCache(options: DnsCacheOptions): DnsCache {
   return {
     lookup: lookupBy(rotate),
     lookupInOrder: lookupBy(({ addresses }) => addresses),
-    countChanges: (name) => {
+    versionOf: (name) => {
       const known = entries.find(name)
       if (!known) return 0
       entries.noteUse(known)
       if (entries.isOld(known)) lookups.ask(name, () => undefined)
-      return known.changes
+      return known.version
     },
-    holds: (name, address) => {
+    includes: (name, address) => {
       const known = entries.find(name)
       return !known || known.addresses.some((held) => held.address === address)
     },
@@ -118,7 +118,7 @@ function createEntries({
       const entry = held.get(name)
       if (entry && entry.addresses.length > 0 && monotonicMs() - entry.answeredAtMs >= maxStaleMs) {
         entry.addresses = []
-        entry.changes += 1
+        entry.version += 1
       }
       return entry
     },
@@ -132,8 +132,8 @@ function createEntries({
         answeredAtMs: nowMs,
         askedAtMs: nowMs,
         usedAtMs: known?.usedAtMs ?? nowMs,
-        changes: (known?.changes ?? 0) + (isChanged ? 1 : 0),
-        turn: known?.turn ?? 0,
+        version: (known?.version ?? 0) + (isChanged ? 1 : 0),
+        rotation: known?.rotation ?? 0,
       })
       dropOldest(held)
     },
@@ -269,7 +269,7 @@ function findAddresses(name: string, { entries, failures, lookups }: DnsCachePar
     finish(null)
   }
   const runOut = guarded('upstream', () => void setImmediate(guarded('upstream', giveUp)))
-  const patience = hasAddresses && entries.isOld(known) && !isSlow ? setTimeout(runOut, patienceMs) : undefined
+  const patience = hasAddresses && entries.isOld(known) && !isSlow ? setTimeout(runOut, clientResponseMs) : undefined
   if (!hasAddresses || entries.isOld(known)) lookups.ask(name, finishSoon)
   if (hasAddresses && !patience) finishSoon(null)
 }
@@ -301,7 +301,7 @@ function rotate(entry: Entry): readonly Address[] {
   const { addresses } = entry
   const preferred = addresses.filter(({ family }) => family === addresses[0]?.family)
   const others = addresses.filter(({ family }) => family !== addresses[0]?.family)
-  const first = entry.turn++ % preferred.length
+  const first = entry.rotation++ % preferred.length
   return [...preferred.slice(first), ...preferred.slice(0, first), ...others]
 }
 

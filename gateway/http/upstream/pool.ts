@@ -6,7 +6,7 @@ import { type OriginPool, OriginPools, type UpstreamTarget } from './origin-pool
 /** Connections to upstreams, each for one request at a time. */
 export type Pool = Readonly<{
   /** The connection that fell idle last, or a new one. Undefined where all are busy. */
-  take: (place: UpstreamTarget, needs: Needs) => UpstreamConnection | undefined
+  acquire: (place: UpstreamTarget, needs: Needs) => UpstreamConnection | undefined
   /** How many are open, by origin. */
   count: () => ReadonlyMap<string, number>
   close: () => Promise<void>
@@ -17,9 +17,9 @@ type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
 /** Keeps idle connections: each takes itself out when it closes, or has been idle for too long. */
 export function createPool(limit: number, names: DnsCache, clusterNames: DnsCache): Pool {
   const open = new UnorderedList<UpstreamConnection>()
-  const homes = new OriginPools<UpstreamConnection>({
-    names,
-    clusterNames,
+  const pools = new OriginPools<UpstreamConnection>({
+    dns: names,
+    clusterDns: clusterNames,
     peerOf: ({ peerAddress }) => peerAddress,
     drop: (connection) => connection.drop(),
   })
@@ -27,7 +27,7 @@ export function createPool(limit: number, names: DnsCache, clusterNames: DnsCach
   /** Makes room by an idle one of whatever origin. */
   const hasRoom = (): boolean => {
     if (open.size < limit) return true
-    const spare = homes.findSpare()
+    const spare = pools.oldestIdle()
     spare?.drop()
     return spare !== undefined
   }
@@ -37,11 +37,11 @@ export function createPool(limit: number, names: DnsCache, clusterNames: DnsCach
     if (number === 0) counts.delete(origin)
     else counts.set(origin, number)
   }
-  const openConnection = (home: OriginPool<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
-    const { idle } = home
-    const connection = new UpstreamConnection(home.origin, isForUpgrade, {
+  const openConnection = (pool: OriginPool<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
+    const { idle } = pool
+    const connection = new UpstreamConnection(pool.origin, isForUpgrade, {
       keep: () => {
-        if (!homes.keep(home, connection)) connection.drop()
+        if (!pools.keep(pool, connection)) connection.drop()
       },
       forget: () => {
         if (place.member !== undefined) count(connection.origin, -1)
@@ -55,10 +55,10 @@ export function createPool(limit: number, names: DnsCache, clusterNames: DnsCach
     return connection
   }
   return {
-    take: (place, { isFresh, isForUpgrade }) => {
-      const home = homes.find(place)
-      const kept = isFresh || isForUpgrade ? undefined : homes.takeIdle(home)
-      return kept ?? (hasRoom() ? openConnection(home, isForUpgrade) : undefined)
+    acquire: (target, { isFresh, isForUpgrade }) => {
+      const pool = pools.find(target)
+      const kept = isFresh || isForUpgrade ? undefined : pools.takeIdle(pool)
+      return kept ?? (hasRoom() ? openConnection(pool, isForUpgrade) : undefined)
     },
     count: () => counts,
     close: async () => {

@@ -4,38 +4,38 @@ import { Holding } from '../exchange.ts'
 import { freeAccount } from '../memory-budget.ts'
 import type { MessageHead, MessageParser } from '../parser/message-parser.ts'
 import type { ParseFault } from '../parser/parse-error.ts'
-import { WireRequestBody } from '../server/request-body.ts'
+import { Http1RequestBody } from '../server/request-body.ts'
 import type { Deadline } from '../socket/deadline.ts'
 import { UpgradedSocket } from '../tunnel.ts'
 import { isSwitched } from '../websocket.ts'
 import { composeFraming, composeRequestHead } from './request-head.ts'
-import { type CallWire, type Settle, UpstreamCall } from './response.ts'
-import { isSoundHead } from './sound-head.ts'
-import { Upload, type UploadEvents, type UploadWire } from './upload.ts'
+import { type Resolvers, type ResponseSource, ResponseStream } from './response.ts'
+import { hasUnambiguousFraming } from './response-framing.ts'
+import { Upload, type UploadConnection, type UploadEvents } from './upload.ts'
 
 /** Interim answers before the final one; an upstream that says more is not going to answer. */
 const mostInterimHeads = 32
 const mostInterimBytes = 64 * 1024
 
-/** What a turn needs of its connection. */
-export type TurnWire = CallWire &
-  UploadWire &
+/** The connection, as a request cycle uses it. */
+export type CycleConnection = ResponseSource &
+  UploadConnection &
   Readonly<{
     authority: string
-    alarm: Deadline
+    deadline: Deadline
     parser: MessageParser
     /** It was kept before: its upstream may close it under this very request. */
     hasServed: boolean
-    /** Ends the turn: the connection may be kept for so long, or not at all. */
+    /** Ends the cycle: the connection may be kept for so long, or not at all. */
     finish: (keepMs: number) => void
     /** Gives the socket away, with what has arrived on it. */
     release: (rest: Buffer) => Socket
   }>
 
-/** One request's turn on a connection: from its first byte out to the last byte of its answer. */
-export class UpstreamTurn implements UploadEvents {
-  readonly #wire: TurnWire
-  readonly #call: UpstreamCall
+/** One request on a connection: from its first byte out to the last byte of its answer. */
+export class RequestCycle implements UploadEvents {
+  readonly #connection: CycleConnection
+  readonly #response: ResponseStream
   readonly #isForHead: boolean
   /** Let go of at the head of the answer, which may last for hours. */
   #request: UpstreamRequest | undefined
@@ -49,19 +49,19 @@ export class UpstreamTurn implements UploadEvents {
   /** Of what came before the final head. */
   #interimBytes = 0
 
-  constructor(wire: TurnWire, request: UpstreamRequest, settle: Settle) {
-    this.#wire = wire
+  constructor(connection: CycleConnection, request: UpstreamRequest, resolvers: Resolvers) {
+    this.#connection = connection
     this.#request = request
     this.#isForHead = request.method === 'HEAD'
     const account = request.account ?? freeAccount
     this.#head = new Holding(account)
-    this.#call = new UpstreamCall(wire, request.timeouts.idleMs, account, settle)
-    request.onCancellable(this.#call.abort)
+    this.#response = new ResponseStream(connection, request.timeouts.idleMs, account, resolvers)
+    request.onCancellable(this.#response.abort)
   }
 
   /** False once nobody waits for the answer, or its end has come. */
   get isPending(): boolean {
-    return this.#call.isPending
+    return this.#response.isPending
   }
 
   start(): void {
@@ -69,32 +69,32 @@ export class UpstreamTurn implements UploadEvents {
     if (!request) return
     try {
       const { method, body, bodyLimitBytes, timeouts } = request
-      const head = composeRequestHead(request, this.#wire.authority)
-      if (body instanceof WireRequestBody) {
-        this.#upload = new Upload(this.#wire, method, head, body, this)
+      const head = composeRequestHead(request, this.#connection.authority)
+      if (body instanceof Http1RequestBody) {
+        this.#upload = new Upload(this.#connection, method, head, body, this)
         this.#upload.start(bodyLimitBytes, timeouts.bodyIdleMs)
       } else {
-        this.#wire.write(head + composeFraming(method, 0))
+        this.#connection.write(head + composeFraming(method, 0))
         this.sent()
       }
     } catch (cause) {
-      this.#call.fail('broken', cause)
+      this.#response.fail('protocol-error', cause)
     }
   }
 
   sent(): void {
     this.#isSent = true
     this.#upload = undefined
-    this.#awaitAnswer()
+    this.#awaitResponse()
   }
 
   blocked(isBlocked: boolean): void {
-    if (isBlocked) this.#awaitAnswer()
-    else if (this.#request) this.#wire.alarm.stop()
+    if (isBlocked) this.#awaitResponse()
+    else if (this.#request) this.#connection.deadline.stop()
   }
 
   failed(error: UpstreamError): void {
-    this.#call.fail(error)
+    this.#response.fail(error)
   }
 
   /** The upstream takes more. */
@@ -102,15 +102,15 @@ export class UpstreamTurn implements UploadEvents {
     this.#upload?.goOn()
   }
 
-  /** The connection is no longer this turn's. */
-  leave(): void {
+  /** The connection is no longer this cycle's. */
+  detach(): void {
     this.#head.set(0)
-    this.#upload?.leave()
+    this.#upload?.detach()
     this.#upload = undefined
   }
 
   read(bytes: Buffer): void {
-    const { parser } = this.#wire
+    const { parser } = this.#connection
     this.#hasAnswered = true
     let rest = bytes
     do {
@@ -129,54 +129,54 @@ export class UpstreamTurn implements UploadEvents {
   }
 
   #readFinal(head: MessageHead | undefined, fault: ParseFault | undefined, isAll: boolean): void {
-    const { parser } = this.#wire
+    const { parser } = this.#connection
     if (head) this.#begin(head)
-    for (const chunk of parser.body) this.#call.data(chunk)
+    for (const chunk of parser.body) this.#response.data(chunk)
     // Its reader may have left just now.
     if (!this.isPending) return
-    if (fault) this.#call.fail('broken', new Error(fault.code))
+    if (fault) this.#response.fail('protocol-error', new Error(fault.code))
     else if (parser.isComplete) this.#complete(isAll && this.#isSent ? this.#keepMs : 0)
   }
 
   /** The upstream says no more: the end of an answer without a length, or of one that is not whole. */
   end(): void {
-    const { parser } = this.#wire
+    const { parser } = this.#connection
     const isWhole = parser.finish() && parser.isComplete && !this.#request
     if (isWhole) {
       this.#complete(0)
       return
     }
-    this.#wire.finish(0)
-    this.#call.breakOff(new UpstreamError(this.#faultOfBreak()))
+    this.#connection.finish(0)
+    this.#response.truncate(new UpstreamError(this.#faultOfBreak()))
   }
 
   /** The connection has gone. */
   close(hasBeenOpen: boolean, cause: Error | undefined): void {
-    this.#call.fail(hasBeenOpen ? this.#faultOfBreak() : 'unreachable', cause)
+    this.#response.fail(hasBeenOpen ? this.#faultOfBreak() : 'unreachable', cause)
   }
 
   #faultOfBreak(): UpstreamFault {
-    if (this.#hasAnswered) return 'broken'
-    return this.#wire.hasServed ? 'stale' : 'unanswered'
+    if (this.#hasAnswered) return 'protocol-error'
+    return this.#connection.hasServed ? 'stale' : 'no-response'
   }
 
   /** Only for what the upstream itself is waited for. */
-  #awaitAnswer(): void {
-    if (this.#request) this.#wire.alarm.set(this.#request.timeouts.firstByteMs, this.#onLate)
+  #awaitResponse(): void {
+    if (this.#request) this.#connection.deadline.set(this.#request.timeouts.firstByteMs, this.#onLate)
   }
 
-  readonly #onLate = (): void => this.#call.fail('timeout')
+  readonly #onLate = (): void => this.#response.fail('timeout')
 
   #begin(head: MessageHead): void {
-    if (!isSoundAnswer(head)) {
-      this.#call.fail('broken', new Error('the head of the answer can be read in two ways'))
+    if (!isReadableHead(head)) {
+      this.#response.fail('protocol-error', new Error('the head of the answer can be read in two ways'))
       return
     }
     const mayKeep = head.isKeptAlive && !this.#isForHead && !this.#request?.asksForWebSocket
     this.#keepMs = mayKeep ? readIdleMs(head.headers) : 0
     this.#request = undefined
-    this.#wire.alarm.stop()
-    this.#call.begin(head)
+    this.#connection.deadline.stop()
+    this.#response.begin(head)
   }
 
   /** RFC 9110 15.2: more may follow; but we ask for no `100 Continue`, and for no other protocol unless we do. */
@@ -184,31 +184,31 @@ export class UpstreamTurn implements UploadEvents {
     if (head.status === 101 && head.isUpgrade && this.#request?.asksForWebSocket) {
       this.#switch(this.#request, head, rest)
     } else if (head.status <= 101 || head.version !== '1.1') {
-      this.#call.fail('broken', new Error('an answer that was not asked for'))
+      this.#response.fail('protocol-error', new Error('an answer that was not asked for'))
     } else if (this.#interimHeads === mostInterimHeads || this.#interimBytes > mostInterimBytes) {
-      this.#call.fail('broken', new Error('too many interim answers'))
+      this.#response.fail('protocol-error', new Error('too many interim answers'))
     } else {
       this.#interimHeads += 1
-      this.#wire.parser.next()
+      this.#connection.parser.next()
     }
   }
 
   #switch(request: UpstreamRequest, head: MessageHead, rest: Buffer): void {
     if (isSwitched(request.headers, head.headers))
-      this.#call.upgrade(head.headers, new UpgradedSocket(this.#wire.release(rest)))
-    else this.#call.fail('broken', new Error('not the answer to this handshake'))
+      this.#response.upgrade(head.headers, new UpgradedSocket(this.#connection.release(rest)))
+    else this.#response.fail('protocol-error', new Error('not the answer to this handshake'))
   }
 
   /** The connection is free before anybody hears of the end, who may need one at once. */
   #complete(keepMs: number): void {
-    this.#wire.finish(keepMs)
-    this.#call.complete()
+    this.#connection.finish(keepMs)
+    this.#response.complete()
   }
 }
 
 /** What neither the parser nor the house's own rule lets pass: a version that is none, and a length told twice. */
-const isSoundAnswer = ({ status, version, headers }: MessageHead): boolean =>
-  (version === '1.1' || version === '1.0') && isSoundHead(status, headers)
+const isReadableHead = ({ status, version, headers }: MessageHead): boolean =>
+  (version === '1.1' || version === '1.0') && hasUnambiguousFraming(status, headers)
 
 /** Shorter than the idle time-out of common backends, so that fewer reuses meet a closing connection. */
 const usualIdleMs = 4_000

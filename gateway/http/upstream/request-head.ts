@@ -15,7 +15,7 @@ const targetPattern = /^[\x21-\x7e\x80-\xff]+$/
 
 /** A request's head up to its framing, always in the same order: `Host` and `Connection` first. */
 export function composeRequestHead(request: UpstreamRequest, originHost: string): string {
-  const { method, path, headers, sealed } = request
+  const { method, path, headers, prepared } = request
   if (!wordPattern.test(method) || !targetPattern.test(path)) throw new TypeError('not a request line')
   let host: string | undefined
   let lines = ''
@@ -30,7 +30,7 @@ export function composeRequestHead(request: UpstreamRequest, originHost: string)
     } else if (host === undefined) host = value
     else throw new TypeError('two hosts')
   }
-  return `${method} ${path} HTTP/1.1\r\n${composeLine(hostName, host ?? originHost)}${chooseConnection(request)}${lines}${sealed?.text ?? ''}`
+  return `${method} ${path} HTTP/1.1\r\n${composeLine(hostName, host ?? originHost)}${chooseConnection(request)}${lines}${prepared?.text ?? ''}`
 }
 
 function chooseConnection({ method, asksForWebSocket }: UpstreamRequest): string {

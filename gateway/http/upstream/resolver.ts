@@ -6,10 +6,10 @@ export type Address = Readonly<{ address: string; family: number }>
 type Answer = (error: NodeJS.ErrnoException | null, addresses: readonly Address[]) => void
 
 /** Asks for all addresses of a name. */
-export type AskNames = (name: string, answer: Answer) => void
+export type ResolveName = (name: string, answer: Answer) => void
 
 /** Asks the system, so that /etc/hosts counts. */
-const askSystem: AskNames = (name, answer) => lookupSystem(name, { all: true, verbatim: true }, answer)
+const askSystem: ResolveName = (name, answer) => lookupSystem(name, { all: true, verbatim: true }, answer)
 
 export type Resolver = Readonly<{
   /** A doubtful lookup may take the system's whole time-out; others never wait for the last slot behind it. */
@@ -26,14 +26,14 @@ const countSlots = (): number => {
  * Asks for so many names at once as the system can, and leaves one place that no doubtful lookup takes. A lookup cannot be
  * called off: with a silent name server each holds its thread for 10 s (resolv.conf(5): 5 s, two attempts).
  */
-export function createResolver(ask: AskNames = askSystem, slots: number = countSlots()): Resolver {
+export function createResolver(ask: ResolveName = askSystem, slots: number = countSlots()): Resolver {
   const queues = { sure: [] as (() => void)[], doubtful: [] as (() => void)[] }
   const mostDoubtful = Math.max(1, slots - 1)
-  let underWay = 0
-  let doubtfulUnderWay = 0
+  let running = 0
+  let doubtfulRunning = 0
   const start = (): void => {
-    while (underWay < slots) {
-      const next = queues.sure.shift() ?? (doubtfulUnderWay < mostDoubtful ? queues.doubtful.shift() : undefined)
+    while (running < slots) {
+      const next = queues.sure.shift() ?? (doubtfulRunning < mostDoubtful ? queues.doubtful.shift() : undefined)
       if (!next) return
       next()
     }
@@ -41,11 +41,11 @@ export function createResolver(ask: AskNames = askSystem, slots: number = countS
   return {
     resolve: (name, isDoubtful, answer) => {
       const run = (): void => {
-        underWay += 1
-        if (isDoubtful) doubtfulUnderWay += 1
+        running += 1
+        if (isDoubtful) doubtfulRunning += 1
         const hear: Answer = (error, addresses) => {
-          underWay -= 1
-          if (isDoubtful) doubtfulUnderWay -= 1
+          running -= 1
+          if (isDoubtful) doubtfulRunning -= 1
           start()
           answer(error, addresses)
         }

@@ -1,17 +1,17 @@
-import { type ResponseSink, type UpstreamAnswer, UpstreamError, type UpstreamFault } from '../engine.ts'
+import { type ResponseSink, UpstreamError, type UpstreamFault, type UpstreamResult } from '../engine.ts'
 import type { MemoryAccount, RawHeaders } from '../exchange.ts'
 import type { MessageHead } from '../parser/message-parser.ts'
 import { HeldChunks } from '../socket/held-chunks.ts'
 import type { UpgradedSocket } from '../tunnel.ts'
-import { endsWithHead } from './sound-head.ts'
+import { endsWithHead } from './response-framing.ts'
 
 /** What is kept of a body that nobody reads yet: about one read of a socket. */
 const heldLimitBytes = 64 * 1024
 
-export type Settle = Readonly<{ resolve: (answer: UpstreamAnswer) => void; reject: (error: UpstreamError) => void }>
+export type Resolvers = Readonly<{ resolve: (answer: UpstreamResult) => void; reject: (error: UpstreamError) => void }>
 
-/** What a call needs of its connection. */
-export type CallWire = Readonly<{
+/** The connection, as a response reads it. */
+export type ResponseSource = Readonly<{
   pauseReading: () => void
   resumeReading: () => void
   /** The reader's patience with a silent upstream. */
@@ -19,11 +19,11 @@ export type CallWire = Readonly<{
   drop: () => void
 }>
 
-/** One request's answer, from its head to its end: it outlives its turn on the connection, if its reader is slow. */
-export class UpstreamCall {
+/** One request's answer, from its head to its end: it outlives its cycle on the connection, if its reader is slow. */
+export class ResponseStream {
   /** Undefined once the connection is another's, or no more. */
-  #wire: CallWire | undefined
-  #promise: Settle | undefined
+  #source: ResponseSource | undefined
+  #resolvers: Resolvers | undefined
   #idleMs: number
   #sink: ResponseSink | undefined
   readonly #held: HeldChunks
@@ -32,11 +32,11 @@ export class UpstreamCall {
   #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
   #isTold = false
 
-  constructor(wire: CallWire, idleMs: number, account: MemoryAccount, promise: Settle) {
-    this.#wire = wire
+  constructor(source: ResponseSource, idleMs: number, account: MemoryAccount, resolvers: Resolvers) {
+    this.#source = source
     this.#held = new HeldChunks(account, heldLimitBytes)
     this.#idleMs = idleMs
-    this.#promise = promise
+    this.#resolvers = resolvers
   }
 
   get isPending(): boolean {
@@ -58,7 +58,7 @@ export class UpstreamCall {
     while (!this.#held.isEmpty && !this.#isPaused) {
       const chunk = this.#held.shift()
       this.#isPaused = !this.#sink.data(chunk.bytes)
-      chunk.giveBack()
+      chunk.recycle()
     }
     if (!this.#held.isEmpty) return
     if (this.#outcome !== 'pending') {
@@ -66,25 +66,25 @@ export class UpstreamCall {
       return
     }
     this.#watch()
-    if (!this.#isPaused) this.#wire?.resumeReading()
+    if (!this.#isPaused) this.#source?.resumeReading()
   }
 
   begin({ status, headers, firstLine }: MessageHead): void {
     this.#endsWithHead = endsWithHead(status)
-    const promise = this.#promise
-    this.#promise = undefined
+    const resolvers = this.#resolvers
+    this.#resolvers = undefined
     // What a writer would refuse is left out.
     const reason = /^[\t\x20-\x7e]*$/.test(firstLine) ? firstLine : ''
     const { pipe, resume, abort } = this
-    promise?.resolve({ status, reason, headers, pipe, resume, abort })
+    resolvers?.resolve({ status, reason, headers, pipe, resume, abort })
   }
 
   upgrade(headers: RawHeaders, connection: UpgradedSocket): void {
     this.#outcome = 'complete'
-    this.#wire = undefined
-    const promise = this.#promise
-    this.#promise = undefined
-    promise?.resolve({ headers, connection })
+    this.#source = undefined
+    const resolvers = this.#resolvers
+    this.#resolvers = undefined
+    resolvers?.resolve({ headers, connection })
   }
 
   /** Given bytes that are another's as soon as it returns. */
@@ -93,12 +93,12 @@ export class UpstreamCall {
     if (this.#sink && !this.#isPaused) {
       this.#isPaused = !this.#sink.data(chunk)
       // At once: what is read for a client that takes nothing is memory, and that of thousands makes work of its own.
-      if (this.#isPaused) this.#wire?.pauseReading()
+      if (this.#isPaused) this.#source?.pauseReading()
       this.#watch()
       return
     }
     this.#held.push(chunk)
-    if (this.#held.isFull) this.#wire?.pauseReading()
+    if (this.#held.isFull) this.#source?.pauseReading()
   }
 
   /** The answer is whole. */
@@ -108,30 +108,30 @@ export class UpstreamCall {
   }
 
   /** The upstream has closed in the middle: what it said before is still good. */
-  breakOff(error: UpstreamError): void {
+  truncate(error: UpstreamError): void {
     this.#settle(error)
-    this.#promise?.reject(error)
-    this.#promise = undefined
+    this.#resolvers?.reject(error)
+    this.#resolvers = undefined
     this.#tellIfRead()
   }
 
-  /** Ends the call at once, and its connection. */
+  /** Ends the response at once, and its connection. */
   fail(fault: UpstreamFault | UpstreamError, cause?: unknown): void {
     if (this.#outcome !== 'pending') return
     const error = typeof fault === 'string' ? new UpstreamError(fault, { cause }) : fault
-    const wire = this.#wire
+    const source = this.#source
     this.#settle(error)
     this.#held.clear()
-    wire?.drop()
-    this.#promise?.reject(error)
-    this.#promise = undefined
+    source?.drop()
+    this.#resolvers?.reject(error)
+    this.#resolvers = undefined
     if (this.#sink) this.#tell()
   }
 
   #settle(outcome: 'complete' | UpstreamError): void {
     if (this.#outcome !== 'pending') return
     this.#outcome = outcome
-    this.#wire = undefined
+    this.#source = undefined
   }
 
   #tellIfRead(): void {
@@ -147,7 +147,7 @@ export class UpstreamCall {
   }
 
   #watch(): void {
-    if (this.#outcome === 'pending') this.#wire?.watchSilence(this.#idleMs, this.#onSilence)
+    if (this.#outcome === 'pending') this.#source?.watchSilence(this.#idleMs, this.#onSilence)
   }
 
   readonly #onSilence = (): void => {

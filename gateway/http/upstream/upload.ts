@@ -1,12 +1,12 @@
 import type { UpstreamError } from '../engine.ts'
-import type { BodyTaker, WireRequestBody } from '../server/request-body.ts'
+import type { BodyConsumer, Http1RequestBody } from '../server/request-body.ts'
 import { composeFraming } from './request-head.ts'
 
 /** Where a request goes: the connection to its upstream. False when it can take no more for now. */
-export type UploadWire = Readonly<{
+export type UploadConnection = Readonly<{
   write: (text: string) => boolean
   /** Writes bytes that are another's as soon as it returns. */
-  lend: (bytes: Buffer) => boolean
+  writeBorrowed: (bytes: Buffer) => boolean
 }>
 
 export type UploadEvents = Readonly<{
@@ -21,16 +21,22 @@ export type UploadEvents = Readonly<{
 const smallBytes = 16 * 1024
 
 /** Writes a request: its head, and its body as it comes. The head waits for the body's first bytes, or its end. */
-export class Upload implements BodyTaker {
-  readonly #wire: UploadWire
+export class Upload implements BodyConsumer {
+  readonly #connection: UploadConnection
   readonly #method: string
-  readonly #body: WireRequestBody
+  readonly #body: Http1RequestBody
   readonly #events: UploadEvents
   /** Until it has gone out. */
   #head: string
 
-  constructor(wire: UploadWire, method: string, head: string, body: WireRequestBody, events: UploadEvents) {
-    this.#wire = wire
+  constructor(
+    connection: UploadConnection,
+    method: string,
+    head: string,
+    body: Http1RequestBody,
+    events: UploadEvents,
+  ) {
+    this.#connection = connection
     this.#method = method
     this.#head = head
     this.#body = body
@@ -38,16 +44,19 @@ export class Upload implements BodyTaker {
   }
 
   start(limitBytes: number, idleMs: number | undefined): void {
-    const whole = this.#body.takeWhole(limitBytes, smallBytes)
+    const whole = this.#body.consumeWhole(limitBytes, smallBytes)
     if (!whole) {
-      this.#body.take(this, limitBytes, idleMs)
+      this.#body.consume(this, limitBytes, idleMs)
       return
     }
     const { length } = this.#body
     const content = whole.toString('latin1')
     if (length !== undefined || content === '')
-      this.#wire.write(this.#head + composeFraming(this.#method, whole.length) + content)
-    else this.#wire.write(`${this.#head}${composeFraming(this.#method, undefined)}${frame(whole, content)}${lastChunk}`)
+      this.#connection.write(this.#head + composeFraming(this.#method, whole.length) + content)
+    else
+      this.#connection.write(
+        `${this.#head}${composeFraming(this.#method, undefined)}${frame(whole, content)}${lastChunk}`,
+      )
     this.#events.sent()
   }
 
@@ -63,8 +72,8 @@ export class Upload implements BodyTaker {
   }
 
   readonly end = (): void => {
-    if (this.#head !== '') this.#wire.write(this.#head + composeFraming(this.#method, 0))
-    else if (this.#body.length === undefined) this.#wire.write(lastChunk)
+    if (this.#head !== '') this.#connection.write(this.#head + composeFraming(this.#method, 0))
+    else if (this.#body.length === undefined) this.#connection.write(lastChunk)
     this.#head = ''
     this.#events.sent()
   }
@@ -78,19 +87,19 @@ export class Upload implements BodyTaker {
   }
 
   /** Nobody needs the rest. */
-  leave(): void {
-    this.#body.leave()
+  detach(): void {
+    this.#body.detach()
   }
 
   #write(before: string, chunk: Buffer, isChunk: boolean): boolean {
     if (before.length + chunk.length <= smallBytes) {
       const content = chunk.toString('latin1')
-      return this.#wire.write(before + (isChunk ? frame(chunk, content) : content))
+      return this.#connection.write(before + (isChunk ? frame(chunk, content) : content))
     }
     const prefix = isChunk ? `${before}${chunk.length.toString(16)}\r\n` : before
-    if (prefix !== '') this.#wire.write(prefix)
-    const hasRoom = this.#wire.lend(chunk)
-    return isChunk ? this.#wire.write('\r\n') : hasRoom
+    if (prefix !== '') this.#connection.write(prefix)
+    const hasRoom = this.#connection.writeBorrowed(chunk)
+    return isChunk ? this.#connection.write('\r\n') : hasRoom
   }
 }
 

@@ -65,9 +65,9 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
 }
 
 /** Its number where it has one; never anything that could be sent again. */
-const describeCredential = ({ proof }: Principal) => ({
-  kind: proof.kind,
-  id: proof.kind === 'api-token' ? proof.id : null,
+const describeCredential = ({ credential }: Principal) => ({
+  kind: credential.kind,
+  id: credential.kind === 'api-token' ? credential.id : null,
 })
 
 /** What was misplaced is taken out first: half a token would not be known for one. */

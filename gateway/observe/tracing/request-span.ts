@@ -2,76 +2,84 @@ import type { Span, SpanStatusCode } from '@opentelemetry/api'
 import type { GatewayError } from '../../errors/gateway-error.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import { methods } from '../../policy/route.ts'
+import type { RouteMatch } from '../../route/table.ts'
 import type { AuditedListener } from '../audit/line.ts'
 import { redact } from '../log/redact.ts'
-import type { Trail } from '../trail.ts'
+import type { RequestObserver } from '../request-record.ts'
 import { pathLimit } from './call-attributes.ts'
 
-type RequestFacts = Readonly<{ listener: AuditedListener; requestId: string; errorStatus: SpanStatusCode }>
+type SpanFacts = Readonly<{ listener: AuditedListener; requestId: string; errorStatus: SpanStatusCode }>
 
-/** Writes what the trail hears into a span, by the semantic conventions for HTTP servers, and ends it with the exchange. */
-export function followRequest(trail: Trail, exchange: Exchange, span: Span, facts: RequestFacts): Trail {
-  const { errorStatus } = facts
+/** Writes what an observer hears into a span, by the semantic conventions for HTTP servers, and ends it with the exchange. */
+export function followRequest(
+  next: RequestObserver,
+  exchange: Exchange,
+  span: Span,
+  facts: SpanFacts,
+): RequestObserver {
   describeStart(span, exchange, facts)
   let failure: string | undefined
-  exchange.onEnd((isComplete) => endSpan(span, exchange, { isComplete, failure, errorStatus }))
+  exchange.onEnd((isComplete) => endSpan(span, exchange, { isComplete, failure, errorStatus: facts.errorStatus }))
   const tellRefusal = ({ code, status }: GatewayError): void => {
     span.setAttribute('sallyport.reason', code)
     if (status >= 500) failure = code
   }
   return {
-    found: (resource) => trail.found(resource),
-    located: (upstream) => trail.located(upstream),
-    settled: () => trail.settled(),
-    identified: (upstreamRequestId) => trail.identified(upstreamRequestId),
-    broke: (error) => trail.broke(error),
-    received: (client) => {
+    onResource: (resource) => next.onResource(resource),
+    onUpstream: (upstream) => next.onUpstream(upstream),
+    onSettled: () => next.onSettled(),
+    onUpstreamRequestId: (id) => next.onUpstreamRequestId(id),
+    onBug: (error) => next.onBug(error),
+    onClient: (client) => {
       span.setAttributes({ 'client.address': client.address, 'url.scheme': client.proto })
-      trail.received(client)
+      next.onClient(client)
     },
-    targeted: (target, host, headers) => {
+    onTarget: (target, host, headers) => {
       span.setAttribute('server.address', host.replace(/:\d+$/, ''))
-      trail.targeted(target, host, headers)
+      next.onTarget(target, host, headers)
     },
-    matched: (match) => {
-      const { route, target } = match
-      span.updateName(`${target.method} ${route.path}`)
-      span.setAttributes({
-        'http.request.method': target.method,
-        'http.route': route.path,
-        'url.path': redact(target.path).slice(0, pathLimit),
-        'sallyport.route': route.id,
-      })
-      trail.matched(match)
+    onMatch: (match) => {
+      describeMatch(span, match)
+      next.onMatch(match)
     },
-    authenticated: (principal) => {
-      span.setAttribute('sallyport.credential', principal.proof.kind)
-      trail.authenticated(principal)
+    onPrincipal: (principal) => {
+      span.setAttribute('sallyport.credential', principal.credential.kind)
+      next.onPrincipal(principal)
     },
-    resolved: (organization) => {
+    onOrganization: (organization) => {
       if (organization) span.setAttribute('sallyport.organization_id', organization.id)
-      trail.resolved(organization)
+      next.onOrganization(organization)
     },
-    allowed: () => {
+    onAllowed: () => {
       span.setAttribute('sallyport.decision', 'allowed')
-      trail.allowed()
+      next.onAllowed()
     },
-    refused: (error) => {
-      trail.refused(error)
+    onRefusal: (error) => {
+      next.onRefusal(error)
       tellRefusal(error)
     },
-    unrecorded: (error) => {
-      trail.unrecorded(error)
+    onUnrecorded: (error) => {
+      next.onUnrecorded(error)
       tellRefusal(error)
     },
-    streamFailed: (code, cause) => {
+    onStreamFailure: (code, cause) => {
       failure = code
-      trail.streamFailed(code, cause)
+      next.onStreamFailure(code, cause)
     },
   }
 }
 
-function describeStart(span: Span, exchange: Exchange, { listener, requestId }: RequestFacts): void {
+function describeMatch(span: Span, { route, target }: RouteMatch): void {
+  span.updateName(`${target.method} ${route.path}`)
+  span.setAttributes({
+    'http.request.method': target.method,
+    'http.route': route.path,
+    'url.path': redact(target.path).slice(0, pathLimit),
+    'sallyport.route': route.id,
+  })
+}
+
+function describeStart(span: Span, exchange: Exchange, { listener, requestId }: SpanFacts): void {
   span.setAttributes({
     'http.request.method': (methods as readonly string[]).includes(exchange.method) ? exchange.method : '_OTHER',
     'network.protocol.version': exchange.httpVersion,

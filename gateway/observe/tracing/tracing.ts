@@ -4,7 +4,7 @@ import type { Exchange, RawHeaders } from '../../http/exchange.ts'
 import { findTraceContext, type TraceContext } from '../../receive/trace-context.ts'
 import type { AuditedListener } from '../audit/line.ts'
 import type { Log } from '../log/log.ts'
-import type { ObserveRequest } from '../trail.ts'
+import type { ObserveRequest } from '../request-record.ts'
 import { describeCall, type OutgoingCall } from './call-attributes.ts'
 import { followRequest } from './request-span.ts'
 import { type RunningSdk, startSdk } from './sdk.ts'
@@ -40,12 +40,12 @@ export async function openTracing(
 export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
   const contexts = new WeakMap<Exchange, Api.Context>()
   return {
-    observe: (listener) => (trail, exchange, requestId) => {
+    observe: (listener) => (observer, exchange, requestId) => {
       const parent = readParent(api, findTraceContext(exchange.headers))
       const span = tracer.startSpan('request', { kind: api.SpanKind.SERVER }, parent)
       contexts.set(exchange, api.trace.setSpan(parent, span))
       const facts = { listener, requestId, errorStatus: api.SpanStatusCode.ERROR }
-      return followRequest(trail, exchange, span, facts)
+      return followRequest(observer, exchange, span, facts)
     },
     beginCall: (exchange, call) => {
       const context = contexts.get(exchange)

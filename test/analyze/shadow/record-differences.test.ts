@@ -6,32 +6,32 @@ import { loadConfiguration } from '../../../gateway/configuration/configuration.
 import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
 import type { Exchange } from '../../../gateway/http/exchange.ts'
 import { createMetrics } from '../../../gateway/observe/metrics/metrics.ts'
-import type { Trail } from '../../../gateway/observe/trail.ts'
+import type { RequestObserver } from '../../../gateway/observe/request-record.ts'
 import { readTarget } from '../../../gateway/receive/target.ts'
 import { startShadow } from '../../../gateway/reload/shadow.ts'
 import { compileRoutes } from '../../../gateway/route/table.ts'
 import { writeConfiguration } from '../../support/gateway.ts'
 import { parseTable } from '../../support/policy-table.ts'
 
-const exchange = {} as Exchange // a trail's own affair
+const exchange = {} as Exchange // an observer's own affair
 const headers = { organizationId: [], cookie: [] }
 const target = readTarget('GET', '/a', 'h')
 
-const silent: Trail = {
-  received: () => undefined,
-  targeted: () => undefined,
-  matched: () => undefined,
-  authenticated: () => undefined,
-  resolved: () => undefined,
-  found: () => undefined,
-  allowed: () => undefined,
-  located: () => undefined,
-  settled: () => undefined,
-  refused: () => undefined,
-  unrecorded: () => undefined,
-  identified: () => undefined,
-  broke: () => undefined,
-  streamFailed: () => undefined,
+const silent: RequestObserver = {
+  onClient: () => undefined,
+  onTarget: () => undefined,
+  onMatch: () => undefined,
+  onPrincipal: () => undefined,
+  onOrganization: () => undefined,
+  onResource: () => undefined,
+  onAllowed: () => undefined,
+  onUpstream: () => undefined,
+  onSettled: () => undefined,
+  onRefusal: () => undefined,
+  onUnrecorded: () => undefined,
+  onUpstreamRequestId: () => undefined,
+  onBug: () => undefined,
+  onStreamFailure: () => undefined,
 }
 
 const tableOf = (...routes: readonly string[]): ShadowTable => {
@@ -39,39 +39,39 @@ const tableOf = (...routes: readonly string[]): ShadowTable => {
   return { table: compileRoutes(policy.routes), roles: policy.roles }
 }
 
-/** A trail beside which a table listens, and what it reported. */
-function listen(shadow: ShadowTable | undefined, trail: Trail = silent) {
+/** An observer beside which a table listens, and what it reported. */
+function listen(shadow: ShadowTable | undefined, observer: RequestObserver = silent) {
   const reports: Difference[] = []
   const observe = observeShadow(
     () => shadow,
     (difference) => void reports.push(difference),
   )
-  const begun = observe(trail, exchange, 'id')
-  return { trail: begun, kinds: () => reports.map(({ kind }) => kind) }
+  const begun = observe(observer, exchange, 'id')
+  return { observer: begun, kinds: () => reports.map(({ kind }) => kind) }
 }
 
 t.test('a decision is compared once, when it stands', async (t) => {
   const live = tableOf('/a GET access: public')
-  const { trail, kinds } = listen(tableOf('/a POST'))
-  trail.targeted(target, 'h', headers)
-  trail.matched(live.table.match(target, 'h'))
+  const { observer, kinds } = listen(tableOf('/a POST'))
+  observer.onTarget(target, 'h', headers)
+  observer.onMatch(live.table.match(target, 'h'))
   t.same(kinds(), [])
-  trail.allowed()
+  observer.onAllowed()
   t.same(kinds(), ['lost'])
   // The upstream failed afterwards; the decision was another thing.
-  trail.refused(new GatewayError('resource_not_found'))
+  observer.onRefusal(new GatewayError('resource_not_found'))
   t.same(kinds(), ['lost'])
 })
 
 t.test('trouble of ours, malformed targets and preflights are no differences', async (t) => {
   const trouble = listen(tableOf('/a GET access: public'))
-  trouble.trail.targeted(target, 'h', headers)
-  trouble.trail.refused(new GatewayError('directory_unavailable'))
+  trouble.observer.onTarget(target, 'h', headers)
+  trouble.observer.onRefusal(new GatewayError('directory_unavailable'))
   const malformed = listen(tableOf('/a GET access: public'))
-  malformed.trail.refused(new GatewayError('target_malformed'))
+  malformed.observer.onRefusal(new GatewayError('target_malformed'))
   const preflight = listen(tableOf('/b GET'))
-  preflight.trail.targeted(target, 'h', headers)
-  preflight.trail.allowed()
+  preflight.observer.onTarget(target, 'h', headers)
+  preflight.observer.onAllowed()
   t.same([trouble.kinds(), malformed.kinds(), preflight.kinds()], [[], [], []])
 })
 
@@ -85,9 +85,9 @@ t.test('a shadow that breaks is told of, and the request goes its way', async (t
       methodsAt: () => undefined,
     },
   }
-  const { trail, kinds } = listen(broken)
-  trail.targeted(target, 'h', headers)
-  trail.refused(new GatewayError('route_not_found'))
+  const { observer, kinds } = listen(broken)
+  observer.onTarget(target, 'h', headers)
+  observer.onRefusal(new GatewayError('route_not_found'))
   t.same(kinds(), ['failed'])
 })
 
@@ -97,12 +97,12 @@ t.test('a report that breaks does not reach the request', async (t) => {
   }
   const observe = observeShadow(() => tableOf('/a GET access: public'), report)
   const begun = observe(silent, exchange, 'id')
-  begun.targeted(target, 'h', headers)
-  t.doesNotThrow(() => begun.refused(new GatewayError('route_not_found')))
+  begun.onTarget(target, 'h', headers)
+  t.doesNotThrow(() => begun.onRefusal(new GatewayError('route_not_found')))
 })
 
-t.test('without a table to ask a trail is the live one itself', async (t) => {
-  t.equal(listen(undefined).trail, silent)
+t.test('without a table to ask the observer is the live one itself', async (t) => {
+  t.equal(listen(undefined).observer, silent)
   const configuration = loadConfiguration(writeConfiguration(t, {}), {})
   const metrics = createMetrics()
   const log = {

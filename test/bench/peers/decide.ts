@@ -67,7 +67,7 @@ class AskedExchange implements Exchange {
     return this.status !== 0
   }
 
-  answer(head: ResponseHead): void {
+  respond(head: ResponseHead): void {
     this.status = head.status
     this.#onAnswer(head)
     for (const tell of this.#listeners) tell(true)
@@ -77,15 +77,15 @@ class AskedExchange implements Exchange {
     this.#listeners.push(listener)
   }
 
-  announce(): void {}
+  willRefuse(): void {}
 
   transformHead(): void {}
 
-  start(): never {
+  startResponse(): never {
     throw new Error('a decision is answered whole')
   }
 
-  join(): never {
+  tunnel(): never {
     throw new Error('a decision is no handshake')
   }
 

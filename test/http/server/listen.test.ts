@@ -21,7 +21,7 @@ async function listen(t: Test, handle: (exchange: Exchange) => void, options: Pa
   return { listener, origin: `http://127.0.0.1:${listener.address.port}` }
 }
 
-const answerOk = (exchange: Exchange): void => exchange.answer({ status: 200, headers: [] }, 'ok')
+const answerOk = (exchange: Exchange): void => exchange.respond({ status: 200, headers: [] }, 'ok')
 
 t.test('a request behind another one begins when that is answered, and not before', async (t) => {
   const exchanges: Exchange[] = []
@@ -83,7 +83,7 @@ t.test('what clients say at the same time stays apart, however long it is held',
 
 t.test('a small answer goes out in one piece, however it is written', async (t) => {
   const { origin } = await listen(t, (exchange) => {
-    const writer = exchange.start({ status: 200, headers: [] })
+    const writer = exchange.startResponse({ status: 200, headers: [] })
     for (const text of ['one', 'two']) writer.write(Buffer.from(text))
     writer.end()
   })
@@ -98,7 +98,7 @@ t.test('a small answer goes out in one piece, however it is written', async (t) 
 
 t.test('an answer that only its connection ends, and that breaks off, ends by a reset', async (t) => {
   const { origin } = await listen(t, (exchange) => {
-    exchange.start({ status: 200, headers: [] }).write(Buffer.from('half'))
+    exchange.startResponse({ status: 200, headers: [] }).write(Buffer.from('half'))
     setTimeout(() => exchange.destroy(), 20)
   })
   const client = await openRawClient(t, origin)
@@ -113,7 +113,7 @@ t.test('an answer that only its connection ends, and that breaks off, ends by a 
 
 t.test('an answer that breaks off reaches its client so far, and never whole', async (t) => {
   const { origin } = await listen(t, (exchange) => {
-    const writer = exchange.start({ status: 200, headers: ['content-length', '5'] })
+    const writer = exchange.startResponse({ status: 200, headers: ['content-length', '5'] })
     writer.write(Buffer.from('whole'))
     exchange.destroy()
   })
@@ -131,7 +131,7 @@ t.test('an answer that was given before its client ends its side arrives', async
   // The client's end is here before the turn of the answer is over.
   await sleep(1)
   client.socket.end()
-  const writer = exchanges[0]?.start({ status: 200, headers: ['content-length', '2'] })
+  const writer = exchanges[0]?.startResponse({ status: 200, headers: ['content-length', '2'] })
   writer?.write(Buffer.from('ok'))
   writer?.end()
   t.match(await client.closed(), /\r\n\r\nok$/)
@@ -147,7 +147,7 @@ t.test('no head goes out that would be two, and none twice', async (t) => {
       { status: 20, headers: [] },
     ])
       try {
-        exchange.start(head)
+        exchange.startResponse(head)
       } catch {
         faults.push('head')
       }
@@ -170,7 +170,7 @@ t.test('an end tells whether all of the answer has left', async (t) => {
   const { origin } = await listen(t, (exchange) => {
     exchange.onEnd((isComplete) => ends.push(isComplete))
     if (exchange.target === '/whole') answerOk(exchange)
-    else writers.push(exchange.start({ status: 200, headers: [] }))
+    else writers.push(exchange.startResponse({ status: 200, headers: [] }))
   })
   const client = await openRawClient(t, origin)
   client.send('GET /whole HTTP/1.1\r\nHost: h\r\n\r\n')
@@ -213,8 +213,8 @@ t.test('who may not send a body hears that first, whatever the body is', async (
     t,
     (exchange) =>
       setImmediate(() => {
-        if (exchange.target === '/refused') exchange.answer({ status: 401, headers: [] }, 'no')
-        else exchange.body.read(100).catch(({ status }) => exchange.answer({ status, headers: [] }, 'no'))
+        if (exchange.target === '/refused') exchange.respond({ status: 401, headers: [] }, 'no')
+        else exchange.body.read(100).catch(({ status }) => exchange.respond({ status, headers: [] }, 'no'))
       }),
     { onMalformed: ({ code, isBody }) => malformed.push(`${code} ${isBody}`) },
   )

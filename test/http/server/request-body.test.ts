@@ -1,14 +1,14 @@
 import t from 'tap'
 import { freeAccount } from '../../../gateway/http/memory-budget.ts'
-import { WireRequestBody } from '../../../gateway/http/server/request-body.ts'
+import { Http1RequestBody } from '../../../gateway/http/server/request-body.ts'
 import { Deadline } from '../../../gateway/http/socket/deadline.ts'
 import { until } from '../../support/gateway.ts'
 
-/** A body without a connection, and what becomes of it at its taker. */
+/** A body without a connection, and what becomes of it at its consumer. */
 function open({ minBodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100 } = {}) {
   const seen = { text: '', end: '', isReading: true, continues: 0 }
   const source = {
-    alarm: new Deadline(),
+    deadline: new Deadline(),
     account: freeAccount,
     pauseReading: () => {
       seen.isReading = false
@@ -20,8 +20,11 @@ function open({ minBodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 
       seen.continues += 1
     },
   }
-  const body = new WireRequestBody(source, undefined, awaitsContinue, { bodyIdleTimeoutMs: 100, minBodyBytesPerSecond })
-  const taker = {
+  const body = new Http1RequestBody(source, undefined, awaitsContinue, {
+    bodyIdleTimeoutMs: 100,
+    minBodyBytesPerSecond,
+  })
+  const consumer = {
     data: (chunk: Buffer) => {
       seen.text += chunk.toString()
     },
@@ -38,7 +41,7 @@ function open({ minBodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 
     body.push(lent)
     lent.fill('?')
   }
-  return { seen, body, take: () => body.take(taker, limitBytes), say }
+  return { seen, body, take: () => body.consume(consumer, limitBytes), say }
 }
 
 t.test('a client is told to go on when its body is wanted, and once', async (t) => {
@@ -72,12 +75,12 @@ t.test('a body over its limit, one that breaks off, and one that is no body, fai
   t.match(large.seen, { text: '', end: 'body-too-large' })
   const cut = open()
   cut.take()
-  cut.body.break()
+  cut.body.abort()
   t.equal(cut.seen.end, 'cancelled')
   const spoilt = open()
   let wanted = 0
   spoilt.say('half')
-  spoilt.body.spoil(() => {
+  spoilt.body.poison(() => {
     wanted += 1
   })
   t.equal(wanted, 0)
@@ -85,7 +88,7 @@ t.test('a body over its limit, one that breaks off, and one that is no body, fai
   t.same([wanted, spoilt.seen.text, spoilt.seen.end], [1, '', 'body-malformed'])
   const read = open()
   const refused = read.body.read(100)
-  read.body.spoil(() => undefined)
+  read.body.poison(() => undefined)
   await t.rejects(refused, { code: 'headers_malformed' })
 })
 

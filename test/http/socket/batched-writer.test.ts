@@ -52,10 +52,10 @@ t.test('what is said within a turn leaves at its end, in one write', async (t) =
   const { writer, writes } = pair
   for (const text of ['a head, ', 'a body, ', '\xff']) t.equal(writer.write(text), true)
   t.same(writes, [])
-  t.equal(writer.hasLeft, false)
+  t.equal(writer.hasWritten, false)
   await turn()
   t.same(writes, ['a head, a body, \xff'])
-  t.equal(writer.hasLeft, true)
+  t.equal(writer.hasWritten, true)
   await until(() => pair.heard === 'a head, a body, \xff', 'each of its bytes')
 })
 
@@ -120,7 +120,7 @@ t.test('what waits is never whole where a socket is broken', async (t) => {
   const { writer, socket } = pair
   const told: unknown[] = []
   writer.write('a whole answer', () => told.push('it has left'))
-  writer.breakOff()
+  writer.flushTruncated()
   socket.destroy()
   await once(pair.other, 'close')
   t.equal(pair.heard, 'a whole answe')
@@ -159,12 +159,12 @@ for (const breakOff of ['destroy', 'resetAndDestroy', 'end'] as const)
     for (let time = 0; time < 5; time += 1) {
       const pair = await openWriter(t)
       pair.other.pause()
-      for (let count = 0; count < 200; count += 1) pair.writer.lend(Buffer.alloc(lentBytes, 'a'))
+      for (let count = 0; count < 200; count += 1) pair.writer.writeBorrowed(Buffer.alloc(lentBytes, 'a'))
       t.ok(pair.socket.writableLength > 0, 'the other side has not taken all of it')
       pair.socket[breakOff]()
       pair.other.resume()
       while (!pair.other.closed && !pair.other.readableEnded) {
-        for (let count = 0; count < 100; count += 1) new PooledCopy(Buffer.alloc(lentBytes, 'b')).giveBack()
+        for (let count = 0; count < 100; count += 1) new PooledCopy(Buffer.alloc(lentBytes, 'b')).recycle()
         await turn()
       }
       t.notOk(pair.heard.includes('b'))

@@ -51,7 +51,7 @@ t.test('a socket that was given away is not held up', async (t) => {
   for (const socket of sockets) {
     const reading = new FairReader(socket, false)
     socket.once('data', () => {
-      reading.leave()
+      reading.detach()
       socket.resume()
     })
     socket.on('data', (chunk) => {

@@ -10,7 +10,7 @@ for (const bytes of [0, 1, 4 * kib, 16 * kib, 16 * kib + 1, 32 * kib, 32 * kib +
     lent.fill('b')
     const others = [...'cdef'].map((letter) => new PooledCopy(Buffer.alloc(bytes, letter)))
     t.equal(copy.bytes.toString(), 'a'.repeat(bytes))
-    for (const each of [copy, ...others]) each.giveBack()
+    for (const each of [copy, ...others]) each.recycle()
   })
 
 t.test('the memory of large copies is used again, once each of them was given back', async (t) => {
@@ -18,7 +18,7 @@ t.test('the memory of large copies is used again, once each of them was given ba
   const first = new PooledCopy(Buffer.alloc(size, 'a'))
   const second = new PooledCopy(Buffer.alloc(size, 'b'))
   t.not(first.bytes.buffer, second.bytes.buffer)
-  first.giveBack()
+  first.recycle()
   const third = new PooledCopy(Buffer.alloc(size, 'c'))
   t.equal(third.bytes.buffer, first.bytes.buffer)
   t.equal(second.bytes.toString(), 'b'.repeat(size))
@@ -26,7 +26,7 @@ t.test('the memory of large copies is used again, once each of them was given ba
 
 t.test('a copy that is given back twice is used by one other', async (t) => {
   const copies = [...'ab'].map((letter) => new PooledCopy(Buffer.alloc(40 * kib, letter)))
-  for (const copy of [...copies, ...copies]) copy.giveBack()
+  for (const copy of [...copies, ...copies]) copy.recycle()
   const memory = [...'cdef'].map((letter) => new PooledCopy(Buffer.alloc(40 * kib, letter)).bytes.buffer)
   t.equal(new Set(memory).size, 4)
 })
@@ -42,7 +42,7 @@ t.test('of many that were given back at once no more are kept than a crowd needs
   const copies = Array.from({ length: 100 }, () => new PooledCopy(Buffer.alloc(64 * kib)))
   const before = new Set(copies.map(({ bytes }) => bytes.buffer))
   t.equal(before.size, 100)
-  for (const copy of copies) copy.giveBack()
+  for (const copy of copies) copy.recycle()
   const again = Array.from({ length: 100 }, () => new PooledCopy(Buffer.alloc(64 * kib)))
   const reused = again.filter(({ bytes }) => before.has(bytes.buffer)).length
   t.equal(reused, 32)

@@ -6,22 +6,22 @@ import { until } from '../../support/gateway.ts'
 
 /** A server like the engine's, and a client on it. */
 async function startPair(t: Test) {
-  const intakes: SharedReadSocket[] = []
+  const sockets: SharedReadSocket[] = []
   const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (socket) =>
-    intakes.push(new SharedReadSocket(socket, () => 'large')),
+    sockets.push(new SharedReadSocket(socket, () => 'large')),
   )
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => server.close())
   const { port } = server.address() as AddressInfo // TCP
-  const open = async (): Promise<Readonly<{ client: Socket; intake: SharedReadSocket }>> => {
+  const open = async (): Promise<Readonly<{ client: Socket; shared: SharedReadSocket }>> => {
     const client = connect(port, '127.0.0.1')
     t.teardown(() => client.destroy())
-    const count = intakes.length
-    await until(() => intakes.length > count, 'the connection')
-    const intake = intakes[count] as SharedReadSocket // just now
-    t.teardown(() => intake.socket.destroy())
-    return { client, intake }
+    const count = sockets.length
+    await until(() => sockets.length > count, 'the connection')
+    const shared = sockets[count] as SharedReadSocket // just now
+    t.teardown(() => shared.socket.destroy())
+    return { client, shared }
   }
   return { server, open }
 }
@@ -31,13 +31,13 @@ t.test('connections are read into one buffer, which the next read takes again', 
   const heard: Buffer[] = []
   const copies: string[] = []
   for (const word of ['first', 'other']) {
-    const { client, intake } = await open()
-    t.equal(intake.ownsBytes, false)
-    intake.listen((bytes) => {
+    const { client, shared } = await open()
+    t.equal(shared.ownsBytes, false)
+    shared.listen((bytes) => {
       heard.push(bytes)
       copies.push(bytes.toString())
     })
-    intake.socket.resume()
+    shared.socket.resume()
     client.write(word)
     await until(() => copies.includes(word), word)
   }
@@ -48,10 +48,10 @@ t.test('connections are read into one buffer, which the next read takes again', 
 
 t.test('a connection that was left is a stream of its own, which waits for its reader', async (t) => {
   const { open } = await startPair(t)
-  const { client, intake } = await open()
-  const { socket } = intake
-  intake.listen(() => t.fail('nobody listens any more'))
-  intake.leave()
+  const { client, shared } = await open()
+  const { socket } = shared
+  shared.listen(() => t.fail('nobody listens any more'))
+  shared.detach()
   const total = 32 * 1024 * 1024
   client.end(Buffer.alloc(total, 'x'))
   socket.once('readable', () => {})
@@ -67,7 +67,7 @@ t.test('a connection that was left is a stream of its own, which waits for its r
 
 t.test('the server counts a connection until it closes, and waits for it', async (t) => {
   const { server, open } = await startPair(t)
-  const { client, intake } = await open()
+  const { client, shared } = await open()
   const count = () => new Promise((resolve) => server.getConnections((_error, count) => resolve(count)))
   t.equal(await count(), 1)
   let isClosed = false
@@ -76,8 +76,8 @@ t.test('the server counts a connection until it closes, and waits for it', async
   })
   await new Promise((resolve) => setTimeout(resolve, 50))
   t.equal(isClosed, false)
-  t.equal(intake.socket.remotePort, client.localPort)
-  intake.socket.destroy()
+  t.equal(shared.socket.remotePort, client.localPort)
+  shared.socket.destroy()
   await until(() => isClosed, 'the close')
   t.equal(await count(), 0)
 })

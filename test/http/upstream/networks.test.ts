@@ -2,7 +2,7 @@ import { createServer, type Socket } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
 import { createEngine } from '../../../gateway/http/create-engine.ts'
-import { type UpstreamAnswer, UpstreamError } from '../../../gateway/http/engine.ts'
+import { UpstreamError, type UpstreamResult } from '../../../gateway/http/engine.ts'
 import { createDnsCache } from '../../../gateway/http/upstream/dns-cache.ts'
 import { createNetworks, type Networks } from '../../../gateway/http/upstream/networks.ts'
 import { createResolver } from '../../../gateway/http/upstream/resolver.ts'
@@ -104,7 +104,7 @@ t.test('a name counts by the address that is connected to, at each connection', 
   const engine = createEngine(10, names)
   t.teardown(() => engine.close())
   const networks: Networks = createNetworks({ allow: ['127.0.0.2'], deny: [] }, ports)
-  const send = (isFreshConnection: boolean): Promise<UpstreamAnswer> =>
+  const send = (isFreshConnection: boolean): Promise<UpstreamResult> =>
     engine.send({
       origin: `http://rebound.test:${port}`,
       networks,
@@ -118,7 +118,7 @@ t.test('a name counts by the address that is connected to, at each connection', 
       isFreshConnection,
       onCancellable: () => undefined,
     })
-  const read = async (answered: UpstreamAnswer): Promise<void> => {
+  const read = async (answered: UpstreamResult): Promise<void> => {
     if ('connection' in answered) throw new Error('not an upgrade')
     await new Promise<void>((resolve, reject) => answered.pipe({ data: () => true, end: resolve, fail: reject }))
   }

@@ -5,17 +5,17 @@ import { mostPools, OriginPools } from '../../../gateway/http/upstream/origin-po
 t.test('addresses of the past do not add up, and their idle connections close', async (t) => {
   const dropped: string[] = []
   const names = createDnsCache({ cacheMs: 1_000 })
-  const homes = new OriginPools<string>({
-    names,
-    clusterNames: names,
+  const pools = new OriginPools<string>({
+    dns: names,
+    clusterDns: names,
     peerOf: () => undefined,
     drop: (name) => dropped.push(name),
   })
-  const first = homes.find({ origin: 'http://192.0.2.1:1' })
-  homes.keep(first, 'idle')
-  for (let port = 2; port <= mostPools + 1; port++) homes.find({ origin: `http://192.0.2.1:${port}` })
-  t.equal(homes.size, mostPools)
+  const first = pools.find({ origin: 'http://192.0.2.1:1' })
+  pools.keep(first, 'idle')
+  for (let port = 2; port <= mostPools + 1; port++) pools.find({ origin: `http://192.0.2.1:${port}` })
+  t.equal(pools.size, mostPools)
   t.same(dropped, ['idle'])
-  t.equal(homes.keep(first, 'late'), false, 'nor is one kept that was busy')
-  t.not(homes.find({ origin: 'http://192.0.2.1:1' }), first)
+  t.equal(pools.keep(first, 'late'), false, 'nor is one kept that was busy')
+  t.not(pools.find({ origin: 'http://192.0.2.1:1' }), first)
 })

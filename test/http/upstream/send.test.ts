@@ -2,9 +2,9 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { createEngine } from '../../../gateway/http/create-engine.ts'
-import type { UpstreamAnswer, UpstreamRequest } from '../../../gateway/http/engine.ts'
+import type { UpstreamRequest, UpstreamResult } from '../../../gateway/http/engine.ts'
 import { freeAccount } from '../../../gateway/http/memory-budget.ts'
-import { WireRequestBody } from '../../../gateway/http/server/request-body.ts'
+import { Http1RequestBody } from '../../../gateway/http/server/request-body.ts'
 import { Deadline } from '../../../gateway/http/socket/deadline.ts'
 import { countHeads, startRawUpstream, until } from '../../support/gateway.ts'
 
@@ -27,7 +27,7 @@ const get: Omit<UpstreamRequest, 'origin'> = {
 
 /** Reads an answer to its end; gives its status and body, or the fault that it ended with. */
 async function ask(origin: string, request: Partial<UpstreamRequest> = {}, of = engine): Promise<string> {
-  let answer: UpstreamAnswer
+  let answer: UpstreamResult
   try {
     answer = await of.send({ ...get, ...request, origin })
   } catch (error) {
@@ -49,15 +49,15 @@ async function ask(origin: string, request: Partial<UpstreamRequest> = {}, of = 
 }
 
 /** A body of eight bytes, as its client sends them. */
-function dripBody(): WireRequestBody {
+function dripBody(): Http1RequestBody {
   const source = {
-    alarm: new Deadline(),
+    deadline: new Deadline(),
     account: freeAccount,
     pauseReading: () => {},
     resumeReading: () => {},
     writeContinue: () => {},
   }
-  return new WireRequestBody(source, 8, false, { bodyIdleTimeoutMs: 2_000, minBodyBytesPerSecond: 0 })
+  return new Http1RequestBody(source, 8, false, { bodyIdleTimeoutMs: 2_000, minBodyBytesPerSecond: 0 })
 }
 
 const answerHeads = (answer: string | ((count: number) => string)) => (socket: Socket, soFar: string) => {
@@ -153,7 +153,7 @@ const broken: Readonly<Record<string, string>> = {
 for (const [what, answer] of Object.entries(broken))
   t.test(`an answer with ${what} is none, and its connection goes`, async (t) => {
     const upstream = await startRawUpstream(t, answerHeads(answer))
-    t.equal(await ask(upstream.url), 'broken')
+    t.equal(await ask(upstream.url), 'protocol-error')
     await until(() => upstream.sockets()[0]?.readableEnded || upstream.sockets()[0]?.destroyed, 'the close')
   })
 
@@ -172,7 +172,7 @@ t.test('a kept connection that closes under its next request is told from one th
   t.equal(await ask(upstream.url), 'stale')
   t.equal(await ask(upstream.url, { isFreshConnection: true }), '200 ok')
   const half = await startRawUpstream(t, (socket) => void socket.end('HTTP/1.1 2'))
-  t.equal(await ask(half.url), 'broken')
+  t.equal(await ask(half.url), 'protocol-error')
   t.equal(await ask('http://127.0.0.1:1'), 'unreachable')
 })
 
@@ -196,7 +196,7 @@ t.test('nothing that would be two lines goes out as one', async (t) => {
     { path: `/ HTTP/1.1\r\n${evil}` },
     { method: `GET / HTTP/1.1\r\n${evil}\r\n\r\nGET` },
   ])
-    t.equal(await ask(upstream.url, request), 'broken', JSON.stringify(request))
+    t.equal(await ask(upstream.url, request), 'protocol-error', JSON.stringify(request))
   t.same(upstream.received().join(''), '')
 })
 
@@ -213,7 +213,7 @@ t.test('no more connections are open than may be, and an idle one makes room', a
   t.equal(await ask(other.url, {}, narrow), '200 ok', 'the idle one gives way')
   const busy = ask(upstream.url, { path: '/held' }, narrow)
   await until(() => held.length === 1, 'the request')
-  t.equal(await ask(other.url, {}, narrow), 'crowded')
+  t.equal(await ask(other.url, {}, narrow), 'pool-exhausted')
   held[0]?.write(ok)
   t.equal(await busy, '200 ok')
   t.equal(await ask(other.url, {}, narrow), '200 ok')
@@ -225,7 +225,7 @@ t.test('an engine that closes breaks what is under way', async (t) => {
   const answer = ask(upstream.url, {}, closing)
   await until(() => upstream.received()[0], 'the request')
   await closing.close()
-  t.equal(await answer, 'unanswered')
+  t.equal(await answer, 'no-response')
 })
 
 t.test('of an answer that nobody takes little is read, of one that is taken much at once', async (t) => {

@@ -16,7 +16,7 @@ const robot: Principal = {
     currentOrganizationId: null,
     roles: [],
   },
-  proof: {
+  credential: {
     kind: 'api-token',
     id: 12,
     name: 'ci',
@@ -92,7 +92,7 @@ t.test('what is not known is null, so that every line has every field', async (t
 t.test('an OAuth credential has no number', async (t) => {
   const principal: Principal = {
     user: { ...robot.user, userType: 'human' },
-    proof: { kind: 'oauth', expiresAt: new Date(0) },
+    credential: { kind: 'oauth', expiresAt: new Date(0) },
   }
   t.match(JSON.parse(composeAuditLine({ ...decision, principal }, 'r')), {
     subject: { id: 8, kind: 'human' },

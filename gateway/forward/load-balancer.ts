@@ -1,6 +1,6 @@
 import type { Attempt, LoadBalancer } from '../locate/upstream.ts'
 
-export type AddressRules = Readonly<{
+export type OutlierRules = Readonly<{
   /** So many failures in a row take an address out. */
   failures: number
   /** For so long the first time, then twice as long each time up to the longest. */
@@ -10,33 +10,33 @@ export type AddressRules = Readonly<{
   ejectPercent: number
 }>
 
-export type AddressesOptions = Readonly<{
+export type BalancerOptions = Readonly<{
   origins: readonly string[]
-  rules: AddressRules
+  rules: OutlierRules
   monotonicMs: () => number
   /** Told of every change of state. */
   onChange: (origin: string, isUp: boolean, why: 'requests' | 'health') => void
 }>
 
 /** The addresses of one upstream, and what is known of them. */
-export type KeptAddresses = LoadBalancer &
+export type HealthAwareBalancer = LoadBalancer &
   Readonly<{
     /** What an active check says of an address. */
     noteHealth: (origin: string, isHealthy: boolean) => void
   }>
 
 /** Shares requests out to the address with the fewest under way, past those that fail. */
-export function createAddresses({ origins, rules, monotonicMs, onChange }: AddressesOptions): KeptAddresses {
+export function createLoadBalancer({ origins, rules, monotonicMs, onChange }: BalancerOptions): HealthAwareBalancer {
   const addresses = origins.map((origin) => new Address(origin))
   const most = Math.min(origins.length - 1, Math.max(1, Math.floor((origins.length * rules.ejectPercent) / 100)))
-  let turn = 0
+  let cursor = 0
 
-  /** Of equals the next in turn. */
+  /** Of equally busy ones the next after the last. */
   const leastBusy = (candidates: readonly Address[]): Address | undefined => {
-    turn = (turn + 1) % addresses.length
-    const inTurn = [...candidates.slice(turn % candidates.length), ...candidates.slice(0, turn % candidates.length)]
+    cursor = (cursor + 1) % addresses.length
+    const inTurn = [...candidates.slice(cursor % candidates.length), ...candidates.slice(0, cursor % candidates.length)]
     return inTurn.reduce<Address | undefined>(
-      (best, next) => (best && best.underWay <= next.underWay ? best : next),
+      (best, next) => (best && best.active <= next.active ? best : next),
       undefined,
     )
   }
@@ -45,7 +45,7 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
     const isTried = (address: Address): boolean => tried.some(({ origin }) => origin === address.origin)
     return addresses.filter((address) => !isTried(address) && address.isUsable(nowMs, isRepeatable))
   }
-  const mayEject = (): boolean => addresses.filter(({ isOut }) => isOut).length < most
+  const mayEject = (): boolean => addresses.filter(({ isUnavailable }) => isUnavailable).length < most
 
   const change: Change = (address, why, work) => {
     const wasUp = address.isUp(rules)
@@ -62,7 +62,7 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
   const [only, ...others] = addresses
   const everyAttempt = only && others.length === 0 ? beginAlways(only, change) : undefined
   return {
-    choose: (isRepeatable) => {
+    pick: (isRepeatable) => {
       if (everyAttempt) return everyAttempt
       const candidates = usable(isRepeatable)
       // Where none is good any may be: refusing by hearsay would be worse than trying.
@@ -70,7 +70,7 @@ export function createAddresses({ origins, rules, monotonicMs, onChange }: Addre
       if (!chosen) throw new Error('an upstream has at least one address')
       return begin(chosen)
     },
-    chooseOther: (tried) => {
+    pickOther: (tried) => {
       const other = leastBusy(usable(false, tried))
       return other && begin(other)
     },
@@ -90,18 +90,18 @@ type NoteFailure = (address: Address, isTrial: boolean) => void
 
 /** One request's use of an address; where that is out, the attempt is its trial. */
 function beginAttempt(address: Address, change: Change, noteFailure: NoteFailure): Attempt {
-  address.underWay += 1
+  address.active += 1
   const isTrial = address.isEjected
-  if (isTrial) address.isOnTrial = true
+  if (isTrial) address.isHalfOpen = true
   let isOver = false
   const endTrial = (): void => {
-    if (isTrial) address.isOnTrial = false
+    if (isTrial) address.isHalfOpen = false
   }
   return {
     origin: address.origin,
     answered: () => {
       endTrial()
-      change(address, 'requests', () => address.takeBack())
+      change(address, 'requests', () => address.restore())
     },
     failed: () => {
       endTrial()
@@ -111,16 +111,16 @@ function beginAttempt(address: Address, change: Change, noteFailure: NoteFailure
       if (isOver) return
       isOver = true
       endTrial()
-      address.underWay -= 1
+      address.active -= 1
     },
   }
 }
 
-/** An address without others is tried whatever it does: one attempt is every request's, and costs it nothing. */
+/** An upstream with one address is always tried, so all requests share one attempt and none is allocated. */
 const beginAlways = (address: Address, change: Change): Attempt => ({
   origin: address.origin,
   answered: () => {
-    if (address.failures > 0) change(address, 'requests', () => address.takeBack())
+    if (address.failures > 0) change(address, 'requests', () => address.restore())
   },
   failed: () =>
     change(address, 'requests', () => {
@@ -131,12 +131,12 @@ const beginAlways = (address: Address, change: Change): Attempt => ({
 
 class Address {
   readonly origin: string
-  underWay = 0
+  active = 0
   /** In a row. */
   failures = 0
   isHealthy = true
   /** One request may show whether it is good again. */
-  isOnTrial = false
+  isHalfOpen = false
   #ejections = 0
   #ejectedUntilMs = 0
   #ejectedForMs = 0
@@ -149,12 +149,12 @@ class Address {
     return this.#ejections > 0
   }
 
-  get isOut(): boolean {
+  get isUnavailable(): boolean {
     return this.isEjected || !this.isHealthy
   }
 
-  isUp({ failures }: Pick<AddressRules, 'failures'>): boolean {
-    return !this.isOut && this.failures < failures
+  isUp({ failures }: Pick<OutlierRules, 'failures'>): boolean {
+    return !this.isUnavailable && this.failures < failures
   }
 
   /** A trial is first for requests that could go elsewhere; where only others come, as long again after it for them. */
@@ -162,16 +162,16 @@ class Address {
     if (!this.isHealthy) return false
     if (!this.isEjected) return true
     const trialFromMs = this.#ejectedUntilMs + (isRepeatable ? 0 : this.#ejectedForMs)
-    return nowMs >= trialFromMs && !this.isOnTrial
+    return nowMs >= trialFromMs && !this.isHalfOpen
   }
 
-  eject(nowMs: number, { ejectMs, longestEjectMs }: AddressRules): void {
+  eject(nowMs: number, { ejectMs, longestEjectMs }: OutlierRules): void {
     this.#ejectedForMs = Math.min(longestEjectMs, ejectMs * 2 ** this.#ejections)
     this.#ejectedUntilMs = nowMs + this.#ejectedForMs
     this.#ejections += 1
   }
 
-  takeBack(): void {
+  restore(): void {
     this.failures = 0
     this.#ejections = 0
   }

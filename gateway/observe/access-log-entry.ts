@@ -5,7 +5,7 @@ import { describeBug, describeError, type LogFields } from './log/log.ts'
 import { redact } from './log/redact.ts'
 
 /** What the line will say, and no more: a stream holds it until it ends, and there may be thousands. */
-export type TrailFacts = {
+export type AccessLogFacts = {
   clientAddress: string | undefined
   /** On the decision listener the request that is judged is another than the one that asks. */
   method: string | undefined
@@ -22,7 +22,7 @@ export type TrailFacts = {
   streamFailure: Readonly<{ code: StreamFailureCode; cause: unknown }> | undefined
 }
 
-export const noFacts: TrailFacts = {
+export const noFacts: AccessLogFacts = {
   clientAddress: undefined,
   method: undefined,
   path: undefined,
@@ -41,14 +41,14 @@ export const noFacts: TrailFacts = {
 const pathLimit = 1_024
 
 /** Failures that somebody of ours has to look at. */
-export const isOurs = ({ error, streamFailure }: TrailFacts): boolean =>
+export const isBug = ({ error, streamFailure }: AccessLogFacts): boolean =>
   error?.code === 'internal' || streamFailure?.code === 'internal_error'
 
 /** The fields of a request's log line. */
-export function composeLine(
+export function composeEntry(
   exchange: Exchange,
   requestId: string,
-  facts: TrailFacts,
+  facts: AccessLogFacts,
   durationMs: number,
   isComplete: boolean,
 ): LogFields {

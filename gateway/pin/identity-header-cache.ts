@@ -1,18 +1,18 @@
 import type { PermittedCaller } from '../authorize/decide.ts'
-import type { SealedLines } from '../http/sealed-lines.ts'
+import type { PreparedHeaders } from '../http/prepared-headers.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { reuseMs } from './keyring.ts'
 import type { SigningKey } from './signing-keys.ts'
 
 /** The headers that speak for the caller; nobody but us can have set them. */
-export type PinnedHeaders = SealedLines
+export type PinnedHeaders = PreparedHeaders
 
 /** A header that is signed early in one generation is last handed out late in the next but one. */
 const generationMs = reuseMs / 3
 
 /** All that headers say beyond what the user's record and the credential do, and the key that signed them. */
-type Said = Readonly<{
+type CacheKey = Readonly<{
   kid: string
   upstream: string
   abilities: string
@@ -22,26 +22,26 @@ type Said = Readonly<{
 }>
 
 /** Headers that were pinned, or soon will be. Compared field by field: a name put together of them all costs more. */
-type Kept = { readonly said: Said; headers: Awaitable<PinnedHeaders> }
+type Entry = { readonly key: CacheKey; headers: Awaitable<PinnedHeaders> }
 
-const findKept = (all: readonly Kept[] | undefined, said: Said): Kept | undefined =>
+const findEntry = (all: readonly Entry[] | undefined, key: CacheKey): Entry | undefined =>
   all?.find(
-    ({ said: { kid, upstream, abilities, organizationId, slug, role } }) =>
-      organizationId === said.organizationId &&
-      upstream === said.upstream &&
-      kid === said.kid &&
-      role === said.role &&
-      slug === said.slug &&
-      abilities === said.abilities,
+    ({ key: { kid, upstream, abilities, organizationId, slug, role } }) =>
+      organizationId === key.organizationId &&
+      upstream === key.upstream &&
+      kid === key.kid &&
+      role === key.role &&
+      slug === key.slug &&
+      abilities === key.abilities,
   )
 
 /** An OAuth session is one credential, whatever its token. */
 const nameCredential = ({ principal }: PermittedCaller): number =>
-  principal.proof.kind === 'oauth' ? -1 : principal.proof.id
+  principal.credential.kind === 'oauth' ? -1 : principal.credential.id
 
 const abilityNames = new WeakMap<ReadonlySet<string>, string>()
 
-function nameAbilities(abilities: PermittedCaller['authority']['abilities']): string {
+function nameAbilities(abilities: PermittedCaller['permissions']['abilities']): string {
   if (abilities === '*') return '*'
   const known = abilityNames.get(abilities)
   if (known !== undefined) return known
@@ -51,25 +51,25 @@ function nameAbilities(abilities: PermittedCaller['authority']['abilities']): st
 }
 
 /** By the user's record, then by the credential. */
-type Generation = WeakMap<object, Map<number, Kept[]>>
+type Generation = WeakMap<object, Map<number, Entry[]>>
 
 /**
  * Reuses headers for a few seconds. They are known by the very record of their user, which a change replaces, and by
  * every other claim and the key that signed it: so a change of rights or of keys can never meet an old header. Two
  * generations bound the memory without a clock per entry.
  */
-export function rememberPinned(now: () => Date) {
-  let young: Generation = new WeakMap()
-  let old: Generation = new WeakMap()
-  let turnedAtMs = 0
-  const turn = (): void => {
+export function createIdentityHeaderCache(now: () => Date) {
+  let current: Generation = new WeakMap()
+  let previous: Generation = new WeakMap()
+  let rotatedAtMs = 0
+  const rotate = (): void => {
     const nowMs = now().getTime()
-    const elapsedMs = nowMs - turnedAtMs
+    const elapsedMs = nowMs - rotatedAtMs
     // A clock stepped back counts as time passed: rather sign again than hand out a header from the future.
     if (elapsedMs <= generationMs && elapsedMs >= 0) return
-    old = elapsedMs > 2 * generationMs || elapsedMs < 0 ? new WeakMap() : young
-    young = new WeakMap()
-    turnedAtMs = nowMs
+    previous = elapsedMs > 2 * generationMs || elapsedMs < 0 ? new WeakMap() : current
+    current = new WeakMap()
+    rotatedAtMs = nowMs
   }
   return (
     caller: PermittedCaller,
@@ -77,38 +77,39 @@ export function rememberPinned(now: () => Date) {
     { kid }: SigningKey,
     make: () => Promise<PinnedHeaders>,
   ): Awaitable<PinnedHeaders> => {
-    turn()
-    const { organization, authority } = caller
+    rotate()
+    const { organization, permissions } = caller
     const { user } = caller.principal
     const credential = nameCredential(caller)
-    const said: Said = {
+    const key: CacheKey = {
       kid,
       upstream: upstream.name,
-      abilities: nameAbilities(authority.abilities),
+      abilities: nameAbilities(permissions.abilities),
       organizationId: organization?.id,
       slug: organization?.slug,
       role: organization?.role,
     }
-    const known = findKept(young.get(user)?.get(credential), said) ?? findKept(old.get(user)?.get(credential), said)
+    const known =
+      findEntry(current.get(user)?.get(credential), key) ?? findEntry(previous.get(user)?.get(credential), key)
     if (known) return known.headers
-    const kept: Kept = { said, headers: make() }
-    const all = enter(young, user, credential)
-    all.push(kept)
-    const { headers } = kept
+    const entry: Entry = { key, headers: make() }
+    const all = enter(current, user, credential)
+    all.push(entry)
+    const { headers } = entry
     if (headers instanceof Promise)
       headers.then(
         (made) => {
-          kept.headers = made
+          entry.headers = made
         },
-        () => all.splice(all.indexOf(kept), 1),
+        () => all.splice(all.indexOf(entry), 1),
       )
     return headers
   }
 }
 
 /** The list of what a user has been pinned with by a credential, empty where there was none. */
-function enter(generation: Generation, user: object, credential: number): Kept[] {
-  const byCredential = generation.get(user) ?? new Map<number, Kept[]>()
+function enter(generation: Generation, user: object, credential: number): Entry[] {
+  const byCredential = generation.get(user) ?? new Map<number, Entry[]>()
   generation.set(user, byCredential)
   const all = byCredential.get(credential) ?? []
   byCredential.set(credential, all)

@@ -3,17 +3,17 @@ import { GatewayError } from '../../gateway/errors/gateway-error.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
 import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
 import { type Stage, stages } from '../../gateway/observe/metrics/stages.ts'
-import { observeStages } from '../../gateway/observe/stage-trails.ts'
-import type { Trail } from '../../gateway/observe/trail.ts'
+import type { RequestObserver } from '../../gateway/observe/request-record.ts'
+import { observeStages } from '../../gateway/observe/stage-timings.ts'
 
 /** Every fact is nothing here: what counts is that it is told, and when. */
-const quiet = new Proxy({}, { get: () => () => undefined }) as Trail
+const quiet = new Proxy({}, { get: () => () => undefined }) as RequestObserver
 const nothing = undefined as never
 
-/** A trail whose clock only goes on when it is told to, and what it observed. */
+/** An observer whose clock only goes on when it is told to, and what it observed. */
 function follow(): Readonly<{
-  trail: Trail
-  after: (ms: number) => Trail
+  observer: RequestObserver
+  after: (ms: number) => RequestObserver
   seen: readonly string[]
   failures: readonly string[]
   reads: () => number
@@ -29,25 +29,25 @@ function follow(): Readonly<{
     return nowMs
   }
   const observe = observeStages({ observeStage, countFailure: (code) => failures.push(code) }, clock)
-  const trail = observe(quiet, {} as Exchange, 'id')
-  const after = (ms: number): Trail => {
+  const observer = observe(quiet, {} as Exchange, 'id')
+  const after = (ms: number): RequestObserver => {
     nowMs += ms
-    return trail
+    return observer
   }
-  return { trail, after, seen, failures, reads: () => reads }
+  return { observer, after, seen, failures, reads: () => reads }
 }
 
 t.test('each stage is timed from the end of the one before, by one reading of the clock', async (t) => {
   const { after, seen, failures, reads } = follow()
-  after(1).matched(nothing)
-  after(2).authenticated(nothing)
-  after(3).resolved(nothing)
-  after(4).found(nothing)
-  after(5).allowed()
-  after(6).located(nothing)
-  after(7).settled()
+  after(1).onMatch(nothing)
+  after(2).onPrincipal(nothing)
+  after(3).onOrganization(nothing)
+  after(4).onResource(nothing)
+  after(5).onAllowed()
+  after(6).onUpstream(nothing)
+  after(7).onSettled()
   // What the upstream takes is no stage of ours.
-  after(100).refused(new GatewayError('upstream_timeout'))
+  after(100).onRefusal(new GatewayError('upstream_timeout'))
   t.same(seen, ['route 1', 'authenticate 2', 'resolve 3', 'resource 4', 'decide 5', 'locate 6', 'pin 7'])
   t.equal(reads(), 1 + stages.length)
   t.same(failures, ['upstream_timeout'])
@@ -55,8 +55,8 @@ t.test('each stage is timed from the end of the one before, by one reading of th
 
 t.test('a refusal ends the stage in which it came', async (t) => {
   const { after, seen, failures } = follow()
-  after(1).matched(nothing)
-  after(700).refused(new GatewayError('directory_unavailable'))
+  after(1).onMatch(nothing)
+  after(700).onRefusal(new GatewayError('directory_unavailable'))
   t.same(seen, ['route 1', 'authenticate 700'])
   t.same(failures, [], 'what was never allowed is a decision')
 })
@@ -65,13 +65,13 @@ t.test(
   'a public route is not authenticated, a preflight is not routed, an endpoint of ours has no upstream',
   async (t) => {
     const open = follow()
-    open.after(1).matched(nothing)
-    open.after(2).allowed()
-    open.after(3).settled()
+    open.after(1).onMatch(nothing)
+    open.after(2).onAllowed()
+    open.after(3).onSettled()
     t.same(open.seen, ['route 1', 'decide 2'])
     const preflight = follow()
-    preflight.after(1).allowed()
-    preflight.after(2).settled()
+    preflight.after(1).onAllowed()
+    preflight.after(2).onSettled()
     t.same(preflight.seen, ['route 1'])
   },
 )

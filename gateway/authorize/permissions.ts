@@ -3,7 +3,7 @@ import { type AbilitySet, intersect, type OrganizationRole, type Roles } from '.
 import type { Organization } from '../resolve/organization.ts'
 
 /** What a caller may do in the organization in force. */
-export type Authority = Readonly<{
+export type Permissions = Readonly<{
   /** The role that counts: the one held, or the highest under a bypass scope. */
   role: OrganizationRole | undefined
   /** What the credential allows, whatever the role. */
@@ -17,8 +17,12 @@ export type Authority = Readonly<{
 
 const nothing: ReadonlySet<string> = new Set()
 
-/** Weighs credential, membership and platform roles; an unknown role weighs nothing. */
-export function weighAuthority(principal: Principal, organization: Organization | undefined, roles: Roles): Authority {
+/** Joins credential, membership and platform roles; an unknown role gives nothing. */
+export function effectivePermissions(
+  principal: Principal,
+  organization: Organization | undefined,
+  roles: Roles,
+): Permissions {
   const credentialAbilities = readCredentialAbilities(principal)
   const bypassScopes = listBypassScopes(principal, roles)
   // A bypass scope never replaces membership: without an organization in force there is nothing to bypass.
@@ -48,14 +52,14 @@ function listBypassScopes({ user }: Principal, roles: Roles): readonly string[] 
 }
 
 /** An OAuth session is bounded by role alone; `*` in a token is AdonisJS' word for all. */
-function readCredentialAbilities({ proof }: Principal): AbilitySet {
-  switch (proof.kind) {
+function readCredentialAbilities({ credential }: Principal): AbilitySet {
+  switch (credential.kind) {
     case 'oauth':
       return '*'
     case 'api-token':
-      return setOf(proof.abilities)
+      return setOf(credential.abilities)
     default:
-      return proof satisfies never
+      return credential satisfies never
   }
 }
 

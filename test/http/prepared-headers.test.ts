@@ -1,11 +1,11 @@
 import t from 'tap'
-import { SealedLines } from '../../gateway/http/sealed-lines.ts'
+import { PreparedHeaders } from '../../gateway/http/prepared-headers.ts'
 
 t.test('lines are put together once, as they stand in a head', async (t) => {
-  const { text, headers } = new SealedLines(['X-One', '1', 'x-two', ''])
+  const { text, headers } = new PreparedHeaders(['X-One', '1', 'x-two', ''])
   t.equal(text, 'X-One: 1\r\nx-two: \r\n')
   t.same(headers, ['X-One', '1', 'x-two', ''])
-  t.equal(new SealedLines([]).text, '')
+  t.equal(new PreparedHeaders([]).text, '')
 })
 
 for (const [name, value] of [
@@ -24,7 +24,7 @@ for (const [name, value] of [
   ['upgrade', 'websocket'],
   ['expect', '100-continue'],
 ] as const)
-  t.test(`${JSON.stringify(`${name}: ${value}`)} is not sealed`, async (t) => {
-    t.throws(() => new SealedLines(['x-sound', '1', name, value]), TypeError)
-    t.throws(() => new SealedLines([name, value]), TypeError, 'nor a second time')
+  t.test(`${JSON.stringify(`${name}: ${value}`)} is not prepared`, async (t) => {
+    t.throws(() => new PreparedHeaders(['x-sound', '1', name, value]), TypeError)
+    t.throws(() => new PreparedHeaders([name, value]), TypeError, 'nor a second time')
   })

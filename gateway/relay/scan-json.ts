@@ -16,7 +16,7 @@ export type TakeMember = (key: string, start: number, end: number) => boolean
  * of many megabytes, and all that is asked of it are a few short members, mostly its first. What is no object, or no
  * JSON, ends the walk; to complain about it is the client's part.
  */
-export function skimMembers(json: Buffer, from: number, take: TakeMember): void {
+export function scanMembers(json: Buffer, from: number, take: TakeMember): void {
   let position = skipSpace(json, from)
   if (json[position] !== openBrace) return
   position = skipSpace(json, position + 1)

@@ -1,5 +1,5 @@
 import { guarded } from '../fault/guarded.ts'
-import { type Send, type UpstreamAnswer, UpstreamError, type UpstreamRequest } from '../http/engine.ts'
+import { type Send, UpstreamError, type UpstreamRequest, type UpstreamResult } from '../http/engine.ts'
 
 export type HealthRules = Readonly<{
   path: string
@@ -21,21 +21,24 @@ export type HealthCheck = Readonly<{
 /** Asks every address again and again, each on a connection of its own, until it is stopped. */
 export function startHealthChecks({ origins, rules, tls, send, note }: HealthCheck): () => void {
   const stops = origins.map((origin) => {
-    const judge = createJudge(rules)
-    const look = async (): Promise<void> => {
+    const reach = createThreshold(rules)
+    const probe = async (): Promise<void> => {
       const isGood = await ask(origin, rules, tls(), send)
-      const verdict = isGood === undefined ? undefined : judge(isGood)
-      if (verdict !== undefined) note(origin, verdict)
+      const isHealthy = isGood === undefined ? undefined : reach(isGood)
+      if (isHealthy !== undefined) note(origin, isHealthy)
     }
-    return repeatEvery(look, rules.intervalMs)
+    return repeatEvery(probe, rules.intervalMs)
   })
   return () => {
     for (const stop of stops) stop()
   }
 }
 
-/** Counts outcomes in a row; the verdict where one has been reached. */
-export function createJudge({ unhealthyAfter, healthyAfter }: HealthRules): (isGood: boolean) => boolean | undefined {
+/** Counts outcomes in a row; gives the new state where the threshold has been reached. */
+export function createThreshold({
+  unhealthyAfter,
+  healthyAfter,
+}: HealthRules): (isGood: boolean) => boolean | undefined {
   let row = 0
   let last: boolean | undefined
   return (isGood) => {
@@ -78,13 +81,13 @@ async function ask(
     return await isGoodToItsEnd(answer)
   } catch (error) {
     // Whatever else it was, this address does not answer; the change of its state is what is told.
-    return error instanceof UpstreamError && error.fault === 'crowded' ? undefined : false
+    return error instanceof UpstreamError && error.fault === 'pool-exhausted' ? undefined : false
   } finally {
     clearTimeout(timer)
   }
 }
 
-function isGoodToItsEnd(answer: UpstreamAnswer): Promise<boolean> {
+function isGoodToItsEnd(answer: UpstreamResult): Promise<boolean> {
   if ('connection' in answer) {
     answer.connection.destroy()
     return Promise.resolve(false)
@@ -95,11 +98,11 @@ function isGoodToItsEnd(answer: UpstreamAnswer): Promise<boolean> {
   })
 }
 
-function repeatEvery(look: () => Promise<void>, intervalMs: number): () => void {
+function repeatEvery(probe: () => Promise<void>, intervalMs: number): () => void {
   let isStopped = false
   let timer: NodeJS.Timeout | undefined
-  // Another look comes whatever becomes of this one.
-  const next = guarded('upstream', () => look().finally(plan))
+  // Another probe comes whatever becomes of this one.
+  const next = guarded('upstream', () => probe().finally(plan))
   const plan = (): void => {
     if (isStopped) return
     timer = setTimeout(next, intervalMs)

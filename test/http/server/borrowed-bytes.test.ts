@@ -23,7 +23,7 @@ async function startProxy(t: Test, upstream: string, waitMs: number): Promise<st
     const answer = await engine.send({ ...request, origin: upstream, method, path: target, body })
     if ('connection' in answer) throw new Error('nobody asked for another protocol')
     await sleep(waitMs)
-    const writer = exchange.start({ status: answer.status, headers: answer.headers })
+    const writer = exchange.startResponse({ status: answer.status, headers: answer.headers })
     writer.onDrain(answer.resume)
     answer.pipe({ data: writer.write, end: writer.end, fail: () => exchange.destroy() })
   }

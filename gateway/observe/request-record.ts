@@ -11,37 +11,37 @@ import type { RequestTarget } from '../receive/target.ts'
 import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
+import { type AccessLogFacts, composeEntry, isBug, noFacts } from './access-log-entry.ts'
 import type { AuditedDecision, AuditedListener } from './audit/line.ts'
 import type { Log } from './log/log.ts'
 import type { Metrics } from './metrics/metrics.ts'
-import { composeLine, isOurs, noFacts, type TrailFacts } from './trail-line.ts'
 
-/** Hears what becomes of one request: each stage tells its fact. No event has a result, so that none decides anything. */
-export type Trail = Readonly<{
-  received: (client: Client) => void
+/** Hears what becomes of one request: each stage tells its fact. No event has a result, so no observer decides anything. */
+export type RequestObserver = Readonly<{
+  onClient: (client: Client) => void
   /** The host is that of the request that is judged; of the headers only those that decide are of interest. */
-  targeted: (target: RequestTarget, host: string, headers: OrganizationHeaders) => void
-  matched: (match: RouteMatch) => void
-  authenticated: (principal: Principal) => void
-  resolved: (organization: Organization | undefined) => void
-  found: (resource: Resource | undefined) => void
-  allowed: () => void
-  located: (upstream: Upstream) => void
+  onTarget: (target: RequestTarget, host: string, headers: OrganizationHeaders) => void
+  onMatch: (match: RouteMatch) => void
+  onPrincipal: (principal: Principal) => void
+  onOrganization: (organization: Organization | undefined) => void
+  onResource: (resource: Resource | undefined) => void
+  onAllowed: () => void
+  onUpstream: (upstream: Upstream) => void
   /** All is known that the request needs; its decision goes to the audit next. */
-  settled: () => void
-  refused: (error: GatewayError) => void
+  onSettled: () => void
+  onRefusal: (error: GatewayError) => void
   /** The refusal could not be written down: the client is told this instead. */
-  unrecorded: (error: GatewayError) => void
+  onUnrecorded: (error: GatewayError) => void
   /** The upstream's answer has an `x-request-id` of its own. */
-  identified: (upstreamRequestId: string) => void
+  onUpstreamRequestId: (upstreamRequestId: string) => void
   /** A bug of ours, after the answer began. */
-  broke: (error: unknown) => void
+  onBug: (error: unknown) => void
   /** The stream began, and then ended in a failure that its client was told of. */
-  streamFailed: (code: StreamFailureCode, cause: unknown) => void
+  onStreamFailure: (code: StreamFailureCode, cause: unknown) => void
 }>
 
 /** The facts of one request, gathered as they are told; the end of the exchange writes its line. */
-export type RequestRecord = Trail &
+export type RequestRecord = RequestObserver &
   Readonly<{
     /** The matched route's; before a match the platform's. */
     surface: Surface
@@ -51,8 +51,8 @@ export type RequestRecord = Trail &
 
 export type BeginRecord = (exchange: Exchange, requestId: string) => RequestRecord
 
-/** Gives a trail that tells this one all, and an observer beside it. */
-export type ObserveRequest = (trail: Trail, exchange: Exchange, requestId: string) => Trail
+/** Wraps an observer in another one, which passes every event on. */
+export type ObserveRequest = (observer: RequestObserver, exchange: Exchange, requestId: string) => RequestObserver
 
 /** What the audit says beyond that. */
 type Findings = { target?: RequestTarget; principal?: Principal; organization?: Organization | undefined }
@@ -60,7 +60,7 @@ type Findings = { target?: RequestTarget; principal?: Principal; organization?: 
 /** No route: a label of its own, so that unknown paths cannot multiply series. */
 const noRoute = 'none'
 
-type Surroundings = Readonly<{
+type RecordDependencies = Readonly<{
   log: Log
   metrics: Metrics
   now: () => Date
@@ -68,28 +68,28 @@ type Surroundings = Readonly<{
 }>
 
 export const createRecords =
-  (surroundings: Surroundings, listener: AuditedListener): BeginRecord =>
+  (dependencies: RecordDependencies, listener: AuditedListener): BeginRecord =>
   (exchange, requestId) =>
-    new FactRecord(exchange, requestId, surroundings, listener)
+    new FactRecord(exchange, requestId, dependencies, listener)
 
 /** A class, since every request has one: what it knows are its fields, and what it can do is shared. */
 class FactRecord implements RequestRecord {
   readonly #exchange: Exchange
   readonly #requestId: string
-  readonly #surroundings: Surroundings
+  readonly #dependencies: RecordDependencies
   readonly #listener: AuditedListener
   readonly #startedMs: number
-  readonly #facts: TrailFacts = { ...noFacts }
+  readonly #facts: AccessLogFacts = { ...noFacts }
   #surface: Surface = 'platform'
   /** Let go of once it is written down. */
   #findings: Findings | undefined = {}
 
-  constructor(exchange: Exchange, requestId: string, surroundings: Surroundings, listener: AuditedListener) {
+  constructor(exchange: Exchange, requestId: string, dependencies: RecordDependencies, listener: AuditedListener) {
     this.#exchange = exchange
     this.#requestId = requestId
-    this.#surroundings = surroundings
+    this.#dependencies = dependencies
     this.#listener = listener
-    this.#startedMs = surroundings.monotonicMs()
+    this.#startedMs = dependencies.monotonicMs()
     exchange.onEnd((isComplete) => this.#end(isComplete))
   }
 
@@ -97,66 +97,66 @@ class FactRecord implements RequestRecord {
     return this.#surface
   }
 
-  received(client: Client): void {
+  onClient(client: Client): void {
     this.#facts.clientAddress = client.address
   }
 
-  targeted(target: RequestTarget): void {
+  onTarget(target: RequestTarget): void {
     if (this.#findings) this.#findings.target = target
   }
 
-  matched({ route, target }: RouteMatch): void {
+  onMatch({ route, target }: RouteMatch): void {
     this.#surface = route.surface
     this.#facts.route = route.id
     this.#facts.method = target.method
     this.#facts.path = target.path
   }
 
-  authenticated(principal: Principal): void {
+  onPrincipal(principal: Principal): void {
     if (this.#findings) this.#findings.principal = principal
     this.#facts.userId = principal.user.id
-    this.#facts.credential = principal.proof.kind
+    this.#facts.credential = principal.credential.kind
   }
 
-  resolved(organization: Organization | undefined): void {
+  onOrganization(organization: Organization | undefined): void {
     if (this.#findings) this.#findings.organization = organization
     this.#facts.organizationId = organization?.id
   }
 
-  found(): void {}
+  onResource(): void {}
 
-  allowed(): void {
+  onAllowed(): void {
     this.#facts.reason = 'allowed'
   }
 
-  located(upstream: Upstream): void {
+  onUpstream(upstream: Upstream): void {
     this.#facts.upstream = upstream.name
   }
 
-  settled(): void {}
+  onSettled(): void {}
 
-  refused(error: GatewayError): void {
+  onRefusal(error: GatewayError): void {
     this.#facts.error = error
     // The decision stands even when what it allowed then failed.
     this.#facts.reason ??= error.code
   }
 
-  unrecorded(error: GatewayError): void {
+  onUnrecorded(error: GatewayError): void {
     this.#facts.error = error
   }
 
-  identified(upstreamRequestId: string): void {
+  onUpstreamRequestId(upstreamRequestId: string): void {
     if (upstreamRequestId !== this.#requestId && isRequestId(upstreamRequestId))
       this.#facts.upstreamRequestId = upstreamRequestId
   }
 
-  broke(error: unknown): void {
+  onBug(error: unknown): void {
     this.#facts.error = GatewayError.from(error)
   }
 
-  streamFailed(code: StreamFailureCode, cause: unknown): void {
+  onStreamFailure(code: StreamFailureCode, cause: unknown): void {
     this.#facts.streamFailure = { code, cause }
-    this.#surroundings.metrics.countStreamFailure(code)
+    this.#dependencies.metrics.countStreamFailure(code)
   }
 
   takeDecision(isOn: boolean, status: number | undefined, error?: GatewayError): AuditedDecision | undefined {
@@ -164,7 +164,7 @@ class FactRecord implements RequestRecord {
     this.#findings = undefined
     if (!findings || !isOn) return undefined
     const verdict = {
-      time: this.#surroundings.now(),
+      time: this.#dependencies.now(),
       requestId: this.#requestId,
       listener: this.#listener,
       status,
@@ -174,17 +174,17 @@ class FactRecord implements RequestRecord {
   }
 
   #end(isComplete: boolean): void {
-    const { log, metrics, monotonicMs } = this.#surroundings
+    const { log, metrics, monotonicMs } = this.#dependencies
     const exchange = this.#exchange
     const facts = this.#facts
     const route = facts.route ?? noRoute
     const durationMs = monotonicMs() - this.#startedMs
     metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
     metrics.countDecision(route, facts.reason ?? 'abandoned')
-    const line = composeLine(exchange, this.#requestId, facts, durationMs, isComplete)
+    const line = composeEntry(exchange, this.#requestId, facts, durationMs, isComplete)
     // A client that left is no failure, whatever it interrupted, nor is one that asks for what no server here knows (501).
     const isFailure = exchange.status >= 500 && exchange.status !== 501
-    if (isOurs(facts) || (isFailure && facts.error)) log.error(line, 'request failed')
+    if (isBug(facts) || (isFailure && facts.error)) log.error(line, 'request failed')
     else if (facts.streamFailure) log.warn(line, 'stream failed')
     else log.request(line)
   }
@@ -197,7 +197,7 @@ type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'listener' | 'status
 
 function composeDecision(
   exchange: Exchange,
-  { clientAddress, route }: TrailFacts,
+  { clientAddress, route }: AccessLogFacts,
   { target, principal, organization }: Findings,
   verdict: Verdict,
 ): AuditedDecision {

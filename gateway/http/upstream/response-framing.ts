@@ -4,10 +4,10 @@ import type { RawHeaders } from '../exchange.ts'
 export const endsWithHead = (status: number): boolean => status === 204 || status === 304
 
 /**
- * Whether a final head has one meaning. llhttp lets statuses through that are none (RFC 9110 15), and gives the bytes of
+ * Whether the framing of a final head can be read in one way only. llhttp lets statuses through that are none (RFC 9110 15), and gives the bytes of
  * a transfer coding that it does not know as if they were the content.
  */
-export function isSoundHead(status: number, headers: RawHeaders): boolean {
+export function hasUnambiguousFraming(status: number, headers: RawHeaders): boolean {
   if (status > 599) return false
   let codings = 0
   for (let index = 0; index < headers.length; index += 2) {

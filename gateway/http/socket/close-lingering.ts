@@ -8,7 +8,7 @@ const lingerMs = 1_000
  * Ends a connection in peace: what was written goes out, what still comes is dropped, and soon after it closes for
  * good. A bare destroy resets it when something arrived unread, and takes our last bytes away from the peer.
  */
-export function retire(socket: Socket): void {
+export function closeLingering(socket: Socket): void {
   if (socket.destroyed) return
   socket.resume()
   socket.end(

@@ -2,7 +2,7 @@ import type { RawHeaders } from './exchange.ts'
 import { composeLine, readLineName } from './header-line.ts'
 
 /** Framing is the engine's, and `host` the request's own. */
-const unsealable = new Set([
+const perRequestHeaders = new Set([
   'host',
   'content-length',
   'connection',
@@ -13,7 +13,7 @@ const unsealable = new Set([
 ])
 
 /** Lines that are sent many times: they are looked at and put together once. An instance is the proof of that. */
-export class SealedLines {
+export class PreparedHeaders {
   readonly headers: RawHeaders
   /** As they stand in a head. */
   readonly text: string
@@ -24,7 +24,7 @@ export class SealedLines {
     let text = ''
     for (let index = 0; index < headers.length; index += 2) {
       const name = readLineName(headers[index] ?? '')
-      if (unsealable.has(name.key)) throw new TypeError('a line of framing')
+      if (perRequestHeaders.has(name.key)) throw new TypeError('a line of framing')
       text += composeLine(name, headers[index + 1] ?? '')
     }
     this.text = text

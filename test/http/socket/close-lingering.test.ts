@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { retire } from '../../../gateway/http/socket/retire.ts'
+import { closeLingering } from '../../../gateway/http/socket/close-lingering.ts'
 
 /** Two ends of one connection; neither ends its side by itself. */
 async function openPair(t: Test): Promise<Readonly<{ ours: Socket; peer: Socket }>> {
@@ -22,7 +22,7 @@ t.test('a peer that takes its time gets every byte', async (t) => {
   const size = 32 * 1024 * 1024
   const { ours, peer } = await openPair(t)
   ours.write(Buffer.alloc(size))
-  retire(ours)
+  closeLingering(ours)
   // Longer than a peer may linger once it has everything.
   await new Promise((resolve) => setTimeout(resolve, 1_500))
   t.notOk(ours.destroyed)
@@ -37,7 +37,7 @@ t.test('a peer that takes its time gets every byte', async (t) => {
 t.test('a peer that never closes is closed upon', async (t) => {
   const { ours, peer } = await openPair(t)
   peer.resume()
-  retire(ours)
+  closeLingering(ours)
   await once(ours, 'close')
   t.notOk(peer.writableEnded)
 })
@@ -48,7 +48,7 @@ t.test('a peer that closes is not waited for, whatever it still said', async (t)
   peer.resume()
   peer.once('end', () => peer.end())
   const startedMs = performance.now()
-  retire(ours)
+  closeLingering(ours)
   await once(ours, 'close')
   t.ok(performance.now() - startedMs < 900)
 })

@@ -9,101 +9,101 @@ import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 import type { ObserveMs } from './metrics/bound-histogram.ts'
 import { type Stage, type StageMetrics, stages } from './metrics/stages.ts'
-import type { ObserveRequest, Trail } from './trail.ts'
+import type { ObserveRequest, RequestObserver } from './request-record.ts'
 
 /** Stages go by their place here: what is named is looked for by its name, ten times a request. */
 const place = Object.fromEntries(stages.map((stage, index) => [stage, index])) as Readonly<Record<Stage, number>> // all of them
 
 type Watch = Readonly<{ metrics: StageMetrics; observers: readonly ObserveMs[]; monotonicMs: () => number }>
 
-/** Observes how long each stage takes, by what the trail hears of it: the clock is read once a stage. */
+/** Measures each stage by the events that an observer hears: the clock is read once a stage. */
 export function observeStages(metrics: StageMetrics, monotonicMs: () => number): ObserveRequest {
   const watch: Watch = { metrics, observers: stages.map((stage) => metrics.observeStage[stage]), monotonicMs }
-  return (trail) => new StageTrail(trail, watch)
+  return (next) => new StageTimings(next, watch)
 }
 
-/** A class like the trail behind it: every request has one. */
-class StageTrail implements Trail {
-  readonly #trail: Trail
+/** A class like the record behind it: every request has one. */
+class StageTimings implements RequestObserver {
+  readonly #next: RequestObserver
   readonly #watch: Watch
   #sinceMs: number
   /** The stage under way: a refusal ends it. */
   #current: number | undefined = place.route
   #isAllowed = false
 
-  constructor(trail: Trail, watch: Watch) {
-    this.#trail = trail
+  constructor(next: RequestObserver, watch: Watch) {
+    this.#next = next
     this.#watch = watch
     this.#sinceMs = watch.monotonicMs()
   }
 
-  received(client: Client): void {
-    this.#trail.received(client)
+  onClient(client: Client): void {
+    this.#next.onClient(client)
   }
 
-  targeted(target: RequestTarget, host: string, headers: OrganizationHeaders): void {
-    this.#trail.targeted(target, host, headers)
+  onTarget(target: RequestTarget, host: string, headers: OrganizationHeaders): void {
+    this.#next.onTarget(target, host, headers)
   }
 
-  matched(match: RouteMatch): void {
-    this.#trail.matched(match)
+  onMatch(match: RouteMatch): void {
+    this.#next.onMatch(match)
     this.#end(place.route)
   }
 
-  authenticated(principal: Principal): void {
-    this.#trail.authenticated(principal)
+  onPrincipal(principal: Principal): void {
+    this.#next.onPrincipal(principal)
     this.#end(place.authenticate)
   }
 
-  resolved(organization: Organization | undefined): void {
-    this.#trail.resolved(organization)
+  onOrganization(organization: Organization | undefined): void {
+    this.#next.onOrganization(organization)
     this.#end(place.resolve)
   }
 
-  found(resource: Resource | undefined): void {
-    this.#trail.found(resource)
+  onResource(resource: Resource | undefined): void {
+    this.#next.onResource(resource)
     this.#end(place.resource)
   }
 
-  allowed(): void {
-    this.#trail.allowed()
+  onAllowed(): void {
+    this.#next.onAllowed()
     this.#isAllowed = true
     // A preflight is allowed before there is a route.
     this.#end(this.#current === place.route ? place.route : place.decide)
   }
 
-  located(upstream: Upstream): void {
-    this.#trail.located(upstream)
+  onUpstream(upstream: Upstream): void {
+    this.#next.onUpstream(upstream)
     this.#end(place.locate)
   }
 
-  settled(): void {
+  onSettled(): void {
     if (this.#current === place.pin) this.#end(place.pin)
     this.#current = undefined
-    this.#trail.settled()
+    this.#next.onSettled()
   }
 
-  refused(error: GatewayError): void {
+  onRefusal(error: GatewayError): void {
     if (this.#current !== undefined) this.#end(this.#current)
     this.#current = undefined
     if (this.#isAllowed) this.#watch.metrics.countFailure(error.code)
-    this.#trail.refused(error)
+    this.#next.onRefusal(error)
   }
 
-  unrecorded(error: GatewayError): void {
-    this.#trail.unrecorded(error)
+  onUnrecorded(error: GatewayError): void {
+    this.#next.onUnrecorded(error)
   }
 
-  identified(upstreamRequestId: string): void {
-    this.#trail.identified(upstreamRequestId)
+  onUpstreamRequestId(upstreamRequestId: string): void {
+    this.#next.onUpstreamRequestId(upstreamRequestId)
   }
 
-  broke(error: unknown): void {
-    this.#trail.broke(error)
+  onBug(error: unknown): void {
+    this.#next.onBug(error)
   }
 
-  streamFailed(code: StreamFailureCode, cause: unknown): void {
-    this.#trail.streamFailed(code, cause)
+  onStreamFailure(code: StreamFailureCode, cause: unknown): void {
+    this.#next.onStreamFailure(code, cause)
   }
 
   #end(stage: number): void {

@@ -1,14 +1,14 @@
 import t from 'tap'
-import { type AddressRules, createAddresses } from '../../gateway/forward/addresses.ts'
-import { createJudge } from '../../gateway/forward/check-health.ts'
+import { createThreshold } from '../../gateway/forward/health-checks.ts'
+import { createLoadBalancer, type OutlierRules } from '../../gateway/forward/load-balancer.ts'
 import type { Attempt } from '../../gateway/locate/upstream.ts'
 
-const rules: AddressRules = { failures: 2, ejectMs: 1_000, longestEjectMs: 3_000, ejectPercent: 100 }
+const rules: OutlierRules = { failures: 2, ejectMs: 1_000, longestEjectMs: 3_000, ejectPercent: 100 }
 
-function start(origins: readonly string[], more: Partial<AddressRules> = {}) {
+function start(origins: readonly string[], more: Partial<OutlierRules> = {}) {
   let nowMs = 0
   const changes: string[] = []
-  const addresses = createAddresses({
+  const addresses = createLoadBalancer({
     origins,
     rules: { ...rules, ...more },
     monotonicMs: () => nowMs,
@@ -21,7 +21,7 @@ function start(origins: readonly string[], more: Partial<AddressRules> = {}) {
   }
   /** Tries until each address was asked so often as the rest allows; these fail, others answer. */
   const ask = (failing: readonly string[] = []): string => {
-    const attempt = addresses.choose(true)
+    const attempt = addresses.pick(true)
     return finish(attempt, failing.includes(attempt.origin) ? 'failed' : 'answered')
   }
   const askMany = (times: number, failing: readonly string[] = []): readonly string[] =>
@@ -41,26 +41,26 @@ function start(origins: readonly string[], more: Partial<AddressRules> = {}) {
 t.test('the address with the fewest requests under way gets the next, and equals take turns', async (t) => {
   const { addresses, askMany } = start(['a', 'b', 'c'])
   t.same(askMany(3), ['a', 'b', 'c'])
-  const [first, second] = [addresses.choose(true), addresses.choose(true)]
-  const third = addresses.choose(true)
+  const [first, second] = [addresses.pick(true), addresses.pick(true)]
+  const third = addresses.pick(true)
   t.same([first, second, third].map(({ origin }) => origin).sort(), ['a', 'b', 'c'])
   second.answered()
   second.end?.()
-  t.equal(addresses.choose(true).origin, second.origin)
+  t.equal(addresses.pick(true).origin, second.origin)
 })
 
 t.test('an attempt that ends twice counts once', async (t) => {
   const { addresses } = start(['a', 'b'])
-  const attempt = addresses.choose(true)
+  const attempt = addresses.pick(true)
   attempt.end?.()
   attempt.end?.()
-  t.not(addresses.choose(true).origin, addresses.choose(true).origin)
+  t.not(addresses.pick(true).origin, addresses.pick(true).origin)
 })
 
 t.test('failures in a row take an address out, an answer between them does not', async (t) => {
   const { addresses, changes, finish, askMany } = start(['a', 'b'])
   for (const how of ['failed', 'answered', 'failed'] as const) {
-    const attempts = [addresses.choose(true), addresses.choose(true)]
+    const attempts = [addresses.pick(true), addresses.pick(true)]
     for (const attempt of attempts) finish(attempt, attempt.origin === 'a' ? how : 'answered')
   }
   t.same(changes, [])
@@ -76,7 +76,7 @@ t.test('after its time one request tries it: an answer takes it back, a failure 
     pass(waitMs - 1)
     t.same(askMany(4), ['b'], `not before ${waitMs} ms`)
     pass(1)
-    const attempts = [addresses.choose(true), addresses.choose(true), addresses.choose(true)]
+    const attempts = [addresses.pick(true), addresses.pick(true), addresses.pick(true)]
     t.equal(attempts.filter(({ origin }) => origin === 'a').length, 1, 'one at a time')
     for (const attempt of attempts) finish(attempt, attempt.origin === 'a' ? 'failed' : 'answered')
   }
@@ -93,7 +93,7 @@ t.test('a trial without a verdict leaves the next request to try', async (t) => 
   const { addresses, askMany, pass } = start(['a', 'b'])
   askMany(6, ['a'])
   pass(1_000)
-  const attempts = [addresses.choose(true), addresses.choose(true)]
+  const attempts = [addresses.pick(true), addresses.pick(true)]
   for (const attempt of attempts) attempt.end?.()
   t.same(askMany(4), ['a', 'b'])
 })
@@ -101,7 +101,7 @@ t.test('a trial without a verdict leaves the next request to try', async (t) => 
 t.test('what cannot be tried elsewhere tries it only where nothing else has for as long again', async (t) => {
   const { addresses, finish, askMany, pass } = start(['a', 'b'])
   const chooseMany = (): readonly string[] =>
-    [...new Set(Array.from({ length: 4 }, () => finish(addresses.choose(false), 'answered')))].sort()
+    [...new Set(Array.from({ length: 4 }, () => finish(addresses.pick(false), 'answered')))].sort()
   askMany(6, ['a'])
   pass(1_999)
   t.same(chooseMany(), ['b'])
@@ -124,10 +124,10 @@ t.test('the last address is tried whatever it does', async (t) => {
 
 t.test('an only address counts nothing that is under way, and makes nothing for a request', async (t) => {
   const { addresses } = start(['a'])
-  const attempt = addresses.choose(true)
-  t.equal(addresses.choose(false), attempt)
+  const attempt = addresses.pick(true)
+  t.equal(addresses.pick(false), attempt)
   t.equal(attempt.end, undefined)
-  t.type(start(['a', 'b']).addresses.choose(true).end, 'function')
+  t.type(start(['a', 'b']).addresses.pick(true).end, 'function')
 })
 
 t.test('no more are taken out than may be, but one of several always', async (t) => {
@@ -141,14 +141,14 @@ t.test('no more are taken out than may be, but one of several always', async (t)
 
 t.test('another address is a good one, or none', async (t) => {
   const { addresses, askMany } = start(['a', 'b'])
-  const first = addresses.choose(true)
-  t.not(addresses.chooseOther([first])?.origin, first.origin)
+  const first = addresses.pick(true)
+  t.not(addresses.pickOther([first])?.origin, first.origin)
   askMany(8, ['a'])
-  const good = addresses.choose(true)
+  const good = addresses.pick(true)
   t.equal(good.origin, 'b')
-  t.equal(addresses.chooseOther([good]), undefined)
+  t.equal(addresses.pickOther([good]), undefined)
   const single = start(['a']).addresses
-  t.equal(single.chooseOther([single.choose(true)]), undefined)
+  t.equal(single.pickOther([single.pick(true)]), undefined)
 })
 
 t.test('an address that is not well is left alone, unless none is', async (t) => {
@@ -164,7 +164,7 @@ t.test('an address that is not well is left alone, unless none is', async (t) =>
 })
 
 t.test('a check changes its mind after so many outcomes in a row', async (t) => {
-  const judge = createJudge({ path: '/', intervalMs: 1, timeoutMs: 1, unhealthyAfter: 3, healthyAfter: 2 })
+  const judge = createThreshold({ path: '/', intervalMs: 1, timeoutMs: 1, unhealthyAfter: 3, healthyAfter: 2 })
   const outcomes = [true, true, false, false, true, false, false, false, true, true]
   t.same(outcomes.map(judge), [
     undefined,

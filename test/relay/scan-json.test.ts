@@ -1,12 +1,12 @@
 import t from 'tap'
-import { isOneOf, readScalar, skimMembers } from '../../gateway/relay/skim-json.ts'
+import { isOneOf, readScalar, scanMembers } from '../../gateway/relay/scan-json.ts'
 import { drawNumbers } from '../support/event-streams.ts'
 
 /** The members of an object, each with the text of its value. */
 function skim(json: string): readonly (readonly [key: string, text: string])[] {
   const bytes = Buffer.from(json)
   const members: [string, string][] = []
-  skimMembers(bytes, 0, (key, start, end) => {
+  scanMembers(bytes, 0, (key, start, end) => {
     members.push([Buffer.from(key, 'latin1').toString(), bytes.toString('utf8', start, end)])
     return true
   })
@@ -55,7 +55,7 @@ t.test('what is no object, or breaks off, ends the walk in silence', async (t) =
 
 t.test('the walk stops where it is told to', async (t) => {
   let count = 0
-  skimMembers(Buffer.from('{"a":1,"b":2,"c":3}'), 0, (key) => ++count > 0 && key !== 'b')
+  scanMembers(Buffer.from('{"a":1,"b":2,"c":3}'), 0, (key) => ++count > 0 && key !== 'b')
   t.equal(count, 2)
 })
 
