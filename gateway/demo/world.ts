@@ -30,6 +30,8 @@ export type WorldOptions = Readonly<{
   /** Preferred ports; the next free one is taken where one is not. 0 takes any. */
   ports: Readonly<{ public: number; decision: number; admin: number }>
   notify: (sentence: string) => void
+  /** Starts an empty database in place of the embedded one. */
+  startDatabase?: () => Promise<EmbeddedPostgres>
 }>
 
 const audience = 'sallyport-demo'
@@ -51,12 +53,13 @@ export async function startWorld(options: WorldOptions): Promise<World> {
 
 async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): Promise<World> {
   const { directory, notify } = options
+  const startEmbedded = () => startPostgres({ onUnexpectedExit: notify, filesToRemove: [join(directory, 'demo.json')] })
   const keep = <Part extends { stop: () => Promise<unknown> }>(part: Part): Part => {
     stops.push(part.stop)
     return part
   }
   const [postgres, issuer, backends] = await Promise.all([
-    startPostgres({ onUnexpectedExit: notify, filesToRemove: [join(directory, 'demo.json')] }).then(keep),
+    (options.startDatabase ?? startEmbedded)().then(keep),
     startIssuer({ audience }).then(keep),
     startBackends().then(keep),
   ])

@@ -1,9 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
+import type { EmbeddedPostgres } from '../../gateway/demo/postgres.ts'
 import { guarded } from '../../gateway/fault/guarded.ts'
+import { openPipe } from '../support/open-pipe.ts'
 import type { Owner } from '../support/owner.ts'
-import type { FlowName } from './flows.ts'
-import { openPipe, type Stage } from './stage.ts'
+import type { FlowName, Flows } from './flows.ts'
+import type { Stage } from './stage.ts'
 
 /** A dependency of the gateway, and a kind of fault of it: a cell of the table in docs/operate/dependencies.md. */
 export type Cell = readonly [dependency: string, fault: string]
@@ -32,6 +34,10 @@ export type Drill = Readonly<{
   isShort?: boolean
   /** Why this machine cannot play it; undefined where it can. */
   findLack?: () => string | undefined
+  /** Starts the database of the stage, where it is not a PostgreSQL of its own. */
+  startDatabase?: (owner: Owner, notes: Stage['notes']) => Promise<EmbeddedPostgres>
+  /** The flows as this drill sends them. */
+  adapt?: (flows: Flows) => Flows
   /** What the gateway is started with, beside the stage's own. */
   prepare?: (stage: Stage) => GatewayOptions | Promise<GatewayOptions>
   begin: (stage: Stage) => unknown
@@ -50,6 +56,8 @@ export type Drill = Readonly<{
 export type GatewayOptions = Readonly<{
   /** Whole top-level sections of the configuration. */
   settings?: Readonly<Record<string, unknown>>
+  /** The section of the upstream, in place of one with a single address. */
+  upstream?: Readonly<Record<string, unknown>>
   environment?: Readonly<Record<string, string>>
   /** A descriptor in place of the log's file. */
   output?: number
@@ -97,7 +105,7 @@ export function alternate(
 
 /** A pipe for standard output, with a program that reads it. */
 export function pipeLog(stage: Stage): number {
-  const { reading, writing } = openPipe(stage)
+  const { reading, writing } = openPipe(stage.owner)
   const reader = spawn('cat', [], { stdio: [reading, 'ignore', 'ignore'] })
   // Else this process would be a reader of its own.
   closeSync(reading)

@@ -10,7 +10,8 @@ export type Flow = Readonly<{
   /** Requests a second, at a rate of 200 of all flows. */
   weight: number
   path: string
-  /** The next request's own. */
+  /** The next request's own, as its headers; GET where it is left out. */
+  method?: () => string
   headers: () => Readonly<Record<string, string>>
   /** The statuses while everything is well. */
   usual: readonly number[]

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Pool } from 'undici'
+import { type Dispatcher, Pool } from 'undici'
 import type { Owner } from '../support/owner.ts'
 import type { FlowName, Flows } from './flows.ts'
 
@@ -62,9 +62,10 @@ export function startLoad(owner: Owner, origin: string, flows: Flows, rate: numb
 
 /** The flow's name goes along, for the upstream to know what reached it. */
 async function ask(pool: Pool | undefined, flows: Flows, name: FlowName, number: number): Promise<number> {
-  const { path, headers } = flows[name]
+  const { path, method = () => 'GET', headers } = flows[name]
   try {
-    const request = { method: 'GET', path, headers: { ...headers(), 'x-request-id': `${name}-${number}` } } as const
+    const own = { ...headers(), 'x-request-id': `${name}-${number}` }
+    const request = composeRequest(method(), path, own)
     if (!pool) throw new Error(`there is no flow ${name}`)
     const { statusCode, body } = await pool.request(request)
     await body.dump()
@@ -73,6 +74,11 @@ async function ask(pool: Pool | undefined, flows: Flows, name: FlowName, number:
     if (!(error instanceof Error)) throw error
     return 0
   }
+}
+
+function composeRequest(method: string, path: string, headers: Readonly<Record<string, string>>) {
+  const body = ['POST', 'PUT', 'PATCH'].includes(method) ? 'a body' : null
+  return { method: method as Dispatcher.HttpMethod, path, headers, body } // of a drill's own words
 }
 
 /** As many turns for each as its weight, spread evenly. */

@@ -31,7 +31,8 @@ export const play = (drill: Drill, options: PlayOptions): Promise<Result> =>
     const stage = await openStage(owner, drill, notify)
     // One at least in each phase, however short.
     const allSeconds = 3 * seconds + (warmUpMs + goodAfterMs * options.patience) / 1_000
-    const flows: Flows = await prepareFlows(owner, stage.world, Math.ceil((allSeconds * rate) / 100) + 10)
+    const usual = await prepareFlows(owner, stage.world, Math.ceil((allSeconds * rate) / 100) + 10)
+    const flows: Flows = drill.adapt?.(usual) ?? usual
     const load = startLoad(owner, stage.gateway().public, flows, rate)
     await sleep(warmUpMs)
     const startedMs = performance.now()

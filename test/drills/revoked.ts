@@ -7,16 +7,31 @@ export const keepAccount = ({ notes }: Stage, population: Population): void => {
   notes.set('population', population)
 }
 
+/** What a drill does between the steps. */
+export type Steps = Readonly<{
+  /** The token is in the database. */
+  whenAdded?: () => Promise<unknown>
+  /** It was taken, and is revoked next. */
+  whenTaken?: () => Promise<unknown>
+}>
+
 /** Uses a new token, revokes it in the database, and measures until it is refused. */
-export async function findRevoked({ notes }: Stage, origin: string, withinMs: number): Promise<readonly Finding[]> {
+export async function findRevoked(
+  { notes }: Stage,
+  origin: string,
+  withinMs: number,
+  { whenAdded, whenTaken }: Steps = {},
+): Promise<readonly Finding[]> {
   const { addAccount, writer } = notes.get('population') as Population
   const account = await addAccount('to-be-revoked')
+  await whenAdded?.()
   const ask = async ({ headers }: Account): Promise<number> => {
     const answer = await fetch(`${origin}/datasets`, { headers })
     await answer.arrayBuffer()
     return answer.status
   }
   const known = await ask(account)
+  await whenTaken?.()
   await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
   const revokedMs = performance.now()
   let tookMs = 0

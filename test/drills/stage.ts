@@ -1,5 +1,4 @@
-import { execFileSync } from 'node:child_process'
-import { closeSync, constants, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -46,7 +45,14 @@ const answerWell = (response: ServerResponse): void => void response.end('ok')
 export async function openStage(owner: Owner, drill: Drill, notify: (sentence: string) => void): Promise<Stage> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-drill-'))
   owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
-  const world = await startWorld({ directory, ports: { public: 0, decision: 0, admin: 0 }, notify })
+  const notes: Stage['notes'] = new Map()
+  const { startDatabase } = drill
+  const world = await startWorld({
+    directory,
+    ports: { public: 0, decision: 0, admin: 0 },
+    notify,
+    ...(startDatabase && { startDatabase: () => startDatabase(owner, notes) }),
+  })
   owner.teardown(world.stop)
   const redis = await startRedisServer(owner)
   const upstream = await startUpstream(owner)
@@ -74,11 +80,11 @@ export async function openStage(owner: Owner, drill: Drill, notify: (sentence: s
     wires,
     gateway: running,
     pids: () => [running().pid, ...listChildren(running().pid)],
-    notes: new Map(),
+    notes,
     metric: async (name) => sumMetric(await (await fetch(`${running().admin}/metrics`)).text(), name),
   }
   const prepared: GatewayOptions = (await drill.prepare?.(stage)) ?? {}
-  const { settings = {}, environment, output, within, domain } = prepared
+  const { settings = {}, upstream: section, environment, output, within, domain } = prepared
   const lead = (name: keyof typeof wires, url: string): string => {
     const led = new URL(leadThrough(wires[name], url))
     if (domain !== undefined) led.hostname = `${name}.${domain}`
@@ -86,7 +92,7 @@ export async function openStage(owner: Owner, drill: Drill, notify: (sentence: s
   }
   const options = {
     world: description,
-    upstreams: { platform: { url: lead('upstream', upstream.url) } },
+    upstreams: { platform: section ?? { url: lead('upstream', upstream.url) } },
     settings: {
       database: { url: lead('database', description.databaseUrl) },
       redis: { url: lead('redis', redis.url) },
@@ -161,18 +167,6 @@ async function startUpstream(owner: Owner): Promise<DrillUpstream> {
 
 /** Where a drill's audit goes, so that it can be put elsewhere. */
 export const auditFile = ({ directory }: Stage): string => join(directory, 'drill-audit.jsonl')
-
-/** A pipe by its two descriptors; both are the caller's to close. */
-export function openPipe({ directory }: Stage): Readonly<{ reading: number; writing: number }> {
-  const path = join(directory, 'log-pipe')
-  execFileSync('mkfifo', [path])
-  // Open for both, so that opening the other end does not wait.
-  const both = openSync(path, constants.O_RDWR)
-  const reading = openSync(path, constants.O_RDONLY)
-  const writing = openSync(path, constants.O_WRONLY)
-  closeSync(both)
-  return { reading, writing }
-}
 
 export const resumeAnswers = ({ upstream }: Stage): void => upstream.answer(answerWell)
 

@@ -34,8 +34,12 @@ async function startPooled(t: Test, pgbouncer: PgBouncer, settings: Settings, po
   return { ...gateway, ask, metrics }
 }
 
-const addAccounts = (name: string): Promise<readonly Account[]> =>
-  Promise.all(Array.from({ length: 40 }, (_, index) => addAccount(`${name}-${index}`)))
+/** One after another: a connection of pg takes a statement at a time. */
+async function addAccounts(name: string): Promise<readonly Account[]> {
+  const accounts: Account[] = []
+  for (let index = 0; index < 40; index += 1) accounts.push(await addAccount(`${name}-${index}`))
+  return accounts
+}
 
 /** Statements of gateways that the server still works on, or that wait for a lock. */
 async function countRunning(): Promise<number> {

@@ -19,6 +19,8 @@ export type NameServer = Readonly<{
   set: (name: string, address: string | undefined) => void
   /** Says nothing at all, or nothing of some names, or answers again. */
   silence: (isSilent: boolean | ((name: string) => boolean)) => void
+  /** How long each answer takes from now on. */
+  delay: (ms: number) => void
   /** The names that were asked for, a question for IPv4 or IPv6 each. */
   asked: () => readonly string[]
 }>
@@ -32,15 +34,23 @@ export async function startNameServer(owner: Owner): Promise<NameServer> {
   const addresses = new Map<string, string>()
   const asked: string[] = []
   let isSilent: (name: string) => boolean = () => false
+  let delayMs = 0
+  const waiting = new Set<NodeJS.Timeout>()
   const socket = createSocket('udp4')
   socket.on('message', (question, { address, port }) => {
     const { name, type, end } = readQuestion(question)
     asked.push(name)
-    if (!isSilent(name)) socket.send(composeAnswer(question.subarray(0, end), type, addresses.get(name)), port, address)
+    if (isSilent(name)) return
+    const answer = composeAnswer(question.subarray(0, end), type, addresses.get(name))
+    if (delayMs === 0) socket.send(answer, port, address)
+    else waiting.add(setTimeout(() => socket.send(answer, port, address), delayMs))
   })
   socket.bind(53, host)
   await once(socket, 'listening')
-  owner.teardown(() => socket.close())
+  owner.teardown(() => {
+    for (const timer of waiting) clearTimeout(timer)
+    socket.close()
+  })
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-names-'))
   owner.teardown(() => rmSync(folder, { recursive: true, force: true }))
   const file = join(folder, 'resolv.conf')
@@ -51,6 +61,9 @@ export async function startNameServer(owner: Owner): Promise<NameServer> {
     set: (name, found) => void (found === undefined ? addresses.delete(name) : addresses.set(name, found)),
     silence: (told) => {
       isSilent = typeof told === 'boolean' ? () => told : told
+    },
+    delay: (ms) => {
+      delayMs = ms
     },
     asked: () => asked,
   }

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import pg from 'pg'
+import type pg from 'pg'
 import { guarded } from '../../fault/guarded.ts'
 import { type ChangeHandlers, type ChangeSource, parseChange } from '../change.ts'
 import { answerTimeoutMs, keepConnected, type Link, type LinkEvents } from '../keep-connected.ts'
 import { createHideUser } from './hide-user.ts'
 import { askServer, createQuestion, type Server, type Servers } from './servers.ts'
 import { findSilentTables } from './silent-tables.ts'
+import { StrictClient } from './strict-client.ts'
 
 /** Where the triggers of the migrations send. */
 const channel = 'sallyport_changes'
@@ -73,7 +74,7 @@ async function openLink(settings: ChangeListenerOptions, events: LinkEvents, han
 }
 
 const createClient = ({ url, connectTimeoutMs }: ChangeListenerOptions): pg.Client =>
-  new pg.Client({
+  new StrictClient({
     connectionString: url,
     connectionTimeoutMillis: connectTimeoutMs,
     query_timeout: answerTimeoutMs,

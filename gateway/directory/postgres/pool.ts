@@ -5,6 +5,7 @@ import { createHideUser } from './hide-user.ts'
 import { nameQueryFailure, readOnly } from './query-failure.ts'
 import { recognizePooler } from './recognize-pooler.ts'
 import { askServer, createQuestion, readServer, type Server, type Servers } from './servers.ts'
+import { StrictClient } from './strict-client.ts'
 
 export type DatabaseSettings = Readonly<{
   url: string
@@ -62,7 +63,7 @@ export function openDatabase(
   watch: DatabaseWatch = noWatch,
 ): Database {
   const isShared = settings.pooler === 'transaction'
-  const pool = new pg.Pool(toPoolConfig(settings))
+  const pool = new pg.Pool({ ...toPoolConfig(settings), Client: StrictClient })
   const begin = isShared ? `begin; set local statement_timeout = ${settings.queryTimeoutMs}` : 'begin'
   const hideUser = createHideUser(settings.url)
   // An idle connection that breaks is news for the log, not the end of the process.

@@ -1,0 +1,43 @@
+import { populate } from '../../support/population.ts'
+import { type Replication, startReplication } from '../../support/standby.ts'
+import { type Drill, type Finding, withoutDirectory } from '../drill.ts'
+import { findRevoked, keepAccount } from '../revoked.ts'
+import type { Stage } from '../stage.ts'
+
+const pairOf = ({ notes }: Pick<Stage, 'notes'>): Replication => notes.get('pair') as Replication
+
+/** One second behind, and one believed (docs/operate/postgresql.md). */
+const boundMs = 2_000
+
+export const drill: Drill = {
+  about: 'the standby at database.url stops its replay, and a token is revoked on the primary',
+  cells: [['database', 'stale']],
+  alerts: ['SallyportDatabaseStandby'],
+  startDatabase: async (owner, notes) => {
+    const pair = await startReplication(owner)
+    notes.set('pair', pair)
+    // Both end with their owner.
+    return { url: pair.primary.url, pid: () => undefined, stop: async () => undefined }
+  },
+  // A standby takes no first login, whatever its replay does.
+  adapt: (flows) => ({ ...flows, newcomer: { ...flows.newcomer, usual: [503] } }),
+  prepare: async (stage) => {
+    const { primary, standby, untilReplayed } = pairOf(stage)
+    keepAccount(stage, await populate(stage.owner, stage.world))
+    await untilReplayed()
+    // Redis carries changes as well.
+    return { settings: { database: { url: standby.url, listenUrl: primary.url }, redis: undefined } }
+  },
+  begin: async (stage) => {
+    const { pauseReplay, untilReplayed } = pairOf(stage)
+    const steps = { whenAdded: untilReplayed, whenTaken: pauseReplay }
+    stage.notes.set('revoked', await findRevoked(stage, stage.gateway().public, boundMs, steps))
+  },
+  end: (stage) => pairOf(stage).resumeReplay(),
+  expect: { ...withoutDirectory(3_000), newcomer: { statuses: [503], withinMs: 3_000 } },
+  lookDuring: async (stage) => {
+    const lagSeconds = await stage.metric('sallyport_database_standby_lag_seconds')
+    const lag = { check: 'the lag, by its metric', seen: `${lagSeconds.toFixed(1)} s`, limit: '> 1 s' }
+    return [...(stage.notes.get('revoked') as readonly Finding[]), { ...lag, isMet: lagSeconds > 1 }]
+  },
+}
