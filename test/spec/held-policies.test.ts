@@ -120,6 +120,26 @@ t.test('a set of files that is replaced as a whole is taken after a while, thoug
   t.equal(await status('/public/secret'), 200)
 })
 
+t.test('a table that lost its routes with their file is held, and so is a directory without files', async (t) => {
+  const { folder, status, isHeld, lines, metric } = await start(t)
+  const names = ['routes.yaml', 'roles.yaml']
+  const texts = names.map((name) => readFileSync(join(folder, name), 'utf8'))
+  const checkKept = async (): Promise<void> => {
+    t.equal(await status('/public/secret'), 200)
+    t.equal(await status('/mine'), 401)
+  }
+  rmSync(join(folder, 'routes.yaml'))
+  await until(() => lines('policies held back').some(({ reason }) => reason === 'no_routes'), 'the line', 30_000)
+  t.ok(await isHeld())
+  await checkKept()
+  rmSync(join(folder, 'roles.yaml'))
+  await until(async () => (await metric('sallyport_policy_reload_success')) === 0, 'the metric')
+  await checkKept()
+  for (const [index, name] of names.entries()) replace(folder, name, texts[index] ?? '')
+  await until(async () => !(await isHeld()), 'the return of the files')
+  await checkKept()
+})
+
 t.test('what a reload gains, loses and widens is named', async (t) => {
   const { folder, status, metric, lines, console } = await start(t)
   replace(folder, 'routes.yaml', tableOf([open('mine', '/mine'), guarded('new', '/new')]))
