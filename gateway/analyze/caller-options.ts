@@ -1,18 +1,18 @@
 import type { Roles } from '../policy/role.ts'
-import type { Imagined } from './hypothetical-caller.ts'
+import type { HypotheticalCaller } from './hypothetical-caller.ts'
 
 /** A caller as somebody describes one: everything that is left out is not held. */
-export type CallerWords = Readonly<{
+export type CallerOptions = Readonly<{
   role?: string | undefined
   platformRoles?: readonly string[]
   scope?: string | undefined
   abilities?: readonly string[]
-  agent?: Imagined['agent']
+  agent?: HypotheticalCaller['agent']
   organization?: 'own' | 'foreign'
 }>
 
 /** What a description names that the table does not know, as sentences. */
-export function findUnknown({ role, platformRoles = [], scope }: CallerWords, roles: Roles): readonly string[] {
+export function findUnknown({ role, platformRoles = [], scope }: CallerOptions, roles: Roles): readonly string[] {
   const explain = (what: string, name: string | undefined, known: ReadonlyMap<string, unknown>): readonly string[] =>
     name === undefined || known.has(name)
       ? []
@@ -25,7 +25,7 @@ export function findUnknown({ role, platformRoles = [], scope }: CallerWords, ro
 }
 
 /** The caller of a description: by a token where a scope or ability is named, else by OAuth. */
-export function imagineFromWords(words: CallerWords, roles: Roles): Imagined {
+export function imagineFromWords(words: CallerOptions, roles: Roles): HypotheticalCaller {
   const { role, platformRoles = [], scope, abilities, agent = 'own', organization = 'own' } = words
   const granted = scope === undefined ? [] : [...(roles.tokenScopes.get(scope) ?? [])]
   const tokenAbilities = scope !== undefined || abilities ? [...granted, ...(abilities ?? [])] : undefined

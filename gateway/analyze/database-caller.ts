@@ -7,7 +7,7 @@ import { type Organization, resolveOrganization } from '../resolve/organization.
 import { resolveResource } from '../resolve/resource.ts'
 import { compileRoutes, type RouteMatch } from '../route/table.ts'
 import type { ExplainedRequest } from './explain.ts'
-import type { Imagined } from './hypothetical-caller.ts'
+import type { HypotheticalCaller } from './hypothetical-caller.ts'
 
 /** Somebody, by the numbers of their rows. */
 export type Wanted = Readonly<{ user: number; organization: number | undefined; token: number | undefined }>
@@ -64,8 +64,8 @@ function findMatch({ method, target, host }: Pick<ExplainedRequest, 'method' | '
 const imagine = (
   { user, credential }: Principal,
   organization: Organization | undefined,
-  agent: Imagined['agent'],
-): Imagined => ({
+  agent: HypotheticalCaller['agent'],
+): HypotheticalCaller => ({
   role: organization?.role,
   platformRoles: user.roles.filter((assignment) => assignment.organization === null).map(({ role }) => role),
   tokenAbilities: credential.kind === 'api-token' ? credential.abilities : undefined,

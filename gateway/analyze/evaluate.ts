@@ -3,19 +3,19 @@ import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
 import { findMembership } from '../resolve/organization.ts'
-import { type Imagined, imagineCaller, organizationInPath } from './hypothetical-caller.ts'
+import { createHypotheticalCaller, type HypotheticalCaller, organizationInPath } from './hypothetical-caller.ts'
 
 /** What somebody would get at a route. Nobody at all where `caller` is undefined. */
-export function judge(route: Route, caller: Imagined | undefined, roles: Roles): 'allowed' | RefusalCode {
-  if (isOutside(route, caller)) return 'organization_forbidden'
+export function evaluate(route: Route, caller: HypotheticalCaller | undefined, roles: Roles): 'allowed' | RefusalCode {
+  if (isForeignOrganization(route, caller)) return 'organization_forbidden'
   const target = { method: 'GET', path: route.path, search: '', segments: [], hasEncodedSlash: false }
   const match = { route, target, params: new Map<string, string>(), rest: undefined }
-  const decision = decide(match, caller && imagineCaller(caller, route.resource), roles)
+  const decision = decide(match, caller && createHypotheticalCaller(caller, route.resource), roles)
   return decision.isAllowed ? 'allowed' : decision.reason
 }
 
 /** A route with the organization in its path refuses a caller who is not a member of it, before anything is weighed. */
-export const isOutside = (route: Route, caller: Imagined | undefined): boolean =>
+export const isForeignOrganization = (route: Route, caller: HypotheticalCaller | undefined): boolean =>
   route.organizationParam !== undefined &&
   caller !== undefined &&
-  !findMembership(imagineCaller(caller, undefined).principal.user, organizationInPath(caller))
+  !findMembership(createHypotheticalCaller(caller, undefined).principal.user, organizationInPath(caller))

@@ -14,8 +14,8 @@ import type { AbilitySet, Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
 import { readTarget } from '../receive/target.ts'
 import { compileRoutes, type RouteMatch, type RouteTable } from '../route/table.ts'
-import { isOutside, judge } from './evaluate.ts'
-import { type Imagined, imagineCaller } from './hypothetical-caller.ts'
+import { evaluate, isForeignOrganization } from './evaluate.ts'
+import { createHypotheticalCaller, type HypotheticalCaller } from './hypothetical-caller.ts'
 
 /** One check, in the order in which they are made: no more than the route asks for, and none after the first failure. */
 export type ExplainedCheck = Readonly<{ check: string; isPassed: boolean; why: string }>
@@ -35,7 +35,7 @@ export type ExplainedRequest = Readonly<{
   method: string
   target: string
   host: string
-  caller: Imagined | undefined
+  caller: HypotheticalCaller | undefined
   /** Where a caller who is known has no organization that the request could be in. */
   refusal?: GatewayError | undefined
 }>
@@ -62,7 +62,7 @@ export function explain(
   const { route, params } = match
   const values = [...params].map(([name, value]) => `, ${name} = ${value}`).join('')
   note('route', true, `${[...route.methods].join(' ')} ${route.path}${values}`)
-  const outcome = refusal && !route.isPublic ? refusal.code : judge(route, caller, roles)
+  const outcome = refusal && !route.isPublic ? refusal.code : evaluate(route, caller, roles)
   if (route.isPublic) note('public', true, 'no credential is read')
   else if (refusal) note('organization', false, refusal.message)
   else if (!caller) note('credential', false, 'there is none')
@@ -74,13 +74,17 @@ export function explain(
 
 type Note = (check: string, isPassed: boolean, why: string) => void
 
-function explainCaller(route: Route, imagined: Imagined, roles: Roles, note: Note): void {
-  const { principal, organization, resource } = imagineCaller(imagined, route.resource)
+function explainCaller(route: Route, imagined: HypotheticalCaller, roles: Roles, note: Note): void {
+  const { principal, organization, resource } = createHypotheticalCaller(imagined, route.resource)
   const permissions = effectivePermissions(principal, organization, roles)
   const caller: CallerWithPermissions = { principal, organization, resource, permissions }
   note('credential', true, principal.credential.kind === 'oauth' ? 'an OAuth token' : 'an API token')
   if (route.organizationParam !== undefined)
-    note('organization', !isOutside(route, imagined), `:${route.organizationParam} must be one of the caller's own`)
+    note(
+      'organization',
+      !isForeignOrganization(route, imagined),
+      `:${route.organizationParam} must be one of the caller's own`,
+    )
   for (const { name, isPassed } of routeChecks) {
     const passed = isPassed(route, caller)
     if (passed !== undefined) note(name === 'writing' ? 'ability' : name, passed, reasons[name](route, caller))

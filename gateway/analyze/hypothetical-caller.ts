@@ -5,7 +5,7 @@ import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 
 /** Somebody who might call: without a membership where `role` is undefined, by a token where it has abilities. */
-export type Imagined = Readonly<{
+export type HypotheticalCaller = Readonly<{
   role: string | undefined
   platformRoles: readonly string[]
   tokenAbilities: readonly string[] | undefined
@@ -20,12 +20,12 @@ const here = { id: 1, slug: 'an-organization', accountType: 'enterprise' } as co
 const elsewhere = here.id + 1
 
 /** The organization that the path of such a caller's request names. */
-export const organizationInPath = ({ pathOrganization }: Imagined): number =>
+export const organizationInPath = ({ pathOrganization }: HypotheticalCaller): number =>
   pathOrganization === 'foreign' ? elsewhere : here.id
 
 /** A caller as the directory would know one, for questions about a policy that nobody has asked yet. */
-export function imagineCaller(
-  { role, platformRoles, tokenAbilities, agent }: Imagined,
+export function createHypotheticalCaller(
+  { role, platformRoles, tokenAbilities, agent }: HypotheticalCaller,
   guarded: Route['resource'],
 ): Caller {
   const organization: Organization | undefined = role === undefined ? undefined : { ...here, role }

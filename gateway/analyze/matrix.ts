@@ -2,11 +2,11 @@ import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
 import { describeRateLimit } from '../policy/rate-limit.ts'
 import type { Roles } from '../policy/role.ts'
-import { judge } from './evaluate.ts'
-import type { Imagined } from './hypothetical-caller.ts'
+import { evaluate } from './evaluate.ts'
+import type { HypotheticalCaller } from './hypothetical-caller.ts'
 
 /** One kind of caller: a column of the matrix. */
-export type Column = Readonly<{ role: string; credential: string; caller: Imagined | undefined }>
+export type Column = Readonly<{ role: string; credential: string; caller: HypotheticalCaller | undefined }>
 
 /** What one kind of caller gets at one route. */
 export type Cell = Readonly<{ role: string; credential: string; outcome: 'allowed' | RefusalCode }>
@@ -34,7 +34,11 @@ export function buildMatrix({ routes, roles }: Policy): readonly MatrixRow[] {
     methods: [...route.methods],
     path: route.path,
     ...(route.rateLimit && { rateLimit: describeRateLimit(route.rateLimit) }),
-    cells: columns.map(({ role, credential, caller }) => ({ role, credential, outcome: judge(route, caller, roles) })),
+    cells: columns.map(({ role, credential, caller }) => ({
+      role,
+      credential,
+      outcome: evaluate(route, caller, roles),
+    })),
   }))
 }
 

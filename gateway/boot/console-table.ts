@@ -1,6 +1,6 @@
 import { type Explained, type ExplainQuestion, readCredential } from '../admin/console/explain.ts'
 import type { ConsoleTable } from '../admin/console/snapshot.ts'
-import { type CallerWords, findUnknown, imagineFromWords } from '../analyze/caller-options.ts'
+import { type CallerOptions, findUnknown, imagineFromWords } from '../analyze/caller-options.ts'
 import { explain } from '../analyze/explain.ts'
 import { buildMatrix } from '../analyze/matrix.ts'
 import type { Policy } from '../policy/compile.ts'
@@ -44,7 +44,12 @@ function answer(question: ExplainQuestion, policy: Policy, table: RouteTable): E
 }
 
 /** Undefined for a caller without a credential; a sentence where the form was not asked with what it offers. */
-function describeCaller({ role, platformRole, credential, agent }: ExplainQuestion): CallerWords | string | undefined {
+function describeCaller({
+  role,
+  platformRole,
+  credential,
+  agent,
+}: ExplainQuestion): CallerOptions | string | undefined {
   if (agent !== 'own' && agent !== 'public' && agent !== 'foreign') return 'An agent is own, public or foreign.'
   const read = readCredential(credential)
   if (!read) return 'There is no such credential.'

@@ -76,7 +76,8 @@ function refuseMisreadable(
 ): void {
   for (const segments of otherReadings(target, mostSegments)) {
     const other = findAt(segments)
-    if (other && !guardCovers(route, rowFor(other, target.method)?.route)) throw new GatewayError('target_misreadable')
+    if (other && !isAtLeastAsStrict(route, rowFor(other, target.method)?.route))
+      throw new GatewayError('target_misreadable')
   }
 }
 
@@ -175,7 +176,7 @@ export class MethodNotAllowed extends GatewayError {
 }
 
 /** Whether whoever passes the one may pass the other as well. Without a row nobody may. */
-function guardCovers(route: Route, other: Route | undefined): boolean {
+function isAtLeastAsStrict(route: Route, other: Route | undefined): boolean {
   if (!other) return false
   if (route === other || other.isPublic) return true
   if (route.isPublic || !isSamePlace(route, other)) return false

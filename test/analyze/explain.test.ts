@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { explain } from '../../gateway/analyze/explain.ts'
-import type { Imagined } from '../../gateway/analyze/hypothetical-caller.ts'
+import type { HypotheticalCaller } from '../../gateway/analyze/hypothetical-caller.ts'
 import { lintPolicy } from '../../gateway/analyze/lint.ts'
 import { buildMatrix, listColumns } from '../../gateway/analyze/matrix.ts'
 import { formatMatrix } from '../../gateway/cli/policy/matrix.ts'
@@ -11,9 +11,9 @@ import { parseTable } from '../support/policy-table.ts'
 const upstreams = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
 const policy = loadPolicy(fileURLToPath(new URL('../../policies', import.meta.url)), upstreams)
 
-const member: Imagined = { role: 'org-member', platformRoles: [], tokenAbilities: undefined, agent: 'own' }
+const member: HypotheticalCaller = { role: 'org-member', platformRoles: [], tokenAbilities: undefined, agent: 'own' }
 
-const ask = (method: string, target: string, caller: Imagined | 'nobody' = member) =>
+const ask = (method: string, target: string, caller: HypotheticalCaller | 'nobody' = member) =>
   explain(policy, { method, target, host: 'h', caller: caller === 'nobody' ? undefined : caller })
 
 t.test('an explanation says for each check whether it was passed, and which row decided', async (t) => {

@@ -2,11 +2,11 @@ import { type Method, methods, type Route } from '../../policy/route.ts'
 import { compileRoutes } from '../../route/table.ts'
 import { findRoute } from '../find-route.ts'
 import { listRegions, type Region } from '../regions.ts'
+import { type Access, compareAccess } from './compare-access.ts'
 import { compareRoles } from './compare-roles.ts'
 import { compareRoutes, type RouteDifference } from './compare-routes.ts'
 import { namePaths } from './name-paths.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
-import { type Access, weighRoutes } from './weigh-routes.ts'
 
 /** Requests that are judged or treated differently, and the rows that judge them; undefined where there is none. */
 export type RouteChange = Access &
@@ -58,7 +58,7 @@ function groupRequests(policies: PolicyPair): ReadonlyMap<string, Group> {
 
 function describeGroup(policies: PolicyPair, group: Group, all: ReadonlyMap<string, Group>): readonly RouteChange[] {
   const { old, new: fresh } = group
-  const access = weighRoutes(policies, group)
+  const access = compareAccess(policies, group)
   const other = old && fresh ? compareRoutes(old, fresh) : []
   if (access.gains.length + access.losses.length + other.length === 0) return []
   return [...groupMethods(group, all)].map(([paths, taken]) => ({

@@ -1,7 +1,7 @@
 import { disarm, formatTable } from '../../lib/text-table.ts'
+import type { ChangedCell } from './compare-access.ts'
 import type { RouteDifference } from './compare-routes.ts'
 import type { PolicyDiff, RouteChange } from './diff.ts'
-import type { ChangedCell } from './weigh-routes.ts'
 
 export const diffFormats = ['table', 'markdown', 'json'] as const
 

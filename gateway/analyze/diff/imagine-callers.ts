@@ -1,5 +1,5 @@
 import { parsePattern, type Route } from '../../policy/route.ts'
-import type { Imagined } from '../hypothetical-caller.ts'
+import type { HypotheticalCaller } from '../hypothetical-caller.ts'
 import { listCredentials } from './list-credentials.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
@@ -9,8 +9,8 @@ export type ComparedCaller = Readonly<{
   credential: string
   /** Whose the agent or organization in the path is, where that matters. */
   relation: string
-  old: Imagined | 'absent' | undefined
-  new: Imagined | undefined
+  old: HypotheticalCaller | 'absent' | undefined
+  new: HypotheticalCaller | undefined
 }>
 
 /**
@@ -56,9 +56,9 @@ function listPeople(policies: PolicyPair) {
   ]
 }
 
-type Ties = Pick<Imagined, 'agent' | 'pathOrganization'>
+type Ownership = Pick<HypotheticalCaller, 'agent' | 'pathOrganization'>
 
-type Relation = Readonly<{ name: string; old: Ties; new: Ties }>
+type Relation = Readonly<{ name: string; old: Ownership; new: Ownership }>
 
 /** Rows may look at different parameters: what each of them names is varied on its own. */
 function listRelations(routes: RoutePair): readonly Relation[] {
@@ -67,7 +67,7 @@ function listRelations(routes: RoutePair): readonly Relation[] {
   const organizations = sides.map((route) => placeOf(route, route?.organizationParam))
   return combine(agents, ['own', 'public', 'foreign'] as const).flatMap((agent) =>
     combine(organizations, ['own', 'foreign'] as const).map((organization): Relation => {
-      const tie = (side: 0 | 1): Ties => ({
+      const tie = (side: 0 | 1): Ownership => ({
         agent: agent.get(agents[side]) ?? 'own',
         pathOrganization: organization.get(organizations[side]) ?? 'own',
       })

@@ -4,7 +4,7 @@ import type { Policy } from '../../policy/compile.ts'
 import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
 import { parseYaml, validateYaml } from '../../policy/document.ts'
 import { compileSchema } from '../../policy/schema.ts'
-import { type CallerWords, findUnknown } from '../caller-options.ts'
+import { type CallerOptions, findUnknown } from '../caller-options.ts'
 import { readText } from '../read-policy.ts'
 
 /** Beside the policies' own: editors use the very same file. */
@@ -15,7 +15,7 @@ export type ExpectationContent = Readonly<{
   name?: string
   requests: readonly string[]
   host?: string
-  callers: readonly (CallerWords & Readonly<{ anonymous?: boolean }>)[]
+  callers: readonly (CallerOptions & Readonly<{ anonymous?: boolean }>)[]
   expect: 'allow' | 'deny'
   status?: number
   code?: string

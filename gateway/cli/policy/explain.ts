@@ -1,7 +1,7 @@
-import { type CallerWords, findUnknown, imagineFromWords } from '../../analyze/caller-options.ts'
+import { type CallerOptions, findUnknown, imagineFromWords } from '../../analyze/caller-options.ts'
 import { findCaller } from '../../analyze/database-caller.ts'
 import { type ExplainedRequest, type Explanation, explain } from '../../analyze/explain.ts'
-import type { Imagined } from '../../analyze/hypothetical-caller.ts'
+import type { HypotheticalCaller } from '../../analyze/hypothetical-caller.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { UsageError } from '../../configuration/failure.ts'
 import { disarm, formatTable } from '../../lib/text-table.ts'
@@ -78,11 +78,11 @@ function findDescribed({ ability, platformRole, ...options }: ExplainOptions): s
   return (['role', 'scope', 'anonymous', 'policies'] as const).find((name) => options[name] !== undefined)
 }
 
-function imagineFrom(options: ExplainOptions, { roles }: Policy): Imagined {
+function imagineFrom(options: ExplainOptions, { roles }: Policy): HypotheticalCaller {
   const { role, platformRole: platformRoles, scope, ability, agent } = options
   if (agent !== 'own' && agent !== 'public' && agent !== 'foreign')
     throw new UsageError('--agent is one of own, public, foreign')
-  const words: CallerWords = { role, platformRoles, scope, agent, ...(ability.length > 0 && { abilities: ability }) }
+  const words: CallerOptions = { role, platformRoles, scope, agent, ...(ability.length > 0 && { abilities: ability }) }
   const [unknown] = findUnknown(words, roles)
   if (unknown !== undefined) throw new UsageError(unknown)
   return imagineFromWords(words, roles)

@@ -2,7 +2,7 @@ import { deepStrictEqual } from 'node:assert'
 import fc from 'fast-check'
 import t from 'tap'
 import { diffPolicies } from '../../../gateway/analyze/diff/diff.ts'
-import { imagineCaller } from '../../../gateway/analyze/hypothetical-caller.ts'
+import { createHypotheticalCaller } from '../../../gateway/analyze/hypothetical-caller.ts'
 import { decide } from '../../../gateway/authorize/decide.ts'
 import type { Policy } from '../../../gateway/policy/compile.ts'
 import { readTarget } from '../../../gateway/receive/target.ts'
@@ -46,7 +46,7 @@ const plainPaths = [...new Set(paths.flatMap((one) => [one, `${one}/`]))].filter
 
 const callers = [undefined, 'org-client', 'org-member', 'org-admin', 'org-owner'].flatMap((role) =>
   [undefined, [], ['things:read'], ['things:write'], ['things:read', 'things:write']].map((tokenAbilities) =>
-    imagineCaller({ role, platformRoles: [], tokenAbilities, agent: 'own' }, undefined),
+    createHypotheticalCaller({ role, platformRoles: [], tokenAbilities, agent: 'own' }, undefined),
   ),
 )
 

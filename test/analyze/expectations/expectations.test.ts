@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { readExpectations } from '../../../gateway/analyze/expectations/read-expectations.ts'
-import { formatTrials, tryExpectations } from '../../../gateway/analyze/expectations/try-expectations.ts'
+import { formatTrials, runExpectations } from '../../../gateway/analyze/expectations/run-expectations.ts'
 import { loadPolicy } from '../../../gateway/policy/load.ts'
 import { parseTable } from '../../support/policy-table.ts'
 
@@ -21,7 +21,7 @@ const read = (t: Test, ...lines: readonly string[]) => {
 }
 
 const faultsOf = (t: Test, line: string): readonly string[] =>
-  tryExpectations(policy, read(t, line)).flatMap(({ faults }) => faults)
+  runExpectations(policy, read(t, line)).flatMap(({ faults }) => faults)
 
 t.test('an expectation that holds has no faults', async (t) => {
   for (const line of [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { imagineCaller } from '../../../gateway/analyze/hypothetical-caller.ts'
+import { createHypotheticalCaller } from '../../../gateway/analyze/hypothetical-caller.ts'
 import {
   compareVerdicts,
   type Facts,
@@ -28,7 +28,10 @@ type Asked = Readonly<{
 /** What the live stages would have found, had they come as far as they can. */
 function gather(live: ShadowTable, path: string, { role, token, anonymous, organizationId, resource }: Asked): Facts {
   const target = readTarget('POST', path, 'h')
-  const { principal } = imagineCaller({ role, platformRoles: [], tokenAbilities: token, agent: 'own' }, undefined)
+  const { principal } = createHypotheticalCaller(
+    { role, platformRoles: [], tokenAbilities: token, agent: 'own' },
+    undefined,
+  )
   let match: Facts['match']
   try {
     match = live.table.match(target, 'h')

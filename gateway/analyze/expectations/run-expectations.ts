@@ -7,10 +7,10 @@ import { type Explanation, explain } from '../explain.ts'
 import type { Expectation } from './read-expectations.ts'
 
 /** One request by one caller: what was expected of it held, or `faults` say what did not. */
-export type Trial = Readonly<{ name: string; place: string; faults: readonly string[] }>
+export type TestResult = Readonly<{ name: string; place: string; faults: readonly string[] }>
 
 /** Asks the table everything that is expected of it. */
-export function tryExpectations(policy: Policy, expectations: readonly Expectation[]): readonly Trial[] {
+export function runExpectations(policy: Policy, expectations: readonly Expectation[]): readonly TestResult[] {
   const table = compileRoutes(policy.routes)
   return expectations.flatMap((expectation) =>
     expectation.requests.flatMap((request) =>
@@ -25,7 +25,7 @@ function tryOne(
   expectation: Expectation,
   request: string,
   words: Expectation['callers'][number],
-): Trial {
+): TestResult {
   const [method = '', target = ''] = request.split(' ')
   const caller = words.anonymous ? undefined : imagineFromWords(words, policy.roles)
   const found = explain(policy, { method, target, host: expectation.host ?? 'localhost', caller }, table)
@@ -61,7 +61,7 @@ export const trialFormats = ['text', 'tap', 'json'] as const
 type TrialFormat = (typeof trialFormats)[number]
 
 /** Writes what was tried for people (failures alone), for a TAP reader, or for a program. */
-export function formatTrials(trials: readonly Trial[], format: TrialFormat): string {
+export function formatTrials(trials: readonly TestResult[], format: TrialFormat): string {
   const failed = trials.filter(({ faults }) => faults.length > 0)
   switch (format) {
     case 'text':
@@ -78,7 +78,7 @@ export function formatTrials(trials: readonly Trial[], format: TrialFormat): str
   }
 }
 
-function writeTap({ name, place, faults }: Trial, index: number): readonly string[] {
+function writeTap({ name, place, faults }: TestResult, index: number): readonly string[] {
   // A bare number sign would begin a directive (TAP 14, "Escaping").
   const title = disarm(name).replace(/[\\#]/g, '\\$&')
   const diagnosis = [...faults, `at ${place}`].map((line) => `# ${disarm(line)}`)

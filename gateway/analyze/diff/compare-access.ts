@@ -1,7 +1,7 @@
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { Route } from '../../policy/route.ts'
-import { judge } from '../evaluate.ts'
+import { evaluate } from '../evaluate.ts'
 import { type ComparedCaller, imagineCallers } from './imagine-callers.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
@@ -14,15 +14,15 @@ export type ChangedCell = Readonly<{ role: string; credential: string; relation:
 export type Access = Readonly<{ gains: readonly ChangedCell[]; losses: readonly ChangedCell[] }>
 
 /** Who gains and who loses what, where requests fall under one row now and another before. */
-export function weighRoutes(policies: PolicyPair, routes: RoutePair): Access {
+export function compareAccess(policies: PolicyPair, routes: RoutePair): Access {
   if (!routes.old && !routes.new) return { gains: [], losses: [] }
   const cells = imagineCallers(policies, routes).map(
     ({ role, credential, relation, old, new: fresh }): ChangedCell => ({
       role,
       credential,
       relation,
-      was: old === 'absent' ? 'no_credential' : judgeAt(routes.old, old, policies.old.roles),
-      now: judgeAt(routes.new, fresh, policies.new.roles),
+      was: old === 'absent' ? 'no_credential' : evaluateAt(routes.old, old, policies.old.roles),
+      now: evaluateAt(routes.new, fresh, policies.new.roles),
     }),
   )
   return {
@@ -31,8 +31,8 @@ export function weighRoutes(policies: PolicyPair, routes: RoutePair): Access {
   }
 }
 
-const judgeAt = (route: Route | undefined, caller: ComparedCaller['new'], roles: Roles): Outcome =>
-  route ? judge(route, caller, roles) : 'no_route'
+const evaluateAt = (route: Route | undefined, caller: ComparedCaller['new'], roles: Roles): Outcome =>
+  route ? evaluate(route, caller, roles) : 'no_route'
 
 /** The cells that changed; where every relation of somebody did, one cell without it. */
 function shorten(cells: readonly ChangedCell[], isChanged: (cell: ChangedCell) => boolean): readonly ChangedCell[] {
