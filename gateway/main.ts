@@ -2,7 +2,7 @@
 import { Command } from 'commander'
 import { describeProgram } from './cli/describe-program.ts'
 import { example } from './cli/help.ts'
-import { lazily } from './cli/lazy-command.ts'
+import { lazyCommand } from './cli/lazy-command.ts'
 import { addPolicyCommands } from './cli/policy/commands.ts'
 import { reportFailure } from './configuration/failure.ts'
 import { readVersion } from './configuration/version.ts'
@@ -29,7 +29,7 @@ program
   .description('run the gateway; SIGTERM drains it, Ctrl-C stops it without delay')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport serve --config config/gateway.yaml'))
-  .action(lazily(() => import('./cli/serve.ts'), 'runServe'))
+  .action(lazyCommand(() => import('./cli/serve.ts'), 'runServe'))
 
 program
   .command('demo')
@@ -48,7 +48,7 @@ program
   .option('--adopt', "leave another program's tables as they are, and add what the gateway needs beside them")
   .option('--json', 'print the applied migrations as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport migrate'))
-  .action(lazily(() => import('./cli/migrate.ts'), 'runMigrate'))
+  .action(lazyCommand(() => import('./cli/migrate.ts'), 'runMigrate'))
 
 program
   .command('healthcheck')
@@ -60,7 +60,7 @@ program
   .option('--timeout-ms <milliseconds>', 'how long to wait for an answer', '4000')
   .option('--json', 'print what it said as JSON')
   .addHelpText('after', example('npx sallyport healthcheck --config config/gateway.yaml'))
-  .action(lazily(() => import('./cli/healthcheck.ts'), 'runHealthcheck'))
+  .action(lazyCommand(() => import('./cli/healthcheck.ts'), 'runHealthcheck'))
 
 const keys = program
   .command('keys')
@@ -74,7 +74,7 @@ keys
   .option('-a, --algorithm <name>', 'EdDSA or ES256', 'EdDSA')
   .option('--json', 'print the file and key id as JSON')
   .addHelpText('after', example('npx sallyport keys generate --out /etc/sallyport/identity.pem'))
-  .action(lazily(() => import('./cli/keys.ts'), 'generateKey'))
+  .action(lazyCommand(() => import('./cli/keys.ts'), 'generateKey'))
 
 keys
   .command('rotate')
@@ -84,7 +84,7 @@ keys
   .option('--force', 'replace a new key that does not sign yet')
   .option('--json', 'print the key ids as JSON')
   .addHelpText('after', example('npx sallyport keys rotate --file /etc/sallyport/identity.pem'))
-  .action(lazily(() => import('./cli/rotate-keys.ts'), 'runRotateKeys'))
+  .action(lazyCommand(() => import('./cli/rotate-keys.ts'), 'runRotateKeys'))
 
 const tokens = program
   .command('tokens')
@@ -105,7 +105,7 @@ tokens
     'after',
     example('TOKEN=$(npx sallyport tokens mint --organization 1 --user 8 --scope api-key --name ci)'),
   )
-  .action(lazily(loadTokens, 'runMintToken'))
+  .action(lazyCommand(loadTokens, 'runMintToken'))
 
 tokens
   .command('list')
@@ -114,7 +114,7 @@ tokens
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print the list as JSON')
   .addHelpText('after', example('npx sallyport tokens list --user 8'))
-  .action(lazily(loadTokens, 'runListTokens'))
+  .action(lazyCommand(loadTokens, 'runListTokens'))
 
 tokens
   .command('revoke')
@@ -123,7 +123,7 @@ tokens
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print what was revoked as JSON')
   .addHelpText('after', example('npx sallyport tokens revoke 12'))
-  .action(lazily(loadTokens, 'runRevokeToken'))
+  .action(lazyCommand(loadTokens, 'runRevokeToken'))
 
 const clusters = program
   .command('clusters')
@@ -136,12 +136,12 @@ clusters
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print the list as JSON')
   .addHelpText('after', example('npx sallyport clusters list'))
-  .action(lazily(loadClusters, 'runListClusters'))
+  .action(lazyCommand(loadClusters, 'runListClusters'))
 
 for (const [name, description, run] of [
   ['suspend', 'suspend a cluster: its proxy answers 403', 'runSuspendCluster'],
   ['resume', 'take a suspension back', 'runResumeCluster'],
-  ['heartbeat', 'note that a cluster was heard of just now', 'runBeatCluster'],
+  ['heartbeat', 'note that a cluster was heard of just now', 'runRecordHeartbeat'],
 ] as const)
   clusters
     .command(name)
@@ -150,7 +150,7 @@ for (const [name, description, run] of [
     .option('-c, --config <file>', 'configuration file', defaultConfig)
     .option('--json', 'print the cluster as JSON')
     .addHelpText('after', example(`npx sallyport clusters ${name} 7`))
-    .action(lazily(loadClusters, run))
+    .action(lazyCommand(loadClusters, run))
 
 program
   .command('directory')
@@ -162,7 +162,7 @@ program
   .option('--try-writes', 'log in, mint and revoke once as well, in a transaction that is rolled back')
   .option('--json', 'print what was found as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport directory check'))
-  .action(lazily(() => import('./cli/check-directory.ts'), 'runCheckDirectory'))
+  .action(lazyCommand(() => import('./cli/check-directory.ts'), 'runCheckDirectory'))
 
 addPolicyCommands(program, defaultConfig)
 

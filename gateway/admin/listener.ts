@@ -11,7 +11,7 @@ import type { Refusal } from './recent-refusals.ts'
 export type PublicKeys = Readonly<{ keys: readonly Readonly<{ kid?: string }>[] }>
 
 /** What one process contributes to the admin pages, as plain data: workers send it to their primary. */
-export type AdminFacts = Readonly<{
+export type AdminState = Readonly<{
   readiness: () => Promise<Readiness>
   metrics: () => Promise<MetricsSnapshot>
   publicKeys: () => Promise<PublicKeys>

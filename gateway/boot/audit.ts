@@ -6,11 +6,11 @@ import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { ProcessContext } from './process-context.ts'
 
 /** Opens what the configuration names; what cannot be opened is a mistake in it. */
-export function openAudit({ audit }: Configuration, file: string, equipment: AuditEquipment): Audit {
+export function openAudit({ audit }: Configuration, file: string, context: AuditEquipment): Audit {
   if (audit.sink === 'off') return noAudit
   const { replica = hostname(), ...settings } = audit
   const place = open(audit.sink, file)
-  return createAudit(place, { ...settings, replica: `${replica}/${process.pid}` }, equipment)
+  return createAudit(place, { ...settings, replica: `${replica}/${process.pid}` }, context)
 }
 
 type AuditEquipment = Pick<ProcessContext, 'log' | 'metrics'> & Readonly<{ monotonicMs: () => number }>

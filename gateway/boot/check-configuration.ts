@@ -1,7 +1,7 @@
 import type { Configuration } from '../configuration/configuration.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { openKeyring } from '../reload/identity-keys.ts'
-import { checkDoors } from '../reload/listener-tls.ts'
+import { checkListenerTls } from '../reload/listener-tls.ts'
 import { checkIssuers } from './issuers.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
@@ -12,7 +12,7 @@ export async function checkConfiguration(configuration: Configuration, file: str
   readTrustedProxies(configuration, file)
   readClusterNetworks(configuration, file, new Set())
   checkPassedHeaders(configuration, file)
-  checkDoors(configuration, file)
+  checkListenerTls(configuration, file)
   checkUpstreams(configuration, file)
   await openKeyring(configuration, file, () => new Date())
   loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))

@@ -1,12 +1,12 @@
 import { createConsole } from '../admin/console/console.ts'
 import { type ConsoleTable, noTable } from '../admin/console/snapshot.ts'
-import type { AdminFacts, AdminPages } from '../admin/listener.ts'
+import type { AdminPages, AdminState } from '../admin/listener.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { type PolicyTextList, takeFingerprint } from '../reload/policy-ledger.ts'
 import { compileConsoleTable } from './console-table.ts'
 
 /** The console of one process or of a group, by what it says of itself. */
-export function openConsole(configuration: Configuration, facts: AdminFacts): AdminPages['console'] {
+export function openConsole(configuration: Configuration, facts: AdminState): AdminPages['console'] {
   const upstreams = Object.entries(configuration.upstreams)
   return createConsole({
     ...facts,

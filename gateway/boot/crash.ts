@@ -15,7 +15,7 @@ const endNow = (): void => {
  * What nobody caught leaves the process in a state that nobody has thought of: it says so, finishes what is under way,
  * and ends with 1, for whoever started it to start it again. A second fault ends it at once.
  */
-export function endOnFault(report: (error: unknown) => void, drain: Drain): void {
+export function handleUncaught(report: (error: unknown) => void, drain: Drain): void {
   let isEnding = false
   const end = (error: unknown): void => {
     report(error)

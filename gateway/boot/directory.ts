@@ -47,11 +47,11 @@ export type OpenDirectory = Readonly<{
   close: () => Promise<void>
 }>
 
-type Surroundings = Readonly<{ log: ProcessLog; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
+type DirectoryDependencies = Readonly<{ log: ProcessLog; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
 
 /** Opens PostgreSQL, the caches before it, and every way on which changes reach them. */
-export function openDirectory(configuration: Configuration, surroundings: Surroundings): OpenDirectory {
-  const { log, metrics, now, monotonicMs } = surroundings
+export function openDirectory(configuration: Configuration, dependencies: DirectoryDependencies): OpenDirectory {
+  const { log, metrics, now, monotonicMs } = dependencies
   const freshness = createFreshness(monotonicMs)
   const servers = createServers({
     monotonicMs,
@@ -59,7 +59,7 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     hearsElsewhere: configuration.redis.allWritersPublish,
     onForeign: freshness.restrict,
   })
-  const { database, schema, answeredAtMs } = openPostgres(configuration, servers, surroundings)
+  const { database, schema, answeredAtMs } = openPostgres(configuration, servers, dependencies)
   const tokenUses = collectTokenUses(database.query, (error) => {
     // Of a standby it is known, and said elsewhere.
     if (!isReadOnly(error)) warnOf(log, 'token uses could not be written yet')(error)
@@ -68,20 +68,20 @@ export function openDirectory(configuration: Configuration, surroundings: Surrou
     noteTokenUse: tokenUses.note,
     onLinked: (userId, issuer, arrival) => log.info({ userId, issuer, ...arrival }, 'identity linked'),
   })
-  const guarded = guardUnknownTokens(configuration, store, database, surroundings)
+  const guarded = guardUnknownTokens(configuration, store, database, dependencies)
   let redis: RedisLink | undefined
   const cached = createCachedDirectory(guarded, {
     ...configuration.cache,
     freshness,
-    grace: openGrace(configuration, surroundings),
+    grace: openGrace(configuration, dependencies),
     onRead: metrics.countCacheRead,
     announce: (change) => redis?.announce(change),
   })
   metrics.watchCacheSizes(cached.sizes)
-  const changes = followChanges(cached.forget, freshness, surroundings)
-  const postgres = hearPostgres(configuration, servers, changes.handlersOf('postgres', true), surroundings)
+  const changes = followChanges(cached.forget, freshness, dependencies)
+  const postgres = hearPostgres(configuration, servers, changes.handlersOf('postgres', true), dependencies)
   const { url, allWritersPublish } = configuration.redis
-  if (url) redis = openRedis(configuration, changes.handlersOf('redis', allWritersPublish), surroundings)
+  if (url) redis = openRedis(configuration, changes.handlersOf('redis', allWritersPublish), dependencies)
   const sources = [postgres, redis].filter((source) => source !== undefined)
   for (const source of sources) changes.watch(source)
 
@@ -118,7 +118,7 @@ type Postgres = Readonly<{ database: Database; schema: SchemaWatch; answeredAtMs
 function openPostgres(
   configuration: Configuration,
   servers: Servers,
-  { log, metrics, monotonicMs }: Surroundings,
+  { log, metrics, monotonicMs }: DirectoryDependencies,
 ): Postgres {
   const reportQuery = reportQueries(metrics)
   const noteServer = reportServer(servers, log)
@@ -150,7 +150,7 @@ function guardUnknownTokens(
   configuration: Configuration,
   store: Directory,
   database: Database,
-  { log, metrics, monotonicMs }: Surroundings,
+  { log, metrics, monotonicMs }: DirectoryDependencies,
 ): Directory {
   const logGuess = createGuessLog(log, monotonicMs)
   const guarded = guardLookups(store, {
@@ -169,7 +169,7 @@ function guardUnknownTokens(
   return guarded.directory
 }
 
-const openGrace = ({ directory: { graceMs } }: Configuration, { log, monotonicMs }: Surroundings) =>
+const openGrace = ({ directory: { graceMs } }: Configuration, { log, monotonicMs }: DirectoryDependencies) =>
   createGrace({
     graceMs,
     monotonicMs,
@@ -188,7 +188,7 @@ type FollowedChanges = Readonly<{
 function followChanges(
   forget: (change: Change) => void,
   freshness: Freshness,
-  { log, metrics, monotonicMs }: Surroundings,
+  { log, metrics, monotonicMs }: DirectoryDependencies,
 ): FollowedChanges {
   const provedAtMs = new Map<ChangeSource['name'], number>()
   return {
@@ -202,9 +202,9 @@ function followChanges(
         log.info({ source: name }, 'listening for changes; the caches start empty')
         forget({ kind: 'everything' })
       },
-      onProof: (atMs) => {
+      onSynced: (atMs) => {
         provedAtMs.set(name, atMs)
-        if (hearsAll) freshness.prove(atMs)
+        if (hearsAll) freshness.markSynced(atMs)
       },
       onLost: (error) => {
         metrics.countInvalidationDisconnect(name)
@@ -224,7 +224,7 @@ function hearPostgres(
   { database: { url, listenUrl, pooler, connectTimeoutMs } }: Configuration,
   servers: Servers,
   handlers: ChangeHandlers,
-  { log, metrics, monotonicMs }: Surroundings,
+  { log, metrics, monotonicMs }: DirectoryDependencies,
 ): ChangeSource | undefined {
   if (listenUrl === undefined && pooler === 'transaction') {
     // LISTEN belongs to a session, and there is none.
@@ -242,7 +242,7 @@ function hearPostgres(
 function openRedis(
   { redis }: Configuration,
   handlers: ChangeHandlers,
-  { log, metrics, monotonicMs }: Surroundings,
+  { log, metrics, monotonicMs }: DirectoryDependencies,
 ): RedisLink {
   const settings: RedisSettings = {
     ...redis,

@@ -1,6 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto'
 import { performance } from 'node:perf_hooks'
-import type { AdminFacts } from '../admin/listener.ts'
+import type { AdminState } from '../admin/listener.ts'
 import { checkReadiness } from '../admin/readiness.ts'
 import { type Refusal, rememberRefusals } from '../admin/recent-refusals.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
@@ -35,8 +35,8 @@ import { createRelay, type Relaying } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
 import { tunnel } from '../relay/tunnel.ts'
 import { type IdentityKeys, startKeys } from '../reload/identity-keys.ts'
-import { checkDoors, followDoors } from '../reload/listener-tls.ts'
-import type { Follower } from '../reload/pem-files.ts'
+import { checkListenerTls, watchListenerTls } from '../reload/listener-tls.ts'
+import type { FilesWatcher } from '../reload/pem-files.ts'
 import { startPolicies, type TablePolicies } from '../reload/policies.ts'
 import { type Shadow, startShadow } from '../reload/shadow.ts'
 import { openAudit } from './audit.ts'
@@ -77,10 +77,10 @@ export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }
 export type Reload = () => Promise<void>
 
 /** All of a gateway but its admin listener, which workers leave to their primary. */
-export type Doors = Readonly<{
+export type RequestListeners = Readonly<{
   public: Listener['address']
   decision: Listener['address']
-  facts: AdminFacts
+  facts: AdminState
   drain: Drain
   reload: Reload
 }>
@@ -100,21 +100,21 @@ const traceCloseMs = 2_000
 const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
-/** Wires every room of the house and opens its doors. Throws `ConfigurationError` before it opens any. */
-export async function openDoors(
+/** Wires every room of the house and opens its listeners. Throws `ConfigurationError` before it opens any. */
+export async function startListeners(
   configuration: Configuration,
   configurationFile: string,
-  equipment: ProcessContext,
-): Promise<Doors> {
-  const { log, metrics } = equipment
-  const networks = readNetworks(configuration, configurationFile, equipment)
-  const services = await startServices(configuration, configurationFile, networks.ofClusters, equipment)
-  const wired = wireStages(configuration, networks.isTrustedProxy, services, equipment)
+  context: ProcessContext,
+): Promise<RequestListeners> {
+  const { log, metrics } = context
+  const networks = readNetworks(configuration, configurationFile, context)
+  const services = await startServices(configuration, configurationFile, networks.ofClusters, context)
+  const wired = wireStages(configuration, networks.isTrustedProxy, services, context)
   const inFlight = trackInFlight(log)
   metrics.watchInFlight(inFlight.count)
   metrics.watchWebSockets(inFlight.countJoined)
-  const listeners = await openListeners(configuration, services, wired, inFlight, equipment)
-  const certificates = followDoors(configuration, listeners, { log, metrics })
+  const listeners = await openListeners(configuration, services, wired, inFlight, context)
+  const certificates = watchListenerTls(configuration, listeners, { log, metrics })
   const { drain, isDraining } = createDrain(configuration, log, {
     services,
     listeners: [listeners.public, listeners.decision],
@@ -139,7 +139,7 @@ function readNetworks(configuration: Configuration, file: string, { listenerPort
   const isTrustedProxy = readTrustedProxies(configuration, file)
   const ofClusters = readClusterNetworks(configuration, file, listenerPorts)
   checkPassedHeaders(configuration, file)
-  checkDoors(configuration, file)
+  checkListenerTls(configuration, file)
   checkUpstreams(configuration, file)
   return { isTrustedProxy, ofClusters }
 }
@@ -249,7 +249,7 @@ async function openListeners(
   { audit, keys, snapshot }: Services,
   { handle, judge, cors }: Wired,
   inFlight: InFlightRequests,
-  equipment: ProcessContext,
+  context: ProcessContext,
 ): Promise<OpenListeners> {
   const publishesKeys = configuration.identity.publishOnPublicListener
   const isForKeys = (exchange: Exchange): boolean =>
@@ -260,7 +260,7 @@ async function openListeners(
   const handlePublic = (exchange: Exchange): Promise<void> =>
     isForKeys(exchange) ? publishKeys(keys, cors, exchange) : handle(exchange)
   const open = (name: AuditedListener, work: (exchange: Exchange) => Promise<void>) =>
-    openListener(name, configuration, equipment, inFlight.track(work), createMalformedRecorder(audit, name, now))
+    openListener(name, configuration, context, inFlight.track(work), createMalformedRecorder(audit, name, now))
   return { public: await open('public', handlePublic), decision: await open('decision', judge) }
 }
 
@@ -280,7 +280,7 @@ function collectFacts(
   { opened, keys, policies, shadow, refusals, snapshot }: Services,
   isDraining: () => boolean,
   metrics: Metrics,
-): AdminFacts {
+): AdminState {
   const clusterStore = createClusterStore(opened.database)
   const { staleAfterMs } = configuration.cluster
   const requireServing = (): void => {
@@ -310,7 +310,7 @@ type Drained = Readonly<{
   listeners: readonly Listener[]
   drainStreams: Relaying['drainStreams']
   inFlight: InFlightRequests
-  certificates: Follower
+  certificates: FilesWatcher
 }>
 
 /** Requests end first, then the parts that they need; the last are those that still write. */
@@ -354,30 +354,30 @@ async function closeListeners(
 
 /** A whole gateway in this process. */
 export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
-  const equipment = createProcessContext(configuration)
-  const { log, metrics, engine } = equipment
+  const context = createProcessContext(configuration)
+  const { log, metrics, engine } = context
   warnOfOpenSecrets(configuration.secretFiles, log)
-  const doors = await openDoors(configuration, configurationFile, equipment)
-  const admin = await openAdmin(configuration, equipment, {
-    ...doors.facts,
+  const listeners = await startListeners(configuration, configurationFile, context)
+  const admin = await openAdmin(configuration, context, {
+    ...listeners.facts,
     metrics: async () => ({ contentType: metrics.contentType, text: await metrics.text() }),
-    console: openConsole(configuration, doors.facts),
+    console: openConsole(configuration, listeners.facts),
   })
-  const addresses = { public: doors.public, decision: doors.decision, admin: admin.address }
+  const addresses = { public: listeners.public, decision: listeners.decision, admin: admin.address }
   log.info(addresses, 'listening')
   let stopped: Promise<void> | undefined
   const stop: Drain = async (options) => {
-    await doors.drain(options)
+    await listeners.drain(options)
     await Promise.all([admin.close(), engine.close()])
     log.info({}, 'stopped')
-    equipment.end()
+    context.end()
     await log.close(logCloseMs)
   }
   return {
     ...addresses,
     reload: () => {
       warnOfOpenSecrets(configuration.secretFiles, log)
-      return doors.reload()
+      return listeners.reload()
     },
     reportFault: reportFaultTo(log),
     reportWarning: reportWarningTo(log),

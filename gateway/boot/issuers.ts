@@ -13,7 +13,7 @@ import { ConfigurationError } from '../policy/configuration-error.ts'
 
 export type Issuers = Readonly<{ byName: VerifyOptions['issuers']; stop: () => void }>
 
-type Surroundings = Readonly<{
+type IssuerDependencies = Readonly<{
   log: Log
   metrics: Metrics
   now: Clock['now']
@@ -36,8 +36,8 @@ export function checkIssuers({ issuers }: Configuration, file: string): void {
 }
 
 /** Fetches every issuer's keys now and in the background; what is down, issuer or store, does not keep us from starting. */
-export function startIssuers(configuration: Configuration, surroundings: Surroundings): Issuers {
-  const { log, metrics, now, monotonicMs, keyStore } = surroundings
+export function startIssuers(configuration: Configuration, dependencies: IssuerDependencies): Issuers {
+  const { log, metrics, now, monotonicMs, keyStore } = dependencies
   const clock: Clock = { now, monotonicMs, after }
   const stops: (() => void)[] = []
   const byName = new Map(

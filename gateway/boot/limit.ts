@@ -7,10 +7,10 @@ import type { LimitMetrics } from '../observe/metrics/limit.ts'
 /** Some 15 MB of them. */
 const maxBudgets = 100_000
 
-type Surroundings = Readonly<{ metrics: LimitMetrics; monotonicMs: () => number }>
+type LimitDependencies = Readonly<{ metrics: LimitMetrics; monotonicMs: () => number }>
 
 /** Counts in Redis where it is configured, else in this process. */
-export function openLimit(countBy: CountBy | undefined, { metrics, monotonicMs }: Surroundings): Limit {
+export function openLimit(countBy: CountBy | undefined, { metrics, monotonicMs }: LimitDependencies): Limit {
   const count = countBy ? countLater(countBy) : countInMemory({ maxBudgets, monotonicMs })
   return createLimit({ count, onLimited: metrics.countLimited, onError: metrics.countLimitError })
 }

@@ -1,6 +1,6 @@
 import { isLoopback } from '../admin/console-host.ts'
 import { type AdminPages, createAdmin } from '../admin/listener.ts'
-import type { Configuration, DoorSettings } from '../configuration/configuration.ts'
+import type { Configuration, RequestListenerSettings } from '../configuration/configuration.ts'
 import {
   type ConnectionLimits,
   findShortages,
@@ -19,7 +19,7 @@ import { createDnsCache, lookUpEverywhere } from '../http/upstream/dns-cache.ts'
 import { createResolver } from '../http/upstream/resolver.ts'
 import { createLog, describeBug, type Log, type ProcessLog } from '../observe/log/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics/metrics.ts'
-import { readDoorTls } from '../reload/listener-tls.ts'
+import { readListenerTls } from '../reload/listener-tls.ts'
 import { nameOrigins } from './instrument.ts'
 
 /** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
@@ -90,18 +90,18 @@ export const reportWarningTo =
 export async function openListener(
   name: keyof Configuration['listeners'],
   configuration: Configuration,
-  equipment: ProcessContext,
+  context: ProcessContext,
   handle: (exchange: Exchange) => void,
   onRefused: ListenerOptions['onMalformed'] = () => undefined,
 ): Promise<Listener> {
   const { listeners, timeouts, limits } = configuration
-  const { log, metrics, engine } = equipment
-  const maxConnections = equipment.limits[name]
-  const { host, port, tls }: DoorSettings = listeners[name]
+  const { log, metrics, engine } = context
+  const maxConnections = context.limits[name]
+  const { host, port, tls }: RequestListenerSettings = listeners[name]
   const options: ListenerOptions = {
     host,
     port,
-    tls: readDoorTls(tls, timeouts.handshakeMs),
+    tls: readListenerTls(tls, timeouts.handshakeMs),
     headersTimeoutMs: timeouts.headersMs,
     bodyIdleTimeoutMs: timeouts.bodyIdleMs,
     minBodyBytesPerSecond: limits.minBodyBytesPerSecond,
@@ -109,7 +109,7 @@ export async function openListener(
     minResponseBytesPerSecond: limits.minResponseBytesPerSecond,
     maxConnections,
     takesHandshakes: name === 'public',
-    onDropped: reportDrops(name, equipment),
+    onDropped: reportDrops(name, context),
     onFault: (error) => reportFault('client', error),
     onMalformed: (refusal) => {
       const { code, requestId, peerAddress } = refusal
@@ -119,7 +119,7 @@ export async function openListener(
     },
   }
   const listener = await engine.listen(options, handle)
-  equipment.listenerPorts.add(listener.address.port)
+  context.listenerPorts.add(listener.address.port)
   metrics.watchConnections(name, listener.countConnections, maxConnections)
   return listener
 }
@@ -147,11 +147,11 @@ function reportDrops(
 /** Opens the admin listener; its `close` breaks what is still open on it, since nobody waits for a probe. */
 export async function openAdmin(
   configuration: Configuration,
-  equipment: ProcessContext,
+  context: ProcessContext,
   pages: AdminPages,
 ): Promise<Listener> {
   const handle = createAdmin(pages, isLoopback(configuration.listeners.admin.host))
-  const listener = await openListener('admin', configuration, equipment, handle)
+  const listener = await openListener('admin', configuration, context, handle)
   const close = (): Promise<void> => {
     const closed = listener.close()
     listener.destroy()

@@ -8,16 +8,16 @@ import type { UpstreamSettings } from '../locate/upstream.ts'
 import { describeBug, type Log } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import { ConfigurationError, type Problem } from '../policy/configuration-error.ts'
-import { createPemsWatch, type Follower, follow, type Pems, type Texts, textsOf } from '../reload/pem-files.ts'
+import { createPemsWatch, type FilesWatcher, follow, type Pems, type Texts, textsOf } from '../reload/pem-files.ts'
 
 type Written = Configuration['upstreams'][string]
 
 type Name = 'ca' | 'cert' | 'key'
 
 /** The upstreams of the configuration, whose state outlives every policy; certificates follow their files. */
-export type Upstreams = Follower & Readonly<{ settings: ReadonlyMap<string, UpstreamSettings> }>
+export type Upstreams = FilesWatcher & Readonly<{ settings: ReadonlyMap<string, UpstreamSettings> }>
 
-type Surroundings = Readonly<{ log: Log; metrics: Metrics; send: Engine['send']; monotonicMs: () => number }>
+type UpstreamDependencies = Readonly<{ log: Log; metrics: Metrics; send: Engine['send']; monotonicMs: () => number }>
 
 /** Finds what no connection could come of. Throws `ConfigurationError`. */
 export function checkUpstreams({ upstreams }: Configuration, file: string): void {
@@ -34,9 +34,9 @@ export function checkUpstreams({ upstreams }: Configuration, file: string): void
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
-export function startUpstreams({ upstreams }: Configuration, surroundings: Surroundings): Upstreams {
-  const { log } = surroundings
-  const started = Object.entries(upstreams).map(([name, written]) => startUpstream(name, written, surroundings))
+export function startUpstreams({ upstreams }: Configuration, dependencies: UpstreamDependencies): Upstreams {
+  const { log } = dependencies
+  const started = Object.entries(upstreams).map(([name, written]) => startUpstream(name, written, dependencies))
   const follower = follow(
     started.flatMap(({ looks }) => looks),
     (error) => log.error({ error: describeBug(error) }, 'the certificates of upstreams could not be looked after'),
@@ -51,7 +51,7 @@ export function startUpstreams({ upstreams }: Configuration, surroundings: Surro
   }
 }
 
-function startUpstream(name: string, written: Written, { log, metrics, send, monotonicMs }: Surroundings) {
+function startUpstream(name: string, written: Written, { log, metrics, send, monotonicMs }: UpstreamDependencies) {
   const origins = written.urls.map((url) => new URL(url).origin)
   const nameAddress = (origin: string): string => labelOf(origin)
   for (const origin of origins) metrics.noteAddress(name, nameAddress(origin), true)
@@ -91,7 +91,7 @@ function startUpstream(name: string, written: Written, { log, metrics, send, mon
   return { settings, looks, stop }
 }
 
-function startTls(name: string, tls: Written['tls'], { log, metrics }: Pick<Surroundings, 'log' | 'metrics'>) {
+function startTls(name: string, tls: Written['tls'], { log, metrics }: Pick<UpstreamDependencies, 'log' | 'metrics'>) {
   if (!tls) return { tls: () => undefined, looks: [] }
   const pems = pemsOf(tls)
   let inUse = createTls(name, tls, textsOf(pems))
@@ -99,7 +99,7 @@ function startTls(name: string, tls: Written['tls'], { log, metrics }: Pick<Surr
   const look = createPemsWatch({
     owner: { upstream: name },
     pems,
-    adopt: (texts) => {
+    apply: (texts) => {
       inUse = createTls(name, tls, texts)
     },
     noteOutcome: (isGood) => metrics.noteUpstreamTlsReload(name, isGood),

@@ -1,6 +1,6 @@
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { checkDirectory, type DirectoryReport } from '../directory/postgres/check/check-directory.ts'
-import { disarm } from '../lib/text-table.ts'
+import { escapeControls } from '../lib/text-table.ts'
 import { loadPolicy } from '../policy/load.ts'
 
 export type CheckDirectoryOptions = Readonly<{ config: string; tryWrites?: boolean; json?: boolean }>
@@ -29,7 +29,7 @@ function describeReport(report: DirectoryReport, hasTriedWrites: boolean): strin
   const { problems, relations, isAdopted } = report
   const lines = problems.map(
     ({ severity, code, where, message, help }) =>
-      `${disarm(`${where}: ${severity}[${code}]: ${message}`)}\n  help: ${disarm(help)}\n`,
+      `${escapeControls(`${where}: ${severity}[${code}]: ${message}`)}\n  help: ${escapeControls(help)}\n`,
   )
   const errors = countErrors(report)
   const warnings = problems.length - errors

@@ -25,7 +25,7 @@ export const runSuspendCluster = (id: string, options: Common): Promise<void> =>
 export const runResumeCluster = (id: string, options: Common): Promise<void> => runChange('resume', id, options)
 
 /** Notes that a cluster was heard of, for clusters that cannot say so themselves. */
-export const runBeatCluster = (id: string, options: Common): Promise<void> => runChange('heartbeat', id, options)
+export const runRecordHeartbeat = (id: string, options: Common): Promise<void> => runChange('heartbeat', id, options)
 
 type Change = 'suspend' | 'resume' | 'heartbeat'
 

@@ -1,6 +1,6 @@
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
-import { disarm } from '../lib/text-table.ts'
+import { escapeControls } from '../lib/text-table.ts'
 
 export type HealthcheckOptions = Readonly<{ config: string; live?: boolean; timeoutMs: string; json?: boolean }>
 
@@ -59,11 +59,13 @@ function readBody(body: unknown): Omit<Health, 'isGood'> {
   if (typeof status !== 'string') throw new Error('this is no answer of the admin listener')
   const states = readWords(checks)
   const reasons = readWords(causes)
-  return { status: disarm(status), ...(states && { checks: states }), ...(reasons && { causes: reasons }) }
+  return { status: escapeControls(status), ...(states && { checks: states }), ...(reasons && { causes: reasons }) }
 }
 
 function readWords(value: unknown): Words | undefined {
-  const words = Object.entries(Object(value)).map(([name, word]) => [disarm(name), disarm(String(word))] as const)
+  const words = Object.entries(Object(value)).map(
+    ([name, word]) => [escapeControls(name), escapeControls(String(word))] as const,
+  )
   return words.length > 0 ? Object.fromEntries(words) : undefined
 }
 

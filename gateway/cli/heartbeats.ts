@@ -27,7 +27,7 @@ export async function hearClusters(
       onChange: () => undefined,
       onConnected: () => undefined,
       // It counts as up once this was told; what waits for it goes on after that.
-      onProof: () => void setImmediate(told, true),
+      onSynced: () => void setImmediate(told, true),
       onLost: () => told(false),
     },
   )

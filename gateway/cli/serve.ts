@@ -1,4 +1,4 @@
-import { endOnFault } from '../boot/crash.ts'
+import { handleUncaught } from '../boot/crash.ts'
 import { type Gateway, startGateway } from '../boot/gateway.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { reportFailure } from '../configuration/failure.ts'
@@ -22,7 +22,7 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
   }
   const gateway = await start(configFile)
   guardOutput(gateway.reportWarning)
-  endOnFault(gateway.reportFault, gateway.drain)
+  handleUncaught(gateway.reportFault, gateway.drain)
   let isStopping = false
   const stop = (options?: typeof impatient): void => {
     if (isStopping) return void endProcess(1)

@@ -3,7 +3,7 @@ import { UsageError } from '../configuration/failure.ts'
 import type { Directory, TokenMetadata } from '../directory/directory.ts'
 import { describeToken, findTokenOwner, issueToken } from '../endpoints/issue-token.ts'
 import { GatewayError, type ValidationMessage } from '../errors/gateway-error.ts'
-import { disarm, formatTable } from '../lib/text-table.ts'
+import { escapeControls, formatTable } from '../lib/text-table.ts'
 import type { Roles } from '../policy/role.ts'
 import { commandLineAudit, readId, withDirectory } from './directory.ts'
 
@@ -70,7 +70,7 @@ export async function runRevokeToken(tokenId: string, options: Common): Promise<
   else process.stdout.write(`revoked token ${id}${quoteName(revoked.name)} of user ${userId}\n`)
 }
 
-const quoteName = (name: string | null): string => (name === null ? '' : ` "${disarm(name)}"`)
+const quoteName = (name: string | null): string => (name === null ? '' : ` "${escapeControls(name)}"`)
 
 const pageSize = 1_000
 

@@ -14,7 +14,7 @@ import { type Pem, sourcePems } from './pem.ts'
 /** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
   workers: number | 'auto'
-  listeners: Readonly<{ public: DoorSettings; decision: DoorSettings; admin: ListenerSettings }>
+  listeners: Readonly<{ public: RequestListenerSettings; decision: RequestListenerSettings; admin: ListenerSettings }>
   database: Readonly<{
     url: string
     listenUrl?: string
@@ -107,9 +107,9 @@ export type Configuration = Readonly<{
 export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>
 
 /** A listener that may be on TLS. */
-export type DoorSettings = ListenerSettings & Readonly<{ tls?: DoorTls }>
+export type RequestListenerSettings = ListenerSettings & Readonly<{ tls?: ListenerTlsSettings }>
 
-export type DoorTls = Readonly<{
+export type ListenerTlsSettings = Readonly<{
   cert: Pem
   key: Pem
   clientCa?: Pem

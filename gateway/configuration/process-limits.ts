@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism, totalmem } from 'node:os'
-import type { Configuration, DoorSettings } from './configuration.ts'
+import type { Configuration, RequestListenerSettings } from './configuration.ts'
 
 type Name = keyof Configuration['listeners']
 
@@ -42,7 +42,7 @@ export function limitConnections(
   memoryBytes = Number.POSITIVE_INFINITY,
 ): ConnectionLimits {
   const affordable = (name: Name): number => {
-    const { tls }: DoorSettings = listeners[name]
+    const { tls }: RequestListenerSettings = listeners[name]
     return atLeastFew((memoryBytes * connectionsPart) / connectionBytes[tls ? 'tls' : 'plain'])
   }
   const want = (name: Name): number => listeners[name].maxConnections ?? Math.min(generous[name], affordable(name))

@@ -44,7 +44,7 @@ export type ChangeHandlers = Readonly<{
   /** Listening begins, for the first time or again: whatever was held before may be out of date. */
   onConnected: () => void
   /** Every change that was committed before this moment (of the monotonic clock, in ms) has been heard. */
-  onProof: (atMs: number) => void
+  onSynced: (atMs: number) => void
   /** Told once for each loss, with the cause. */
   onLost: (error: unknown) => void
 }>

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ChangeHandlers, ChangeSource } from './change.ts'
 
 /** A connection that listens. */
-export type Link = Readonly<{
+export type ListeningConnection = Readonly<{
   /** A round trip; what happened before it has been heard when it resolves. */
   probe: () => Promise<void>
   /** Lets go at once, whatever state it is in. */
@@ -13,7 +13,7 @@ export type Link = Readonly<{
 export type LinkEvents = Readonly<{ onBroken: (error: unknown) => void }>
 
 export type KeepOptions = Readonly<{
-  handlers: Pick<ChangeHandlers, 'onConnected' | 'onProof' | 'onLost'>
+  handlers: Pick<ChangeHandlers, 'onConnected' | 'onSynced' | 'onLost'>
   monotonicMs: () => number
 }>
 
@@ -29,8 +29,8 @@ const longestRetryMs = 1_000
 const steadyMs = 5_000
 
 /** Keeps one listening connection, proves it again and again, and makes another when it is lost. */
-export function keepConnected(
-  connect: (events: LinkEvents) => Promise<Link>,
+export function maintainConnection(
+  connect: (events: LinkEvents) => Promise<ListeningConnection>,
   { handlers, monotonicMs }: KeepOptions,
 ): Pick<ChangeSource, 'isUp' | 'stop'> {
   const stopping = new AbortController()
@@ -49,7 +49,7 @@ export function keepConnected(
       // What was held from before may have changed while nobody listened.
       handlers.onConnected()
       return await keepProving(link, life, monotonicMs, (askedAtMs) => {
-        handlers.onProof(askedAtMs)
+        handlers.onSynced(askedAtMs)
         isUp = true
         isLossTold = false
       })
@@ -90,21 +90,21 @@ export function keepConnected(
 
 /** Proves a link again and again, and rejects with the end of it. */
 async function keepProving(
-  link: Link,
+  link: ListeningConnection,
   life: AbortController,
   monotonicMs: () => number,
-  onProof: (askedAtMs: number) => void,
+  onSynced: (askedAtMs: number) => void,
 ): Promise<never> {
   for (;;) {
     const askedAtMs = monotonicMs()
     await prove(link, life)
-    onProof(askedAtMs)
+    onSynced(askedAtMs)
     await sleep(probeIntervalMs, undefined, { signal: life.signal, ref: false })
   }
 }
 
 /** A round trip; one that takes too long ends the life of its link. */
-async function prove(link: Link, life: AbortController): Promise<void> {
+async function prove(link: ListeningConnection, life: AbortController): Promise<void> {
   const timer = setTimeout(() => life.abort(new Error('no answer in time')), answerTimeoutMs)
   timer.unref()
   try {

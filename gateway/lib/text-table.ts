@@ -1,6 +1,6 @@
 /** Columns for a terminal, two spaces apart. Cells come from the database, and may not steer the terminal. */
 export function formatTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const lines = [header, ...rows].map((cells) => cells.map(disarm))
+  const lines = [header, ...rows].map((cells) => cells.map(escapeControls))
   const widths = header.map((_, column) => Math.max(...lines.map((cells) => cells[column]?.length ?? 0)))
   const format = (cells: readonly string[]): string =>
     cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')
@@ -8,4 +8,4 @@ export function formatTable(header: readonly string[], rows: readonly (readonly 
 }
 
 /** Control characters and those that turn the direction of writing show as question marks. */
-export const disarm = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, '?')
+export const escapeControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, '?')

@@ -35,7 +35,7 @@ const believedMs = 5_000
  * Reads files that are looked at again and again: one that the system says nobody has touched since is not opened. What
  * was changed just now is, each time, so that no change goes by for having come with another.
  */
-export function createFileMemory({ nowMs = Date.now, open: read = readWhole } = {}): ReadText {
+export function createCachedFileReader({ nowMs = Date.now, open: read = readWhole } = {}): ReadText {
   const known = new Map<string, Readonly<{ status: string; text: string; readAtMs: number }>>()
   return async (file) => {
     const found = await stat(file, { bigint: true })

@@ -12,10 +12,10 @@ import { createKeyWatch } from './watch-keys.ts'
 export type IdentityKeys = Pick<Keyring, 'signing' | 'published'> &
   Readonly<{ reload: () => Promise<void>; stop: () => void }>
 
-type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
+type IdentityKeyDependencies = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 
 /** A change is taken once two looks in a row have found it: after a second or so. */
-const lookEveryMs = 500
+const pollIntervalMs = 500
 
 /** The keys as they stand, or what to do about them. Throws `ConfigurationError`. */
 export const openKeyring = ({ identity }: Configuration, file: string, now: () => Date): Promise<Keyring> =>
@@ -28,14 +28,14 @@ export const openKeyring = ({ identity }: Configuration, file: string, now: () =
 export async function startKeys(
   configuration: Configuration,
   file: string,
-  { log, metrics, now }: Surroundings,
+  { log, metrics, now }: IdentityKeyDependencies,
 ): Promise<IdentityKeys> {
   const { keys, keyFiles, algorithm } = configuration.identity
   const keyring = await openKeyring(configuration, file, now)
   const look = createKeyWatch({
     texts: keys,
     files: keyFiles,
-    adopt: async (texts) => {
+    apply: async (texts) => {
       keyring.replace(await readKeys(texts, algorithm))
       // A file that was replaced has rights of its own.
       warnOfOpenSecrets(keyFiles.filter(isPresent), log)
@@ -47,7 +47,7 @@ export async function startKeys(
   const onBug = (error: unknown): void => {
     log.error({ error: describeBug(error) }, 'the identity keys could not be looked after')
   }
-  const stop = repeat(() => look().then(noteSigning), lookEveryMs, onBug)
+  const stop = repeat(() => look().then(noteSigning), pollIntervalMs, onBug)
   const reload = (): Promise<void> => look(true).then(noteSigning).catch(onBug)
   return { signing: keyring.signing, published: keyring.published, reload, stop }
 }

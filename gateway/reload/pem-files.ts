@@ -13,16 +13,16 @@ export type PemsWatch<Name extends string> = Readonly<{
   owner: Readonly<Record<string, string>>
   pems: Pems<Name>
   /** Takes other texts, or throws and leaves everything as it was. */
-  adopt: (texts: Texts<Name>) => void
+  apply: (texts: Texts<Name>) => void
   noteOutcome: (isGood: boolean) => void
   log: Log
 }>
 
 /** A change is taken once two looks in a row have found it: after a second or so. */
-const lookEveryMs = 500
+const pollIntervalMs = 500
 
 /** Looks whether the files of certificates and keys hold others. */
-export function createPemsWatch<Name extends string>({ owner, pems, adopt, ...watch }: PemsWatch<Name>): Poll {
+export function createPemsWatch<Name extends string>({ owner, pems, apply, ...watch }: PemsWatch<Name>): Poll {
   const entries = Object.entries(pems) as [Name, Pem][]
   const name = (texts: readonly string[]) =>
     Object.fromEntries(entries.map(([name], index) => [name, texts[index]])) as Texts<Name>
@@ -30,14 +30,14 @@ export function createPemsWatch<Name extends string>({ owner, pems, adopt, ...wa
   return createFilesWatch<readonly string[]>({
     inUse: entries.map(([, { text }]) => trim(text)),
     read: readTexts(entries.map(([, { file }]) => file)),
-    adopt: (texts) => adopt(name(texts)),
+    apply: (texts) => apply(name(texts)),
     noteOutcome: watch.noteOutcome,
     log: {
       ...log,
       info: (fields, message) => log.info({ ...owner, ...fields }, message),
       error: (fields, message) => log.error({ ...owner, ...fields }, message),
     },
-    sentences: {
+    messages: {
       failed: 'certificates could not be reloaded; the last good ones go on',
       reloaded: 'certificates reloaded',
       restored: 'the certificates in use are back in their files',
@@ -45,11 +45,11 @@ export function createPemsWatch<Name extends string>({ owner, pems, adopt, ...wa
   })
 }
 
-export type Follower = Readonly<{ reload: () => Promise<void>; stop: () => void }>
+export type FilesWatcher = Readonly<{ reload: () => Promise<void>; stop: () => void }>
 
 /** Looks again and again until it is stopped; `reload` looks at once. */
-export function follow(looks: readonly Poll[], onBug: (error: unknown) => void): Follower {
-  const stops = looks.map((look) => repeat(look, lookEveryMs, onBug))
+export function follow(looks: readonly Poll[], onBug: (error: unknown) => void): FilesWatcher {
+  const stops = looks.map((look) => repeat(look, pollIntervalMs, onBug))
   return {
     reload: async () => {
       await Promise.all(looks.map((look) => look(true).catch(onBug)))

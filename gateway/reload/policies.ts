@@ -9,9 +9,9 @@ import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { Policy } from '../policy/compile.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyApart, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
-import { createFileMemory } from './file-memory.ts'
+import { createCachedFileReader } from './file-memory.ts'
 import { createMissingFiles, findPlaces, type HoldReason, type MissingFiles, type Table } from './held-policies.ts'
-import { keepPolicyLedger, type PolicyLedger, type PolicyTextList, takeFingerprint } from './policy-ledger.ts'
+import { keepPolicyLedger, type PolicyStatus, type PolicyTextList, takeFingerprint } from './policy-ledger.ts'
 import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
 
 /** The policy in force, which follows its files until it is stopped. */
@@ -24,7 +24,7 @@ export type Policies = Readonly<{
 /** The policies, and what there is to say of them. */
 export type TablePolicies = Policies & Readonly<{ state: () => PolicyState; texts: () => PolicyTextList }>
 
-type Surroundings = Readonly<{
+type PolicyDependencies = Readonly<{
   log: Log
   metrics: Metrics
   now: () => Date
@@ -33,7 +33,7 @@ type Surroundings = Readonly<{
 }>
 
 /** A change is taken once two looks in a row have found it: well within a second. */
-export const lookEveryMs = 250
+export const pollIntervalMs = 250
 
 /** The table of before is asked for so often while the database does not answer. */
 const keepEveryMs = 30_000
@@ -47,24 +47,24 @@ const compareApartFrom = 8_192
 /** Hands over the table as it stands, and every later one; whole tables only. Throws `ConfigurationError` at the start. */
 export async function startPolicies(
   configuration: Configuration,
-  adopt: (policy: Policy) => void,
-  surroundings: Surroundings,
+  apply: (policy: Policy) => void,
+  dependencies: PolicyDependencies,
 ): Promise<TablePolicies> {
-  const { log, metrics, now, monotonicMs } = surroundings
+  const { log, metrics, now, monotonicMs } = dependencies
   const { directory } = configuration.policies
   const ledger = keepPolicyLedger(directory, now)
   const missing = createMissingFiles(directory, monotonicMs)
-  const holder = createHolder(ledger, missing, surroundings)
+  const holder = createHolder(ledger, missing, dependencies)
   const { parse, compare } = createReader(configuration)
-  const tell = createTell(ledger, surroundings)
+  const tell = createTell(ledger, dependencies)
   const onBug = (error: unknown): void => {
     log.error({ error: describeBug(error) }, 'the policies could not be looked after')
   }
   const texts = readPolicyTextsNow(directory)
   let inForce = await parse(texts)
-  const keepTable = createKeepTable(directory, () => inForce, { compare, tell, tables: surroundings.tables })
+  const keepTable = createKeepTable(directory, () => inForce, { compare, tell, tables: dependencies.tables })
   const take = (table: Table): void => {
-    adopt(table.policy)
+    apply(table.policy)
     inForce = table
     ledger.noteTaken(table.texts)
     metrics.notePolicyLoad(now())
@@ -76,7 +76,7 @@ export async function startPolicies(
   const takesWider = configuration.reload.onWidening === 'allow'
   const intake: Intake = { inForce: () => inForce, takesWider, parse, compare, missing, holder, take, tell }
   const look = watchPolicyFiles(directory, texts, intake, { ledger, log, metrics })
-  const stops = [repeat(look, lookEveryMs, onBug), repeat(keepTable, keepEveryMs, onBug)]
+  const stops = [repeat(look, pollIntervalMs, onBug), repeat(keepTable, keepEveryMs, onBug)]
   return {
     reload: () => look(true).catch(onBug),
     stop: () => {
@@ -113,7 +113,7 @@ type Tell = (comparing: Promise<PolicySummary>, message: string) => void
 
 /** Names what changed; a comparison that fails takes nothing back. */
 const createTell =
-  (ledger: PolicyLedger, { log, metrics }: Surroundings): Tell =>
+  (ledger: PolicyStatus, { log, metrics }: PolicyDependencies): Tell =>
   (comparing, message) => {
     comparing.then(
       (summary) => {
@@ -136,9 +136,9 @@ type Holder = Readonly<{
 }>
 
 function createHolder(
-  ledger: PolicyLedger,
+  ledger: PolicyStatus,
   missing: Pick<MissingFiles, 'forget'>,
-  { log, metrics, monotonicMs }: Surroundings,
+  { log, metrics, monotonicMs }: PolicyDependencies,
 ): Holder {
   let held: (HoldReason & Readonly<{ texts: PolicyTexts }>) | undefined
   return {
@@ -233,7 +233,7 @@ async function consider(texts: PolicyTexts, isTrusting: boolean, intake: Intake)
   return undefined
 }
 
-type Watched = Readonly<{ ledger: PolicyLedger }> & Pick<Surroundings, 'log' | 'metrics'>
+type Watched = Readonly<{ ledger: PolicyStatus }> & Pick<PolicyDependencies, 'log' | 'metrics'>
 
 function watchPolicyFiles(
   directory: string,
@@ -242,11 +242,11 @@ function watchPolicyFiles(
   { ledger, log, metrics }: Watched,
 ): Poll {
   const { holder, missing } = intake
-  const readText = createFileMemory()
+  const readText = createCachedFileReader()
   return createFilesWatch<PolicyTexts>({
     inUse,
     read: () => readPolicyTexts(directory, readText),
-    adopt: (texts, isTrusting) => consider(texts, isTrusting, intake),
+    apply: (texts, isTrusting) => consider(texts, isTrusting, intake),
     onUnchanged: () => {
       missing.forget()
       if (!holder.isHolding()) return
@@ -260,7 +260,7 @@ function watchPolicyFiles(
       ledger.noteOutcome(isGood, error)
     },
     log,
-    sentences: {
+    messages: {
       failed: 'policies could not be reloaded; the last good table goes on',
       reloaded: 'policies reloaded',
       restored: 'the policies in force are back in their files',

@@ -4,7 +4,7 @@ import { redact } from '../observe/log/redact.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 
 /** What became of the files of one table, look after look. */
-export type PolicyLedger = Readonly<{
+export type PolicyStatus = Readonly<{
   noteTaken: (texts: PolicyTexts) => void
   noteOutcome: (isGood: boolean, error?: Error) => void
   /** Undefined where nothing is held back any more. */
@@ -21,7 +21,7 @@ export type PolicyTextList = readonly (readonly [name: string, text: string])[]
 /** Whoever made more mistakes than this has to mend some first. */
 const mistakesShown = 50
 
-export function keepPolicyLedger(directory: string, now: () => Date): PolicyLedger {
+export function keepPolicyLedger(directory: string, now: () => Date): PolicyStatus {
   let inUse: Pick<PolicyState, 'loadedAt' | 'fingerprint'> = { loadedAt: undefined, fingerprint: undefined }
   let texts: PolicyTextList = []
   let trouble: PolicyTrouble | undefined

@@ -9,8 +9,8 @@ import type { ObserveRequest } from '../observe/request-record.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyApart, readPolicyTexts } from '../policy/load.ts'
 import { compileRoutes } from '../route/table.ts'
-import { createFileMemory } from './file-memory.ts'
-import { lookEveryMs, type Policies } from './policies.ts'
+import { createCachedFileReader } from './file-memory.ts'
+import { type Policies, pollIntervalMs } from './policies.ts'
 import { keepPolicyLedger } from './policy-ledger.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
 
@@ -22,21 +22,21 @@ export type Shadow = Policies &
     state: () => PolicyState | undefined
   }>
 
-type Surroundings = Readonly<{ log: Log; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
+type ShadowDependencies = Readonly<{ log: Log; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
 
 /** Where there is none, requests have nothing to do with it. One that is no good is told of, and the gateway serves. */
-export function startShadow(configuration: Configuration, surroundings: Surroundings): Shadow {
-  const { log, metrics, now, monotonicMs } = surroundings
+export function startShadow(configuration: Configuration, dependencies: ShadowDependencies): Shadow {
+  const { log, metrics, now, monotonicMs } = dependencies
   const { shadow: directory } = configuration.policies
   if (directory === undefined) return noShadow
   const ledger = keepPolicyLedger(directory, now)
   const upstreams = new Set(Object.keys(configuration.upstreams))
-  const readText = createFileMemory()
+  const readText = createCachedFileReader()
   let table: ShadowTable | undefined
   const look = createFilesWatch<PolicyTexts | undefined>({
     inUse: undefined,
     read: () => readPolicyTexts(directory, readText),
-    adopt: async (texts = new Map()) => {
+    apply: async (texts = new Map()) => {
       const { routes, roles } = await parsePolicyApart(directory, texts, upstreams)
       table = Object.freeze({ table: compileRoutes(routes), roles })
       ledger.noteTaken(texts)
@@ -46,7 +46,7 @@ export function startShadow(configuration: Configuration, surroundings: Surround
       ledger.noteOutcome(isGood, error)
     },
     log,
-    sentences: {
+    messages: {
       failed: 'the shadow policies could not be loaded; the last good ones go on, if there are any',
       reloaded: 'shadow policies loaded',
       restored: 'the shadow policies in use are back in their files',
@@ -60,7 +60,7 @@ export function startShadow(configuration: Configuration, surroundings: Surround
   return {
     observe: observeShadow(() => table, report),
     reload,
-    stop: repeat(look, lookEveryMs, onBug),
+    stop: repeat(look, pollIntervalMs, onBug),
     state: ledger.state,
   }
 }

@@ -11,14 +11,14 @@ export type FilesWatch<Content> = Readonly<{
    * Takes other contents, or rejects and leaves everything as it was. What gives `held`, or a promise of it, was not taken
    * and is no mistake; it is asked again at each look.
    */
-  adopt: (content: Content, isTrusting: boolean) => unknown
+  apply: (content: Content, isTrusting: boolean) => unknown
   /** The files hold what is in use. */
   onUnchanged?: () => void
   /** The error where it is no good; told at every look. */
   noteOutcome: (isGood: boolean, error?: Error) => void
   log: Log
   /** What the log says of each outcome. */
-  sentences: Readonly<Record<'failed' | 'reloaded' | 'restored', string>>
+  messages: Readonly<Record<'failed' | 'reloaded' | 'restored', string>>
 }>
 
 /** A look that takes longer is told of. */
@@ -33,16 +33,16 @@ export type Poll = (isTrusting?: boolean) => Promise<void>
  * What two looks in a row agree on is not half written.
  */
 export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
-  const { read, adopt, noteOutcome, log, sentences } = watch
+  const { read, apply, noteOutcome, log, messages } = watch
   let { inUse } = watch
   let last: Content | Error = inUse
   let complaint: string | undefined
 
-  const complain = (error: Error): void => {
+  const reportError = (error: Error): void => {
     noteOutcome(false, error)
     if (error.message === complaint) return
     complaint = error.message
-    log.error({ error: describeError(error) }, sentences.failed)
+    log.error({ error: describeError(error) }, messages.failed)
   }
   const readInTime = createTimedRead(read)
   const settle = (): boolean => {
@@ -56,22 +56,22 @@ export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
     const isSettled = isTrusting || isDeepStrictEqual(found, last)
     last = found
     if (!isSettled) return
-    if (found instanceof Error) return complain(found)
+    if (found instanceof Error) return reportError(found)
     if (isDeepStrictEqual(found, inUse)) {
       watch.onUnchanged?.()
-      if (settle()) log.info({}, sentences.restored)
+      if (settle()) log.info({}, messages.restored)
       return
     }
     try {
       // The contents are good, and the ones before go on: nothing to complain of.
-      if ((await adopt(found, isTrusting)) === 'held') return void settle()
+      if ((await apply(found, isTrusting)) === 'held') return void settle()
     } catch (error) {
-      return complain(error as Error)
+      return reportError(error as Error)
     }
     inUse = found
     complaint = undefined
     noteOutcome(true)
-    log.info({}, sentences.reloaded)
+    log.info({}, messages.reloaded)
   }
   let turn: Promise<void> = Promise.resolve()
   return (isTrusting = false) => {

@@ -1,5 +1,5 @@
 import type { Log } from '../observe/log/log.ts'
-import { createFileMemory, type ReadText, readUpTo } from './file-memory.ts'
+import { createCachedFileReader, type ReadText, readUpTo } from './file-memory.ts'
 import { createFilesWatch, type Poll } from './watch-files.ts'
 
 export type KeyWatch = Readonly<{
@@ -7,20 +7,20 @@ export type KeyWatch = Readonly<{
   texts: readonly string[]
   files: readonly (string | undefined)[]
   /** Takes other keys, or rejects and leaves everything as it was. */
-  adopt: (texts: readonly string[]) => Promise<void>
+  apply: (texts: readonly string[]) => Promise<void>
   noteOutcome: (isGood: boolean) => void
   log: Log
 }>
 
 /** Looks whether the key files hold other keys. */
-export const createKeyWatch = ({ texts, files, adopt, noteOutcome, log }: KeyWatch): Poll =>
+export const createKeyWatch = ({ texts, files, apply, noteOutcome, log }: KeyWatch): Poll =>
   createFilesWatch<readonly string[]>({
     inUse: texts.map(trim),
     read: readTexts(files),
-    adopt,
+    apply,
     noteOutcome,
     log,
-    sentences: {
+    messages: {
       failed: 'identity keys could not be reloaded; the last good ones go on',
       reloaded: 'identity keys reloaded',
       restored: 'the identity keys in use are back in their files',
@@ -32,7 +32,7 @@ const mostBytes = 1_048_576
 
 /** Reads texts anew where they came from files; what came from none stays what it is. */
 export function readTexts(files: readonly (string | undefined)[]) {
-  const readText = createFileMemory({ open: readUpTo(mostBytes) })
+  const readText = createCachedFileReader({ open: readUpTo(mostBytes) })
   return async (inUse: readonly string[]): Promise<readonly string[]> => {
     const texts: string[] = []
     // One after the other: on a file system that does not answer, each would keep a thread of the pool.

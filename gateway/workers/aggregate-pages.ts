@@ -1,4 +1,4 @@
-import type { AdminFacts, AdminPages, PublicKeys } from '../admin/listener.ts'
+import type { AdminPages, AdminState, PublicKeys } from '../admin/listener.ts'
 import { choosePolicyStates } from '../admin/policy-state.ts'
 import { combineReadiness, type Readiness } from '../admin/readiness.ts'
 import { mergeRefusals } from '../admin/recent-refusals.ts'
@@ -15,19 +15,19 @@ const readinessMs = 2_000
 const factsMs = 1_000
 
 /** The admin pages of the whole group. */
-export function combinePages(
+export function aggregatePages(
   { serving }: Pick<WorkerPool, 'serving'>,
   group: GroupMetrics,
   own: Metrics,
   isDraining: () => boolean,
-  openConsole: (facts: AdminFacts) => AdminPages['console'],
+  openConsole: (facts: AdminState) => AdminPages['console'],
 ): AdminPages {
   const noteMetrics = async (): Promise<MetricsSnapshot> => {
     const notes = serving().map(async ({ ask, pid }) => group.note(pid, await ask('metrics', factsMs)))
     await Promise.allSettled(notes)
     return own.snapshot()
   }
-  const facts: AdminFacts = {
+  const facts: AdminState = {
     ...combineFacts(serving, isDraining),
     metrics: async () => group.snapshot(await noteMetrics()),
   }
@@ -39,7 +39,7 @@ export function combinePages(
 }
 
 /** Every worker is asked, and the worst or the union is told. */
-function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean): Omit<AdminFacts, 'metrics'> {
+function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean): Omit<AdminState, 'metrics'> {
   /** What those say who answer in time. */
   const askAll = async <Name extends WorkerQuestion>(
     question: Name,
@@ -49,7 +49,7 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
   }
   /** For what is the same wherever it is asked: the database's, or the table's. */
-  const askAny = <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> =>
+  const askFirst = <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> =>
     Promise.any(serving().map(({ ask }) => ask(question, withinMs)))
   return {
     readiness: async () => {
@@ -76,9 +76,9 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
       if (!states) throw new Error('no worker has told its policies')
       return states
     },
-    policyTexts: () => askAny('policyTexts', factsMs),
+    policyTexts: () => askFirst('policyTexts', factsMs),
     refusals: async () => mergeRefusals(await askAll('refusals', factsMs)),
-    clusters: () => askAny('clusters', readinessMs),
+    clusters: () => askFirst('clusters', readinessMs),
   }
 }
 

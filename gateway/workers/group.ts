@@ -5,7 +5,7 @@ import { createProcessContext, openAdmin, reportFaultTo, reportWarningTo } from 
 import type { Configuration, ListenerSettings } from '../configuration/configuration.ts'
 import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
 import { createGroupMetrics } from '../observe/metrics/group.ts'
-import { combinePages } from './aggregate-pages.ts'
+import { aggregatePages } from './aggregate-pages.ts'
 import { startWorkerPool } from './worker-pool.ts'
 
 /** No request of ours keeps an event loop busy for a hundredth of this. */
@@ -22,8 +22,8 @@ export async function startGroup(
   onFailure: (error: Error) => void,
 ): Promise<Gateway> {
   await checkConfiguration(configuration, configurationFile)
-  const equipment = createProcessContext(configuration)
-  const { log, metrics, engine } = equipment
+  const context = createProcessContext(configuration)
+  const { log, metrics, engine } = context
   warnOfOpenSecrets(configuration.secretFiles, log)
   const group = createGroupMetrics()
   const crew = startWorkerPool({
@@ -39,14 +39,14 @@ export async function startGroup(
   group.watchWorkers(() => crew.serving().length)
   const stands = await crew.started
   let stopped: Promise<void> | undefined
-  const pages = combinePages(
+  const pages = aggregatePages(
     crew,
     group,
     metrics,
     () => stopped !== undefined,
     (facts) => openConsole(configuration, facts),
   )
-  const admin = await openAdmin(configuration, equipment, pages)
+  const admin = await openAdmin(configuration, context, pages)
   const addresses = { public: stands.public, decision: stands.decision, admin: admin.address }
   log.info({ ...addresses, workers: size }, 'listening')
 

@@ -1,36 +1,36 @@
 import cluster from 'node:cluster'
-import type { AdminFacts } from '../admin/listener.ts'
-import type { Doors } from '../boot/gateway.ts'
+import type { AdminState } from '../admin/listener.ts'
+import type { RequestListeners } from '../boot/gateway.ts'
 import type { ListenerSettings } from '../configuration/configuration.ts'
 import type { Failure } from '../configuration/failure.ts'
 
-/** Where the doors of a group stand. */
-export type ListenerAddresses = Readonly<Pick<Doors, 'public' | 'decision'>>
+/** The addresses on which a group listens. */
+export type ListenerAddresses = Readonly<Pick<RequestListeners, 'public' | 'decision'>>
 
 /** Without what TLS needs: this goes by the environment, where no key belongs. */
-type Door = Pick<ListenerSettings, 'host' | 'port'>
+type ListenerEndpoint = Pick<ListenerSettings, 'host' | 'port'>
 
 /** What a worker is told at its start: its number from 1, and where its siblings listen. */
 export type Assignment = Readonly<{
   number: number
-  listeners: Readonly<Record<'public' | 'decision', Door>>
+  listeners: Readonly<Record<'public' | 'decision', ListenerEndpoint>>
 }>
 
-export type WorkerQuestion = keyof AdminFacts
+export type WorkerQuestion = keyof AdminState
 
-export type WorkerAnswer<Name extends WorkerQuestion> = Awaited<ReturnType<AdminFacts[Name]>>
+export type WorkerAnswer<Name extends WorkerQuestion> = Awaited<ReturnType<AdminState[Name]>>
 
 export type DrainTimes = Readonly<{ delayMs: number; timeoutMs: number }>
 
 /** From the primary to a worker. */
-export type Order =
+export type WorkerCommand =
   | Readonly<{ kind: 'ping'; id: number }>
   | Readonly<{ kind: 'ask'; id: number; question: WorkerQuestion }>
   | Readonly<{ kind: 'reload' }>
   | (Readonly<{ kind: 'drain' }> & DrainTimes)
 
 /** From a worker to the primary. An answer without a value is one that could not be given. */
-export type Report =
+export type WorkerMessage =
   | Readonly<{ kind: 'serving'; addresses: ListenerAddresses }>
   | Readonly<{ kind: 'failed'; failure: Failure }>
   | Readonly<{ kind: 'answer'; id: number; value?: unknown }>

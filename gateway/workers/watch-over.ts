@@ -7,7 +7,7 @@ const missesAllowed = 3
  * Asks a worker now and then for as long as it lives, and calls back when it has been silent for `silenceMs`. Liveness
  * probes see the primary alone: a worker whose event loop stands still would stay for ever.
  */
-export async function watchOver(worker: WorkerProcess, silenceMs: number, onSilent: () => void): Promise<void> {
+export async function monitorLiveness(worker: WorkerProcess, silenceMs: number, onSilent: () => void): Promise<void> {
   let isGone = false
   void worker.ended.then(() => {
     isGone = true

@@ -5,7 +5,7 @@ import type { Log } from '../observe/log/log.ts'
 import { createStanding } from './group-addresses.ts'
 import type { Assignment, DrainTimes, ListenerAddresses } from './messages.ts'
 import { createRestartBackoff } from './restart-backoff.ts'
-import { watchOver } from './watch-over.ts'
+import { monitorLiveness } from './watch-over.ts'
 import { forkWorker, type WorkerEnd, type WorkerProcess } from './worker-process.ts'
 
 /** Workers in a fixed number of places, each filled again when its worker dies. */
@@ -31,7 +31,7 @@ export type WorkerPoolOptions = Readonly<{
 }>
 
 /** So many deaths at the start, one after the other, and the next one would be no better. */
-const hopelessDeaths = 5
+const maxStartFailures = 5
 
 /** What a worker may take beyond the drain's own time, for its last writes. */
 const graceMs = 5_000
@@ -80,7 +80,7 @@ export function startWorkerPool(options: WorkerPoolOptions): WorkerPool {
     })
     return worker
   }
-  for (let number = 1; number <= options.size; number++) keepFilled(number, pool, options, { start, fail }).catch(fail)
+  for (let number = 1; number <= options.size; number++) respawn(number, pool, options, { start, fail }).catch(fail)
 
   return {
     started,
@@ -97,7 +97,7 @@ function noteServing(worker: WorkerProcess, pool: PoolState, { log, silenceMs }:
   const { number, pid } = worker
   pool.serving.add(worker)
   log.info({ worker: number, pid }, 'worker serves')
-  void watchOver(worker, silenceMs, () => {
+  void monitorLiveness(worker, silenceMs, () => {
     log.error({ worker: number, pid }, 'worker is silent, and is killed')
     worker.kill()
   })
@@ -106,7 +106,7 @@ function noteServing(worker: WorkerProcess, pool: PoolState, { log, silenceMs }:
 type PoolActions = Readonly<{ start: (number: number) => WorkerProcess; fail: (error: Error) => void }>
 
 /** Starts a worker in this place, and another each time one has died, until the pool ends. */
-async function keepFilled(
+async function respawn(
   number: number,
   pool: PoolState,
   { log, monotonicMs, onDeath, onRestart }: WorkerPoolOptions,
@@ -125,7 +125,7 @@ async function keepFilled(
     log.error({ worker: number, pid: worker.pid, ...end, delayMs }, 'worker died; another takes its place')
     // Its own words are better than anything we could say, and would be the same the next time.
     if (end.failure && !pool.isStarted) return fail(new ReportedError(end.failure))
-    if (quickDeaths >= hopelessDeaths && (!pool.isStarted || pool.serving.size === 0))
+    if (quickDeaths >= maxStartFailures && (!pool.isStarted || pool.serving.size === 0))
       return fail(new Error(`worker ${number} ended ${quickDeaths} times soon after its start (${describeEnd(end)})`))
     await sleep(delayMs)
     if (pool.isEnding) return

@@ -5,9 +5,9 @@ import {
   type Assignment,
   type DrainTimes,
   type ListenerAddresses,
-  type Order,
-  type Report,
   type WorkerAnswer,
+  type WorkerCommand,
+  type WorkerMessage,
   type WorkerQuestion,
   writeAssignment,
 } from './messages.ts'
@@ -45,12 +45,12 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   // A worker that has just gone cannot be told anything; its end is told by its exit.
   worker.on('error', () => undefined)
   let failure: Failure | undefined
-  const send = (order: Order): void => {
+  const send = (order: WorkerCommand): void => {
     if (worker.isConnected()) worker.process.send(order, () => undefined)
   }
   const calls = createCalls(send)
   const served = new Promise<ListenerAddresses>((resolve) => {
-    const take = (message: Report): void => {
+    const take = (message: WorkerMessage): void => {
       if (message.kind === 'serving') resolve(message.addresses)
       else if (message.kind === 'failed') failure = message.failure
       else calls.settle(message.id, message.value)
@@ -88,12 +88,12 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
 }
 
 /** Orders that want a reply, which comes under their id. */
-function createCalls(send: (order: Order) => void) {
+function createCalls(send: (order: WorkerCommand) => void) {
   const waiting = new Map<number, (value: unknown) => void>()
   let lastId = 0
   return {
     /** Resolves to undefined when the reply stays out. */
-    make: (order: (id: number) => Order, withinMs: number): Promise<unknown> =>
+    make: (order: (id: number) => WorkerCommand, withinMs: number): Promise<unknown> =>
       new Promise((resolve) => {
         const id = ++lastId
         const settle = (value: unknown): void => {

@@ -1,12 +1,12 @@
 import cluster from 'node:cluster'
-import { endOnFault } from '../boot/crash.ts'
-import { type Doors, logCloseMs, openDoors } from '../boot/gateway.ts'
+import { handleUncaught } from '../boot/crash.ts'
+import { logCloseMs, type RequestListeners, startListeners } from '../boot/gateway.ts'
 import { createProcessContext, type ProcessContext, reportFaultTo, reportWarningTo } from '../boot/process-context.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { describeFailure } from '../configuration/failure.ts'
 import { endProcess, guardOutput } from '../fault/end-process.ts'
 import { guarded } from '../fault/guarded.ts'
-import type { Assignment, DrainTimes, Order, Report } from './messages.ts'
+import type { Assignment, DrainTimes, WorkerCommand, WorkerMessage } from './messages.ts'
 
 /** Runs one worker until its primary ends it, or is gone: node:cluster then ends the process by itself. */
 export async function runWorker(configurationFile: string, assignment: Assignment): Promise<void> {
@@ -29,9 +29,9 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
   )
   let running: Running | undefined
   let isLeaving = false
-  const take = (order: Order): unknown => {
-    if (running) return obey(order, running, isLeaving)
-    // There is nothing to finish before the doors are open.
+  const take = (order: WorkerCommand): unknown => {
+    if (running) return execute(order, running, isLeaving)
+    // There is nothing to finish before the listeners are open.
     return order.kind === 'drain' ? endProcess(0) : undefined
   }
   process.on('message', guarded('process', take))
@@ -41,21 +41,21 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
     await report({ kind: 'failed', failure: describeFailure(error) })
     return endProcess(1)
   }
-  const { doors, equipment } = running
-  guardOutput(reportWarningTo(equipment.log))
-  endOnFault(reportFaultTo(equipment.log), async (times) => {
+  const { listeners, context } = running
+  guardOutput(reportWarningTo(context.log))
+  handleUncaught(reportFaultTo(context.log), async (times) => {
     // One that leaves takes no connection, and is no reason to send none to its siblings.
     isLeaving = true
-    await stop({ delayMs: 0, timeoutMs: 0, ...times }, doors, equipment)
+    await stop({ delayMs: 0, timeoutMs: 0, ...times }, listeners, context)
   })
-  await report({ kind: 'serving', addresses: { public: doors.public, decision: doors.decision } })
+  await report({ kind: 'serving', addresses: { public: listeners.public, decision: listeners.decision } })
 }
 
-type Running = Readonly<{ doors: Doors; equipment: ProcessContext }>
+type Running = Readonly<{ listeners: RequestListeners; context: ProcessContext }>
 
 async function start(configurationFile: string, { number, listeners }: Assignment): Promise<Running> {
   const written = loadConfiguration(configurationFile, process.env)
-  // The file may have changed since the siblings read it; all must stand at the same doors.
+  // The file may have changed since the siblings read it; all must listen on the same addresses.
   const configuration = {
     ...written,
     listeners: {
@@ -64,33 +64,33 @@ async function start(configurationFile: string, { number, listeners }: Assignmen
       decision: { ...written.listeners.decision, ...listeners.decision },
     },
   }
-  const equipment = createProcessContext(configuration, number)
-  return { doors: await openDoors(configuration, configurationFile, equipment), equipment }
+  const context = createProcessContext(configuration, number)
+  return { listeners: await startListeners(configuration, configurationFile, context), context }
 }
 
-async function obey(order: Order, { doors, equipment }: Running, isLeaving: boolean): Promise<void> {
-  switch (order.kind) {
+async function execute(command: WorkerCommand, { listeners, context }: Running, isLeaving: boolean): Promise<void> {
+  switch (command.kind) {
     case 'ping':
-      return report({ kind: 'answer', id: order.id, value: 'alive' })
+      return report({ kind: 'answer', id: command.id, value: 'alive' })
     case 'ask': {
-      const isQuiet = isLeaving && order.question === 'readiness'
-      const value = isQuiet ? {} : await doors.facts[order.question]().catch(() => undefined)
-      return report({ kind: 'answer', id: order.id, value })
+      const isQuiet = isLeaving && command.question === 'readiness'
+      const value = isQuiet ? {} : await listeners.facts[command.question]().catch(() => undefined)
+      return report({ kind: 'answer', id: command.id, value })
     }
     case 'reload':
-      return doors.reload()
+      return listeners.reload()
     case 'drain': {
-      const code = await stop(order, doors, equipment)
+      const code = await stop(command, listeners, context)
       return endProcess(code)
     }
     default:
-      return order satisfies never
+      return command satisfies never
   }
 }
 
-async function stop(times: DrainTimes, doors: Doors, { log, engine }: ProcessContext): Promise<number> {
+async function stop(times: DrainTimes, listeners: RequestListeners, { log, engine }: ProcessContext): Promise<number> {
   try {
-    await doors.drain(times)
+    await listeners.drain(times)
     await engine.close()
     log.info({}, 'stopped')
     return 0
@@ -102,7 +102,7 @@ async function stop(times: DrainTimes, doors: Doors, { log, engine }: ProcessCon
 }
 
 /** Resolves once it is on its way. A primary that has gone hears nothing, and our end is near. */
-const report = (message: Report): Promise<void> =>
+const report = (message: WorkerMessage): Promise<void> =>
   new Promise((resolve) => {
     if (process.send) process.send(message, undefined, undefined, () => resolve())
     else resolve()

@@ -1,5 +1,9 @@
 import t, { type Test } from 'tap'
-import { keepConnected, type Link, type LinkEvents } from '../../gateway/directory/keep-connected.ts'
+import {
+  type LinkEvents,
+  type ListeningConnection,
+  maintainConnection,
+} from '../../gateway/directory/keep-connected.ts'
 import { until } from '../support/gateway.ts'
 
 type Settle = Readonly<{ resolve: () => void; reject: (error: unknown) => void }>
@@ -21,10 +25,10 @@ function keep(t: Test) {
   const proofs: number[] = []
   const losses: unknown[] = []
   let clockMs = 1_000
-  const connect = (events: LinkEvents): Promise<Link> =>
+  const connect = (events: LinkEvents): Promise<ListeningConnection> =>
     new Promise((resolve, reject) => {
       const questions: Settle[] = []
-      const link: Link = {
+      const link: ListeningConnection = {
         probe: () => {
           diary.push('asked')
           return new Promise((resolve, reject) => questions.push({ resolve, reject }))
@@ -34,11 +38,11 @@ function keep(t: Test) {
       diary.push('connecting')
       attempts.push({ atMs: performance.now(), events, succeed: () => resolve(link), fail: reject, questions })
     })
-  const source = keepConnected(connect, {
+  const source = maintainConnection(connect, {
     monotonicMs: () => clockMs,
     handlers: {
       onConnected: () => diary.push('connected'),
-      onProof: (atMs) => {
+      onSynced: (atMs) => {
         diary.push('proof')
         proofs.push(atMs)
       },

@@ -3,14 +3,14 @@ import { readFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createFileMemory } from '../../gateway/reload/file-memory.ts'
+import { createCachedFileReader } from '../../gateway/reload/file-memory.ts'
 
 /** Reads a folder's files by a clock that is so far ahead, and counts how often one is opened. */
 function begin(t: Test, aheadMs: number) {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-files-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const clock = { aheadMs, opened: 0 }
-  const read = createFileMemory({
+  const read = createCachedFileReader({
     nowMs: () => Date.now() + clock.aheadMs,
     open: (file) => {
       clock.opened += 1

@@ -15,7 +15,7 @@ function holdWatch(t: Test, more: readonly string[] = []) {
   const look = createKeyWatch({
     texts: ['first', ...more],
     files: [file],
-    adopt: async (texts) => {
+    apply: async (texts) => {
       if (texts[0]?.startsWith('bad')) throw new Error(`refused ${texts[0].length}`)
       adopted.push(texts)
     },
@@ -111,7 +111,7 @@ t.test('a bad file that becomes good by the clock alone is taken then', async (t
   const look = createKeyWatch({
     texts: ['first'],
     files: [join(directory, 'key')],
-    adopt: async (texts) => {
+    apply: async (texts) => {
       if (!isTime) throw new Error('no key signs yet')
       adopted.push(texts)
     },

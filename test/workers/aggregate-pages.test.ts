@@ -1,8 +1,8 @@
 import t from 'tap'
-import type { AdminFacts } from '../../gateway/admin/listener.ts'
+import type { AdminState } from '../../gateway/admin/listener.ts'
 import { createGroupMetrics } from '../../gateway/observe/metrics/group.ts'
 import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
-import { combinePages } from '../../gateway/workers/aggregate-pages.ts'
+import { aggregatePages } from '../../gateway/workers/aggregate-pages.ts'
 import type { WorkerQuestion } from '../../gateway/workers/messages.ts'
 import type { WorkerProcess } from '../../gateway/workers/worker-process.ts'
 
@@ -23,12 +23,12 @@ function pagesOf(workers: readonly Answers[], isDraining = false) {
     const isGone = () => gone.has(answers)
     return { number: index + 1, pid: index + 1, ask, isGone } as unknown as WorkerProcess // all that the pages use
   })
-  let facts: AdminFacts | undefined
-  const openConsole = (told: AdminFacts) => {
+  let facts: AdminState | undefined
+  const openConsole = (told: AdminState) => {
     facts = told
     return () => undefined
   }
-  const pages = combinePages(
+  const pages = aggregatePages(
     { serving: () => living.filter(({ isGone }) => !isGone()) },
     createGroupMetrics(),
     createMetrics(),

@@ -1,5 +1,5 @@
 import type { ClusterStates } from '../cluster-state.ts'
-import type { AdminFacts } from '../listener.ts'
+import type { AdminState } from '../listener.ts'
 import type { PolicyStates } from '../policy-state.ts'
 import type { Readiness } from '../readiness.ts'
 import type { Refusal } from '../recent-refusals.ts'
@@ -18,7 +18,7 @@ export type ConsoleSnapshot = Readonly<{
   table: ConsoleTable
 }>
 
-export type SnapshotSources = Pick<AdminFacts, 'readiness' | 'metrics' | 'policies' | 'refusals' | 'clusters'> &
+export type SnapshotSources = Pick<AdminState, 'readiness' | 'metrics' | 'policies' | 'refusals' | 'clusters'> &
   Readonly<{
     /** The table of this fingerprint. */
     table: (fingerprint: string | undefined) => Promise<ConsoleTable>

@@ -1,4 +1,4 @@
-import { disarm, formatTable } from '../../lib/text-table.ts'
+import { escapeControls, formatTable } from '../../lib/text-table.ts'
 import type { ChangedCell } from './compare-access.ts'
 import type { RouteDifference } from './compare-routes.ts'
 import type { PolicyDiff, RouteChange } from './diff.ts'
@@ -70,5 +70,5 @@ const listOther = (change: RouteChange, isMeant: (difference: RouteDifference) =
 
 const formatMarkdown = (header: readonly string[], rows: Rows): string =>
   [header, header.map(() => '---'), ...rows]
-    .map((cells) => `| ${cells.map((cell) => disarm(cell).replaceAll('|', '\\|')).join(' | ')} |\n`)
+    .map((cells) => `| ${cells.map((cell) => escapeControls(cell).replaceAll('|', '\\|')).join(' | ')} |\n`)
     .join('')

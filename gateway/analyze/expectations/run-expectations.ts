@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
-import { disarm } from '../../lib/text-table.ts'
+import { escapeControls } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { compileRoutes, type RouteTable } from '../../route/table.ts'
 import { imagineFromWords } from '../caller-options.ts'
@@ -66,7 +66,9 @@ export function formatTrials(trials: readonly TestResult[], format: TrialFormat)
   switch (format) {
     case 'text':
       return [
-        ...failed.flatMap(({ name, place, faults }) => faults.map((fault) => disarm(`${place}: ${name}: ${fault}`))),
+        ...failed.flatMap(({ name, place, faults }) =>
+          faults.map((fault) => escapeControls(`${place}: ${name}: ${fault}`)),
+        ),
         `${trials.length - failed.length} passed, ${failed.length} failed\n`,
       ].join('\n')
     case 'tap':
@@ -80,7 +82,7 @@ export function formatTrials(trials: readonly TestResult[], format: TrialFormat)
 
 function writeTap({ name, place, faults }: TestResult, index: number): readonly string[] {
   // A bare number sign would begin a directive (TAP 14, "Escaping").
-  const title = disarm(name).replace(/[\\#]/g, '\\$&')
-  const diagnosis = [...faults, `at ${place}`].map((line) => `# ${disarm(line)}`)
+  const title = escapeControls(name).replace(/[\\#]/g, '\\$&')
+  const diagnosis = [...faults, `at ${place}`].map((line) => `# ${escapeControls(line)}`)
   return faults.length === 0 ? [`ok ${index + 1} - ${title}`] : [`not ok ${index + 1} - ${title}`, ...diagnosis]
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { lintPolicy, type Warning } from '../../analyze/lint.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { ReportedError } from '../../configuration/failure.ts'
-import { disarm } from '../../lib/text-table.ts'
+import { escapeControls } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
 
@@ -35,7 +35,7 @@ function readOrReport(options: CheckOptions): Policy {
 const describe = (problems: readonly Problem[], config: string): string => {
   const all = problems.map((problem) => {
     const { file, line, column, message } = problem
-    return `${file}:${line}:${column}: error: ${disarm(message)}\n${file === config ? '' : renderFrame(problem)}`
+    return `${file}:${line}:${column}: error: ${escapeControls(message)}\n${file === config ? '' : renderFrame(problem)}`
   })
   return `the table cannot be used\n${all.join('')}${count(problems.length, 'mistake')}`
 }
@@ -45,7 +45,7 @@ const count = (number: number, noun: string): string => `${number} ${noun}${numb
 function renderWarning({ source, message }: Warning): string {
   const [, file, line] = /^(.*):(\d+)$/.exec(source) ?? []
   const frame = file === undefined ? '' : renderFrame({ file, line: Number(line) })
-  return `${source}: warning: ${disarm(message)}\n${frame}`
+  return `${source}: warning: ${escapeControls(message)}\n${frame}`
 }
 
 /** Lines and columns count from 1; without a column the line's first word is meant. */
@@ -62,7 +62,7 @@ function renderFrame({ file, line, column }: SourceLocation): string {
   const width = String(line).length
   const shown = lines.slice(-linesBefore - 1).map((text, index, all) => {
     const number = line - all.length + 1 + index
-    return `  ${String(number).padStart(width)} | ${disarm(text)}\n`
+    return `  ${String(number).padStart(width)} | ${escapeControls(text)}\n`
   })
   const offset = column === undefined ? meant.search(/\S/) : Math.min(column - 1, meant.length)
   return `${shown.join('')}  ${' '.repeat(width)} | ${' '.repeat(Math.max(0, offset))}^\n`

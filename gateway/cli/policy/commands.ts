@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import { example } from '../help.ts'
-import { lazily } from '../lazy-command.ts'
+import { lazyCommand } from '../lazy-command.ts'
 
 /** Adds `sallyport policy …` to the command line. */
 export function addPolicyCommands(program: Command, defaultConfig: string): void {
@@ -35,7 +35,7 @@ function addCheck(command: Command): void {
     .description('find every mistake, with file, line and column, and what is seldom meant')
     .option('--strict', 'end with 1 where there is a warning')
     .addHelpText('after', example('npx sallyport policy check --policies policies --strict'))
-    .action(lazily(() => import('./check.ts'), 'runCheckPolicy'))
+    .action(lazyCommand(() => import('./check.ts'), 'runCheckPolicy'))
 }
 
 function addExplain(command: Command): void {
@@ -62,7 +62,7 @@ function addExplain(command: Command): void {
         'npx sallyport policy explain GET /datasets --user 8 --organization 1',
       ),
     )
-    .action(lazily(() => import('./explain.ts'), 'runExplain'))
+    .action(lazyCommand(() => import('./explain.ts'), 'runExplain'))
 }
 
 function addMatrix(command: Command): void {
@@ -76,7 +76,7 @@ function addMatrix(command: Command): void {
         'npx sallyport policy matrix --format html > matrix.html',
       ),
     )
-    .action(lazily(() => import('./matrix.ts'), 'runMatrix'))
+    .action(lazyCommand(() => import('./matrix.ts'), 'runMatrix'))
 }
 
 function addTest(command: Command): void {
@@ -87,7 +87,7 @@ function addTest(command: Command): void {
       'after',
       example('npx sallyport policy test --policies policies', 'npx sallyport policy test -p policies --format tap'),
     )
-    .action(lazily(() => import('./test.ts'), 'runTestPolicy'))
+    .action(lazyCommand(() => import('./test.ts'), 'runTestPolicy'))
 }
 
 const addDescription = (command: Command): Command =>
@@ -100,7 +100,7 @@ function addCoverage(command: Command): void {
     .description('compare with an API description: operations without a route, routes without an operation')
     .option('--strict', 'end with 1 where a route has no operation, too')
     .addHelpText('after', example('npx sallyport policy coverage --policies policies --openapi openapi.yaml'))
-    .action(lazily(() => import('./openapi.ts'), 'runCoverage'))
+    .action(lazyCommand(() => import('./openapi.ts'), 'runCoverage'))
 }
 
 function addInit(command: Command): void {
@@ -108,7 +108,7 @@ function addInit(command: Command): void {
     .description('draft a table from an API description, as closed as can be, on standard output')
     .option('--upstream <name>', 'where its requests go, a name under upstreams of the configuration', 'platform')
     .addHelpText('after', example('npx sallyport policy init --openapi openapi.yaml > policies/api.yaml'))
-    .action(lazily(() => import('./openapi.ts'), 'runInit'))
+    .action(lazyCommand(() => import('./openapi.ts'), 'runInit'))
 }
 
 function addDiff(command: Command): void {
@@ -126,7 +126,7 @@ function addDiff(command: Command): void {
         'npx sallyport policy diff ../main/policies policies --format markdown',
       ),
     )
-    .action(lazily(() => import('./diff.ts'), 'runDiff'))
+    .action(lazyCommand(() => import('./diff.ts'), 'runDiff'))
 }
 
 function addConfirm(command: Command, defaultConfig: string): void {
@@ -141,7 +141,7 @@ function addConfirm(command: Command, defaultConfig: string): void {
     )
     .option('--pid <number>', 'the process, where it cannot be found: of a group the one that was started first')
     .addHelpText('after', example('npx sallyport policy confirm', 'kubectl exec POD -- sallyport policy confirm'))
-    .action(lazily(() => import('./confirm.ts'), 'runConfirm'))
+    .action(lazyCommand(() => import('./confirm.ts'), 'runConfirm'))
 }
 
 function collect(value: string, earlier: readonly string[]): readonly string[] {

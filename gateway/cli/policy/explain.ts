@@ -4,7 +4,7 @@ import { type ExplainedRequest, type Explanation, explain } from '../../analyze/
 import type { HypotheticalCaller } from '../../analyze/hypothetical-caller.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { UsageError } from '../../configuration/failure.ts'
-import { disarm, formatTable } from '../../lib/text-table.ts'
+import { escapeControls, formatTable } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { readId, withDirectory } from '../directory.ts'
 
@@ -92,5 +92,5 @@ function describe({ status, outcome, route, source, checks }: Explanation): stri
   const rows = checks.map(({ check, isPassed, why }) => [check, isPassed ? 'pass' : 'FAIL', why])
   const verdict = outcome === 'allowed' ? 'allowed' : `refused: ${status} ${outcome}`
   const where = route === undefined ? '' : `, by route ${route} (${source})`
-  return `${formatTable(['check', '', 'why'], rows)}\n${disarm(`${verdict}${where}`)}\n`
+  return `${formatTable(['check', '', 'why'], rows)}\n${escapeControls(`${verdict}${where}`)}\n`
 }

@@ -11,7 +11,7 @@ import type {
   UserRecord,
 } from '../directory.ts'
 import type { Freshness } from './freshness.ts'
-import { shareCalls } from './share-calls.ts'
+import { singleFlight } from './share-calls.ts'
 import { createTaggedCache, type ReadResult, type TaggedCache, type TaggedCacheOptions } from './tagged-cache.ts'
 
 /** What is held, each in a cache of its own. */
@@ -45,7 +45,7 @@ const silentClusterMs = 1_000
 /** The directory with its answers held in memory, for as long as nothing contradicts them. */
 export function createCachedDirectory(store: Directory, options: CachedDirectoryOptions): CachedDirectory {
   const caches = createCaches(options)
-  const firstLogins = shareCalls(
+  const firstLogins = singleFlight(
     ({ identity }) => nameIdentity(identity),
     ({ identity, arrival }: FirstLogin) => store.createByIdentity(identity, arrival),
   )
@@ -91,7 +91,7 @@ function shareVerifications(
   freshness: Freshness,
   onVerified: (userId: number) => void,
 ): Directory['verifyEmail'] {
-  const verifications = shareCalls(
+  const verifications = singleFlight(
     ({ userId, address }) => `${userId} ${address}`,
     ({ userId, address }: Verification) => store.verifyEmail(userId, address),
   )

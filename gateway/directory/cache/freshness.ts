@@ -3,7 +3,7 @@ export type Freshness = Readonly<{
   /** Whether a fact that was asked for at this moment may still be used. */
   isFresh: (askedAtMs: number, maxAgeMs: number) => boolean
   /** Notes that every change committed before this moment has been heard. */
-  prove: (atMs: number) => void
+  markSynced: (atMs: number) => void
   /** A fact came from where no proof says anything about it: none that was asked for so far is kept young by a proof. */
   restrict: () => void
   /** When a fact that was asked for at this moment was last known to be true. */
@@ -15,7 +15,7 @@ export type Freshness = Readonly<{
  * Nothing is believed for longer than this without a proof that changes still reach us. The promise is 1 s; the
  * rest is for the way of the request itself.
  */
-export const unprovenLimitMs = 900
+export const maxUnsyncedMs = 900
 
 /**
  * A fact is as young as the later of two moments: when it was asked for, and when we last knew that no change had
@@ -31,12 +31,12 @@ export function createFreshness(monotonicMs: () => number): Freshness {
     knownAt,
     isFresh: (askedAtMs, maxAgeMs) => {
       const nowMs = monotonicMs()
-      return nowMs - askedAtMs <= maxAgeMs && nowMs - knownAt(askedAtMs) <= unprovenLimitMs
+      return nowMs - askedAtMs <= maxAgeMs && nowMs - knownAt(askedAtMs) <= maxUnsyncedMs
     },
     restrict: () => {
       restrictedAtMs = monotonicMs()
     },
-    prove: (atMs) => {
+    markSynced: (atMs) => {
       provenAtMs = Math.max(provenAtMs, atMs)
     },
     now: monotonicMs,

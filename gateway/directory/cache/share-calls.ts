@@ -6,7 +6,7 @@ export type SharedCalls<Input, Result> = Readonly<{
 }>
 
 /** Calls with the same name that come while one is under way share its result. */
-export function shareCalls<Input, Result>(
+export function singleFlight<Input, Result>(
   nameOf: (input: Input) => string,
   call: (input: Input) => Promise<Result>,
 ): SharedCalls<Input, Result> {

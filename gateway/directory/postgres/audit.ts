@@ -3,7 +3,7 @@ import type { Query } from './pool.ts'
 import * as statements from './statements.ts'
 
 /** A deed worth remembering, and whom it concerned. */
-export type Deed = Readonly<
+export type AuditedAction = Readonly<
   | {
       action: 'token.minted' | 'token.revoked' | 'organization.switched' | 'identity.linked'
       subjectId: number
@@ -13,7 +13,7 @@ export type Deed = Readonly<
 >
 
 /** Writes into the trail, within the transaction of the deed: neither is ever there without the other. */
-export async function writeAudit(query: Query, deed: Deed, context: AuditContext): Promise<void> {
+export async function writeAudit(query: Query, deed: AuditedAction, context: AuditContext): Promise<void> {
   const { action } = deed
   const { subjectId, tokenId = null } = 'subjectId' in deed ? deed : { subjectId: null }
   const clusterId = 'clusterId' in deed ? deed.clusterId : null

@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { guarded } from '../../fault/guarded.ts'
 import { type ChangeHandlers, type ChangeSource, parseChange } from '../change.ts'
-import { answerTimeoutMs, keepConnected, type Link, type LinkEvents } from '../keep-connected.ts'
+import { answerTimeoutMs, type LinkEvents, type ListeningConnection, maintainConnection } from '../keep-connected.ts'
 import { createHideUser } from './hide-user.ts'
 import { askServer, createQuestion, type Server, type Servers } from './servers.ts'
-import { findSilentTables } from './silent-tables.ts'
+import { findTablesWithoutTriggers } from './silent-tables.ts'
 import { StrictClient } from './strict-client.ts'
 
 /** Where the triggers of the migrations send. */
@@ -14,7 +14,7 @@ const channel = 'sallyport_changes'
 /** Always the same, or a pooler's connections would gather them. */
 const probeChannel = 'sallyport_probe'
 
-const farewellMs = 500
+const closeTimeoutMs = 500
 
 export type ChangeListenerOptions = Readonly<{
   url: string
@@ -25,24 +25,28 @@ export type ChangeListenerOptions = Readonly<{
 
 /** Hears every committed change of the directory's tables, whoever made it, on a connection of its own. */
 export function listenToPostgres(settings: ChangeListenerOptions, handlers: ChangeHandlers): ChangeSource {
-  const connect = (events: LinkEvents): Promise<Link> => openLink(settings, events, handlers)
+  const connect = (events: LinkEvents): Promise<ListeningConnection> => openLink(settings, events, handlers)
   const hideUser = createHideUser(settings.url)
   const onLost = (error: unknown): void => {
     settings.servers.noteListening(undefined)
     handlers.onLost(hideUser(error))
   }
-  const kept = keepConnected(connect, { handlers: { ...handlers, onLost }, monotonicMs: settings.monotonicMs })
+  const kept = maintainConnection(connect, { handlers: { ...handlers, onLost }, monotonicMs: settings.monotonicMs })
   return { name: 'postgres', ...kept }
 }
 
-async function openLink(settings: ChangeListenerOptions, events: LinkEvents, handlers: ChangeHandlers): Promise<Link> {
+async function openLink(
+  settings: ChangeListenerOptions,
+  events: LinkEvents,
+  handlers: ChangeHandlers,
+): Promise<ListeningConnection> {
   const client = createClient(settings)
   client.on('error', guarded('directory', events.onBroken))
   client.on(
     'end',
     guarded('directory', () => events.onBroken(new Error('the connection ended'))),
   )
-  const close = (): void => letGo(client)
+  const close = (): void => closeGracefully(client)
   const { servers, monotonicMs } = settings
   const question = createQuestion()
   const describe = (): Promise<Server> => askServer(client, question)
@@ -82,15 +86,15 @@ const createClient = ({ url, connectTimeoutMs }: ChangeListenerOptions): pg.Clie
     application_name: 'sallyport changes',
   })
 
-function letGo(client: pg.Client): void {
+function closeGracefully(client: pg.Client): void {
   client.end().catch(() => undefined)
   // A frozen server answers no farewell; the socket must not wait for one.
-  setTimeout(() => client.connection.stream.destroy(), farewellMs).unref()
+  setTimeout(() => client.connection.stream.destroy(), closeTimeoutMs).unref()
 }
 
 /** A database that was not migrated yet, or whose triggers are off, would be silent, and silence reads as "no change". */
 async function requireTriggers(client: pg.Client): Promise<void> {
-  const silent = await findSilentTables(client)
+  const silent = await findTablesWithoutTriggers(client)
   if (silent.length === 0) return
   const names = [...new Set(silent.map(({ table }) => table))].join(', ')
   throw new Error(`no triggers tell of changes to ${names}; run "sallyport migrate" or "sallyport directory check"`)
@@ -124,7 +128,7 @@ async function sendProbe(payload: string, settings: ChangeListenerOptions): Prom
     await sender.connect()
     await sender.query(`notify ${probeChannel}, '${payload}'`)
   } finally {
-    letGo(sender)
+    closeGracefully(sender)
   }
 }
 

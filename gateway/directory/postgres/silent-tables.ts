@@ -33,7 +33,7 @@ const findSilent = `with recursive
   order by 1, 2, 3`
 
 /** Looks behind every view that answers are held of, whoever wrote it, for tables without working triggers. */
-export async function findSilentTables(client: pg.Client): Promise<readonly SilentTable[]> {
+export async function findTablesWithoutTriggers(client: pg.Client): Promise<readonly SilentTable[]> {
   const wanted = relations.flatMap(({ name, tells }) =>
     tells ? [...tells, 'truncate' as const].map((event) => ({ name, event, bit: eventBits[event] })) : [],
   )

@@ -21,7 +21,7 @@ const connectTimeoutMs = 1_000
 /** Past this the answer is of no use to a request. */
 export const commandTimeoutMs = 200
 
-/** Of ioredis, here and there: nothing is queued, nothing is tried again; `keepConnected` makes the next connection. */
+/** Of ioredis, here and there: nothing is queued, nothing is tried again; `maintainConnection` makes the next connection. */
 const common = {
   lazyConnect: true,
   connectTimeout: connectTimeoutMs,

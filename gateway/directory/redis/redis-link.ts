@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { Cluster, type Redis } from 'ioredis'
 import { guarded } from '../../fault/guarded.ts'
 import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChange } from '../change.ts'
-import { keepConnected, type Link, type LinkEvents } from '../keep-connected.ts'
+import { type LinkEvents, type ListeningConnection, maintainConnection } from '../keep-connected.ts'
 import { type Clients, commandTimeoutMs, openClients, type RedisServers } from './clients.ts'
 import {
   createRefusals,
@@ -81,7 +81,7 @@ export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): Re
     isOwing = false
     await publish({ kind: 'everything' })
   }
-  const connect = async (events: LinkEvents): Promise<Link> => {
+  const connect = async (events: LinkEvents): Promise<ListeningConnection> => {
     const { prove, close } = await openSubscription({ settings, handlers, refusals }, current, events)
     const probe = async (): Promise<void> => {
       await prove()
@@ -89,7 +89,7 @@ export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): Re
     }
     return { probe, close }
   }
-  const link = keepConnected(connect, { handlers, monotonicMs })
+  const link = maintainConnection(connect, { handlers, monotonicMs })
   return {
     name: 'redis',
     ...link,

@@ -27,7 +27,7 @@ export type Audit = Readonly<{
   close: (withinMs: number) => Promise<void>
 }>
 
-type Surroundings = Readonly<{
+type AuditDependencies = Readonly<{
   log: Log
   metrics: AuditMetrics
   monotonicMs: () => number
@@ -43,8 +43,8 @@ const complaintMs = 10_000
 export const noAudit: Audit = { isOn: false, record: () => undefined, close: async () => undefined }
 
 /** One line for each decision, beside the request's way. */
-export function createAudit(place: Sink, settings: AuditSettings, surroundings: Surroundings): Audit {
-  const { log, metrics, monotonicMs } = surroundings
+export function createAudit(place: Sink, settings: AuditSettings, dependencies: AuditDependencies): Audit {
+  const { log, metrics, monotonicMs } = dependencies
   const { bufferBytes, waitMs, replica } = settings
   const losses = tellLosses(log, monotonicMs)
   const writer = new LineWriter({

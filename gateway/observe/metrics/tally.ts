@@ -1,12 +1,12 @@
 import { Counter, type Registry } from 'prom-client'
 
 /** What one series counts, to be kept by whoever counts often. */
-export type Tally = { count: number }
+export type FastCounter = { count: number }
 
 /** Gives the tally of these values of the labels, in the order of their names. */
-export type Tallies = (...values: readonly (string | number)[]) => Tally
+export type FastCounters = (...values: readonly (string | number)[]) => FastCounter
 
-type Branch = { readonly below: Map<string | number, Branch>; tally: Tally | undefined }
+type Branch = { readonly below: Map<string | number, Branch>; tally: FastCounter | undefined }
 
 /**
  * A counter for what every request counts: its series are found by a few look-ups, and added to by `count += 1`. The
@@ -15,9 +15,9 @@ type Branch = { readonly below: Map<string | number, Branch>; tally: Tally | und
 export function createTallies(
   { name, help, labelNames }: Readonly<{ name: string; help: string; labelNames: readonly string[] }>,
   registers: Registry[],
-): Tallies {
+): FastCounters {
   const root: Branch = { below: new Map(), tally: undefined }
-  const series: Readonly<{ labels: Record<string, string | number>; tally: Tally }>[] = []
+  const series: Readonly<{ labels: Record<string, string | number>; tally: FastCounter }>[] = []
   new Counter({
     name,
     help,
@@ -28,7 +28,7 @@ export function createTallies(
       for (const { labels, tally } of series) this.inc(labels, tally.count)
     },
   })
-  const begin = (values: readonly (string | number)[]): Tally => {
+  const begin = (values: readonly (string | number)[]): FastCounter => {
     const tally = { count: 0 }
     series.push({ labels: Object.fromEntries(labelNames.map((label, index) => [label, values[index] ?? ''])), tally })
     return tally

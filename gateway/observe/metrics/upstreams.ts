@@ -1,7 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
-import { createTallies, type Tallies } from './tally.ts'
+import { createTallies, type FastCounters } from './tally.ts'
 
 /** How one upstream answers. */
 export type UpstreamWatch = Readonly<{
@@ -78,7 +78,7 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   }
 }
 
-function createWatch(upstream: string, requests: Tallies, observeMs: ObserveMs): UpstreamWatch {
+function createWatch(upstream: string, requests: FastCounters, observeMs: ObserveMs): UpstreamWatch {
   // What is asked for stands at 0 from the start: what appears with a 1 is no increase to Prometheus.
   for (const outcome of expected) requests(upstream, outcome)
   return {

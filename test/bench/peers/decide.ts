@@ -1,4 +1,4 @@
-import { openDoors } from '../../../gateway/boot/gateway.ts'
+import { startListeners } from '../../../gateway/boot/gateway.ts'
 import { createProcessContext } from '../../../gateway/boot/process-context.ts'
 import { loadConfiguration } from '../../../gateway/configuration/configuration.ts'
 import type { Engine } from '../../../gateway/http/engine.ts'
@@ -28,7 +28,7 @@ export async function createDecide(configurationFile: string): Promise<Decide> {
     countUpstreamConnections: () => new Map(),
     close: async () => undefined,
   }
-  await openDoors(configuration, configurationFile, { ...createProcessContext(configuration), engine })
+  await startListeners(configuration, configurationFile, { ...createProcessContext(configuration), engine })
   // The public listener is opened first, and then that for decisions.
   const [, judge] = handlers
   if (!judge) throw new Error('there is no decision listener')

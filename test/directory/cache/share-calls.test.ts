@@ -1,11 +1,11 @@
 import t from 'tap'
-import { shareCalls } from '../../../gateway/directory/cache/share-calls.ts'
+import { singleFlight } from '../../../gateway/directory/cache/share-calls.ts'
 
 /** A call whose answers the test gives, in the order of asking. */
 function holdCalls() {
   const asked: string[] = []
   const settlers: Readonly<{ resolve: (text: string) => void; reject: (error: unknown) => void }>[] = []
-  const shared = shareCalls(
+  const shared = singleFlight(
     (input: Readonly<{ name: string; detail?: string }>) => input.name,
     ({ name, detail = '' }) => {
       asked.push(name + detail)

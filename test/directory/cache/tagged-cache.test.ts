@@ -39,14 +39,14 @@ function holdCache({ maxEntries = 100, graceMs = 0 } = {}) {
     reads,
     told,
     now: () => nowMs,
-    prove: freshness.prove,
+    prove: freshness.markSynced,
     /** Time in which nobody says that changes still arrive. */
     passUnproven: (ms: number) => {
       nowMs += ms
     },
     pass: (ms: number) => {
       nowMs += ms
-      freshness.prove(nowMs)
+      freshness.markSynced(nowMs)
     },
     /** Puts a fact in. */
     keep: (key: string, value: Fact) => cache.read(key, async () => value),
@@ -529,10 +529,10 @@ t.test(
     const freshness = createFreshness(() => nowMs)
     freshness.restrict()
     nowMs += 500
-    freshness.prove(nowMs)
+    freshness.markSynced(nowMs)
     t.ok(freshness.isFresh(0, ttlMs))
     nowMs += 401
-    freshness.prove(nowMs)
+    freshness.markSynced(nowMs)
     t.notOk(freshness.isFresh(0, ttlMs), 'asked for before the foreign answer')
     t.ok(freshness.isFresh(1, ttlMs), 'asked for after it')
   },

@@ -33,7 +33,7 @@ function follow(t: Test, servers: RedisServers & Partial<RedisSettings>) {
     {
       onChange: (change) => void heard.push(change),
       onConnected: () => undefined,
-      onProof: () => undefined,
+      onSynced: () => undefined,
       onLost: (error) => void causes.push(String(error)),
     },
   )

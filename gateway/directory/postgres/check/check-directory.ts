@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { createHideUser } from '../hide-user.ts'
 import { relations } from '../relations.ts'
-import { findSilentTables } from '../silent-tables.ts'
+import { findTablesWithoutTriggers } from '../silent-tables.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
 import { type DirectoryProblem, schema } from './problem.ts'
@@ -86,7 +86,7 @@ async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; b
 /** Names each table behind the views whose changes no replica would hear of. */
 async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<readonly DirectoryProblem[]> {
   const eventsOf = new Map<string, Readonly<{ relations: Set<string>; events: Set<string> }>>()
-  for (const { table, relation, event } of await findSilentTables(client)) {
+  for (const { table, relation, event } of await findTablesWithoutTriggers(client)) {
     const known = eventsOf.get(table) ?? { relations: new Set(), events: new Set() }
     eventsOf.set(table, { relations: known.relations.add(relation), events: known.events.add(event) })
   }
