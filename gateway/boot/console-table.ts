@@ -6,7 +6,7 @@ import { buildMatrix } from '../analyze/matrix.ts'
 import type { Policy } from '../policy/compile.ts'
 import { parsePolicyApart } from '../policy/load.ts'
 import { methods } from '../policy/route.ts'
-import type { PolicyTextList } from '../reload/policy-ledger.ts'
+import type { PolicyTextList } from '../reload/policy-status.ts'
 import { compileRoutes, type RouteTable } from '../route/table.ts'
 
 /** Compiles what the console shows and asks of a table, from the texts that a process has in force. */

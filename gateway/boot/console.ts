@@ -2,7 +2,7 @@ import { createConsole } from '../admin/console/console.ts'
 import { type ConsoleTable, noTable } from '../admin/console/snapshot.ts'
 import type { AdminPages, AdminState } from '../admin/listener.ts'
 import type { Configuration } from '../configuration/configuration.ts'
-import { type PolicyTextList, takeFingerprint } from '../reload/policy-ledger.ts'
+import { type PolicyTextList, takeFingerprint } from '../reload/policy-status.ts'
 import { compileConsoleTable } from './console-table.ts'
 
 /** The console of one process or of a group, by what it says of itself. */

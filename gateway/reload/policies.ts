@@ -9,9 +9,9 @@ import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { Policy } from '../policy/compile.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyApart, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
-import { createCachedFileReader } from './file-memory.ts'
+import { createCachedFileReader } from './cached-file-reader.ts'
 import { createMissingFiles, findPlaces, type HoldReason, type MissingFiles, type Table } from './held-policies.ts'
-import { keepPolicyLedger, type PolicyStatus, type PolicyTextList, takeFingerprint } from './policy-ledger.ts'
+import { keepPolicyLedger, type PolicyStatus, type PolicyTextList, takeFingerprint } from './policy-status.ts'
 import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
 
 /** The policy in force, which follows its files until it is stopped. */

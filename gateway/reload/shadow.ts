@@ -9,9 +9,9 @@ import type { ObserveRequest } from '../observe/request-record.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyApart, readPolicyTexts } from '../policy/load.ts'
 import { compileRoutes } from '../route/table.ts'
-import { createCachedFileReader } from './file-memory.ts'
+import { createCachedFileReader } from './cached-file-reader.ts'
 import { type Policies, pollIntervalMs } from './policies.ts'
-import { keepPolicyLedger } from './policy-ledger.ts'
+import { keepPolicyLedger } from './policy-status.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
 
 /** The table that is tried beside the one in force; it follows its files likewise. */

@@ -1,5 +1,5 @@
 import type { Log } from '../observe/log/log.ts'
-import { createCachedFileReader, type ReadText, readUpTo } from './file-memory.ts'
+import { createCachedFileReader, type ReadText, readUpTo } from './cached-file-reader.ts'
 import { createFilesWatch, type Poll } from './watch-files.ts'
 
 export type KeyWatch = Readonly<{

@@ -4,8 +4,8 @@ import { guarded } from '../fault/guarded.ts'
 import type { Log } from '../observe/log/log.ts'
 import { createStanding } from './group-addresses.ts'
 import type { Assignment, DrainTimes, ListenerAddresses } from './messages.ts'
+import { monitorLiveness } from './monitor-liveness.ts'
 import { createRestartBackoff } from './restart-backoff.ts'
-import { monitorLiveness } from './watch-over.ts'
 import { forkWorker, type WorkerEnd, type WorkerProcess } from './worker-process.ts'
 
 /** Workers in a fixed number of places, each filled again when its worker dies. */

@@ -11,7 +11,7 @@ import type {
   UserRecord,
 } from '../directory.ts'
 import type { Freshness } from './freshness.ts'
-import { singleFlight } from './share-calls.ts'
+import { singleFlight } from './single-flight.ts'
 import { createTaggedCache, type ReadResult, type TaggedCache, type TaggedCacheOptions } from './tagged-cache.ts'
 
 /** What is held, each in a cache of its own. */

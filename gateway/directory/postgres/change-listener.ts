@@ -2,11 +2,16 @@ import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { guarded } from '../../fault/guarded.ts'
 import { type ChangeHandlers, type ChangeSource, parseChange } from '../change.ts'
-import { answerTimeoutMs, type LinkEvents, type ListeningConnection, maintainConnection } from '../keep-connected.ts'
+import {
+  answerTimeoutMs,
+  type LinkEvents,
+  type ListeningConnection,
+  maintainConnection,
+} from '../maintain-connection.ts'
 import { createHideUser } from './hide-user.ts'
 import { askServer, createQuestion, type Server, type Servers } from './servers.ts'
-import { findTablesWithoutTriggers } from './silent-tables.ts'
 import { StrictClient } from './strict-client.ts'
+import { findTablesWithoutTriggers } from './tables-without-triggers.ts'
 
 /** Where the triggers of the migrations send. */
 const channel = 'sallyport_changes'

@@ -1,6 +1,6 @@
 import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis'
 import { guarded } from '../../fault/guarded.ts'
-import { answerTimeoutMs } from '../keep-connected.ts'
+import { answerTimeoutMs } from '../maintain-connection.ts'
 import { withoutServerWords } from './refusals.ts'
 
 /** Where Redis is: one server, a primary that sentinels name, or a cluster. */

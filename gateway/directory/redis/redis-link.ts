@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { Cluster, type Redis } from 'ioredis'
 import { guarded } from '../../fault/guarded.ts'
 import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChange } from '../change.ts'
-import { type LinkEvents, type ListeningConnection, maintainConnection } from '../keep-connected.ts'
+import { type LinkEvents, type ListeningConnection, maintainConnection } from '../maintain-connection.ts'
 import { type Clients, commandTimeoutMs, openClients, type RedisServers } from './clients.ts'
 import {
   createRefusals,

@@ -1,5 +1,5 @@
 import { Gauge, type Registry } from 'prom-client'
-import { createTallies } from './tally.ts'
+import { createTallies } from './fast-counter.ts'
 
 /** How often what is held spares a question, and how much is held. */
 export type CacheMetrics = Readonly<{

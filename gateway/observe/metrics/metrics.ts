@@ -5,6 +5,7 @@ import { type CacheMetrics, createCacheMetrics } from './cache.ts'
 import type { MetricsSnapshot } from './combine.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connections.ts'
 import { createDatabaseMetrics, type DatabaseMetrics } from './database.ts'
+import { createTallies } from './fast-counter.ts'
 import { createInvalidationMetrics, type InvalidationMetrics } from './invalidations.ts'
 import {
   createJwksMetrics,
@@ -27,7 +28,6 @@ import {
 import { createRedisMetrics, type RedisMetrics } from './redis.ts'
 import { createStageMetrics, type StageMetrics } from './stages.ts'
 import { createStreamMetrics, type StreamMetrics } from './streams.ts'
-import { createTallies } from './tally.ts'
 import { type AddressMetrics, createAddressMetrics, createUpstreamMetrics, type UpstreamMetrics } from './upstreams.ts'
 
 /** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */

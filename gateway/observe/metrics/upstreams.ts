@@ -1,7 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
-import { createTallies, type FastCounters } from './tally.ts'
+import { createTallies, type FastCounters } from './fast-counter.ts'
 
 /** How one upstream answers. */
 export type UpstreamWatch = Readonly<{

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { createHideUser } from '../hide-user.ts'
 import { relations } from '../relations.ts'
-import { findTablesWithoutTriggers } from '../silent-tables.ts'
+import { findTablesWithoutTriggers } from '../tables-without-triggers.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
 import { type DirectoryProblem, schema } from './problem.ts'

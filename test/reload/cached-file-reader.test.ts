@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createCachedFileReader } from '../../gateway/reload/file-memory.ts'
+import { createCachedFileReader } from '../../gateway/reload/cached-file-reader.ts'
 
 /** Reads a folder's files by a clock that is so far ahead, and counts how often one is opened. */
 function begin(t: Test, aheadMs: number) {

@@ -3,7 +3,7 @@ import {
   type LinkEvents,
   type ListeningConnection,
   maintainConnection,
-} from '../../gateway/directory/keep-connected.ts'
+} from '../../gateway/directory/maintain-connection.ts'
 import { until } from '../support/gateway.ts'
 
 type Settle = Readonly<{ resolve: () => void; reject: (error: unknown) => void }>

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { keepPolicyLedger, takeFingerprint } from '../../gateway/reload/policy-ledger.ts'
+import { keepPolicyLedger, takeFingerprint } from '../../gateway/reload/policy-status.ts'
 
 const texts = new Map([
   ['a.yaml', 'routes: []'],

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { singleFlight } from '../../../gateway/directory/cache/share-calls.ts'
+import { singleFlight } from '../../../gateway/directory/cache/single-flight.ts'
 
 /** A call whose answers the test gives, in the order of asking. */
 function holdCalls() {
