@@ -86,7 +86,7 @@ t.test('what upstreams, issuers, caches and clusters do is told by the same numb
   has(/^platform http:\/\/127\.0\.0\.1:\d+ ./)
   has(/^http:\/\/127\.0\.0\.1:\d+ ● good \d+ s \d+ 0$/)
   has(/^users \d+ \d+ [\d.]+ %$/)
-  has(/^postgres ● heard \d+$/)
+  has(/^postgres ● up \d+$/)
   has(/^public \d+ [\d,]+ 0$/)
   has(/^1 healthy ● active .* 1 http:/)
   has(/^2 suspended ○ suspended/)
