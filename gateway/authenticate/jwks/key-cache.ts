@@ -26,7 +26,7 @@ function createKeysByHeader(): KeysByHeader {
 
 /** The set in force, for as long as it may serve. */
 export type KeyCache = Readonly<{
-  replace: (keys: readonly JWK[], fetchedAtMs: number) => void
+  update: (keys: readonly JWK[], fetchedAtMs: number) => void
   /** Undefined when there is no set, or when it is too old; another function whenever the set is another. */
   find: () => Find | undefined
   /** As `KeySet` has it. */
@@ -43,7 +43,7 @@ export function createKeyCache(maxStaleMs: number, monotonicMs: () => number): K
   let version = 0
   const inForce = () => (held && monotonicMs() - fetchedAtMs <= maxStaleMs ? held : undefined)
   return {
-    replace: (keys, atMs) => {
+    update: (keys, atMs) => {
       const text = fingerprint(keys)
       if (held?.text !== text) {
         held = {

@@ -77,7 +77,7 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
     try {
       const keys = usableKeys(await load({ reason, signal }))
       signal.throwIfAborted()
-      cache.replace(keys, clock.monotonicMs())
+      cache.update(keys, clock.monotonicMs())
       isGood = true
       onEvent({ kind: 'fetched' })
       options.stored.save(keys).catch((error: unknown) => onEvent({ kind: 'store-failed', error }))
@@ -132,7 +132,7 @@ function createRecollection(options: RefresherOptions, isFetched: () => boolean)
       const stored = await memory.load()
       state = 'done'
       if (!stored || isFetched() || signal.aborted) return
-      cache.replace(stored.keys, stored.fetchedAtMs)
+      cache.update(stored.keys, stored.fetchedAtMs)
       onEvent({ kind: 'recalled', ageMs: clock.monotonicMs() - stored.fetchedAtMs })
     } catch (error) {
       state = 'due'
