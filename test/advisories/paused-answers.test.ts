@@ -96,7 +96,7 @@ for (const [framing, { lines, encode, begun = 'begun', last = '' }] of Object.en
       return read.end
     }, 'the end of the answer')
     // Without framing every end is one.
-    t.match(read, { end: lines ? 'broken' : 'complete', bytes: bodyBytes - 1 })
+    t.match(read, { end: lines ? 'protocol-error' : 'complete', bytes: bodyBytes - 1 })
   })
 
   t.test(`an upstream that resets within an answer with ${framing} is noticed under a slow client`, async (t) => {
@@ -104,6 +104,6 @@ for (const [framing, { lines, encode, begun = 'begun', last = '' }] of Object.en
     await until(() => read.bytes === 5, 'the first bytes')
     for (const socket of read.upstream.sockets()) socket.resetAndDestroy()
     await until(() => read.end, 'the end of the answer')
-    t.equal(read.end, 'broken')
+    t.equal(read.end, 'protocol-error')
   })
 }
