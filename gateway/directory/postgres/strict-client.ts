@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream'
 import pg from 'pg'
+import { guarded } from '../../fault/guarded.ts'
 
 type Listeners = { attachListeners: (stream: Duplex) => void }
 
@@ -19,11 +20,12 @@ export class StrictClient extends pg.Client {
    */
   #dropUnlessConnected(): void {
     const { connection } = this
-    const drop = (): void => void connection.stream.destroy()
+    const drop = guarded('directory', () => void connection.stream.destroy())
     for (const failure of failures) connection.on(failure, drop)
-    this.once('connect', () => {
+    const keep = (): void => {
       for (const failure of failures) connection.off(failure, drop)
-    })
+    }
+    this.once('connect', guarded('directory', keep))
   }
 
   /** The parser of pg throws where a message is shorter than its content says, and that would end the process. */
@@ -34,13 +36,14 @@ export class StrictClient extends pg.Client {
       attach.call(connection, stream)
       const parsers = stream.listeners('data')
       stream.removeAllListeners('data')
-      stream.on('data', (bytes: Buffer) => {
+      const parseOrDrop = (bytes: Buffer): void => {
         try {
           for (const parse of parsers) parse(bytes)
         } catch (error) {
           stream.destroy(error as Error) // `parse` throws nothing else
         }
-      })
+      }
+      stream.on('data', guarded('directory', parseOrDrop))
     }
   }
 }
