@@ -1,4 +1,4 @@
-// `npm run check`: lint, types, architecture and unit tests, in under a minute; for before a commit.
+// `npm run check`: lint, types, prose, architecture and unit tests, in under a minute; for before a commit.
 import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -34,4 +34,5 @@ const run = (title, args) => {
 install()
 run('lint', ['node_modules/@biomejs/biome/bin/biome', 'check', '--error-on-warnings', '.'])
 run('types', ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.test.json'])
+run('prose', ['scripts/prose.js'])
 run('architecture and unit tests', ['scripts/test.js', ...unitTests])

