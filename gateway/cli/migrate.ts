@@ -14,5 +14,7 @@ export async function runMigrate({ config, json, adopt = false }: MigrateCommand
   for (const { version, name } of applied) process.stdout.write(`applied ${version} ${name}\n`)
   process.stdout.write(applied.length === 0 ? 'the schema is up to date\n' : 'done\n')
   if (adopt)
-    process.stdout.write('next: map the tables by views (docs/operate/adopt.md), then "sallyport directory check"\n')
+    process.stdout.write(
+      'next: map the tables by views (docs/guides/adopt-a-database.md), then "sallyport directory check"\n',
+    )
 }

@@ -59,7 +59,7 @@ function expand(text: string, environment: Environment): string {
     done.push(isSet ? value : (fallback ?? ''))
     rest = rest.replace(whole, () => `\u0000${done.length - 1}\u0001`)
   }
-  if (rest.includes('${')) throw new Error('has a malformed variable; docs/operate/configure.md shows the two forms')
+  if (rest.includes('${')) throw new Error('has a malformed variable; docs/guides/configure.md shows the two forms')
   for (let index = done.length - 1; index >= 0; index--)
     rest = rest.replace(`\u0000${index}\u0001`, () => done[index] ?? '')
   return rest

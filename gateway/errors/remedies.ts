@@ -20,7 +20,7 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
   ],
   ambiguous_target: [
     'At the decision listener: the proxy named no original method and target, or two different ones.',
-    'Configure the proxy as its page under `docs/integrate/ingress/` says.',
+    'Configure the proxy as its page under `docs/guides/external-authorization/` says.',
   ],
   ambiguous_credentials: ['There is an OAuth token and an API token.', 'Send the one that is meant.'],
   invalid_organization_id: [

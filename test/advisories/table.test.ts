@@ -18,7 +18,7 @@ t.test('every class in SECURITY.md has its test', async (t) => {
 })
 
 t.test('each resource that an outsider can spend has a bound, a metric and a test', async (t) => {
-  const metrics = readFileSync(`${repository}/docs/operate/metrics.md`, 'utf8')
+  const metrics = readFileSync(`${repository}/docs/reference/metrics.md`, 'utf8')
   const [, section = ''] = text.split('## What an outsider can spend')
   const rows = (section.split('\n## ')[0] ?? '').split('\n').filter((line) => line.startsWith('|'))
   t.ok(rows.length > 20)

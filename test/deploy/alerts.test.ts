@@ -19,14 +19,14 @@ const file = fileURLToPath(new URL('../../helm/sallyport/files/alerts.yaml', imp
 const { groups } = parse(readFileSync(file, 'utf8')) as { groups: readonly { rules: readonly Rule[] }[] }
 const rules = groups.flatMap((group) => group.rules)
 const names = rules.map(({ alert }) => alert)
-const runbook = readFileSync(new URL('../../docs/operate/runbook.md', import.meta.url), 'utf8')
+const runbook = readFileSync(new URL('../../docs/guides/runbook.md', import.meta.url), 'utf8')
 
 t.test('each alert says how bad it is, what is wrong, and where to read on', async (t) => {
   t.ok(rules.length > 20, 'the rules were found')
   for (const { alert, labels, annotations } of rules) {
     t.match(labels.severity, /^(?:critical|warning)$/, alert)
     t.match(annotations.summary, /\.$/, alert)
-    t.equal(annotations.runbook_url, `docs/operate/runbook.md#${alert.toLowerCase()}`)
+    t.equal(annotations.runbook_url, `docs/guides/runbook.md#${alert.toLowerCase()}`)
   }
 })
 

@@ -10,7 +10,7 @@ import { lackOf, makeFolder, repository, run, tool } from '../support/deploy.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { signalGroup } from '../support/serve.ts'
 
-const page = readFileSync(join(repository, 'docs/operate/quickstart.md'), 'utf8')
+const page = readFileSync(join(repository, 'docs/tutorials/first-request.md'), 'utf8')
 
 /** What the page tells its reader to type. */
 const blocks = [...page.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block]) => block ?? '')

@@ -7,7 +7,7 @@ import type { Owner } from '../support/owner.ts'
 import type { FlowName, Flows } from './flows.ts'
 import type { Stage } from './stage.ts'
 
-/** A dependency of the gateway, and a kind of fault of it: a cell of the table in docs/operate/dependencies.md. */
+/** A dependency of the gateway, and a kind of fault of it: a cell of the table in docs/explanation/outages.md. */
 export type Cell = readonly [dependency: string, fault: string]
 
 /** What a flow may show while the fault lasts, beside its usual answers. */

@@ -26,7 +26,7 @@ t.test('the short set holds its limits', { skip }, async (t) => {
 })
 
 t.test('each drill is described, and each alert that has one leads to it', async (t) => {
-  const [page, runbook] = [read('docs/operate/drills.md'), read('docs/operate/runbook.md')]
+  const [page, runbook] = [read('docs/guides/drills.md'), read('docs/guides/runbook.md')]
   const alerts = new Set(
     [...read('helm/sallyport/files/alerts.yaml').matchAll(/alert: (\w+)/g)].map(([, name]) => name),
   )
@@ -43,7 +43,7 @@ t.test('each drill is described, and each alert that has one leads to it', async
 })
 
 t.test('each cell that a drill plays stands in the table of dependencies, and each drill there plays it', async (t) => {
-  const rows = [...read('docs/operate/dependencies.md').matchAll(/^\| ([^|]+) \| ([^|]+) \|.*\| ([^|]*)\|$/gm)].slice(1)
+  const rows = [...read('docs/explanation/outages.md').matchAll(/^\| ([^|]+) \| ([^|]+) \|.*\| ([^|]*)\|$/gm)].slice(1)
   t.ok(rows.length > 20)
   const cellsOf = ([, dependency = '', faults = '']: RegExpMatchArray): readonly string[] =>
     faults.split(', ').map((fault) => `${dependency} ${fault}`)

@@ -8,7 +8,7 @@ import { signIdentities } from '../support/long-identity.ts'
 import { describePythonLack, findPython } from '../support/python.ts'
 import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
 
-const page = readFileSync(new URL('../../docs/integrate/backends.md', import.meta.url), 'utf8')
+const page = readFileSync(new URL('../../docs/guides/verify-identity.md', import.meta.url), 'utf8')
 const [, snippet = ''] = /^```python\n([\s\S]*?)^```$/m.exec(page) ?? []
 const placeholder = 'http://sallyport:9090/.well-known/jwks.json'
 

@@ -3,7 +3,7 @@ import { code, composeHead, composeKeys, composeYaml } from './markdown.ts'
 import { listKeys, readSchema, type SchemaKey } from './schema-keys.ts'
 
 const introduction = `Every key of \`gateway.yaml\`, from its [schema](../../config/gateway.schema.json). What goes with what, in a reader's
-order: [Configuration](../operate/configure.md). Any text may hold \`\${NAME}\` or \`\${NAME:-default}\` from the environment; a
+order: [Configuration](../guides/configure.md). Any text may hold \`\${NAME}\` or \`\${NAME:-default}\` from the environment; a
 text that starts with \`file:\` is replaced by that file's content; paths are relative to the configuration file. Each section
 ends with all of its keys in YAML: defaults, and examples where there are none.`
 

@@ -10,7 +10,7 @@ failed in \`error.check\`. Upstreams' own errors pass unchanged, and are not her
 const streams = `
 ## In event streams
 
-A stream of the model surface that ends early closes with \`response.failed\` ([Streams](../streams.md)); the code is in
+A stream of the model surface that ends early closes with \`response.failed\` ([Streams](event-streams.md)); the code is in
 \`x_service_error_code\`. While no head is out it is the refusal of the last column instead.
 
 `

@@ -2,8 +2,8 @@ import { code, composeHead, composeKeys } from './markdown.ts'
 import { listKeys, readSchema, type SchemaKey } from './schema-keys.ts'
 
 const introduction = `Every key of \`policies/*.yaml\`, from the [schema](../../policies/policy.schema.json), and of the expectations beside them,
-\`*.test.yaml\`, from [theirs](../../policies/policy-test.schema.json). How to write them: [Write policies](../policies/write.md),
-[Change policies](../policies/change.md).`
+\`*.test.yaml\`, from [theirs](../../policies/policy-test.schema.json). How to write them: [Write policies](../guides/write-policies.md),
+[Change policies](../guides/review-policy-changes.md).`
 
 /** The page of all that policy files may say. */
 export const composePolicies = (): string =>

@@ -10,7 +10,7 @@ const root = fileURLToPath(new URL('../../gateway/', import.meta.url))
 type Entry = Readonly<{ word: string; meaning: string; place: string }>
 
 const entries: readonly Entry[] = [
-  ...readDocument('docs/glossary.md').matchAll(/^\| (.+?) \| (.+) \| `(.+)` \|$/gm),
+  ...readDocument('docs/explanation/glossary.md').matchAll(/^\| (.+?) \| (.+) \| `(.+)` \|$/gm),
 ].map(([, word = '', meaning = '', place = '']) => ({ word, meaning, place }))
 
 /** The words of every source of a file or folder of gateway/, with those of composed names apart. */

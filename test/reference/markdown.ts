@@ -2,9 +2,12 @@ import { stringify } from 'yaml'
 import type { JsonValue } from '../support/client.ts'
 import type { SchemaKey } from './schema-keys.ts'
 
-/** What every generated page begins with. */
+/** The comment that tells a generated page from a written one. */
+export const generatedMark = '<!-- Written by `npm run reference`; change the sources instead. -->'
+
+/** The head of every generated page. */
 export const composeHead = (title: string, introduction: string): string =>
-  `# ${title}\n\n<!-- Written by \`npm run reference\`; change the sources instead. -->\n\n${introduction}\n`
+  `# ${title}\n\n${generatedMark}\n\n${introduction}\n`
 
 /** A table; bars within cells would end them. */
 export const composeTable = (header: readonly string[], rows: readonly (readonly string[])[]): string =>

@@ -5,7 +5,7 @@ import t from 'tap'
 import { readDocument } from './code-blocks.ts'
 
 const root = fileURLToPath(new URL('../../gateway/', import.meta.url))
-const page = readDocument('docs/understand/walks.md')
+const page = readDocument('docs/explanation/walks.md')
 
 type Walk = Readonly<{ title: string; numbers: readonly number[]; files: readonly string[] }>
 

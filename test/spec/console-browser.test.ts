@@ -10,7 +10,7 @@ import { startTestWorld } from '../support/world.ts'
 
 /** `WRITE_SCREENSHOTS=1` takes the pictures of the documentation anew. */
 const writesScreenshots = process.env.WRITE_SCREENSHOTS === '1'
-const pictures = fileURLToPath(new URL('../../docs/operate/', import.meta.url))
+const pictures = fileURLToPath(new URL('../../docs/guides/', import.meta.url))
 
 const asked = '/?method=DELETE&path=%2Fdatasets%2F5&credential=oauth&role=org-member'
 

@@ -11,7 +11,7 @@ import { oauth, startTestWorld } from '../support/world.ts'
 
 /** `WRITE_SCREENSHOTS=1` takes the picture of the documentation anew: a minute of the upper rows. */
 const writesPictures = process.env.WRITE_SCREENSHOTS === '1'
-const picture = fileURLToPath(new URL('../../docs/operate/dashboard.svg', import.meta.url))
+const picture = fileURLToPath(new URL('../../docs/guides/dashboard.svg', import.meta.url))
 const pictureSeconds = 60
 const pictureRows = 31
 

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 
-/** A metric as its row in docs/operate/metrics.md says it. */
+/** A metric as its row in docs/reference/metrics.md says it. */
 export type DocumentedMetric = Readonly<{ name: string; type: string; labels: readonly string[]; example: string }>
 
-const text = readFileSync(new URL('../../docs/operate/metrics.md', import.meta.url), 'utf8')
+const text = readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')
 
 /** Those of the gateway, each in a row of its own. */
 export const documentedMetrics: readonly DocumentedMetric[] = [

@@ -4,7 +4,7 @@ export class PoolerError extends Error {
   readonly code = 'ERR_POOLER'
 }
 
-const remedy = 'set database.pooler to transaction (docs/operate/postgresql.md)'
+const remedy = 'set database.pooler to transaction (docs/guides/postgresql.md)'
 
 /** What PostgreSQL says of prepared statements that are not as their connection should know them. */
 const collisions: ReadonlySet<unknown> = new Set([

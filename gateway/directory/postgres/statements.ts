@@ -2,7 +2,7 @@ import type { Statement } from './pool.ts'
 import { longestLine } from './token-line.ts'
 
 // All of them go by the views of the schema `sallyport_directory`, which lead to our own tables or to those of an
-// adopted database (docs/operate/adopt.md). What they ask of each view stands in relations.ts.
+// adopted database (docs/guides/adopt-a-database.md). What they ask of each view stands in relations.ts.
 
 /** Asked of the row as JSON, since a view without the column must read as false rather than fail. */
 const isEmailVerified = `coalesce(to_jsonb(u) -> 'email_verified' = 'true'::jsonb, false)`

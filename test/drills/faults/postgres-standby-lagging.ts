@@ -6,7 +6,7 @@ import type { Stage } from '../stage.ts'
 
 const pairOf = ({ notes }: Pick<Stage, 'notes'>): Replication => notes.get('pair') as Replication
 
-/** One second behind, and one believed (docs/operate/postgresql.md). */
+/** One second behind, and one believed (docs/guides/postgresql.md). */
 const boundMs = 2_000
 
 export const drill: Drill = {

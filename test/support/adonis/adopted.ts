@@ -4,7 +4,7 @@ import pg from 'pg'
 import { migrate } from '../../../gateway/directory/postgres/migrate.ts'
 import type { Owner } from '../owner.ts'
 
-const example = new URL('../../../docs/operate/adopt/adonis.sql', import.meta.url)
+const example = new URL('../../../docs/guides/adopt-a-database/adonis.sql', import.meta.url)
 
 /** A database of a backend, and a role that may do in it what the example grants to a gateway. */
 export type AdoptedDatabase = Readonly<{

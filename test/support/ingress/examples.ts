@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import type { Owner } from '../owner.ts'
 
-/** Who listens where in every example of `docs/integrate/ingress`. */
+/** Who listens where in every example of `docs/guides/external-authorization`. */
 export type Places = Readonly<{
   /** 8000: the proxy. */
   front: number
@@ -17,7 +17,7 @@ export type Places = Readonly<{
   backend: number
 }>
 
-const folder = fileURLToPath(new URL('../../../docs/integrate/ingress', import.meta.url))
+const folder = fileURLToPath(new URL('../../../docs/guides/external-authorization', import.meta.url))
 
 const read = (name: string): string => readFileSync(join(folder, name), 'utf8')
 

@@ -1,5 +1,5 @@
 -- An adopted database: users, organizations and tokens are the backend's, who maps them by views in this schema
--- (docs/operate/adopt.md). Here is only what is the gateway's own. Dropping the schema takes everything back,
+-- (docs/guides/adopt-a-database.md). Here is only what is the gateway's own. Dropping the schema takes everything back,
 -- triggers on the backend's tables too.
 
 -- Which user a subject of an identity provider is.

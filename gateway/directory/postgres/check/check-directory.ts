@@ -96,7 +96,7 @@ async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<rea
     where: table,
     message: `no trigger tells of ${[...events].join(', ')}, and ${[...relations].join(', ')} read from it: what is held of it would be old`,
     help: isAdopted
-      ? `call sallyport_directory.watch('${table}'), with the subjects that docs/operate/adopt.md names; it needs a table, not a materialized view`
+      ? `call sallyport_directory.watch('${table}'), with the subjects that docs/guides/adopt-a-database.md names; it needs a table, not a materialized view`
       : `alter table ${table} enable trigger all, or restore the triggers of migration 3`,
   }))
 }
