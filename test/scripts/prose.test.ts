@@ -1,5 +1,10 @@
 import t from 'tap'
-import { extractProse } from '../../scripts/extract-prose.js'
+
+interface Extractor {
+  readonly extractProse: (file: string, source: string) => { text: string; lines: number[]; comments: number }
+}
+
+const { extractProse }: Extractor = await import(new URL('../../scripts/extract-prose.js', import.meta.url).href)
 
 const source = `// One comment
 // on two lines.
