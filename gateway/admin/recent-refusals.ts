@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../errors/gateway-error.ts'
+import type { RefusalCause, RefusalCode } from '../errors/gateway-error.ts'
 import type { Audit } from '../observe/audit/audit.ts'
 import type { AuditedDecision, AuditedListener } from '../observe/audit/line.ts'
 import { redact } from '../observe/log/redact.ts'
@@ -10,6 +10,9 @@ export type Refusal = Readonly<{
   listener: AuditedListener
   status: number | undefined
   code: RefusalCode | undefined
+  cause: RefusalCause | undefined
+  /** The number that a refused API token claims to have. */
+  tokenId: number | undefined
   method: string | undefined
   /** Without the query, and without credentials that were put there by mistake. */
   path: string | undefined
@@ -60,6 +63,8 @@ const toRefusal = (decision: AuditedDecision): Refusal => ({
   listener: decision.listener,
   status: decision.status,
   code: decision.error?.code,
+  cause: decision.error?.exactCause,
+  tokenId: decision.error?.details.tokenId,
   method: decision.method?.slice(0, wordLimit),
   // What was misplaced is taken out first: half a token would not be known for one.
   path: decision.path === undefined ? undefined : redact(decision.path).slice(0, pathLimit),

@@ -12,15 +12,29 @@ const largestId = 2_147_483_647
  * guess is refused here, without asking the store.
  */
 export function parseApiToken(token: string): ApiToken | undefined {
+  const parts = takeApart(token)
+  if (!parts || String(crc32(parts.random)) !== parts.checksum) return undefined
+  return { id: parts.id, hash: hash('sha256', parts.random + parts.checksum, 'hex') }
+}
+
+/** The cause of the refusal of a text that is not an API token. */
+export const nameTokenFault = (token: string): 'malformed' | 'token_checksum' | 'jwt_in_authorization' =>
+  takeApart(token) ? 'token_checksum' : isJwt(token) ? 'jwt_in_authorization' : 'malformed'
+
+type TokenParts = Readonly<{ id: number; random: string; checksum: string }>
+
+function takeApart(token: string): TokenParts | undefined {
   const [, encodedId = '', encodedSecret = ''] = /^oat_([A-Za-z0-9_-]{2,14})\.([A-Za-z0-9_-]{54,67})$/.exec(token) ?? []
   const id = decodeCanonical(encodedId)
   const secret = decodeCanonical(encodedSecret)
   if (id === undefined || secret === undefined || !/^[1-9]\d{0,9}$/.test(id) || Number(id) > largestId) return undefined
   // AdonisJS draws from the alphabet of base64url, our own tokens from base62.
   const [, random = '', checksum = ''] = /^([A-Za-z0-9_-]{40})(0|[1-9]\d{0,9})$/.exec(secret) ?? []
-  if (random === '' || String(crc32(random)) !== checksum) return undefined
-  return { id: Number(id), hash: hash('sha256', secret, 'hex') }
+  return random === '' ? undefined : { id: Number(id), random, checksum }
 }
+
+/** What begins like the header of a JWT, and goes on in parts. */
+const isJwt = (token: string): boolean => token.startsWith('eyJ') && token.includes('.')
 
 /** Base64url without padding and without stray bits: one token has one spelling. */
 function decodeCanonical(encoded: string): string | undefined {

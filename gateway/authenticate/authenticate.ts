@@ -1,8 +1,8 @@
-import type { Arrival, Directory, UserRecord } from '../directory/directory.ts'
-import { GatewayError } from '../errors/gateway-error.ts'
+import type { Arrival, Directory, TokenRecord, UserRecord } from '../directory/directory.ts'
+import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
-import { isSameHash, parseApiToken } from './api-token.ts'
-import { type Claims, isInForce, isSameAddress, placeholderEmail, type TrustedIssuer } from './claims.ts'
+import { type ApiToken, isSameHash, nameTokenFault, parseApiToken } from './api-token.ts'
+import { type Claims, isSameAddress, placeholderEmail, requireInForce, type TrustedIssuer } from './claims.ts'
 import type { RawCredential } from './credential.ts'
 import type { Principal } from './principal.ts'
 import type { Verify } from './verify.ts'
@@ -32,7 +32,7 @@ export const createAuthenticate =
 function authenticateOauth(jwt: string, arrival: Arrival, guards: Guards): Awaitable<Principal> {
   const { directory, verify, now } = guards
   return andThen(verify(jwt), ({ issuer: { trust }, claims }) => {
-    if (!isInForce(claims, trust, Math.floor(now().getTime() / 1000))) throw new GatewayError('unauthenticated')
+    requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
     const proof = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
     const toPrincipal = (user: UserRecord): Principal => ({ user, credential: proof })
     return andThen(directory.findByIdentity(trust.issuer, claims.subject), (known) => {
@@ -77,17 +77,21 @@ function authenticateApiToken(
   { directory, now }: Guards,
 ): Awaitable<Principal> {
   const parsed = parseApiToken(token)
-  if (!parsed) throw new GatewayError('unauthenticated')
+  if (!parsed) throw new GatewayError(nameTokenFault(token))
   return andThen(directory.findToken(parsed.id, parsed.hash, clientAddress), (record) => {
     const at = now()
-    const isValid =
-      record !== undefined &&
-      isSameHash(parsed.hash, record.hash) &&
-      (record.expiresAt === null || record.expiresAt > at) &&
-      record.user.userType === 'client-managed'
-    if (!isValid) throw new GatewayError('unauthenticated')
-    directory.noteTokenUse(record.id, at)
-    const { id, name, abilities, lastUsedAt, expiresAt } = record
-    return { user: record.user, credential: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt } }
+    const { id, name, abilities, lastUsedAt, expiresAt, user } = requireUsable(record, parsed, at)
+    directory.noteTokenUse(id, at)
+    return { user, credential: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt } }
   })
+}
+
+/** The record, should it let this token in. Each refusal is the same to the client: only operators see which it was. */
+export function requireUsable(record: TokenRecord | undefined, { id, hash }: ApiToken, at: Date): TokenRecord {
+  const refuse = (cause: RefusalCause): GatewayError => new GatewayError(cause, { tokenId: id })
+  if (record === undefined) throw refuse('token_unknown')
+  if (!isSameHash(hash, record.hash)) throw refuse('token_secret_wrong')
+  if (record.expiresAt !== null && record.expiresAt <= at) throw refuse('token_expired')
+  if (record.user.userType !== 'client-managed') throw refuse('token_of_human')
+  return record
 }

@@ -32,15 +32,15 @@ type RawClaims = Readonly<Record<string, unknown>>
 /** Reads the claims of a token whose signature held (SPEC section 2.3); whether it is in force is asked apart. */
 export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   const { iss, aud, sub, exp, nbf, iat } = raw
-  const isValid =
-    iss === issuer.issuer &&
-    isAudience(aud, issuer.audiences) &&
-    isSubject(sub) &&
-    isSeconds(exp) &&
-    isSecondsOrAbsent(nbf) &&
-    isSecondsOrAbsent(iat) &&
-    isForBearers(raw)
-  if (!isValid) throw new GatewayError('unauthenticated')
+  if (iss !== issuer.issuer) throw new GatewayError('unknown_issuer')
+  if (!isAudience(aud, issuer.audiences)) throw new GatewayError('wrong_audience')
+  if (!isSubject(sub)) throw new GatewayError('subject_invalid')
+  if (!isSeconds(exp)) throw new GatewayError('expiry_missing')
+  if (!isSecondsOrAbsent(nbf) || !isSecondsOrAbsent(iat)) throw new GatewayError('time_malformed')
+  // Such a token is its sender's alone (RFC 7800, RFC 8705, RFC 9449), and no proof of that is checked here.
+  if (Object.hasOwn(raw, 'cnf')) throw new GatewayError('proof_missing')
+  // Such a token reports an event and gives no right (RFC 8417, OpenID Connect Back-Channel Logout).
+  if (Object.hasOwn(raw, 'events')) throw new GatewayError('not_an_access_token')
   return {
     subject: sub,
     expiresAt: exp,
@@ -54,21 +54,13 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   }
 }
 
-/** Whether a token is in force at this moment, in epoch seconds; asked at every use, remembered or not. */
-export function isInForce({ expiresAt, notBefore, issuedAt }: Claims, issuer: TrustedIssuer, now: number): boolean {
+/** Throws unless a token is in force at this moment, in epoch seconds; asked at every use, remembered or not. */
+export function requireInForce({ expiresAt, notBefore, issuedAt }: Claims, issuer: TrustedIssuer, now: number): void {
   const tolerance = issuer.clockToleranceSeconds
-  return (
-    expiresAt > now - tolerance &&
-    (notBefore === undefined || notBefore <= now + tolerance) &&
-    (issuedAt === undefined || issuedAt <= now + tolerance)
-  )
+  if (expiresAt <= now - tolerance) throw new GatewayError('expired')
+  if (notBefore !== undefined && notBefore > now + tolerance) throw new GatewayError('not_yet_valid')
+  if (issuedAt !== undefined && issuedAt > now + tolerance) throw new GatewayError('issued_in_future')
 }
-
-/**
- * A token with `cnf` is its sender's alone (RFC 7800, RFC 8705, RFC 9449), and no proof of that is checked here. One with
- * `events` is a message about somebody, not a right (RFC 8417, OpenID Connect Back-Channel Logout).
- */
-const isForBearers = (raw: RawClaims): boolean => !Object.hasOwn(raw, 'cnf') && !Object.hasOwn(raw, 'events')
 
 function isAudience(aud: unknown, accepted: readonly string[]): boolean {
   const named: readonly unknown[] = Array.isArray(aud) ? aud : [aud]

@@ -8,13 +8,13 @@ export type RawCredential = Readonly<{ kind: 'oauth'; jwt: string } | { kind: 'a
 export function readCredential(headers: Pick<RequestHeaders, 'authorization' | 'oauthAccessToken'>): RawCredential {
   const { authorization, oauthAccessToken } = headers
   // Which of two lines counts differs from program to program: none does here.
-  if (authorization.length > 1 || oauthAccessToken.length > 1) throw new GatewayError('unauthenticated')
+  if (authorization.length > 1 || oauthAccessToken.length > 1) throw new GatewayError('credential_repeated')
   const [jwt] = oauthAccessToken
   const bearer = readBearer(authorization[0])
   if (jwt !== undefined && bearer !== undefined) throw new GatewayError('ambiguous_credentials')
   if (jwt !== undefined) return { kind: 'oauth', jwt }
   if (bearer !== undefined) return { kind: 'api-token', token: bearer }
-  throw new GatewayError('unauthenticated')
+  throw new GatewayError('credential_missing')
 }
 
 /** The value after `Bearer`, in any case (RFC 9110 11.1); undefined for another scheme, such as an ingress' Basic. */

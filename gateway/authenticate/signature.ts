@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { constants, createVerify, KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
 import { types } from 'node:util'
 import { errors, type FlattenedJWSInput, type JWTHeaderParameters, type JWTVerifyGetKey } from 'jose'
-import { GatewayError } from '../errors/gateway-error.ts'
+import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 
 /** No `none` and no HMAC: a public key must never serve as a shared secret (RFC 8725 3.1). */
 export const algorithms = ['RS256', 'PS256', 'ES256', 'EdDSA']
@@ -24,32 +24,36 @@ export type UnverifiedToken = Readonly<{
 
 /** Takes a compact JWS apart strictly: most libraries would take padding, spaces and stray bits in its base64url. */
 export function parseToken(token: string): UnverifiedToken {
-  if (token.length > tokenLimitBytes) throw new GatewayError('unauthenticated')
+  if (token.length > tokenLimitBytes) throw new GatewayError('jwt_too_long')
   const payloadAt = token.indexOf('.') + 1
   const signatureAt = token.indexOf('.', payloadAt) + 1
-  if (payloadAt === 0 || signatureAt === 0) throw new GatewayError('unauthenticated')
+  if (payloadAt === 0 || signatureAt === 0) throw malformed(token)
   const payload = decodeCanonical(token.slice(payloadAt, signatureAt - 1))
   // A dot more is no base64url.
   const signature = decodeCanonical(token.slice(signatureAt))
   return { headerText: token.slice(0, payloadAt - 1), payload, signed: token.slice(0, signatureAt - 1), signature }
 }
 
+/** Not of three parts: an API token in the wrong header is a common mistake. */
+const malformed = (token: string): GatewayError =>
+  new GatewayError(token.startsWith('oat_') ? 'token_in_oauth_header' : 'malformed')
+
 function decodeCanonical(part: string): Buffer {
   const bytes = Buffer.from(part, 'base64url')
-  if (bytes.length === 0 || bytes.toString('base64url') !== part) throw new GatewayError('unauthenticated')
+  if (bytes.length === 0 || bytes.toString('base64url') !== part) throw new GatewayError('malformed')
   return bytes
 }
 
 /** A JSON object in strict UTF-8; a byte order mark is no JSON. */
 export function parseObject(bytes: Buffer): Readonly<Record<string, unknown>> {
-  if (!isUtf8(bytes)) throw new GatewayError('unauthenticated')
+  if (!isUtf8(bytes)) throw new GatewayError('malformed')
   try {
     const value: unknown = JSON.parse(bytes.toString('utf8'))
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
   } catch (error) {
-    throw new GatewayError('unauthenticated', { cause: error })
+    throw new GatewayError('malformed', { cause: error })
   }
-  throw new GatewayError('unauthenticated')
+  throw new GatewayError('malformed')
 }
 
 function readHeader(text: string): JWTHeaderParameters {
@@ -59,8 +63,9 @@ function readHeader(text: string): JWTHeaderParameters {
   // RFC 8725 3.11: a token made for another purpose is none of ours.
   const isAccessToken = typ === undefined || (typeof typ === 'string' && /^(?:at\+)?jwt$/i.test(typ))
   // We understand no critical extension, so none may be asked for (RFC 7515 4.1.11).
-  if (!isAllowed || !isAccessToken || crit !== undefined || b64 !== undefined) throw new GatewayError('unauthenticated')
-  return { ...header, alg }
+  const isPlain = crit === undefined && b64 === undefined
+  if (isAllowed && isAccessToken && isPlain) return { ...header, alg }
+  throw new GatewayError(isAllowed ? (isAccessToken ? 'critical_extension' : 'wrong_type') : 'algorithm_not_allowed')
 }
 
 /** Whether the token's header names this type, in any case (RFC 7515 4.1.9). */
@@ -85,9 +90,14 @@ export async function chooseKey(headerText: string, findKey: FindKey): Promise<C
   } catch (error) {
     if (error instanceof GatewayError) throw error
     if (error instanceof errors.JOSEError || error instanceof TypeError)
-      throw new GatewayError('unauthenticated', { cause: error })
+      throw new GatewayError(nameNoKey(error), { cause: error })
     throw error
   }
+}
+
+function nameNoKey(error: errors.JOSEError | TypeError): RefusalCause {
+  if (error instanceof errors.JWKSNoMatchingKey) return 'unknown_key'
+  return error instanceof errors.JWKSMultipleMatchingKeys ? 'ambiguous_key' : 'unfit_key'
 }
 
 /** Keys are chosen by the header alone. */
@@ -138,7 +148,7 @@ export function bindKeyToAlgorithm(alg: string, key: KeyObject): ChosenKey {
     key.type === 'public' &&
     key.asymmetricKeyType === made.keyType &&
     (made.keyType !== 'ec' || key.asymmetricKeyDetails?.namedCurve === 'prime256v1')
-  if (!fits) throw new GatewayError('unauthenticated')
+  if (!fits) throw new GatewayError('unfit_key')
   // A key by itself where it can be: node 24 throws and catches two errors on its way to a key among options (10 µs).
   return { verify: made.holds, by: made.options ? { key, ...made.options } : key }
 }
@@ -148,5 +158,5 @@ export function bindKeyToAlgorithm(alg: string, key: KeyObject): ChosenKey {
  * WebCrypto and its threads a signature costs four times as much.
  */
 export function verifySignature({ signed, signature }: UnverifiedToken, { verify, by }: ChosenKey): void {
-  if (!verify(signed, signature, by)) throw new GatewayError('unauthenticated')
+  if (!verify(signed, signature, by)) throw new GatewayError('bad_signature')
 }

@@ -70,9 +70,9 @@ function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<Ve
   const said = parseObject(token.payload)
   // The name only chooses whose keys must fit; it is judged again once the signature holds.
   const issuer = typeof said.iss === 'string' ? issuers.get(said.iss) : undefined
-  if (!issuer) throw new GatewayError('unauthenticated')
+  if (!issuer) throw new GatewayError('unknown_issuer')
   const { trust, keys } = issuer
-  if (trust.requireType !== undefined && !hasType(token, trust.requireType)) throw new GatewayError('unauthenticated')
+  if (trust.requireType !== undefined && !hasType(token, trust.requireType)) throw new GatewayError('wrong_type')
   // Before the signature: keys that change meanwhile make this token one to verify again.
   const keysVersion = keys.version()
   // It holds for the very bytes that were read above.

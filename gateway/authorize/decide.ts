@@ -1,5 +1,5 @@
 import type { Principal } from '../authenticate/principal.ts'
-import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
+import { codeOf, GatewayError, type RefusalCause, type RefusalCode } from '../errors/gateway-error.ts'
 import { type AbilitySet, canWriteSomething, holds, type Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
@@ -44,18 +44,21 @@ Object.defineProperty(IssuedPermit.prototype, 'constructor', { value: Object })
 /** Proof that policy allowed this request. Only `decide` makes one; locate, pin and forward demand one. */
 export type Permit = IssuedPermit
 
-export type Decision = Readonly<{ isAllowed: true; permit: Permit } | { isAllowed: false; reason: RefusalCode }>
+export type Decision = Readonly<
+  { isAllowed: true; permit: Permit } | { isAllowed: false; reason: RefusalCode; cause: RefusalCause }
+>
 
 const allow = (match: RouteMatch, caller: PermittedCaller | undefined): Decision => ({
   isAllowed: true,
   permit: new IssuedPermit(match, caller),
 })
-const deny = (reason: RefusalCode): Decision => ({ isAllowed: false, reason })
+const deny = (cause: RefusalCause): Decision => ({ isAllowed: false, reason: codeOf(cause), cause })
 
 /** A condition of a route. */
 export type RouteCheck = Readonly<{
   name: 'role' | 'ability' | 'writing' | 'resource'
-  refusal: RefusalCode
+  /** The cause of the refusal, once the check has failed. */
+  nameCause: (route: Route, caller: CallerWithPermissions) => RefusalCause
   /** Undefined where the route does not ask for it. */
   isPassed: (route: Route, caller: CallerWithPermissions) => boolean | undefined
 }>
@@ -64,18 +67,19 @@ export type RouteCheck = Readonly<{
 export const routeChecks: readonly RouteCheck[] = [
   {
     name: 'role',
-    refusal: 'role_insufficient',
+    nameCause: (_, { organization, permissions }) =>
+      organization === undefined ? 'no_organization' : permissions.role ? 'role_too_low' : 'role_unknown',
     isPassed: ({ role }, caller) =>
       role && (asksPublicAgent(caller) || (caller.permissions.role?.rank ?? 0) >= role.rank),
   },
   {
     name: 'ability',
-    refusal: 'ability_missing',
+    nameCause: ({ ability }, caller) => nameMissingAbility(ability, caller),
     isPassed: ({ ability }, caller) => (ability === undefined ? undefined : holds(abilitiesInForce(caller), ability)),
   },
   {
     name: 'writing',
-    refusal: 'ability_missing',
+    nameCause: () => 'token_read_only',
     isPassed: (route, caller) =>
       needsWriting(route) && caller.principal.credential.kind === 'api-token' && !asksPublicAgent(caller)
         ? canWriteSomething(caller.permissions.abilities)
@@ -83,20 +87,29 @@ export const routeChecks: readonly RouteCheck[] = [
   },
   {
     name: 'resource',
-    refusal: 'resource_not_found',
+    nameCause: (_, { organization, resource }) =>
+      !resource?.agent ? 'resource_unknown' : organization ? 'resource_foreign' : 'no_organization_for_resource',
     isPassed: ({ resource }, caller) => resource && (asksPublicAgent(caller) || ownsResource(caller)),
   },
 ]
+
+/** Which of the two lacks the ability: a token that has it may still be held back by the role of its owner. */
+function nameMissingAbility(ability: string | undefined, caller: CallerWithPermissions): RefusalCause {
+  const { organization, permissions } = caller
+  if (ability !== undefined && !holds(permissions.credentialAbilities, ability)) return 'token_ability_missing'
+  return organization === undefined ? 'no_organization_for_ability' : 'role_ability_missing'
+}
 
 /** The policy decision point: no I/O, no clock, no state. Role first, then ability, then resource. */
 export function decide(match: RouteMatch, caller: Caller | undefined, roles: Roles): Decision {
   const { route } = match
   if (route.isPublic) return allow(match, undefined)
-  if (!caller) return deny('unauthenticated')
+  if (!caller) return deny('credential_missing')
   const { principal, organization, resource } = caller
   const permissions = effectivePermissions(principal, organization, roles)
   const weighed = { principal, organization, resource, permissions }
-  for (const { refusal, isPassed } of routeChecks) if ((isPassed(route, weighed) ?? true) !== true) return deny(refusal)
+  for (const { nameCause, isPassed } of routeChecks)
+    if ((isPassed(route, weighed) ?? true) !== true) return deny(nameCause(route, weighed))
   return allow(match, weighed)
 }
 
@@ -121,7 +134,7 @@ export const ownsResource = ({ organization, resource }: Caller): boolean =>
 /** The policy enforcement point. */
 export function enforce(decision: Decision): Permit {
   if (decision.isAllowed) return decision.permit
-  throw new GatewayError(decision.reason)
+  throw new GatewayError(decision.cause)
 }
 
 /** A last guard where a permit leaves the compiler's sight: a forged object is a bug of ours, and goes nowhere. */

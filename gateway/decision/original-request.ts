@@ -35,9 +35,10 @@ export function readOriginalRequest(
   // nginx passes a client's X-Forwarded-Host on: alone it says nothing.
   const forwardedHost = forwarded && (only(lines['x-forwarded-host']) ?? host)
   // A route of one host must not be passed by for a spelling of it that only backends understand.
-  if (forwardedHost !== undefined && !isHost(forwardedHost)) throw ambiguous()
+  if (forwardedHost !== undefined && !isHost(forwardedHost)) throw new GatewayError('original_host_malformed')
   // A client that adds the other family must not choose the host: the proxy's own words name it (Traefik).
-  if (original && forwardedHost !== undefined && hostName(forwardedHost) !== hostName(host)) throw ambiguous()
+  if (original && forwardedHost !== undefined && hostName(forwardedHost) !== hostName(host))
+    throw new GatewayError('original_request_contradiction')
   return { ...agree(forwarded, original), host: forwardedHost ?? host }
 }
 
@@ -53,10 +54,10 @@ function readFamily(lines: Lines, methodName: Name, targetName: Name): Family | 
 /** One family that names both, or two of which neither says otherwise. */
 function agree(left: Family | undefined, right: Family | undefined): Readonly<{ method: string; target: string }> {
   const whole = [left, right].find((family) => family?.method !== undefined && family.target !== undefined)
-  if (!whole?.method || !whole.target) throw ambiguous()
+  if (!whole?.method || !whole.target) throw new GatewayError('original_request_missing')
   for (const family of [left, right])
     if ((family?.method ?? whole.method) !== whole.method || (family?.target ?? whole.target) !== whole.target)
-      throw ambiguous()
+      throw new GatewayError('original_request_contradiction')
   return { method: whole.method, target: whole.target }
 }
 
@@ -83,8 +84,6 @@ function collect(headers: readonly string[]): Lines {
 
 /** No proxy says these names in another spelling: that line is a client's, which some proxies pass on. */
 function only(lines: readonly Line[]): string | undefined {
-  if (lines.length > 1 || lines[0]?.isAlias) throw ambiguous()
+  if (lines.length > 1 || lines[0]?.isAlias) throw new GatewayError('original_header_repeated')
   return lines[0]?.value
 }
-
-const ambiguous = (): GatewayError => new GatewayError('ambiguous_target')

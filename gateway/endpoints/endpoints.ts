@@ -44,7 +44,7 @@ const readAbilities: Endpoint = async ({ caller: { permissions }, facts }) =>
 const switchOrganization: Endpoint = async (call, tools) => {
   const { caller, facts } = call
   const { organization, principal } = caller
-  if (!organization) throw new GatewayError('organization_forbidden')
+  if (!organization) throw new GatewayError('membership_lost')
   await tools.directory.switchOrganization(principal.user.id, organization.id, toAudit(caller, facts))
   const user = { ...principal.user, currentOrganizationId: organization.id }
   return readMe({ ...call, caller: { ...caller, principal: { ...principal, user } } }, tools)

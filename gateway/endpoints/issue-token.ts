@@ -26,7 +26,7 @@ export async function findTokenOwner(
 ): Promise<TokenOwner> {
   if (organization?.accountType !== 'enterprise') throw new GatewayError('enterprise_required')
   const owner = userId === undefined ? undefined : await directory.findMember(organization.id, userId)
-  if (!owner) throw new GatewayError('resource_not_found')
+  if (!owner) throw new GatewayError('user_not_a_member')
   return owner
 }
 

@@ -9,15 +9,18 @@ import { findMembership } from '../resolve/organization.ts'
  */
 export function requireReach(caller: UserRecord, account: UserRecord, organizationId: number, roles: Roles): void {
   const administrator = roles.organization.get('org-admin') ?? roles.highest
-  const isWithinReach = account.roles.every(({ organization, role }) => {
-    if (!organization) return roles.platform.get(role)?.isBypassScope !== true
+  for (const { organization, role } of account.roles) {
+    if (!organization) {
+      if (roles.platform.get(role)?.isBypassScope === true) throw new GatewayError('account_has_bypass_scope')
+      continue
+    }
     const held = findRole(caller, organization.id, roles)
-    if (!held || held.rank < administrator.rank) return false
-    return organization.id !== organizationId || (roles.organization.get(role)?.rank ?? 0) <= held.rank
-  })
-  if (!isWithinReach) throw new GatewayError('account_out_of_reach')
+    if (!held || held.rank < administrator.rank) throw new GatewayError('account_in_foreign_organization')
+    if (organization.id === organizationId && (roles.organization.get(role)?.rank ?? 0) > held.rank)
+      throw new GatewayError('account_role_higher')
+  }
   // It was a member when it was looked up, and may have left since.
-  if (!findMembership(account, organizationId)) throw new GatewayError('resource_not_found')
+  if (!findMembership(account, organizationId)) throw new GatewayError('user_not_a_member')
 }
 
 /** The role that counts: under a bypass scope the highest, and only where there is a membership. */

@@ -47,7 +47,7 @@ export async function revokeToken(call: TokenCall, { directory }: TokenTools): P
   const owner = await findServiceAccount(call, directory)
   const id = parseId(call.params.get('tokenId') ?? '')
   const revoked = id && (await directory.revokeToken({ id, userId: owner.id }, toAudit(call.caller, call.facts)))
-  if (!revoked) throw new GatewayError('resource_not_found')
+  if (!revoked) throw new GatewayError('token_not_of_user')
   return renderSuccess(describeToken(revoked), call.facts.requestId)
 }
 
@@ -65,7 +65,7 @@ async function findServiceAccount(call: TokenCall, directory: Directory): Promis
 function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): Minting {
   const { principal, organization } = caller
   const { user, credential } = principal
-  if (!organization) throw new GatewayError('organization_forbidden')
+  if (!organization) throw new GatewayError('membership_lost')
   const lender: Lender = {
     userId: user.id,
     parentId: credential.kind === 'api-token' ? credential.id : null,

@@ -1,7 +1,9 @@
+import { type CodeWithExactCauses, causes, type ExactCause } from './causes.ts'
+
 /** Which check of the policy a 403 failed (SPEC section 5); it never says what would have been enough. */
 export type Check = 'role' | 'ability' | 'resource'
 
-/** The parts of an answer that only some refusals carry. */
+/** What only some refusals carry. */
 export type RefusalDetails = Readonly<{
   /** The fields of a validation failure, in the order they were checked. */
   messages?: readonly ValidationMessage[]
@@ -11,6 +13,8 @@ export type RefusalDetails = Readonly<{
   status?: number
   /** When an upstream says to try again. */
   retryAfter?: string
+  /** The number that a refused API token claims to have: for log and audit alone. */
+  tokenId?: number
 }>
 
 export type ValidationMessage = Readonly<{ field: string; rule: string; message: string }>
@@ -65,28 +69,51 @@ const refusals = {
 
 export type RefusalCode = keyof typeof refusals
 
+/** A code that stands for one cause alone, and so names it. */
+export type PlainCode = Exclude<RefusalCode, CodeWithExactCauses>
+
+/** The exact cause of a refusal: the log, the audit, the metrics and the console name it, and no response does. */
+export type RefusalCause = PlainCode | ExactCause
+
+const codeOfCause: Readonly<Partial<Record<RefusalCause, RefusalCode>>> = Object.fromEntries(
+  Object.entries(causes satisfies Record<ExactCause, readonly [RefusalCode, string, string]>).map(([cause, [code]]) => [
+    cause,
+    code,
+  ]),
+)
+
+/** The code that a client sees of a cause. */
+export const codeOf = (cause: RefusalCause): RefusalCode =>
+  // Without an exact cause the code is its own: the types say so, and `Partial` forgets it.
+  codeOfCause[cause] ?? (cause as PlainCode)
+
 /** One refusal of the catalogue, as plain data. */
 export type CataloguedRefusal = Readonly<{ code: RefusalCode; status: number; message: string; check?: Check }>
 
 /** The whole catalogue, in the order of the statuses. */
 export const listRefusals = (): readonly CataloguedRefusal[] =>
-  Object.entries(refusals).map(([code, [status, message, check]]: [string, readonly [number, string, Check?]]) => ({
-    code: code as RefusalCode, // Object.entries forgets the type of its keys
-    status,
-    message,
-    ...(check && { check }),
-  }))
+  // `Object.keys` forgets the type of the keys.
+  (Object.keys(refusals) as RefusalCode[]).map(readRefusal)
 
-/** A refusal by its code: the only kind of error that a client may be told about. */
+/** One refusal of the catalogue. */
+export const readRefusal = (code: RefusalCode): CataloguedRefusal => {
+  const [status, message, check] = refusals[code] as readonly [number, string, Check?]
+  return { code, status, message, ...(check && { check }) }
+}
+
+/** A refusal by its cause: the only kind of error that a client may be told about. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
   readonly code: RefusalCode
+  /** Beside the code, as `cause` is taken by `Error`. */
+  readonly exactCause: RefusalCause
   readonly status: number
   readonly check: Check | undefined
   readonly details: RefusalDetails
 
-  constructor(code: RefusalCode, options: ErrorOptions & RefusalDetails = {}) {
+  constructor(exactCause: RefusalCause, options: ErrorOptions & RefusalDetails = {}) {
     const { cause, ...details } = options
+    const code = codeOf(exactCause)
     const [status, message, check] = refusals[code] as readonly [number, string, Check?]
     const { stackTraceLimit } = Error
     // What a client does wrong says nothing about a place of ours, and must not cost as if it did.
@@ -94,6 +121,7 @@ export class GatewayError extends Error {
     super(message, cause === undefined ? undefined : { cause })
     Error.stackTraceLimit = stackTraceLimit
     this.code = code
+    this.exactCause = exactCause
     this.status = details.status ?? status
     this.check = check
     this.details = details

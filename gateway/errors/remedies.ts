@@ -1,4 +1,5 @@
-import type { RefusalCode } from './gateway-error.ts'
+import { causes, type ExactCause } from './causes.ts'
+import { codeOf, type RefusalCause, type RefusalCode } from './gateway-error.ts'
 import type { StreamFailureCode } from './stream-failure.ts'
 
 /** What a code means, and what to do about it: for the documentation, never for an answer. */
@@ -152,4 +153,22 @@ export const streamRemedies: Readonly<Record<StreamFailureCode, string>> = {
   gateway_draining: 'Ask again: another gateway answers.',
   internal_error: 'Report it with the request id.',
   event_too_large: 'Ask for less at once; an event is 16 MiB at most.',
+}
+
+/** An exact cause with its code and words. */
+export type DescribedCause = Readonly<{ cause: RefusalCause; code: RefusalCode; meaning: string; remedy: string }>
+
+const isExact = (cause: string): cause is ExactCause => Object.hasOwn(causes, cause)
+
+/** All exact causes, by the order of the catalogue. */
+export const listExactCauses = (): readonly DescribedCause[] =>
+  Object.keys(causes).flatMap((name) => describeCause(name) ?? [])
+
+/** The cause of that name; undefined where there is none. */
+export function describeCause(name: string): DescribedCause | undefined {
+  if (!isExact(name) && !Object.hasOwn(remedies, name)) return undefined
+  const cause = name as RefusalCause // one of the two catalogues has it
+  const code = codeOf(cause)
+  const [, meaning, remedy] = isExact(cause) ? causes[cause] : ([code, ...remedies[code]] as const)
+  return { cause, code, meaning, remedy }
 }

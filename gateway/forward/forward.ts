@@ -63,10 +63,10 @@ export const createForward =
       (error: unknown) => {
         noteFailure(first, error)
         const fault = error instanceof UpstreamError ? error.fault : undefined
-        if (!isUntouched(fault) && !(isRepeatable && isUnheard(fault))) throw toGatewayError(error)
+        if (!isUntouched(fault) && !(isRepeatable && isUnheard(fault))) throw toGatewayError(error, request)
         const second = first && balancer?.pickOther([first])
         // An address that could not be reached is not tried again at once; another one is.
-        if (isUntouched(fault) && !second) throw toGatewayError(error)
+        if (isUntouched(fault) && !second) throw toGatewayError(error, request)
         return sendElsewhere(second ?? first, first ? [first] : [], { send, request, upstream, exchange })
       },
     )
@@ -114,7 +114,7 @@ async function sendElsewhere(
     const all = attempt ? [...tried, attempt] : tried
     const fault = error instanceof UpstreamError ? error.fault : undefined
     const next = isUntouched(fault) ? upstream.balancer?.pickOther(all) : undefined
-    if (!next) throw toGatewayError(error)
+    if (!next) throw toGatewayError(error, request)
     return sendElsewhere(next, all, sending)
   }
 }
@@ -173,7 +173,7 @@ const askingForIdentity = (lines: RawHeaders): RawHeaders => [
 ]
 
 /** The users' clients retry 500 and 503 alone, so an upstream's trouble is 503 and never 502 or 504. */
-function toGatewayError(error: unknown): GatewayError {
+function toGatewayError(error: unknown, { networks }: Pick<UpstreamRequest, 'networks'>): GatewayError {
   if (!(error instanceof UpstreamError)) return GatewayError.from(error)
   switch (error.fault) {
     case 'timeout':
@@ -181,16 +181,21 @@ function toGatewayError(error: unknown): GatewayError {
     case 'body-too-large':
       return new GatewayError('body_too_large', { cause: error })
     case 'body-malformed':
-      return new GatewayError('headers_malformed', { cause: error })
+      return new GatewayError('body_malformed', { cause: error })
     case 'body-timeout':
       return new GatewayError('request_timeout', { cause: error })
     case 'unreachable':
+      // Only clusters are held to networks.
+      return new GatewayError(networks ? 'cluster_unreachable' : 'upstream_unreachable', { cause: error })
     case 'no-response':
     case 'stale':
+      return new GatewayError('upstream_no_response', { cause: error })
     case 'pool-exhausted':
+      return new GatewayError('upstream_pool_exhausted', { cause: error })
     case 'protocol-error':
+      return new GatewayError('upstream_protocol_error', { cause: error })
     case 'cancelled':
-      return new GatewayError('upstream_unavailable', { cause: error })
+      return new GatewayError('request_cancelled', { cause: error })
     default:
       return error.fault satisfies never
   }

@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../errors/gateway-error.ts'
+import type { PlainCode } from '../errors/gateway-error.ts'
 import type { Exchange, MemoryAccount, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
 import type { PreparedHeaders } from './prepared-headers.ts'
 import type { ListenerTls, ServerIdentity } from './tls/server.ts'
@@ -39,7 +39,7 @@ export type ListenerOptions = Readonly<{
 }>
 
 export type MalformedRequest = Readonly<{
-  code: RefusalCode
+  code: PlainCode
   /** In the answer as well. */
   requestId: string
   peerAddress: string

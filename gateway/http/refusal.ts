@@ -1,10 +1,10 @@
 import { STATUS_CODES } from 'node:http'
-import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
+import { GatewayError, type PlainCode } from '../errors/gateway-error.ts'
 import { render } from '../errors/render.ts'
 import { methods } from '../policy/route.ts'
 
 /** The whole answer to bytes that could not be read as a request. */
-export function composeRefusal(code: RefusalCode, requestId: string): string {
+export function composeRefusal(code: PlainCode, requestId: string): string {
   const details = code === 'method_not_allowed' ? { allow: methods } : {}
   const { status, headers, body } = render(new GatewayError(code, details), 'platform', requestId)
   return (

@@ -40,7 +40,7 @@ export const createLocate = (locations: Locations): Locate => {
     switch (destination.kind) {
       case 'upstream': {
         const settings = locations.upstreams.get(destination.name)
-        if (!settings) throw new GatewayError('upstream_unavailable')
+        if (!settings) throw new GatewayError('upstream_unconfigured')
         return describeUpstream(settings, permit, clientHost, limitsOf(route))
       }
       case 'cluster':
@@ -117,11 +117,13 @@ function rememberLimits(defaults: Limits): (route: Route) => Limits {
 async function findCluster(permit: Permit, param: string, locations: Locations): Promise<ClusterRecord> {
   const organization = permit.caller?.organization
   // Whoever has no organization has no cluster either, and asks the directory for none.
-  if (!organization) throw new GatewayError('resource_not_found')
+  if (!organization) throw new GatewayError('no_organization_for_resource')
   const id = parseId(permit.match.params.get(param) ?? '')
   const since = aliveSince(locations.now(), locations.clusterStaleAfterMs)
-  const cluster = id === undefined ? undefined : await locations.directory.findCluster(id, since)
-  if (!cluster || cluster.organizationId !== organization.id) throw new GatewayError('resource_not_found')
+  if (id === undefined) throw new GatewayError('resource_id_malformed')
+  const cluster = await locations.directory.findCluster(id, since)
+  if (!cluster) throw new GatewayError('cluster_unknown')
+  if (cluster.organizationId !== organization.id) throw new GatewayError('cluster_foreign')
   const state = judgeCluster(cluster, since)
   switch (state) {
     case 'active':
@@ -129,7 +131,7 @@ async function findCluster(permit: Permit, param: string, locations: Locations):
     case 'suspended':
       throw new GatewayError('cluster_suspended')
     case 'offline':
-      throw new GatewayError('cluster_offline')
+      throw new GatewayError(cluster.isDeleting ? 'cluster_deleting' : 'cluster_stale')
     default:
       return state satisfies never
   }
@@ -139,5 +141,5 @@ async function findCluster(permit: Permit, param: string, locations: Locations):
 function readBaseUrl({ baseUrl }: ClusterRecord): URL {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return url
-  throw new GatewayError('upstream_unavailable')
+  throw new GatewayError('cluster_address_malformed')
 }

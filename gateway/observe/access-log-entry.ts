@@ -62,6 +62,8 @@ export function composeEntry(
     route,
     status: exchange.status,
     reason,
+    cause: error?.exactCause,
+    tokenId: error?.details.tokenId,
     userId: facts.userId,
     credential: facts.credential,
     organizationId: facts.organizationId,

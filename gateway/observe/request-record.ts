@@ -180,7 +180,7 @@ class FactRecord implements RequestRecord {
     const route = facts.route ?? noRoute
     const durationMs = monotonicMs() - this.#startedMs
     metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
-    metrics.countDecision(route, facts.reason ?? 'abandoned')
+    metrics.countDecision(route, facts.reason ?? 'abandoned', facts.error?.exactCause ?? 'none')
     const line = composeEntry(exchange, this.#requestId, facts, durationMs, isComplete)
     // A client that left is no failure, whatever it interrupted, nor is one that asks for what no server here knows (501).
     const isFailure = exchange.status >= 500 && exchange.status !== 501

@@ -31,7 +31,7 @@ export function readHeaders(
   exchange: Pick<Exchange, 'headers' | 'httpVersion'>,
   limitBytes: number = usualHeadLimits.headerBytes,
 ): RequestHeaders {
-  if (exchange.httpVersion !== '1.1' && exchange.httpVersion !== '1.0') throw malformed()
+  if (exchange.httpVersion !== '1.1' && exchange.httpVersion !== '1.0') throw new GatewayError('http_version')
   const values = { ...noValues }
   const passing: string[] = []
   const overrides: string[] = []
@@ -44,7 +44,7 @@ export function readHeaders(
     if (role.kind === 'pass') passing.push(name, value)
     else if (role.kind === 'override') overrides.push(name, value)
     else if (role.kind === 'read') collect(values, role.name, value)
-    else if (role.kind === 'forbidden') throw malformed()
+    else if (role.kind === 'forbidden') throw new GatewayError('header_misspelt')
   }
   if (bytes > limitBytes) throw new GatewayError('headers_too_large')
   checkFraming(values, exchange.httpVersion)
@@ -107,7 +107,7 @@ function listCredentials(values: Readonly<Record<ReadHeader, readonly string[]>>
   return lines
 }
 
-const malformed = (): GatewayError => new GatewayError('headers_malformed')
+const contradiction = (): GatewayError => new GatewayError('framing_contradiction')
 
 type Framing = Readonly<Record<'transfer-encoding' | 'content-length' | 'expect', readonly string[]>>
 
@@ -115,12 +115,12 @@ type Framing = Readonly<Record<'transfer-encoding' | 'content-length' | 'expect'
 function checkFraming(values: Framing, httpVersion: string): void {
   const { 'transfer-encoding': encodings, 'content-length': lengths, expect } = values
   if (encodings.length + lengths.length + expect.length === 0) return
-  if (encodings.length > 1 || lengths.length > 1) throw malformed()
+  if (encodings.length > 1 || lengths.length > 1) throw contradiction()
   const [encoding] = encodings
   const [length] = lengths
-  if (length !== undefined && (!/^\d{1,15}$/.test(length) || encoding !== undefined)) throw malformed()
+  if (length !== undefined && (!/^\d{1,15}$/.test(length) || encoding !== undefined)) throw contradiction()
   if (encoding !== undefined) {
-    if (httpVersion === '1.0' || encoding.trim() === '') throw malformed()
+    if (httpVersion === '1.0' || encoding.trim() === '') throw contradiction()
     if (encoding.toLowerCase() !== 'chunked') throw new GatewayError('transfer_encoding_unknown')
   }
   if (expect.some((value) => value.toLowerCase() !== '100-continue')) throw new GatewayError('expectation_failed')
@@ -138,7 +138,7 @@ const endsInNumber = /(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$/i
 
 function readHost(lines: readonly string[]): string {
   const [host] = lines
-  if (host === undefined || lines.length > 1 || !isHost(host)) throw malformed()
+  if (host === undefined || lines.length > 1 || !isHost(host)) throw new GatewayError('host_malformed')
   return host
 }
 

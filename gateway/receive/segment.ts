@@ -15,11 +15,11 @@ export function decodeSegment(raw: string): string {
     refuseHiddenDots(raw)
     return raw
   }
-  if (/%(?![0-9a-f]{2})/i.test(raw)) throw new GatewayError('target_malformed')
+  if (/%(?![0-9a-f]{2})/i.test(raw)) throw new GatewayError('target_bad_escape')
   const decoded = decodeOnce(raw)
   const pieces = decoded.split('/')
   // Decoded by a backend, the slash would leave an empty segment.
-  if (pieces.length > 1 && pieces.includes('')) throw new GatewayError('target_malformed')
+  if (pieces.length > 1 && pieces.includes('')) throw new GatewayError('target_empty_segment')
   for (const piece of pieces) refuseAtAnyDepth(piece)
   return decoded
 }
@@ -40,7 +40,7 @@ export function decodeOnce(text: string): string {
     // One call for the whole text: one for each run of escapes costs ten times as much.
     return decodeURIComponent(text.replace(strayPercent, '%25'))
   } catch (error) {
-    throw new GatewayError('target_malformed', { cause: error }) // overlong, surrogate and otherwise invalid UTF-8
+    throw new GatewayError('target_bad_utf8', { cause: error }) // overlong, surrogate and otherwise invalid UTF-8
   }
 }
 
@@ -50,10 +50,10 @@ const strayPercent = /%(?![0-9a-f]{2})/gi
 function refuseAtAnyDepth(piece: string): void {
   const readings = [piece, ...decodeFurther(piece)]
   // Each further decoding costs an attacker a longer target, and us another look at it.
-  if (readings.length > decodingDepth) throw new GatewayError('target_malformed')
+  if (readings.length > decodingDepth) throw new GatewayError('target_nested_escapes')
   for (const reading of readings) {
     // A slash or backslash here was encoded; C0, DEL and C1 are control bytes.
-    if (/[/\\\p{Cc}]/u.test(reading)) throw new GatewayError('target_malformed')
+    if (/[/\\\p{Cc}]/u.test(reading)) throw new GatewayError('target_hidden_byte')
     refuseHiddenDots(reading)
   }
 }
@@ -65,5 +65,5 @@ function refuseAtAnyDepth(piece: string): void {
 function refuseHiddenDots(segment: string): void {
   const parameters = segment.indexOf(';')
   const name = parameters < 0 ? segment : segment.slice(0, parameters)
-  if (name === '.' || name === '..' || (name === '' && parameters === 0)) throw new GatewayError('target_malformed')
+  if (name === '.' || name === '..' || (name === '' && parameters === 0)) throw new GatewayError('target_dot_segment')
 }

@@ -27,7 +27,7 @@ export function readTarget(
 ): RequestTarget {
   if (target.length > limitBytes) throw new GatewayError('target_too_long')
   const origin = toOriginForm(target, host)
-  if (!visible.test(origin)) throw new GatewayError('target_malformed')
+  if (!visible.test(origin)) throw new GatewayError('target_not_visible')
   const query = origin.indexOf('?')
   const path = query < 0 ? origin : origin.slice(0, query)
   const segments = readSegments(path)
@@ -40,18 +40,18 @@ function toOriginForm(target: string, host: string): string {
   if (target.startsWith('/')) return target
   const [, authority, rest] = /^https?:\/\/([^/?#\\]*)(.*)$/is.exec(target) ?? []
   if (authority === undefined || rest === undefined || authority.toLowerCase() !== host.toLowerCase())
-    throw new GatewayError('target_malformed')
+    throw new GatewayError('target_not_origin_form')
   return rest.startsWith('/') ? rest : `/${rest}`
 }
 
 function readSegments(path: string): readonly string[] {
-  if (path.includes('\\')) throw new GatewayError('target_malformed')
+  if (path.includes('\\')) throw new GatewayError('target_backslash')
   const segments: string[] = []
   for (let start = 1; start > 0; ) {
     const slash = path.indexOf('/', start)
     const segment = slash < 0 ? path.slice(start) : path.slice(start, slash)
     // Only the last segment may be empty: that is a trailing slash, and another path.
-    if (segment === '' && slash >= 0) throw new GatewayError('target_malformed')
+    if (segment === '' && slash >= 0) throw new GatewayError('target_empty_segment')
     segments.push(decodeSegment(segment))
     start = slash + 1
   }

@@ -14,7 +14,7 @@ export function readOrganizationId(lines: readonly string[]): number | undefined
   const [value] = lines
   if (value === undefined) return undefined
   const id = lines.length === 1 ? parseId(value) : undefined
-  if (id === undefined) throw new GatewayError('invalid_organization_id')
+  if (id === undefined) throw new GatewayError('organization_header_malformed')
   return id
 }
 
@@ -35,13 +35,16 @@ export function readOrganizationCookie(cookieLines: readonly string[]): number |
         const isAlone = plain !== undefined && mentions === 1 && value === undefined
         // Within a quoted value some parsers read on, and others begin anew at each semicolon.
         if (!isAlone || quotes % 2 === 1 || !visibleOrBlank.test(plain))
-          throw new GatewayError('invalid_organization_id')
+          throw new GatewayError('organization_cookie_malformed')
         value = plain.trim()
       }
       quotes += countQuotes(pair)
     }
   }
-  return value === undefined || value === '' ? undefined : readOrganizationId([value])
+  if (value === undefined || value === '') return undefined
+  const id = parseId(value)
+  if (id === undefined) throw new GatewayError('organization_cookie_malformed')
+  return id
 }
 
 const cookieName = 'current-org-id'

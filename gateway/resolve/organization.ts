@@ -1,6 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { AccountType, OrganizationSummary, RoleAssignment, UserRecord } from '../directory/directory.ts'
-import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
+import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { parseId, readOrganizationCookie, readOrganizationId } from './organization-id.ts'
@@ -23,8 +23,10 @@ export function resolveOrganization(
   const { organizationParam } = match.route
   if (organizationParam !== undefined)
     return resolveFromPath(principal, match.params.get(organizationParam) ?? '', headers)
-  const named = readOrganizationId(headers.organizationId) ?? readOrganizationCookie(headers.cookie)
-  if (named !== undefined) return requireMembership(principal, named, 'not_a_member')
+  const named = readOrganizationId(headers.organizationId)
+  if (named !== undefined) return requireMembership(principal, named, 'header_not_a_member')
+  const remembered = readOrganizationCookie(headers.cookie)
+  if (remembered !== undefined) return requireMembership(principal, remembered, 'cookie_not_a_member')
   return chooseMembership(principal)
 }
 
@@ -45,16 +47,16 @@ function resolveFromPath(principal: Principal, segment: string, headers: Organiz
   // Read first: a malformed header is refused before a malformed path (SPEC section 5, order of refusal).
   const beside = readOrganizationId(headers.organizationId)
   const id = parseId(segment)
-  if (id === undefined) throw new GatewayError('resource_not_found')
+  if (id === undefined) throw new GatewayError('resource_id_malformed')
   // A header that says otherwise would leave it open which of the two was authorized.
-  if (beside !== undefined && beside !== id) throw new GatewayError('invalid_organization_id')
-  return requireMembership(principal, id, 'organization_forbidden')
+  if (beside !== undefined && beside !== id) throw new GatewayError('organization_contradiction')
+  return requireMembership(principal, id, 'path_not_a_member')
 }
 
 /** An unknown organization reads the same as one of others. */
-function requireMembership(principal: Principal, id: number, refusal: RefusalCode): Organization {
+function requireMembership(principal: Principal, id: number, cause: RefusalCause): Organization {
   const organization = findMembership(principal.user, id)
-  if (!organization) throw new GatewayError(refusal)
+  if (!organization) throw new GatewayError(cause)
   return organization
 }
 

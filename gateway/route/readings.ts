@@ -37,12 +37,13 @@ export function otherReadings(
   // The loop comes to what it adds as well, until no change leads to anything new.
   for (const reading of readings) {
     const traits = findTraits(reading)
-    if ((traits & trait.dotSegment) !== 0 || readings.size > mostReadings) throw new GatewayError('target_misreadable')
+    if ((traits & trait.dotSegment) !== 0) throw new GatewayError('target_like_dot_segment')
+    if (readings.size > mostReadings) throw new GatewayError('target_with_many_readings')
     for (const { needs, passes = 1, apply } of changes) {
       // Most changes have nothing to change in most readings.
       if ((traits & needs) === 0) continue
       characters += passes * Math.max(reading.length, leastCharacters)
-      if (characters > mostCharacters) throw new GatewayError('target_misreadable')
+      if (characters > mostCharacters) throw new GatewayError('target_with_many_readings')
       readings.add(apply(reading))
     }
   }
@@ -94,7 +95,7 @@ const unsafeMarks = /\p{M}{31}/u
 
 /** Compatibility forms: `．` and `․` are a dot to servers that normalize names, `／` a slash, `ａ` an a. */
 function foldCompatible(reading: string): string {
-  if (unsafeMarks.test(reading)) throw new GatewayError('target_misreadable')
+  if (unsafeMarks.test(reading)) throw new GatewayError('target_with_many_readings')
   return reading.normalize('NFKC')
 }
 

@@ -59,7 +59,7 @@ export function compileRoutes(routes: readonly Route[]): RouteTable {
     },
     methodsAt: (target, host) => {
       const found = findAt(target.segments, host)
-      if (target.hasEncodedSlash && !takesEncodedSlashes(found)) throw new GatewayError('target_malformed')
+      if (target.hasEncodedSlash && !takesEncodedSlashes(found)) throw new GatewayError('target_encoded_slash')
       return found && listMethods(found.rows)
     },
   }
@@ -77,7 +77,7 @@ function refuseMisreadable(
   for (const segments of otherReadings(target, mostSegments)) {
     const other = findAt(segments)
     if (other && !isAtLeastAsStrict(route, rowFor(other, target.method)?.route))
-      throw new GatewayError('target_misreadable')
+      throw new GatewayError('target_like_stricter_row')
   }
 }
 
@@ -138,7 +138,7 @@ const rowFor = (found: Found, method: string): Row | undefined =>
 function pick(found: Found | undefined, target: RequestTarget): RouteMatch {
   const row = found && rowFor(found, target.method)
   const takesSlashes = row ? row.route.takesEncodedSlashes : takesEncodedSlashes(found)
-  if (target.hasEncodedSlash && !takesSlashes) throw new GatewayError('target_malformed')
+  if (target.hasEncodedSlash && !takesSlashes) throw new GatewayError('target_encoded_slash')
   if (!found) {
     if (isKnownMethod(target.method)) throw new GatewayError('route_not_found')
     throw new GatewayError('method_not_allowed', { allow: methods })

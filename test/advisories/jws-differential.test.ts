@@ -1,7 +1,7 @@
 import { constants, createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { compactVerify, createLocalJWKSet, type JWK, jwtVerify } from 'jose'
 import t from 'tap'
-import { isInForce } from '../../gateway/authenticate/claims.ts'
+import { requireInForce } from '../../gateway/authenticate/claims.ts'
 import { algorithms } from '../../gateway/authenticate/signature.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
 import type { JsonValue } from '../support/client.ts'
@@ -216,7 +216,7 @@ t.test(`of ${campaign} generated tokens nothing is accepted that jose refuses`, 
   })
   const enter = async (token: string): Promise<void> => {
     const { claims } = await verify(token)
-    if (!isInForce(claims, trust, Date.now() / 1_000)) throw new Error('not in force')
+    requireInForce(claims, trust, Date.now() / 1_000)
   }
   const keys = createLocalJWKSet({ keys: jwks })
   let accepted = 0

@@ -3,15 +3,14 @@ import t from 'tap'
 import { createAuthenticate } from '../../gateway/authenticate/authenticate.ts'
 import {
   type Claims,
-  isInForce,
   isSameAddress,
   readClaims,
+  requireInForce,
   type TrustedIssuer,
 } from '../../gateway/authenticate/claims.ts'
 import type { KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
 import type { Directory, NewIdentity, UserRecord } from '../../gateway/directory/directory.ts'
-import { GatewayError } from '../../gateway/errors/gateway-error.ts'
 import { holdKeySet } from '../support/key-set.ts'
 
 const now = 1_800_000_000
@@ -34,7 +33,7 @@ const read = (changes: Readonly<Record<string, unknown>> = {}, at = now) => {
 /** As the guard does: first what it says, then whether that is in force. */
 function judge(raw: Readonly<Record<string, unknown>>, issuer: TrustedIssuer, at: number): Claims {
   const claims = readClaims(raw, issuer)
-  if (!isInForce(claims, issuer, at)) throw new GatewayError('unauthenticated')
+  requireInForce(claims, issuer, at)
   return claims
 }
 

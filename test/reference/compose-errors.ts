@@ -1,5 +1,5 @@
-import { listRefusals } from '../../gateway/errors/gateway-error.ts'
-import { remedies, streamRemedies } from '../../gateway/errors/remedies.ts'
+import { codeOf, listRefusals } from '../../gateway/errors/gateway-error.ts'
+import { listExactCauses, remedies, streamRemedies } from '../../gateway/errors/remedies.ts'
 import { listStreamFailures, type StreamFailureCode } from '../../gateway/errors/stream-failure.ts'
 import { code, composeHead, composeTable } from './markdown.ts'
 
@@ -12,6 +12,15 @@ const streams = `
 
 A stream of the model surface that ends early closes with \`response.failed\` ([Streams](event-streams.md)); the code is in
 \`x_service_error_code\`. While no head is out it is the refusal of the last column instead.
+
+`
+
+const causes = `
+## Causes
+
+Operators see more than clients: \`cause\` beside the reason in the [log](../operate/logs.md), the
+[audit](../operate/audit.md) and \`sallyport_decisions_total\`. No response has it. A code without rows here is its own
+cause.
 
 `
 
@@ -29,6 +38,11 @@ export const composeErrors = (): string =>
         ...remedies[name],
       ]),
     ),
+    causes,
+    composeTable(
+      ['Code', 'Cause', 'Meaning', 'What to do'],
+      listExactCauses().map(({ cause, code: name, meaning, remedy }) => [code(name), code(cause), meaning, remedy]),
+    ),
     streams,
     composeTable(
       ['Code', 'Message', 'What to do', 'Before the head'],
@@ -36,7 +50,7 @@ export const composeErrors = (): string =>
         code(name),
         detail,
         streamRemedies[name as StreamFailureCode], // Object.entries forgets the type of its keys
-        code(refusal),
+        code(codeOf(refusal)),
       ]),
     ),
   ].join('')

@@ -252,7 +252,7 @@ t.test('metrics count by route, never by what a client made up', async (t) => {
   await world.raw('MKCOL /made-up-path HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n')
   const { text } = await call(world.admin, { path: '/metrics' })
   t.match(text, /sallyport_requests_total\{route="public\.any",method="GET",status="200"\} \d+/)
-  t.match(text, /sallyport_decisions_total\{route="none",reason="route_not_found"\} \d+/)
+  t.match(text, /sallyport_decisions_total\{route="none",reason="route_not_found",cause="route_not_found"\} \d+/)
   t.notMatch(text, /made-up|MKCOL|member@|demo-owner/)
 })
 

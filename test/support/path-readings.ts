@@ -8,7 +8,8 @@ import type { RequestTarget } from '../../gateway/receive/target.ts'
 export function slowReadings({ path, segments }: Pick<RequestTarget, 'path' | 'segments'>): ReadonlySet<string> {
   const readings = new Set([path.slice(1).replaceAll('/', '\0')])
   for (const reading of readings) {
-    if (/(?:^|\0)\.\.?(?:\0|$)/.test(reading) || readings.size > 256) throw new GatewayError('target_misreadable')
+    if (/(?:^|\0)\.\.?(?:\0|$)/.test(reading)) throw new GatewayError('target_like_dot_segment')
+    if (readings.size > 256) throw new GatewayError('target_with_many_readings')
     for (const change of changes) readings.add(change(reading))
   }
   readings.delete(segments.join('\0'))
@@ -28,7 +29,7 @@ const changes: readonly ((reading: string) => string)[] = [
 ]
 
 function foldCompatible(reading: string): string {
-  if (/\p{M}{31}/u.test(reading)) throw new GatewayError('target_misreadable')
+  if (/\p{M}{31}/u.test(reading)) throw new GatewayError('target_with_many_readings')
   return reading.normalize('NFKC')
 }
 
@@ -37,7 +38,7 @@ function decodeRuns(text: string): string {
     try {
       return decodeURIComponent(run)
     } catch (error) {
-      throw new GatewayError('target_malformed', { cause: error })
+      throw new GatewayError('target_bad_utf8', { cause: error })
     }
   })
 }

@@ -59,7 +59,7 @@ export function createPostgresDirectory(database: Database, { noteTokenUse, onLi
     switchOrganization: (userId, organizationId, audit) =>
       transaction(async (within) => {
         const rows = await within(statements.switchOrganization, [userId, organizationId])
-        if (rows.length === 0) throw new GatewayError('organization_forbidden')
+        if (rows.length === 0) throw new GatewayError('membership_lost')
         await writeAudit(within, { action: 'organization.switched', subjectId: userId }, audit)
       }),
     ...createTokenStore(database),
@@ -115,7 +115,7 @@ async function createUser(query: Query, identity: NewIdentity): Promise<number> 
   // A backend whose addresses are unique has this one already.
   const [row] = await refuseDuplicate(query<{ id: number }>(statements.createUser, values))
   // Its trigger may decline as well: it takes no users from us.
-  if (!row) throw new GatewayError('unauthenticated')
+  if (!row) throw new GatewayError('user_declined')
   if (isEmailVerified) await query(statements.verifyEmail, [row.id, email])
   return row.id
 }
@@ -128,7 +128,7 @@ async function refuseDuplicate<Result>(result: Promise<Result>): Promise<Result>
     return await result
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== uniqueViolation) throw cause
-    throw new GatewayError('unauthenticated', { cause })
+    throw new GatewayError('user_conflict', { cause })
   }
 }
 

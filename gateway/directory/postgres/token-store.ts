@@ -60,11 +60,11 @@ type Lending = {
 async function requireLender(within: Query, { userId, parentId, requireReach }: Lender, ownerId: number) {
   const [lending] = await within<Lending>(statements.findLenderAndOwner, [userId, ownerId, parentId])
   const { lender, owner, is_parent_there, ancestors } = lending ?? {}
-  if (!lender) throw new GatewayError('unauthenticated')
-  if (!owner) throw new GatewayError('resource_not_found')
+  if (!lender) throw new GatewayError('minter_gone')
+  if (!owner) throw new GatewayError('user_not_a_member')
   requireReach(lender, owner)
   if (parentId === null) return
   const line = ancestors ?? []
-  if (!is_parent_there || !isUnbroken(line)) throw new GatewayError('unauthenticated')
-  if (line.length === longestLine) throw new GatewayError('ability_missing')
+  if (!is_parent_there || !isUnbroken(line)) throw new GatewayError('parent_token_gone')
+  if (line.length === longestLine) throw new GatewayError('token_line_too_long')
 }

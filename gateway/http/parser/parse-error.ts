@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { PlainCode } from '../../errors/gateway-error.ts'
 
 /** Bytes that are no message: llhttp's code, and how far into them it came. */
 export type ParseFault = Readonly<{ code: string; rawPacket: Buffer; bytesParsed: number }>
@@ -7,7 +7,7 @@ export type ParseFault = Readonly<{ code: string; rawPacket: Buffer; bytesParsed
 export const targetOverflow = 'HPE_TARGET_OVERFLOW'
 
 /** The refusal for bytes that are no request: mostly 400, else the status that RFC 9112 or the contract names. */
-export function refusalOf({ code, rawPacket, bytesParsed: parsed }: ParseFault): RefusalCode {
+export function refusalOf({ code, rawPacket, bytesParsed: parsed }: ParseFault): PlainCode {
   const packet = rawPacket.toString('latin1')
   switch (code) {
     case 'HPE_INVALID_METHOD':

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
-import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { PlainCode } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
 import type { Slot, UnorderedList } from '../../lib/unordered-list.ts'
 import type { ListenerOptions } from '../engine.ts'
@@ -170,7 +170,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
    * Of a body nobody may have asked for, whose sender is to hear first whether it may send it. Where it is asked for,
    * its request fails like any other: its route knows the shape of a refusal, and its id.
    */
-  #takeFault(code: RefusalCode): void {
+  #takeFault(code: PlainCode): void {
     const exchange = this.#exchange
     if (!exchange || exchange.hasStarted) {
       this.#refuse(code)
@@ -274,7 +274,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
    * Answers bytes that could not be read, and closes. Never in the middle of an answer; where a body is at fault, and
    * its answer has not begun, this is its answer.
    */
-  #refuse(code: RefusalCode): void {
+  #refuse(code: PlainCode): void {
     if (this.#isRefused || this.#isTunnel) return
     this.markRefused()
     const exchange = this.#exchange
@@ -291,7 +291,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.#closeLingering()
   }
 
-  #report(code: RefusalCode, requestId: string): void {
+  #report(code: PlainCode, requestId: string): void {
     // A client that sends nothing asks for nothing.
     if (this.socket.bytesRead === 0) return
     const { peerAddress } = this

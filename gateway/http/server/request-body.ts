@@ -1,4 +1,4 @@
-import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
+import { GatewayError, type RefusalCause } from '../../errors/gateway-error.ts'
 import { type ListenerOptions, UpstreamError, type UpstreamFault } from '../engine.ts'
 import type { MemoryAccount, RequestBody } from '../exchange.ts'
 import type { Deadline } from '../socket/deadline.ts'
@@ -8,9 +8,9 @@ import { HeldChunks } from '../socket/held-chunks.ts'
 export const earlyBodyBytes = 64 * 1024
 
 /** The refusal that a fault of the client's own body is; a client that has left reads none. */
-function refusalOfBodyFault(fault: UpstreamFault): RefusalCode {
+function refusalOfBodyFault(fault: UpstreamFault): RefusalCause {
   if (fault === 'body-too-large') return 'body_too_large'
-  return fault === 'body-malformed' ? 'headers_malformed' : 'request_timeout'
+  return fault === 'body-malformed' ? 'body_malformed' : 'request_timeout'
 }
 
 /** Where a body comes from: the connection of its client. */

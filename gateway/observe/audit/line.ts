@@ -15,7 +15,7 @@ export type AuditedDecision = Readonly<{
   outcome: 'allowed' | 'refused'
   /** Undefined where the answer is not the gateway's own: it is not there yet. */
   status: number | undefined
-  error: Pick<GatewayError, 'code' | 'check'> | undefined
+  error: Pick<GatewayError, 'code' | 'check' | 'exactCause' | 'details'> | undefined
   principal: Principal | undefined
   organization: Organization | undefined
   route: string | undefined
@@ -50,9 +50,11 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
     outcome: decision.outcome,
     status: decision.status ?? null,
     reason: error?.code ?? null,
+    cause: error?.exactCause ?? null,
     check: error?.check ?? null,
     subject: principal ? { id: principal.user.id, kind: principal.user.userType } : null,
     credential: principal ? describeCredential(principal) : null,
+    tokenId: error?.details.tokenId ?? null,
     organizationId: organization?.id ?? null,
     route: decision.route ?? null,
     method: method.text,

@@ -1,4 +1,5 @@
 import { Counter, Gauge, Registry } from 'prom-client'
+import type { RefusalCause } from '../../errors/gateway-error.ts'
 import { type AuditMetrics, createAuditMetrics } from '../audit/audit-metrics.ts'
 import { createBoundHistogram } from './bound-histogram.ts'
 import { type CacheMetrics, createCacheMetrics } from './cache.ts'
@@ -59,7 +60,8 @@ export type Metrics = RequestMetrics &
 
 type RequestMetrics = Readonly<{
   countRequest: (route: string, method: string, status: number, seconds: number) => void
-  countDecision: (route: string, reason: string) => void
+  /** The cause is `none` where nothing was refused. */
+  countDecision: (route: string, reason: string, cause: RefusalCause | 'none') => void
   countMalformed: (reason: string) => void
   /** Calls back at each scrape. */
   watchInFlight: (count: () => number) => void
@@ -117,8 +119,8 @@ function createRequestMetrics(registers: Registry[]): RequestMetrics {
   const decisions = createTallies(
     {
       name: 'sallyport_decisions_total',
-      help: 'Decisions, by route and reason; the reason is "allowed" or the code of the refusal.',
-      labelNames: ['route', 'reason'],
+      help: 'Decisions, by route, reason and cause; the reason is "allowed" or the code of the refusal, the cause is exact.',
+      labelNames: ['route', 'reason', 'cause'],
     },
     registers,
   )
@@ -142,8 +144,8 @@ function createRequestMetrics(registers: Registry[]): RequestMetrics {
       requests(route, method, status).count += 1
       observeDuration(route)(seconds * 1_000)
     },
-    countDecision: (route, reason) => {
-      decisions(route, reason).count += 1
+    countDecision: (route, reason, cause) => {
+      decisions(route, reason, cause).count += 1
     },
     countMalformed: (reason) => malformed.inc({ reason }),
     watchInFlight: (count) => {

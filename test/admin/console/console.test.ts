@@ -26,6 +26,8 @@ const refusal: Refusal = {
   listener: 'public',
   status: 403,
   code: 'role_insufficient',
+  cause: 'role_too_low',
+  tokenId: undefined,
   method: 'GET',
   path: '/things',
   route: 'r0',

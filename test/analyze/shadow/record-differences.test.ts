@@ -59,7 +59,7 @@ t.test('a decision is compared once, when it stands', async (t) => {
   observer.onAllowed()
   t.same(kinds(), ['lost'])
   // The upstream failed afterwards; the decision was another thing.
-  observer.onRefusal(new GatewayError('resource_not_found'))
+  observer.onRefusal(new GatewayError('resource_unknown'))
   t.same(kinds(), ['lost'])
 })
 
@@ -68,7 +68,7 @@ t.test('trouble of ours, malformed targets and preflights are no differences', a
   trouble.observer.onTarget(target, 'h', headers)
   trouble.observer.onRefusal(new GatewayError('directory_unavailable'))
   const malformed = listen(tableOf('/a GET access: public'))
-  malformed.observer.onRefusal(new GatewayError('target_malformed'))
+  malformed.observer.onRefusal(new GatewayError('target_empty_segment'))
   const preflight = listen(tableOf('/b GET'))
   preflight.observer.onTarget(target, 'h', headers)
   preflight.observer.onAllowed()

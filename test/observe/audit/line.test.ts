@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { Principal } from '../../../gateway/authenticate/principal.ts'
+import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
 import { type AuditedDecision, composeAuditLine, lineLimitBytes } from '../../../gateway/observe/audit/line.ts'
 
 const robot: Principal = {
@@ -32,7 +33,7 @@ const decision: AuditedDecision = {
   listener: 'public',
   outcome: 'refused',
   status: 403,
-  error: { code: 'role_insufficient', check: 'role' },
+  error: new GatewayError('role_too_low'),
   principal: robot,
   organization: { id: 1, slug: 'acme', accountType: 'enterprise', role: 'org-member' },
   route: 'datasets.write',
@@ -50,9 +51,11 @@ t.test('a line says who asked for what, and what became of it', async (t) => {
     outcome: 'refused',
     status: 403,
     reason: 'role_insufficient',
+    cause: 'role_too_low',
     check: 'role',
     subject: { id: 8, kind: 'client-managed' },
     credential: { kind: 'api-token', id: 12 },
+    tokenId: null,
     organizationId: 1,
     route: 'datasets.write',
     method: 'POST',
@@ -78,9 +81,11 @@ t.test('what is not known is null, so that every line has every field', async (t
   for (const field of [
     'status',
     'reason',
+    'cause',
     'check',
     'subject',
     'credential',
+    'tokenId',
     'organizationId',
     'route',
     'method',

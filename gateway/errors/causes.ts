@@ -1,0 +1,436 @@
+/**
+ * The exact causes of refusals, for operators alone: log, audit, metrics and console name them, and no response does. Each
+ * stands with the code that the client sees, with its meaning and with a remedy.
+ */
+export const causes = {
+  credential_missing: [
+    'unauthenticated',
+    'The request has no credential.',
+    'Send a JWT in `x-oauth-access-token`, or an API token as `Authorization: Bearer`.',
+  ],
+  credential_repeated: [
+    'unauthenticated',
+    'The header of the credential stands on two lines.',
+    'Send the header once. Look for a proxy that adds a second line.',
+  ],
+  jwt_in_authorization: [
+    'unauthenticated',
+    'A JWT came in `Authorization`, which is the header of API tokens.',
+    'Send the JWT in `x-oauth-access-token`, without `Bearer`.',
+  ],
+  token_in_oauth_header: [
+    'unauthenticated',
+    'An API token came in `x-oauth-access-token`, which is the header of JWTs.',
+    'Send the API token as `Authorization: Bearer`.',
+  ],
+  malformed: [
+    'unauthenticated',
+    'The credential is not a JWT, or not an API token, as its header promises. It may be cut or padded.',
+    'Compare the credential with the original.',
+  ],
+  jwt_too_long: [
+    'unauthenticated',
+    'The JWT is longer than 8 KiB.',
+    'Have the issuer put fewer claims into its access tokens.',
+  ],
+  algorithm_not_allowed: [
+    'unauthenticated',
+    'The JWT names an algorithm other than RS256, PS256, ES256 and EdDSA.',
+    'Have the issuer sign with one of these.',
+  ],
+  wrong_type: [
+    'unauthenticated',
+    'The `typ` of the JWT is another than `JWT` and `at+jwt`, or than `issuers[].requireType` asks for.',
+    'Send the access token. An ID token, a refresh token or a logout token does not give access.',
+  ],
+  critical_extension: [
+    'unauthenticated',
+    'The header of the JWT has `crit` or `b64`.',
+    'Have the issuer leave the extension out.',
+  ],
+  unknown_issuer: [
+    'unauthenticated',
+    'The `iss` of the JWT equals none of `issuers[].issuer`.',
+    'Compare both letter by letter, with scheme, port, realm and last slash.',
+  ],
+  unknown_key: [
+    'unauthenticated',
+    'The issuer does not list the key that signed the JWT, or lists a weak one.',
+    'Get a new token. If it fails too, compare its `kid` with the key set of the issuer.',
+  ],
+  ambiguous_key: [
+    'unauthenticated',
+    'The JWT names no `kid`, and several keys of the issuer fit.',
+    'Have the issuer write `kid` into its tokens.',
+  ],
+  unfit_key: [
+    'unauthenticated',
+    'The key that the JWT names is of another kind than its algorithm takes.',
+    'Compare `alg` of the token with `kty` and `crv` of the key.',
+  ],
+  bad_signature: [
+    'unauthenticated',
+    'The signature of the JWT is not that of the key that it names.',
+    'Get a new token. A token that was changed, or that another realm signed, fails like this.',
+  ],
+  wrong_audience: [
+    'unauthenticated',
+    'The `aud` of the JWT has none of `issuers[].audience`.',
+    'Have the issuer add the audience of the configuration, or name the audience of the token there.',
+  ],
+  subject_invalid: [
+    'unauthenticated',
+    'The `sub` of the JWT is missing, empty, longer than 255 characters or holds control characters.',
+    'Have the issuer write `sub` into its access tokens. Keycloak needs the client scope `basic`.',
+  ],
+  expiry_missing: [
+    'unauthenticated',
+    'The `exp` of the JWT is missing or not a number.',
+    'Have the issuer write `exp` into its tokens.',
+  ],
+  time_malformed: [
+    'unauthenticated',
+    'The `nbf` or `iat` of the JWT is not a number.',
+    'Have the issuer write times in seconds since 1970.',
+  ],
+  proof_missing: [
+    'unauthenticated',
+    'The JWT has `cnf`: it is bound to its sender, and no proof of that is checked.',
+    'Have the issuer give bearer tokens to this client.',
+  ],
+  not_an_access_token: [
+    'unauthenticated',
+    'The JWT has `events`: it reports an event and gives no right.',
+    'Send the access token.',
+  ],
+  expired: [
+    'unauthenticated',
+    'The `exp` of the JWT has passed.',
+    'Have the client refresh its token. If every token fails, compare the clocks of issuer and gateway.',
+  ],
+  not_yet_valid: [
+    'unauthenticated',
+    'The `nbf` of the JWT lies in the future.',
+    'Compare the clocks of issuer and gateway.',
+  ],
+  issued_in_future: [
+    'unauthenticated',
+    'The `iat` of the JWT lies in the future.',
+    'Compare the clocks of issuer and gateway.',
+  ],
+  token_checksum: [
+    'unauthenticated',
+    'The checksum at the end of the API token does not fit: a letter is wrong or missing.',
+    'Copy the token again.',
+  ],
+  token_unknown: [
+    'unauthenticated',
+    'The directory has no API token of this number: it was revoked, or never there.',
+    'Mint a new one: `sallyport tokens mint`.',
+  ],
+  token_secret_wrong: [
+    'unauthenticated',
+    'The directory has an API token of this number, with another secret.',
+    'Copy the token again. Many of these from one address are guesses.',
+  ],
+  token_expired: ['unauthenticated', 'The API token has expired.', 'Mint a new one: `sallyport tokens mint`.'],
+  token_of_human: [
+    'unauthenticated',
+    'The API token belongs to a human, and only service accounts have API tokens.',
+    'Mint a token for a service account, or send the JWT of the human.',
+  ],
+  user_declined: [
+    'unauthenticated',
+    'The database took no new user at a first login: a trigger declined the row.',
+    'Look at the triggers of the adopted table of users.',
+  ],
+  user_conflict: [
+    'unauthenticated',
+    'At a first login a unique column of the users or identities has the value already. The user may be hidden or disabled.',
+    'Look for a user with the e-mail of the token, or an identity with its issuer and subject.',
+  ],
+  minter_gone: ['unauthenticated', 'The user who mints is not in the directory any more.', 'Log in again.'],
+  parent_token_gone: [
+    'unauthenticated',
+    'The API token that mints, or one that it came from, was revoked meanwhile.',
+    'Mint with another token.',
+  ],
+  organization_header_malformed: [
+    'invalid_organization_id',
+    '`x-organization-id` is not a positive integer, or stands on two lines.',
+    'Send the id as `GET /users/me` shows it, once.',
+  ],
+  organization_cookie_malformed: [
+    'invalid_organization_id',
+    'The cookie `current-org-id` is not a positive integer, stands twice, or is written so that servers read it differently.',
+    'Clear the cookie, and set it plainly.',
+  ],
+  organization_contradiction: [
+    'invalid_organization_id',
+    '`x-organization-id` names another organization than the path.',
+    'Leave the header out on routes that name the organization in their path.',
+  ],
+  header_not_a_member: [
+    'not_a_member',
+    'The caller is not a member of the organization in `x-organization-id`, or it does not exist.',
+    'Send one of the organizations of `GET /users/me`, or give the user a role there.',
+  ],
+  cookie_not_a_member: [
+    'not_a_member',
+    'The caller is not a member of the organization in the cookie `current-org-id`, or it does not exist.',
+    'Clear the cookie: it may be that of an earlier user of the browser, or of a lost membership.',
+  ],
+  path_not_a_member: [
+    'organization_forbidden',
+    'The caller is not a member of the organization in the path, or it does not exist.',
+    'Give the user a role there.',
+  ],
+  membership_lost: [
+    'organization_forbidden',
+    'The caller has lost the membership while the request ran.',
+    'Give the user a role there.',
+  ],
+  no_organization: [
+    'role_insufficient',
+    'The route asks for a role, and the caller is in no organization.',
+    'Give the user a role in an organization.',
+  ],
+  role_unknown: [
+    'role_insufficient',
+    'The role that the caller holds is not one of `policies/roles.yaml`.',
+    'Add the role to the policy, or give the user a role that is there.',
+  ],
+  role_too_low: [
+    'role_insufficient',
+    'The role that the caller holds in the organization in force is lower than the route asks for.',
+    'Name another organization, or give the user a higher role. `sallyport policy explain` shows the check.',
+  ],
+  no_organization_for_ability: [
+    'ability_missing',
+    'The route asks for an ability, and the caller is in no organization, where abilities come from.',
+    'Give the user a role in an organization.',
+  ],
+  role_ability_missing: [
+    'ability_missing',
+    'The role that the caller holds lacks the ability that the route asks for.',
+    'Give the user a role that has it. `sallyport policy matrix` shows which.',
+  ],
+  token_ability_missing: [
+    'ability_missing',
+    'The API token lacks the ability that the route asks for.',
+    'Mint a token of a wider scope.',
+  ],
+  token_read_only: [
+    'ability_missing',
+    'The API token has no ability that writes, and this endpoint writes.',
+    'Mint a token of a scope that writes.',
+  ],
+  token_line_too_long: [
+    'ability_missing',
+    'The API token descends from the longest line of tokens that minted one another.',
+    'Mint with an earlier token, or as an operator: `sallyport tokens mint`.',
+  ],
+  account_has_bypass_scope: [
+    'account_out_of_reach',
+    'The account has a platform role that is a bypass scope, which no administrator may lend.',
+    'Mint as an operator: `sallyport tokens mint`.',
+  ],
+  account_in_foreign_organization: [
+    'account_out_of_reach',
+    'The account is a member of an organization in which the caller is not an administrator.',
+    'Use one account an organization, or mint as an operator: `sallyport tokens mint`.',
+  ],
+  account_role_higher: [
+    'account_out_of_reach',
+    'The account has a higher role in this organization than the caller.',
+    'Have an owner mint.',
+  ],
+  resource_id_malformed: [
+    'resource_not_found',
+    'The id in the path is not a positive integer.',
+    'Send the id as the list of these resources shows it.',
+  ],
+  resource_unknown: ['resource_not_found', 'The directory has no resource of this id.', 'Check the id.'],
+  resource_foreign: [
+    'resource_not_found',
+    'The resource belongs to another organization than the one in force.',
+    'Name the organization of the resource, if the caller is a member.',
+  ],
+  no_organization_for_resource: [
+    'resource_not_found',
+    'The caller is in no organization, and the resource belongs to one.',
+    'Give the user a role in the organization of the resource.',
+  ],
+  cluster_unknown: [
+    'resource_not_found',
+    'The directory has no cluster of this id.',
+    'Check the id: `sallyport clusters list`.',
+  ],
+  cluster_foreign: [
+    'resource_not_found',
+    'The cluster belongs to another organization than the one in force.',
+    'Name the organization of the cluster, if the caller is a member.',
+  ],
+  user_not_a_member: [
+    'resource_not_found',
+    'The user in the path is not a member of the organization.',
+    'Check the id, or give the user a role there.',
+  ],
+  token_not_of_user: [
+    'resource_not_found',
+    'The user has no API token of this number, or it is revoked already.',
+    'List the tokens of the user: `sallyport tokens list --user ID`.',
+  ],
+  cluster_stale: [
+    'cluster_offline',
+    'The last heartbeat of the cluster is older than `cluster.staleAfterMs`, or there was none.',
+    'Look at the agent of the cluster. `sallyport clusters list` shows the last heartbeat.',
+  ],
+  cluster_deleting: ['cluster_offline', 'The cluster is being deleted.', 'Use another cluster.'],
+  target_not_origin_form: [
+    'target_malformed',
+    'The target does not begin with a slash, or names another host than `Host`.',
+    'Send the plain path.',
+  ],
+  target_not_visible: [
+    'target_malformed',
+    'The target holds a fragment, or a byte that is not visible ASCII.',
+    'Percent-encode all but letters, digits and `-._~`.',
+  ],
+  target_backslash: ['target_malformed', 'The path holds a backslash.', 'Send slashes.'],
+  target_empty_segment: [
+    'target_malformed',
+    'The path holds two slashes in a row, plain or encoded.',
+    'Send one slash. Look for a base address that ends in one.',
+  ],
+  target_bad_escape: [
+    'target_malformed',
+    'A percent sign of the path is not followed by two hexadecimal digits.',
+    'Write a percent sign as `%25`.',
+  ],
+  target_bad_utf8: ['target_malformed', 'The escapes of the path are not UTF-8.', 'Encode the path in UTF-8.'],
+  target_nested_escapes: [
+    'target_malformed',
+    'The path is percent-encoded more often than eight times over.',
+    'Encode it once.',
+  ],
+  target_hidden_byte: [
+    'target_malformed',
+    'The path holds an encoded control byte or backslash, or a slash that is encoded twice.',
+    'Leave it out, or send it in the query or body.',
+  ],
+  target_dot_segment: [
+    'target_malformed',
+    'A segment of the path is `.` or `..`, or only a path parameter, plain or encoded.',
+    'Resolve the path before it is sent.',
+  ],
+  target_encoded_slash: [
+    'target_malformed',
+    'The path holds an encoded slash, and its route takes none.',
+    'Set `encodedSlashes: allow` for the route whose backend needs them.',
+  ],
+  target_like_stricter_row: [
+    'target_misreadable',
+    'A server that ignores case, escapes or parameters would read the path as one that asks for more.',
+    'Send the path as the documentation of the API spells it.',
+  ],
+  target_like_dot_segment: [
+    'target_misreadable',
+    'A server that normalizes letters would find a dot segment in the path.',
+    'Send plain letters.',
+  ],
+  target_with_many_readings: [
+    'target_misreadable',
+    'Servers could read the path in too many ways for all of them to be looked at.',
+    'Send a shorter path, with fewer escapes and letters beyond ASCII.',
+  ],
+  http_version: ['headers_malformed', 'The version of HTTP is neither 1.0 nor 1.1.', 'Send HTTP/1.1.'],
+  host_malformed: [
+    'headers_malformed',
+    '`Host` is missing, repeated or not a host.',
+    'Send one `Host` with a name or address, and a port.',
+  ],
+  header_misspelt: [
+    'headers_malformed',
+    'A header that frames the request is spelt with another character for `-`.',
+    'Send it in its usual spelling.',
+  ],
+  framing_contradiction: [
+    'headers_malformed',
+    'The length of the body is told twice, in two ways or not as a number.',
+    'Send `Content-Length` or `Transfer-Encoding: chunked`, once.',
+  ],
+  body_malformed: [
+    'headers_malformed',
+    'The body does not end as its framing says.',
+    'Send the body to its end, in whole chunks.',
+  ],
+  original_request_missing: [
+    'ambiguous_target',
+    'The proxy named no original method and target.',
+    'Configure the proxy as its page under `docs/integrate/ingress/` says.',
+  ],
+  original_request_contradiction: [
+    'ambiguous_target',
+    'The headers of the proxy name two different original requests.',
+    'Have the proxy remove `X-Forwarded-*` and `X-Original-*` of its clients.',
+  ],
+  original_header_repeated: [
+    'ambiguous_target',
+    'A header that names the original request stands on two lines, or in another spelling.',
+    'Have the proxy remove these headers of its clients.',
+  ],
+  original_host_malformed: [
+    'ambiguous_target',
+    '`X-Forwarded-Host` is not a host.',
+    'Have the proxy send the host that it was asked for.',
+  ],
+  upstream_unconfigured: [
+    'upstream_unavailable',
+    'The configuration has no upstream of the name that the route has.',
+    'Add it to `upstreams`, and run `sallyport policy check`.',
+  ],
+  cluster_address_malformed: [
+    'upstream_unavailable',
+    'The base address of the cluster is not a URL of HTTP.',
+    'Correct `clusters.base_url` in the database.',
+  ],
+  upstream_unreachable: [
+    'upstream_unavailable',
+    'No connection to the upstream could be made: its name, its address, its port or TLS failed.',
+    'Look at the upstream and the network between. The `error` of the log line says more.',
+  ],
+  cluster_unreachable: [
+    'upstream_unavailable',
+    'No connection to the cluster could be made: its name, its address, its port, TLS or `cluster.networks` failed.',
+    'Look at the cluster and the network between. The `error` of the log line says more.',
+  ],
+  upstream_no_response: [
+    'upstream_unavailable',
+    'The upstream closed the connection before its answer.',
+    'Look at the log of the upstream: it may have crashed or restarted.',
+  ],
+  upstream_pool_exhausted: [
+    'upstream_unavailable',
+    'All connections to the upstream are in use, and the queue for them is full or too slow.',
+    'Add instances of the upstream, or look at what makes it slow.',
+  ],
+  upstream_protocol_error: [
+    'upstream_unavailable',
+    'The upstream answered with something other than HTTP/1.1.',
+    'Look at the port and scheme of `upstreams[].urls`.',
+  ],
+  request_cancelled: [
+    'upstream_unavailable',
+    'The client left before the upstream answered.',
+    'Nothing is wrong with the upstream. Look at the time-outs of the client.',
+  ],
+} as const satisfies Record<string, readonly [code: string, meaning: string, remedy: string]>
+
+type Causes = typeof causes
+
+/** A cause that is more exact than its code. */
+export type ExactCause = keyof Causes
+
+/** A code whose refusals all have an exact cause: the code by itself tells too little. */
+export type CodeWithExactCauses = Exclude<Causes[ExactCause][0], 'headers_malformed'>
