@@ -3,9 +3,9 @@ import type { MetricsSnapshot } from '../observe/metrics/combine.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import type { ClusterStates } from './cluster-state.ts'
 import { isConsoleHost } from './console-host.ts'
+import type { HistoryQuery, HistoryReading } from './history/history.ts'
 import type { PolicyStates } from './policy-state.ts'
 import { isReady, type Readiness, stateOf } from './readiness.ts'
-import type { Refusal } from './recent-refusals.ts'
 
 /** A JSON Web Key Set, as far as it matters here (RFC 7517 5). */
 export type PublicKeys = Readonly<{ keys: readonly Readonly<{ kid?: string }>[] }>
@@ -18,8 +18,7 @@ export type AdminState = Readonly<{
   policies: () => Promise<PolicyStates>
   /** What the files of the table in force said, by their names. */
   policyTexts: () => Promise<readonly (readonly [name: string, text: string])[]>
-  /** Newest first. */
-  refusals: () => Promise<readonly Refusal[]>
+  history: (query: HistoryQuery) => Promise<HistoryReading>
   clusters: () => Promise<ClusterStates>
 }>
 

@@ -1,7 +1,10 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { createConsole } from '../admin/console/console.ts'
 import { type ConsoleTable, noTable } from '../admin/console/snapshot.ts'
 import type { AdminPages, AdminState } from '../admin/listener.ts'
 import type { Configuration } from '../configuration/configuration.ts'
+import { readVersion } from '../configuration/version.ts'
 import { type PolicyTextList, takeFingerprint } from '../reload/policy-status.ts'
 import { compileConsoleTable } from './console-table.ts'
 
@@ -17,8 +20,17 @@ export function openConsole(configuration: Configuration, facts: AdminState): Ad
     })),
     issuers: configuration.issuers.map(({ issuer }) => issuer),
     isAudited: configuration.audit.sink !== 'off',
+    replica: configuration.audit.replica ?? hostname(),
+    version: readVersion(),
+    runbook: readRunbook(),
     now: () => new Date(),
   })
+}
+
+/** The package has its documentation; an image may leave it out. */
+function readRunbook(): string | undefined {
+  const file = new URL('../../docs/guides/runbook.md', import.meta.url)
+  return existsSync(file) ? readFileSync(file, 'utf8') : undefined
 }
 
 /** Texts are asked for and compiled again only where their fingerprint is another one. */

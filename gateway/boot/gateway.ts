@@ -2,7 +2,6 @@ import { randomInt, randomUUID } from 'node:crypto'
 import { performance } from 'node:perf_hooks'
 import type { AdminState } from '../admin/listener.ts'
 import { checkReadiness } from '../admin/readiness.ts'
-import { type Refusal, rememberRefusals } from '../admin/recent-refusals.ts'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
@@ -15,13 +14,12 @@ import { createCors, noCors } from '../endpoints/cors.ts'
 import { createAnswer } from '../endpoints/endpoints.ts'
 import { guarded } from '../fault/guarded.ts'
 import { createForward } from '../forward/forward.ts'
-import type { Listener } from '../http/engine.ts'
+import type { Listener, MalformedRequest } from '../http/engine.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Networks } from '../http/upstream/networks.ts'
 import { type Audit, createMalformedRecorder } from '../observe/audit/audit.ts'
 import type { AuditedListener } from '../observe/audit/line.ts'
 import type { ProcessLog } from '../observe/log/log.ts'
-import type { Metrics } from '../observe/metrics/metrics.ts'
 import { createRecords, type ObserveRequest } from '../observe/request-record.ts'
 import { observeStages } from '../observe/stage-timings.ts'
 import { openTracing, type Tracing } from '../observe/tracing/tracing.ts'
@@ -122,7 +120,7 @@ export async function startListeners(
     inFlight,
     certificates,
   })
-  const facts = collectFacts(configuration, services, isDraining, metrics)
+  const facts = collectFacts(configuration, services, isDraining, context)
   const { policies, shadow, keys, upstreams } = services
   const reload = async (): Promise<void> => {
     log.info({}, 'asked to reload policies and keys')
@@ -148,7 +146,6 @@ function readNetworks(configuration: Configuration, file: string, { listenerPort
 type Services = Readonly<{
   tracing: Tracing | undefined
   audit: Audit
-  refusals: () => readonly Refusal[]
   keys: IdentityKeys
   opened: OpenDirectory
   upstreams: Upstreams
@@ -167,8 +164,7 @@ async function startServices(
   { log, metrics, engine }: ProcessContext,
 ): Promise<Services> {
   const tracing = await openTracing(process.env, readVersion(), log)
-  const sink = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
-  const { audit, refusals } = rememberRefusals(sink)
+  const audit = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
   const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
@@ -186,7 +182,7 @@ async function startServices(
   }
   const keyStore = createIssuerKeyStore(opened.database.query)
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
-  return { tracing, audit, refusals, keys, opened, upstreams, policies, shadow, issuers, snapshot }
+  return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, snapshot }
 }
 
 /** The work of both listeners, and the end of its streams. */
@@ -201,7 +197,7 @@ function wireStages(
   configuration: Configuration,
   isTrustedProxy: TrustedProxies,
   { tracing, audit, keys, opened, shadow, issuers, snapshot }: Services,
-  { log, metrics, engine }: ProcessContext,
+  { log, metrics, history, engine }: ProcessContext,
 ): Wired {
   const { directory } = opened
   const { relay, countStreams, drainStreams } = createRelay({
@@ -211,14 +207,15 @@ function wireStages(
     makeId: () => randomUUID().replaceAll('-', ''),
   })
   metrics.watchStreams(countStreams)
-  const beginRecord = (listener: AuditedListener) => createRecords({ log, metrics, now, monotonicMs }, listener)
+  const beginRecord = (listener: AuditedListener) =>
+    createRecords({ log, metrics, now, monotonicMs, onRequestEnd: history.noteEnd }, listener)
   const time = observeStages(metrics, monotonicMs)
   const observe = (listener: AuditedListener): ObserveRequest => {
     const trace = tracing?.observe(listener)
     return (record, exchange, id) =>
       shadow.observe(time(trace ? trace(record, exchange, id) : record, exchange, id), exchange, id)
   }
-  const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, monotonicMs)
+  const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, history, monotonicMs)
   for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
   const verify = rememberVerified(issuers.byName, configuration, metrics)
   const stages: Stages = {
@@ -259,8 +256,15 @@ async function openListeners(
     isValidHead(exchange, snapshot().headLimits.usual.headerBytes)
   const handlePublic = (exchange: Exchange): Promise<void> =>
     isForKeys(exchange) ? publishKeys(keys, cors, exchange) : handle(exchange)
+  const hearMalformed = (name: AuditedListener) => {
+    const record = createMalformedRecorder(audit, name, now)
+    return (request: MalformedRequest): void => {
+      record(request)
+      context.history.noteMalformed(name, request)
+    }
+  }
   const open = (name: AuditedListener, work: (exchange: Exchange) => Promise<void>) =>
-    openListener(name, configuration, context, inFlight.track(work), createMalformedRecorder(audit, name, now))
+    openListener(name, configuration, context, inFlight.track(work), hearMalformed(name))
   return { public: await open('public', handlePublic), decision: await open('decision', judge) }
 }
 
@@ -277,9 +281,9 @@ async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: E
 /** The state of the gateway, as the admin listener shows it. */
 function collectFacts(
   configuration: Configuration,
-  { opened, keys, policies, shadow, refusals, snapshot }: Services,
+  { opened, keys, policies, shadow, snapshot }: Services,
   isDraining: () => boolean,
-  metrics: Metrics,
+  { metrics, history }: ProcessContext,
 ): AdminState {
   const clusterStore = createClusterStore(opened.database)
   const { staleAfterMs } = configuration.cluster
@@ -299,7 +303,7 @@ function collectFacts(
       ]),
     policies: async () => ({ live: policies.state(), shadow: shadow.state() }),
     policyTexts: async () => policies.texts(),
-    refusals: async () => refusals(),
+    history: async (query) => history.read(query),
     clusters: () => readClusterStates(clusterStore, opened.readHeartbeat, now, staleAfterMs),
   }
 }

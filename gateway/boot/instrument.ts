@@ -1,29 +1,65 @@
+import { type RequestHistory, type SlowCall, slowMs } from '../admin/history/history.ts'
+import type { Permit } from '../authorize/decide.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Forward, Received } from '../forward/forward.ts'
 import { type Send, UpstreamError } from '../http/engine.ts'
 import type { RawHeaders } from '../http/exchange.ts'
+import type { Upstream } from '../locate/upstream.ts'
 import type { ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { Tracing } from '../observe/tracing/tracing.ts'
 
 /** Times every call of an upstream until its head is in, and counts what became of it. */
 export const timeForward =
-  (forward: Forward, metrics: Metrics, monotonicMs: () => number): Forward =>
+  (forward: Forward, metrics: Metrics, history: RequestHistory, monotonicMs: () => number): Forward =>
   (permit, upstream, pinned, received) => {
     const watch = metrics.watchUpstream(upstream.name)
+    const calls = history.upstream(upstream.name)
     const startedMs = monotonicMs()
+    calls.begin(Date.now())
     return forward(permit, upstream, pinned, received).then(
       (answer) => {
-        watch.answered('connection' in answer ? 101 : answer.status, monotonicMs() - startedMs)
+        const status = 'connection' in answer ? 101 : answer.status
+        const ms = monotonicMs() - startedMs
+        watch.answered(status, ms)
+        calls.answered(status, ms, Date.now())
+        history.noteLatency(permit.match.route.id, ms)
+        if (ms >= slowMs) history.noteSlow(describeCall(permit, upstream, received, status, ms))
         return answer
       },
       (error) => {
-        watch.failed(nameOutcome(error))
+        const outcome = nameOutcome(error)
+        const ms = monotonicMs() - startedMs
+        watch.failed(outcome)
+        if (outcome === 'client_disconnected') calls.abandoned()
+        else {
+          calls.failed(outcome, ms, Date.now())
+          history.noteLatency(permit.match.route.id, ms)
+        }
         throw error
       },
     )
   }
+
+const describeCall = (
+  { match, caller }: Permit,
+  upstream: Upstream,
+  { client, requestId }: Received,
+  status: number,
+  durationMs: number,
+): SlowCall => ({
+  status,
+  durationMs,
+  requestId,
+  method: match.target.method,
+  path: match.target.path,
+  route: match.route.id,
+  upstream: upstream.name,
+  userId: caller?.principal.user.id,
+  organizationId: caller?.organization?.id,
+  clientAddress: client.address,
+})
 
 /** A client that left is no failure of its upstream, though the call ends like one. */
 function nameOutcome(error: unknown): RefusalCode | 'client_disconnected' {

@@ -1,4 +1,5 @@
 import { isLoopback } from '../admin/console-host.ts'
+import { createHistory, type RequestHistory } from '../admin/history/history.ts'
 import { type AdminPages, createAdmin } from '../admin/listener.ts'
 import type { Configuration, RequestListenerSettings } from '../configuration/configuration.ts'
 import {
@@ -26,6 +27,7 @@ import { nameOrigins } from './instrument.ts'
 export type ProcessContext = Readonly<{
   log: ProcessLog
   metrics: Metrics
+  history: RequestHistory
   engine: Engine
   limits: ConnectionLimits
   /** The ports of this gateway's listeners; one that the system chooses is there once it is open. */
@@ -38,6 +40,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
   const { log: settings, audit } = configuration
   const isShared = worker !== undefined || audit.sink === 'stdout'
   const metrics = createMetrics()
+  const history = createHistory(Date.now)
   const { level, format, bufferBytes } = settings
   const log = createLog(level, { worker, isShared, format, bufferBytes, metrics })
   const descriptors = readDescriptorLimit()
@@ -68,7 +71,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
     endFaults()
     endLookups()
   }
-  return { log, metrics, engine, limits, listenerPorts, end }
+  return { log, metrics, history, engine, limits, listenerPorts, end }
 }
 
 /** One line of the log in so long says that connections are turned away. */
@@ -127,11 +130,12 @@ export async function openListener(
 /** Counts every one; a flood of them must not become one of lines. */
 function reportDrops(
   listener: keyof Configuration['listeners'],
-  { log, metrics, limits }: ProcessContext,
+  { log, metrics, history, limits }: ProcessContext,
 ): ListenerOptions['onDropped'] {
   let toldAtMs = Number.NEGATIVE_INFINITY
   return (reason) => {
     metrics.countDroppedConnection(listener, reason)
+    if (listener !== 'admin') history.noteDropped(reason)
     const nowMs = performance.now()
     if ((reason !== 'limit' && reason !== 'memory') || nowMs - toldAtMs < complaintMs) return
     toldAtMs = nowMs

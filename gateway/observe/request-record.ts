@@ -60,11 +60,24 @@ type Findings = { target?: RequestTarget; principal?: Principal; organization?: 
 /** No route: a label of its own, so that unknown paths cannot multiply series. */
 const noRoute = 'none'
 
+/** One request with all that is known at its end. */
+export type EndedRequest = Readonly<{
+  exchange: Exchange
+  requestId: string
+  listener: AuditedListener
+  facts: AccessLogFacts
+  /** The decision of a refused request, whose facts may lack method and path. */
+  decision: AuditedDecision | undefined
+  durationMs: number
+  isComplete: boolean
+}>
+
 type RecordDependencies = Readonly<{
   log: Log
   metrics: Metrics
   now: () => Date
   monotonicMs: () => number
+  onRequestEnd?: (request: EndedRequest) => void
 }>
 
 export const createRecords =
@@ -83,6 +96,7 @@ class FactRecord implements RequestRecord {
   #surface: Surface = 'platform'
   /** Let go of once it is written down. */
   #findings: Findings | undefined = {}
+  #decision: AuditedDecision | undefined
 
   constructor(exchange: Exchange, requestId: string, dependencies: RecordDependencies, listener: AuditedListener) {
     this.#exchange = exchange
@@ -170,17 +184,21 @@ class FactRecord implements RequestRecord {
       status,
       error,
     }
-    return composeDecision(this.#exchange, this.#facts, findings, verdict)
+    const decision = composeDecision(this.#exchange, this.#facts, findings, verdict)
+    if (error) this.#decision = decision
+    return decision
   }
 
   #end(isComplete: boolean): void {
-    const { log, metrics, monotonicMs } = this.#dependencies
+    const { log, metrics, monotonicMs, onRequestEnd } = this.#dependencies
     const exchange = this.#exchange
     const facts = this.#facts
     const route = facts.route ?? noRoute
     const durationMs = monotonicMs() - this.#startedMs
     metrics.countRequest(route, methodLabel(exchange.method), exchange.status, durationMs / 1000)
     metrics.countDecision(route, facts.reason ?? 'abandoned', facts.error?.exactCause ?? 'none')
+    const [requestId, listener, decision] = [this.#requestId, this.#listener, this.#decision]
+    onRequestEnd?.({ exchange, requestId, listener, facts, decision, durationMs, isComplete })
     const line = composeEntry(exchange, this.#requestId, facts, durationMs, isComplete)
     // A client that left is no failure, whatever it interrupted, nor is one that asks for what no server here knows (501).
     const isFailure = exchange.status >= 500 && exchange.status !== 501

@@ -1,7 +1,7 @@
+import { type HistoryQuery, mergeHistories } from '../admin/history/history.ts'
 import type { AdminPages, AdminState, PublicKeys } from '../admin/listener.ts'
 import { choosePolicyStates } from '../admin/policy-state.ts'
 import { combineReadiness, type Readiness } from '../admin/readiness.ts'
-import { mergeRefusals } from '../admin/recent-refusals.ts'
 import type { MetricsSnapshot } from '../observe/metrics/combine.ts'
 import type { GroupMetrics } from '../observe/metrics/group.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
@@ -44,8 +44,9 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
   const askAll = async <Name extends WorkerQuestion>(
     question: Name,
     withinMs: number,
+    query?: HistoryQuery,
   ): Promise<readonly WorkerAnswer<Name>[]> => {
-    const answers = await Promise.allSettled(serving().map(({ ask }) => ask(question, withinMs)))
+    const answers = await Promise.allSettled(serving().map(({ ask }) => ask(question, withinMs, query)))
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
   }
   /** For what is the same wherever it is asked: the database's, or the table's. */
@@ -77,7 +78,7 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
       return states
     },
     policyTexts: () => askFirst('policyTexts', factsMs),
-    refusals: async () => mergeRefusals(await askAll('refusals', factsMs)),
+    history: async (query) => mergeHistories(await askAll('history', factsMs, query)),
     clusters: () => askFirst('clusters', readinessMs),
   }
 }

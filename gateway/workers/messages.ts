@@ -1,4 +1,5 @@
 import cluster from 'node:cluster'
+import type { HistoryQuery } from '../admin/history/history.ts'
 import type { AdminState } from '../admin/listener.ts'
 import type { RequestListeners } from '../boot/gateway.ts'
 import type { ListenerSettings } from '../configuration/configuration.ts'
@@ -25,7 +26,7 @@ export type DrainTimes = Readonly<{ delayMs: number; timeoutMs: number }>
 /** From the primary to a worker. */
 export type WorkerCommand =
   | Readonly<{ kind: 'ping'; id: number }>
-  | Readonly<{ kind: 'ask'; id: number; question: WorkerQuestion }>
+  | Readonly<{ kind: 'ask'; id: number; question: WorkerQuestion; query?: HistoryQuery | undefined }>
   | Readonly<{ kind: 'reload' }>
   | (Readonly<{ kind: 'drain' }> & DrainTimes)
 

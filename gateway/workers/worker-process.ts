@@ -1,4 +1,5 @@
 import cluster, { type Worker } from 'node:cluster'
+import type { HistoryQuery } from '../admin/history/history.ts'
 import type { Failure } from '../configuration/failure.ts'
 import { guarded } from '../fault/guarded.ts'
 import {
@@ -31,7 +32,11 @@ export type WorkerProcess = Readonly<{
   /** Resolves when the process is gone and has let go of its listeners. */
   ended: Promise<WorkerEnd>
   /** Rejects when there is no answer in time, or none to give. */
-  ask: <Name extends WorkerQuestion>(question: Name, withinMs: number) => Promise<WorkerAnswer<Name>>
+  ask: <Name extends WorkerQuestion>(
+    question: Name,
+    withinMs: number,
+    query?: HistoryQuery,
+  ) => Promise<WorkerAnswer<Name>>
   /** Whether its event loop turns. */
   isHeard: (withinMs: number) => Promise<boolean>
   reload: () => void
@@ -57,8 +62,12 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
     }
     worker.on('message', guarded('process', take))
   })
-  const ask = async <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> => {
-    const value = await calls.make((id) => ({ kind: 'ask', id, question }), withinMs)
+  const ask: WorkerProcess['ask'] = async <Name extends WorkerQuestion>(
+    question: Name,
+    withinMs: number,
+    query?: HistoryQuery,
+  ) => {
+    const value = await calls.make((id) => ({ kind: 'ask', id, question, query }), withinMs)
     if (value === undefined) throw new Error(`worker ${assignment.number} did not tell its ${question}`)
     // The worker answers each question from the function of the same name.
     return value as WorkerAnswer<Name>

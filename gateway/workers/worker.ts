@@ -74,7 +74,7 @@ async function execute(command: WorkerCommand, { listeners, context }: Running, 
       return report({ kind: 'answer', id: command.id, value: 'alive' })
     case 'ask': {
       const isQuiet = isLeaving && command.question === 'readiness'
-      const value = isQuiet ? {} : await listeners.facts[command.question]().catch(() => undefined)
+      const value = isQuiet ? {} : await answer(command, listeners.facts).catch(() => undefined)
       return report({ kind: 'answer', id: command.id, value })
     }
     case 'reload':
@@ -86,6 +86,13 @@ async function execute(command: WorkerCommand, { listeners, context }: Running, 
     default:
       return command satisfies never
   }
+}
+
+type Question = Extract<WorkerCommand, Readonly<{ kind: 'ask' }>>
+
+async function answer({ question, query }: Question, facts: RequestListeners['facts']): Promise<unknown> {
+  if (question !== 'history') return facts[question]()
+  return query && facts.history(query)
 }
 
 async function stop(times: DrainTimes, listeners: RequestListeners, { log, engine }: ProcessContext): Promise<number> {

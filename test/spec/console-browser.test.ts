@@ -24,7 +24,7 @@ const visibleRows = (page: Page) => page.locator('#matrix-table tbody tr:visible
 
 const textOf = async (place: Locator): Promise<string> => (await place.textContent()) ?? ''
 
-const refusalRows = (page: Page) => page.locator('#refusals-table tbody tr')
+const refusalRows = (page: Page) => page.locator('#requests-table tbody tr')
 
 testChromium(t, 'in a browser', async (t) => {
   const world = await startTestWorld(t)
@@ -45,10 +45,10 @@ testChromium(t, 'in a browser', async (t) => {
   await t.test('refusals and counts appear by themselves, and stand still while paused', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
     const { page } = watched
-    const path = (name: string) => page.locator('#refusals-table').getByText(`/${name}`, { exact: true })
+    const path = (name: string) => page.locator('#requests-table').getByText(`/${name}`, { exact: true })
     await call(stage.gateway.public, { path: '/appears' })
     await path('appears').waitFor()
-    await page.locator('#tiles').getByText('over the last 10 s').waitFor()
+    await page.locator('#tiles').getByText('over the last minute').waitFor()
     await page.getByRole('button', { name: 'Pause' }).click()
     await call(stage.gateway.public, { path: '/waits' })
     const answered = await page.waitForResponse(/console\/live/, { timeout: 3_000 }).catch(() => undefined)
@@ -65,14 +65,14 @@ testChromium(t, 'in a browser', async (t) => {
 
   await t.test('what somebody is about to copy stays, until it is copied', async (t) => {
     const { page } = await openPage(browser, `${admin}/`)
-    await page.evaluate(`getSelection().selectAllChildren(document.querySelector('#refusals-table td code'))`)
+    await page.evaluate(`getSelection().selectAllChildren(document.querySelector('#requests-table td code'))`)
     const selected = await page.evaluate('String(getSelection())')
     await call(stage.gateway.public, { path: '/meanwhile' })
     for (let look = 0; look < 2; look++) await page.waitForResponse(/console\/live/)
     t.equal(await page.evaluate('String(getSelection())'), selected)
     t.not(selected, '')
     await page.evaluate('getSelection().removeAllRanges()')
-    await page.locator('#refusals-table').getByText('/meanwhile', { exact: true }).waitFor()
+    await page.locator('#requests-table').getByText('/meanwhile', { exact: true }).waitFor()
     await page.context().close()
   })
 
@@ -140,7 +140,7 @@ testChromium(t, 'in a browser', async (t) => {
 
   await t.test('a refused request leads to its explanation', async (t) => {
     const { page } = await openPage(browser, `${admin}/`, { javaScriptEnabled: false })
-    await page.locator('#refusals-table').getByRole('link', { name: '/datasets/7' }).first().click()
+    await page.locator('#requests-table').getByRole('link', { name: '/datasets/7' }).first().click()
     t.match(await textOf(page.locator('#verdict')), /by route datasets\.change/)
     await page.context().close()
   })
@@ -169,7 +169,7 @@ testChromium(t, 'in a browser', async (t) => {
     stage.edit('platform.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
     await page.getByText('The files cannot be loaded. The last good table goes on.').waitFor()
     t.match(await textOf(page.locator('#policy-state pre')), /platform\.yaml:\d+:\d+: routes\.\d+/)
-    t.match(await textOf(page.locator('#word')), /policy files: refused/)
+    t.match(await textOf(page.locator('#problems')), /policy files: refused/)
     t.ok((await visibleRows(page).count()) > 20, 'the table in force')
     const { status } = await call(stage.gateway.public, { path: '/datasets' })
     t.equal(status, 401, 'and it decides')

@@ -10,10 +10,10 @@ const world = await startTestWorld(t)
 const stage = await startConsoleStage(t, world)
 const { gateway } = stage
 
-/** The rows of the last refusals as texts, newest first. */
+/** The rows of the remembered requests as texts, newest first. */
 async function readRefusals(admin: string): Promise<readonly string[]> {
   const { text } = await call(admin, { path: '/console/live' })
-  const [, rows = ''] = /id="refusals-table".*?<tbody>(.*?)<\/tbody>/s.exec(text) ?? []
+  const [, rows = ''] = /id="requests-table".*?<tbody>(.*?)<\/tbody>/s.exec(text) ?? []
   return rows.split('</tr>').map((row) => row.replace(/<[^>]*>/g, ' ').replace(/\s+/g, ' '))
 }
 
@@ -60,11 +60,11 @@ t.test('who was refused, where and why, stands there; what was secret or hostile
     headers: { ...oauth(users.member), 'x-forwarded-method': 'DELETE', 'x-forwarded-uri': '/datasets/7?x=hunter2' },
   })
   const rows = await readRefusals(gateway.admin)
-  t.match(rows[0], /403 role_insufficient DELETE \/datasets\/7 decision datasets\.change 3 1 127\.0\.0\.1/)
+  t.match(rows[0], /refused 403 role_insufficient DELETE \/datasets\/7 decision datasets\.change – 3 1 127\.0\.0\.1/)
   t.match(rows[1], /400 headers_malformed/)
   t.match(rows[2], '404 route_not_found GET /&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;')
   t.match(rows[3], /40\d \w+ GET \/nowhere\/\[redacted\]/)
-  t.match(rows[4], /403 role_insufficient POST \/datasets datasets\.create 3 1 127\.0\.0\.1/)
+  t.match(rows[4], /refused 403 role_insufficient POST \/datasets datasets\.create – 3 1 127\.0\.0\.1/)
   const { text } = await call(gateway.admin, { path: '/' })
   t.notMatch(text, /hunter2|c2Vj|<img|<script>alert|<b>|eyJ/)
 })
@@ -123,7 +123,7 @@ t.test('with the database down the page comes all the same, and says so', async 
   const { admin } = await startTestGateway(t, {})
   const { status, text } = await call(admin, { path: '/' })
   t.equal(status, 200)
-  t.match(text, /database: failing/)
+  t.match(text, /database<\/strong>: failing/)
   t.match(text, 'Not known: the database does not answer.')
   t.notMatch(text, /postgres:\/\/|nobody@/)
 })

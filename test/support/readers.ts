@@ -318,6 +318,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'configuration/version.ts': 'reads the package’s own file',
   'reload/watch-keys.ts': 'trims texts of key files, which `pin/key-bundle.ts` reads',
   'workers/messages.ts': own,
+  'admin/history/': 'words of a search on the admin listener, cut at 256 characters',
   'admin/console/': 'draws pages of what the gateway knows; asked on the admin listener alone',
   'decision/decision.ts': 'parts a target at its first question mark',
   'directory/postgres/check/': 'a command that an operator runs on his own database',

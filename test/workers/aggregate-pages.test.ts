@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { HistoryQuery } from '../../gateway/admin/history/history.ts'
 import type { AdminState } from '../../gateway/admin/listener.ts'
 import { createGroupMetrics } from '../../gateway/observe/metrics/group.ts'
 import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
@@ -12,10 +13,11 @@ type Answers = Readonly<Partial<Record<WorkerQuestion, unknown>>>
 const ending: Answers = {}
 
 /** Workers that tell these things, and reject what they are not given. */
-function pagesOf(workers: readonly Answers[], isDraining = false) {
+function pagesOf(workers: readonly Answers[], isDraining = false, asked: unknown[] = []) {
   const gone = new Set<Answers>()
   const living = workers.map((answers, index) => {
-    const ask = async (question: WorkerQuestion): Promise<unknown> => {
+    const ask = async (question: WorkerQuestion, _: number, query?: HistoryQuery): Promise<unknown> => {
+      if (query) asked.push(query)
       if (question in answers) return answers[question]
       if (answers === ending) gone.add(answers)
       throw new Error('silent')
@@ -77,13 +79,24 @@ t.test('no answer is no empty set of keys, which verifiers would believe', async
 
 const at = (second: number): string => new Date(second * 1_000).toISOString()
 
-t.test('the refusals of a group are those of all workers, newest first', async (t) => {
-  const refusals = (...seconds: readonly number[]) => ({ refusals: seconds.map((second) => ({ time: at(second) })) })
-  const { facts } = pagesOf([refusals(5, 1), {}, refusals(7, 3)])
-  t.same(
-    (await facts.refusals()).map(({ time }) => time),
-    [7, 5, 3, 1].map(at),
-  )
+t.test('the history of a group is that of all workers, and each is asked for the same range', async (t) => {
+  const asked: unknown[] = []
+  const query = { toSlot: 7, slots: 90, step: 2, filter: {} }
+  const history = (requests: number, timeMs: number) => ({
+    traffic: {
+      total: { rows: [[6, requests]], recent: [requests], before: [] },
+      ...{ routes: [], upstreams: [], causes: [], drops: [] },
+    },
+    callers: [{ caller: 7, requests, refused: 0, failed: 0 }],
+    requests: [{ timeMs }],
+  })
+  const { facts } = pagesOf([{ history: history(2, 1) }, {}, { history: history(3, 9) }], false, asked)
+  t.match(await facts.history(query as unknown as HistoryQuery), {
+    traffic: { total: { rows: [[6, 5]], recent: [5] } },
+    callers: [{ caller: 7, requests: 5 }],
+    requests: [{ timeMs: 9 }, { timeMs: 1 }],
+  })
+  t.same(asked, [query, query, query])
 })
 
 t.test('of its tables a group tells the one in trouble, else the oldest', async (t) => {

@@ -1,43 +1,50 @@
+import type { RecentRequest } from '../history/recent-requests.ts'
 import type { AdminPage, AdminPages } from '../listener.ts'
-import { renderDocument } from './document.ts'
+import { type Document, renderDocument } from './document.ts'
 import { readQuestion } from './explain.ts'
 import { toText } from './html.ts'
-import { countTotals } from './overview.ts'
 import { type Parts, renderParts, renderWhole } from './page.ts'
-import { createRates } from './rates.ts'
+import { type ConsoleQuery, readConsoleQuery, toHistoryQuery } from './query.ts'
+import { renderRunbook } from './runbook.ts'
 import { consoleScript } from './script.ts'
 import { type SnapshotSources, takeSnapshot } from './snapshot.ts'
-import { countUpstreams, judgeUpstreams, type UpstreamAddress } from './upstreams.ts'
+import { judgeUpstreams, type UpstreamAddress } from './upstreams.ts'
 
 export type ConsoleSources = SnapshotSources &
   Readonly<{
+    /** The name of this replica, as the audit has it. */
+    replica: string
+    version: string
     upstreams: readonly UpstreamAddress[]
     issuers: readonly string[]
     isAudited: boolean
+    /** Markdown; undefined where the installation has no copy. */
+    runbook: string | undefined
   }>
 
 /** The operator's page at `/`, and at `/console/live` the parts of it that move. It is read and changes nothing. */
 export function createConsole(sources: ConsoleSources): AdminPages['console'] {
-  const rates = createRates()
-  const look = async (): Promise<Parts> => {
-    const { upstreams, issuers, isAudited } = sources
-    const seen = await takeSnapshot(sources)
-    const { figures, table, now } = seen
-    rates.note(now.getTime(), { ...countTotals(figures), ...countUpstreams(upstreams, table.destinations, figures) })
-    return {
-      ...seen,
-      rates,
-      issuers,
-      isAudited,
-      upstreams: judgeUpstreams(upstreams, table.destinations, figures, rates),
-    }
+  const look = async (query: ConsoleQuery): Promise<Parts> => {
+    const { replica, version, upstreams, issuers, isAudited } = sources
+    const seen = await takeSnapshot(sources, (now) => toHistoryQuery(query, now))
+    const health = judgeUpstreams(upstreams, seen.history, seen.clusters, seen.now)
+    return { ...seen, replica, version, query, issuers, isAudited, upstreams: health }
   }
   return (path, parameters) => {
     switch (path) {
       case '/':
-        return look().then((parts) => renderPage(parts, parameters))
+        return look(readConsoleQuery(parameters)).then((parts) => renderPage(parts, parameters))
       case '/console/live':
-        return look().then((parts) => toPage(toText(renderParts(parts)), "default-src 'none'; frame-ancestors 'none'"))
+        return look(readConsoleQuery(parameters)).then((parts) =>
+          toPage({
+            text: toText(renderParts(parts)),
+            contentSecurityPolicy: "default-src 'none'; frame-ancestors 'none'",
+          }),
+        )
+      case '/console/requests.json':
+        return look(readConsoleQuery(parameters)).then(({ history }) => toJson(history.requests))
+      case '/console/runbook':
+        return Promise.resolve(toPage(renderRunbook(sources.runbook)))
       case '/console':
         return Promise.resolve(moved)
       default:
@@ -53,15 +60,21 @@ function renderPage(parts: Parts, parameters: URLSearchParams): AdminPage {
     question,
     explained: question && parts.table.explain(question),
   })
-  const document = renderDocument({ title: 'Sallyport console', body, script: consoleScript, isServed: true })
-  return toPage(document.text, document.contentSecurityPolicy)
+  return toPage(renderDocument({ title: 'Sallyport console', body, script: consoleScript, isServed: true }))
 }
 
-const toPage = (body: string, contentSecurityPolicy: string): AdminPage => ({
+const toPage = ({ text, contentSecurityPolicy }: Document): AdminPage => ({
   status: 200,
   contentType: 'text/html; charset=utf-8',
-  body,
+  body: text,
   headers: ['content-security-policy', contentSecurityPolicy, 'referrer-policy', 'no-referrer'],
+})
+
+/** The list of requests for programs, by the same words in the address. */
+const toJson = (requests: readonly RecentRequest[]): AdminPage => ({
+  status: 200,
+  contentType: 'application/json; charset=utf-8',
+  body: `${JSON.stringify({ requests: requests.map(({ timeMs, ...request }) => ({ time: new Date(timeMs).toISOString(), ...request })) })}\n`,
 })
 
 const moved: AdminPage = { status: 308, contentType: 'text/plain; charset=utf-8', body: '', headers: ['location', '/'] }

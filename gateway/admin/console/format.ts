@@ -29,3 +29,11 @@ export const amount = (value: number): string => Math.round(value).toLocaleStrin
 
 export const percent = (part: number, whole: number): string =>
   whole === 0 ? '–' : `${((part / whole) * 100).toFixed(part === whole || part === 0 ? 0 : 1)} %`
+
+/** A time between two events, in the unit that reads best. */
+export function formatMs(ms: number | undefined): string {
+  if (ms === undefined) return '–'
+  if (ms >= 10_000) return `${Math.round(ms / 1_000)} s`
+  if (ms >= 1_000) return `${(ms / 1_000).toFixed(1)} s`
+  return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
+}

@@ -2,29 +2,84 @@ import type { PolicyStates } from '../policy-state.ts'
 import type { Component } from './components.ts'
 import { type Html, html } from './html.ts'
 import type { MetricsReader } from './metrics-reader.ts'
-import type { UpstreamHealth } from './upstreams.ts'
 
-/** What an operator should look at, in a few words each; a cluster that is silent is its owner's matter. */
-export function listProblems(
+/** What an operator should look at. The name stays the same while the problem lasts; the finding has its figures. */
+export type ConsoleProblem = Readonly<{
+  name: string
+  finding: string
+  /** The alert whose section of the runbook says what to do. */
+  alert?: string
+}>
+
+/** The alerts of parts that are not as they should be, by the part's name. */
+const alerts: Readonly<Record<string, string>> = {
+  database: 'SallyportDatabaseFailing',
+  writes: 'SallyportDatabaseStandby',
+  issuers: 'SallyportIssuerUnavailable',
+  'policy files': 'SallyportPolicyReloadFailing',
+  'shadow policy files': 'SallyportShadowReloadFailing',
+  'identity keys': 'SallyportIdentityKeysReloadFailing',
+  audit: 'SallyportAuditSinkDown',
+}
+
+/** Parts, policies and dependencies that are not as they should be. */
+export function listPartProblems(
   parts: readonly Component[],
   policies: PolicyStates | undefined,
-  upstreams: readonly UpstreamHealth[],
   figures: MetricsReader,
-): readonly string[] {
+): readonly ConsoleProblem[] {
   const downIn = (metric: string, label: string): readonly string[] =>
     figures.all(metric).flatMap(({ labels, value }) => (value === 0 ? (labels[label] ?? []) : []))
   return [
-    ...(policies === undefined ? ['no process tells its policy'] : []),
-    ...(policies?.live.held ? ['policy files are held back'] : []),
-    ...parts.filter(({ isGood }) => !isGood).map(({ name, word }) => `${name}: ${word}`),
-    ...downIn('sallyport_jwks_issuer_up', 'issuer').map((issuer) => `keys of ${issuer} could not be fetched`),
-    ...downIn('sallyport_invalidation_source_up', 'source').map((source) => `invalidation source ${source} is down`),
-    ...upstreams.filter(({ isGood }) => isGood === false).map(({ name, word }) => `upstream ${name}: ${word}`),
+    ...(policies === undefined ? [{ name: 'policies', finding: 'no process tells its policy' }] : []),
+    ...(policies?.live.held
+      ? [{ name: 'policy files', finding: 'are held back', alert: 'SallyportPolicyHeld' } as const]
+      : []),
+    ...parts.filter(({ isGood }) => !isGood).map(toProblem),
+    ...downIn('sallyport_jwks_issuer_up', 'issuer').map((issuer) => ({
+      name: `issuer ${issuer}`,
+      finding: 'its keys could not be fetched',
+      alert: 'SallyportIssuerDown',
+    })),
+    ...downIn('sallyport_invalidation_source_up', 'source').map((source) => ({
+      name: `invalidation source ${source}`,
+      finding: 'is down',
+      alert: source === 'redis' ? 'SallyportRedisDown' : 'SallyportInvalidationSourceDown',
+    })),
+    ...figures.all('sallyport_upstream_address_up').flatMap(({ labels: { upstream = '', address = '' }, value }) =>
+      value === 0
+        ? [
+            {
+              name: `upstream ${upstream}`,
+              finding: `its address ${address} is down`,
+              alert: 'SallyportUpstreamAddressDown',
+            },
+          ]
+        : [],
+    ),
   ]
 }
 
-/** The first thing that is read: seen at a glance, and told by a screen reader whenever it changes. */
-export const renderProblems = (troubles: readonly string[]): Html =>
-  troubles.length === 0
-    ? html`<div id="word" data-live role="status" class="word good"><strong>All is well.</strong></div>`
-    : html`<div id="word" data-live role="status" class="word bad"><strong>${troubles.length === 1 ? 'Needs attention' : `${troubles.length} things need attention`}:</strong> ${troubles.join(' · ')}</div>`
+function toProblem({ name, word }: Component): ConsoleProblem {
+  const alert = alerts[name]
+  return { name, finding: word, ...(alert !== undefined && { alert }) }
+}
+
+/** The verdict: its summary is read first, and told by a screen reader when it changes; the list has the figures. */
+export function renderProblems(problems: readonly ConsoleProblem[], earlier: string | undefined): Html {
+  const names = [...new Set(problems.map(({ name }) => name))]
+  const isGood = problems.length === 0
+  const title = problems.length === 1 ? 'Needs attention' : `${problems.length} things need attention`
+  return html`<p id="word" data-live role="status" class="word ${isGood ? 'good' : 'bad'}">${
+    isGood ? html`<strong>All is well.</strong>` : html`<strong>${title}:</strong> ${names.join(' · ')}`
+  }</p>
+<div id="problems" data-live>${isGood ? undefined : html`<ul class="problems">${problems.map(renderProblem)}</ul>`}${
+    earlier === undefined ? undefined : html`<p class="quiet">${earlier}</p>`
+  }</div>
+`
+}
+
+const renderProblem = ({ name, finding, alert }: ConsoleProblem): Html =>
+  html`<li><strong>${name}</strong>: ${finding}${
+    alert === undefined ? undefined : html` <a href="/console/runbook#${alert.toLowerCase()}">runbook</a>`
+  }</li>`

@@ -37,7 +37,7 @@ const tell = () => {
 const isInUse = (part) =>
   part.contains(document.activeElement) || (!getSelection().isCollapsed && getSelection().containsNode(part, true))
 const refresh = async () => {
-  const answer = await fetch('/console/live', { cache: 'no-store', signal: AbortSignal.timeout(5000) })
+  const answer = await fetch('/console/live' + location.search, { cache: 'no-store', signal: AbortSignal.timeout(5000) })
   if (!answer.ok) throw new Error(String(answer.status))
   const live = new DOMParser().parseFromString(await answer.text(), 'text/html')
   if (isPaused) return

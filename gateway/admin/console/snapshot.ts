@@ -1,8 +1,8 @@
 import type { ClusterStates } from '../cluster-state.ts'
+import type { HistoryQuery, HistoryReading } from '../history/history.ts'
 import type { AdminState } from '../listener.ts'
 import type { PolicyStates } from '../policy-state.ts'
 import type { Readiness } from '../readiness.ts'
-import type { Refusal } from '../recent-refusals.ts'
 import type { ExplainChoices, Explained, ExplainQuestion } from './explain.ts'
 import type { MatrixLine } from './matrix.ts'
 import { type MetricsReader, readMetrics } from './metrics-reader.ts'
@@ -13,12 +13,13 @@ export type ConsoleSnapshot = Readonly<{
   readiness: Readiness | undefined
   figures: MetricsReader
   policies: PolicyStates | undefined
-  refusals: readonly Refusal[]
+  /** Empty while nothing is known of it. */
+  history: HistoryReading
   clusters: ClusterStates | undefined
   table: ConsoleTable
 }>
 
-export type SnapshotSources = Pick<AdminState, 'readiness' | 'metrics' | 'policies' | 'refusals' | 'clusters'> &
+export type SnapshotSources = Pick<AdminState, 'readiness' | 'metrics' | 'policies' | 'history' | 'clusters'> &
   Readonly<{
     /** The table of this fingerprint. */
     table: (fingerprint: string | undefined) => Promise<ConsoleTable>
@@ -26,17 +27,28 @@ export type SnapshotSources = Pick<AdminState, 'readiness' | 'metrics' | 'polici
   }>
 
 /** Asks every source at once; one that fails leaves its place empty, and the page comes all the same. */
-export async function takeSnapshot(sources: SnapshotSources): Promise<ConsoleSnapshot> {
+export async function takeSnapshot(
+  sources: SnapshotSources,
+  ask: (now: Date) => HistoryQuery,
+): Promise<ConsoleSnapshot> {
+  const now = sources.now()
   const policies = sources.policies().catch(() => undefined)
-  const [readiness, snapshot, states, table, refusals, clusters] = await Promise.all([
+  const [readiness, snapshot, states, table, history, clusters] = await Promise.all([
     sources.readiness().catch(() => undefined),
     sources.metrics().catch(() => []),
     policies,
     policies.then((known) => sources.table(known?.live.fingerprint)).catch(() => noTable),
-    sources.refusals().catch(() => []),
+    sources.history(ask(now)).catch(() => noHistory),
     sources.clusters().catch(() => undefined),
   ])
-  return { now: sources.now(), readiness, figures: readMetrics(snapshot), policies: states, table, refusals, clusters }
+  return { now, readiness, figures: readMetrics(snapshot), policies: states, table, history, clusters }
+}
+
+/** Before any process has told its history. */
+export const noHistory: HistoryReading = {
+  traffic: { total: { rows: [], recent: [], before: [] }, routes: [], upstreams: [], causes: [], drops: [] },
+  callers: [],
+  requests: [],
 }
 
 /** What the page shows of the table in force. */

@@ -7,7 +7,8 @@ const colours = `
   --ground: #f4f5f7; --panel: #fff; --sunk: #f0f2f5; --line: #dde1e7; --strong-line: #c3c9d2;
   --ink: #1a212b; --quiet: #566070; --accent: #1d5599; --on-accent: #fff;
   --good: #14653a; --good-ground: #e4f3ea; --bad: #a5261c; --bad-ground: #fdecea; --bad-line: #e6b3ae;
-  --hover: #eaf1f9; --curve: #5d8fc7;
+  --hover: #eaf1f9; --curve: #3f77b5;
+  --c0: #2f6fb3; --c1: #b4530f; --c2: #2c7d4f; --c3: #8b4bb0; --c4: #a8323e; --c5: #68707c;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -15,6 +16,7 @@ const colours = `
     --ink: #dfe5ec; --quiet: #97a3b3; --accent: #8cbaf2; --on-accent: #0f1318;
     --good: #79d39a; --good-ground: #17301f; --bad: #ff9f93; --bad-ground: #3a1b18; --bad-line: #74332c;
     --hover: #202a37; --curve: #6d9bd1;
+    --c0: #6ea8e8; --c1: #e39a56; --c2: #62c08d; --c3: #bf93e0; --c4: #ee8189; --c5: #a3adba;
   }
 }
 `
@@ -79,13 +81,57 @@ const tiles = `
 .tile.alarming .value { color: var(--bad); }
 .tile.alarming dt, .tile.alarming .quiet { color: var(--ink); }
 .tile svg { position: absolute; right: .85rem; top: 1.95rem; width: 42%; height: 1.6rem; }
-.tile polyline { fill: none; stroke: var(--curve); stroke-width: 1.5; vector-effect: non-scaling-stroke; stroke-linejoin: round; }
+`
+
+const plots = `
+.problems { margin: 0 0 .4rem; padding: .1rem 0 0 1.1rem; }
+.problems li { margin: .15rem 0; overflow-wrap: anywhere; }
+#problems p { margin: .3rem 0 0; }
+.word { margin: 0 0 .5rem; overflow-wrap: anywhere; }
+.replica { margin: 0; font-size: .85rem; overflow-wrap: anywhere; }
+.controls { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; align-items: center; margin-bottom: .7rem; }
+.controls .search { margin: 0; }
+.controls label { color: var(--quiet); font-size: .82rem; }
+.controls select { max-width: 12rem; }
+.ranges { display: flex; gap: .25rem; margin: 0; padding: 0; list-style: none; }
+.ranges a { display: block; padding: .3rem .7rem; border: 1px solid var(--line); border-radius: 5px; background: var(--panel); text-decoration: none; }
+.ranges a[aria-current] { background: var(--accent); border-color: var(--accent); color: var(--on-accent); font-weight: 600; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: .75rem; margin-bottom: .75rem; }
+.plot { margin: 0; min-width: 0; padding: .6rem .85rem; background: var(--panel); border: 1px solid var(--line); border-radius: 8px; }
+.plot figcaption { font-weight: 600; font-size: .9rem; overflow-wrap: anywhere; }
+.plot figcaption .quiet { font-weight: 400; }
+.plot .field { position: relative; margin-top: .35rem; }
+.plot .top { position: absolute; left: 0; top: 0; padding-right: .3rem; font-size: .75rem; color: var(--quiet); background: var(--panel); }
+.plot svg { display: block; width: 100%; height: 7.5rem; }
+.plot .grid { stroke: var(--line); fill: none; vector-effect: non-scaling-stroke; }
+.plot .curve { fill: none; stroke-width: 1.6; vector-effect: non-scaling-stroke; stroke-linejoin: round; }
+.plot .axis { display: flex; justify-content: space-between; margin: .1rem 0 .3rem; font-size: .75rem; color: var(--quiet); }
+.keys { display: flex; flex-wrap: wrap; gap: .1rem .9rem; margin: 0; padding: 0; list-style: none; font-size: .82rem; }
+.keys li { overflow-wrap: anywhere; }
+.key { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; }
+.curve.c0 { stroke: var(--c0); } .curve.c1 { stroke: var(--c1); } .curve.c2 { stroke: var(--c2); }
+.area.c0 { fill: var(--c0); } .area.c1 { fill: var(--c1); } .area.c2 { fill: var(--c2); }
+.area.c3 { fill: var(--c3); } .area.c4 { fill: var(--c4); } .area.c5 { fill: var(--c5); }
+.key.c0 { background: var(--c0); } .key.c1 { background: var(--c1); } .key.c2 { background: var(--c2); }
+.key.c3 { background: var(--c3); } .key.c4 { background: var(--c4); } .key.c5 { background: var(--c5); }
+.spark { display: inline-block; width: 6rem; height: 1.1rem; vertical-align: middle; }
+.spark polyline, .tile polyline { fill: none; stroke: var(--curve); stroke-width: 1.5; vector-effect: non-scaling-stroke; stroke-linejoin: round; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); gap: .75rem; }
+#traffic > .box { margin-bottom: .75rem; max-height: 24rem; }
+td.alarming { color: var(--bad); font-weight: 600; }
+.kind { padding: 0 .35rem; border-radius: 4px; font-size: .8rem; border: 1px solid var(--strong-line); }
+.kind.failure { background: var(--bad-ground); color: var(--bad); border-color: var(--bad-line); font-weight: 600; }
+.prose { max-width: 52rem; }
+.prose h2 { margin-top: 2rem; }
+.prose h3 { margin: 1.6rem 0 .4rem; }
+.prose h3:target { color: var(--accent); }
+.prose p { margin: .4rem 0; overflow-wrap: anywhere; }
 `
 
 const tables = `
 .cards { display: grid; grid-template-columns: repeat(12, 1fr); gap: .75rem; margin-bottom: .75rem; }
 .cards .box { grid-column: span 4; }
-.cards .box:nth-child(2), .cards .box:nth-child(3) { grid-column: span 8; }
+.cards .box:nth-child(2) { grid-column: span 8; }
 .cards .box:nth-child(1) { grid-row: span 2; }
 @media (max-width: 1000px) { .cards .box.box { grid-column: 1 / -1; } }
 .box { overflow: auto; background: var(--panel); border: 1px solid var(--line); border-radius: 8px; }
@@ -161,4 +207,4 @@ button:hover { background: var(--hover); }
 `
 
 /** All of it, in the page itself: it asks for no other file. */
-export const style: Html = verbatim([colours, frame, tiles, tables, matrix, forms].join(''))
+export const style: Html = verbatim([colours, frame, tiles, plots, tables, matrix, forms].join(''))

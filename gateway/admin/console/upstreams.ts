@@ -1,85 +1,93 @@
-import { amount, percent, state } from './format.ts'
+import type { ClusterStates } from '../cluster-state.ts'
+import type { HistoryReading } from '../history/history.ts'
+import { columns, type NamedUpstream } from '../history/traffic.ts'
+import { amount, duration, formatMs, percent, state } from './format.ts'
 import { type Html, html } from './html.ts'
 import { renderLiveTable } from './live-table.ts'
-import type { MetricsReader, Series } from './metrics-reader.ts'
-import { isServerError } from './overview.ts'
-import type { Rates } from './rates.ts'
+import { type ConsoleQuery, linkTo, toHistoryQuery } from './query.ts'
+import { readTrend } from './trends.ts'
 
 export type UpstreamAddress = Readonly<{ name: string; origin: string }>
 
-/** An upstream by what its routes answered: there is no probe of ours, requests alone tell. */
+/** An upstream of the configuration, or a cluster that requests went to; what it answered tells how it is. */
 export type UpstreamHealth = UpstreamAddress &
   Readonly<{
-    requests: number
-    failed: number
+    label: string
+    calls: NamedUpstream
     /** Undefined while there is no news of it. */
     isGood: boolean | undefined
     word: string
   }>
 
-type Destinations = ReadonlyMap<string, string>
+/** A failure of one call in a hundred is worth a look. */
+export const failingShare = 0.01
+
+/** Calls that wait while nothing is answered for so long. */
+export const silenceMs = 10_000
+export const leastWaiting = 4
 
 export function judgeUpstreams(
   upstreams: readonly UpstreamAddress[],
-  destinations: Destinations,
-  figures: MetricsReader,
-  rates: Rates,
+  { traffic }: HistoryReading,
+  clusters: ClusterStates | undefined,
+  now: Date,
 ): readonly UpstreamHealth[] {
-  return upstreams.map((upstream) => {
-    const { name } = upstream
-    const { requests, failed } = countUpstream(name, destinations, figures)
-    const lately = {
-      requests: rates.growth(countName(name, 'requests')),
-      failed: rates.growth(countName(name, 'failed')),
-    }
-    return { ...upstream, requests, failed, ...judge(lately, { requests, failed }) }
+  const none = { rows: [], recent: [], before: [], waiting: 0, settledMs: 0 }
+  const configured = upstreams.map((upstream) => {
+    const calls = traffic.upstreams.find(({ name }) => name === upstream.name) ?? { ...none, name: upstream.name }
+    return { ...upstream, label: upstream.name, calls }
   })
+  const others = traffic.upstreams
+    .filter(({ name }) => !upstreams.some((upstream) => upstream.name === name))
+    .map((calls) => ({ name: calls.name, calls, ...describeCluster(calls.name, clusters) }))
+  return [...configured, ...others].map((upstream) => ({ ...upstream, ...judge(upstream.calls, now) }))
 }
 
-type Counts = Readonly<{ requests: number; failed: number }>
-
-function judge(lately: Counts, ever: Counts): Pick<UpstreamHealth, 'isGood' | 'word'> {
-  if (lately.failed > 0) return { isGood: false, word: `${amount(lately.failed)} × 5xx` }
-  if (lately.requests > 0) return { isGood: true, word: 'answers' }
-  // A page that was just opened knows no lately.
-  if (ever.requests > 0 && ever.failed === ever.requests) return { isGood: false, word: 'nothing but 5xx' }
-  return { isGood: undefined, word: 'quiet' }
+/** All that is not configured is a cluster. */
+function describeCluster(name: string, states: ClusterStates | undefined): Readonly<{ label: string; origin: string }> {
+  const id = Number(name.slice(name.indexOf(':') + 1))
+  const known = states?.clusters.find((cluster) => cluster.id === id)
+  return { label: known ? `cluster ${id} (${known.slug})` : `cluster ${id}`, origin: known?.origin ?? '–' }
 }
 
-export const renderUpstreams = (upstreams: readonly UpstreamHealth[]): Html =>
-  renderLiveTable({
-    id: 'upstreams',
-    caption: 'Upstreams, by the answers of their routes',
-    heads: ['Upstream', 'Address', 'Last 2 min', { number: 'Requests' }, { number: '5xx' }, { number: 'Share' }],
-    rows: upstreams.map(
-      ({ name, origin, isGood, word, requests, failed }) =>
-        html`<tr><th scope="row">${name}</th><td><code>${origin}</code></td><td>${state(isGood, word)}</td><td class="number">${amount(requests)}</td><td class="number">${amount(failed)}</td><td class="number">${percent(failed, requests)}</td></tr>`,
-    ),
-    empty: 'None is configured.',
-  })
+function judge({ recent, waiting, settledMs }: NamedUpstream, now: Date): Pick<UpstreamHealth, 'isGood' | 'word'> {
+  const calls = recent[columns.requests] ?? 0
+  const failed = recent[columns.failed] ?? 0
+  const silentMs = now.getTime() - settledMs
+  if (waiting >= leastWaiting && silentMs >= silenceMs)
+    return { isGood: false, word: `${amount(waiting)} wait, silent for ${duration(silentMs / 1_000)}` }
+  if (failed > 0 && failed / calls >= failingShare) return { isGood: false, word: describeFailures(recent) }
+  return calls > 0 ? { isGood: true, word: 'answers' } : { isGood: undefined, word: 'quiet' }
+}
 
-/** For the rates: the counts of each upstream, by names that no other count has. */
-export const countUpstreams = (
-  upstreams: readonly UpstreamAddress[],
-  destinations: Destinations,
-  figures: MetricsReader,
-): Readonly<Record<string, number>> =>
-  Object.fromEntries(
-    upstreams.flatMap(({ name }) => {
-      const { requests, failed } = countUpstream(name, destinations, figures)
-      return [
-        [countName(name, 'requests'), requests],
-        [countName(name, 'failed'), failed],
-      ]
-    }),
+/** How calls failed, as one can tell from outside. */
+export function describeFailures(recent: readonly number[]): string {
+  const [failed = 0, unreachable = 0, timedOut = 0] = [columns.failed, columns.unreachable, columns.timedOut].map(
+    (column) => recent[column] ?? 0,
   )
+  const words = [
+    [unreachable, 'not reached'],
+    [timedOut, 'timed out'],
+    [failed - unreachable - timedOut, '5xx'],
+  ] as const
+  return words.flatMap(([count, word]) => (count > 0 ? [`${amount(count)} × ${word}`] : [])).join(', ')
+}
 
-const countName = (upstream: string, what: keyof Counts): string => `upstream ${what} ${upstream}`
-
-function countUpstream(name: string, destinations: Destinations, figures: MetricsReader): Counts {
-  const isIts = ({ route = '' }: Series['labels']): boolean => destinations.get(route) === name
-  return {
-    requests: figures.sum('sallyport_requests_total', isIts),
-    failed: figures.sum('sallyport_requests_total', (labels) => isIts(labels) && isServerError(labels)),
-  }
+export function renderUpstreams(upstreams: readonly UpstreamHealth[], query: ConsoleQuery, now: Date): Html {
+  const range = toHistoryQuery(query, now)
+  return renderLiveTable({
+    id: 'upstreams',
+    caption: 'Upstreams and clusters, by what they answered',
+    heads: [
+      ...['Upstream', 'Address', 'Last minute'],
+      ...['Calls', '5xx', 'Share', 'p50', 'p99', 'Waiting'].map((number) => ({ number })),
+    ],
+    rows: upstreams.map(({ name, label, origin, isGood, word, calls }) => {
+      const trend = readTrend(calls, range, now)
+      const [all, failed] = [trend.sum(columns.requests), trend.sum(columns.failed)]
+      return html`<tr><th scope="row"><a href="${linkTo(query, { upstream: name, route: '' }, 'traffic')}">${label}</a></th><td><code>${origin}</code></td><td>${state(isGood, word)}</td><td class="number">${amount(all)}</td><td class="number${failed > 0 ? ' alarming' : ''}">${amount(failed)}</td><td class="number">${percent(failed, all)}</td><td class="number">${formatMs(trend.percentile(0.5))}</td><td class="number">${formatMs(trend.percentile(0.99))}</td><td class="number">${amount(calls.waiting)}</td></tr>`
+    }),
+    empty: 'None is configured.',
+    isLarge: true,
+  })
 }

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import { type ConsoleSources, createConsole } from '../../../gateway/admin/console/console.ts'
+import { createHistory } from '../../../gateway/admin/history/history.ts'
+import type { RecentRequest } from '../../../gateway/admin/history/recent-requests.ts'
 import type { AdminPage } from '../../../gateway/admin/listener.ts'
 import type { PolicyState } from '../../../gateway/admin/policy-state.ts'
-import type { Refusal } from '../../../gateway/admin/recent-refusals.ts'
 import { compileConsoleTable } from '../../../gateway/boot/console-table.ts'
 import { createMetrics } from '../../../gateway/observe/metrics/metrics.ts'
 import { writeTable } from '../../support/policy-table.ts'
@@ -20,12 +21,13 @@ const state: PolicyState = {
   change: undefined,
 }
 
-const refusal: Refusal = {
-  time: '2026-01-02T03:04:00.123Z',
+const refusal: RecentRequest = {
+  kind: 'refusal',
+  timeMs: now.getTime(),
   requestId: 'the-request',
   listener: 'public',
   status: 403,
-  code: 'role_insufficient',
+  reason: 'role_insufficient',
   cause: 'role_too_low',
   tokenId: undefined,
   method: 'GET',
@@ -34,7 +36,14 @@ const refusal: Refusal = {
   userId: 7,
   organizationId: 3,
   clientAddress: '192.0.2.1',
+  upstream: undefined,
+  durationMs: 1.5,
 }
+
+/** A history in which nothing happened, with these requests. */
+const historyOf =
+  (...requests: readonly RecentRequest[]): ConsoleSources['history'] =>
+  async (query) => ({ ...createHistory(() => now.getTime()).read(query), requests })
 
 const table = await compileConsoleTable(
   [['table.yaml', writeTable({ routes: ['/things GET require: { role: org-member }', '/open GET access: public'] })]],
@@ -45,7 +54,10 @@ const well: ConsoleSources = {
   readiness: async () => ({ database: 'ok', policy: 'ok', draining: 'ok' }),
   metrics: async () => [],
   policies: async () => ({ live: state, shadow: undefined }),
-  refusals: async () => [refusal],
+  history: historyOf(refusal),
+  replica: 'replica-1',
+  version: '1.2.3',
+  runbook: '# Runbook\n\n### SallyportIssuerDown\n\n**Means:** no `keys`.\n',
   clusters: async () => ({ clusters: [], total: 0 }),
   table: async () => table,
   upstreams: [{ name: 'u', origin: 'http://upstream.example' }],
@@ -112,7 +124,8 @@ t.test('the page can be used without eyes: landmarks, names for controls, heads 
     t.match(text, /<caption/)
     t.notMatch(text, /<th(?! scope)[ >]/)
   }
-  const labelled = page.match(/<label[^>]*>[^<]*<(?:select|input)/g)?.length ?? 0
+  const hidden = page.match(/<input type="hidden"/g)?.length ?? 0
+  const labelled = (page.match(/<label[^>]*>[^<]*<(?:select|input)/g)?.length ?? 0) + hidden
   t.equal(
     labelled + 1,
     page.match(/<(?:select|input)/g)?.length,
@@ -127,10 +140,13 @@ t.test('all that came with requests and files is text on the page', async (t) =>
   const broken = { ...state, directory: hostile, files: [hostile], trouble }
   const more: Partial<ConsoleSources> = {
     policies: async () => ({ live: broken, shadow: broken }),
-    refusals: async () => [
+    history: historyOf(
       { ...refusal, method: hostile, path: hostile, requestId: hostile, clientAddress: hostile, route: hostile },
       { ...refusal, method: undefined, path: undefined, listener: 'decision' },
-    ],
+    ),
+    replica: hostile,
+    version: hostile,
+    runbook: `# ${hostile}\n${hostile}`,
     clusters: async () => ({
       clusters: [
         { id: 1, organizationId: 1, slug: hostile, state: 'offline', lastHeartbeatAt: undefined, origin: hostile },
@@ -149,7 +165,17 @@ t.test('all that came with requests and files is text on the page', async (t) =>
     'platform-role': hostile,
     credential: `token:${hostile}`,
     agent: hostile,
+    ...{
+      range: hostile,
+      route: hostile,
+      upstream: hostile,
+      kind: hostile,
+      reason: hostile,
+      find: hostile,
+      id: hostile,
+    },
   })
+  t.notMatch(await read('/console/runbook', more), /<img|<!--/)
   for (const address of [`/?${question}`, '/console/live']) {
     const page = await read(address, more)
     t.notMatch(page, /<img|<!--/)
@@ -170,7 +196,11 @@ t.test('a file that cannot be loaded is told with its place, first of all', asyn
 
 t.test('the word at the top says what needs attention, and only that', async (t) => {
   const word = async (more: Partial<ConsoleSources>) =>
-    /<div id="word"[^>]*>(.*?)<\/div>/.exec(await read('/console/live', more))?.[1] ?? ''
+    /<p id="word"[^>]*>(.*?)<\/p>\s*<div id="problems"[^>]*>(.*?)<\/div>/
+      .exec(await read('/console/live', more))
+      ?.slice(1)
+      .join(' ')
+      .replace(/<a .*?<\/a>|<[^>]*>/g, '') ?? ''
   t.match(await word({}), 'All is well.')
   const metrics = createMetrics()
   metrics.notePolicyReload(false)
@@ -188,8 +218,8 @@ t.test('the word at the top says what needs attention, and only that', async (t)
     'database: failing',
     'policy files: refused',
     'audit: cannot be written',
-    'keys of https://issuer.example could not be fetched',
-    'invalidation source postgres is down',
+    'issuer https://issuer.example: its keys could not be fetched',
+    'invalidation source postgres: is down',
   ])
     t.match(said, part)
   t.notMatch(await word({ ...ill, isAudited: false }), /audit/)
@@ -201,15 +231,16 @@ t.test('whatever cannot be learned, the page comes, and says so', async (t) => {
     readiness: fail,
     metrics: fail,
     policies: fail,
-    refusals: fail,
+    history: fail,
     clusters: fail,
     table: fail,
   })
   t.match(page, 'No process tells its policy at the moment.')
   t.match(page, 'Not known: the database does not answer.')
   t.match(page, 'No process tells its table at the moment.')
-  t.notMatch(page, /secret|All is well/)
-  t.match(await read('/', { readiness: fail }), 'readiness: failing')
+  t.notMatch(page, /user:secret|All is well/)
+  t.match(await read('/', { history: fail }), 'history</strong>: no process tells its requests')
+  t.match(await read('/', { readiness: fail }), 'readiness</strong>: failing')
 })
 
 t.test('a question is answered on the page, and stands in the form again', async (t) => {
@@ -224,21 +255,78 @@ t.test('a question is answered on the page, and stands in the form again', async
   t.match(await read('/?path=/things&role=nobody'), /there is no role &quot;nobody&quot;/)
 })
 
-t.test('upstreams are judged by what their routes answered of late', async (t) => {
-  const metrics = createMetrics()
+t.test('upstreams are judged by what they answered in the last minute', async (t) => {
   let atMs = now.getTime()
-  const console = createConsole({ ...well, metrics: metrics.snapshot, now: () => new Date(atMs) })
+  const history = createHistory(() => atMs)
+  const console = createConsole({ ...well, history: async (query) => history.read(query), now: () => new Date(atMs) })
   const look = async () => {
     const { body } = (await console('/console/live', new URLSearchParams())) ?? { body: '' }
-    atMs += 2_000
-    return /<th scope="row">u<\/th>(.*?)<\/tr>/.exec(body)?.[1]?.replace(/<[^>]*>/g, ' ')
+    return /<th scope="row"><a [^>]*>u<\/a><\/th>(.*?)<\/tr>/.exec(body)?.[1]?.replace(/<[^>]*>/g, ' ')
+  }
+  const call = (status: number) => {
+    history.upstream('u').begin(atMs)
+    history.upstream('u').answered(status, 1, atMs)
   }
   t.match(await look(), 'quiet')
-  metrics.countRequest('r0', 'GET', 200, 0.1)
+  call(200)
   t.match(await look(), /answers +1 +0 +0 %/)
-  metrics.countRequest('r0', 'GET', 503, 0.1)
-  metrics.countRequest('other', 'GET', 503, 0.1)
+  call(503)
   t.match(await look(), /1 × 5xx +2 +1 +50.0 %/)
   atMs += 130_000
   t.match(await look(), /quiet +2 +1/)
+  for (let count = 0; count < 5; count++) history.upstream('u').begin(atMs)
+  atMs += 11_000
+  t.match(await look(), /5 wait, silent for 11 s/)
+})
+
+t.test('the replica, its version and the runbook stand on the page', async (t) => {
+  const page = await read('/')
+  t.match(page, '<code>replica-1</code> <span class="quiet">1.2.3</span>')
+  const runbook = await read('/console/runbook')
+  t.match(runbook, '<h3 id="sallyportissuerdown">SallyportIssuerDown</h3>')
+  t.match(runbook, '<strong>Means:</strong> no <code>keys</code>.')
+  t.match(await read('/console/runbook', { runbook: undefined }), 'has no copy')
+})
+
+t.test('control characters and marks of direction are shown as what they are not', async (t) => {
+  const path = '/a\u0000\u001b[31m\u202e\u0085b'
+  const page = await read('/', { history: historyOf({ ...refusal, path }) })
+  t.match(page, '/a\ufffd\ufffd[31m\ufffd\ufffdb')
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there
+  t.notMatch(page, /[\u0000-\u0008\u000b-\u001f\u0080-\u009f\u202e]/)
+})
+
+t.test('the address of the page holds range, filter and subject, for its links and its live parts too', async (t) => {
+  const asked: unknown[] = []
+  const history: ConsoleSources['history'] = async (query) => {
+    asked.push(query)
+    return createHistory(() => now.getTime()).read(query)
+  }
+  const address = '?range=60&route=r0&kind=failure&reason=internal&find=x&id=y'
+  for (const path of ['/', '/console/live']) await read(`${path}${address}`, { history })
+  const query = {
+    slots: 360,
+    step: 6,
+    filter: { kind: 'failure', reason: 'internal', route: 'r0', text: 'x', requestId: 'y' },
+  }
+  t.match(asked, [query, query])
+  await read('/?range=7&kind=other', { history })
+  t.match(asked.at(-1), { slots: 90, filter: { kind: '' } }, 'what is not on offer is the usual')
+  const page = await read(`/${address}`, { history })
+  t.match(page, '<option value="failure" selected>')
+  t.match(page, 'Requests: route r0')
+  t.match(page, /href="\/\?range=5&amp;route=r0[^"]*#traffic"/)
+})
+
+t.test('programs get the list of requests as JSON, by the same words', async (t) => {
+  let filter: unknown
+  const history: ConsoleSources['history'] = async (query) => {
+    filter = query.filter
+    return historyOf(refusal)(query)
+  }
+  const { contentType, body } = await open('/console/requests.json?id=the-request', { history })
+  t.match(contentType, 'application/json')
+  const seen = { time: now.toISOString(), requestId: 'the-request', reason: 'role_insufficient', cause: 'role_too_low' }
+  t.match(JSON.parse(body), { requests: [seen] })
+  t.match(filter, { requestId: 'the-request' })
 })

@@ -1,0 +1,156 @@
+import type { AuditedListener } from '../../observe/audit/line.ts'
+import { redact } from '../../observe/log/redact.ts'
+
+/** Why a request is remembered: the gateway refused it, it ended in a failure, or its upstream was slow. */
+export const requestKinds = ['refusal', 'failure', 'slow'] as const
+
+export type RequestKind = (typeof requestKinds)[number]
+
+/** One remembered request as plain data, with no more than an operator needs to find it in the log. */
+export type RecentRequest = Readonly<{
+  kind: RequestKind
+  /** Epoch time of its end, in milliseconds. */
+  timeMs: number
+  requestId: string
+  listener: AuditedListener
+  status: number | undefined
+  /** The code that the client saw, or the status of an upstream's own failure. */
+  reason: string
+  /** The exact cause; the reason itself where that says it all. */
+  cause: string
+  /** The number that a refused API token claims to have. */
+  tokenId: number | undefined
+  method: string | undefined
+  /** Without the query, and without credentials that were put there by mistake. */
+  path: string | undefined
+  route: string | undefined
+  upstream: string | undefined
+  userId: number | undefined
+  organizationId: number | undefined
+  clientAddress: string
+  durationMs: number | undefined
+}>
+
+/** What a page asks for; an empty string asks for everything. */
+export type RequestFilter = Readonly<{
+  kind: string
+  /** A reason or an exact cause. */
+  reason: string
+  route: string
+  upstream: string
+  /** Words that all have to occur. */
+  text: string
+  requestId: string
+}>
+
+/** Remembered requests of one cause; of a failure, of one cause and route. */
+const groupSize = 24
+
+const groupLimit = 128
+
+/** A page lists no more than these. */
+export const listLimit = 100
+
+const pathLimit = 256
+const wordLimit = 64
+
+type Group = { readonly requests: RecentRequest[]; newestMs: number }
+
+/**
+ * The newest refusals, failures and slow requests. Each cause has room of its own, and within it the address with the
+ * most requests makes room first: neither a flood of one cause nor one client pushes out the others.
+ */
+export class RecentRequests {
+  readonly #groups = new Map<string, Group>()
+
+  remember(request: RecentRequest): void {
+    const { kind, cause, route } = request
+    // A client may cause refusals at every route, and must not make as many groups.
+    const key = kind === 'refusal' ? `${kind} ${cause}` : `${kind} ${cause} ${route}`
+    const group = this.#groups.get(key) ?? this.#addGroup(key)
+    if (group.requests.length >= groupSize) group.requests.splice(findCrowded(group.requests), 1)
+    group.requests.push(cut(request))
+    group.newestMs = request.timeMs
+  }
+
+  /** Newest first. */
+  read(filter: RequestFilter): readonly RecentRequest[] {
+    const all = [...this.#groups.values()].flatMap(({ requests }) => requests)
+    return newestOf(all.filter(matchesFilter(filter)))
+  }
+
+  #addGroup(key: string): Group {
+    if (this.#groups.size >= groupLimit) this.#groups.delete(findOldest(this.#groups))
+    const group = { requests: [], newestMs: 0 }
+    this.#groups.set(key, group)
+    return group
+  }
+}
+
+/** The newest of what several processes remember. */
+export const mergeRequests = (parts: readonly (readonly RecentRequest[])[]): readonly RecentRequest[] =>
+  newestOf(parts.flat())
+
+const newestOf = (requests: readonly RecentRequest[]): readonly RecentRequest[] =>
+  [...requests].sort((one, other) => other.timeMs - one.timeMs).slice(0, listLimit)
+
+/** The oldest request of the address that has the most. */
+function findCrowded(requests: readonly RecentRequest[]): number {
+  const counts = new Map<string, number>()
+  for (const { clientAddress } of requests) counts.set(clientAddress, (counts.get(clientAddress) ?? 0) + 1)
+  let crowded = 0
+  let most = 0
+  for (const [index, { clientAddress }] of requests.entries()) {
+    const count = counts.get(clientAddress) ?? 0
+    if (count <= most) continue
+    crowded = index
+    most = count
+  }
+  return crowded
+}
+
+/** The group that has been quiet for the longest time. */
+function findOldest(groups: ReadonlyMap<string, Group>): string {
+  let oldest = ''
+  let oldestMs = Number.POSITIVE_INFINITY
+  for (const [key, { newestMs }] of groups) {
+    if (newestMs >= oldestMs) continue
+    oldest = key
+    oldestMs = newestMs
+  }
+  return oldest
+}
+
+const cut = (request: RecentRequest): RecentRequest => ({
+  ...request,
+  requestId: request.requestId.slice(0, 2 * wordLimit),
+  method: request.method?.slice(0, wordLimit),
+  // Redaction goes first: half a token would not be recognized.
+  path: request.path === undefined ? undefined : redact(request.path).slice(0, pathLimit),
+  clientAddress: request.clientAddress.slice(0, wordLimit),
+})
+
+function matchesFilter(filter: RequestFilter): (request: RecentRequest) => boolean {
+  const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean)
+  const isAsked = (asked: string, value: string | undefined): boolean => asked === '' || asked === value
+  return (request) =>
+    isAsked(filter.kind, request.kind) &&
+    (isAsked(filter.reason, request.reason) || filter.reason === request.cause) &&
+    isAsked(filter.route, request.route) &&
+    isAsked(filter.upstream, request.upstream) &&
+    isAsked(filter.requestId, request.requestId) &&
+    (words.length === 0 || containsAll(describe(request), words))
+}
+
+const containsAll = (text: string, words: readonly string[]): boolean => words.every((word) => text.includes(word))
+
+const describe = (request: RecentRequest): string =>
+  [
+    ...[request.status, request.reason, request.cause, request.method, request.path, request.route, request.upstream],
+    ...[request.clientAddress, request.requestId],
+    request.tokenId === undefined ? '' : `token:${request.tokenId}`,
+    request.userId === undefined ? '' : `user:${request.userId}`,
+    request.organizationId === undefined ? '' : `organization:${request.organizationId}`,
+  ]
+    .join(' ')
+    .toLowerCase()

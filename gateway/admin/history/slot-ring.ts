@@ -1,0 +1,103 @@
+/** Length of a slot: the smallest step of time in the history. */
+export const slotMs = 10_000
+
+/** One hour of slots. */
+export const slotCount = 360
+
+export const slotAt = (epochMs: number): number => Math.floor(epochMs / slotMs)
+
+/** The slots that a page asks for: `slots` of them up to `toSlot`, added up in groups of `step`. */
+export type SlotRange = Readonly<{ toSlot: number; slots: number; step: number }>
+
+/** The first slot of a range; groups begin at multiples of `step`, so that a plot does not change its groups as it moves on. */
+export const firstSlotOf = ({ toSlot, slots, step }: SlotRange): number => {
+  const first = toSlot - Math.min(slots, slotCount) + 1
+  return first - (first % step)
+}
+
+/** Counters of one subject as plain data: groups that are not empty, the last minute, and the ten minutes before it. */
+export type RingReading = Readonly<{
+  /** The slot with which a group begins, then its counters. */
+  rows: readonly (readonly number[])[]
+  recent: readonly number[]
+  before: readonly number[]
+}>
+
+/** The verdict looks at these slots, the one that is not over among them. */
+export const recentSlots = 6
+
+/** The slots before the recent ones, with which the verdict compares. */
+const beforeSlots = 60
+
+/** A fixed number of counters for each slot of the last hour. Memory is taken once; a slot is cleared when its turn comes. */
+export class SlotRing {
+  readonly #width: number
+  readonly #slots = new Float64Array(slotCount).fill(-1)
+  readonly #counts: Uint32Array
+  #lastSlot = -1
+
+  constructor(width: number) {
+    this.#width = width
+    this.#counts = new Uint32Array(slotCount * width)
+  }
+
+  /** The newest slot that counted anything. */
+  get lastSlot(): number {
+    return this.#lastSlot
+  }
+
+  add(slot: number, column: number): void {
+    const place = slot % slotCount
+    const start = place * this.#width
+    if (this.#slots[place] !== slot) {
+      this.#counts.fill(0, start, start + this.#width)
+      this.#slots[place] = slot
+      this.#lastSlot = slot
+    }
+    this.#counts[start + column] = (this.#counts[start + column] as number) + 1
+  }
+
+  read(range: SlotRange): RingReading {
+    const { toSlot } = range
+    return {
+      rows: this.#readRows(range),
+      recent: this.#sum(toSlot - recentSlots + 1, toSlot),
+      before: this.#sum(toSlot - recentSlots - beforeSlots + 1, toSlot - recentSlots),
+    }
+  }
+
+  #readRows(range: SlotRange): readonly (readonly number[])[] {
+    const rows: (readonly number[])[] = []
+    for (let slot = firstSlotOf(range); slot <= range.toSlot; slot += range.step) {
+      const counts = this.#sum(slot, Math.min(slot + range.step - 1, range.toSlot))
+      if (counts.some((count) => count > 0)) rows.push([slot, ...counts])
+    }
+    return rows
+  }
+
+  #sum(from: number, to: number): readonly number[] {
+    const counts = new Array<number>(this.#width).fill(0)
+    for (let slot = Math.max(0, from); slot <= to; slot++) {
+      const place = slot % slotCount
+      if (this.#slots[place] !== slot) continue
+      for (let column = 0; column < this.#width; column++)
+        counts[column] = (counts[column] as number) + (this.#counts[place * this.#width + column] as number)
+    }
+    return counts
+  }
+}
+
+/** The counters of several processes, added up. */
+export function mergeRings(parts: readonly RingReading[]): RingReading {
+  const rows = new Map<number, readonly number[]>()
+  for (const part of parts)
+    for (const [slot = 0, ...counts] of part.rows) rows.set(slot, addCounts(rows.get(slot) ?? [], counts))
+  return {
+    rows: [...rows].sort(([one], [other]) => one - other).map(([slot, counts]) => [slot, ...counts]),
+    recent: parts.reduce<readonly number[]>((sum, { recent }) => addCounts(sum, recent), []),
+    before: parts.reduce<readonly number[]>((sum, { before }) => addCounts(sum, before), []),
+  }
+}
+
+const addCounts = (one: readonly number[], other: readonly number[]): readonly number[] =>
+  Array.from({ length: Math.max(one.length, other.length) }, (_, index) => (one[index] ?? 0) + (other[index] ?? 0))
