@@ -92,7 +92,8 @@ export const mergeRequests = (parts: readonly (readonly RecentRequest[])[]): rea
   newestOf(parts.flat())
 
 const newestOf = (requests: readonly RecentRequest[]): readonly RecentRequest[] =>
-  [...requests].sort((one, other) => other.timeMs - one.timeMs).slice(0, listLimit)
+  // Reversed first: of those that ended in the same millisecond the last one was remembered last.
+  [...requests].reverse().sort((one, other) => other.timeMs - one.timeMs).slice(0, listLimit)
 
 /** The oldest request of the address that has the most. */
 function findCrowded(requests: readonly RecentRequest[]): number {
