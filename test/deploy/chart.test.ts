@@ -194,9 +194,101 @@ for (const [what, [args, message]] of Object.entries(refusals))
     await t.rejects(renderChart(args), { message })
   })
 
-test('the values know every key of the configuration', async (t) => {
-  const known = Object.keys(readJson('helm/sallyport/values.schema.json').properties.config.properties)
-  t.same(known.sort(), Object.keys(readJson('config/gateway.schema.json').properties).sort())
+interface ChartFiles {
+  readonly composeValuesSchema: () => string
+  readonly composeManifests: (helm: string) => string
+}
+const chartFiles: ChartFiles = await import(new URL('../../scripts/values-schema.js', import.meta.url).href)
+
+t.test('the values have every key of the configuration, down to the last', async (t) => {
+  t.same(readJson('helm/sallyport/values.schema.json'), JSON.parse(chartFiles.composeValuesSchema()), 'npm run chart')
+})
+
+test('the plain manifests are those of the chart', async (t) => {
+  const file = join(repository, 'examples/kubernetes.yaml')
+  t.equal(readFileSync(file, 'utf8'), chartFiles.composeManifests(tool.helm), 'npm run chart')
+  const { code, stdout, stderr } = await validate([file])
+  t.equal(code, 0, `${stdout}${stderr}`)
+})
+
+test('a reference to the environment stands for any value, and a wrong type for none', async (t) => {
+  await t.resolves(renderChart([...minimal, '--set', 'config.log.level=$' + '{LEVEL:-info}']))
+  await t.rejects(renderChart([...minimal, '--set', 'config.database.poolSize=many']), { message: /poolSize/ })
+  await t.rejects(renderChart([...minimal, '--set', 'config.timeouts.bodyIdle=1']), { message: /bodyIdle/ })
+})
+
+test('the checks read what the pods will read', async (t) => {
+  for (const args of [minimal, everything]) {
+    const manifests = await renderChart(args)
+    const pod = podTemplateOf(findManifest(manifests, 'Deployment'))?.spec
+    for (const [name, weight] of [
+      ['-check-policy', '-5'],
+      ['-check-directory', '5'],
+    ] as const) {
+      const job = findManifest(manifests, 'Job', name)
+      t.match(job.metadata.annotations, { 'helm.sh/hook': 'pre-install,pre-upgrade', 'helm.sh/hook-weight': weight })
+      const check = podTemplateOf(job)?.spec
+      t.same(
+        check.containers[0].volumeMounts,
+        pod.containers.find(({ name }: Manifest) => name === 'gateway').volumeMounts,
+      )
+      t.same(check.containers[0].env, pod.containers.find(({ name }: Manifest) => name === 'gateway').env)
+      for (const kind of ['secret', 'emptyDir'])
+        t.same(
+          check.volumes.filter((volume: Manifest) => kind in volume),
+          pod.volumes.filter((volume: Manifest) => kind in volume),
+        )
+    }
+    t.same(
+      findManifest(manifests, 'ConfigMap', '-checks').data,
+      findManifest(manifests, 'ConfigMap', '-config').data,
+      'the configuration that is to come',
+    )
+  }
+})
+
+test('every object bears the common labels and annotations', async (t) => {
+  const added = /-extra$|-text$/
+  for (const { kind, metadata } of await renderChart(everything))
+    if (!added.test(metadata.name)) {
+      t.equal(metadata.labels.team, 'platform', `${kind} ${metadata.name}`)
+      t.equal(metadata.annotations?.['example.com/owner'], 'platform', `${kind} ${metadata.name}`)
+    }
+})
+
+test('the further values reach the objects that they name', async (t) => {
+  const manifests = await renderChart(everything)
+  const deployment = findManifest(manifests, 'Deployment')
+  t.match(deployment.metadata.annotations, { 'example.com/reload': 'true' })
+  t.match(podTemplateOf(deployment)?.spec, {
+    runtimeClassName: 'gvisor',
+    dnsPolicy: 'ClusterFirst',
+    dnsConfig: { options: [{ name: 'ndots', value: '2' }] },
+    hostAliases: [{ ip: '10.9.0.1', hostnames: ['database'] }],
+    initContainers: [{ name: 'wait' }],
+    containers: [
+      { name: 'gateway', image: /^registry\.example\/platform\/sallyport@sha256:/, lifecycle: { preStop: {} } },
+      { name: 'exporter' },
+    ],
+  })
+  const services = manifests.filter(({ kind, metadata }) => kind === 'Service' && metadata.name === 'gate-sallyport')
+  t.match(services[0]?.spec, {
+    type: 'LoadBalancer',
+    externalTrafficPolicy: 'Local',
+    internalTrafficPolicy: 'Cluster',
+    loadBalancerClass: 'example.com/internal',
+    loadBalancerSourceRanges: ['10.0.0.0/8'],
+    ipFamilyPolicy: 'PreferDualStack',
+    ports: [
+      { name: 'http', port: 80, nodePort: 30080 },
+      { name: 'alternative', port: 8080 },
+    ],
+  })
+  t.equal(findManifest(manifests, 'ConfigMap', '-extra').metadata.name, 'gate-extra', 'extra objects are templates')
+  t.ok(findManifest(manifests, 'ConfigMap', '-text'))
+  const rules = findManifest(manifests, 'PrometheusRule').spec.groups.flatMap(({ rules }: Manifest) => rules)
+  for (const { annotations } of rules)
+    t.match(annotations.runbook_url, /^https:\/\/wiki\.example\/sallyport\/runbook\.md#/)
 })
 
 test('every value has its type, and every type its value', async (t) => {

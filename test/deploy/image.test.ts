@@ -165,8 +165,8 @@ async function checkPod(t: Test, image: Image, world: TestWorld): Promise<void> 
     ...['--set', `ports.public=${ports.clients},ports.decision=${ports.decision},ports.admin=${ports.admin}`],
   ])
   const secrets = { 'sallyport-database': { url: env.DATABASE_URL }, 'sallyport-keys': { 'identity.pem': null } }
-  const open = (kind: string): Readonly<{ container: Container; command: readonly string[] }> => {
-    const { spec } = findManifest(manifests, kind).spec.template
+  const open = (kind: string, ending = ''): Readonly<{ container: Container; command: readonly string[] }> => {
+    const { spec } = findManifest(manifests, kind, ending).spec.template
     const volumes = mountContents(makeFolder(t), contentsOfPod(spec, manifests, secrets))
     // The pod's own configuration hides the image's.
     const mounts = image.container.mounts.filter(({ to }) => !volumes.some((volume) => volume.to === to))
@@ -175,9 +175,11 @@ async function checkPod(t: Test, image: Image, world: TestWorld): Promise<void> 
       command: [...entry, ...spec.containers[0].args],
     }
   }
-  const job = open('Job')
-  const migration = startContained(t, job.container, job.command)
-  t.equal(await migration.ended, 0, migration.stderr())
+  for (const name of ['-check-policy', '-migrations', '-check-directory']) {
+    const { container, command } = open('Job', name)
+    const job = startContained(t, container, command)
+    t.equal(await job.ended, 0, `${name}: ${job.stdout()}${job.stderr()}`)
+  }
   const pod = open('Deployment')
   const gateway = startContained(t, pod.container, pod.command)
   await untilReady(t, pod.container, gateway)

@@ -2,7 +2,7 @@ import type { Manifest } from './deploy.ts'
 
 /** The template of the pods that an object makes; undefined where it makes none. */
 export const podTemplateOf = ({ kind, spec }: Manifest): Manifest | undefined =>
-  ['Deployment', 'Job'].includes(kind) ? spec.template : undefined
+  kind === 'Pod' ? { spec } : ['Deployment', 'Job'].includes(kind) ? spec.template : undefined
 
 /** Volumes that Pod Security "restricted" lets a pod have. */
 const volumeKinds = [

@@ -44,3 +44,14 @@ upstreams: {}
 {{- range $ports }}{{ $whole = append $whole (int .) }}{{ end -}}
 {{- dict "ports" ($whole | uniq) | toJson -}}
 {{- end -}}
+
+{{/* The policies that stand among the values, file by file. */}}
+{{- define "sallyport.policyFiles" -}}
+{{- if not .Values.policies.files -}}
+{{- fail "the gateway refuses every request without policies: set policies.files or policies.existingConfigMap" -}}
+{{- end -}}
+{{- range $name, $content := .Values.policies.files }}
+{{ $name }}: |
+  {{- kindIs "string" $content | ternary $content (toYaml $content) | nindent 2 }}
+{{- end }}
+{{- end -}}

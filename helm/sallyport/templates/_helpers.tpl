@@ -38,13 +38,104 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: migrations
 {{- end -}}
 
+{{- define "sallyport.checksSelector" -}}
+app.kubernetes.io/name: {{ include "sallyport.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: checks
+{{- end -}}
+
 {{- define "sallyport.serviceAccountName" -}}
 {{- default (ternary (include "sallyport.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
 
 {{- define "sallyport.image" -}}
-{{- $named := printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
-{{- ternary (printf "%s@%s" .Values.image.repository .Values.image.digest) $named (ne .Values.image.digest "") -}}
+{{- $repository := .Values.image.repository -}}
+{{- with .Values.image.registry }}{{ $repository = printf "%s/%s" (trimSuffix "/" .) $repository }}{{ end -}}
+{{- $named := printf "%s:%s" $repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- ternary (printf "%s@%s" $repository .Values.image.digest) $named (ne .Values.image.digest "") -}}
+{{- end -}}
+
+{{/* "annotations:" of an object's metadata: those of "own", over commonAnnotations; nothing where there are none. */}}
+{{- define "sallyport.annotations" -}}
+{{- with mergeOverwrite (deepCopy .root.Values.commonAnnotations) (deepCopy (default dict .own)) -}}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* Annotations of a hook of installs and upgrades, by its weight. */}}
+{{- define "sallyport.hook" -}}
+{{- $hook := dict
+  "helm.sh/hook" "pre-install,pre-upgrade"
+  "helm.sh/hook-weight" .weight
+  "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" -}}
+{{- include "sallyport.annotations" (dict "root" .root "own" $hook) -}}
+{{- end -}}
+
+{{/* Where a pod runs, and how it finds names; jobs too. */}}
+{{- define "sallyport.placement" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Volumes that the configuration refers to; each pod that reads it has them. */}}
+{{- define "sallyport.volumeMounts" -}}
+- { name: config, mountPath: /etc/sallyport/config, readOnly: true }
+- { name: policies, mountPath: /etc/sallyport/policies, readOnly: true }
+- { name: keys, mountPath: /etc/sallyport/secrets/keys, readOnly: true }
+- { name: database, mountPath: /etc/sallyport/secrets/database, readOnly: true }
+{{- if .Values.redis.secretName }}
+- { name: redis, mountPath: /etc/sallyport/secrets/redis, readOnly: true }
+{{- end }}
+{{- with .Values.extraVolumeMounts }}{{ toYaml . | nindent 0 }}{{ end }}
+{{- end -}}
+
+{{- define "sallyport.volumes" -}}
+- name: config
+  configMap: { name: {{ .config }} }
+- name: policies
+  configMap: { name: {{ .policies }} }
+{{- with .root.Values }}
+- name: keys
+  secret:
+    secretName: {{ required "set signingKeys.secretName: a Secret with the key that signs" .signingKeys.secretName }}
+    defaultMode: 0440
+    items:
+      {{- range .signingKeys.files }}
+      - { key: {{ . }}, path: {{ . }} }
+      {{- end }}
+- name: database
+  secret:
+    secretName: {{ required "set database.secretName: a Secret with the connection string" .database.secretName }}
+    defaultMode: 0440
+    items: [{ key: {{ .database.key }}, path: url }]
+{{- if .redis.secretName }}
+- name: redis
+  secret:
+    secretName: {{ .redis.secretName }}
+    defaultMode: 0440
+    items: [{ key: {{ .redis.key }}, path: url }]
+{{- end }}
+{{- with .extraVolumes }}{{ toYaml . | nindent 0 }}{{ end }}
+{{- end }}
 {{- end -}}
 
 {{- define "sallyport.policiesConfigMap" -}}
