@@ -41,9 +41,9 @@ export function composeValuesSchema() {
   const own = Object.entries(schema.$defs).filter(([name]) => !name.startsWith(prefix) && name !== 'reference')
   const taken = Object.entries(gateway.$defs).map(([name, node]) => [`${prefix}${name}`, admitReferences(node)])
   const reference = {
-    description: '${NAME} of the environment, or file: and a path; the gateway checks what it stands for.',
+    description: 'A variable of the environment, or file: and a path. The gateway checks the value it stands for.',
     type: 'string',
-    pattern: '^file:|\\$\\{',
+    pattern: '^file:|\\$[{]',
   }
   schema.$defs = Object.fromEntries([...own, ['reference', reference], ...taken])
   return `${JSON.stringify(schema, null, 2)}\n`
