@@ -18,8 +18,8 @@ A stream of the model surface that ends early closes with \`response.failed\` ([
 const causes = `
 ## Causes
 
-Operators see more than clients: \`cause\` beside the reason in the [log](../operate/logs.md), the
-[audit](../operate/audit.md) and \`sallyport_decisions_total\`. No response has it. A code without rows here is its own
+Operators see more than clients: \`cause\` beside the reason in the [log](logs.md), the
+[audit](audit.md) and \`sallyport_decisions_total\`. No response has it. A code without rows here is its own
 cause.
 
 `
