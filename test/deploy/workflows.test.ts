@@ -1,0 +1,152 @@
+import { accessSync, constants, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { parseDocument } from 'yaml'
+import { repository } from '../support/deploy.ts'
+
+type Step = Readonly<{ uses?: string; run?: string; with?: Readonly<Record<string, unknown>> }>
+type Permissions = Readonly<Record<string, string>> | string
+type Job = Readonly<{
+  uses?: string
+  needs?: string | readonly string[]
+  steps?: readonly Step[]
+  permissions?: Permissions
+  'timeout-minutes'?: number
+  container?: Readonly<{ image: string }>
+}>
+type Workflow = Readonly<{ name?: string; permissions?: Permissions; jobs: Readonly<Record<string, Job>> }>
+
+const read = (path: string): string => readFileSync(join(repository, path), 'utf8')
+const folder = '.github/workflows'
+const files = readdirSync(join(repository, folder)).map((file) => `${folder}/${file}`)
+
+/** Parses YAML; fails with each mistake of syntax, a key that is written twice among them. */
+function parseYaml<Shape>(text: string): Shape {
+  const document = parseDocument(text)
+  if (document.errors.length > 0) throw new Error(document.errors.join('\n'))
+  return document.toJS()
+}
+
+const isRunnable = (path: string): boolean => {
+  accessSync(join(repository, path), constants.X_OK)
+  return true
+}
+
+/** Scripts of this repository that a step runs and that are not there. */
+function findMissingScripts(run: string): readonly string[] {
+  const { scripts } = JSON.parse(read('package.json'))
+  const named = [...run.matchAll(/npm run (?:--\w+ )*([\w:-]+)/g)].map(([, name = '']) => name)
+  const files = [...run.matchAll(/(?<![\w/])((?:scripts|\.ci)\/[\w./-]+)/g)].map(([, path = '']) => path)
+  return [
+    ...named.filter((name) => scripts[name] === undefined),
+    ...files.filter((path) => !existsSync(join(repository, path)) || (path.startsWith('.ci/') && !isRunnable(path))),
+  ]
+}
+
+/** An action of another repository by its whole commit, with the version that a reader knows; or a file of this one. */
+const isPinned = (uses: string, line: string): boolean =>
+  uses.startsWith('./')
+    ? existsSync(join(repository, uses))
+    : /^[\w.-]+\/[\w./-]+@[0-9a-f]{40}$/.test(uses) && /# v\d+\.\d+\.\d+$/.test(line)
+
+/** What is wrong with a workflow, as sentences. */
+function findFaults(text: string): readonly string[] {
+  const workflow = parseYaml<Workflow>(text)
+  const lines = text.split('\n')
+  const jobs = Object.entries(workflow.jobs)
+  const steps = jobs.flatMap(([, { steps = [] }]) => steps)
+  const used = [...jobs, ...steps.map((step) => ['', step] as const)].flatMap(([, { uses }]) => uses ?? [])
+  const granted = [workflow.permissions, ...jobs.map(([, { permissions }]) => permissions)]
+  return [
+    ...(workflow.permissions === undefined ? ['the workflow has no permissions'] : []),
+    ...(Object.values(workflow.permissions ?? {}).includes('write') ? ['every job may write'] : []),
+    ...granted.filter((given) => typeof given === 'string').map((given) => `permissions: ${given}`),
+    ...used
+      .filter((uses) => !isPinned(uses, lines.find((line) => line.includes(uses)) ?? ''))
+      .map((uses) => `${uses} is not pinned`),
+    ...steps.flatMap(({ run = '' }) => findMissingScripts(run)).map((name) => `${name} is missing`),
+    // A text of a stranger, such as a branch's name, would be run.
+    ...steps.filter(({ run = '' }) => run.includes('${{')).map(({ run }) => `an expression in: ${run}`),
+    ...steps
+      .filter(
+        ({ uses, with: options }) =>
+          uses?.startsWith('actions/checkout@') && options?.['persist-credentials'] !== false,
+      )
+      .map(() => 'a checkout leaves its token behind'),
+    ...jobs.flatMap(([name, { needs = [], steps, 'timeout-minutes': minutes }]) => [
+      ...[needs]
+        .flat()
+        .filter((other) => !(other in workflow.jobs))
+        .map((other) => `${name} needs ${other}`),
+      ...(steps && minutes === undefined ? [`${name} has no timeout`] : []),
+    ]),
+  ]
+}
+
+t.test('each workflow has least rights, pinned actions and scripts that are there', async (t) => {
+  t.ok(files.length > 1)
+  for (const file of files) t.same(findFaults(read(file)), [], file)
+})
+
+t.test('a workflow that breaks one of these rules is found', async (t) => {
+  const good = read(`${folder}/ci.yaml`)
+  const planted: readonly (readonly [from: RegExp, to: string])[] = [
+    [/^permissions:\n.*\n/m, ''],
+    [/^ {2}contents: read/m, '  contents: write'],
+    [/^permissions:\n.*\n/m, 'permissions: write-all\n'],
+    [/@[0-9a-f]{40}/, '@v7'],
+    [/ # v7.*/, ''],
+    [/\.ci\/run/, '.ci/walk'],
+    [/\.ci\/run/, 'npm run absent'],
+    [/\.ci\/run/, 'node scripts/absent.js'],
+    [/\.ci\/run/, `echo $${'{{ github.head_ref }}'}`],
+    [/persist-credentials: false/, 'fetch-depth: 1'],
+    [/^ {4}timeout-minutes.*\n/m, ''],
+    [/^ {4}timeout-minutes/m, '    needs: absent\n    timeout-minutes'],
+  ]
+  for (const [from, to] of planted) {
+    t.match(good, from)
+    t.equal(findFaults(good.replace(from, to)).length, 1, `${from} ${to}`)
+  }
+  t.throws(() => findFaults(`${good}\non: push\n`), { message: /unique/ })
+})
+
+t.test('the gate runs in the image that the Dockerfile starts from', async (t) => {
+  const { jobs } = parseYaml<Workflow>(read(`${folder}/ci.yaml`))
+  t.equal(jobs.gate?.container?.image, /^ARG NODE_IMAGE=(.+)$/m.exec(read('Dockerfile'))?.[1])
+})
+
+t.test('updates are proposed for each folder that has a lock or a list of packages', async (t) => {
+  type Update = Readonly<{ 'package-ecosystem': string; directory?: string; directories?: readonly string[] }>
+  const { updates } = parseYaml<Readonly<{ updates: readonly Update[] }>>(read('.github/dependabot.yml'))
+  const foldersOf = (ecosystem: string): readonly string[] =>
+    updates
+      .filter((update) => update['package-ecosystem'] === ecosystem)
+      .flatMap(({ directory = [], directories = [] }) => [...[directory].flat(), ...directories])
+      .sort()
+  const listFolders = (pattern: RegExp): readonly string[] =>
+    readdirSync(join(repository, 'scripts'), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name)
+      .filter((name) => readdirSync(join(repository, 'scripts', name)).some((file) => pattern.test(file)))
+      .map((name) => `/scripts/${name}`)
+      .sort()
+  t.same(foldersOf('npm'), ['/', ...listFolders(/^package-lock\.json$/)])
+  t.same(foldersOf('pip'), listFolders(/\.txt$/))
+  t.same(foldersOf('gomod'), listFolders(/^go\.mod$/))
+  t.same([foldersOf('docker'), foldersOf('github-actions')], [['/'], ['/']])
+})
+
+t.test('each form for issues has what GitHub asks for', async (t) => {
+  type Form = Readonly<{ name: string; description: string; body: readonly Readonly<{ type: string; id?: string }>[] }>
+  const forms = readdirSync(join(repository, '.github/ISSUE_TEMPLATE')).filter((file) => file !== 'config.yml')
+  t.ok(forms.length > 1)
+  for (const file of forms) {
+    const { name, description, body } = parseYaml<Form>(read(`.github/ISSUE_TEMPLATE/${file}`))
+    t.ok(name && description, file)
+    t.ok(
+      body.every(({ type, id }) => type === 'markdown' || id),
+      file,
+    )
+  }
+})
