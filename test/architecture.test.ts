@@ -2,68 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-
-/**
- * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
- * `directory` stands for its interface, `http` for its interface.
- */
-const leaves = ['errors', 'fault', 'lib', 'network', 'policy']
-const rooms: Readonly<Record<string, readonly string[]>> = {
-  errors: [],
-  fault: [],
-  lib: [],
-  network: [],
-  policy: [],
-  http: [],
-  directory: [],
-  receive: ['http'],
-  route: ['receive'],
-  authenticate: ['directory', 'receive'],
-  resolve: ['directory', 'receive', 'route', 'authenticate'],
-  authorize: ['route', 'authenticate', 'resolve'],
-  limit: ['http', 'receive', 'route', 'authorize'],
-  endpoints: ['http', 'directory', 'authenticate', 'authorize', 'resolve'],
-  locate: ['directory', 'http', 'resolve', 'authorize'],
-  pin: ['http', 'locate', 'authorize'],
-  forward: ['http', 'receive', 'authorize', 'locate', 'pin'],
-  relay: ['http', 'route', 'locate'],
-  observe: ['http', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
-  // Its console shows what the others say of themselves, and asks them for nothing but plain data.
-  admin: ['http', 'receive', 'locate', 'observe'],
-  configuration: ['directory', 'http', 'forward', 'observe', 'pin'],
-  // Questions about a policy: no listener. Of a request, shadow/ has the facts that the way found, and no more.
-  analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe', 'configuration'],
-  reload: ['admin', 'analyze', 'configuration', 'directory', 'http', 'observe', 'pin', 'route'],
-  workers: ['admin', 'boot', 'configuration', 'observe'],
-  cli: ['admin', 'analyze', 'boot', 'configuration', 'directory', 'endpoints', 'pin', 'resolve', 'workers'],
-}
-
-/** Rooms that may import anything but those that start them: they wire, or stand outside the way. */
-const wiring = ['boot', 'demo']
-
-/** Rooms that may name an implementation, beside those that wire: they check, watch or run it by itself. */
-const implementers = ['configuration', 'reload', 'cli']
-
-/** Rooms that start the gateway, and the only ones that import what wires it. */
-const starters = ['main.ts', 'cli', 'workers', 'demo']
-
-/** Each package has one owner, and jose two: one verifies, one signs. */
-const owners: Readonly<Record<string, readonly string[]>> = {
-  undici: ['http'],
-  jose: ['authenticate', 'pin'],
-  pg: ['directory'],
-  postgrator: ['directory'],
-  ioredis: ['directory'],
-  'lru-cache': ['directory', 'lib'],
-  'rate-limiter-flexible': ['limit'],
-  yaml: ['policy', 'configuration'],
-  ajv: ['policy'],
-  'prom-client': ['observe'],
-  pino: ['observe'],
-  '@opentelemetry/api': ['observe'],
-  // main.ts has the program; families of commands are added where they are at home.
-  commander: ['main.ts', 'cli'],
-}
+import { implementers, leaves, owners, rooms, starters, wiring } from './support/import-rights.ts'
 
 /** Implementations of the directory are known to boot alone; everybody else sees the interface. */
 const interfaceFiles: Readonly<Record<string, readonly string[]>> = {

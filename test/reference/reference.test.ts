@@ -1,17 +1,17 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { generatedMark } from './markdown.ts'
-import { composeReference, readCommands, referenceFolder } from './reference.ts'
+import { composeReference, documentsFolder, readCommands } from './reference.ts'
 import { listKeys, readSchema, type SchemaKey } from './schema-keys.ts'
 
-t.test('the pages of docs/reference are what the sources say now', async (t) => {
+t.test('every generated page is what the sources say now', async (t) => {
   const pages = await composeReference()
   for (const [name, text] of Object.entries(pages)) {
-    const file = new URL(name, referenceFolder)
+    const file = new URL(name, documentsFolder)
     t.equal(existsSync(file) && readFileSync(file, 'utf8') === text, true, `${name} is old: run npm run reference`)
   }
-  const generated = readdirSync(referenceFolder).filter((name) =>
-    readFileSync(new URL(name, referenceFolder), 'utf8').includes(generatedMark),
+  const generated = readdirSync(documentsFolder, { recursive: true, encoding: 'utf8' }).filter(
+    (name) => name.endsWith('.md') && readFileSync(new URL(name, documentsFolder), 'utf8').includes(generatedMark),
   )
   t.same(generated.sort(), Object.keys(pages).sort(), 'no page is left of an earlier generator')
 })

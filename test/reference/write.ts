@@ -1,8 +1,7 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { composeReference, referenceFolder } from './reference.ts'
+import { writeFileSync } from 'node:fs'
+import { composeReference, documentsFolder } from './reference.ts'
 
-mkdirSync(referenceFolder, { recursive: true })
 for (const [name, text] of Object.entries(await composeReference())) {
-  writeFileSync(new URL(name, referenceFolder), text)
-  process.stdout.write(`docs/reference/${name}\n`)
+  writeFileSync(new URL(name, documentsFolder), text)
+  process.stdout.write(`docs/${name}\n`)
 }

@@ -1,0 +1,61 @@
+/**
+ * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
+ * `directory` stands for its interface, `http` for its interface.
+ */
+export const leaves = ['errors', 'fault', 'lib', 'network', 'policy']
+export const rooms: Readonly<Record<string, readonly string[]>> = {
+  errors: [],
+  fault: [],
+  lib: [],
+  network: [],
+  policy: [],
+  http: [],
+  directory: [],
+  receive: ['http'],
+  route: ['receive'],
+  authenticate: ['directory', 'receive'],
+  resolve: ['directory', 'receive', 'route', 'authenticate'],
+  authorize: ['route', 'authenticate', 'resolve'],
+  limit: ['http', 'receive', 'route', 'authorize'],
+  endpoints: ['http', 'directory', 'authenticate', 'authorize', 'resolve'],
+  locate: ['directory', 'http', 'resolve', 'authorize'],
+  pin: ['http', 'locate', 'authorize'],
+  forward: ['http', 'receive', 'authorize', 'locate', 'pin'],
+  relay: ['http', 'route', 'locate'],
+  observe: ['http', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
+  // Its console shows what the others say of themselves, and asks them for nothing but plain data.
+  admin: ['http', 'receive', 'locate', 'observe'],
+  configuration: ['directory', 'http', 'forward', 'observe', 'pin'],
+  // Questions about a policy: no listener. Of a request, shadow/ has the facts that the way found, and no more.
+  analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe', 'configuration'],
+  reload: ['admin', 'analyze', 'configuration', 'directory', 'http', 'observe', 'pin', 'route'],
+  workers: ['admin', 'boot', 'configuration', 'observe'],
+  cli: ['admin', 'analyze', 'boot', 'configuration', 'directory', 'endpoints', 'pin', 'resolve', 'workers'],
+}
+
+/** Rooms that may import anything but those that start them: they wire, or stand outside the way. */
+export const wiring = ['boot', 'demo']
+
+/** Rooms that may name an implementation, beside those that wire: they check, watch or run it by itself. */
+export const implementers = ['configuration', 'reload', 'cli']
+
+/** Rooms that start the gateway, and the only ones that import what wires it. */
+export const starters = ['main.ts', 'cli', 'workers', 'demo']
+
+/** Each package has one owner, and jose two: one verifies, one signs. */
+export const owners: Readonly<Record<string, readonly string[]>> = {
+  undici: ['http'],
+  jose: ['authenticate', 'pin'],
+  pg: ['directory'],
+  postgrator: ['directory'],
+  ioredis: ['directory'],
+  'lru-cache': ['directory', 'lib'],
+  'rate-limiter-flexible': ['limit'],
+  yaml: ['policy', 'configuration'],
+  ajv: ['policy'],
+  'prom-client': ['observe'],
+  pino: ['observe'],
+  '@opentelemetry/api': ['observe'],
+  // main.ts has the program; families of commands are added where they are at home.
+  commander: ['main.ts', 'cli'],
+}
