@@ -7,7 +7,7 @@ import {
   routeChecks,
 } from '../authorize/decide.ts'
 import { effectivePermissions, type Permissions } from '../authorize/permissions.ts'
-import { GatewayError, type RefusalCode, readRefusal } from '../errors/gateway-error.ts'
+import { findRefusal, GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
 import { describeRateLimit } from '../policy/rate-limit.ts'
 import type { AbilitySet, Roles } from '../policy/role.ts'
@@ -68,7 +68,7 @@ export function explain(
   else if (!caller) note('credential', false, 'there is none')
   else explainCaller(route, caller, roles, note)
   if (route.rateLimit && outcome === 'allowed') note('rate limit', true, describeRateLimit(route.rateLimit))
-  const status = outcome === 'allowed' ? 200 : readRefusal(outcome).status
+  const status = outcome === 'allowed' ? 200 : findRefusal(outcome).status
   return { status, outcome, route: route.id, source: route.source, checks }
 }
 

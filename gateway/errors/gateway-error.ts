@@ -93,10 +93,10 @@ export type CataloguedRefusal = Readonly<{ code: RefusalCode; status: number; me
 /** The whole catalogue, in the order of the statuses. */
 export const listRefusals = (): readonly CataloguedRefusal[] =>
   // `Object.keys` forgets the type of the keys.
-  (Object.keys(refusals) as RefusalCode[]).map(readRefusal)
+  (Object.keys(refusals) as RefusalCode[]).map(findRefusal)
 
 /** One refusal of the catalogue. */
-export const readRefusal = (code: RefusalCode): CataloguedRefusal => {
+export const findRefusal = (code: RefusalCode): CataloguedRefusal => {
   const [status, message, check] = refusals[code] as readonly [number, string, Check?]
   return { code, status, message, ...(check && { check }) }
 }

@@ -1,4 +1,4 @@
-import { readRefusal } from '../../errors/gateway-error.ts'
+import { findRefusal } from '../../errors/gateway-error.ts'
 import { escapeControls } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { compileRoutes, type RouteTable } from '../../route/table.ts'
@@ -34,7 +34,7 @@ function tryOne(
 }
 
 function compare(expected: Expectation, found: Explanation): readonly string[] {
-  const check = found.outcome === 'allowed' ? undefined : readRefusal(found.outcome).check
+  const check = found.outcome === 'allowed' ? undefined : findRefusal(found.outcome).check
   const answer = `${found.status} ${found.outcome}${found.route ? ` by route ${found.route} (${found.source})` : ''}`
   const wrong = (what: string, wish: unknown, got: unknown): readonly string[] =>
     wish === undefined || wish === got ? [] : [`expected ${what} ${wish}, got ${answer}`]
