@@ -1,15 +1,13 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
-/** An API token taken apart; `hash` is what the store keeps of it. */
 export type ApiToken = Readonly<{ id: number; hash: string }>
 
 const largestId = 2_147_483_647
 
 /**
- * Reads the format of AdonisJS access tokens (SPEC section 2.6): `oat_` + base64url(decimal id) + `.` +
- * base64url(40 characters and the decimal CRC32 of them). Undefined for anything else: a typing error or a
- * guess is refused here, without asking the store.
+ * Reads the format of AdonisJS access tokens (SPEC section 2.6): `oat_` + base64url(decimal id) + `.` + base64url(40
+ * characters and the decimal CRC32 of them). The checksum refuses typing errors and guesses without a database query.
  */
 export function parseApiToken(token: string): ApiToken | undefined {
   const parts = takeApart(token)
@@ -17,7 +15,6 @@ export function parseApiToken(token: string): ApiToken | undefined {
   return { id: parts.id, hash: hash('sha256', parts.random + parts.checksum, 'hex') }
 }
 
-/** The cause of the refusal of a text that is not an API token. */
 export const nameTokenFault = (token: string): 'malformed' | 'token_checksum' | 'jwt_in_authorization' =>
   takeApart(token) ? 'token_checksum' : isJwt(token) ? 'jwt_in_authorization' : 'malformed'
 
@@ -28,21 +25,20 @@ function takeApart(token: string): TokenParts | undefined {
   const id = decodeCanonical(encodedId)
   const secret = decodeCanonical(encodedSecret)
   if (id === undefined || secret === undefined || !/^[1-9]\d{0,9}$/.test(id) || Number(id) > largestId) return undefined
-  // AdonisJS draws from the alphabet of base64url, our own tokens from base62.
+  // AdonisJS draws from the alphabet of base64url, this gateway from base62.
   const [, random = '', checksum = ''] = /^([A-Za-z0-9_-]{40})(0|[1-9]\d{0,9})$/.exec(secret) ?? []
   return random === '' ? undefined : { id: Number(id), random, checksum }
 }
 
-/** What begins like the header of a JWT, and goes on in parts. */
 const isJwt = (token: string): boolean => token.startsWith('eyJ') && token.includes('.')
 
-/** Base64url without padding and without stray bits: one token has one spelling. */
+/** Base64url without padding and stray bits, so that a token has one spelling. */
 function decodeCanonical(encoded: string): string | undefined {
   const bytes = Buffer.from(encoded, 'base64url')
   return bytes.toString('base64url') === encoded ? bytes.toString('latin1') : undefined
 }
 
-/** Compares two hex digests without telling by time where they differ. */
+/** Compares two hex digests in constant time. */
 export function isSameHash(left: string, right: string): boolean {
   const a = Buffer.from(left, 'hex')
   const b = Buffer.from(right, 'hex')

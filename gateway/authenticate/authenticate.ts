@@ -15,7 +15,6 @@ export type Guards = Readonly<{
   now: () => Date
 }>
 
-/** The two guards: each reads its own kind of credential and knows nothing of the other's. */
 export const createAuthenticate =
   (guards: Guards): Authenticate =>
   (credential, arrival) => {
@@ -44,11 +43,10 @@ function authenticateOauth(jwt: string, arrival: Arrival, guards: Guards): Await
   })
 }
 
-/** The address that an issuer has verified, where it is trusted with that. */
 const verifiedAddress = (claims: Claims, trust: TrustedIssuer): string | undefined =>
   trust.trustEmailVerified && claims.isEmailVerified ? claims.email : undefined
 
-/** A login goes on without the note: what is not noted reads as unverified, and the next login tries again. */
+/** If the note fails, the login goes on: the address counts as unverified, and the next login tries again. */
 const noteVerified = (user: UserRecord, address: string, directory: Directory): Promise<UserRecord> =>
   directory.verifyEmail(user.id, address).then(
     (isVerified) => (isVerified ? { ...user, emailVerified: true } : user),
@@ -86,7 +84,9 @@ function authenticateApiToken(
   })
 }
 
-/** The record, should it let this token in. Each refusal is the same to the client: only operators see which it was. */
+/**
+ * Returns the record if the token may be used. Clients get the same refusal for each cause; only operators see which.
+ */
 export function requireUsable(record: TokenRecord | undefined, { id, hash }: ApiToken, at: Date): TokenRecord {
   const refuse = (cause: RefusalCause): GatewayError => new GatewayError(cause, { tokenId: id })
   if (record === undefined) throw refuse('token_unknown')

@@ -1,20 +1,17 @@
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors/gateway-error.ts'
 
-/** An identity provider whose tokens are accepted. */
 export type TrustedIssuer = Readonly<{
   issuer: string
-  /** One of these must be in `aud`. */
   audiences: readonly string[]
   clockToleranceSeconds: number
   linkVerifiedEmail: boolean
-  /** Whether its word about an address makes that address the user's. */
+  /** Whether the issuer's `email_verified` claim counts. */
   trustEmailVerified: boolean
-  /** The `typ` that its tokens must have in their headers (RFC 9068); absent: none is asked for. */
+  /** `typ` that a token's header must have (RFC 9068). If absent, no type is required. */
   requireType?: 'at+jwt'
 }>
 
-/** The claims that count, checked. Times in epoch seconds, as they came. */
 export type Claims = Readonly<{
   subject: string
   expiresAt: number
@@ -29,7 +26,6 @@ export type Claims = Readonly<{
 
 type RawClaims = Readonly<Record<string, unknown>>
 
-/** Reads the claims of a token whose signature held (SPEC section 2.3); whether it is in force is asked apart. */
 export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   const { iss, aud, sub, exp, nbf, iat } = raw
   if (iss !== issuer.issuer) throw new GatewayError('unknown_issuer')
@@ -37,9 +33,9 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   if (!isSubject(sub)) throw new GatewayError('subject_invalid')
   if (!isSeconds(exp)) throw new GatewayError('expiry_missing')
   if (!isSecondsOrAbsent(nbf) || !isSecondsOrAbsent(iat)) throw new GatewayError('time_malformed')
-  // Such a token is its sender's alone (RFC 7800, RFC 8705, RFC 9449), and no proof of that is checked here.
+  // A token with `cnf` requires a proof of possession (RFC 7800, RFC 8705, RFC 9449), which the gateway does not check.
   if (Object.hasOwn(raw, 'cnf')) throw new GatewayError('proof_missing')
-  // Such a token reports an event and gives no right (RFC 8417, OpenID Connect Back-Channel Logout).
+  // A token with `events` reports an event and grants no right (RFC 8417, OpenID Connect Back-Channel Logout).
   if (Object.hasOwn(raw, 'events')) throw new GatewayError('not_an_access_token')
   return {
     subject: sub,
@@ -54,7 +50,7 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   }
 }
 
-/** Throws unless a token is in force at this moment, in epoch seconds; asked at every use, remembered or not. */
+/** Throws unless a token is valid now, in epoch seconds. Cached tokens are checked at each use too. */
 export function requireInForce({ expiresAt, notBefore, issuedAt }: Claims, issuer: TrustedIssuer, now: number): void {
   const tolerance = issuer.clockToleranceSeconds
   if (expiresAt <= now - tolerance) throw new GatewayError('expired')
@@ -67,13 +63,12 @@ function isAudience(aud: unknown, accepted: readonly string[]): boolean {
   return named.every((name) => typeof name === 'string') && named.some((name) => accepted.includes(name as string))
 }
 
-// A Date holds 8.64e12 seconds; anything past that is not a time.
 const isSeconds = (value: unknown): value is number =>
   typeof value === 'number' && Number.isFinite(value) && Math.abs(value) <= 8.64e12
 
 const isSecondsOrAbsent = (value: unknown): value is number | undefined => value === undefined || isSeconds(value)
 
-/** OpenID Connect Core 2: at most 255 characters; control characters are nobody's name. */
+/** OpenID Connect Core 2: at most 255 characters. */
 const isSubject = (value: unknown): value is string => isText(value) && value.length <= 255
 
 const isEmail = (value: unknown): value is string =>
@@ -81,17 +76,16 @@ const isEmail = (value: unknown): value is string =>
 
 const readName = (value: unknown): string | null => (isText(value) && value.length <= 255 ? value : null)
 
-/** A string that PostgreSQL can hold and a log line can show. */
 const isText = (value: unknown): value is string =>
   typeof value === 'string' && value.trim() !== '' && !/\p{Cc}/u.test(value) && value.isWellFormed()
 
-/** An address for a user whose issuer names none: unique, and never deliverable (RFC 2606 2). */
+/** An address for a user without one: unique, and never deliverable (RFC 2606 2). */
 export const placeholderEmail = (issuer: string, subject: string): string =>
   `${createHash('sha256').update(`${issuer}\n${subject}`).digest('hex').slice(0, 32)}@users.invalid`
 
 /**
- * Whether two e-mail addresses are one: without case in ASCII alone. `toLowerCase` folds other letters into ASCII, such
- * as the Kelvin sign into "k", and would make two mailboxes one.
+ * Compares two e-mail addresses, ignoring case in ASCII alone. `toLowerCase` folds other letters into ASCII, such as
+ * the Kelvin sign into "k", and would merge two mailboxes.
  */
 export const isSameAddress = (left: string, right: string): boolean => foldAscii(left) === foldAscii(right)
 

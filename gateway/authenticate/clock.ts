@@ -1,9 +1,7 @@
-/** Time, handed in: tests then need none of it to pass. */
 export type Clock = Readonly<{
-  /** The time of day, for what is kept longer than this process lives. */
+  /** Time of day, for data that outlives the process. */
   now: () => Date
-  /** Never steps back, in milliseconds. */
   monotonicMs: () => number
-  /** Calls back once, that much later; returns how to call it off. */
+  /** Calls back once after `ms`; returns a function that cancels it. */
   after: (ms: number, work: () => void) => () => void
 }>

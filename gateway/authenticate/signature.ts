@@ -4,37 +4,32 @@ import { types } from 'node:util'
 import { errors, type FlattenedJWSInput, type JWTHeaderParameters, type JWTVerifyGetKey } from 'jose'
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 
-/** No `none` and no HMAC: a public key must never serve as a shared secret (RFC 8725 3.1). */
+/** Neither `none` nor HMAC: a public key must never serve as a shared secret (RFC 8725 3.1). */
 export const algorithms = ['RS256', 'PS256', 'ES256', 'EdDSA']
 
 const tokenLimitBytes = 8192
 
-/** A key for a token's header; rejects with jose's no-match errors, or with `issuer_unavailable`. */
 export type FindKey = JWTVerifyGetKey
 
-/** What a JWS says before anything about it is proven. */
 export type UnverifiedToken = Readonly<{
-  /** As it stands in the token: to be read by `chooseKey`. */
   headerText: string
   payload: Buffer
-  /** What the signature is about (RFC 7515 5.1). */
   signed: string
   signature: Buffer
 }>
 
-/** Takes a compact JWS apart strictly: most libraries would take padding, spaces and stray bits in its base64url. */
+/** Parses a compact JWS strictly. Most libraries accept padding, spaces and stray bits in its base64url. */
 export function parseToken(token: string): UnverifiedToken {
   if (token.length > tokenLimitBytes) throw new GatewayError('jwt_too_long')
   const payloadAt = token.indexOf('.') + 1
   const signatureAt = token.indexOf('.', payloadAt) + 1
   if (payloadAt === 0 || signatureAt === 0) throw malformed(token)
   const payload = decodeCanonical(token.slice(payloadAt, signatureAt - 1))
-  // A dot more is no base64url.
   const signature = decodeCanonical(token.slice(signatureAt))
   return { headerText: token.slice(0, payloadAt - 1), payload, signed: token.slice(0, signatureAt - 1), signature }
 }
 
-/** Not of three parts: an API token in the wrong header is a common mistake. */
+/** An API token in the wrong header is a common mistake, so it has its own cause. */
 const malformed = (token: string): GatewayError =>
   new GatewayError(token.startsWith('oat_') ? 'token_in_oauth_header' : 'malformed')
 
@@ -44,7 +39,6 @@ function decodeCanonical(part: string): Buffer {
   return bytes
 }
 
-/** A JSON object in strict UTF-8; a byte order mark is no JSON. */
 export function parseObject(bytes: Buffer): Readonly<Record<string, unknown>> {
   if (!isUtf8(bytes)) throw new GatewayError('malformed')
   try {
@@ -60,28 +54,26 @@ function readHeader(text: string): JWTHeaderParameters {
   const header = parseObject(decodeCanonical(text))
   const { alg, typ, crit, b64 } = header
   const isAllowed = typeof alg === 'string' && algorithms.includes(alg)
-  // RFC 8725 3.11: a token made for another purpose is none of ours.
+  // RFC 8725 3.11: a token made for another purpose is refused.
   const isAccessToken = typ === undefined || (typeof typ === 'string' && /^(?:at\+)?jwt$/i.test(typ))
-  // We understand no critical extension, so none may be asked for (RFC 7515 4.1.11).
+  // RFC 7515 4.1.11: the gateway supports no critical extension, so a token must not require one.
   const isPlain = crit === undefined && b64 === undefined
   if (isAllowed && isAccessToken && isPlain) return { ...header, alg }
   throw new GatewayError(isAllowed ? (isAccessToken ? 'critical_extension' : 'wrong_type') : 'algorithm_not_allowed')
 }
 
-/** Whether the token's header names this type, in any case (RFC 7515 4.1.9). */
 export function hasType({ headerText }: UnverifiedToken, type: string): boolean {
   const { typ } = readHeader(headerText)
   return typ?.toLowerCase() === type
 }
 
-/** The key of a token, and how signatures of its one algorithm are checked. */
 export type ChosenKey = Readonly<{ verify: SignatureCheck; by: KeyObject | VerifyKeyObjectInput }>
 
 type SignatureCheck = (signed: string, signature: Buffer, by: ChosenKey['by']) => boolean
 
 /**
- * Chooses a key from `findKey` alone: `jku`, `x5u` and `jwk` in the header are never looked at. Rejects where there is
- * none, or none for the algorithm that the header names.
+ * Chooses a key from `findKey` alone; `jku`, `x5u` and `jwk` in the header are ignored. Rejects without a key for the
+ * algorithm that the header names.
  */
 export async function chooseKey(headerText: string, findKey: FindKey): Promise<ChosenKey> {
   const header = readHeader(headerText)
@@ -100,7 +92,6 @@ function nameNoKey(error: errors.JOSEError | TypeError): RefusalCause {
   return error instanceof errors.JWKSMultipleMatchingKeys ? 'ambiguous_key' : 'unfit_key'
 }
 
-/** Keys are chosen by the header alone. */
 const noToken: FlattenedJWSInput = { payload: '', signature: '' }
 
 const keyObjects = new WeakMap<object, KeyObject>()
@@ -115,21 +106,21 @@ function toKeyObject(key: Awaited<ReturnType<FindKey>>): KeyObject {
   return made
 }
 
-/** For RSA alone: of a signature on an elliptic curve that is malformed it throws, where `checkAtOnce` says no. */
+/** For RSA alone: with an elliptic curve, a malformed signature throws here, but is false in `checkAtOnce`. */
 const checkInParts =
   (digest: string): SignatureCheck =>
   (signed, signature, by) =>
     createVerify(digest).update(signed, 'latin1').verify(by, signature)
 
-/** For all; by some microseconds dearer, since Node makes a job of it that its garbage collector has to end. */
+/** Some microseconds slower than `checkInParts`, because Node creates a job that the garbage collector must finish. */
 const checkAtOnce =
   (digest: string | null): SignatureCheck =>
   (signed, signature, by) =>
     verify(digest, Buffer.from(signed, 'latin1'), by, signature)
 
-/** RFC 7518 3.3-3.5 and RFC 8037 3.1: the one kind of key that each algorithm takes, and how its signatures are made. */
+/** RFC 7518 3.3-3.5 and RFC 8037 3.1: the kind of key that each algorithm takes, and its signature check. */
 const signatures: Readonly<Record<string, Readonly<{ keyType: string; holds: SignatureCheck; options?: object }>>> = {
-  // Its padding is node's own choice for a key of this type (RSASSA-PKCS1-v1_5).
+  // Node's default padding for RSA keys is RSASSA-PKCS1-v1_5.
   RS256: { keyType: 'rsa', holds: checkInParts('sha256') },
   PS256: {
     keyType: 'rsa',
@@ -140,7 +131,6 @@ const signatures: Readonly<Record<string, Readonly<{ keyType: string; holds: Sig
   EdDSA: { keyType: 'ed25519', holds: checkAtOnce(null) },
 }
 
-/** Throws where a key is not of the one kind that its algorithm takes, whoever handed it out. */
 export function bindKeyToAlgorithm(alg: string, key: KeyObject): ChosenKey {
   const made = signatures[alg]
   const fits =
@@ -149,13 +139,13 @@ export function bindKeyToAlgorithm(alg: string, key: KeyObject): ChosenKey {
     key.asymmetricKeyType === made.keyType &&
     (made.keyType !== 'ec' || key.asymmetricKeyDetails?.namedCurve === 'prime256v1')
   if (!fits) throw new GatewayError('unfit_key')
-  // A key by itself where it can be: node 24 throws and catches two errors on its way to a key among options (10 µs).
+  // A bare key if possible: with options, Node 24 throws and catches two errors before it finds the key (10 µs).
   return { verify: made.holds, by: made.options ? { key, ...made.options } : key }
 }
 
 /**
- * Throws unless the signature is that of the key chosen for the very same header. By node:crypto, at once: on its way through
- * WebCrypto and its threads a signature costs four times as much.
+ * Throws unless the key chosen for this very header made the signature. Synchronous node:crypto, because a check by
+ * WebCrypto and its threads costs four times as much.
  */
 export function verifySignature({ signed, signature }: UnverifiedToken, { verify, by }: ChosenKey): void {
   if (!verify(signed, signature, by)) throw new GatewayError('bad_signature')

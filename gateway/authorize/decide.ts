@@ -7,24 +7,20 @@ import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { effectivePermissions, type Permissions } from './permissions.ts'
 
-/** Who asks, and for what: everything that a decision about an authenticated request rests on. */
 export type Caller = Readonly<{
   principal: Principal
   organization: Organization | undefined
   resource: Resource | undefined
 }>
 
-/** A caller with the authority that counts here. */
 export type CallerWithPermissions = Caller & Readonly<{ permissions: Permissions }>
 
-/** A caller whose authority has been weighed and found enough. */
 export type PermittedCaller = CallerWithPermissions
 
-/** The class is not exported: outside this file nobody can make one, and a look-alike is no instance. */
+/** The class is not exported, so that no other file can make an instance, and `#isIssued` tells a look-alike. */
 class IssuedPermit {
-  // Not emitted as fields: to define them on each one takes V8 far longer than to set them.
+  // `declare` emits no field definitions, which take V8 far longer than the assignments in the constructor.
   declare readonly match: RouteMatch
-  /** Undefined on a public route, which knows no caller. */
   declare readonly caller: PermittedCaller | undefined
   readonly #isIssued = true
 
@@ -38,10 +34,10 @@ class IssuedPermit {
   }
 }
 
-// An instance would else hand its class to whoever holds it.
+// Otherwise each instance would give access to its class.
 Object.defineProperty(IssuedPermit.prototype, 'constructor', { value: Object })
 
-/** Proof that policy allowed this request. Only `decide` makes one; locate, pin and forward demand one. */
+/** Proof that the policy allowed this request. Only `decide` makes one; locate, pin and forward require one. */
 export type Permit = IssuedPermit
 
 export type Decision = Readonly<
@@ -54,16 +50,13 @@ const allow = (match: RouteMatch, caller: PermittedCaller | undefined): Decision
 })
 const deny = (cause: RefusalCause): Decision => ({ isAllowed: false, reason: codeOf(cause), cause })
 
-/** A condition of a route. */
 export type RouteCheck = Readonly<{
   name: 'role' | 'ability' | 'writing' | 'resource'
-  /** The cause of the refusal, once the check has failed. */
   nameCause: (route: Route, caller: CallerWithPermissions) => RefusalCause
-  /** Undefined where the route does not ask for it. */
   isPassed: (route: Route, caller: CallerWithPermissions) => boolean | undefined
 }>
 
-/** All conditions in the order of their refusals: `decide` refuses by the first that fails, `explain` shows them. */
+/** In the order of refusals: `decide` refuses by the first check that fails, and `explain` shows all. */
 export const routeChecks: readonly RouteCheck[] = [
   {
     name: 'role',
@@ -93,14 +86,13 @@ export const routeChecks: readonly RouteCheck[] = [
   },
 ]
 
-/** Which of the two lacks the ability: a token that has it may still be held back by the role of its owner. */
 function nameMissingAbility(ability: string | undefined, caller: CallerWithPermissions): RefusalCause {
   const { organization, permissions } = caller
   if (ability !== undefined && !holds(permissions.credentialAbilities, ability)) return 'token_ability_missing'
   return organization === undefined ? 'no_organization_for_ability' : 'role_ability_missing'
 }
 
-/** The policy decision point: no I/O, no clock, no state. Role first, then ability, then resource. */
+/** The policy decision point, without I/O, clock or state. */
 export function decide(match: RouteMatch, caller: Caller | undefined, roles: Roles): Decision {
   const { route } = match
   if (route.isPublic) return allow(match, undefined)
@@ -113,31 +105,32 @@ export function decide(match: RouteMatch, caller: Caller | undefined, roles: Rol
   return allow(match, weighed)
 }
 
-/** A public agent needs no role. */
 export const asksPublicAgent = ({ resource }: Caller): boolean => resource?.agent?.isPublic === true
 
-/** At a public agent those of the credential, whatever the role: a token may do no more than it says (SPEC section 11). */
+/**
+ * Abilities that count for this caller. At a public agent the role does not matter, but a token still may do no more
+ * than its abilities say (SPEC section 11).
+ */
 export const abilitiesInForce = (caller: CallerWithPermissions): AbilitySet =>
   asksPublicAgent(caller) ? caller.permissions.credentialAbilities : caller.permissions.abilities
 
 /**
- * The stored organization decides for every credential of the account: a token that only reads must not choose where one
- * acts that writes (SPEC section 6).
+ * The stored organization counts for every credential of the account. So a read-only token must not change where a
+ * writing one acts (SPEC section 6).
  */
 const needsWriting = ({ destination }: Pick<Route, 'destination'>): boolean =>
   destination.kind === 'answer' && destination.name === 'organizations.switch'
 
-/** Another organization's resource does not exist for this one. */
+/** To the caller, another organization's resource does not exist. */
 export const ownsResource = ({ organization, resource }: Caller): boolean =>
   organization !== undefined && resource?.agent?.organizationId === organization.id
 
-/** The policy enforcement point. */
 export function enforce(decision: Decision): Permit {
   if (decision.isAllowed) return decision.permit
   throw new GatewayError(decision.cause)
 }
 
-/** A last guard where a permit leaves the compiler's sight: a forged object is a bug of ours, and goes nowhere. */
+/** A last check before a permit is spent: a forged object is a bug of the gateway, so the request is refused. */
 export function assertIssued(permit: Permit): void {
   if (!IssuedPermit.isIssued(permit)) throw new GatewayError('internal')
 }

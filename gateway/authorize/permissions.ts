@@ -2,22 +2,17 @@ import type { Principal } from '../authenticate/principal.ts'
 import { type AbilitySet, intersect, type OrganizationRole, type Roles } from '../policy/role.ts'
 import type { Organization } from '../resolve/organization.ts'
 
-/** What a caller may do in the organization in force. */
 export type Permissions = Readonly<{
-  /** The role that counts: the one held, or the highest under a bypass scope. */
   role: OrganizationRole | undefined
-  /** What the credential allows, whatever the role. */
   credentialAbilities: AbilitySet
-  /** Credential and role together (specification, "Roles and authorization", rule 3). */
+  /** Abilities that both credential and role allow (specification, "Roles and authorization", rule 3). */
   abilities: AbilitySet
-  /** The bypass scopes that the caller holds; they count only within an organization. */
   bypassScopes: readonly string[]
   isBypassing: boolean
 }>
 
 const nothing: ReadonlySet<string> = new Set()
 
-/** Joins credential, membership and platform roles; an unknown role gives nothing. */
 export function effectivePermissions(
   principal: Principal,
   organization: Organization | undefined,
@@ -25,7 +20,7 @@ export function effectivePermissions(
 ): Permissions {
   const credentialAbilities = readCredentialAbilities(principal)
   const bypassScopes = listBypassScopes(principal, roles)
-  // A bypass scope never replaces membership: without an organization in force there is nothing to bypass.
+  // A bypass scope never replaces membership, so it counts only within an organization in force.
   const isBypassing = organization !== undefined && bypassScopes.length > 0
   const held = organization && roles.organization.get(organization.role)
   const role = isBypassing ? roles.highest : held
@@ -51,7 +46,7 @@ function listBypassScopes({ user }: Principal, roles: Roles): readonly string[] 
   return scopes ?? noScopes
 }
 
-/** An OAuth session is bounded by role alone; `*` in a token is AdonisJS' word for all. */
+/** The role alone bounds an OAuth session. In a token, `*` is AdonisJS' notation for all abilities. */
 function readCredentialAbilities({ credential }: Principal): AbilitySet {
   switch (credential.kind) {
     case 'oauth':
@@ -65,7 +60,6 @@ function readCredentialAbilities({ credential }: Principal): AbilitySet {
 
 const sets = new WeakMap<readonly string[], AbilitySet>()
 
-/** The same set for the same record of a token: what is found out of it need be found out once. */
 function setOf(abilities: readonly string[]): AbilitySet {
   const known = sets.get(abilities)
   if (known) return known
@@ -76,7 +70,7 @@ function setOf(abilities: readonly string[]): AbilitySet {
 
 const common = new WeakMap<ReadonlySet<string>, WeakMap<ReadonlySet<string>, AbilitySet>>()
 
-/** `intersect`, once for two sets: a reload of the table makes new ones. */
+/** Caches `intersect` for each pair of sets; a reload of the policy makes new sets. */
 function findCommon(credential: AbilitySet, role: AbilitySet): AbilitySet {
   if (credential === '*' || role === '*') return intersect(credential, role)
   const byRole = common.get(credential) ?? new WeakMap<ReadonlySet<string>, AbilitySet>()

@@ -11,12 +11,11 @@ import { readTarget } from '../receive/target.ts'
 import { readOriginalRequest } from './original-request.ts'
 
 /**
- * The second front door, for proxies that forward themselves: the same table and the same stages up to `pin`.
- * 200 with the pinned headers, or the refusal that the first door would give.
+ * Serves proxies that forward requests themselves. It runs the same policy and stages up to `pin`. The response is 200
+ * with the pinned headers, or the refusal of the public listener.
  */
 export const createDecision = (stage: Stages) => {
   const admit = createAdmit(stage, 'decision')
-  /** Judges the original request; resolves to the headers that the proxy is to send on. */
   const judge = async (
     exchange: Exchange,
     requestId: string,
@@ -54,7 +53,7 @@ export const createDecision = (stage: Stages) => {
   }
 }
 
-/** An endpoint that the gateway owns has no upstream: the proxy sends the request to the first door. */
+/** An endpoint of the gateway has no upstream: the proxy sends the request to the public listener. */
 async function pin(
   permit: Permit,
   { locate }: Snapshot,
@@ -70,10 +69,9 @@ async function pin(
   return isEnvoy ? [...pinned, ...nameRemoved(pinned, upstream)] : pinned
 }
 
-/** nginx's `auth_request` understands 2xx, 401 and 403 alone: `?statuses=nginx` keeps the truth in a header. */
+/** nginx's `auth_request` supports 2xx, 401 and 403 alone, so `?statuses=nginx` puts the real status in a header. */
 function chooseAnswer(exchange: Exchange, requestId: string) {
   const [path, query] = exchange.target.split('?')
-  // Under /envoy the query is the client's own.
   const isNginx = path === '/authorize' && new URLSearchParams(query).get('statuses') === 'nginx'
   return (status: number, headers: readonly string[], body: string): void => {
     const sent = isNginx && status !== 200 && status !== 401 ? 403 : status
@@ -84,8 +82,8 @@ function chooseAnswer(exchange: Exchange, requestId: string) {
 }
 
 /**
- * What Envoy is to take out of the client's request. Otherwise it lets a client's line pass wherever our answer has
- * none of that name: a forged organization where there is none.
+ * Names the headers that Envoy must remove from the client's request. Envoy passes a client's header unless this
+ * response overwrites or removes it, so a client could forge an organization.
  */
 export function nameRemoved(
   pinned: RawHeaders,

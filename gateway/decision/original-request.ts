@@ -3,7 +3,6 @@ import type { Exchange } from '../http/exchange.ts'
 import { isHost } from '../receive/headers.ts'
 import { hostName } from '../route/table.ts'
 
-/** The request that a proxy asks about, as the proxy tells it. */
 export type OriginalRequest = Readonly<{ method: string; target: string; host: string }>
 
 const names = [
@@ -17,11 +16,9 @@ const names = [
 type Name = (typeof names)[number]
 
 /**
- * Reads the original method, target and host: from the path under `/envoy`, else from the headers of Traefik and
- * Caddy (`X-Forwarded-*`) or nginx (`X-Original-*`). A request that could be meant in two ways is refused
- * (SPEC sections 8 and 11).
- *
- * @param host The value of `Host`, which is the host of a family that names none itself.
+ * Reads the original method, target and host from the path under `/envoy` or from the proxy's headers. Traefik and
+ * Caddy send `X-Forwarded-*`, nginx sends `X-Original-*`. An ambiguous request is refused (SPEC sections 8 and 11).
+ * @param host The value of `Host`, used unless a header names the host.
  */
 export function readOriginalRequest(
   exchange: Pick<Exchange, 'method' | 'target' | 'headers'>,
@@ -32,17 +29,16 @@ export function readOriginalRequest(
   const lines = collect(exchange.headers)
   const forwarded = readFamily(lines, 'x-forwarded-method', 'x-forwarded-uri')
   const original = readFamily(lines, 'x-original-method', 'x-original-uri')
-  // nginx passes a client's X-Forwarded-Host on: alone it says nothing.
+  // nginx passes a client's X-Forwarded-Host on, so this header counts only beside the rest of its family.
   const forwardedHost = forwarded && (only(lines['x-forwarded-host']) ?? host)
-  // A route of one host must not be passed by for a spelling of it that only backends understand.
+  // A spelling that only backends understand must not evade the routes of a host.
   if (forwardedHost !== undefined && !isHost(forwardedHost)) throw new GatewayError('original_host_malformed')
-  // A client that adds the other family must not choose the host: the proxy's own words name it (Traefik).
+  // A client that adds the other header family must not choose the host. Traefik names the host in its own headers.
   if (original && forwardedHost !== undefined && hostName(forwardedHost) !== hostName(host))
     throw new GatewayError('original_request_contradiction')
   return { ...agree(forwarded, original), host: forwardedHost ?? host }
 }
 
-/** The request as one family of headers tells it; undefined where it tells nothing. */
 type Family = Readonly<{ method: string | undefined; target: string | undefined }>
 
 function readFamily(lines: Lines, methodName: Name, targetName: Name): Family | undefined {
@@ -51,7 +47,6 @@ function readFamily(lines: Lines, methodName: Name, targetName: Name): Family | 
   return method === undefined && target === undefined ? undefined : { method, target }
 }
 
-/** One family that names both, or two of which neither says otherwise. */
 function agree(left: Family | undefined, right: Family | undefined): Readonly<{ method: string; target: string }> {
   const whole = [left, right].find((family) => family?.method !== undefined && family.target !== undefined)
   if (!whole?.method || !whole.target) throw new GatewayError('original_request_missing')
@@ -82,7 +77,7 @@ function collect(headers: readonly string[]): Lines {
   return lines
 }
 
-/** No proxy says these names in another spelling: that line is a client's, which some proxies pass on. */
+/** Proxies never spell these names in another way, so an alias is from the client. */
 function only(lines: readonly Line[]): string | undefined {
   if (lines.length > 1 || lines[0]?.isAlias) throw new GatewayError('original_header_repeated')
   return lines[0]?.value

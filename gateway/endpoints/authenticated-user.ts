@@ -4,7 +4,6 @@ import type { Permissions } from '../authorize/permissions.ts'
 import type { OrganizationRecord, RoleAssignment } from '../directory/directory.ts'
 import { canWriteSomething, holds, type OrganizationRole, type Roles } from '../policy/role.ts'
 
-/** The AuthenticatedUser of the specification; `organization` is the one in force, hydrated. */
 export function describeUser(caller: PermittedCaller, organization: OrganizationRecord | undefined, roles: Roles) {
   const { user } = caller.principal
   return {
@@ -30,7 +29,7 @@ const noPermission = {
   organizationUserPermission: null,
 }
 
-/** SPEC section 6: by the role that counts, and by what credential and role allow together. */
+/** SPEC section 6: by the role in force, and by the abilities that credential and role share. */
 function describePermission({ role, abilities }: Permissions, roles: Roles) {
   const isAtLeast = (slug: string): boolean => (role?.rank ?? 0) >= rankOf(slug, roles)
   return {
@@ -50,7 +49,6 @@ const permissionNames = [
 
 const rankOf = (slug: string, roles: Roles): number => roles.organization.get(slug)?.rank ?? Number.POSITIVE_INFINITY
 
-/** Names and descriptions are the policy's; a slug that it does not list is shown as it is. */
 function describeRole({ id, role: slug, organization }: RoleAssignment, roles: Roles) {
   const role: Pick<OrganizationRole, 'name' | 'description'> | undefined = organization
     ? roles.organization.get(slug)
@@ -82,7 +80,6 @@ const describeOrganization = (organization: OrganizationRecord) => ({
   updatedAt: organization.updatedAt.toISOString(),
 })
 
-/** Metadata of the credential of this request; its value is never echoed. */
 function describeToken({ credential }: Principal) {
   if (credential.kind === 'oauth')
     return {

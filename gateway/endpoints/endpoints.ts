@@ -9,14 +9,13 @@ import type { TokenTools } from './issue-token.ts'
 import type { RequestFacts } from './request-facts.ts'
 import { listTokens, mintToken, revokeToken, type TokenCall, toAudit } from './tokens.ts'
 
-/** Answers a request of an endpoint that the gateway owns. */
 export type Answer = (name: AnswerName, permit: Permit, roles: Roles, facts: RequestFacts) => Promise<Rendered>
 
 export const createAnswer =
   (tools: TokenTools): Answer =>
   async (name, permit, roles, facts) => {
     const { caller, match } = permit
-    if (!caller) throw new GatewayError('internal') // no owned endpoint is public: the policy's check refuses it
+    if (!caller) throw new GatewayError('internal') // `policy check` refuses a public route to an endpoint of the gateway
     return answers[name]({ caller, params: match.params, facts, roles }, tools)
   }
 
@@ -30,7 +29,7 @@ async function describeCaller(caller: PermittedCaller, directory: Directory, rol
   return describeUser(caller, organization && (await directory.findOrganization(organization.id)), roles)
 }
 
-/** `*` stands for all: nobody lists what a bypass scope may do. */
+/** `*` stands for all abilities, because a bypass scope has no list of them. */
 const readAbilities: Endpoint = async ({ caller: { permissions }, facts }) =>
   renderSuccess(
     {
@@ -40,7 +39,6 @@ const readAbilities: Endpoint = async ({ caller: { permissions }, facts }) =>
     facts.requestId,
   )
 
-/** Stores the organization in force, which the route takes from its path, as the user's current one. */
 const switchOrganization: Endpoint = async (call, tools) => {
   const { caller, facts } = call
   const { organization, principal } = caller

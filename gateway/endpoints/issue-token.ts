@@ -12,13 +12,10 @@ import { invalid, type JsonObject } from './read-body.ts'
 import { readTokenRequest } from './read-token-request.ts'
 import { type DrawInteger, formatToken, makeSecret } from './token-secret.ts'
 
-/** What the rules about tokens work with, whoever asks: an endpoint or the command line. */
 export type TokenTools = Readonly<{ directory: Directory; draw: DrawInteger; now: () => Date }>
 
-/** Whose tokens they are. */
 export type TokenOwner = Pick<UserRecord, 'id' | 'userType'>
 
-/** The member whose tokens an organization may manage; only an Enterprise organization manages any. */
 export async function findTokenOwner(
   organization: Pick<OrganizationSummary, 'id' | 'accountType'> | undefined,
   userId: number | undefined,
@@ -30,7 +27,7 @@ export async function findTokenOwner(
   return owner
 }
 
-/** Humans log in; API tokens are for service accounts alone. */
+/** Humans log in, so only service accounts have API tokens. */
 export function requireServiceAccount(owner: TokenOwner): void {
   if (owner.userType === 'human') throw invalid([clientManaged])
 }
@@ -41,10 +38,13 @@ const clientManaged = {
   message: 'Only client-managed users can have API tokens.',
 }
 
-/** The caller of a mint: an operator has no lender. `latest` is when the token that the caller came with ends; null for never. */
+/**
+ * Context of a mint. An operator has no `lender`. `latest` is the expiry of the caller's token, or null if it never
+ * expires.
+ */
 export type Minting = Readonly<{ audit: AuditContext; lender?: Lender; latest: Date | null }>
 
-/** Mints by a request as it came; its mistakes and the owner's are told together. The raw value is in the result alone. */
+/** Mints a token, or throws all mistakes of the request together. Only the result holds the raw token. */
 export async function issueToken(
   owner: TokenOwner,
   body: JsonObject,
@@ -60,7 +60,6 @@ export async function issueToken(
   return { token: formatToken(minted.id, secret), ...describeToken(minted) }
 }
 
-/** What may be shown of a token, as the specification spells it. */
 export const describeToken = ({ id, name, abilities, lastUsedAt, expiresAt, createdAt }: TokenMetadata) => ({
   id,
   type: 'bearer',

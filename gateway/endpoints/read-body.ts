@@ -1,12 +1,11 @@
 import { GatewayError, type ValidationMessage } from '../errors/gateway-error.ts'
 import type { RequestFacts } from './request-facts.ts'
 
-/** Bodies of owned endpoints are small. */
 const bodyLimitBytes = 64 * 1024
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** The body as a JSON object: no JSON is 400, JSON of another type 422 (SPEC section 11). */
+/** Malformed JSON is 400, and JSON of another type is 422 (SPEC section 11). */
 export async function readJsonObject({ body }: Pick<RequestFacts, 'body'>): Promise<JsonObject> {
   const bytes = await body.read(bodyLimitBytes)
   const value = parseJson(bytes)
@@ -22,6 +21,5 @@ function parseJson(bytes: Buffer): unknown {
   }
 }
 
-/** A validation failure with its messages, in the order of the checks. */
 export const invalid = (messages: readonly ValidationMessage[]): GatewayError =>
   new GatewayError('validation_failure', { messages })

@@ -1,16 +1,13 @@
 import type { ValidationMessage } from '../errors/gateway-error.ts'
 import { invalid, type JsonObject } from './read-body.ts'
 
-/** What a mint asks for. */
 export type TokenRequest = Readonly<{ name: string | null; scope: string; expiresAt: Date | null }>
 
-/** The bounds of an expiry: the moment of the mint, and the last moment that it may name; null for any. */
 export type ExpiryBounds = Readonly<{ now: Date; latest: Date | null }>
 
 const known = new Set(['name', 'scope', 'expiresAt'])
 const nameLimit = 255
 
-/** Checks the body of a mint; every mistake is named at once (SPEC sections 6 and 11). */
 export function readTokenRequest(
   body: JsonObject,
   scopes: readonly string[],
@@ -36,7 +33,7 @@ type Complain = (field: string, rule: string, message: string) => null
 
 function readName(value: unknown, complain: Complain): string | null {
   if (value === undefined || value === null) return null
-  // A NUL cannot be stored, and other control characters cannot be seen.
+  // PostgreSQL cannot store NUL, and other control characters are invisible.
   if (typeof value !== 'string' || /\p{Cc}/u.test(value) || !value.isWellFormed())
     return complain('name', 'type', 'The name must be a string of visible characters.')
   if ([...value].length > nameLimit)
@@ -57,7 +54,7 @@ function readExpiry(value: unknown, { now, latest }: ExpiryBounds, complain: Com
   if (value === undefined || value === null) return latest
   if (typeof value !== 'string') return complain('expiresAt', 'type', 'The expiry must be a string.')
   const at = dateTime.test(value) ? new Date(value) : undefined
-  // Date rolls a 30th of February over into March; what was written must be what is meant.
+  // `Date` turns the 30th of February into a day in March, so the day is checked too.
   if (at === undefined || Number.isNaN(at.getTime()) || !isRealDay(value))
     return complain('expiresAt', 'date', 'The expiry must be a date and time with a time zone (RFC 3339).')
   if (at <= now) return complain('expiresAt', 'future', 'The expiry must lie in the future.')

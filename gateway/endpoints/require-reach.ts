@@ -4,8 +4,9 @@ import type { OrganizationRole, Roles } from '../policy/role.ts'
 import { findMembership } from '../resolve/organization.ts'
 
 /**
- * A token acts wherever its account does, so that minting one lends all of the account's rights: the caller must be an
- * administrator wherever the account is a member, and above or beside it here (SPEC section 6).
+ * A token acts wherever its account is a member, so minting one lends all rights of the account. The caller must be an
+ * administrator in each of these organizations, and its role here must not be lower than the account's (SPEC section
+ * 6).
  */
 export function requireReach(caller: UserRecord, account: UserRecord, organizationId: number, roles: Roles): void {
   const administrator = roles.organization.get('org-admin') ?? roles.highest
@@ -19,11 +20,10 @@ export function requireReach(caller: UserRecord, account: UserRecord, organizati
     if (organization.id === organizationId && (roles.organization.get(role)?.rank ?? 0) > held.rank)
       throw new GatewayError('account_role_higher')
   }
-  // It was a member when it was looked up, and may have left since.
+  // The account may have left since it was looked up.
   if (!findMembership(account, organizationId)) throw new GatewayError('user_not_a_member')
 }
 
-/** The role that counts: under a bypass scope the highest, and only where there is a membership. */
 function findRole(user: UserRecord, organizationId: number, roles: Roles): OrganizationRole | undefined {
   const held = findMembership(user, organizationId)
   if (!held) return undefined

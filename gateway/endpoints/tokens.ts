@@ -17,7 +17,6 @@ import { invalid, readJsonObject } from './read-body.ts'
 import type { RequestFacts } from './request-facts.ts'
 import { requireReach } from './require-reach.ts'
 
-/** A permitted request of a token endpoint, with the parameters of its path. */
 export type TokenCall = Readonly<{
   caller: PermittedCaller
   params: ReadonlyMap<string, string>
@@ -25,7 +24,6 @@ export type TokenCall = Readonly<{
   roles: Roles
 }>
 
-/** Mints a token for a service account of the organization; the raw value is in this one answer. */
 export async function mintToken(call: TokenCall, tools: TokenTools): Promise<Rendered> {
   const { caller, facts, roles } = call
   const owner = await findOwner(call, tools.directory)
@@ -34,7 +32,6 @@ export async function mintToken(call: TokenCall, tools: TokenTools): Promise<Ren
   return renderSuccess(issued, facts.requestId, 201)
 }
 
-/** Lists a service account's tokens, newest first; expired ones too, revoked ones not. */
 export async function listTokens(call: TokenCall, { directory }: TokenTools): Promise<Rendered> {
   const owner = await findServiceAccount(call, directory)
   const page = readPage(call.facts.search)
@@ -42,7 +39,6 @@ export async function listTokens(call: TokenCall, { directory }: TokenTools): Pr
   return renderList(tokens.map(describeToken), { ...page, total }, call.facts.requestId)
 }
 
-/** Revokes a token; from then on it is as unknown as one that never was. */
 export async function revokeToken(call: TokenCall, { directory }: TokenTools): Promise<Rendered> {
   const owner = await findServiceAccount(call, directory)
   const id = parseId(call.params.get('tokenId') ?? '')
@@ -51,7 +47,7 @@ export async function revokeToken(call: TokenCall, { directory }: TokenTools): P
   return renderSuccess(describeToken(revoked), call.facts.requestId)
 }
 
-/** The member that the path names. The role and ability are the route's; the Enterprise account is asked for here. */
+/** The route's role and ability are checked already; here the Enterprise account and the membership are. */
 const findOwner = ({ caller, params }: TokenCall, directory: Directory): Promise<TokenOwner> =>
   findTokenOwner(caller.organization, parseId(params.get('userId') ?? ''), directory)
 
@@ -61,7 +57,7 @@ async function findServiceAccount(call: TokenCall, directory: Directory): Promis
   return owner
 }
 
-/** A token lives on in what it minted no longer than it lives itself. */
+/** A minted token must not outlive the token that minted it. */
 function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): Minting {
   const { principal, organization } = caller
   const { user, credential } = principal
@@ -78,7 +74,6 @@ function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): 
   }
 }
 
-/** Who did it, for which organization, from where: what the audit trail says beside the deed itself. */
 export const toAudit = ({ principal, organization }: PermittedCaller, facts: RequestFacts): AuditContext => ({
   actorId: principal.user.id,
   credential: principal.credential.kind === 'oauth' ? 'oauth' : `api-token:${principal.credential.id}`,
@@ -91,7 +86,7 @@ type PageRequest = Readonly<{ page: number; perPage: number }>
 
 const largestPage = 1_000_000
 
-/** `page` from 1 and `perPage` from 1 to 100, 20 by default; other values are 422 (SPEC section 6). */
+/** `page` starts at 1; `perPage` is 1 to 100, by default 20. Other values are 422 (SPEC section 6). */
 export function readPage(search: string): PageRequest {
   const messages: ValidationMessage[] = []
   const read = (field: string, fallback: number, largest: number): number => {
@@ -112,7 +107,9 @@ export function readPage(search: string): PageRequest {
   return page
 }
 
-/** As they are written: digits need no escapes, and Node 24's `URLSearchParams` takes quadratic time for `&a &a &a …`. */
+/**
+ * Reads raw values, since digits need no escapes. Node 24's `URLSearchParams` takes quadratic time for `&a &a &a …`.
+ */
 const listValues = (search: string, field: string): readonly string[] =>
   search
     .replace(/^\?/, '')

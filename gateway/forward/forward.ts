@@ -14,10 +14,8 @@ import type { PinnedHeaders } from '../pin/pin.ts'
 import type { Client } from '../receive/client.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 
-/** What the client sent, as the earlier stages read it. */
 export type Received = Readonly<{ exchange: Exchange; headers: RequestHeaders; client: Client; requestId: string }>
 
-/** Sends the permitted request, and resolves when the head of the upstream's answer is in. */
 export type Forward = (
   permit: Permit,
   upstream: Upstream,
@@ -25,7 +23,6 @@ export type Forward = (
   received: Received,
 ) => Promise<UpstreamResult>
 
-/** RFC 9110 9.2.2. */
 const idempotent = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
 export const createForward =
@@ -36,7 +33,6 @@ export const createForward =
     const { route, target } = permit.match
     const { method } = target
     const hasBody = exchange.body.length !== 0
-    // Announced too large: refused before a byte of it is read.
     if ((exchange.body.length ?? 0) > upstream.bodyLimitBytes) return Promise.reject(new GatewayError('body_too_large'))
     const request: UpstreamRequest = {
       origin: upstream.origin,
@@ -55,7 +51,7 @@ export const createForward =
       onCancellable: cancelledBy(exchange),
     }
     const { balancer } = upstream
-    // A body cannot be sent twice.
+    // The body is a stream, which can be sent only once.
     const isRepeatable = !hasBody && idempotent.has(method)
     const first = balancer?.pick(isRepeatable)
     return begin(send, directTo(first, request)).then(
@@ -65,14 +61,14 @@ export const createForward =
         const fault = error instanceof UpstreamError ? error.fault : undefined
         if (!isUntouched(fault) && !(isRepeatable && isUnheard(fault))) throw toGatewayError(error, request)
         const second = first && balancer?.pickOther([first])
-        // An address that could not be reached is not tried again at once; another one is.
+        // An unreachable address is not tried again at once, but another one may be.
         if (isUntouched(fault) && !second) throw toGatewayError(error, request)
         return sendElsewhere(second ?? first, first ? [first] : [], { send, request, upstream, exchange })
       },
     )
   }
 
-/** What is thrown at once is a failure like one that comes later: an address must not count an attempt that never was. */
+/** A synchronous error becomes a rejection, so that the address also counts the attempt as failed. */
 function begin(send: Send, request: UpstreamRequest): Promise<UpstreamResult> {
   try {
     return send(request)
@@ -81,16 +77,18 @@ function begin(send: Send, request: UpstreamRequest): Promise<UpstreamResult> {
   }
 }
 
-/** Apart, since it lasts as long as the exchange: what a function's closures know, each of them keeps. */
+/** Outside the caller: this closure lives as long as the exchange, and would keep alive all variables of its scope. */
 const cancelledBy =
   (exchange: Exchange): UpstreamRequest['onCancellable'] =>
   (cancel) =>
     exchange.onEnd((isComplete) => !isComplete && cancel())
 
-/** No connection came about: no byte of the request has left, and none of its body was taken, whatever the method. */
+/** Without a connection no byte of the request has left, so even a POST may be sent elsewhere. */
 const isUntouched = (fault: UpstreamFault | undefined): boolean => fault === 'unreachable'
 
-/** A kept connection may close just as we reuse it. After the first byte of an answer nobody knows what was done. */
+/**
+ * A reused connection may close at the same moment. After a response's first byte, the upstream may have acted already.
+ */
 const isUnheard = (fault: UpstreamFault | undefined): boolean => fault === 'stale' || fault === 'no-response'
 
 type Sending = Readonly<{
@@ -100,7 +98,6 @@ type Sending = Readonly<{
   exchange: Exchange
 }>
 
-/** Sends by an address, and past each that cannot be reached. */
 async function sendElsewhere(
   attempt: Attempt | undefined,
   tried: readonly Attempt[],
@@ -122,21 +119,23 @@ async function sendElsewhere(
 const directTo = (attempt: Attempt | undefined, request: UpstreamRequest): UpstreamRequest =>
   !attempt || attempt.origin === request.origin ? request : { ...request, origin: attempt.origin }
 
-/** An attempt lasts as long as its exchange. */
 function noteAnswer(attempt: Attempt | undefined, answer: UpstreamResult, exchange: Exchange): UpstreamResult {
   attempt?.answered()
   if (attempt?.end) exchange.onEnd(attempt.end)
   return answer
 }
 
-/** What became of a stale connection, or of our own doing, says nothing of the address. */
+/** A stale or cancelled connection says nothing about the address. */
 function noteFailure(attempt: Attempt | undefined, error: unknown): void {
   const fault = error instanceof UpstreamError ? error.fault : undefined
   if (fault === 'unreachable' || fault === 'no-response') attempt?.failed()
   attempt?.end?.()
 }
 
-/** The client's lines, then what a proxy says; behind them comes what only we may say: nothing can name ours. */
+/**
+ * Composes the client's headers, then the proxy's. The pinned headers follow last, so that no client header can name
+ * them.
+ */
 function composeHeaders(permit: Permit, upstream: Upstream, received: Received): RawHeaders {
   const { headers, client, exchange, requestId } = received
   const own = upstream.cookies === 'forward' ? headers.passing : keepCookieLines(headers.passing, upstream.cookies)
@@ -153,7 +152,6 @@ function composeHeaders(permit: Permit, upstream: Upstream, received: Received):
   return lines
 }
 
-/** Cookies are the whole site's, which is more than some of its backends are to know of. */
 function keepCookieLines(lines: RawHeaders, rules: CookieRules): RawHeaders {
   const kept: string[] = []
   for (let index = 0; index < lines.length; index += 2) {
@@ -165,14 +163,14 @@ function keepCookieLines(lines: RawHeaders, rules: CookieRules): RawHeaders {
   return kept
 }
 
-/** The events of a compressed stream could not be told apart, and so its end not watched over (SPEC section 6). */
+/** Event streams must not be compressed, because the relay must find their events (SPEC section 6). */
 const askingForIdentity = (lines: RawHeaders): RawHeaders => [
   ...lines.filter((_, index) => lines[index - (index % 2)]?.toLowerCase() !== 'accept-encoding'),
   'accept-encoding',
   'identity',
 ]
 
-/** The users' clients retry 500 and 503 alone, so an upstream's trouble is 503 and never 502 or 504. */
+/** The clients retry 500 and 503 alone, so an upstream's failure is 503 and never 502 or 504. */
 function toGatewayError(error: unknown, { networks }: Pick<UpstreamRequest, 'networks'>): GatewayError {
   if (!(error instanceof UpstreamError)) return GatewayError.from(error)
   switch (error.fault) {
@@ -185,7 +183,6 @@ function toGatewayError(error: unknown, { networks }: Pick<UpstreamRequest, 'net
     case 'body-timeout':
       return new GatewayError('request_timeout', { cause: error })
     case 'unreachable':
-      // Only clusters are held to networks.
       return new GatewayError(networks ? 'cluster_unreachable' : 'upstream_unreachable', { cause: error })
     case 'no-response':
     case 'stale':

@@ -5,7 +5,6 @@ export type HealthRules = Readonly<{
   path: string
   intervalMs: number
   timeoutMs: number
-  /** So many checks in a row change what is thought of an address. */
   unhealthyAfter: number
   healthyAfter: number
 }>
@@ -18,7 +17,6 @@ export type HealthCheck = Readonly<{
   note: (origin: string, isHealthy: boolean) => void
 }>
 
-/** Asks every address again and again, each on a connection of its own, until it is stopped. */
 export function startHealthChecks({ origins, rules, tls, send, note }: HealthCheck): () => void {
   const stops = origins.map((origin) => {
     const reach = createThreshold(rules)
@@ -34,7 +32,6 @@ export function startHealthChecks({ origins, rules, tls, send, note }: HealthChe
   }
 }
 
-/** Counts outcomes in a row; gives the new state where the threshold has been reached. */
 export function createThreshold({
   unhealthyAfter,
   healthyAfter,
@@ -48,7 +45,9 @@ export function createThreshold({
   }
 }
 
-/** Good is a status of 200 to 299, whole and in time; undefined where we had no connection to ask by. */
+/**
+ * Whether the whole response came in time with a status of 200 to 299. Undefined if the pool had no free connection.
+ */
 async function ask(
   origin: string,
   rules: HealthRules,
@@ -72,7 +71,7 @@ async function ask(
       asksForWebSocket: false,
       bodyLimitBytes: 0,
       timeouts: { connectMs: timeoutMs, firstByteMs: timeoutMs, idleMs: timeoutMs },
-      // A kept one would say nothing of whether another can be opened.
+      // A reused connection would not show whether a new one can be opened.
       isFreshConnection: true,
       onCancellable: (cancelRequest) => {
         cancel = cancelRequest
@@ -80,7 +79,7 @@ async function ask(
     })
     return await isGoodToItsEnd(answer)
   } catch (error) {
-    // Whatever else it was, this address does not answer; the change of its state is what is told.
+    // Every other error means that the address does not respond; the log reports the change of its state.
     return error instanceof UpstreamError && error.fault === 'pool-exhausted' ? undefined : false
   } finally {
     clearTimeout(timer)
@@ -101,7 +100,7 @@ function isGoodToItsEnd(answer: UpstreamResult): Promise<boolean> {
 function repeatEvery(probe: () => Promise<void>, intervalMs: number): () => void {
   let isStopped = false
   let timer: NodeJS.Timeout | undefined
-  // Another probe comes whatever becomes of this one.
+  // The next probe is planned even if this one throws.
   const next = guarded('upstream', () => probe().finally(plan))
   const plan = (): void => {
     if (isStopped) return

@@ -1,12 +1,10 @@
 import type { Attempt, LoadBalancer } from '../locate/upstream.ts'
 
 export type OutlierRules = Readonly<{
-  /** So many failures in a row take an address out. */
   failures: number
-  /** For so long the first time, then twice as long each time up to the longest. */
+  /** The first ejection lasts this long, and each further one twice as long, up to the longest. */
   ejectMs: number
   longestEjectMs: number
-  /** Of all addresses, but never the last one. */
   ejectPercent: number
 }>
 
@@ -14,24 +12,19 @@ export type BalancerOptions = Readonly<{
   origins: readonly string[]
   rules: OutlierRules
   monotonicMs: () => number
-  /** Told of every change of state. */
   onChange: (origin: string, isUp: boolean, why: 'requests' | 'health') => void
 }>
 
-/** The addresses of one upstream, and what is known of them. */
 export type HealthAwareBalancer = LoadBalancer &
   Readonly<{
-    /** What an active check says of an address. */
     noteHealth: (origin: string, isHealthy: boolean) => void
   }>
 
-/** Shares requests out to the address with the fewest under way, past those that fail. */
 export function createLoadBalancer({ origins, rules, monotonicMs, onChange }: BalancerOptions): HealthAwareBalancer {
   const addresses = origins.map((origin) => new Address(origin))
   const most = Math.min(origins.length - 1, Math.max(1, Math.floor((origins.length * rules.ejectPercent) / 100)))
   let cursor = 0
 
-  /** Of equally busy ones the next after the last. */
   const leastBusy = (candidates: readonly Address[]): Address | undefined => {
     cursor = (cursor + 1) % addresses.length
     const inTurn = [...candidates.slice(cursor % candidates.length), ...candidates.slice(0, cursor % candidates.length)]
@@ -65,7 +58,8 @@ export function createLoadBalancer({ origins, rules, monotonicMs, onChange }: Ba
     pick: (isRepeatable) => {
       if (everyAttempt) return everyAttempt
       const candidates = usable(isRepeatable)
-      // Where none is good any may be: refusing by hearsay would be worse than trying.
+      // If all addresses fail, any of them is tried: their state may be out of date, and a refusal would help no
+      // client.
       const chosen = leastBusy(candidates.length > 0 ? candidates : addresses)
       if (!chosen) throw new Error('an upstream has at least one address')
       return begin(chosen)
@@ -88,7 +82,6 @@ type Change = (address: Address, why: 'requests' | 'health', work: () => void) =
 
 type NoteFailure = (address: Address, isTrial: boolean) => void
 
-/** One request's use of an address; where that is out, the attempt is its trial. */
 function beginAttempt(address: Address, change: Change, noteFailure: NoteFailure): Attempt {
   address.active += 1
   const isTrial = address.isEjected
@@ -132,10 +125,8 @@ const beginAlways = (address: Address, change: Change): Attempt => ({
 class Address {
   readonly origin: string
   active = 0
-  /** In a row. */
   failures = 0
   isHealthy = true
-  /** One request may show whether it is good again. */
   isHalfOpen = false
   #ejections = 0
   #ejectedUntilMs = 0
@@ -157,7 +148,10 @@ class Address {
     return !this.isUnavailable && this.failures < failures
   }
 
-  /** A trial is first for requests that could go elsewhere; where only others come, as long again after it for them. */
+  /**
+   * After an ejection, the first trial is for a request that can be repeated elsewhere. Other requests must wait twice
+   * as long.
+   */
   isUsable(nowMs: number, isRepeatable: boolean): boolean {
     if (!this.isHealthy) return false
     if (!this.isEjected) return true

@@ -3,17 +3,15 @@ import type { Count, Usage } from './count.ts'
 type Window = { used: number; readonly endsAtMs: number }
 
 export type MemoryOptions = Readonly<{
-  /** The budgets that are held; beyond it the one that was not used for longest starts anew. */
   maxBudgets: number
   monotonicMs: () => number
 }>
 
 /**
- * Counts in this process alone. `rate-limiter-flexible` has such a counter, too, with a timer for each budget, no bound,
- * and a clock of its own.
+ * Counts in this process alone. The memory counter of `rate-limiter-flexible` has a timer for each budget, no bound,
+ * and its own clock.
  */
 export function countInMemory({ maxBudgets, monotonicMs }: MemoryOptions): Count {
-  /** In the order of their last use. */
   const windows = new Map<string, Window>()
   const open = (key: string, nowMs: number, seconds: number): Window => {
     const known = windows.get(key)

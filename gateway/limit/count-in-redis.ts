@@ -2,12 +2,13 @@ import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible'
 import type { RateLimit } from '../policy/rate-limit.ts'
 import type { Count, Usage } from './count.ts'
 
-/** Runs a command of a Redis client; rejects while there is no connection, and where Redis does not answer in time. */
 export type CountBy = <Result>(run: (client: object) => Promise<Result>) => Promise<Result>
 
-/** Counts where all replicas and workers do. Each script has one key, so that in a cluster budgets spread over all nodes. */
+/**
+ * Counts for all replicas and workers. Each script uses one key, so a Redis cluster spreads the budgets over its nodes.
+ */
 export function countInRedis(countBy: CountBy): Count {
-  // A reload brings other limits, a loss another connection: what belongs to either goes with it.
+  // Weak keys: a reload brings other limits, a reconnect another client, and the old limiters go with them.
   const limiters = new WeakMap<object, WeakMap<RateLimit, RateLimiterRedis>>()
   const findLimiter = (client: object, limit: RateLimit): RateLimiterRedis => {
     const known = limiters.get(client) ?? new WeakMap<RateLimit, RateLimiterRedis>()
@@ -21,7 +22,6 @@ export function countInRedis(countBy: CountBy): Count {
       findLimiter(client, limit)
         .consume(owner)
         .catch((error: unknown) => {
-          // What is over the budget is thrown as well.
           if (error instanceof RateLimiterRes) return error
           throw error
         })
@@ -29,7 +29,7 @@ export function countInRedis(countBy: CountBy): Count {
     )
 }
 
-/** The window is part of the key: a count of an hour must not go on as one of a second. */
+/** The window is part of the key: the count of an hour must not go on as that of a second. */
 const createLimiter = (storeClient: object, { name, requests, seconds }: RateLimit): RateLimiterRedis =>
   new RateLimiterRedis({
     storeClient,

@@ -8,11 +8,9 @@ import type { Client } from '../receive/client.ts'
 import type { RouteMatch } from '../route/table.ts'
 import type { Count, Usage } from './count.ts'
 
-/** Throws `rate_limited` once a budget is spent. For routes with a rate limit; others have nothing to ask. */
 export type Limit = Readonly<{
-  /** Before any credential is read: what is counted by address. */
   checkAddress: (match: RouteMatch, client: Client, exchange: Exchange) => Promise<void>
-  /** All the rest: nobody spends of a budget who might not do what it is for. */
+  /** Runs after the decision, so that a caller without permission cannot spend a budget. */
   checkCaller: (permit: Permit, exchange: Exchange) => Promise<void>
 }>
 
@@ -48,8 +46,8 @@ export function createLimit({ count, onLimited, onError }: LimitOptions): Limit 
 }
 
 /**
- * draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4. An upstream's own lines stay: both fields are lists, whose
- * members have names.
+ * draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4. An upstream's own values stay, because both fields are
+ * lists of named members.
  */
 const describeUsage = ({ name, requests, seconds }: RateLimit, usage: Usage): RawHeaders => [
   'ratelimit-policy',
@@ -58,13 +56,13 @@ const describeUsage = ({ name, requests, seconds }: RateLimit, usage: Usage): Ra
   `"${name}";r=${Math.max(0, requests - usage.used)};t=${secondsLeft(usage)}`,
 ]
 
-/** Rounded up: whoever comes back after that time finds the next window. */
+/** Rounded up, so that a client that waits this long gets the next window. */
 const secondsLeft = ({ resetMs }: Usage): number => Math.max(1, Math.ceil(resetMs / 1_000))
 
-/** Who spends of a budget with a permitted request: ids of ours, never a text of the client's. */
+/** Owner of a budget, made of the gateway's own ids and never of the client's text. */
 function ownerOfPermit({ match, caller }: Permit, by: Exclude<BudgetOwner, 'address'>): string {
   if (by === 'route') return `route:${match.route.id}`
-  if (!caller) throw new GatewayError('internal') // the policy's check lets no public route be limited so
+  if (!caller) throw new GatewayError('internal') // `policy check` refuses such a limit on a public route
   const { organization, principal } = caller
   const user = `user:${principal.user.id}`
   switch (by) {
@@ -77,6 +75,6 @@ function ownerOfPermit({ match, caller }: Permit, by: Exclude<BudgetOwner, 'addr
   }
 }
 
-/** Who spends with any request from an address; hashed, since addresses are of people, and Redis is shared. */
+/** Hashed, because addresses are personal data and Redis is shared. */
 export const ownerOfAddress = (address: string): string =>
   `address:${createHash('sha256').update(readNetwork(address)).digest('base64url').slice(0, 22)}`

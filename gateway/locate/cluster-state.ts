@@ -1,12 +1,10 @@
 import type { ClusterRecord } from '../directory/directory.ts'
 
-/** A cluster that may be forwarded to, or why it may not. */
 export type ClusterCondition = 'active' | 'suspended' | 'offline'
 
-/** A heartbeat from before this moment is too old. */
 export const aliveSince = (now: Date, staleAfterMs: number): Date => new Date(now.getTime() - staleAfterMs)
 
-/** The one rule for the proxy of a cluster, the console and the command line; a suspension goes before silence. */
+/** The proxy, the console and the command line share this rule. A suspension takes precedence over silence. */
 export function judgeCluster(
   { isSuspended, isDeleting, lastHeartbeatAt }: Pick<ClusterRecord, 'isSuspended' | 'isDeleting' | 'lastHeartbeatAt'>,
   since: Date,

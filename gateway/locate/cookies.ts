@@ -1,11 +1,12 @@
-/** Which cookies pass, in both directions: all, none, or those of these names. */
 export type CookieRules = 'forward' | 'strip' | ReadonlySet<string>
 
-/** As the configuration has it. */
 export const toCookieRules = (written: 'forward' | 'strip' | readonly string[]): CookieRules =>
   typeof written === 'string' ? written : new Set(written)
 
-/** What remains of a `Cookie` line; undefined for nothing. A name counts to the letter, so that an odd one does not pass. */
+/**
+ * Filters a `Cookie` header, undefined if nothing remains. Names are compared exactly, so an odd spelling does not
+ * pass.
+ */
 export function keepCookies(line: string, rules: CookieRules): string | undefined {
   if (rules === 'forward') return line
   if (rules === 'strip') return undefined
@@ -16,7 +17,7 @@ export function keepCookies(line: string, rules: CookieRules): string | undefine
   return kept.length === 0 ? undefined : kept.join('; ')
 }
 
-/** Whether a `Set-Cookie` line passes (RFC 6265 5.2: a cookie without `=` has no name). */
+/** RFC 6265 5.2: a cookie without `=` has no name, so only `forward` passes it. */
 export const mayKeepSetCookie = (line: string, rules: CookieRules): boolean =>
   rules === 'forward' || (rules !== 'strip' && isNamed((line.split(';', 1)[0] ?? '').trim(), rules))
 

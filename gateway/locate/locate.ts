@@ -11,9 +11,8 @@ import type { AnswerRules, Timeouts, Upstream, UpstreamSettings } from './upstre
 
 export type Locate = (permit: Permit, clientHost: string) => Awaitable<Upstream>
 
-/** Clusters stand in the database, as tenants have them: they have one rule. */
 export type ClusterRules = Readonly<{
-  /** Where one may be, whatever its address says. */
+  /** Networks that a cluster must be in, whatever its address says. */
   networks: Networks
   cookies: CookieRules
   answers: AnswerRules
@@ -22,7 +21,6 @@ export type ClusterRules = Readonly<{
 export type Locations = Readonly<{
   directory: Directory
   upstreams: ReadonlyMap<string, UpstreamSettings>
-  /** A cluster that has not been heard of for longer is offline. */
   clusterStaleAfterMs: number
   clusters: ClusterRules
   defaults: Readonly<{ timeouts: Timeouts; bodyLimitBytes: number }>
@@ -31,7 +29,6 @@ export type Locations = Readonly<{
 
 const none: ReadonlySet<string> = new Set()
 
-/** Finds the upstream of a permit; clusters answer for their state here (403 suspended, 503 offline). */
 export const createLocate = (locations: Locations): Locate => {
   const limitsOf = rememberLimits(locations.defaults)
   return (permit, clientHost) => {
@@ -48,7 +45,7 @@ export const createLocate = (locations: Locations): Locate => {
           describeCluster(cluster, permit, locations.clusters, limitsOf(route)),
         )
       case 'answer':
-        throw new GatewayError('internal') // owned endpoints end before this stage
+        throw new GatewayError('internal') // endpoints of the gateway end before this stage
       default:
         return destination satisfies never
     }
@@ -61,7 +58,8 @@ function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost
   const tls = settings.tls?.()
   const { timeouts, bodyLimitBytes } = limits
   const host = preservesHost ? clientHost : undefined
-  // What nobody verified is not passed on as if somebody had (SPEC section 5, `access: public`).
+  // The gateway has not verified these credentials, so the backend must not take them for verified (SPEC section 5,
+  // `access: public`).
   const forwardsCredentials = settings.forwardsCredentials && !route.isPublic
   const path = `${target.path}${target.search}`
   return {
@@ -101,7 +99,7 @@ function describeCluster(cluster: ClusterRecord, permit: Permit, clusters: Clust
 
 type Limits = Pick<Upstream, 'timeouts' | 'bodyLimitBytes'>
 
-/** One for each route, not for each request: requests may last for hours. */
+/** Shared by all requests of a route, because requests may last for hours. */
 function rememberLimits(defaults: Limits): (route: Route) => Limits {
   const known = new WeakMap<Route, Limits>()
   return (route) => {
@@ -116,7 +114,6 @@ function rememberLimits(defaults: Limits): (route: Route) => Limits {
 
 async function findCluster(permit: Permit, param: string, locations: Locations): Promise<ClusterRecord> {
   const organization = permit.caller?.organization
-  // Whoever has no organization has no cluster either, and asks the directory for none.
   if (!organization) throw new GatewayError('no_organization_for_resource')
   const id = parseId(permit.match.params.get(param) ?? '')
   const since = aliveSince(locations.now(), locations.clusterStaleAfterMs)
@@ -137,7 +134,7 @@ async function findCluster(permit: Permit, param: string, locations: Locations):
   }
 }
 
-/** The address is another system's data: one that we cannot speak to is an unreachable cluster. */
+/** Another system writes this address; if it is malformed, the cluster counts as unreachable. */
 function readBaseUrl({ baseUrl }: ClusterRecord): URL {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return url

@@ -4,16 +4,13 @@ import type { Upstream } from '../locate/upstream.ts'
 import { answerRole } from './answer-role.ts'
 import { composeCacheControl } from './shared-caches.ts'
 
-/** The upstream whose answer it is, and the request that it is for. */
 export type AnswerContext = Readonly<{
   upstream: Pick<Upstream, 'answers' | 'cookies'>
   match: Readonly<{ route: Readonly<{ isPublic: boolean }> }>
   requestId: string
-  /** Told of an id that the upstream says itself. */
   observer: Readonly<{ onUpstreamRequestId: (upstreamRequestId: string) => void }>
 }>
 
-/** The lines of an upstream's answer that go on to the client, and those that are missing in it. */
 export function passingLines(status: number, headers: RawHeaders, context: AnswerContext): RawHeaders {
   const { answers, cookies } = context.upstream
   const isForCaller = !context.match.route.isPublic && answers.cache === 'private' && status !== 101
@@ -33,7 +30,7 @@ export function passingLines(status: number, headers: RawHeaders, context: Answe
       case 'pass':
         break
       case 'length':
-        // RFC 9110 8.6: neither has one; some upstreams say 0.
+        // RFC 9110 8.6: a 204 or a 101 has no Content-Length, but some upstreams send 0.
         if (status === 204 || status === 101) continue
         break
       case 'type':
@@ -70,11 +67,11 @@ export function passingLines(status: number, headers: RawHeaders, context: Answe
   if (ownId === undefined) kept.push('x-request-id', context.requestId)
   else context.observer.onUpstreamRequestId(ownId)
   const lines = isForCaller ? keepPrivate(kept, cacheControl, cacheControlAt, pragma) : kept
-  // nginx would hold events back until its buffer is full.
+  // nginx would buffer events until its buffer is full.
   return isStream ? withHeader(lines, 'x-accel-buffering', 'no') : lines
 }
 
-/** Keeps the answer out of shared caches. The first of the lines of Cache-Control, if there is one, stands at `at`. */
+/** Keeps the response out of shared caches. `at` is the index of the first Cache-Control header, if there is one. */
 function keepPrivate(
   kept: string[],
   cacheControl: readonly string[] | undefined,
@@ -97,25 +94,21 @@ function append(values: string[] | undefined, value: string): string[] {
 
 const eventStream = 'text/event-stream'
 
-/** The lines with one of this name, which is given in lower case, and no other. */
 const withHeader = (headers: RawHeaders, name: string, value: string): RawHeaders => [
   ...withoutHeader(headers, name),
   name,
   value,
 ]
 
-/** The lines of every other name, which is given in lower case. */
 export const withoutHeader = (headers: RawHeaders, dropped: string): RawHeaders =>
   keepLines(headers, (name) => name !== dropped)
 
-/** The value of the first line of a name, which is given in lower case. */
 export function findHeader(headers: RawHeaders, name: string): string | undefined {
   for (let index = 0; index < headers.length; index += 2)
     if (headers[index]?.toLowerCase() === name) return headers[index + 1]
   return undefined
 }
 
-/** The media type alone, in lower case (RFC 9110 8.3.1). */
 export function readMediaType(headers: RawHeaders): string | undefined {
   const value = findHeader(headers, 'content-type')
   return value === undefined ? undefined : toMediaType(value)
@@ -132,7 +125,6 @@ function keepLines(headers: RawHeaders, isKept: (name: string) => boolean): RawH
   return kept
 }
 
-/** What `Connection` names; undefined for no more than it usually says. */
 function connectionNames(headers: RawHeaders): ReadonlySet<string> | undefined {
   let names: Set<string> | undefined
   for (let index = 0; index < headers.length; index += 2) {

@@ -1,9 +1,9 @@
 import { mayCommand } from './commanding-headers.ts'
 
 /**
- * What becomes of a line of an answer: it passes, is about the upstream's connection (`hop`), commands a proxy in front
- * (`command`), speaks to some shared caches alone (`targeted`, RFC 9213), changes what browsers keep for the whole site
- * (`site`), or is one that the gateway reads.
+ * How the relay treats a response header. A `hop` header is about the upstream's connection, a `command` header steers
+ * a proxy in front, and a `targeted` one speaks to some shared caches (RFC 9213). A `site` header changes what browsers
+ * keep for the whole site. The gateway itself reads the headers after `site`.
  */
 export type AnswerRole =
   | 'pass'
@@ -27,7 +27,6 @@ const read: ReadonlyMap<string, AnswerRole> = new Map([
   ['x-request-id', 'request-id'],
 ])
 
-/** Lines about the upstream's connection, not about its answer (RFC 9110 7.6.1). */
 const hopByHop = new Set([
   'connection',
   'keep-alive',
@@ -39,7 +38,6 @@ const hopByHop = new Set([
   'upgrade',
 ])
 
-/** One backend's word for every page of the site: its cookies and storage, its certificates, where errors are reported. */
 const ofTheSite = new Set([
   'set-cookie',
   'set-cookie2',
@@ -59,12 +57,11 @@ const ofTheSite = new Set([
   'secure-session-registration',
 ])
 
-/** Names that came before: backends use few, and one that invents them finds no more room than this. */
+/** Bounds the cache: backends use few header names, and one that invents names must not fill the memory. */
 const rememberedNames = 1_024
 const rememberedLength = 64
 const remembered = new Map<string, AnswerRole>()
 
-/** The role of an answer's header by its name, as it is written. */
 export function answerRole(name: string): AnswerRole {
   const known = remembered.get(name)
   if (known) return known
@@ -73,17 +70,17 @@ export function answerRole(name: string): AnswerRole {
   return role
 }
 
-/** CGI and some servers read every other character as `-`, so an alias has the role of the name that it is read as. */
+/** CGI and some servers read every other character as `-`, so an alias has the role of the name that they read. */
 function findRole(name: string): AnswerRole {
   const exact = name.toLowerCase()
   const canonical = exact.replace(/[^a-z0-9]/g, '-')
   const role = read.get(exact)
   if (role) return role
   if (hopByHop.has(canonical)) return 'hop'
-  // Another spelling of the length is a second length to a proxy that reads it so.
+  // A proxy that reads this spelling as Content-Length would see a second length.
   if (canonical === 'content-length') return 'hop'
   if (ofTheSite.has(canonical)) return 'site'
-  // It asks for no more than that nothing is held back.
+  // This header only asks the proxy to hold nothing back.
   if (canonical === 'x-accel-buffering') return 'pass'
   if (mayCommand(canonical)) return 'command'
   return /(?:^|-)cache-control$/.test(canonical) ? 'targeted' : 'pass'

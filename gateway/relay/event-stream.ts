@@ -9,51 +9,40 @@ import { EventSplitter, part } from './split-events.ts'
 import { StreamState, withoutByteOrderMark } from './stream-state.ts'
 import type { StartTimer, Timer } from './timer.ts'
 
-/** What all streams have in common. */
 export type StreamSettings = Readonly<{
-  /** Quiet after which a comment goes out, and with the first of them the head. */
   keepAliveMs: number
   eventLimitBytes: number
   startTimer: StartTimer
   now: () => Date
-  /** For a response that never told its id. */
   makeId: () => string
-  /** Those that have a client: each adds itself, and takes itself out. */
   open: UnorderedList<EventStreamRelay>
 }>
 
-/** One answer that is to become a stream. */
 export type StreamStart = Readonly<{
   kind: StreamKind
   head: ResponseHead
-  /** Called once: the head is out, or the client gone. */
   onStarted: () => void
-  /** Called instead, with what goes out in the head's place. */
   onRefused: (error: unknown) => void
   observer: StreamObserver
 }>
 
-/** Where it is written down how a stream ended. */
 export type StreamObserver = Readonly<{
-  /** Called just before the client is told of a failure. */
   onStreamFailure: (code: StreamFailureCode, cause: unknown) => void
-  /** Called for a bug of ours that the client cannot be told of by the stream: its connection is broken. */
   onBug: (error: unknown) => void
 }>
 
-/** The flow of an upstream's answer, without its head. */
 export type StreamSource = Pick<UpstreamResponse, 'resume' | 'abort'>
 
 type State = 'waiting' | 'streaming' | 'done' | 'failed' | 'closed'
 
 /**
- * An event stream on its way to a client, whole events at a time, which says so if it dies (SPEC section 6).
+ * Relays an event stream by whole events and reports its failure to the client (SPEC section 6).
  *
- *     waiting ── an event, or quiet ──▶ streaming ── terminal event ──▶ done ── any end ──▶ closed
+ *     waiting ── an event, or idle ───▶ streaming ── terminal event ──▶ done ── any end ──▶ closed
  *        ╰── any end ──▶ failed: a refusal   ╰── any other end ──▶ failed: response.failed
  *
- * What follows the terminal event is between upstream and client. A client that leaves closes every state; that it
- * takes the upstream with it is seen to where the request was sent.
+ * Bytes after the terminal event pass unchanged. If the client leaves, each state ends in `closed`; the module that
+ * sent the request aborts the upstream.
  */
 export class EventStreamRelay implements ResponseSink {
   readonly #source: StreamSource
@@ -66,11 +55,9 @@ export class EventStreamRelay implements ResponseSink {
   readonly #stream: StreamState
   readonly #keepAliveTimer: Timer
   readonly #kept: Holding
-  /** Let go of once the head is out: most streams are long, and there may be many. */
   #start: StreamStart | undefined
   #state: State = 'waiting'
   #writer: ResponseWriter | undefined
-  /** Comments and the like, which came while the head waits for an event; counted with that head. */
   #held: Buffer[] = []
   #heldBytes = 0
   #hasPassed = false
@@ -103,18 +90,20 @@ export class EventStreamRelay implements ResponseSink {
     return !this.#isBlocked
   }
 
-  /** An end by the book is none without a terminal event: a body that only the connection delimits ends like this. */
+  /**
+   * A body that is delimited by its connection also ends like this when the upstream dies. So an end before the
+   * terminal event is a failure.
+   */
   end(): void {
     this.#tryStop('worker_disconnected', undefined)
   }
 
   fail(error: UpstreamError): void {
-    // Our own doing: the client is about to be found gone, and its leaving is no failure.
+    // The gateway cancels a request whose client has left, and that is not a failure.
     if (error.fault === 'cancelled') return
     this.#tryStop(error.fault === 'timeout' ? 'upstream_timeout' : 'worker_disconnected', error)
   }
 
-  /** Ends the stream for a reason of ours. */
   drain(): void {
     this.#tryStop('gateway_draining', undefined)
   }
@@ -135,7 +124,7 @@ export class EventStreamRelay implements ResponseSink {
     else this.#keep()
   }
 
-  /** Counts what is kept until an event is whole. Where there is no room for it, the stream ends and not the connection. */
+  /** Counts the memory of unfinished events. If the account is full, this stream ends and its connection goes on. */
   #keep(): void {
     const keptBytes = this.#splitter.keptBytes + this.#heldBytes
     if (keptBytes === this.#kept.bytes) return
@@ -162,7 +151,7 @@ export class EventStreamRelay implements ResponseSink {
       return
     }
     this.#keepAliveTimer.restart()
-    // Behind a comment of ours the upstream's byte order mark would no longer be the stream's first.
+    // After the gateway's own comment, the upstream's byte order mark would no longer be the stream's first character.
     this.#write(this.#hasPassed ? bytes : withoutByteOrderMark(bytes))
     this.#hasPassed = true
   }
@@ -202,7 +191,8 @@ export class EventStreamRelay implements ResponseSink {
     try {
       if (this.#state === 'waiting') this.#begin()
       if (this.#state !== 'streaming') return
-      // A client that does not even take events needs no comments; only whole events pass, so one fits anywhere.
+      // A client that does not read events needs no comments. Only whole events are written, so a comment fits
+      // anywhere.
       if (!this.#isBlocked) this.#write(Buffer.from(this.#stream.hasIds ? keepAliveAfterId : keepAlive))
       this.#keepAliveTimer.restart()
     } catch (error) {
@@ -226,8 +216,8 @@ export class EventStreamRelay implements ResponseSink {
   }
 
   /**
-   * A bug of ours. Whoever calls us knows nothing of this stream, and could only break more: so its client is told by
-   * the stream where that can still have a last word, and else by a broken connection.
+   * Handles a bug here. The caller serves other streams too, so the error must not reach it. The client gets a last
+   * event if the stream can still carry one; otherwise its connection breaks.
    */
   #failWithBug(error: unknown): void {
     try {
@@ -236,7 +226,7 @@ export class EventStreamRelay implements ResponseSink {
         return
       }
     } catch {
-      // The first fault says why; this one follows from it.
+      // The first error is reported; this one follows from it.
     }
     this.#letGo()
     this.#source.abort()

@@ -1,10 +1,9 @@
 import { findLineEnds, lineFeed } from './line-ends.ts'
 
-/** One block of an event stream, as WHATWG HTML 9.2.6 reads it; without `data` it is no event. */
+/** A block of an event stream (WHATWG HTML 9.2.6). A block without `data` is not an event. */
 export type EventFields = Readonly<{
-  /** The last `event` line's value, or as much of it as any name that is asked for has. */
   name: string | undefined
-  /** Several `data` lines are joined by LF; one alone is a view of the block. */
+  /** Several `data` lines, joined by LF. A single line is a view of the block. */
   data: Buffer | undefined
   hasId: boolean
 }>
@@ -14,7 +13,6 @@ const colon = 0x3a
 const space = 0x20
 const nameLimitBytes = 64
 
-/** Reads the fields that matter here; the rest of a block is nobody's business but the client's. */
 export function readFields(block: Buffer): EventFields {
   const findLineEnd = findLineEnds(block)
   let name: string | undefined
@@ -44,7 +42,6 @@ export function readFields(block: Buffer): EventFields {
   return { name, data: joined?.bytes() ?? data, hasId }
 }
 
-/** Where the value of a line begins if the line is of this field, else -1. */
 function findValue(block: Buffer, start: number, end: number, field: Buffer): number {
   const after = start + field.length
   if (after > end) return -1
@@ -54,7 +51,7 @@ function findValue(block: Buffer, start: number, end: number, field: Buffer): nu
   return block[after + 1] === space ? after + 2 : after + 1
 }
 
-/** Room for all data lines of a block at once: there may be millions of them. */
+/** Collects the `data` lines of a block in one buffer, since a block may have millions of them. */
 class JoinedLines {
   readonly #bytes: Buffer
   #length: number

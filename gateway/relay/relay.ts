@@ -10,7 +10,6 @@ import { type AnswerContext, findHeader, passingLines, readMediaType, withoutHea
 import { EventStreamRelay, type StreamObserver, type StreamSettings } from './event-stream.ts'
 import type { StartTimer } from './timer.ts'
 
-/** What the relay must know of the request that is answered. */
 export type RelayContext = Readonly<{
   match: RouteMatch
   upstream: Upstream
@@ -18,11 +17,10 @@ export type RelayContext = Readonly<{
   observer: AnswerContext['observer'] & StreamObserver
 }>
 
-/** Done when the head of an answer is out; until then it throws, or rejects with, what goes out instead. */
+/** Settles when the head of the response is sent. Until then it throws, or rejects with, the error to send instead. */
 export type Relay = (response: UpstreamResponse, exchange: Exchange, context: RelayContext) => Awaitable<void>
 
 export type RelayOptions = Readonly<{
-  /** SPEC section 6: quiet before a comment, and how long a head is held for its first event. */
   keepAliveMs: number
   startTimer: StartTimer
   now: () => Date
@@ -32,13 +30,11 @@ export type RelayOptions = Readonly<{
 export type Relaying = Readonly<{
   relay: Relay
   countStreams: () => number
-  /** Ends every stream, now and from now on; says how many were open. */
   drainStreams: () => number
 }>
 
 const eventLimitBytes = 16 * 1024 * 1024
 
-/** The last stage: answers pass as they come, and event streams of the model surface are watched over. */
 export function createRelay(options: RelayOptions): Relaying {
   const streams = new UnorderedList<EventStreamRelay>()
   const settings: StreamSettings = { ...options, eventLimitBytes, open: streams }
@@ -66,7 +62,7 @@ export function createRelay(options: RelayOptions): Relaying {
         return passOn(response, exchange, { status, reason, headers }, context)
       if (status >= 500 && !isJson(headers)) throw toRefusal(response)
       if (isWatchable(response, exchange)) {
-        // The stream may get an event of ours: its length is not for the upstream to say.
+        // The gateway may append an event, so the upstream's Content-Length does not hold.
         return watch(response, exchange, { status, reason, headers: withoutHeader(headers, 'content-length') }, context)
       }
       return passOn(
@@ -86,14 +82,13 @@ export function createRelay(options: RelayOptions): Relaying {
   }
 }
 
-/** Passes an upstream's answer on as it comes, at the pace of the slower side. */
 function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHead, context: RelayContext): void {
   const writer = startAnswer(response, exchange, head)
   writer.onDrain(response.resume)
   const sink = {
     data: writer.write,
     end: writer.end,
-    // A truncated answer must stay recognizable: no terminating chunk, no filled-up length.
+    // A truncated response must stay recognizable: no terminating chunk, no padding up to the length.
     fail: () => exchange.destroy(),
   }
   const guarded = new GuardedSink(sink, (error) => {
@@ -108,7 +103,7 @@ function breakOff(response: UpstreamResponse, exchange: Exchange): void {
   exchange.destroy()
 }
 
-/** A head that the engine refuses to write must not leave the upstream's body waiting for a reader. */
+/** If the head cannot be written, the upstream's body must not wait for a reader. */
 function startAnswer(response: UpstreamResponse, exchange: Exchange, head: ResponseHead): ResponseWriter {
   try {
     return exchange.startResponse(head)
@@ -118,13 +113,13 @@ function startAnswer(response: UpstreamResponse, exchange: Exchange, head: Respo
   }
 }
 
-/** A compressed stream passes as it is: its events cannot be seen, and we asked for none (`forward/`). */
+/** A compressed stream passes unchanged: its events cannot be read, and `forward/` did not ask for compression. */
 function isWatchable({ status, headers }: UpstreamResponse, { method }: Exchange): boolean {
   const hasBody = method !== 'HEAD' && status >= 200 && status < 300 && status !== 204 && status !== 205
   return hasBody && readMediaType(headers) === 'text/event-stream' && isPlain(headers)
 }
 
-/** Codings that change no byte; workers say `none` or a charset so that their frameworks compress nothing. */
+/** Content codings that change no byte. Workers send `none` or a charset to keep their frameworks from compressing. */
 const plainCodings: ReadonlySet<string> = new Set(['', 'identity', 'none', 'utf-8', 'utf8'])
 
 function isPlain(headers: RawHeaders): boolean {
@@ -139,7 +134,7 @@ function isPlain(headers: RawHeaders): boolean {
 const isJson = (headers: RawHeaders): boolean =>
   /^application\/(?:[a-z0-9!#$&^_.+-]+\+)?json$/.test(readMediaType(headers) ?? '')
 
-/** A page of HTML would lose its message in the clients of the model API. */
+/** Clients of the model API would lose the message of an HTML page. */
 function toRefusal(response: UpstreamResponse): GatewayError {
   response.abort()
   const { status, headers } = response
@@ -147,14 +142,14 @@ function toRefusal(response: UpstreamResponse): GatewayError {
   return new GatewayError('upstream_error', { status, ...(retryAfter !== undefined && { retryAfter }) })
 }
 
-/** The clients' SDKs try a 409 again unless they are told not to. */
+/** The clients' SDKs retry a 409 unless this header forbids it. */
 const withoutRetry = (headers: RawHeaders): RawHeaders => [
   ...withoutHeader(headers, 'x-should-retry'),
   'x-should-retry',
   'false',
 ]
 
-/** A sink in the guise of another, of which no callback throws: whoever calls knows nothing of this answer. */
+/** A sink whose callbacks never throw: the caller serves other responses too and could not handle the error. */
 class GuardedSink implements ResponseSink {
   readonly #sink: ResponseSink
   readonly #onFault: (error: unknown) => void
@@ -190,7 +185,6 @@ class GuardedSink implements ResponseSink {
   }
 }
 
-/** What the route says its streams speak; else the path does, in the model API's own convention. */
 function readStreamKind({ route, target }: RouteMatch): StreamKind {
   if (route.stream !== undefined) return route.stream
   const [last, beforeLast] = [target.segments.at(-1), target.segments.at(-2)]

@@ -8,13 +8,11 @@ const closeBrace = 0x7d
 const openBracket = 0x5b
 const closeBracket = 0x5d
 
-/** Told of one member of an object: its key as written, and where its value stands; false ends the skimming. */
 export type TakeMember = (key: string, start: number, end: number) => boolean
 
 /**
- * Walks over the members of the JSON object that begins at `from`, without reading what they hold: an event may be
- * of many megabytes, and all that is asked of it are a few short members, mostly its first. What is no object, or no
- * JSON, ends the walk; to complain about it is the client's part.
+ * Visits the members of the JSON object at `from` without parsing their values. An event may have many megabytes, but
+ * only a few short members near its start are read. Malformed JSON ends the scan; the client will report it.
  */
 export function scanMembers(json: Buffer, from: number, take: TakeMember): void {
   let position = skipSpace(json, from)
@@ -35,7 +33,6 @@ export function scanMembers(json: Buffer, from: number, take: TakeMember): void 
   }
 }
 
-/** The keys of all events, and one string for each of them. */
 const usualKeys = ['type', 'sequence_number', 'delta', 'item_id', 'output_index', 'content_index', 'id', 'choices']
 
 function readKey(json: Buffer, start: number, end: number): string {
@@ -43,29 +40,26 @@ function readKey(json: Buffer, start: number, end: number): string {
   return json.toString('latin1', start, end)
 }
 
-/** Whether a word of ASCII stands there. */
 function standsAt(json: Buffer, start: number, word: string): boolean {
   for (let index = 0; index < word.length; index++) if (json[start + index] !== word.charCodeAt(index)) return false
   return true
 }
 
-/** No number or text that is asked for is longer. */
 const scalarLimitBytes = 512
 
-/** More digits than these may be more than a number can hold. */
 const safeDigits = 15
 
-/** A short string, number or literal; undefined for anything else. */
 export function readScalar(json: Buffer, start: number, end: number): unknown {
   const first = json[start]
   if (end - start > scalarLimitBytes || first === openBrace || first === openBracket) return undefined
   return readDigits(json, start, end) ?? parse(json, start, end)
 }
 
-/** What nearly every number is, undefined for any other: by its digits alone, since each event has one. */
+/**
+ * Reads a plain integer by its digits, undefined for anything else. Each event has one, and `JSON.parse` costs more.
+ */
 function readDigits(json: Buffer, start: number, end: number): number | undefined {
   const count = end - start
-  // JSON has no leading zeros.
   if (count === 0 || count > safeDigits || (json[start] === zero && count > 1)) return undefined
   let number = 0
   for (let index = start; index < end; index++) {
@@ -77,8 +71,8 @@ function readDigits(json: Buffer, start: number, end: number): number | undefine
 }
 
 /**
- * Whether a value is one of these words of ASCII; undefined of null, and of what can't be read. A text is compared where it
- * stands, and read only where it has escapes.
+ * Whether the value is one of these ASCII words; undefined for null and for malformed values. Text is compared in place
+ * and parsed only if it has escapes.
  */
 export function isOneOf(words: readonly string[], json: Buffer, start: number, end: number): boolean | undefined {
   if (isPlainText(json, start, end)) {
@@ -99,7 +93,7 @@ function parse(json: Buffer, start: number, end: number): unknown {
   try {
     return JSON.parse(json.toString('utf8', start, end))
   } catch {
-    // Malformed JSON is the upstream's to answer for: it passes as it is, and tells us nothing.
+    // Malformed JSON passes unchanged: the upstream answers for it.
     return undefined
   }
 }
@@ -112,7 +106,6 @@ function skipSpace(json: Buffer, from: number): number {
 
 const isSpace = (byte: number | undefined): boolean => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
-/** Behind the closing quote of the string that opens at `start`, or -1. */
 function endOfString(json: Buffer, start: number): number {
   for (let end = json.indexOf(quote, start + 1); end >= 0; end = json.indexOf(quote, end + 1)) {
     let escapes = 0
@@ -133,7 +126,10 @@ function endOfValue(json: Buffer, start: number): number {
 
 const isClosing = (byte: number | undefined): boolean => byte === comma || byte === closeBrace || byte === closeBracket
 
-/** Behind the bracket that closes the one at `start`; counted, not recursed into, so that depth costs nothing. */
+/**
+ * Finds the position after the bracket that closes the one at `start`. It counts instead of recursing, so depth costs
+ * no stack.
+ */
 function endOfNested(json: Buffer, start: number): number {
   let depth = 0
   let position = start

@@ -1,9 +1,8 @@
-/** What `Cache-Control` says that a shared cache may or may not do (RFC 9111 5.2.2). */
 const telling: ReadonlySet<string> = new Set(['public', 'private', 'no-store', 'must-revalidate'])
 
 /**
- * The `Cache-Control` of an answer for its caller alone: shared caches know `Authorization`, but no other credential, and are
- * told here what RFC 9111 3.5 has them do by themselves. Undefined where the lines say enough and stay as they are.
+ * Returns the `Cache-Control` of a response that is for its caller alone; undefined if the headers already restrict
+ * caches. Shared caches respect `Authorization` (RFC 9111 3.5) but know no other credential, so this header tells them.
  */
 export function composeCacheControl(
   lines: readonly string[] | undefined,
@@ -14,7 +13,6 @@ export function composeCacheControl(
   return lines.length === 1 ? remember(only) : compose(lines)
 }
 
-/** Backends say few of them, and one that invents more finds no more room than this. */
 const rememberedValues = 256
 const rememberedLength = 128
 const remembered = new Map<string, string | undefined>()
@@ -27,14 +25,14 @@ function remember(said: string): string | undefined {
   return composed
 }
 
-/** In characters; no backend says more, and to part 64 KiB of commas takes 7 ms. */
+/** In characters. Backends send far less, and splitting 64 KiB of commas takes 7 ms. */
 const longest = 8_192
 
 function compose(lines: readonly string[]): string | undefined {
   const said = lines.join(', ')
   if (said.length > longest) return 'no-store'
   const directives = lines.flatMap((line) => splitDirectives(line) ?? [malformed])
-  // What one cache reads as a quoted text another reads as directives.
+  // Caches disagree about an unclosed quote: one reads quoted text where another reads directives.
   if (directives.includes(malformed)) return 'private'
   if (directives.some(isTelling)) return undefined
   return said.trim() === '' ? 'private' : `${said}, private`
@@ -43,7 +41,7 @@ function compose(lines: readonly string[]): string | undefined {
 const asksForNoCache = (line: string): boolean =>
   line.split(',').some((part) => part.trim().toLowerCase() === 'no-cache')
 
-/** With an argument they are about some fields alone (`private="set-cookie"`), or are malformed. */
+/** A directive with an argument covers some fields alone (`private="set-cookie"`) or is malformed. */
 function isTelling(directive: string): boolean {
   const plain = directive.toLowerCase()
   return telling.has(plain) || /^s-maxage=(?:\d{1,19}|"\d{1,19}")$/.test(plain)
@@ -51,7 +49,6 @@ function isTelling(directive: string): boolean {
 
 const malformed = '"'
 
-/** The parts between commas that stand in no quoted text (RFC 9110 5.6.4); undefined where one does not end. */
 function splitDirectives(text: string): readonly string[] | undefined {
   if (!text.includes('"')) return text.split(',').map((part) => part.trim())
   const parts: string[] = []

@@ -1,23 +1,23 @@
 import { carriageReturn, findLineEnds, lineFeed } from './line-ends.ts'
 
-/** What a chunk made whole: blocks that lie one after the other from the start of `bytes`, up to each of `ends`. */
+/** Result of a chunk: whole blocks that follow each other from the start of `bytes`, each up to one of `ends`. */
 export type Split = Readonly<{
-  /** The upstream's own bytes: what was held of an unfinished block, then the chunk. */
   bytes: Buffer
   ends: readonly number[]
-  /** The block after the last of `ends` is over the limit; nothing can be split after it. */
   isTooLarge: boolean
 }>
 
-/** Of what was split: mostly all of it, a chunk with one event in it, and a view costs as much as to read a line. */
+/**
+ * Avoids a new view if the part is the whole chunk, the usual case: creating a view costs as much as reading a line.
+ */
 export const part = (bytes: Buffer, start: number, end: number): Buffer =>
   start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end)
 
 const nothing = Buffer.alloc(0)
 
 /**
- * Cuts an event stream behind its blank lines (WHATWG HTML 9.2.6: a line ends in LF, CR LF or CR), and keeps what is
- * not whole yet. It changes no byte, looks at each once, and copies each a few times at most.
+ * Cuts an event stream after its blank lines (WHATWG HTML 9.2.6: a line ends in LF, CR LF or CR) and keeps the
+ * unfinished block. It changes no byte, reads each once, and copies each a few times at most.
  */
 export class EventSplitter {
   readonly #limitBytes: number
@@ -30,12 +30,10 @@ export class EventSplitter {
     this.#limitBytes = limitBytes
   }
 
-  /** The memory that an unfinished block takes. */
   get keptBytes(): number {
     return this.#held.length
   }
 
-  /** Forgets it: nothing more is to be split. */
   drop(): void {
     this.#held = nothing
     this.#heldBytes = 0
@@ -59,13 +57,12 @@ export class EventSplitter {
     return { bytes, ends, isTooLarge: this.#heldBytes > this.#limitBytes }
   }
 
-  /** The positions right after blank lines, as they will be once the chunk stands behind what is held. */
   #findEnds(chunk: Buffer): number[] {
     const ends: number[] = []
     if (chunk.length === 0) return ends
     const findLineEnd = findLineEnds(chunk)
     let position = 0
-    // The other half of a line end: its CR has ended the line already, and the block too if nothing is held.
+    // This LF belongs to the CR of the chunk before, which has ended the line, and the block too if nothing is held.
     if (this.#hasEndedInCarriageReturn && chunk[0] === lineFeed) {
       position = 1
       if (this.#heldBytes === 0) ends.push(1)
@@ -82,7 +79,7 @@ export class EventSplitter {
     return ends
   }
 
-  /** Doubles its room as it grows, so that an event in many small pieces is not copied for each of them. */
+  /** Doubles the buffer as it grows, so that an event in many small pieces is not copied for each piece. */
   #hold(bytes: Buffer): void {
     const size = this.#heldBytes + bytes.length
     if (size > this.#held.length) {

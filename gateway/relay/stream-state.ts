@@ -2,10 +2,9 @@ import type { StreamKind } from '../errors/surface.ts'
 import { type EventFields, readFields } from './read-fields.ts'
 import { isOneOf, readScalar, scanMembers } from './scan-json.ts'
 
-/** What a block of a stream is: something that a client does not see as an event, an event, or the last word. */
 export type BlockKind = 'no-event' | 'event' | 'terminal-event'
 
-/** SPEC section 6, whatever the kind of stream: a worker may itself speak through a gateway such as this. */
+/** SPEC section 6. They count in chat streams too, because a worker may itself stand behind such a gateway. */
 const terminalTypes = ['response.completed', 'response.failed', 'response.incomplete']
 
 /** Official SDKs stop at data that starts like this, not only at data that equals it. */
@@ -13,12 +12,10 @@ const done = Buffer.from('[DONE]')
 
 const byteOrderMark = Buffer.from('\ufeff')
 
-/** Keeps the little that a closing event must repeat of the events before it. */
 export class StreamState {
   readonly #kind: StreamKind
   #isFirstBlock = true
   hasEvents = false
-  /** Whether the client holds an event id by now. */
   hasIds = false
   sequenceNumber: number | undefined
   responseId: string | undefined
@@ -39,12 +36,11 @@ export class StreamState {
 
   #isTerminal({ name }: EventFields, data: Buffer): boolean {
     if (this.#kind === 'chat' && data.subarray(0, done.length).equals(done)) return true
-    // What SDKs go by is the type within; the event's name counts where there is none.
+    // SDKs read the type inside the data, so the event's name counts only without a type.
     const isTerminal = this.#kind === 'chat' ? this.#readChunk(data) : this.#readEvent(data)
     return isTerminal ?? (name !== undefined && terminalTypes.includes(name))
   }
 
-  /** Takes note of an event of the Responses API; says whether its type is a terminal one, where it has one. */
   #readEvent(data: Buffer): boolean | undefined {
     let isTerminal: boolean | undefined
     let isNumbered = false
@@ -63,7 +59,7 @@ export class StreamState {
     return isTerminal
   }
 
-  /** Takes note of a chunk of a chat completion; one that has a type comes from a gateway such as this. */
+  /** A chunk of a chat completion has a type only if another gateway such as this one sent it. */
   #readChunk(data: Buffer): boolean | undefined {
     let isTerminal: boolean | undefined
     if (this.responseId === undefined) this.#readIdentity(data, 0, 'created')
@@ -74,7 +70,7 @@ export class StreamState {
     return isTerminal
   }
 
-  /** The first id stands: one stream is one response. */
+  /** The first id stays, since one stream carries one response. */
   #readIdentity(data: Buffer, from: number, createdKey: string): void {
     if (this.responseId !== undefined) return
     scanMembers(data, from, (key, start, end) => {
@@ -87,6 +83,5 @@ export class StreamState {
   }
 }
 
-/** A mark at the start of a stream belongs to no field (WHATWG HTML 9.2.6). */
 export const withoutByteOrderMark = (block: Buffer): Buffer =>
   block.subarray(0, byteOrderMark.length).equals(byteOrderMark) ? block.subarray(byteOrderMark.length) : block

@@ -1,17 +1,15 @@
 import { performance } from 'node:perf_hooks'
 import { guarded } from '../fault/guarded.ts'
 
-/** A running timer: it calls back once, after a restart once more, and never again once it was stopped. */
 export type Timer = Readonly<{ restart: () => void; stop: () => void }>
 
 export type StartTimer = (ms: number, onTime: () => void) => Timer
 
-/** Timers of the real clock. */
 export const startTimer: StartTimer = (ms, onTime) => new RealTimer(ms, onTime)
 
 /**
- * A class because there is one for each stream: two closures are as large again as the rest of it. Each event restarts it,
- * so a restart is a number: Node's own timer looks at it when its time has come, and waits for the rest.
+ * A class, because each stream has a timer and two closures would double the stream's memory. Every event restarts the
+ * timer, so a restart only sets a number; when Node's timer fires, it waits for the rest.
  */
 class RealTimer implements Timer {
   readonly #ms: number

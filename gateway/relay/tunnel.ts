@@ -7,7 +7,6 @@ export type TunnelContext = AnswerContext & Readonly<{ upstream: Pick<Upstream, 
 
 export type OpenTunnel = (upgrade: UpstreamUpgrade, exchange: Exchange, context: TunnelContext) => void
 
-/** Passes an upstream's 101 on; from then on the two connections are one, whose bytes we do not read. */
 export function tunnel({ headers, connection }: UpstreamUpgrade, exchange: Exchange, context: TunnelContext): void {
   try {
     exchange.tunnel(passingLines(101, headers, context), connection, context.upstream.timeouts.streamIdleMs)

@@ -5,16 +5,11 @@ import type { RequestHeaders } from '../receive/headers.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { parseId, readOrganizationCookie, readOrganizationId } from './organization-id.ts'
 
-/** The organization in force, and the role that the caller holds in it. */
 export type Organization = Readonly<{ id: number; slug: string; accountType: AccountType; role: string }>
 
-/** The headers that name one. */
 export type OrganizationHeaders = Pick<RequestHeaders, 'organizationId' | 'cookie'>
 
-/**
- * The organization in force: the route's path decides, then the header, then the cookie, then what the user
- * last chose (SPEC section 3). Undefined for a user without any.
- */
+/** The route's path decides, then the header, then the cookie, then the user's last choice (SPEC section 3). */
 export function resolveOrganization(
   principal: Principal,
   match: RouteMatch,
@@ -30,7 +25,7 @@ export function resolveOrganization(
   return chooseMembership(principal)
 }
 
-/** A revoked current organization is no error: the user falls back to the oldest membership, which stands first. */
+/** After a revoked membership the user falls back to the oldest one, which is first in the list. */
 function chooseMembership({ user }: Principal): Organization | undefined {
   let chosen: RoleAssignment | undefined
   for (const assignment of user.roles) {
@@ -48,19 +43,18 @@ function resolveFromPath(principal: Principal, segment: string, headers: Organiz
   const beside = readOrganizationId(headers.organizationId)
   const id = parseId(segment)
   if (id === undefined) throw new GatewayError('resource_id_malformed')
-  // A header that says otherwise would leave it open which of the two was authorized.
+  // A header that contradicts the path would leave open which organization was authorized.
   if (beside !== undefined && beside !== id) throw new GatewayError('organization_contradiction')
   return requireMembership(principal, id, 'path_not_a_member')
 }
 
-/** An unknown organization reads the same as one of others. */
+/** Clients cannot tell an unknown organization from a foreign one. */
 function requireMembership(principal: Principal, id: number, cause: RefusalCause): Organization {
   const organization = findMembership(principal.user, id)
   if (!organization) throw new GatewayError(cause)
   return organization
 }
 
-/** The one rule of membership: a user is a member of the organizations in which the user holds a role. */
 export function findMembership({ roles }: Pick<UserRecord, 'roles'>, id: number): Organization | undefined {
   for (const { organization, role } of roles) if (organization?.id === id) return asOrganization(organization, role)
   return undefined

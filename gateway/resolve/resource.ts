@@ -3,10 +3,8 @@ import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { parseId } from './organization-id.ts'
 
-/** The resource that a route guards, as far as the directory knows it. */
 export type Resource = Readonly<{ kind: 'agent'; agent: AgentRecord | undefined }>
 
-/** Looks the route's resource up, so that the decision can be pure. Undefined for a route without one. */
 export function resolveResource(match: RouteMatch, directory: Directory): Awaitable<Resource | undefined> {
   const { resource } = match.route
   if (!resource) return undefined

@@ -2,30 +2,29 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { decodeOnce } from '../receive/segment.ts'
 import type { RequestTarget } from '../receive/target.ts'
 
-/** An escape, a capital letter, a path parameter, a slash or a dot at an end: other servers may read these otherwise. */
+/**
+ * Escapes, capitals, path parameters, and a slash or a dot at an end: other servers may interpret these differently.
+ */
 const ambiguous = /[%;A-Z]|\/$|\.(?:\/|$)/
 
-/** More readings than any path has that was written to be understood. */
 const mostReadings = 256
 
 /**
- * Characters that changes may rewrite for one target: less than 1 ms of processor time, which is spent before
- * authentication. A count of readings bounds no work: 256 of them, of 8 KiB each, took 40 ms.
+ * Characters that all changes of one target may rewrite, which takes under 1 ms of CPU before authentication. A count
+ * of readings alone does not bound the work: 256 readings of 8 KiB took 40 ms.
  */
 export const mostCharacters = 96 * 1024
 
-/** A short reading costs no less to change than one of so many characters. */
 const leastCharacters = 64
 
 /**
- * How else backends are known to read a path that `receive/` let through: not decoded at all or more than once, with
- * encoded slashes as slashes, without regard to case, by Unicode's compatibility forms, without path parameters, without
- * spaces around names or dots after them, without the trailing slash, and in any combination and order of these, since
- * one server cuts parameters off before it decodes and another after. Without the reading that the table goes by.
- *
- * @param mostSegments Segments that the caller looks at; the rest of a longer reading is left out.
- * @throws GatewayError `target_misreadable` for a path that takes too much work, or with a dot segment in one of its
- * readings.
+ * Returns the other interpretations that backends are known to have of a path that passed `receive/`. Some decode it
+ * never or twice, or take encoded slashes as slashes. Others ignore case, apply Unicode's compatibility forms, or drop
+ * path parameters. Some drop spaces around names, dots after them, or the trailing slash. All combinations and orders
+ * count, since one server cuts parameters before it decodes and another after.
+ * @param mostSegments Segments that the caller reads; the rest of a longer reading is left out.
+ * @throws GatewayError `target_with_many_readings` if the path takes too much work, or `target_like_dot_segment` if a
+ * reading has a dot segment.
  */
 export function otherReadings(
   { path, segments }: Pick<RequestTarget, 'path' | 'segments'>,
@@ -34,13 +33,11 @@ export function otherReadings(
   if (!ambiguous.test(path)) return []
   const readings = new Set([path.slice(1).replaceAll('/', separator)])
   let characters = 0
-  // The loop comes to what it adds as well, until no change leads to anything new.
   for (const reading of readings) {
     const traits = findTraits(reading)
     if ((traits & trait.dotSegment) !== 0) throw new GatewayError('target_like_dot_segment')
     if (readings.size > mostReadings) throw new GatewayError('target_with_many_readings')
     for (const { needs, passes = 1, apply } of changes) {
-      // Most changes have nothing to change in most readings.
       if ((traits & needs) === 0) continue
       characters += passes * Math.max(reading.length, leastCharacters)
       if (characters > mostCharacters) throw new GatewayError('target_with_many_readings')
@@ -51,10 +48,10 @@ export function otherReadings(
   return Array.from(readings, (reading) => reading.split(separator, mostSegments))
 }
 
-/** Between the segments of a reading, since a slash may be part of one: `receive/` lets no control byte in. */
+/** Separates the segments of a reading, where a slash may be part of a segment. `receive/` refuses control bytes. */
 const separator = '\0'
 
-/** Marks of a reading, one bit each. A mark may be set in vain, but it is never missing where its change has work. */
+/** Traits of a reading, one bit each. A trait may be set in vain, but is never missing if its change has work. */
 const trait = {
   escape: 1,
   slash: 2,
@@ -70,12 +67,12 @@ const trait = {
 
 type Change = Readonly<{ needs: number; passes?: number; apply: (reading: string) => string }>
 
-// Each expression starts at most once in a run of what it looks for: time stays in proportion to the length.
+// Each expression starts at most once in a run of matching characters, so its time is linear.
 const changes: readonly Change[] = [
   { needs: trait.escape, passes: 2, apply: decodeOnce },
-  // Of the two only the slash comes through `receive/` as it is; the other is a fullwidth one's compatibility form.
+  // A backslash cannot pass `receive/`, but is the compatibility form of a fullwidth one.
   { needs: trait.slash, apply: (reading) => reading.replace(/[/\\]/g, separator) },
-  // Up and down again: some letters beyond ASCII, such as the long s, have a plain one's capital.
+  // Up and down again, because letters such as the long s have an ASCII capital.
   { needs: trait.letter | trait.beyondAscii, apply: (reading) => reading.toUpperCase().toLowerCase() },
   { needs: trait.beyondAscii, apply: foldCompatible },
   { needs: trait.parameter, apply: (reading) => reading.replace(/;[^\0]*/g, '') },
@@ -85,21 +82,20 @@ const changes: readonly Change[] = [
   },
   // Windows opens the file `name` for `name.`, however many dots there are.
   { needs: trait.endDot, apply: (reading) => reading.replace(/(?<!\.)\.+(?=\0|$)/g, '') },
-  // Names of dots or spaces alone are none to Windows, and many servers leave empty segments out.
+  // Windows drops names of dots or spaces alone, and many servers drop empty segments.
   { needs: trait.emptySegment, apply: (reading) => reading.replace(/^\0+|(?<=\0)\0+/g, '') },
   { needs: trait.endSlash, apply: (reading) => reading.slice(0, -1) },
 ]
 
-/** UAX #15 D4: a text is stream-safe with up to 30 marks in a row; more of them take ICU quadratic time to order. */
+/** UAX #15 D4: stream-safe text has up to 30 marks in a row. ICU takes quadratic time to order more. */
 const unsafeMarks = /\p{M}{31}/u
 
-/** Compatibility forms: `．` and `․` are a dot to servers that normalize names, `／` a slash, `ａ` an a. */
 function foldCompatible(reading: string): string {
   if (unsafeMarks.test(reading)) throw new GatewayError('target_with_many_readings')
   return reading.normalize('NFKC')
 }
 
-/** What stands in a reading, found in one pass: a test for each change would cost more than most changes. */
+/** One pass finds all traits: a test for each change would cost more than most changes. */
 function findTraits(reading: string): number {
   const end = reading.length
   let traits = 0
@@ -118,7 +114,6 @@ function findTraits(reading: string): number {
 }
 
 function findEndTraits(reading: string, start: number, end: number): number {
-  // The last one is empty behind a slash at the end, which is a mark of its own.
   if (start === end) return end < reading.length ? trait.emptySegment : 0
   const last = reading.charCodeAt(end - 1)
   const traits = maySpace(last) || maySpace(reading.charCodeAt(start)) ? trait.outerSpace : 0
@@ -133,7 +128,6 @@ const percent = 37
 const isHexDigit = (code: number): boolean =>
   (code >= 48 && code <= 57) || (code >= 65 && code <= 70) || (code >= 97 && code <= 102)
 
-/** Beyond ASCII there are spaces too. */
 const maySpace = (code: number): boolean => code <= 32 || code > 127
 
 const traitsOf = Uint8Array.from({ length: 128 }, (_, code) => {

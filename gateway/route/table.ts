@@ -3,41 +3,36 @@ import { type Method, methods, parsePattern, type Route } from '../policy/route.
 import type { RequestTarget } from '../receive/target.ts'
 import { otherReadings } from './readings.ts'
 
-/** The row of the table that a request falls under, with the decoded values of its parameters. */
 export type RouteMatch = Readonly<{
   route: Route
   target: RequestTarget
   params: ReadonlyMap<string, string>
-  /** What `*` stands for, raw and without its leading slash: it is forwarded as it was authorized. */
+  /** The part that `*` matched, raw and without its leading slash: it is forwarded as it was authorized. */
   rest: string | undefined
 }>
 
 export type RouteTable = Readonly<{
   match: (target: RequestTarget, host: string) => RouteMatch
-  /** The methods that this path takes; undefined for a path that nothing is served at. */
   methodsAt: (target: RequestTarget, host: string) => readonly Method[] | undefined
 }>
 
 type Node = {
   literals: Map<string, Node>
   param: Node | undefined
-  /** Rows that end here, by method. */
   rows: Map<Method, Row> | undefined
-  /** Rows that end in `*` here. */
   restRows: Map<Method, Row> | undefined
 }
 
 type Row = Readonly<{ route: Route; names: readonly string[] }>
 
 /**
- * Compiles the table to a trie. The path chooses first: literals before parameters before the rest, segment
- * by segment from the left; then the method. A path that the most specific pattern knows is never served
- * by a wider one.
+ * Compiles the routes to a trie. The path chooses first, segment by segment from the left, and the method chooses last.
+ * Literals go before parameters, and parameters before `*`, so a path of the most specific pattern is never served by a
+ * wider one.
  */
 export function compileRoutes(routes: readonly Route[]): RouteTable {
   const anyHost = newNode()
   const hosts = new Map<string, Node>()
-  // One more than the longest pattern has, so that a longer path is seen to be longer.
   let mostSegments = 1
   for (const route of routes) {
     let root = anyHost
@@ -66,8 +61,8 @@ export function compileRoutes(routes: readonly Route[]): RouteTable {
 }
 
 /**
- * Refuses a target whose backend, reading it otherwise, would do what another row asks more for: `/files/ADMIN`, say,
- * where `/files/*` asks for less than `/files/admin`. Where no other row stands, nothing is lost.
+ * Refuses a target that a backend could read as the path of a stricter route. If `/files/*` asks for less than
+ * `/files/admin`, `/files/ADMIN` is refused.
  */
 function refuseMisreadable(
   { route, target }: RouteMatch,
@@ -88,10 +83,9 @@ const listMethods = (rows: ReadonlyMap<Method, Row>): readonly Method[] => metho
 
 const newNode = (): Node => ({ literals: new Map(), param: undefined, rows: undefined, restRows: undefined })
 
-/** RFC 3986 3.2.2: host names compare without case, and a root dot changes nothing. */
+/** RFC 3986 3.2.2: host names ignore case; a root dot changes nothing. */
 export const hostName = (host: string): string => host.toLowerCase().replace(/:\d+$/, '').replace(/\.$/, '')
 
-/** Adds a row; returns how many segments its pattern has. */
 function insert(root: Node, route: Route): number {
   const segments = parsePattern(route.path)
   const names: string[] = []
@@ -119,14 +113,13 @@ function insert(root: Node, route: Route): number {
 
 type Found = Readonly<{ rows: ReadonlyMap<Method, Row>; values: readonly string[]; restFrom: number | undefined }>
 
-/** Depth first, the most specific branch first; `values` holds the parameters on the way. */
 function find(node: Node, segments: readonly string[], index: number, values: readonly string[]): Found | undefined {
   const segment = segments[index]
   if (segment === undefined) return node.rows && { rows: node.rows, values, restFrom: undefined }
   const literal = node.literals.get(segment)
   const found = literal && find(literal, segments, index + 1, values)
   if (found) return found
-  // A parameter takes no empty segment: /datasets/ is not /datasets/:id.
+  // A parameter never matches an empty segment: /datasets/ is not /datasets/:id.
   const other = segment !== '' && node.param && find(node.param, segments, index + 1, [...values, segment])
   if (other) return other
   return node.restRows && segment !== '' ? { rows: node.restRows, values, restFrom: index } : undefined
@@ -157,14 +150,13 @@ const noParams: ReadonlyMap<string, string> = new Map()
 
 const isKnownMethod = (method: string): method is Method => (methods as readonly string[]).includes(method)
 
-/** The raw path after its first `count` segments: a slash within one came encoded, so bare slashes count. */
 function rawRest(path: string, count: number): string {
   let position = 0
   for (let skipped = 0; skipped < count; skipped++) position = path.indexOf('/', position + 1)
   return path.slice(position + 1)
 }
 
-/** A known path with another method: it speaks the dialect of the rows at that path. */
+/** Carries the surface of the path's routes, so that the refusal has their error format. */
 export class MethodNotAllowed extends GatewayError {
   readonly surface: Route['surface']
 
@@ -175,7 +167,10 @@ export class MethodNotAllowed extends GatewayError {
   }
 }
 
-/** Whether whoever passes the one may pass the other as well. Without a row nobody may. */
+/**
+ * Whether each caller who passes `route` may also pass `other`. If the other path has no route for the method, the
+ * answer is no.
+ */
 function isAtLeastAsStrict(route: Route, other: Route | undefined): boolean {
   if (!other) return false
   if (route === other || other.isPublic) return true
@@ -184,7 +179,10 @@ function isAtLeastAsStrict(route: Route, other: Route | undefined): boolean {
   return hasRole && (other.ability === undefined || other.ability === route.ability)
 }
 
-/** Roles are held in an organization, and a public agent needs none: they compare only where both are found alike. */
+/**
+ * Roles are held in an organization, and a public agent requires none. So roles compare only if both routes find their
+ * organization and resource in the same way.
+ */
 const isSamePlace = (route: Route, other: Route): boolean =>
   route.organizationParam === other.organizationParam &&
   route.resource?.kind === other.resource?.kind &&

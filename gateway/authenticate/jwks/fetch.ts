@@ -5,17 +5,16 @@ import type { LoadKeys } from './refresh.ts'
 const responseLimitBytes = 1024 * 1024
 const responseTimeoutMs = 5_000
 
-/** Reading a key takes 0.1 ms of everybody's time, and 1 MiB holds 7,000 of them. */
+/** Importing a key blocks the event loop for 0.1 ms, and 1 MiB holds 7,000 of them. */
 const keyLimit = 256
 
-/** Loads from `jwksUri`, or from where the issuer's discovery document says (OpenID Connect Discovery 1.0, 4). */
 export function createKeyLoader(issuer: string, jwksUri: string | undefined): LoadKeys {
   let discovered: string | undefined
   return ({ reason, signal }) =>
     inTime(signal, async (bounded) => {
-      // An unknown key is all that is seen of a key set that moved while the old address still answers.
+      // An unknown key may be the only sign that the key set has moved, because the old address may still answer.
       const known = jwksUri ?? (reason === 'unknown-key' ? undefined : discovered)
-      // Remembered again only once the keys are here: a failure may mean that they have moved as well.
+      // Set again only after the keys have arrived: a failure may also mean that they have moved.
       discovered = undefined
       const address = known ?? (await discover(issuer, bounded))
       const { keys } = await fetchJson(address, bounded)
@@ -26,20 +25,19 @@ export function createKeyLoader(issuer: string, jwksUri: string | undefined): Lo
     })
 }
 
-/** Keys that came in clear text would be as good as the network's word for them, whatever protects the issuer itself. */
+/** The keys of an https issuer must not come over clear text, where the network could replace them. */
 export const isAsSecure = (jwksUri: string, issuer: string): boolean =>
   !/^https:/i.test(issuer) || /^https:/i.test(jwksUri)
 
 async function discover(issuer: string, signal: AbortSignal): Promise<string> {
   const document = await fetchJson(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, signal)
-  // Discovery 4.3: another name would be another issuer's keys.
+  // Discovery 4.3: a document that names another issuer would bring that issuer's keys.
   if (document.issuer !== issuer) throw new Error('the discovery document names another issuer')
   if (typeof document.jwks_uri !== 'string') throw new Error('the discovery document has no jwks_uri')
   if (!isAsSecure(document.jwks_uri, issuer)) throw new Error('the jwks_uri of an https issuer is not https')
   return document.jwks_uri
 }
 
-/** Settles in time whatever becomes of the work, which is told to end as well. */
 async function inTime<Result>(signal: AbortSignal, work: (bounded: AbortSignal) => Promise<Result>): Promise<Result> {
   const controller = new AbortController()
   const aborted = new Promise<never>((_resolve, reject) => {
@@ -58,10 +56,10 @@ async function inTime<Result>(signal: AbortSignal, work: (bounded: AbortSignal) 
   }
 }
 
-/** A small JSON object, soon, from this very address: no redirects, since one could point anywhere. */
+/** Fetches a small JSON object from this very address. A redirect is refused, since it could point anywhere. */
 async function fetchJson(url: string, signal: AbortSignal): Promise<Readonly<Record<string, unknown>>> {
   const { username, password } = new URL(url)
-  // `fetch` refuses as well, but with a sentence that quotes them.
+  // `fetch` refuses them too, but its message quotes them.
   if (username !== '' || password !== '') throw new Error('the address holds a user name or password')
   const { status, body } = await fetch(url, { redirect: 'error', headers: { accept: 'application/json' }, signal })
   if (status !== 200 || !body) {
@@ -69,14 +67,13 @@ async function fetchJson(url: string, signal: AbortSignal): Promise<Readonly<Rec
     throw new Error(`the issuer answered ${status}`)
   }
   const value: unknown = parseShallow(await readText(body.getReader(), signal))
-  if (typeof value !== 'object' || value === null) throw new Error('the response is no JSON object')
-  return value as Record<string, unknown> // an object has been proven; its members are checked by the caller
+  if (typeof value !== 'object' || value === null) throw new Error('the response is not a JSON object')
+  return value as Record<string, unknown> // an object, as just checked; the caller checks its members
 }
 
-/** Deeper than any key set or discovery document: 1 MiB of brackets costs the garbage collector 80 ms and more. */
+/** Key sets and discovery documents are flatter; 1 MiB of brackets costs the garbage collector over 80 ms. */
 const mostDepth = 32
 
-/** JSON of a sane depth. */
 export function parseShallow(text: string): unknown {
   let depth = 0
   let isInString = false
@@ -91,10 +88,9 @@ export function parseShallow(text: string): unknown {
   return JSON.parse(text)
 }
 
-/** A body to its end; whatever keeps us from that closes the connection. */
 async function readText(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal): Promise<string> {
   const cancel = (): void => void reader.cancel().catch(() => undefined)
-  // Node's `fetch` may have forgotten its signal by now: it is held weakly once the head is there.
+  // Node's `fetch` may drop its signal by now, because it holds the signal weakly once the head has arrived.
   const cancelGuarded = guarded<Event>('issuer', cancel)
   signal.addEventListener('abort', cancelGuarded, { once: true })
   const chunks: Uint8Array[] = []
@@ -105,7 +101,7 @@ async function readText(reader: ReadableStreamDefaultReader<Uint8Array>, signal:
       if (bytes > responseLimitBytes) throw new Error('the response is too large')
       chunks.push(part.value)
     }
-    // A body that was cancelled ends like one that is complete.
+    // A cancelled body ends like a complete one.
     signal.throwIfAborted()
     return Buffer.concat(chunks).toString('utf8')
   } finally {

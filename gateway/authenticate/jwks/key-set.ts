@@ -6,37 +6,27 @@ import { createKeyCache, type KeysByHeader } from './key-cache.ts'
 import { createRefresher, type KeyEvent, type LoadKeys } from './refresh.ts'
 import { createStoredKeys, type KeyStore } from './store.ts'
 
-/** One issuer's keys, as last fetched. */
 export type KeySet = Readonly<{
   findKey: FindKey
-  /** What was chosen of these keys; others whenever the usable keys are, undefined while there are none, or they are too old. */
   keysByHeader: () => KeysByHeader | undefined
-  /** Fetches now and from then on in the background; concurrent calls share one fetch. Resolves to whether it worked. */
   refresh: () => Promise<boolean>
-  /** Milliseconds since the last good fetch, this process' or a stored one; undefined before the first. */
   ageMs: () => number | undefined
-  /** Another number whenever the usable keys are others; undefined while none may be used, or they are too old. */
   version: () => number | undefined
 }>
 
-/** Whose keys, how long they live, and everything from outside that they live by. */
 export type KeySetOptions = Readonly<{
   issuer: string
-  /** How often a key set is fetched while its issuer is up. */
   refreshMs: number
-  /** How long keys serve after the last good fetch (SPEC section 2.4). */
   maxStaleMs: number
   clock: Clock
   store: KeyStore
   onEvent: (event: KeyEvent) => void
-  /** Ends fetches and timers; keys in hand go on. */
   signal: AbortSignal
 }>
 
-/** How long a request waits for keys under way: it is to be answered within a second, however long the issuer hangs. */
+/** Longest wait of a request for a fetch: the client gets its response within a second even if the issuer hangs. */
 const keyWaitMs = 800
 
-/** Keeps the last good key set; an unknown key id asks the issuer, a known one never waits. */
 export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
   const { issuer, refreshMs, maxStaleMs, clock, store, onEvent, signal } = options
   const cache = createKeyCache(maxStaleMs, clock.monotonicMs)
@@ -44,7 +34,7 @@ export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
   const refresher = createRefresher(load, {
     cache,
     stored: createStoredKeys(issuer, store, maxStaleMs, clock),
-    // Keys that outlive no pause between two fetches would die while their issuer is well.
+    // Keys with a shorter lifetime than the pause between two fetches would expire although their issuer is up.
     refreshMs: Math.min(refreshMs, maxStaleMs / 2),
     clock,
     onEvent,
@@ -60,7 +50,7 @@ export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
       if (cache.find() !== keys) continue
       refresher.askForUnknownKey()
       if (!refresher.isUnderWay()) {
-        // An unknown key while the issuer cannot be asked proves nothing against the token.
+        // If the issuer cannot be asked, an unknown key proves nothing against the token.
         throw keys && refresher.isIssuerUp() ? new errors.JWKSNoMatchingKey() : new GatewayError('issuer_unavailable')
       }
       if (!(await notifier.wait(untilMs - clock.monotonicMs()))) throw new GatewayError('issuer_unavailable')
@@ -79,10 +69,8 @@ function dropNoMatch(error: unknown): undefined {
   if (!(error instanceof errors.JWKSNoMatchingKey)) throw error
 }
 
-/** Wakes all that wait for a change, whatever it is. */
 type Notifier = Readonly<{
   notify: () => void
-  /** Resolves to whether there was news within that time. */
   wait: (withinMs: number) => Promise<boolean>
 }>
 

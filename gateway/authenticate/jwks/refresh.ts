@@ -13,44 +13,33 @@ import type { KeyCache } from './key-cache.ts'
 import type { StoredKeys } from './store.ts'
 import { usableKeys } from './usable-keys.ts'
 
-/** Why an issuer is asked; an unknown key may mean that its keys have moved. */
 export type FetchReason = 'refresh' | 'unknown-key'
 
-/** Loads what an issuer lists as its keys, or rejects: the network is somebody else's business. */
 export type LoadKeys = (request: Readonly<{ reason: FetchReason; signal: AbortSignal }>) => Promise<readonly unknown[]>
 
-/** What an operator may want to know; nothing of it reaches a client. */
 export type KeyEvent =
   | Readonly<{ kind: 'fetched' }>
   | Readonly<{ kind: 'fetch-failed'; error: unknown }>
   | Readonly<{ kind: 'recalled'; ageMs: number }>
   | Readonly<{ kind: 'store-failed'; error: unknown }>
 
-/** What it works on, and whom it tells. */
 export type RefresherOptions = Readonly<{
   cache: KeyCache
   stored: StoredKeys
   refreshMs: number
   clock: Clock
   onEvent: (event: KeyEvent) => void
-  /** Told when a fetch, or the reading of the store, has ended. */
   onEnd: () => void
-  /** Ends fetches, timers and events. */
   signal: AbortSignal
 }>
 
-/** Keeps the held keys fresh. */
 export type Refresher = Readonly<{
-  /** Fetches now and from then on in the background; concurrent calls share one fetch. Resolves to whether it worked. */
   refresh: () => Promise<boolean>
-  /** Fetches, if the issuer may be asked for the sake of an unknown key. */
   askForUnknownKey: () => void
-  /** Whether waiting could bring other keys. */
   isUnderWay: () => boolean
   isIssuerUp: () => boolean
 }>
 
-/** Asks nobody before it is told to; from its first fetch on it goes by the schedule. */
 export function createRefresher(load: LoadKeys, options: RefresherOptions): Refresher {
   const { cache, refreshMs, clock, onEvent, onEnd, signal } = options
   let state: FetchState = noFetches
@@ -62,7 +51,7 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
     refreshMs,
     hasHadKeys: cache.ageMs() !== undefined,
   })
-  /** Looks again when the time has come, for keys may have been recalled meanwhile. */
+  /** Computes the wait again when the timer fires, since stored keys may have arrived meanwhile. */
   const schedule = (): void => {
     timer.clear()
     if (signal.aborted || fetching) return
@@ -110,7 +99,6 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
   }
 }
 
-/** One timer at a time; the signal clears it. */
 function createTimer(clock: Clock, signal: AbortSignal) {
   let callOff = (): void => {}
   const clear = (): void => callOff()
@@ -123,7 +111,7 @@ function createTimer(clock: Clock, signal: AbortSignal) {
   }
 }
 
-/** Reads the stored set beside each fetch until that has worked once, or the issuer itself has answered. */
+/** Reads the stored keys beside each fetch until that has worked once, or the issuer has answered. */
 function createRecollection(options: RefresherOptions, isFetched: () => boolean) {
   const { cache, stored: memory, clock, onEvent, onEnd, signal } = options
   let state: 'due' | 'under-way' | 'done' = 'due'

@@ -3,8 +3,8 @@ import type { JWK } from 'jose'
 import { algorithms } from '../signature.ts'
 
 /**
- * The public signing keys of the algorithms we allow, wherever the list comes from; a weak or unfit key, and what
- * is none at all, is as good as absent.
+ * Keeps the public signing keys of allowed algorithms. Weak, unfit and malformed entries are dropped, so that they do
+ * not make a good key of the same set unusable.
  */
 export const usableKeys = (list: readonly unknown[]): JWK[] => list.filter(isKey).filter(isUsable).map(publicPart)
 
@@ -28,13 +28,12 @@ function isUsable(key: JWK): boolean {
   }
 }
 
-/** Whether there is a key in it at all: a point off its curve would else fail at every token that names it. */
 function isReadable(key: JWK): boolean {
   try {
     createPublicKey({ key: publicPart(key), format: 'jwk' })
     return true
   } catch {
-    // The issuer's other keys are not to suffer from it.
+    // A malformed key, such as a point off its curve, must not affect the issuer's other keys.
     return false
   }
 }
@@ -44,7 +43,7 @@ const publicPart = ({ kty, kid, alg, crv, x, y, n, e }: JWK): JWK =>
     Object.entries({ kty, kid, alg, crv, x, y, n, e, use: 'sig' }).filter(([, value]) => value !== undefined),
   ) as JWK // the same members, without the absent ones
 
-/** RSA from 2048 bits, no exponent 1, under which every signature equals its message (RFC 8017 3.1: e >= 3, odd). */
+/** RSA from 2048 bits. Under exponent 1 each signature equals its message (RFC 8017 3.1: e >= 3, odd). */
 function isStrongRsa({ n, e }: JWK): boolean {
   const modulus = readInteger(n)
   const exponent = readInteger(e)
@@ -57,7 +56,6 @@ const smallestModulus = 2n ** 2047n
 
 const readInteger = (encoded = ''): bigint => BigInt(`0x0${Buffer.from(encoded, 'base64url').toString('hex')}`)
 
-/** Small primes, each with the powers of 65537 modulo it. */
 const rocaFingerprints = [
   11n,
   13n,
@@ -82,5 +80,7 @@ const rocaFingerprints = [
   return { prime, powers }
 })
 
-/** Moduli of a broken generator, which can be factored, are powers of 65537 modulo every small prime (CVE-2017-15361). */
+/**
+ * The moduli of a broken generator can be factored; they are powers of 65537 modulo every small prime (CVE-2017-15361).
+ */
 const isRoca = (modulus: bigint): boolean => rocaFingerprints.every(({ prime, powers }) => powers.has(modulus % prime))
