@@ -26,9 +26,9 @@ type Node = {
 type Row = Readonly<{ route: Route; names: readonly string[] }>
 
 /**
- * Compiles the routes to a trie. The path chooses first, segment by segment from the left, and the method chooses last.
- * Literals go before parameters, and parameters before `*`, so a path of the most specific pattern is never served by a
- * wider one.
+ * Compiles the routes to a trie. The path chooses first, segment by segment from the left, and the method last. At each
+ * segment literals go before parameters, and parameters before the wildcard. So a wider pattern never serves a path that
+ * a more specific one matches.
  */
 export function compileRoutes(routes: readonly Route[]): RouteTable {
   const anyHost = newNode()
@@ -83,7 +83,7 @@ const listMethods = (rows: ReadonlyMap<Method, Row>): readonly Method[] => metho
 
 const newNode = (): Node => ({ literals: new Map(), param: undefined, rows: undefined, restRows: undefined })
 
-/** RFC 3986 3.2.2: host names ignore case; a root dot changes nothing. */
+/** RFC 3986 3.2.2: host names ignore case and a root dot. */
 export const hostName = (host: string): string => host.toLowerCase().replace(/:\d+$/, '').replace(/\.$/, '')
 
 function insert(root: Node, route: Route): number {
