@@ -61,7 +61,7 @@ function connectRedis(t: Test, url: string): Redis {
 
 const hostOf = ({ url }: RedisServer): string => new URL(url).host
 
-/** The rights that docs/guides/run.md names. */
+/** The rights that docs/guides/redis.md names. */
 const least =
   'ACL SETUSER least on >secret ~sallyport:* &sallyport:* -@all +ping +role +subscribe +publish +get +eval +evalsha +set +incrby +pttl +expire'
 
