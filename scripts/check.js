@@ -1,4 +1,4 @@
-// `npm run check`: lint, types, prose, architecture and unit tests, in under a minute; for before a commit.
+// `npm run check`, before each commit: lint, types, prose, architecture and unit tests.
 import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

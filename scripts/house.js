@@ -1,4 +1,4 @@
-// `npm run house`: figures of the source tree, for whoever moves files: `npm run house -- --help`.
+// `npm run house` prints figures of the source tree; `npm run house -- --help` names them.
 import { measureHouse } from './measure-house.js'
 
 const help = `Usage: npm run house [-- --json]

