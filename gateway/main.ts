@@ -4,6 +4,7 @@ import { describeProgram } from './cli/describe-program.ts'
 import { example } from './cli/help.ts'
 import { lazyCommand } from './cli/lazy-command.ts'
 import { addPolicyCommands } from './cli/policy/commands.ts'
+import { addProvisionCommands } from './cli/provision/commands.ts'
 import { reportFailure } from './configuration/failure.ts'
 import { readVersion } from './configuration/version.ts'
 import { takeEarlySignals } from './fault/early-signals.ts'
@@ -164,6 +165,7 @@ program
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport directory check'))
   .action(lazyCommand(() => import('./cli/check-directory.ts'), 'runCheckDirectory'))
 
+addProvisionCommands(program, defaultConfig)
 addPolicyCommands(program, defaultConfig)
 
 program

@@ -4,6 +4,7 @@ import type { AuditContext, Directory, UserRecord } from '../directory/directory
 import { type ClusterStatus, type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, findUser } from '../directory/postgres/directory.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
+import { createProvisioning, type Provisioning } from '../directory/postgres/provision/provisioning.ts'
 import { loadPolicy } from '../policy/load.ts'
 import type { Roles } from '../policy/role.ts'
 import { parseId } from '../resolve/organization-id.ts'
@@ -18,6 +19,9 @@ export type CommandTools = Readonly<{
   /** The clusters as the proxy sees them, by the newer of their two heartbeats. */
   hear: (clusters: readonly ClusterStatus[]) => Promise<readonly ClusterStatus[]>
   roles: Roles
+  provisioning: Provisioning
+  /** Issuers whose subjects may name users. */
+  issuers: ReadonlySet<string>
 }>
 
 /** A person can wait where a request cannot, and writes from farther away. */
@@ -28,7 +32,7 @@ export async function withDirectory<Result>(
   configurationFile: string,
   work: (tools: CommandTools) => Promise<Result>,
 ): Promise<Result> {
-  const { database, redis, policies, upstreams, cluster } = loadConfiguration(configurationFile, process.env)
+  const { database, redis, policies, upstreams, cluster, issuers } = loadConfiguration(configurationFile, process.env)
   const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
   const settings = {
     url: database.url,
@@ -48,6 +52,8 @@ export async function withDirectory<Result>(
       staleAfterMs: cluster.staleAfterMs,
       hear: (clusters) => hearClusters(redis, clusters),
       roles,
+      provisioning: createProvisioning(opened),
+      issuers: new Set(issuers.map(({ issuer }) => issuer)),
     })
   } finally {
     await opened.close()

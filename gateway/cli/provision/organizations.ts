@@ -1,0 +1,89 @@
+import { randomUUID } from 'node:crypto'
+import { UsageError } from '../../configuration/failure.ts'
+import type { AccountType } from '../../directory/directory.ts'
+import {
+  archiveOrganization,
+  createOrganization,
+  listOrganizations,
+  type ManagedOrganization,
+  requireOrganization,
+} from '../../directory/postgres/provision/organizations.ts'
+import { commandLineAudit, withDirectory } from '../directory.ts'
+import { printList, printRow } from './prints.ts'
+import { type Common, type Page, readAfter, readExternalId, readOrganization, readSlug, readText } from './readings.ts'
+
+export type CreateOrganizationOptions = Common &
+  Readonly<{ name: string; slug: string; type: string; externalId?: string }>
+
+const accountTypes: readonly string[] = ['individual', 'team', 'enterprise'] satisfies readonly AccountType[]
+
+export async function runCreateOrganization(options: CreateOrganizationOptions): Promise<void> {
+  const wanted = {
+    name: readText('--name', options.name),
+    slug: readSlug('--slug', options.slug),
+    accountType: readAccountType(options.type),
+    externalId: readExternalId(options.externalId),
+  }
+  const { row, isNew } = await withDirectory(options.config, ({ provisioning }) =>
+    provisioning.write(commandLineAudit(null, randomUUID()), (provision) => createOrganization(provision, wanted)),
+  )
+  const named = nameOrganization(row)
+  printRow(options, { ...row, isNew }, isNew ? `created ${named}` : `${named} is there already`)
+}
+
+export async function runListOrganizations(options: Common & Page): Promise<void> {
+  const after = readAfter(options)
+  const rows = await withDirectory(options.config, ({ provisioning }) =>
+    provisioning.read((provision) => listOrganizations(provision, after)),
+  )
+  printList(options, {
+    rows,
+    header: ['ID', 'SLUG', 'NAME', 'TYPE', 'MEMBERS', 'EXTERNAL ID', 'STATE'],
+    cells: ({ id, slug, name, accountType, memberCount, externalId, archivedAt }) => [
+      String(id),
+      slug,
+      name,
+      accountType,
+      String(memberCount),
+      externalId ?? '-',
+      archivedAt ? 'archived' : 'active',
+    ],
+    none: 'there are no organizations',
+    idOf: ({ id }) => id,
+  })
+}
+
+export async function runShowOrganization(named: string, options: Common): Promise<void> {
+  const reference = readOrganization('the organization', named)
+  const row = await withDirectory(options.config, ({ provisioning }) =>
+    provisioning.read((provision) => requireOrganization(provision, reference)),
+  )
+  const { id, slug, name, accountType, memberCount, externalId, archivedAt } = row
+  const lines = [
+    ['id', String(id)],
+    ['slug', slug],
+    ['name', name],
+    ['type', accountType],
+    ['members', String(memberCount)],
+    ['external id', externalId ?? '-'],
+    ['state', archivedAt ? `archived at ${archivedAt.toISOString()}` : 'active'],
+  ] as const
+  printRow(options, row, lines.map(([label, value]) => `${label.padEnd(13)}${value}`).join('\n'))
+}
+
+export async function runArchiveOrganization(named: string, options: Common): Promise<void> {
+  const reference = readOrganization('the organization', named)
+  const row = await withDirectory(options.config, ({ provisioning }) =>
+    provisioning.write(commandLineAudit(null, randomUUID()), (provision) => archiveOrganization(provision, reference)),
+  )
+  printRow(options, row, `${nameOrganization(row)} is archived: to the gateway it does not exist`)
+}
+
+const nameOrganization = ({ id, slug }: ManagedOrganization): string => `organization ${id} (${slug})`
+
+/** The type of an account, as an operator wrote it. */
+export function readAccountType(text: string): AccountType {
+  // The list holds all of them.
+  if (accountTypes.includes(text)) return text as AccountType
+  throw new UsageError(`--type must be ${accountTypes.join(', ')}`)
+}

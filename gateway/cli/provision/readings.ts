@@ -1,0 +1,74 @@
+import { UsageError } from '../../configuration/failure.ts'
+import type { OrganizationReference } from '../../directory/postgres/provision/organizations.ts'
+import type { PersonReference } from '../../directory/postgres/provision/people.ts'
+import type { Roles } from '../../policy/role.ts'
+import { parseId } from '../../resolve/organization-id.ts'
+import { readId } from '../directory.ts'
+
+export type Common = Readonly<{ config: string; json?: boolean }>
+
+/** The part of a list to print. */
+export type Page = Readonly<{ after?: string }>
+
+/** How the options name a user. */
+export type PersonOptions = Readonly<{ user?: string; issuer?: string; subject?: string; email?: string }>
+
+const longestText = 255
+
+/** A text for a row: visible, so that two names that look alike are alike to a reader of a table as well. */
+export function readText(what: string, text: string): string {
+  const isPlain = !/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/u.test(text) && text.trim() === text
+  if (isPlain && text.length > 0 && text.length <= longestText) return text
+  throw new UsageError(
+    `${what} must be 1 to ${longestText} characters, without control characters and without spaces around it`,
+  )
+}
+
+export const readExternalId = (text: string | undefined): string | undefined =>
+  text === undefined ? undefined : readText('--external-id', text)
+
+/** Never all digits, which would be an id. */
+export function readSlug(what: string, text: string): string {
+  if (text.length <= 100 && /^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(text) && /[a-z]/.test(text)) return text
+  throw new UsageError(
+    `${what} must be lower-case letters, digits and single hyphens, with a letter, such as acme-europe`,
+  )
+}
+
+export function readOrganization(what: string, text: string): OrganizationReference {
+  const id = parseId(text)
+  return id === undefined ? { slug: readText(what, text) } : { id }
+}
+
+export function readEmail(what: string, text: string): string {
+  const email = readText(what, text)
+  if (/^[^\s@]+@[^\s@]+$/.test(email)) return email
+  throw new UsageError(`${what} must be an address, such as ada@acme.example`)
+}
+
+/** The one way in which a user is named. */
+export function readPerson(options: PersonOptions): PersonReference {
+  const { user, issuer, subject, email } = options
+  const ways = [user, issuer ?? subject, email].filter((way) => way !== undefined)
+  if (ways.length !== 1) throw new UsageError('name the user by --user, by --issuer and --subject, or by --email')
+  if (user !== undefined) return { id: readId('--user', user) }
+  if (email !== undefined) return { email: readEmail('--email', email) }
+  const identity = readIdentity(options)
+  if (!identity) throw new UsageError('--issuer and --subject belong together')
+  return identity
+}
+
+/** Undefined where neither is given. */
+export function readIdentity({ issuer, subject }: Pick<PersonOptions, 'issuer' | 'subject'>) {
+  if (issuer === undefined && subject === undefined) return undefined
+  if (issuer === undefined || subject === undefined) throw new UsageError('--issuer and --subject belong together')
+  return { issuer: readText('--issuer', issuer), subject: readText('--subject', subject) }
+}
+
+/** A role that a member of an organization can have, by the policy. */
+export function readRole(what: string, role: string, roles: Roles): string {
+  if (roles.organization.has(role)) return role
+  throw new UsageError(`${what} must be a role of the policy: ${[...roles.organization.keys()].join(', ')}`)
+}
+
+export const readAfter = ({ after }: Page): number => (after === undefined ? 0 : readId('--after', after))

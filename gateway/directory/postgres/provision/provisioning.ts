@@ -1,0 +1,144 @@
+import { GatewayError } from '../../../errors/gateway-error.ts'
+import { escapeControls } from '../../../lib/text-table.ts'
+import type { AuditContext } from '../../directory.ts'
+import type { Database, Query } from '../pool.ts'
+
+/** A change that the directory does not take, in an operator's words. */
+export class ProvisionRefusal extends Error {
+  override readonly name = 'ProvisionRefusal'
+
+  constructor(message: string) {
+    super(escapeControls(message)) // names of rows are in it
+  }
+}
+
+/** One transaction of an operator, or one reading. */
+export type Provision = Readonly<{
+  query: Query
+  /** Whether another program keeps the tables: they are read by the gateway's views, and never written. */
+  isAdopted: boolean
+  /** Writes into the trail, within the transaction of the deed. */
+  note: (deed: ProvisionDeed) => Promise<void>
+}>
+
+/** A deed, and the rows that it concerned. */
+export type ProvisionDeed = Readonly<{
+  action: `${'organization' | 'user' | 'agent' | 'cluster'}.created` | `${'organization' | 'agent'}.archived` | UserDeed
+  organizationId?: number
+  userId?: number
+  agentId?: number
+  clusterId?: number
+  role?: string
+}>
+
+type UserDeed = `member.${'added' | 'changed' | 'removed'}` | `user.${'disabled' | 'enabled'}`
+
+/** How operators read and fill the directory. */
+export type Provisioning = Readonly<{
+  read: <Result>(work: (provision: Provision) => Promise<Result>) => Promise<Result>
+  /** All or nothing: whatever `work` rejects with takes its changes back. */
+  write: <Result>(audit: AuditContext, work: (provision: Provision) => Promise<Result>) => Promise<Result>
+}>
+
+const look = {
+  name: 'look-at-owner',
+  text: `select to_regclass('sallyport_directory.sallyport_migrations') is not null as is_adopted`,
+}
+
+/** One writer at a time: two that look for the same external id would both find nothing, and both create. */
+const lock = { name: 'lock-provisioning', text: 'select pg_advisory_xact_lock(7255978002)' }
+
+const noteDeed = {
+  name: 'note-deed',
+  text: `insert into sallyport_directory.audit_events
+    (action, actor_id, credential, organization_id, subject_id, agent_id, cluster_id, role, client_address, request_id)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+}
+
+export function createProvisioning({ query, transaction }: Database): Provisioning {
+  const isAdopted = async (): Promise<boolean> => {
+    const [row] = await query<{ is_adopted: boolean }>(look, [])
+    return row?.is_adopted === true
+  }
+  return {
+    read: async (work) => work({ query, isAdopted: await isAdopted(), note: async () => undefined }),
+    write: async (audit, work) => {
+      if (await isAdopted()) throw new ProvisionRefusal(adopted)
+      try {
+        return await transaction(async (within) => {
+          await within(lock, [])
+          return work({ query: within, isAdopted: false, note: (deed) => note(within, deed, audit) })
+        })
+      } catch (error) {
+        // The pool takes whatever ends a transaction for a failure of the database.
+        const cause = error instanceof GatewayError ? error.cause : undefined
+        throw cause instanceof ProvisionRefusal ? cause : error
+      }
+    },
+  }
+}
+
+const adopted =
+  "another program's tables are adopted in this database, and only that program creates and changes what is in them; " +
+  'make the change there'
+
+async function note(query: Query, deed: ProvisionDeed, audit: AuditContext): Promise<void> {
+  const { action, organizationId = null, userId = null, agentId = null, clusterId = null, role = null } = deed
+  const { actorId, credential, clientAddress, requestId } = audit
+  const rows = [organizationId, userId, agentId, clusterId, role]
+  await query(noteDeed, [action, actorId, credential, ...rows, clientAddress, requestId])
+}
+
+/** A row, and whether this command created it. */
+export type Created<Row> = Readonly<{ row: Row; isNew: boolean }>
+
+export type ReferencedKind = 'organization' | 'user' | 'agent' | 'cluster'
+
+/** A row to be created once under the name that another system has for it. */
+export type Creation<Row> = Readonly<{
+  kind: ReferencedKind
+  externalId: string | undefined
+  find: (id: number) => Promise<Row | undefined>
+  /** The fields in which a row is other than what was asked for. */
+  differences: (row: Row) => readonly string[]
+  insert: () => Promise<number>
+}>
+
+/** Finds the row of an external id, or creates it. A row that is other than what was asked for stays as it is. */
+export async function createOnce<Row>({ query }: Provision, creation: Creation<Row>): Promise<Created<Row>> {
+  const { kind, externalId, find, differences, insert } = creation
+  if (externalId !== undefined) {
+    const findId = `select ${kind}_id as id from sallyport_directory.external_references where kind = $1 and external_id = $2`
+    const [known] = await query<{ id: number }>({ name: `find-${kind}-reference`, text: findId }, [kind, externalId])
+    const row = known && (await find(known.id))
+    if (row) {
+      const fields = differences(row)
+      if (fields.length === 0) return { row, isNew: false }
+      throw new ProvisionRefusal(
+        `external id "${externalId}" is ${kind} ${known.id}, which has another ${fields.join(', ')}; ` +
+          'nothing was changed: give what it has, or another external id',
+      )
+    }
+  }
+  const id = await insert()
+  if (externalId !== undefined) {
+    const noteId = `insert into sallyport_directory.external_references (kind, external_id, ${kind}_id) values ($1, $2, $3)`
+    await query({ name: `note-${kind}-reference`, text: noteId }, [kind, externalId, id])
+  }
+  const row = await find(id)
+  if (!row) throw new GatewayError('internal')
+  return { row, isNew: true }
+}
+
+/** The relation to read a kind of rows from: those out of use included, where the tables are the gateway's own. */
+export const sourceOf = ({ isAdopted }: Provision, relation: 'users' | 'organizations' | 'agents'): string =>
+  `sallyport_directory.${isAdopted ? '' : 'managed_'}${relation}`
+
+/** An expression for the external id of a row. */
+export const externalIdOf = ({ isAdopted }: Provision, kind: ReferencedKind, id: string): string =>
+  isAdopted
+    ? 'null::text'
+    : `(select x.external_id from sallyport_directory.external_references x where x.${kind}_id = ${id})`
+
+/** Rows of a list at most: the next ones come with the last id that was shown. */
+export const listedRows = 1_000

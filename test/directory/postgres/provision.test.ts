@@ -1,0 +1,212 @@
+import pg from 'pg'
+import t from 'tap'
+import { startPostgres } from '../../../gateway/demo/postgres.ts'
+import { openDatabase } from '../../../gateway/directory/postgres/pool.ts'
+import { addMember, listMembers, removeMember } from '../../../gateway/directory/postgres/provision/members.ts'
+import {
+  archiveOrganization,
+  createOrganization,
+  listOrganizations,
+  type OrganizationReference,
+  requireOrganization,
+} from '../../../gateway/directory/postgres/provision/organizations.ts'
+import type { PersonReference } from '../../../gateway/directory/postgres/provision/people.ts'
+import {
+  createProvisioning,
+  type Provision,
+  ProvisionRefusal,
+} from '../../../gateway/directory/postgres/provision/provisioning.ts'
+import { adoptDatabase } from '../../support/adonis/adopted.ts'
+import { backendRows, backendTables } from '../../support/adonis/tables.ts'
+import { until } from '../../support/gateway.ts'
+import { populate } from '../../support/population.ts'
+import { oauth, startTestWorld } from '../../support/world.ts'
+
+const world = await startTestWorld(t)
+const { writer, insert } = await populate(t, world)
+const { acme } = world.organizations
+
+/** Directories as the command line opens them. */
+function open(url: string) {
+  const settings = { url, pooler: 'none', poolSize: 2, connectTimeoutMs: 10_000, queryTimeoutMs: 10_000 } as const
+  const database = openDatabase(settings, () => undefined)
+  t.teardown(() => database.close())
+  return createProvisioning(database)
+}
+
+const provisioning = open(world.databaseUrl)
+const audit = {
+  actorId: null,
+  credential: 'command-line',
+  organizationId: null,
+  clientAddress: 'command-line',
+  requestId: 'provision-test',
+}
+/** A change is felt within a second; the rest is for a machine that does other things beside. */
+const boundMs = 2_000
+
+const write = <Result>(work: (provision: Provision) => Promise<Result>) => provisioning.write(audit, work)
+const { read } = provisioning
+
+const readTrail = async (action: string) =>
+  (await writer.query('select * from audit_events where action = $1 order by id', [action])).rows
+
+const countRows = async (table: string): Promise<number> =>
+  (await writer.query(`select count(*)::int as count from ${table}`)).rows[0].count
+
+/** A user by a first login, and the headers to come again with. */
+async function logIn(subject: string, email = `${subject}@provision.example`) {
+  const headers = oauth({ jwt: await world.mint({ sub: subject, email }) })
+  const answer = await world.call({ path: '/users/me', headers })
+  return { status: answer.status, id: answer.status === 200 ? Number(answer.json().data.id) : 0, headers }
+}
+
+type Headers = Readonly<Record<string, string>>
+
+const readDatasets = async (headers: Headers, organization: number): Promise<number> =>
+  (await world.call({ path: '/datasets', headers: { ...headers, 'x-organization-id': String(organization) } })).status
+
+const create = (slug: string, externalId?: string, name = slug) =>
+  write((provision) => createOrganization(provision, { slug, name, accountType: 'team', externalId }))
+
+const add = (organization: OrganizationReference, person: PersonReference, role: string, replaces = false) =>
+  write((provision) => addMember(provision, { organization, person, role, replaces }))
+
+const refusal = (message: RegExp) => ({ name: 'ProvisionRefusal', message })
+
+t.test('an organization is created once for each external id, in the trail, and never renamed', async (t) => {
+  const first = await create('umbrella', 'crm-1', 'Umbrella')
+  t.match(first, { isNew: true, row: { slug: 'umbrella', name: 'Umbrella', externalId: 'crm-1', memberCount: 0 } })
+  t.match(await create('umbrella', 'crm-1', 'Umbrella'), { isNew: false, row: { id: first.row.id } })
+  const trail = await readTrail('organization.created')
+  t.match(trail, [{ actor_id: null, credential: 'command-line', organization_id: first.row.id }])
+  t.equal(trail.length, 1, 'the second command left no trace')
+  await t.rejects(
+    create('umbrella', 'crm-1', 'Other'),
+    refusal(/external id "crm-1" is organization \d+, which has another name; nothing was changed/),
+  )
+  await t.rejects(
+    create('umbrella', 'crm-2', 'Other'),
+    refusal(/slug "umbrella" is taken by organization \d+, which has the external id "crm-1"/),
+  )
+  await t.rejects(create('acme', 'crm-2'), refusal(/taken by organization \d+, which has no external id/))
+  const kept = await read((provision) => requireOrganization(provision, { slug: 'umbrella' }))
+  t.match(kept, { id: first.row.id, name: 'Umbrella', externalId: 'crm-1' })
+})
+
+t.test('of two commands at once with one external id one creates', async (t) => {
+  const both = await Promise.all([create('twin', 'twin'), create('twin', 'twin')])
+  t.same(both.map(({ isNew }) => isNew).sort(), [false, true])
+  t.equal(both[0].row.id, both[1].row.id)
+})
+
+t.test('a change that is refused late takes all of the transaction back', async (t) => {
+  const before = await countRows('organizations')
+  const work = write(async (provision) => {
+    await createOrganization(provision, { slug: 'half', name: 'Half', accountType: 'team', externalId: 'half' })
+    throw new ProvisionRefusal('no')
+  })
+  await t.rejects(work, refusal(/^no$/))
+  t.equal(await countRows('organizations'), before)
+  t.match(await create('half', 'half'), { isNew: true })
+})
+
+t.test('a member is let in at once, and turned away within a second of the removal', async (t) => {
+  const { id, headers } = await logIn('newcomer')
+  t.equal(await readDatasets(headers, acme.id), 401)
+  t.match(await add({ slug: 'acme' }, { id }, 'org-member'), {
+    isNew: true,
+    membership: { userId: id, role: 'org-member', organizationId: acme.id, userType: 'human' },
+  })
+  await until(async () => (await readDatasets(headers, acme.id)) === 200, 'the membership', boundMs)
+  t.match(await add({ id: acme.id }, { id }, 'org-member'), { isNew: false })
+  const members = await read((provision) => listMembers(provision, { slug: 'acme' }, id - 1))
+  t.match(members[0], { userId: id, role: 'org-member' })
+  const remove = () => write((provision) => removeMember(provision, { slug: 'acme' }, { id }))
+  t.match(await remove(), { userId: id, role: 'org-member' })
+  await until(async () => (await readDatasets(headers, acme.id)) === 401, 'the removal', boundMs)
+  await t.rejects(remove(), refusal(/user \d+ is not a member of organization/))
+  t.match(await readTrail('member.added'), [{ subject_id: id, organization_id: acme.id, role: 'org-member' }])
+  t.match(await readTrail('member.removed'), [{ subject_id: id, organization_id: acme.id, role: 'org-member' }])
+})
+
+t.test('another role takes the place of the first on demand alone', async (t) => {
+  const { id } = await logIn('riser')
+  await add({ slug: 'acme' }, { id }, 'org-client')
+  await t.rejects(add({ slug: 'acme' }, { id }, 'org-admin'), refusal(/is org-client of organization \d+ already/))
+  t.match(await add({ slug: 'acme' }, { id }, 'org-admin', true), { isNew: true, membership: { role: 'org-admin' } })
+  t.match(await readTrail('member.changed'), [{ subject_id: id, role: 'org-admin' }])
+})
+
+t.test('an address names a user only where one user has it verified', async (t) => {
+  const email = 'shared@provision.example'
+  const addByEmail = () => add({ slug: 'acme' }, { email }, 'org-client')
+  const insertVerified = (address: string) =>
+    insert("users (email, user_type, email_verified) values ($1, 'human', true)", [address])
+  await t.rejects(addByEmail(), refusal(/no user with the address .*; name the user by its id, or by --issuer/))
+  const { id: stranger } = await logIn('stranger', email)
+  await t.rejects(addByEmail(), refusal(new RegExp(`may be another person's: ${stranger} \\(not verified\\); name`)))
+  const verified = await insertVerified(email)
+  t.match(await addByEmail(), { membership: { userId: verified } })
+  const second = await insertVerified('Shared@provision.example')
+  const both = `${verified} \\(verified\\), ${second} \\(verified\\), ${stranger} \\(not verified\\)`
+  await t.rejects(addByEmail(), refusal(new RegExp(`more than one user has the verified address .*: ${both}`)))
+  const byIdentity = { issuer: world.oidc.issuer, subject: 'stranger' }
+  t.match(await add({ slug: 'acme' }, byIdentity, 'org-client'), { membership: { userId: stranger } })
+  await t.rejects(
+    add({ slug: 'acme' }, { ...byIdentity, subject: 'unheard' }, 'org-client'),
+    refusal(/no user "unheard" of issuer .*: a first login creates one/),
+  )
+})
+
+t.test('an archived organization has neither members nor public agents', async (t) => {
+  const { id } = (await create('doomed')).row
+  const { id: user, headers } = await logIn('survivor')
+  await add({ id }, { id: user }, 'org-owner')
+  const agent = await insert("agents (organization_id, name, is_public) values ($1, 'Open', true)", [id])
+  const ask = async (): Promise<number> =>
+    (await world.call({ method: 'POST', path: `/agent/${agent}/responses`, headers, body: '{}' })).status
+  await until(async () => (await readDatasets(headers, id)) === 200, 'the membership', boundMs)
+  await until(async () => (await ask()) === 200, 'the agent', boundMs)
+  const archive = () => write((provision) => archiveOrganization(provision, { slug: 'doomed' }))
+  t.type((await archive()).archivedAt, Date)
+  await until(async () => (await readDatasets(headers, id)) === 401, 'the end of the membership', boundMs)
+  await until(async () => (await ask()) === 403, 'the end of the agent', boundMs)
+  await archive()
+  t.match(await readTrail('organization.archived'), [{ organization_id: id }])
+  t.equal((await readTrail('organization.archived')).length, 1)
+  t.match(await readTrail('agent.archived'), [{ organization_id: id, agent_id: agent }])
+  await t.rejects(add({ id }, { id: user }, 'org-member'), refusal(/organization \d+ \(doomed\) is archived/))
+})
+
+t.test('a list has a thousand rows at most, and goes on behind any of them', async (t) => {
+  await writer.query(
+    "insert into organizations (name, slug) select 'Many', 'many-' || n from generate_series(1, 1001) n",
+  )
+  const listed = await read((provision) => listOrganizations(provision, 0))
+  t.equal(listed.length, 1_000)
+  const rest = await read((provision) => listOrganizations(provision, listed.at(-1)?.id ?? 0))
+  t.equal(listed.length + rest.length, await countRows('organizations'))
+})
+
+t.test('a refusal that names a row steers no terminal', async (t) => {
+  const { id } = await logIn('steering')
+  await insert('role_assignments (user_id, organization_id, role) values ($1, $2, $3)', [id, acme.id, '\u001b[2J'])
+  await t.rejects(add({ slug: 'acme' }, { id }, 'org-member'), refusal(/is \?\[2J of organization/))
+})
+
+t.test("another program's tables are read, and never written", async (t) => {
+  const postgres = await startPostgres()
+  t.teardown(() => postgres.stop())
+  const backend = new pg.Client({ connectionString: postgres.url })
+  await backend.connect()
+  await backend.query(`${backendTables}; ${backendRows}`)
+  await backend.end()
+  const adopted = open((await adoptDatabase(t, postgres.url)).gatewayUrl)
+  const organizations = await adopted.read((provision) => listOrganizations(provision, 0))
+  t.match(organizations, [{ slug: 'acme', accountType: 'enterprise', externalId: null, archivedAt: null }])
+  const members = await adopted.read((provision) => listMembers(provision, { slug: 'acme' }, 0))
+  t.match(members, [{ email: 'robot@acme.example', role: 'org-admin', disabledAt: null }])
+  const work = (provision: Provision) => archiveOrganization(provision, { slug: 'acme' })
+  await t.rejects(adopted.write(audit, work), refusal(/another program's tables .* make the change there/))
+})
