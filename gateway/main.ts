@@ -15,63 +15,61 @@ const loadTokens = () => import('./cli/tokens.ts')
 const loadClusters = () => import('./cli/clusters.ts')
 
 const program = new Command('sallyport')
-  .description('Authorization gateway: who you are, for which organization, what you may do; and only then forward.')
+  .description('Authorization gateway: check the caller, the organization and the permission, and only then forward')
   .version(readVersion())
   .showHelpAfterError('(add --help for usage and an example)')
   .addHelpText('after', example('npx sallyport demo', 'npx sallyport serve --config config/gateway.yaml'))
   .hook('preAction', (_program, command) => {
-    // What serves goes on, and has to end in its own way.
+    // `serve` installs its own handlers once it serves.
     if (command.name() === 'serve') takeEarlySignals()
     else if (command.name() !== 'demo') endWithReader()
   })
 
 program
   .command('serve')
-  .description('run the gateway; SIGTERM drains it, Ctrl-C stops it without delay')
+  .description('Run the gateway; SIGTERM drains it, and Ctrl-C stops it at once')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport serve --config config/gateway.yaml'))
   .action(lazyCommand(() => import('./cli/serve.ts'), 'runServe'))
 
 program
   .command('demo')
-  .description('run a whole world on this machine: PostgreSQL, an OIDC issuer, backends, and the gateway before them')
+  .description('Run a complete demo on this machine: PostgreSQL, an OIDC issuer, backends, and the gateway before them')
   .addHelpText('after', example('npx sallyport demo', 'cat .sallyport/demo.json'))
   .action(async () => {
-    // The demo's parts are development dependencies: loaded only here, since a production install has none of them.
+    // Loaded only here: the demo needs development dependencies, which a production install lacks.
     const { runDemo } = await import('./demo/demo.ts')
     await runDemo()
   })
 
 program
   .command('migrate')
-  .description("bring the directory's schema up to date")
+  .description("Update the schema of the directory's database")
   .option('-c, --config <file>', 'configuration file', defaultConfig)
-  .option('--adopt', "leave another program's tables as they are, and add what the gateway needs beside them")
+  .option('--adopt', "keep another program's tables as they are, and add the gateway's own beside them")
   .option('--json', 'print the applied migrations as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport migrate'))
   .action(lazyCommand(() => import('./cli/migrate.ts'), 'runMigrate'))
 
 program
   .command('healthcheck')
-  .description(
-    'ask the gateway of this configuration, on this machine, whether it is ready; end with 1 where it is not',
-  )
+  .description('Check whether the gateway of this configuration, on this machine, is ready; exit with 1 if not')
   .option('-c, --config <file>', 'configuration file; names the admin listener', defaultConfig)
-  .option('--live', 'whether it lives is enough, with its database down or while it drains')
-  .option('--timeout-ms <milliseconds>', 'how long to wait for an answer', '4000')
-  .option('--json', 'print what it said as JSON')
+  .option('--live', 'check liveness only (/healthz); ignore database outages and draining')
+  .option('--timeout-ms <milliseconds>', 'longest wait for a response', '4000')
+  .option('--json', 'print the response as JSON')
   .addHelpText('after', example('npx sallyport healthcheck --config config/gateway.yaml'))
   .action(lazyCommand(() => import('./cli/healthcheck.ts'), 'runHealthcheck'))
 
 const keys = program
   .command('keys')
-  .description('keys that sign the identity header')
+  .description('Manage the keys that sign the identity header')
   .addHelpText('after', example('npx sallyport keys generate'))
 
 keys
   .command('generate')
-  .description('make a private key in a new file (mode 0600)')
-  .option('-o, --out <file>', 'where to write it', '.sallyport/identity.pem')
+  .description('Write a new private key to a new file (mode 0600)')
+  .option('-o, --out <file>', 'file to write', '.sallyport/identity.pem')
   .option('-a, --algorithm <name>', 'EdDSA or ES256', 'EdDSA')
   .option('--json', 'print the file and key id as JSON')
   .addHelpText('after', example('npx sallyport keys generate --out /etc/sallyport/identity.pem'))
@@ -79,26 +77,26 @@ keys
 
 keys
   .command('rotate')
-  .description('add a key that will sign to a key file, and drop those that are long done')
+  .description('Add a signing key to a key file and remove expired keys')
   .option('--file <file>', 'the key file', '.sallyport/identity.pem')
-  .option('--after <seconds>', 'how long the new key is published before it signs', '300')
-  .option('--force', 'replace a new key that does not sign yet')
+  .option('--after <seconds>', 'time between the publication of the new key and its first signature', '300')
+  .option('--force', 'replace a new key that has not signed yet')
   .option('--json', 'print the key ids as JSON')
   .addHelpText('after', example('npx sallyport keys rotate --file /etc/sallyport/identity.pem'))
   .action(lazyCommand(() => import('./cli/rotate-keys.ts'), 'runRotateKeys'))
 
 const tokens = program
   .command('tokens')
-  .description('API tokens of service accounts, straight in the database')
+  .description('Manage API tokens of service accounts directly in the database')
   .addHelpText('after', example('npx sallyport tokens list --user 8'))
 
 tokens
   .command('mint')
-  .description('mint a token; it alone is printed on standard output, this once')
+  .description('Mint a token and print it, once, on standard output')
   .requiredOption('--organization <id>', 'an Enterprise organization')
   .requiredOption('--user <id>', 'a service account that is a member of it')
   .requiredOption('--scope <scope>', 'api-key or api-secret, or another token scope of the policy')
-  .option('--name <text>', 'what it is for')
+  .option('--name <text>', 'purpose of the token')
   .option('--expires-at <time>', 'RFC 3339, such as 2030-01-01T00:00:00Z; without it the token does not expire')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print token and metadata as JSON')
@@ -110,8 +108,8 @@ tokens
 
 tokens
   .command('list')
-  .description("list a user's tokens, newest first; never a secret")
-  .requiredOption('--user <id>', 'whose tokens')
+  .description("List a user's tokens without their secrets, newest first")
+  .requiredOption('--user <id>', 'id of the user')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print the list as JSON')
   .addHelpText('after', example('npx sallyport tokens list --user 8'))
@@ -119,35 +117,35 @@ tokens
 
 tokens
   .command('revoke')
-  .description('revoke a token; whoever still sends it gets 401')
-  .argument('<id>', 'the number of the token, as "tokens list" shows it')
+  .description('Revoke a token; further requests with it get 401')
+  .argument('<id>', 'id of the token, from "tokens list"')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
-  .option('--json', 'print what was revoked as JSON')
+  .option('--json', 'print the revoked token as JSON')
   .addHelpText('after', example('npx sallyport tokens revoke 12'))
   .action(lazyCommand(loadTokens, 'runRevokeToken'))
 
 const clusters = program
   .command('clusters')
-  .description('data clusters, straight in the database')
+  .description('Manage data clusters directly in the database')
   .addHelpText('after', example('npx sallyport clusters list'))
 
 clusters
   .command('list')
-  .description('list all clusters with their state')
+  .description('List all clusters with their state')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--json', 'print the list as JSON')
   .addHelpText('after', example('npx sallyport clusters list'))
   .action(lazyCommand(loadClusters, 'runListClusters'))
 
 for (const [name, description, run] of [
-  ['suspend', 'suspend a cluster: its proxy answers 403', 'runSuspendCluster'],
-  ['resume', 'take a suspension back', 'runResumeCluster'],
-  ['heartbeat', 'note that a cluster was heard of just now', 'runRecordHeartbeat'],
+  ['suspend', 'Suspend a cluster: its proxy responds with 403', 'runSuspendCluster'],
+  ['resume', 'Resume a suspended cluster', 'runResumeCluster'],
+  ['heartbeat', 'Record a heartbeat of a cluster', 'runRecordHeartbeat'],
 ] as const)
   clusters
     .command(name)
     .description(description)
-    .argument('<id>', 'the number of the cluster, as "clusters list" shows it')
+    .argument('<id>', 'id of the cluster, from "clusters list"')
     .option('-c, --config <file>', 'configuration file', defaultConfig)
     .option('--json', 'print the cluster as JSON')
     .addHelpText('after', example(`npx sallyport clusters ${name} 7`))
@@ -155,13 +153,13 @@ for (const [name, description, run] of [
 
 program
   .command('directory')
-  .description('the database that users, organizations and tokens are read from')
+  .description('Check the database of users, organizations and tokens')
   .addHelpText('after', example('npx sallyport directory check'))
   .command('check')
-  .description('compare every view, column, row and trigger with what the gateway needs; changes nothing')
+  .description('Check every view, column, value and trigger that the gateway needs; change nothing')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
-  .option('--try-writes', 'log in, mint and revoke once as well, in a transaction that is rolled back')
-  .option('--json', 'print what was found as JSON')
+  .option('--try-writes', 'also log in, mint and revoke once, in a transaction that is rolled back')
+  .option('--json', 'print the findings as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport directory check'))
   .action(lazyCommand(() => import('./cli/check-directory.ts'), 'runCheckDirectory'))
 
@@ -170,16 +168,16 @@ addPolicyCommands(program, defaultConfig)
 
 program
   .command('reference', { hidden: true })
-  .description('print every command as JSON, for the documentation')
+  .description('Print every command as JSON, for the documentation')
   .action(() => void process.stdout.write(`${JSON.stringify(describeProgram(program))}\n`))
 
-// Commander exits 1 on bad usage by itself; the contract says 2.
+// Commander exits with 1 on bad usage; the specification requires 2.
 for (const command of [program, ...program.commands, ...program.commands.flatMap(({ commands }) => commands)])
   command.exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
 
 await program.parseAsync().catch(reportFailure)
 
-/** Whoever reads what a command prints may stop before its end, as `head` does. */
+/** A reader such as `head` may close the pipe before the command has printed everything. */
 function endWithReader(): void {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error

@@ -28,7 +28,6 @@ import { resolveOrganization } from './resolve/organization.ts'
 import { resolveResource } from './resolve/resource.ts'
 import { MethodNotAllowed, type RouteMatch, type RouteTable } from './route/table.ts'
 
-/** What a reload replaces, whole. A request takes one and keeps it. */
 export type Snapshot = Readonly<{
   table: RouteTable
   roles: Roles
@@ -54,8 +53,8 @@ export type Stages = Readonly<{
 }>
 
 /**
- * The way of one request. Every stage adds one fact; the first that cannot, refuses. What a stage has at hand is not
- * waited for: most requests go from their head to their upstream in one turn of the event loop.
+ * Handles one request. Each stage adds one fact or refuses. Results that are not promises are not awaited, so that most
+ * requests go from their head to their upstream in one tick of the event loop.
  */
 export const createPipeline = (stage: Stages) => {
   const admit = createAdmit(stage, 'public')
@@ -125,8 +124,8 @@ type Admit = (
 ) => Awaitable<Permit>
 
 /**
- * From a target to a permit: route, rate limit, authentication, organization, resource, decision. It is the only way to
- * a permit, and both listeners take it, so that its order is the order of refusals.
+ * Leads from a target to a permit: route, rate limit, authentication, organization, resource, decision. Both listeners
+ * use it, so its order is the order of refusals.
  */
 export function createAdmit(
   stage: Pick<Stages, 'authenticate' | 'directory' | 'limit'>,
@@ -135,7 +134,7 @@ export function createAdmit(
   const issue = (decision: Decision, { exchange }: Received, observer: RequestObserver): Permit => {
     const permit = enforce(decision)
     observer.onAllowed()
-    // A connection of the decision listener belongs to a proxy, which asks for every organization.
+    // A connection of the decision listener belongs to a proxy, which asks for all organizations.
     if (listener === 'public') exchange.account.forOrganization(permit.caller?.organization?.id)
     return permit
   }
@@ -180,13 +179,13 @@ export function createAdmit(
   }
 }
 
-/** A request for an endpoint of the gateway comes to the public listener after its decision, and is counted there. */
+/** A request for an endpoint of the gateway reaches the public listener after its decision and is counted there. */
 const isCounted = ({ rateLimit, destination }: Route, listener: AuditedListener): boolean =>
   rateLimit !== undefined && (listener === 'public' || destination.kind !== 'answer')
 
 /**
- * The audit gate: with `audit.onFull: wait` a request goes on once its decision is written down, and is refused where it
- * cannot be. The status is known where the gateway itself answers.
+ * The audit gate. With `audit.onFull: wait` a request proceeds only after its decision is recorded, and is refused if
+ * that fails. The status is known only if the gateway itself responds.
  */
 export function passAudit(
   audit: Audit,
@@ -199,7 +198,7 @@ export function passAudit(
   return decision && audit.record(decision)
 }
 
-/** Resolves to the error that the client is told: this very refusal, or that it could not be written down. */
+/** Resolves to the error for the client: this refusal, or the failure to record it. */
 export async function auditRefusal(
   audit: Audit,
   record: RequestRecord,
@@ -208,7 +207,7 @@ export async function auditRefusal(
 ): Promise<GatewayError> {
   observer.onRefusal(refusal)
   try {
-    // Refusals are remembered even where the audit is off.
+    // Recent refusals are kept for the console even if the audit is off.
     const decision = record.takeDecision(true, refusal.status, refusal)
     if (decision) await audit.record(decision)
     return refusal
@@ -219,11 +218,13 @@ export async function auditRefusal(
   }
 }
 
-/** In the shape of the route's surface. No route matches a method that is not allowed, but its path has a surface. */
+/**
+ * Renders in the format of the route's surface. A method that is not allowed has no route, but its path has a surface.
+ */
 export const renderRefusal = (error: GatewayError, record: RequestRecord, requestId: string): Rendered =>
   render(error, error instanceof MethodNotAllowed ? error.surface : record.surface, requestId)
 
-/** A refusal after the head went out can only be a broken connection: it must not pass for a complete answer. */
+/** After the head is sent, the connection must break, so that the response cannot pass for complete. */
 function refuse(exchange: Exchange, error: GatewayError, record: RequestRecord, requestId: string): void {
   if (exchange.hasStarted) {
     exchange.destroy()

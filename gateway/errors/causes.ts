@@ -1,6 +1,6 @@
 /**
- * The exact causes of refusals, for operators alone: log, audit, metrics and console name them, and no response does. Each
- * stands with the code that the client sees, with its meaning and with a remedy.
+ * Exact causes of refusals, each with the client's code, a meaning and a remedy. Log, audit, metrics and console name
+ * the cause; no response does.
  */
 export const causes = {
   credential_missing: [
@@ -10,8 +10,8 @@ export const causes = {
   ],
   credential_repeated: [
     'unauthenticated',
-    'The header of the credential stands on two lines.',
-    'Send the header once. Look for a proxy that adds a second line.',
+    'The header of the credential is repeated.',
+    'Send the header once. Look for a proxy that adds a second one.',
   ],
   jwt_in_authorization: [
     'unauthenticated',
@@ -31,22 +31,22 @@ export const causes = {
   jwt_too_long: [
     'unauthenticated',
     'The JWT is longer than 8 KiB.',
-    'Have the issuer put fewer claims into its access tokens.',
+    'Configure the issuer to put fewer claims into its access tokens.',
   ],
   algorithm_not_allowed: [
     'unauthenticated',
     'The JWT names an algorithm other than RS256, PS256, ES256 and EdDSA.',
-    'Have the issuer sign with one of these.',
+    'Configure the issuer to sign with one of these.',
   ],
   wrong_type: [
     'unauthenticated',
-    'The `typ` of the JWT is another than `JWT` and `at+jwt`, or than `issuers[].requireType` asks for.',
+    'The `typ` of the JWT is neither `JWT` nor `at+jwt`, or it is not the one of `issuers[].requireType`.',
     'Send the access token. An ID token, a refresh token or a logout token does not give access.',
   ],
   critical_extension: [
     'unauthenticated',
     'The header of the JWT has `crit` or `b64`.',
-    'Have the issuer leave the extension out.',
+    'Configure the issuer to leave the extension out.',
   ],
   unknown_issuer: [
     'unauthenticated',
@@ -61,46 +61,46 @@ export const causes = {
   ambiguous_key: [
     'unauthenticated',
     'The JWT names no `kid`, and several keys of the issuer fit.',
-    'Have the issuer write `kid` into its tokens.',
+    'Configure the issuer to write `kid` into its tokens.',
   ],
   unfit_key: [
     'unauthenticated',
-    'The key that the JWT names is of another kind than its algorithm takes.',
+    'The key that the JWT names does not fit its algorithm.',
     'Compare `alg` of the token with `kty` and `crv` of the key.',
   ],
   bad_signature: [
     'unauthenticated',
-    'The signature of the JWT is not that of the key that it names.',
+    'The key that the JWT names did not make its signature.',
     'Get a new token. A token that was changed, or that another realm signed, fails like this.',
   ],
   wrong_audience: [
     'unauthenticated',
     'The `aud` of the JWT has none of `issuers[].audience`.',
-    'Have the issuer add the audience of the configuration, or name the audience of the token there.',
+    'Configure the issuer to add the audience of the configuration, or name the audience of the token there.',
   ],
   subject_invalid: [
     'unauthenticated',
     'The `sub` of the JWT is missing, empty, longer than 255 characters or holds control characters.',
-    'Have the issuer write `sub` into its access tokens. Keycloak needs the client scope `basic`.',
+    'Configure the issuer to write `sub` into its access tokens. Keycloak needs the client scope `basic`.',
   ],
   expiry_missing: [
     'unauthenticated',
     'The `exp` of the JWT is missing or not a number.',
-    'Have the issuer write `exp` into its tokens.',
+    'Configure the issuer to write `exp` into its tokens.',
   ],
   time_malformed: [
     'unauthenticated',
     'The `nbf` or `iat` of the JWT is not a number.',
-    'Have the issuer write times in seconds since 1970.',
+    'Configure the issuer to write times in seconds since 1970.',
   ],
   proof_missing: [
     'unauthenticated',
-    'The JWT has `cnf`: it is bound to its sender, and no proof of that is checked.',
-    'Have the issuer give bearer tokens to this client.',
+    'The JWT has `cnf`, which binds it to its sender. The gateway checks no such proof.',
+    'Configure the issuer to give bearer tokens to this client.',
   ],
   not_an_access_token: [
     'unauthenticated',
-    'The JWT has `events`: it reports an event and gives no right.',
+    'The JWT has `events`: it reports an event and grants no access.',
     'Send the access token.',
   ],
   expired: [
@@ -120,17 +120,17 @@ export const causes = {
   ],
   token_checksum: [
     'unauthenticated',
-    'The checksum at the end of the API token does not fit: a letter is wrong or missing.',
+    'The checksum at the end of the API token does not fit: a character is wrong or missing.',
     'Copy the token again.',
   ],
   token_unknown: [
     'unauthenticated',
-    'The directory has no API token of this number: it was revoked, or never there.',
+    'The directory has no API token with this id: it was revoked or never existed.',
     'Mint a new one: `sallyport tokens mint`.',
   ],
   token_secret_wrong: [
     'unauthenticated',
-    'The directory has an API token of this number, with another secret.',
+    'The directory has an API token with this id, but with another secret.',
     'Copy the token again. Many of these from one address are guesses.',
   ],
   token_expired: ['unauthenticated', 'The API token has expired.', 'Mint a new one: `sallyport tokens mint`.'],
@@ -141,28 +141,28 @@ export const causes = {
   ],
   user_declined: [
     'unauthenticated',
-    'The database took no new user at a first login: a trigger declined the row.',
-    'Look at the triggers of the adopted table of users.',
+    'At a first login the database did not store the user: a trigger refused the insert.',
+    'Check the triggers of the adopted users table.',
   ],
   user_conflict: [
     'unauthenticated',
-    'At a first login a unique column of the users or identities has the value already. The user may be hidden or disabled.',
+    'At a first login the user or identity already exists. The user may be hidden or disabled.',
     'Look for a user with the e-mail of the token, or an identity with its issuer and subject.',
   ],
-  minter_gone: ['unauthenticated', 'The user who mints is not in the directory any more.', 'Log in again.'],
+  minter_gone: ['unauthenticated', 'The user who mints is no longer in the directory.', 'Log in again.'],
   parent_token_gone: [
     'unauthenticated',
-    'The API token that mints, or one that it came from, was revoked meanwhile.',
+    'The API token that mints, or one that it came from, has been revoked.',
     'Mint with another token.',
   ],
   organization_header_malformed: [
     'invalid_organization_id',
-    '`x-organization-id` is not a positive integer, or stands on two lines.',
+    '`x-organization-id` is not a positive integer, or is repeated.',
     'Send the id as `GET /users/me` shows it, once.',
   ],
   organization_cookie_malformed: [
     'invalid_organization_id',
-    'The cookie `current-org-id` is not a positive integer, stands twice, or is written so that servers read it differently.',
+    'The cookie `current-org-id` is not a positive integer, is repeated, or is written so that servers read it differently.',
     'Clear the cookie, and set it plainly.',
   ],
   organization_contradiction: [
@@ -178,7 +178,7 @@ export const causes = {
   cookie_not_a_member: [
     'not_a_member',
     'The caller is not a member of the organization in the cookie `current-org-id`, or it does not exist.',
-    'Clear the cookie: it may be that of an earlier user of the browser, or of a lost membership.',
+    'Clear the cookie: it may be from an earlier user of the browser, or from a lost membership.',
   ],
   path_not_a_member: [
     'organization_forbidden',
@@ -187,12 +187,12 @@ export const causes = {
   ],
   membership_lost: [
     'organization_forbidden',
-    'The caller has lost the membership while the request ran.',
+    'The caller lost the membership during the request.',
     'Give the user a role there.',
   ],
   no_organization: [
     'role_insufficient',
-    'The route asks for a role, and the caller is in no organization.',
+    'The route requires a role, and the caller is in no organization.',
     'Give the user a role in an organization.',
   ],
   role_unknown: [
@@ -202,32 +202,32 @@ export const causes = {
   ],
   role_too_low: [
     'role_insufficient',
-    'The role that the caller holds in the organization in force is lower than the route asks for.',
+    'The role that the caller holds in the organization in force is lower than the route requires.',
     'Name another organization, or give the user a higher role. `sallyport policy explain` shows the check.',
   ],
   no_organization_for_ability: [
     'ability_missing',
-    'The route asks for an ability, and the caller is in no organization, where abilities come from.',
+    'The route requires an ability, which a role in an organization grants, and the caller is in no organization.',
     'Give the user a role in an organization.',
   ],
   role_ability_missing: [
     'ability_missing',
-    'The role that the caller holds lacks the ability that the route asks for.',
+    'The role that the caller holds lacks the ability that the route requires.',
     'Give the user a role that has it. `sallyport policy matrix` shows which.',
   ],
   token_ability_missing: [
     'ability_missing',
-    'The API token lacks the ability that the route asks for.',
-    'Mint a token of a wider scope.',
+    'The API token lacks the ability that the route requires.',
+    'Mint a token with a wider scope.',
   ],
   token_read_only: [
     'ability_missing',
     'The API token has no ability that writes, and this endpoint writes.',
-    'Mint a token of a scope that writes.',
+    'Mint a token with a scope that writes.',
   ],
   token_line_too_long: [
     'ability_missing',
-    'The API token descends from the longest line of tokens that minted one another.',
+    'The API token ends the longest allowed chain of tokens that minted each other.',
     'Mint with an earlier token, or as an operator: `sallyport tokens mint`.',
   ],
   account_has_bypass_scope: [
@@ -238,19 +238,19 @@ export const causes = {
   account_in_foreign_organization: [
     'account_out_of_reach',
     'The account is a member of an organization in which the caller is not an administrator.',
-    'Use one account an organization, or mint as an operator: `sallyport tokens mint`.',
+    'Use one account per organization, or mint as an operator: `sallyport tokens mint`.',
   ],
   account_role_higher: [
     'account_out_of_reach',
     'The account has a higher role in this organization than the caller.',
-    'Have an owner mint.',
+    'Ask an owner to mint.',
   ],
   resource_id_malformed: [
     'resource_not_found',
     'The id in the path is not a positive integer.',
     'Send the id as the list of these resources shows it.',
   ],
-  resource_unknown: ['resource_not_found', 'The directory has no resource of this id.', 'Check the id.'],
+  resource_unknown: ['resource_not_found', 'The directory has no resource with this id.', 'Check the id.'],
   resource_foreign: [
     'resource_not_found',
     'The resource belongs to another organization than the one in force.',
@@ -263,7 +263,7 @@ export const causes = {
   ],
   cluster_unknown: [
     'resource_not_found',
-    'The directory has no cluster of this id.',
+    'The directory has no cluster with this id.',
     'Check the id: `sallyport clusters list`.',
   ],
   cluster_foreign: [
@@ -278,13 +278,13 @@ export const causes = {
   ],
   token_not_of_user: [
     'resource_not_found',
-    'The user has no API token of this number, or it is revoked already.',
+    'The user has no API token with this id, or it is already revoked.',
     'List the tokens of the user: `sallyport tokens list --user ID`.',
   ],
   cluster_stale: [
     'cluster_offline',
     'The last heartbeat of the cluster is older than `cluster.staleAfterMs`, or there was none.',
-    'Look at the agent of the cluster. `sallyport clusters list` shows the last heartbeat.',
+    'Check the agent of the cluster. `sallyport clusters list` shows the last heartbeat.',
   ],
   cluster_deleting: ['cluster_offline', 'The cluster is being deleted.', 'Use another cluster.'],
   target_not_origin_form: [
@@ -295,7 +295,7 @@ export const causes = {
   target_not_visible: [
     'target_malformed',
     'The target holds a fragment, or a byte that is not visible ASCII.',
-    'Percent-encode all but letters, digits and `-._~`.',
+    'Percent-encode all characters but letters, digits and `-._~`.',
   ],
   target_backslash: ['target_malformed', 'The path holds a backslash.', 'Send slashes.'],
   target_empty_segment: [
@@ -309,11 +309,7 @@ export const causes = {
     'Write a percent sign as `%25`.',
   ],
   target_bad_utf8: ['target_malformed', 'The escapes of the path are not UTF-8.', 'Encode the path in UTF-8.'],
-  target_nested_escapes: [
-    'target_malformed',
-    'The path is percent-encoded more often than eight times over.',
-    'Encode it once.',
-  ],
+  target_nested_escapes: ['target_malformed', 'The path is percent-encoded more than eight times.', 'Encode it once.'],
   target_hidden_byte: [
     'target_malformed',
     'The path holds an encoded control byte or backslash, or a slash that is encoded twice.',
@@ -326,12 +322,12 @@ export const causes = {
   ],
   target_encoded_slash: [
     'target_malformed',
-    'The path holds an encoded slash, and its route takes none.',
+    'The path holds an encoded slash, and its route refuses them.',
     'Set `encodedSlashes: allow` for the route whose backend needs them.',
   ],
   target_like_stricter_row: [
     'target_misreadable',
-    'A server that ignores case, escapes or parameters would read the path as one that asks for more.',
+    'A server that ignores case, escapes or parameters would read the path as that of a stricter route.',
     'Send the path as the documentation of the API spells it.',
   ],
   target_like_dot_segment: [
@@ -341,10 +337,10 @@ export const causes = {
   ],
   target_with_many_readings: [
     'target_misreadable',
-    'Servers could read the path in too many ways for all of them to be looked at.',
+    'Servers could read the path in more ways than the gateway can check.',
     'Send a shorter path, with fewer escapes and letters beyond ASCII.',
   ],
-  http_version: ['headers_malformed', 'The version of HTTP is neither 1.0 nor 1.1.', 'Send HTTP/1.1.'],
+  http_version: ['headers_malformed', 'The HTTP version is neither 1.0 nor 1.1.', 'Send HTTP/1.1.'],
   host_malformed: [
     'headers_malformed',
     '`Host` is missing, repeated or not a host.',
@@ -352,85 +348,83 @@ export const causes = {
   ],
   header_misspelt: [
     'headers_malformed',
-    'A header that frames the request is spelt with another character for `-`.',
+    'A header that frames the request has another character in place of `-`.',
     'Send it in its usual spelling.',
   ],
   framing_contradiction: [
     'headers_malformed',
-    'The length of the body is told twice, in two ways or not as a number.',
+    'The length of the body is repeated, given in two ways, or not a number.',
     'Send `Content-Length` or `Transfer-Encoding: chunked`, once.',
   ],
   body_malformed: [
     'headers_malformed',
     'The body does not end as its framing says.',
-    'Send the body to its end, in whole chunks.',
+    'Send the complete body, in complete chunks.',
   ],
   original_request_missing: [
     'ambiguous_target',
     'The proxy named no original method and target.',
-    'Configure the proxy as its page under `docs/integrate/ingress/` says.',
+    'Configure the proxy as its page under `docs/guides/external-authorization/` says.',
   ],
   original_request_contradiction: [
     'ambiguous_target',
     'The headers of the proxy name two different original requests.',
-    'Have the proxy remove `X-Forwarded-*` and `X-Original-*` of its clients.',
+    'Let the proxy remove the `X-Forwarded-*` and `X-Original-*` of its clients.',
   ],
   original_header_repeated: [
     'ambiguous_target',
-    'A header that names the original request stands on two lines, or in another spelling.',
-    'Have the proxy remove these headers of its clients.',
+    'A header that names the original request is repeated, or has another spelling.',
+    'Let the proxy remove these headers of its clients.',
   ],
   original_host_malformed: [
     'ambiguous_target',
     '`X-Forwarded-Host` is not a host.',
-    'Have the proxy send the host that it was asked for.',
+    'Let the proxy send the host of the original request.',
   ],
   upstream_unconfigured: [
     'upstream_unavailable',
-    'The configuration has no upstream of the name that the route has.',
+    'The configuration lacks the upstream that the route names.',
     'Add it to `upstreams`, and run `sallyport policy check`.',
   ],
   cluster_address_malformed: [
     'upstream_unavailable',
-    'The base address of the cluster is not a URL of HTTP.',
+    'The base address of the cluster is not an HTTP URL.',
     'Correct `clusters.base_url` in the database.',
   ],
   upstream_unreachable: [
     'upstream_unavailable',
     'No connection to the upstream could be made: its name, its address, its port or TLS failed.',
-    'Look at the upstream and the network between. The `error` of the log line says more.',
+    'Check the upstream and the network between. The `error` of the log line names the failure.',
   ],
   cluster_unreachable: [
     'upstream_unavailable',
     'No connection to the cluster could be made: its name, its address, its port, TLS or `cluster.networks` failed.',
-    'Look at the cluster and the network between. The `error` of the log line says more.',
+    'Check the cluster and the network between. The `error` of the log line names the failure.',
   ],
   upstream_no_response: [
     'upstream_unavailable',
-    'The upstream closed the connection before its answer.',
-    'Look at the log of the upstream: it may have crashed or restarted.',
+    'The upstream closed the connection before its response.',
+    'Check the log of the upstream: it may have crashed or restarted.',
   ],
   upstream_pool_exhausted: [
     'upstream_unavailable',
     'All connections to the upstream are in use, and the queue for them is full or too slow.',
-    'Add instances of the upstream, or look at what makes it slow.',
+    'Add instances of the upstream, or make it faster.',
   ],
   upstream_protocol_error: [
     'upstream_unavailable',
-    'The upstream answered with something other than HTTP/1.1.',
-    'Look at the port and scheme of `upstreams[].urls`.',
+    'The response of the upstream is not valid HTTP/1.1.',
+    'Check the port and scheme of `upstreams[].urls`.',
   ],
   request_cancelled: [
     'upstream_unavailable',
-    'The client left before the upstream answered.',
-    'Nothing is wrong with the upstream. Look at the time-outs of the client.',
+    'The client left before the upstream responded.',
+    'Check the time-outs of the client. The upstream works.',
   ],
 } as const satisfies Record<string, readonly [code: string, meaning: string, remedy: string]>
 
 type Causes = typeof causes
 
-/** A cause that is more exact than its code. */
 export type ExactCause = keyof Causes
 
-/** A code whose refusals all have an exact cause: the code by itself tells too little. */
 export type CodeWithExactCauses = Exclude<Causes[ExactCause][0], 'headers_malformed'>

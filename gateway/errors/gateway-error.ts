@@ -1,27 +1,23 @@
 import { type CodeWithExactCauses, causes, type ExactCause } from './causes.ts'
 
-/** Which check of the policy a 403 failed (SPEC section 5); it never says what would have been enough. */
+/** The check of the policy that a 403 failed (SPEC section 5). It never says what would have been enough. */
 export type Check = 'role' | 'ability' | 'resource'
 
-/** What only some refusals carry. */
 export type RefusalDetails = Readonly<{
-  /** The fields of a validation failure, in the order they were checked. */
   messages?: readonly ValidationMessage[]
-  /** Methods that the path does know, for the Allow header of a 405 (RFC 9110 15.5.6). */
+  /** Methods of the path, for the Allow header of a 405 (RFC 9110 15.5.6). */
   allow?: readonly string[]
-  /** The status of an upstream's own failure, which goes on in our shape. */
   status?: number
-  /** When an upstream says to try again. */
   retryAfter?: string
-  /** The number that a refused API token claims to have: for log and audit alone. */
+  /** Id that a refused API token claims, for log and audit alone. */
   tokenId?: number
 }>
 
 export type ValidationMessage = Readonly<{ field: string; rule: string; message: string }>
 
 /**
- * Every refusal the gateway can give: its HTTP status, and the one message a client sees.
- * All 401s about a credential share code and message, so that nobody learns which guess came close.
+ * Status and message of each refusal. All 401s about a credential share one code and message, so that no client learns
+ * which guess came close.
  */
 const refusals = {
   target_malformed: [400, 'The request target is malformed.'],
@@ -69,10 +65,8 @@ const refusals = {
 
 export type RefusalCode = keyof typeof refusals
 
-/** A code that stands for one cause alone, and so names it. */
 export type PlainCode = Exclude<RefusalCode, CodeWithExactCauses>
 
-/** The exact cause of a refusal: the log, the audit, the metrics and the console name it, and no response does. */
 export type RefusalCause = PlainCode | ExactCause
 
 const codeOfCause: Readonly<Partial<Record<RefusalCause, RefusalCode>>> = Object.fromEntries(
@@ -82,30 +76,24 @@ const codeOfCause: Readonly<Partial<Record<RefusalCause, RefusalCode>>> = Object
   ]),
 )
 
-/** The code that a client sees of a cause. */
 export const codeOf = (cause: RefusalCause): RefusalCode =>
-  // Without an exact cause the code is its own: the types say so, and `Partial` forgets it.
+  // A cause without an exact cause is its own code: the types prove it, but `Partial` drops it.
   codeOfCause[cause] ?? (cause as PlainCode)
 
-/** One refusal of the catalogue, as plain data. */
 export type CataloguedRefusal = Readonly<{ code: RefusalCode; status: number; message: string; check?: Check }>
 
-/** The whole catalogue, in the order of the statuses. */
 export const listRefusals = (): readonly CataloguedRefusal[] =>
-  // `Object.keys` forgets the type of the keys.
+  // `Object.keys` loses the type of the keys.
   (Object.keys(refusals) as RefusalCode[]).map(findRefusal)
 
-/** One refusal of the catalogue. */
 export const findRefusal = (code: RefusalCode): CataloguedRefusal => {
   const [status, message, check] = refusals[code] as readonly [number, string, Check?]
   return { code, status, message, ...(check && { check }) }
 }
 
-/** A refusal by its cause: the only kind of error that a client may be told about. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
   readonly code: RefusalCode
-  /** Beside the code, as `cause` is taken by `Error`. */
   readonly exactCause: RefusalCause
   readonly status: number
   readonly check: Check | undefined
@@ -116,7 +104,7 @@ export class GatewayError extends Error {
     const code = codeOf(exactCause)
     const [status, message, check] = refusals[code] as readonly [number, string, Check?]
     const { stackTraceLimit } = Error
-    // What a client does wrong says nothing about a place of ours, and must not cost as if it did.
+    // A stack trace says nothing about a client's mistake, and it costs CPU.
     if (status < 500) Error.stackTraceLimit = 0
     super(message, cause === undefined ? undefined : { cause })
     Error.stackTraceLimit = stackTraceLimit
@@ -127,7 +115,7 @@ export class GatewayError extends Error {
     this.details = details
   }
 
-  /** Anything that is not a GatewayError is a bug of ours, and says nothing to the client. */
+  /** Every other error is a bug of the gateway, so the client only learns that it was internal. */
   static from(error: unknown): GatewayError {
     return error instanceof GatewayError ? error : new GatewayError('internal', { cause: error })
   }

@@ -1,10 +1,9 @@
 import type { GatewayError } from './gateway-error.ts'
 import type { Surface } from './surface.ts'
 
-/** An answer of our own, ready for the wire: header pairs lie flat, name then value. */
 export type Rendered = Readonly<{ status: number; headers: readonly string[]; body: string }>
 
-/** `error.status` and `success` are the stable fields; code, check and requestId are best-effort (SPEC section 7). */
+/** `error.status` and `success` are stable; code, check and requestId are best-effort (SPEC section 7). */
 const platform = (error: GatewayError, requestId: string): unknown => ({
   success: false,
   message: error.message,
@@ -39,7 +38,6 @@ const check = (error: GatewayError) => (error.check ? { check: error.check } : {
 const modelErrorType = (status: number): string =>
   status === 429 ? 'rate_limit_error' : status >= 500 ? 'server_error' : 'invalid_request_error'
 
-/** The conventional codes of GraphQL servers, by status. */
 const graphqlCodes: Readonly<Record<number, string>> = {
   400: 'BAD_REQUEST',
   401: 'UNAUTHENTICATED',
@@ -65,13 +63,13 @@ const shapes: Readonly<Record<Surface, (error: GatewayError, requestId: string) 
   graphql,
 }
 
-/** What the gateway says itself is for the caller alone, and of this moment. */
+/** Responses of the gateway are for the caller alone and soon out of date, so no cache may store them. */
 const jsonHeaders = ['content-type', 'application/json; charset=utf-8', 'cache-control', 'no-store']
 
-/** The only place where an error takes the shape of a surface. */
+/** The only place that gives an error the format of a surface. */
 export function render(error: GatewayError, surface: Surface, requestId: string): Rendered {
   const headers = [...jsonHeaders, 'x-request-id', requestId]
-  // RFC 9110 15.5.2: every 401 names a scheme; the API token's is Bearer, and the JWT has no registered one.
+  // RFC 9110 15.5.2: every 401 names a scheme. API tokens use Bearer, and JWTs here have no registered scheme.
   if (error.status === 401) headers.push('www-authenticate', 'Bearer')
   if (error.details.allow) headers.push('allow', error.details.allow.join(', '))
   if (error.details.retryAfter !== undefined) headers.push('retry-after', error.details.retryAfter)
@@ -79,14 +77,12 @@ export function render(error: GatewayError, surface: Surface, requestId: string)
   return { status: error.status, headers, body: JSON.stringify(shapes[surface](error, requestId)) }
 }
 
-/** A success of an endpoint that the gateway owns, in the platform's envelope. */
 export const renderSuccess = (data: unknown, requestId: string, status = 200): Rendered => ({
   status,
   headers: [...jsonHeaders, 'x-request-id', requestId],
   body: JSON.stringify({ success: true, data }),
 })
 
-/** A page of a list; `lastPage` is at least 1. */
 export const renderList = (
   data: readonly unknown[],
   { page, perPage, total }: Readonly<{ page: number; perPage: number; total: number }>,

@@ -1,8 +1,8 @@
 import type { RefusalCause } from './gateway-error.ts'
 
 /**
- * What can end a stream early, by the code that its client is told: the sentence for `x_service_error_message`, and
- * the refusal that says the same while the head of the answer has not gone out.
+ * Failures that end a stream early, by the code that the client gets. The first text is `x_service_error_message`. The
+ * second is the equivalent refusal, for streams whose head has not been sent.
  */
 const failures = {
   worker_disconnected: ['The agent worker dropped its connection mid-run.', 'upstream_no_response'],
@@ -14,13 +14,11 @@ const failures = {
 
 export type StreamFailureCode = keyof typeof failures
 
-/** Every failure with its detail text. */
 export const listStreamFailures = (): readonly (readonly [code: string, detail: string, refusal: RefusalCause])[] =>
   Object.entries(failures).map(([code, [detail, refusal]]) => [code, detail, refusal])
 export const streamFailureCodes = Object.keys(failures) as readonly StreamFailureCode[]
 
-/** The detail text of a failure; like every text of ours it says nothing of what lies behind the gateway. */
+/** Like all messages to clients, this one tells nothing about the systems behind the gateway. */
 export const describeStreamFailure = (code: StreamFailureCode): string => failures[code][0]
 
-/** The refusal that a failure is as long as the client has no answer yet. */
 export const refusalOfStreamFailure = (code: StreamFailureCode): RefusalCause => failures[code][1]

@@ -1,17 +1,15 @@
-/** The part of the gateway that a callback belongs to: a label of the metric. */
 export type FaultComponent = 'listener' | 'client' | 'upstream' | 'timer' | 'directory' | 'issuer' | 'process'
 
 export type HearFault = (component: FaultComponent, error: unknown) => void
 
 const hearers = new Set<HearFault>()
 
-/** Tells every fault of this process from now on; gives what ends that. */
 export function hearFaults(hear: HearFault): () => void {
   hearers.add(hear)
   return () => void hearers.delete(hear)
 }
 
-/** Tells of what was thrown. Where nothing listens, as in a command, it goes on as an uncaught exception. */
+/** Reports an error. Without a listener, as in a command, the error becomes an uncaught exception. */
 export function reportFault(component: FaultComponent, error: unknown): void {
   if (hearers.size === 0) {
     queueMicrotask(() => {
@@ -23,8 +21,8 @@ export function reportFault(component: FaultComponent, error: unknown): void {
 }
 
 /**
- * A callback for a socket, a timer or an emitter, above which there is nothing but the event loop: what is thrown out of
- * it, or a promise that it returns, would end the process. `onFault` ends the one connection or piece of work instead.
+ * Wraps a callback of a socket, a timer or an emitter. Only the event loop is above it, so an exception or a rejection
+ * would end the process. `onFault` ends the one connection or piece of work instead.
  */
 export const guarded =
   <First = void, Second = void>(
@@ -34,7 +32,7 @@ export const guarded =
   ): ((first: First, second?: Second) => void) =>
   (first, second) => {
     try {
-      // Whoever calls back with one argument has work that takes one.
+      // a caller with one argument has work that takes one
       const result = work(first, second as Second)
       if (result instanceof Promise) result.catch((error: unknown) => fail(component, error, first, onFault))
     } catch (error) {

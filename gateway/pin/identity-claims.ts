@@ -1,7 +1,6 @@
 import type { Permit, PermittedCaller } from '../authorize/decide.ts'
 import type { Upstream } from '../locate/upstream.ts'
 
-/** What the identity header says, but for its times (SPEC section 4). */
 export type IdentityClaims = Readonly<{
   iss: string
   aud: string
@@ -15,7 +14,7 @@ export type IdentityClaims = Readonly<{
   htu?: string
 }>
 
-/** The facts of a permit for one upstream. The role is the one held; a bypass scope shows in the abilities. */
+/** Claims of a permit for one upstream. The role is the member's own; a bypass scope shows in the abilities. */
 export function composeIdentity(
   issuer: string,
   permit: Permit,
@@ -38,7 +37,6 @@ export function composeIdentity(
   }
 }
 
-/** The role in the organization in force, then the platform's; roles in other organizations are not this one's business. */
 function rolesInForce({ principal, organization }: PermittedCaller): readonly string[] {
   const here = principal.user.roles.filter(({ organization: at }) => at !== null && at.id === organization?.id)
   const platform = principal.user.roles.filter(({ organization: at }) => at === null)

@@ -5,13 +5,11 @@ import type { Upstream } from '../locate/upstream.ts'
 import { reuseMs } from './keyring.ts'
 import type { SigningKey } from './signing-keys.ts'
 
-/** The headers that speak for the caller; nobody but us can have set them. */
 export type PinnedHeaders = PreparedHeaders
 
-/** A header that is signed early in one generation is last handed out late in the next but one. */
+/** An entry is made in one generation and dropped two generations later, so it lives for at most three. */
 const generationMs = reuseMs / 3
 
-/** All that headers say beyond what the user's record and the credential do, and the key that signed them. */
 type CacheKey = Readonly<{
   kid: string
   upstream: string
@@ -21,7 +19,7 @@ type CacheKey = Readonly<{
   role: string | undefined
 }>
 
-/** Headers that were pinned, or soon will be. Compared field by field: a name put together of them all costs more. */
+/** Compared field by field, because joining all fields to one string costs more. */
 type Entry = { readonly key: CacheKey; headers: Awaitable<PinnedHeaders> }
 
 const findEntry = (all: readonly Entry[] | undefined, key: CacheKey): Entry | undefined =>
@@ -35,7 +33,6 @@ const findEntry = (all: readonly Entry[] | undefined, key: CacheKey): Entry | un
       abilities === key.abilities,
   )
 
-/** An OAuth session is one credential, whatever its token. */
 const nameCredential = ({ principal }: PermittedCaller): number =>
   principal.credential.kind === 'oauth' ? -1 : principal.credential.id
 
@@ -50,13 +47,12 @@ function nameAbilities(abilities: PermittedCaller['permissions']['abilities']): 
   return name
 }
 
-/** By the user's record, then by the credential. */
 type Generation = WeakMap<object, Map<number, Entry[]>>
 
 /**
- * Reuses headers for a few seconds. They are known by the very record of their user, which a change replaces, and by
- * every other claim and the key that signed it: so a change of rights or of keys can never meet an old header. Two
- * generations bound the memory without a clock per entry.
+ * Reuses headers for a few seconds. The key has the user's record, which each change replaces, and every other claim
+ * and the signing key. So after a change of rights or keys no old header is found. Two generations bound the memory
+ * without a timer per entry.
  */
 export function createIdentityHeaderCache(now: () => Date) {
   let current: Generation = new WeakMap()
@@ -65,7 +61,7 @@ export function createIdentityHeaderCache(now: () => Date) {
   const rotate = (): void => {
     const nowMs = now().getTime()
     const elapsedMs = nowMs - rotatedAtMs
-    // A clock stepped back counts as time passed: rather sign again than hand out a header from the future.
+    // A clock that was set back counts as expired: signing again is better than a header from the future.
     if (elapsedMs <= generationMs && elapsedMs >= 0) return
     previous = elapsedMs > 2 * generationMs || elapsedMs < 0 ? new WeakMap() : current
     current = new WeakMap()
@@ -107,7 +103,6 @@ export function createIdentityHeaderCache(now: () => Date) {
   }
 }
 
-/** The list of what a user has been pinned with by a credential, empty where there was none. */
 function enter(generation: Generation, user: object, credential: number): Entry[] {
   const byCredential = generation.get(user) ?? new Map<number, Entry[]>()
   generation.set(user, byCredential)

@@ -2,38 +2,33 @@ import type { JWK } from 'jose'
 import { findDue, sortBySchedule } from './schedule.ts'
 import type { SigningKey } from './signing-keys.ts'
 
-/** How long a header is good for. */
 export const lifetimeSeconds = 60
 
-/** A header is handed out for so long, and no longer: a backend always has most of its minute left. */
+/** A header is reused for at most this long, so that a backend has most of its lifetime left. */
 export const reuseMs = 5_100
 
-/** A public key outlasts its key's last signature by this: until nobody can hold one of its headers. */
+/**
+ * A public key stays published this long after its last signature, until the last header that it verifies has expired.
+ */
 const retentionMs = lifetimeSeconds * 1_000 + reuseMs
 
-/** The keys of the identity header: one signs, all are published, so that keys can change without a gap. */
 export type Keyring = Readonly<{
-  /** The key that signs at this moment. */
   signing: () => SigningKey
-  /** The public parts of all keys, and of those that are gone while a header of theirs may be alive. */
   published: () => Readonly<{ keys: readonly JWK[] }>
-  /** Takes other keys, all of them or none. Throws a sentence when they cannot serve. */
   replace: (keys: readonly SigningKey[]) => void
 }>
 
-/** Holds keys of which the one with the latest hour that has come signs. Throws like `replace`. */
 export function createKeyring(initial: readonly SigningKey[], now: () => Date): Keyring {
   let keys = initial
   let schedule = compileSchedule(initial)
   let current = requireDue(schedule, now())
-  /** By key id: each key that signed, and when it could last have done so. */
   const signed = new Map<string, { readonly published: JWK; lastMs: number }>()
 
   const signing = (): SigningKey => {
     const nowMs = now().getTime()
-    // A clock that was set back before every key's hour changes nothing.
+    // A clock that was set back before every key's start changes nothing.
     current = findDue(schedule, nowMs) ?? current
-    // Signed or not: what this replica did not sign, another may have, by the same hours.
+    // Noted even without a signature here, because another replica may have signed with the key.
     const { kid, published } = current
     const before = signed.get(kid)
     if (before?.published === published) before.lastMs = nowMs
@@ -61,14 +56,14 @@ export function createKeyring(initial: readonly SigningKey[], now: () => Date): 
 }
 
 function compileSchedule(keys: readonly SigningKey[]): readonly SigningKey[] {
-  // Verifiers refuse a key id that stands for two keys, and it would be open which of two hours counts.
+  // Verifiers refuse a key id that stands for two keys, and the two start times could differ.
   if (new Set(keys.map(({ kid }) => kid)).size < keys.length)
-    throw new Error('a key is there twice; remove one of them')
+    throw new Error('a key is listed twice; remove one of them')
   return sortBySchedule(keys)
 }
 
 function requireDue(schedule: readonly SigningKey[], now: Date): SigningKey {
   const due = findDue(schedule, now.getTime())
   if (due) return due
-  throw new Error('no key signs yet; let one of them sign from an hour that has come, or without a Signs-From')
+  throw new Error('no key may sign yet; set the Signs-From of one key to the past, or remove it')
 }

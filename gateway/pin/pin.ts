@@ -14,7 +14,6 @@ export type Pin = (permit: Permit, upstream: Upstream) => Awaitable<PinnedHeader
 
 export type PinOptions = Readonly<{ issuer: string; signingKey: () => SigningKey; now: () => Date }>
 
-/** Signs who is calling, for whom, and with what right. */
 export function createPin({ issuer, signingKey, now }: PinOptions): Pin {
   const sign = async (claims: IdentityClaims, signing: SigningKey): Promise<string> => {
     const issuedAt = Math.floor(now().getTime() / 1000)

@@ -1,39 +1,36 @@
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose'
 
-// The entry point `sallyport/verify`, for backends: it must not need more of this package than itself.
+// The entry point `sallyport/verify` for backends: it must not import any other part of this package.
 
-/** Who is calling, for whom, and with what right, as the gateway has signed it (SPEC section 4). */
 export type Identity = Readonly<{
   user: Readonly<{
     id: number
     type: 'human' | 'client-managed'
-    /** Anybody's, unless `emailVerified`: see `verifiedEmail`. */
+    /** Unproven unless `emailVerified`: see `verifiedEmail`. */
     email: string
     emailVerified: boolean
   }>
   organization: Readonly<{ id: number; slug: string; role: string }> | null
   /** Slugs: the role in this organization, then those on the platform. */
   roles: readonly string[]
-  /** What credential and role allow together; `["*"]` under a bypass scope. */
+  /** Abilities that both credential and role allow; `["*"]` under a bypass scope. */
   abilities: readonly string[]
   credential: Readonly<{ kind: 'oauth' } | { kind: 'api-token'; id: number }>
 }>
 
 export type VerifierOptions = Readonly<{
-  /** Where the gateway publishes its keys: `http://sallyport:9090/.well-known/jwks.json`. */
+  /** URL of the gateway's keys: `http://sallyport:9090/.well-known/jwks.json`. */
   jwksUrl: string | URL
-  /** The backend's name in the gateway's configuration; `cluster:<id>` for a data cluster. */
+  /** Name of this backend in the gateway's configuration; `cluster:<id>` for a data cluster. */
   audience: string | readonly string[]
-  /** `identity.issuer` of the gateway. */
   issuer?: string
   algorithm?: 'EdDSA' | 'ES256'
-  /** Refuses headers that are not bound to method and target (`bind: true`). Bound ones are always held to them. */
+  /** Refuses headers that are not bound to method and target (`bind: true`). Bound headers are always checked. */
   requiresBinding?: boolean
-  /** How far the clocks may be apart, in seconds; at most 60. */
+  /** Allowed difference of the clocks, in seconds; at most 60. */
   clockTolerance?: number
 }>
 
-/** What a framework has of a request: node:http's, Express', Fastify's, or a Fetch API `Request`. */
 export type RequestLike = Readonly<{
   method?: string | undefined
   /** Path and query as they came; Express and Fastify keep them in `originalUrl`. */
@@ -43,8 +40,8 @@ export type RequestLike = Readonly<{
 }>
 
 /**
- * `missing` and `invalid` are a 401 at most, and in truth a request that came past the gateway; `unavailable` is a 503:
- * the keys could not be fetched.
+ * With `missing` and `invalid`, the request probably did not come through the gateway: respond with 401. With
+ * `unavailable`, the keys could not be fetched: respond with 503.
  */
 export class IdentityError extends Error {
   override readonly name = 'IdentityError'
@@ -58,16 +55,15 @@ export class IdentityError extends Error {
   }
 }
 
-/** Resolves to who is calling, or rejects with an `IdentityError`. */
 export type VerifyIdentity = (request: RequestLike) => Promise<Identity>
 
-/** A header lives this long (SPEC section 4), in seconds; one that says more is a mistake, or is not the gateway's. */
+/** Lifetime of a header (SPEC section 4), in seconds. A longer one is an error or is not from the gateway. */
 const longestLife = 60
 
 /**
- * One for each backend: it keeps the keys, follows their rotation, and asks for an unknown one at most every 30 s.
- *
- * @throws TypeError for options that would let other headers pass than those for this backend, now.
+ * Creates the verifier of a backend. Share one: it caches the keys, follows their rotation, and fetches an unknown key
+ * at most every 30 s.
+ * @throws TypeError for options that would accept headers for other backends.
  */
 export function createVerifier(options: VerifierOptions): VerifyIdentity {
   checkOptions(options)
@@ -83,7 +79,7 @@ export function createVerifier(options: VerifierOptions): VerifyIdentity {
   }
   return async (request) => {
     const header = readHeader(request.headers)
-    if (header === undefined) throw new IdentityError('missing', 'there is no x-gateway-identity')
+    if (header === undefined) throw new IdentityError('missing', 'x-gateway-identity is missing')
     const { payload } = await jwtVerify(header, keys, expected).catch((error: unknown) => {
       throw toIdentityError(error)
     })
@@ -96,11 +92,11 @@ export function createVerifier(options: VerifierOptions): VerifyIdentity {
 
 const optionNames = ['jwksUrl', 'audience', 'issuer', 'algorithm', 'requiresBinding', 'clockTolerance']
 
-/** Programs without types pass what an environment variable holds, undefined too: jose then leaves out a check. */
+/** Untyped programs may pass an unset environment variable, and jose skips a check whose option is undefined. */
 function checkOptions(options: VerifierOptions): void {
   const { audience, issuer = 'sallyport', algorithm = 'EdDSA', clockTolerance = 5, requiresBinding = false } = options
   const unknown = Object.keys(options).find((name) => !optionNames.includes(name))
-  if (unknown !== undefined) throw new TypeError(`${unknown} is not an option; known are ${optionNames.join(', ')}`)
+  if (unknown !== undefined) throw new TypeError(`${unknown} is not an option; use one of ${optionNames.join(', ')}`)
   const audiences: readonly unknown[] = Array.isArray(audience) ? audience : [audience]
   if (audiences.length === 0 || !audiences.every(isName))
     throw new TypeError('audience must be the name of this backend in the configuration of the gateway')
@@ -117,18 +113,16 @@ const isName = (value: unknown): boolean => typeof value === 'string' && value.t
 export const may = ({ abilities }: Pick<Identity, 'abilities'>, ability: string): boolean =>
   abilities.includes('*') || abilities.includes(ability)
 
-/** The user's address where it is known to be the user's, else undefined: an unverified one may be anybody's. */
+/** The user's verified address, else undefined: an unverified address may belong to another person. */
 export const verifiedEmail = ({ user }: Pick<Identity, 'user'>): string | undefined =>
   user.emailVerified === true ? user.email : undefined
 
 function readHeader(headers: RequestLike['headers']): string | undefined {
   const value = headers instanceof Headers ? headers.get('x-gateway-identity') : headers['x-gateway-identity']
-  // Two lines are no header of the gateway's, which sends one.
-  if (Array.isArray(value)) throw new IdentityError('invalid', 'there are several x-gateway-identity')
+  if (Array.isArray(value)) throw new IdentityError('invalid', 'x-gateway-identity is repeated')
   return value === null || value === '' ? undefined : value
 }
 
-/** jose says by its classes what is wrong with a token; anything else is about fetching keys. */
 function toIdentityError(error: unknown): IdentityError {
   const isAboutKeys =
     !(error instanceof errors.JOSEError) || error.code === 'ERR_JOSE_GENERIC' || error instanceof errors.JWKSTimeout
@@ -147,7 +141,6 @@ function checkBinding({ htm, htu }: JWTPayload, { method, url, originalUrl }: Re
 /** A Fetch API request has an absolute URL. */
 const toOriginForm = (target: string): string => target.replace(/^https?:\/\/[^/?#]*/i, '')
 
-/** Its signature has just held: the shape is the gateway's. */
 const readIdentity = (payload: JWTPayload): Identity => {
   const { user, organization, roles, abilities, credential } = payload as JWTPayload & Identity
   return { user, organization, roles, abilities, credential }

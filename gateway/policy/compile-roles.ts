@@ -2,10 +2,9 @@ import type { Problem } from './configuration-error.ts'
 import type { PolicyFile } from './file.ts'
 import type { OrganizationRole, PlatformRole, Roles } from './role.ts'
 
-/** The roles that the specification gives meaning to; others may stand between or around them. */
+/** Roles that the specification defines. Other roles may stand between or around them. */
 const specified = ['org-client', 'org-member', 'org-admin', 'org-owner']
 
-/** Reads roles and token scopes, which stand in one file only. Undefined when there is nothing to go on with. */
 export function compileRoles(files: readonly PolicyFile[], problems: Problem[]): Roles | undefined {
   const owner = onlyOwner(files, 'organizationRoles', problems)
   const platformOwner = onlyOwner(files, 'platformRoles', problems)
@@ -29,7 +28,10 @@ export function compileRoles(files: readonly PolicyFile[], problems: Problem[]):
       for (const [index, ability] of abilities.entries())
         if (!granted.has(ability) && scopesOwner)
           problems.push(
-            scopesOwner.problemAt(['tokenScopes', scope, index], `no role grants "${ability}": a scope cannot either`),
+            scopesOwner.problemAt(
+              ['tokenScopes', scope, index],
+              `no role grants "${ability}", so a scope cannot either`,
+            ),
           )
       return [scope, new Set(abilities)] as const
     }),
@@ -40,7 +42,7 @@ export function compileRoles(files: readonly PolicyFile[], problems: Problem[]):
 function onlyOwner(files: readonly PolicyFile[], key: keyof PolicyFile['content'], problems: Problem[]) {
   const [owner, ...others] = files.filter(({ content }) => content[key] !== undefined)
   for (const other of others)
-    problems.push(other.problemAt([key], `${key} already stand in ${owner?.name}; keep them in one file`))
+    problems.push(other.problemAt([key], `${key} are already in ${owner?.name}; keep them in one file`))
   return owner
 }
 

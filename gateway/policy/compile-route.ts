@@ -5,14 +5,12 @@ import { type Destination, type Method, methods, parsePattern, type Route } from
 
 type Report = (path: readonly string[], message: string) => void
 
-/** What rows may name. */
 type Known = Readonly<{
   roles: Roles
   upstreamNames: ReadonlySet<string>
   rateLimits: ReadonlyMap<string, RateLimit>
 }>
 
-/** One row, checked against the rest of the table; undefined when a problem was reported. */
 export function compileRoute(
   row: RouteContent,
   source: string,
@@ -32,7 +30,7 @@ export function compileRoute(
   checkPublic(row, refuse)
   checkOwned(row, refuse)
   if (row.stream !== undefined && row.surface !== 'model')
-    refuse(['stream'], `only the model surface has streams that are watched, not "${row.surface}"`)
+    refuse(['stream'], `only routes of the model surface may have "stream", not "${row.surface}"`)
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
   checkParam(row.resource?.param, ['resource', 'param'], names, refuse)
   if (!isValid || !destination) return undefined
@@ -62,7 +60,6 @@ export function compileRoute(
 const expandMethods = (listed: readonly Method[]): ReadonlySet<Method> =>
   new Set(listed.includes('GET') ? [...listed, 'HEAD'] : listed)
 
-/** The path's parameter names, with `*` for a rest. */
 function readParamNames(row: RouteContent, refuse: Report): ReadonlySet<string> {
   try {
     return new Set(
@@ -84,17 +81,20 @@ function readDestination(
 ): Destination | undefined {
   const { upstream, cluster, answer } = row
   if ([upstream, cluster, answer].filter((part) => part !== undefined).length !== 1) {
-    refuse([], 'needs exactly one of upstream, cluster and answer')
+    refuse([], 'must have exactly one of upstream, cluster and answer')
     return undefined
   }
   if (answer !== undefined) return { kind: 'answer', name: answer }
   if (cluster !== undefined) {
     checkParam(cluster.param, ['cluster', 'param'], names, refuse)
-    if (!names.has('*')) refuse(['match', 'path'], 'a cluster route ends in /*, which is what it forwards')
+    if (!names.has('*')) refuse(['match', 'path'], 'a cluster route must end in /*, the part that it forwards')
     return { kind: 'cluster', param: cluster.param }
   }
   if (upstream !== undefined && upstreamNames.has(upstream)) return { kind: 'upstream', name: upstream }
-  refuse(['upstream'], `upstream "${upstream}" is not configured; known: ${[...upstreamNames].join(', ') || 'none'}`)
+  refuse(
+    ['upstream'],
+    `upstream "${upstream}" is not configured; use one of ${[...upstreamNames].join(', ') || 'none'}`,
+  )
   return undefined
 }
 
@@ -103,7 +103,7 @@ function readRole(row: RouteContent, roles: Roles, refuse: Report): Organization
   if (slug === undefined) return undefined
   const role = roles.organization.get(slug)
   if (!role)
-    refuse(['require', 'role'], `role "${slug}" is not listed; known: ${[...roles.organization.keys()].join(', ')}`)
+    refuse(['require', 'role'], `role "${slug}" is not listed; use one of ${[...roles.organization.keys()].join(', ')}`)
   return role
 }
 
@@ -115,28 +115,28 @@ function readRateLimit(
   if (row.rateLimit === undefined) return undefined
   const limit = rateLimits.get(row.rateLimit)
   const known = [...rateLimits.keys()].join(', ') || 'none'
-  if (!limit) refuse(['rateLimit'], `rate limit "${row.rateLimit}" is not listed; known: ${known}`)
+  if (!limit) refuse(['rateLimit'], `rate limit "${row.rateLimit}" is not listed; use one of ${known}`)
   else if (row.access === 'public' && (limit.by === 'principal' || limit.by === 'organization'))
-    refuse(['rateLimit'], `a public route knows no caller, so it cannot be limited by ${limit.by}`)
+    refuse(['rateLimit'], `a public route has no caller, so it cannot be limited by ${limit.by}`)
   return limit
 }
 
 function checkAbility(row: RouteContent, roles: Roles, refuse: Report): void {
   const ability = row.require?.ability
   if (ability !== undefined && !roles.highest.abilities.has(ability))
-    refuse(['require', 'ability'], `no role grants "${ability}", so nobody could pass`)
+    refuse(['require', 'ability'], `no role grants "${ability}", so no caller could pass`)
 }
 
 function checkPublic(row: RouteContent, refuse: Report): void {
   if (row.access !== 'public') return
   for (const key of ['require', 'organization', 'resource', 'cluster', 'answer'] as const)
-    if (row[key] !== undefined) refuse([key], `a public route knows no caller, so it cannot have "${key}"`)
+    if (row[key] !== undefined) refuse([key], `a public route has no caller, so it cannot have "${key}"`)
 }
 
-/** What is for the way to an upstream would have no effect, and must not look as if it had. */
+/** Settings of an upstream would have no effect here, so they are refused. */
 function checkOwned(row: RouteContent, refuse: Report): void {
   if (row.answer === undefined) return
-  const rule = 'an endpoint of the gateway goes to no upstream, so it cannot have'
+  const rule = 'an endpoint of the gateway has no upstream, so it cannot have'
   if (row.timeouts) refuse(['timeouts'], `${rule} "timeouts"`)
   if (row.limits?.bodyBytes !== undefined) refuse(['limits', 'bodyBytes'], `${rule} "bodyBytes"`)
 }

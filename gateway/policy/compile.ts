@@ -6,14 +6,12 @@ import type { RateLimit } from './rate-limit.ts'
 import type { Roles } from './role.ts'
 import { type PatternSegment, parsePattern, type Route } from './route.ts'
 
-/** The whole table, checked and frozen. */
 export type Policy = Readonly<{
   roles: Roles
   rateLimits: ReadonlyMap<string, RateLimit>
   routes: readonly Route[]
 }>
 
-/** Collects every mistake before it throws one `ConfigurationError`. */
 export function compilePolicy(files: readonly PolicyFile[], upstreamNames: ReadonlySet<string>): Policy {
   const problems: Problem[] = []
   const roles = compileRoles(files, problems)
@@ -40,7 +38,6 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
   return Object.freeze({ roles, rateLimits, routes: Object.freeze(routes) })
 }
 
-/** Takes the keys that are free, and names each row, once, that holds one already. */
 function claim(taken: Map<string, string>, keys: readonly string[], route: Route): ReadonlySet<string> {
   const others = new Set<string>()
   for (const key of keys) {
@@ -51,7 +48,7 @@ function claim(taken: Map<string, string>, keys: readonly string[], route: Route
   return others
 }
 
-/** Two patterns tie when they differ in nothing but the names of their parameters. */
+/** Two patterns match the same requests if only the names of their parameters differ. */
 function patternKeys(route: Route): readonly string[] {
   const shape = parsePattern(route.path).map(segmentKey).join('/')
   return [...route.methods].map((method) => `${method} ${route.host ?? '*'} ${shape}`)
@@ -68,12 +65,11 @@ function segmentKey(segment: PatternSegment): string {
   }
 }
 
-/** All rate limits by their names, from any file; the same name twice is a problem. */
 function compileRateLimits(files: readonly PolicyFile[], problems: Problem[]): ReadonlyMap<string, RateLimit> {
   const limits = new Map<string, RateLimit>()
   for (const { content, problemAt } of files)
     for (const [name, limit] of Object.entries(content.rateLimits ?? {})) {
-      if (limits.has(name)) problems.push(problemAt(['rateLimits', name], `the rate limit "${name}" exists twice`))
+      if (limits.has(name)) problems.push(problemAt(['rateLimits', name], `the rate limit "${name}" is listed twice`))
       limits.set(name, Object.freeze({ name, ...limit }))
     }
   return limits

@@ -4,16 +4,13 @@ import { ConfigurationError, type Problem } from './configuration-error.ts'
 
 export type Path = readonly (string | number)[]
 
-/** A YAML file that was read strictly, and can say where each of its values stands. */
 export type YamlFile = Readonly<{
   name: string
   document: Document.Parsed
-  /** A problem at the value of this path, or at the nearest one above that exists. */
   problemAt: (path: Path, message: string) => Problem
   problemAtOffset: (offset: number, message: string) => Problem
 }>
 
-/** Parses YAML 1.2: no aliases, no duplicate keys, no unknown tags, one document. Throws `ConfigurationError`. */
 export function parseYaml(name: string, text: string): YamlFile {
   const counter = new LineCounter()
   // Pretty errors would quote the line, and a line of configuration may hold a secret.
@@ -24,7 +21,7 @@ export function parseYaml(name: string, text: string): YamlFile {
     const { line, col } = counter.linePos(offset)
     return { file: name, line, column: col, message }
   }
-  // Unknown tags only warn, and would leave a string where a type was meant.
+  // The package only warns about an unknown tag, and its value would become a string.
   const faults = [...document.errors, ...document.warnings]
   if (faults.length > 0) throw new ConfigurationError(faults.map(({ pos, message }) => placed(pos[0], message)))
   const file: YamlFile = {
@@ -37,7 +34,6 @@ export function parseYaml(name: string, text: string): YamlFile {
   return file
 }
 
-/** Deeper than any configuration. */
 const mostDepth = 64
 const mostIndent = 512
 
@@ -45,8 +41,9 @@ const tooDeep = (file: string): ConfigurationError =>
   new ConfigurationError([{ file, line: 1, column: 1, message: `is nested more than ${mostDepth} levels deep` }])
 
 /**
- * Whether a text nests deeper than it may: by brackets, by `- - -` on one line, or by indentation. Looked at before it is
- * parsed: the package recurses, and a pattern that V8 compiles near the end of the stack ends the process (8 KiB of `[`).
+ * Whether a text nests deeper than allowed, by brackets, by `- - -` on one line, or by indentation. Checked before
+ * parsing, because the package recurses: 8 KiB of `[` fill the stack, and V8 then ends the process as it compiles a
+ * pattern.
  */
 function isTooDeep(text: string): boolean {
   let brackets = 0
@@ -71,7 +68,7 @@ function isTooDeep(text: string): boolean {
 
 const isIndicator = (character: string, next = ' '): boolean => '-?:'.includes(character) && ' \t\r\n'.includes(next)
 
-/** Aliases, and keys that are there twice: the package compares each key with each other one, in quadratic time. */
+/** Refuses aliases and duplicate keys. The package's own check compares each pair of keys, in quadratic time. */
 function refuseAmbiguities(file: YamlFile): void {
   const problems: Problem[] = []
   visit(file.document, {
@@ -92,14 +89,12 @@ function refuseAmbiguities(file: YamlFile): void {
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
-/** The file's values, checked against a schema; every violation becomes a problem with its place. */
 export function validateYaml(file: YamlFile, validate: ValidateFunction): unknown {
   const value: unknown = file.document.toJS() ?? {}
   if (validate(value)) return value
   throw new ConfigurationError((validate.errors ?? []).filter(isTelling).map((error) => toProblem(file, error)))
 }
 
-/** The summaries of `if`, `oneOf` and the like say nothing that their parts do not. */
 const isTelling = ({ keyword }: ErrorObject): boolean => keyword !== 'if'
 
 function toProblem(file: YamlFile, error: ErrorObject): Problem {
@@ -117,7 +112,6 @@ function toProblem(file: YamlFile, error: ErrorObject): Problem {
   return file.problemAt(path, `${where}${error.message ?? 'is invalid'}`)
 }
 
-/** Keys of configuration and policy that had another name, by where they stood. */
 const renamedKeys: readonly (readonly [old: RegExp, name: string])[] = [
   [/^rateLimits\.[^.]+\.onTrouble$/, 'onError'],
   [/^redis\.hearsEveryWriter$/, 'allWritersPublish'],

@@ -4,7 +4,6 @@ import type { Path } from './document.ts'
 import type { RateLimitContent } from './rate-limit.ts'
 import type { AnswerName, Method, RouteTimeouts } from './route.ts'
 
-/** A policy file as written, after its schema held (`policies/policy.schema.json`). */
 export type PolicyFileContent = Readonly<{
   organizationRoles?: readonly Readonly<{
     slug: string
@@ -37,16 +36,13 @@ export type RouteContent = Readonly<{
   timeouts?: RouteTimeouts
 }>
 
-/** The policy files of a directory by their names, in the order of these. */
 export type PolicyTexts = ReadonlyMap<string, string>
 
-/** What a policy file says, and the lines where its routes stand, from 1. Plain data, which may come from another thread. */
+/** Content of a policy file, and the lines of its routes, from 1. Plain data, because it may come from a thread. */
 export type PolicyReading = Readonly<{ content: PolicyFileContent; routeLines: readonly number[] }>
 
-/** A policy file that was read, and can say where each of its values stands. */
 export type PolicyFile = PolicyReading &
   Readonly<{
     name: string
-    /** As `YamlFile` has it. */
     problemAt: (path: Path, message: string) => Problem
   }>

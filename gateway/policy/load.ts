@@ -9,15 +9,12 @@ import { readPolicyFiles } from './read-files.ts'
 import { readSoundFilesApart } from './read-files-apart.ts'
 import { readRegularNow } from './regular-file.ts'
 
-/** Reads `*.yaml` of a directory as one table. Throws `ConfigurationError` with every problem and its place. */
 export const loadPolicy = (directory: string, upstreamNames: ReadonlySet<string>): Policy =>
   parsePolicy(directory, readPolicyTextsNow(directory), upstreamNames)
 
-/** Compiles what was read from a directory. Throws `ConfigurationError` with every problem and its place. */
 export const parsePolicy = (directory: string, texts: PolicyTexts, upstreamNames: ReadonlySet<string>): Policy =>
   compilePolicy(joinReadings(directory, texts, readPolicyFiles(directory, texts)), upstreamNames)
 
-/** As `parsePolicy`; a long table is read by a thread of its own, so that everything else goes on meanwhile. */
 export async function parsePolicyApart(
   directory: string,
   texts: PolicyTexts,
@@ -30,8 +27,8 @@ export async function parsePolicyApart(
 }
 
 /**
- * What the files hold, once they compile: to place a mistake a file is parsed again, which for a long one is work for a
- * thread, too. Throws `ConfigurationError`.
+ * Returns what the files hold, after a trial compilation. To place a mistake, a file is parsed again, and for a long
+ * file that work belongs in the thread too.
  */
 export function readSoundFiles(
   directory: string,
@@ -43,10 +40,10 @@ export function readSoundFiles(
   return readings
 }
 
-/** In characters: some two hundred routes. What is shorter holds nobody up for more than some 30 ms. */
+/** In characters, some two hundred routes. A shorter policy blocks the event loop for at most 30 ms. */
 const apartFrom = 32_768
 
-/** Gives what was read the means to say where it stands, for which a file is parsed again: only mistakes are asked for. */
+/** Adds positions to the readings. They are rare, since only mistakes need them, so the file is parsed again. */
 function joinReadings(
   directory: string,
   texts: PolicyTexts,
@@ -63,7 +60,6 @@ function joinReadings(
   })
 }
 
-/** Reads the policy files of a directory, while everything else waits. */
 export function readPolicyTextsNow(directory: string): PolicyTexts {
   return gatherTexts(
     choosePolicyFiles(listFiles(directory)).map((name): ReadFile => {
@@ -77,7 +73,6 @@ export function readPolicyTextsNow(directory: string): PolicyTexts {
   )
 }
 
-/** Reads the policy files of a directory, while everything else goes on. */
 export async function readPolicyTexts(
   directory: string,
   readText: (file: string) => Promise<string>,
@@ -86,7 +81,7 @@ export async function readPolicyTexts(
     throw unreadable(directory, error)
   })
   const files: ReadFile[] = []
-  // One after the other: on a file system that does not answer, each would keep a thread of the pool.
+  // One after the other: on a file system that hangs, each read would block a thread of the pool.
   for (const name of choosePolicyFiles(found)) {
     const path = join(directory, name)
     files.push([name, await readText(path).catch((error: unknown) => unreadable(path, error))])
@@ -114,7 +109,7 @@ function listFiles(directory: string): readonly string[] {
 const choosePolicyFiles = (names: readonly string[]): readonly string[] =>
   names.filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml') && !name.startsWith('.')).sort()
 
-/** What the file system says, by its code: its own message would name the path a second time. */
+/** The error's code alone, because its message would repeat the path. */
 const unreadable = (file: string, error: unknown): ConfigurationError =>
   fault(file, `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`)
 

@@ -3,10 +3,9 @@ import { guarded } from '../fault/guarded.ts'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 import type { PolicyReading, PolicyTexts } from './file.ts'
 
-/** What the thread is given. */
 export type ReadingTask = Readonly<{ directory: string; texts: PolicyTexts; upstreamNames: ReadonlySet<string> }>
 
-/** What the thread says at its end, once: errors of ours lose their class on the way. */
+/** Result of the thread. Problems are plain data, because an error loses its class between threads. */
 export type ReadingOutcome = Readonly<
   { readings: ReadonlyMap<string, PolicyReading> } | { problems: readonly Problem[] }
 >
@@ -14,10 +13,9 @@ export type ReadingOutcome = Readonly<
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const script = new URL(`./reading-thread.${extension}`, import.meta.url)
 
-/** As `readSoundFiles`, in a thread that lives as long as this takes; its garbage goes with it. */
 export function readSoundFilesApart(task: ReadingTask): Promise<ReadonlyMap<string, PolicyReading>> {
   return new Promise((resolve, reject) => {
-    // Nothing of the environment: it holds secrets, and policies read none.
+    // The environment holds secrets, and policies read none of it.
     const thread = new Worker(script, { name: 'policies', workerData: task, env: {} })
     const take = (outcome: ReadingOutcome): void => {
       if ('problems' in outcome) reject(new ConfigurationError(outcome.problems))
@@ -25,7 +23,9 @@ export function readSoundFilesApart(task: ReadingTask): Promise<ReadonlyMap<stri
     }
     thread.once('message', guarded('process', take))
     thread.once('error', reject)
-    // Without effect after either of these.
-    thread.once('exit', (code) => reject(new Error(`the thread that reads policies ended without a word, by ${code}`)))
+    // Has no effect after a message or an error.
+    thread.once('exit', (code) =>
+      reject(new Error(`policy reader thread exited with code ${code} before it returned a result`)),
+    )
   })
 }

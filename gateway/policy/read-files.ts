@@ -5,10 +5,8 @@ import { parseYaml, validateYaml } from './document.ts'
 import type { PolicyFileContent, PolicyReading, PolicyTexts } from './file.ts'
 import { compileSchema } from './schema.ts'
 
-/** The published schema, beside the shipped policies: editors use the very same file. */
 const schemaFile = new URL('../../policies/policy.schema.json', import.meta.url)
 
-/** Parses policy files and checks them by the schema. Throws `ConfigurationError` with every problem and its place. */
 export function readPolicyFiles(directory: string, texts: PolicyTexts): ReadonlyMap<string, PolicyReading> {
   if (texts.size === 0) throw noPolicy(directory)
   const validate = compileSchema(schemaFile)
@@ -31,7 +29,7 @@ const noPolicy = (file: string): ConfigurationError =>
 
 function readPolicyFile(path: string, text: string, validate: ValidateFunction): PolicyReading {
   const yaml = parseYaml(path, text)
-  // The schema has just held: its shape is the type's.
+  // The schema has just validated this shape.
   const content = validateYaml(yaml, validate) as PolicyFileContent
   const routeLines = (content.routes ?? []).map((_, index) => yaml.problemAt(['routes', index], '').line)
   return { content, routeLines }

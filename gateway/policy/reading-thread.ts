@@ -1,4 +1,4 @@
-// Reads policy files, says what they hold, and ends: the other end of `readSoundFilesApart`.
+// Entry of the thread of `readSoundFilesApart`.
 import { parentPort, workerData } from 'node:worker_threads'
 import { ConfigurationError } from './configuration-error.ts'
 import { readSoundFiles } from './load.ts'

@@ -1,10 +1,9 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 
-/** What stands in a file's place and is none: to read a pipe would wait for its writer. */
+/** Refuses pipes, devices and folders, since reading a pipe would wait for its writer. */
 export const notRegular = (): NodeJS.ErrnoException =>
   Object.assign(new Error('not a regular file'), { code: 'not a regular file' })
 
-/** Reads a file while everything else waits; throws where it is a pipe, a device or a folder. */
 export function readRegularNow(path: string): string {
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {

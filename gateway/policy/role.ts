@@ -3,28 +3,23 @@ export type OrganizationRole = Readonly<{
   slug: string
   name: string
   description: string | null
-  /** 1 for the lowest. */
   rank: number
   /** Its own abilities and those of all lower roles. */
   abilities: ReadonlySet<string>
 }>
 
-/** A role on the whole platform. */
 export type PlatformRole = Readonly<{
   slug: string
   name: string
   description: string | null
-  /** Within an organization of its holder it stands in for the highest role (SPEC section 5). */
+  /** Whether its holder has the highest role in each of their organizations (SPEC section 5). */
   isBypassScope: boolean
 }>
 
-/** `*` where nothing is withheld. */
 export type AbilitySet = ReadonlySet<string> | '*'
 
-/** All roles and token scopes of the table. */
 export type Roles = Readonly<{
   organization: ReadonlyMap<string, OrganizationRole>
-  /** What a bypass scope stands in for. */
   highest: OrganizationRole
   platform: ReadonlyMap<string, PlatformRole>
   tokenScopes: ReadonlyMap<string, ReadonlySet<string>>
@@ -32,11 +27,9 @@ export type Roles = Readonly<{
 
 export const holds = (set: AbilitySet, ability: string): boolean => set === '*' || set.has(ability)
 
-/** Whether anything may be changed with these. */
 export const canWriteSomething = (set: AbilitySet): boolean =>
   set === '*' || [...set].some((ability) => ability.endsWith(':write'))
 
-/** What both sets hold: no permission is ever more than its weakest part. */
 export function intersect(left: AbilitySet, right: AbilitySet): AbilitySet {
   if (left === '*') return right
   if (right === '*') return left

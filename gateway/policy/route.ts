@@ -2,12 +2,11 @@ import type { StreamKind, Surface } from '../errors/surface.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { OrganizationRole } from './role.ts'
 
-/** The methods that the gateway knows; every other is 405, and an unknown word 501 (SPEC section 11). */
+/** Other known methods are 405, and unknown ones are 501 (SPEC section 11). */
 export const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 
 export type Method = (typeof methods)[number]
 
-/** The endpoints that the gateway answers itself. */
 export const answerNames = [
   'users.me',
   'users.abilities',
@@ -19,43 +18,34 @@ export const answerNames = [
 
 export type AnswerName = (typeof answerNames)[number]
 
-/** Where a permitted request goes. */
 export type Destination =
   | Readonly<{ kind: 'upstream'; name: string }>
   | Readonly<{ kind: 'cluster'; param: string }>
   | Readonly<{ kind: 'answer'; name: AnswerName }>
 
-/** One row of the table, compiled. */
 export type Route = Readonly<{
   id: string
-  /** Where the row stands, for errors and explanations: file:line. */
   source: string
   host: string | undefined
-  /** The pattern as written. */
   path: string
   /** HEAD follows GET. */
   methods: ReadonlySet<Method>
   surface: Surface
-  /** What its event streams speak, where the row says it. */
   stream: StreamKind | undefined
   isPublic: boolean
   destination: Destination
   role: OrganizationRole | undefined
   ability: string | undefined
-  /** The path parameter that names the organization. */
   organizationParam: string | undefined
   resource: Readonly<{ kind: 'agent'; param: string }> | undefined
   isWebSocket: boolean
-  /** Whether a path with encoded slashes may pass. */
   takesEncodedSlashes: boolean
-  /** Undefined where nobody counts. */
   rateLimit: RateLimit | undefined
   bodyLimitBytes: number | undefined
   headLimits: Readonly<{ headerBytes?: number; targetBytes?: number }>
   timeouts: RouteTimeouts
 }>
 
-/** What a row may say of time, instead of the configuration. */
 export type RouteTimeouts = Readonly<{
   bodyIdleMs?: number
   connectMs?: number
@@ -64,13 +54,11 @@ export type RouteTimeouts = Readonly<{
   streamIdleMs?: number
 }>
 
-/** A path pattern's segment: a literal (decoded), one named segment, or the rest. */
 export type PatternSegment =
   | Readonly<{ kind: 'literal'; text: string }>
   | Readonly<{ kind: 'param'; name: string }>
   | Readonly<{ kind: 'rest' }>
 
-/** Splits a pattern such as `/clusters/:clusterId/proxy/*`; throws a sentence for one that is malformed. */
 export function parsePattern(path: string): readonly PatternSegment[] {
   if (!path.startsWith('/')) throw new Error('a path starts with /')
   const parts = path.slice(1).split('/')
@@ -95,7 +83,7 @@ export function parsePattern(path: string): readonly PatternSegment[] {
   })
 }
 
-/** A literal's text. What no request can hold past `receive/` (SPEC section 11) would make a row that never matches. */
+/** Refuses literals that no request can hold past `receive/` (SPEC section 11), because the route would never match. */
 function readLiteral(part: string): string {
   if (/%(?![0-9a-f]{2})/i.test(part))
     throw new Error('a path has % only before two hexadecimal digits; write it as %25')

@@ -80,15 +80,15 @@ t.test('notes that somebody wrote stay', async (t) => {
 const ahead = `Signs-From: 2031-01-01T00:00:00Z\n${generatePem('EdDSA')}`
 const once = generatePem('EdDSA')
 for (const [what, text, message] of [
-  ['is no key file', 'hunter2', /^block 1 is no private key/],
+  ['is no key file', 'hunter2', /^block 1 is not a private key/],
   [
     'holds a key that cannot sign',
     generatePem('EdDSA').replace(/M\w{10}/, 'MAAAAAAAAAA'),
     /^its first key is none of EdDSA or/,
   ],
   ['mixes algorithms', `${generatePem('EdDSA')}${generatePem('ES256')}`, /^block 2 does not fit EdDSA/],
-  ['holds a key twice', `${once}${once}`, /^a key is there twice/],
-  ['has no key that signs now', ahead, /^no key signs yet/],
+  ['holds a key twice', `${once}${once}`, /^a key is listed twice/],
+  ['has no key that signs now', ahead, /^no key may sign yet/],
 ] as const)
   t.test(`a file that ${what} is not rotated`, async (t) => {
     await t.rejects(rotate(text, 0, { isForced: true }), { message })

@@ -48,28 +48,28 @@ const encrypted = generateKeyPairSync('ed25519').privateKey.export({
 })
 
 const faults: Readonly<Record<string, readonly [text: string, message: RegExp]>> = {
-  'an empty file': ['', /^block 1 is no private key in PEM/],
-  'a file of something else': ['hunter2', /^block 1 is no private key in PEM/],
-  'a block without its end': [`${begin}\n${body}\n`, /^block 1 is not whole/],
-  'a block without its beginning': [`${first}${body}\n${end}\n`, /^block 2 is not whole/],
-  'a block within a block': [`${begin}\n${first}`, /^block 1 is not whole/],
-  'an indented block': [first.replace(/^/gm, '  '), /^block 1 is not whole/],
-  'all on one line': [first.replaceAll('\n', ' '), /^block 1 is (?:no private key in PEM|not whole)/],
-  'a damaged key': [`${first}${begin}\n${body.slice(0, 20)}\n${end}\n`, /^block 2 is no private key in PEM/],
-  'a public key': [`${first}${publicKey}`, /^block 2 is no private key in PEM/],
-  'an encrypted key': [encrypted.toString(), /^block 1 is no private key in PEM/],
+  'an empty file': ['', /^block 1 is not a private key in PEM/],
+  'a file of something else': ['hunter2', /^block 1 is not a private key in PEM/],
+  'a block without its end': [`${begin}\n${body}\n`, /^block 1 is incomplete/],
+  'a block without its beginning': [`${first}${body}\n${end}\n`, /^block 2 is incomplete/],
+  'a block within a block': [`${begin}\n${first}`, /^block 1 is incomplete/],
+  'an indented block': [first.replace(/^/gm, '  '), /^block 1 is incomplete/],
+  'all on one line': [first.replaceAll('\n', ' '), /^block 1 is (?:not a private key in PEM|incomplete)/],
+  'a damaged key': [`${first}${begin}\n${body.slice(0, 20)}\n${end}\n`, /^block 2 is not a private key in PEM/],
+  'a public key': [`${first}${publicKey}`, /^block 2 is not a private key in PEM/],
+  'an encrypted key': [encrypted.toString(), /^block 1 is not a private key in PEM/],
   'a key of another kind': [rsa.toString(), /^block 1 does not fit EdDSA/],
   'a key of another algorithm': [`${first}${generatePem('ES256')}`, /^block 2 does not fit EdDSA/],
-  'an hour that is none': [
-    `Signs-From: tomorrow\n${first}`,
-    /^block 1 must say from when it signs as "Signs-From: 2030/,
+  'an hour that is none': [`Signs-From: tomorrow\n${first}`, /^block 1 must have its start as "Signs-From: 2030/],
+  'a day that does not exist': [`Signs-From: 2030-02-30T00:00:00Z\n${first}`, /^block 1 must have its start/],
+  'an hour without a time zone': [`Signs-From: 2030-01-01T00:00:00\n${first}`, /^block 1 must have its start/],
+  'an hour in another time zone': [`Signs-From: 2030-01-01T00:00:00+01:00\n${first}`, /^block 1 must have its start/],
+  'another spelling': [`${first}signs_from = ${hour}\n${second}`, /^block 2 must have its start/],
+  'two hours for one key': [
+    `Signs-From: ${hour}\nSigns-From: ${hour}\n${first}`,
+    /^block 1 has more than one Signs-From/,
   ],
-  'a day that does not exist': [`Signs-From: 2030-02-30T00:00:00Z\n${first}`, /^block 1 must say/],
-  'an hour without a time zone': [`Signs-From: 2030-01-01T00:00:00\n${first}`, /^block 1 must say/],
-  'an hour in another time zone': [`Signs-From: 2030-01-01T00:00:00+01:00\n${first}`, /^block 1 must say/],
-  'another spelling': [`${first}signs_from = ${hour}\n${second}`, /^block 2 must say/],
-  'two hours for one key': [`Signs-From: ${hour}\nSigns-From: ${hour}\n${first}`, /^block 1 says more than once/],
-  'an hour behind the last key': [`${first}Signs-From: ${hour}\n`, /^the last Signs-From stands before no key/],
+  'an hour behind the last key': [`${first}Signs-From: ${hour}\n`, /^the last Signs-From has no key after it/],
 }
 for (const [what, [text, message]] of Object.entries(faults))
   t.test(`a key file with ${what} is refused, and the message quotes nothing of it`, async (t) => {

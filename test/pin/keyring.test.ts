@@ -89,9 +89,9 @@ t.test('a clock that is set back before every hour changes nothing, and brings n
 t.test('keys of which none signs yet, and one key twice, are refused whole', async (t) => {
   const clock = holdClock()
   const [ever, future] = [await makeKey(), await makeKey(1)]
-  t.throws(() => createKeyring([future], clock.now), { message: /^no key signs yet/ })
-  t.throws(() => createKeyring([], clock.now), { message: /^no key signs yet/ })
-  t.throws(() => createKeyring([ever, { ...ever, signsFromMs: 5 }], clock.now), { message: /^a key is there twice/ })
+  t.throws(() => createKeyring([future], clock.now), { message: /^no key may sign yet/ })
+  t.throws(() => createKeyring([], clock.now), { message: /^no key may sign yet/ })
+  t.throws(() => createKeyring([ever, { ...ever, signsFromMs: 5 }], clock.now), { message: /^a key is listed twice/ })
   const ring = createKeyring([ever], clock.now)
   t.throws(() => ring.replace([future]))
   t.throws(() => ring.replace([future, future, ever]))

@@ -181,17 +181,17 @@ const mistakes: readonly Mistake[] = [
   [
     'an unknown role is refused with the known ones',
     row(`${sound}, require: { role: §org-king }`),
-    'route "a": role "org-king" is not listed; known: org-client, org-member, org-admin, org-owner',
+    'route "a": role "org-king" is not listed; use one of org-client, org-member, org-admin, org-owner',
   ],
   [
     'a platform role is no role of an organization',
     row(`${sound}, require: { role: §admin }`),
-    'route "a": role "admin" is not listed; known: org-client, org-member, org-admin, org-owner',
+    'route "a": role "admin" is not listed; use one of org-client, org-member, org-admin, org-owner',
   ],
   [
     'an ability that no role grants is refused',
     row(`${sound}, require: { ability: §datasets:erase }`),
-    'route "a": no role grants "datasets:erase", so nobody could pass',
+    'route "a": no role grants "datasets:erase", so no caller could pass',
   ],
   [
     'an ability that is no resource:verb is refused',
@@ -206,12 +206,12 @@ const mistakes: readonly Mistake[] = [
   [
     'a kind of stream is refused where streams are not watched',
     row(`${sound}, stream: §chat`),
-    'route "a": only the model surface has streams that are watched, not "platform"',
+    'route "a": only routes of the model surface may have "stream", not "platform"',
   ],
   [
     'an unknown upstream is refused with the configured ones',
     row('match: { path: /a }, upstream: §plattform'),
-    'route "a": upstream "plattform" is not configured; known: platform, agents, files, graphql, data',
+    'route "a": upstream "plattform" is not configured; use one of platform, agents, files, graphql, data',
   ],
   [
     'an unknown answer is refused with the known ones',
@@ -221,12 +221,12 @@ const mistakes: readonly Mistake[] = [
   [
     'two destinations are refused',
     'routes:\n  - §{ id: a, surface: data, match: { path: /a }, upstream: platform, answer: users.me }\n',
-    'route "a": needs exactly one of upstream, cluster and answer',
+    'route "a": must have exactly one of upstream, cluster and answer',
   ],
   [
     'no destination is refused',
     'routes:\n  - §{ id: a, surface: data, match: { path: /a } }\n',
-    'route "a": needs exactly one of upstream, cluster and answer',
+    'route "a": must have exactly one of upstream, cluster and answer',
   ],
   [
     'an organization parameter that is not in the path is refused',
@@ -246,12 +246,12 @@ const mistakes: readonly Mistake[] = [
   [
     'a cluster route without a rest to forward is refused',
     row('match: { path: §/a/:id }, cluster: { param: id }'),
-    'route "a": a cluster route ends in /*, which is what it forwards',
+    'route "a": a cluster route must end in /*, the part that it forwards',
   ],
   [
     'a public route that requires something is refused',
     row(`${sound}, access: public, require: §{ role: org-owner }`),
-    'route "a": a public route knows no caller, so it cannot have "require"',
+    'route "a": a public route has no caller, so it cannot have "require"',
   ],
   [
     'a public route with an organization or a resource is refused',
@@ -264,8 +264,8 @@ const mistakes: readonly Mistake[] = [
     organization: §{ param: id }
     resource: §{ kind: agent, param: id }
 `,
-    'route "a": a public route knows no caller, so it cannot have "organization"',
-    'route "a": a public route knows no caller, so it cannot have "resource"',
+    'route "a": a public route has no caller, so it cannot have "organization"',
+    'route "a": a public route has no caller, so it cannot have "resource"',
   ],
   [
     'a public route to a cluster, or to an answer of ours, is refused',
@@ -273,8 +273,8 @@ const mistakes: readonly Mistake[] = [
   - { id: a, surface: platform, access: public, match: { path: "/a/:id/*" }, cluster: §{ param: id } }
   - { id: b, surface: platform, access: public, match: { path: /b }, answer: §users.me }
 `,
-    'route "a": a public route knows no caller, so it cannot have "cluster"',
-    'route "b": a public route knows no caller, so it cannot have "answer"',
+    'route "a": a public route has no caller, so it cannot have "cluster"',
+    'route "b": a public route has no caller, so it cannot have "answer"',
   ],
   [
     'limits on the way to an upstream are refused where there is none',
@@ -282,8 +282,8 @@ const mistakes: readonly Mistake[] = [
   - { id: a, surface: platform, match: { path: /a }, answer: users.me, timeouts: §{ idleMs: 1 } }
   - { id: b, surface: platform, match: { path: /b }, answer: users.me, limits: { headerBytes: 1, bodyBytes: §1 } }
 `,
-    'route "a": an endpoint of the gateway goes to no upstream, so it cannot have "timeouts"',
-    'route "b": an endpoint of the gateway goes to no upstream, so it cannot have "bodyBytes"',
+    'route "a": an endpoint of the gateway has no upstream, so it cannot have "timeouts"',
+    'route "b": an endpoint of the gateway has no upstream, so it cannot have "bodyBytes"',
   ],
   [
     'an id taken twice is refused, and the other row named',
@@ -299,9 +299,9 @@ const mistakes: readonly Mistake[] = [
   - { id: a, surface: platform, match: { path: /a }, upstream: §nowhere, require: { role: §org-king } }
   - { id: b, surface: platform, match: { path: /b }, upstream: platform, require: { ability: §x:y } }
 `,
-    'route "a": upstream "nowhere" is not configured; known: platform, agents, files, graphql, data',
-    'route "a": role "org-king" is not listed; known: org-client, org-member, org-admin, org-owner',
-    'route "b": no role grants "x:y", so nobody could pass',
+    'route "a": upstream "nowhere" is not configured; use one of platform, agents, files, graphql, data',
+    'route "a": role "org-king" is not listed; use one of org-client, org-member, org-admin, org-owner',
+    'route "b": no role grants "x:y", so no caller could pass',
   ],
 ]
 
@@ -423,7 +423,7 @@ t.test('rows that share no request do not tie', async (t) => {
 
 t.test('roles stand in one file only', async (t) => {
   const [problem, ...more] = problemsOf(t, { 'a.yaml': roles, 'b.yaml': 'platformRoles: []\n' })
-  t.match(problem, /^b\.yaml:1:16: platformRoles already stand in \S*a\.yaml; keep them in one file$/)
+  t.match(problem, /^b\.yaml:1:16: platformRoles are already in \S*a\.yaml; keep them in one file$/)
   t.strictSame(more, [])
 })
 
@@ -453,7 +453,9 @@ t.test('a role of its own may stand between the specified ones', async (t) => {
 
 t.test('a scope may not hold what no role grants', async (t) => {
   const wide = roles.replace('api-key: [datasets:read]', 'api-key: [datasets:read, x:y]')
-  t.strictSame(problemsOf(t, { 'roles.yaml': wide }), ['roles.yaml:9:28: no role grants "x:y": a scope cannot either'])
+  t.strictSame(problemsOf(t, { 'roles.yaml': wide }), [
+    'roles.yaml:9:28: no role grants "x:y", so a scope cannot either',
+  ])
 })
 
 t.test('mistakes of every file are told at once', async (t) => {
@@ -490,13 +492,13 @@ t.test(
 t.test('rate limits that are not there, twice there, or could not count are mistakes', async (t) => {
   const without = row(`${sound}, rateLimit: nothing`)
   t.match(routeProblems(t, limits + without), [
-    /^routes\.yaml:3:.*rate limit "nothing" is not listed; known: calm, wide$/,
+    /^routes\.yaml:3:.*rate limit "nothing" is not listed; use one of calm, wide$/,
   ])
   const isPublic = `${sound}, access: public`
   t.match(routeProblems(t, limits + row(`${isPublic}, rateLimit: calm`)), [/cannot be limited by principal$/])
   t.same(routeProblems(t, limits + row(`${isPublic}, rateLimit: wide`)), [])
   const files = { 'roles.yaml': roles, 'a.yaml': limits, 'b.yaml': `${limits}${row(sound)}` }
-  t.match(problemsOf(t, files), [/^b\.yaml:1:.*"calm" exists twice$/, /^b\.yaml:1:.*"wide" exists twice$/])
+  t.match(problemsOf(t, files), [/^b\.yaml:1:.*"calm" is listed twice$/, /^b\.yaml:1:.*"wide" is listed twice$/])
   for (const bad of [
     '{ requests: 0, seconds: 1 }',
     '{ requests: 1, seconds: 0 }',

@@ -77,11 +77,11 @@ t.test('keys that cannot serve end the start with the entry, the block and what 
   for (const [contents, message] of [
     [
       ['hunter2'],
-      /^gateway\.yaml:1:1: identity\.keys: block 1 is no private key.*"sallyport keys generate" makes one$/,
+      /^gateway\.yaml:1:1: identity\.keys: block 1 is not a private key.*"sallyport keys generate" makes one$/,
     ],
     [[key, `${generatePem('EdDSA')}${generatePem('ES256')}`], /identity\.keys: entry 2: block 2 does not fit EdDSA/],
-    [[key, key], /identity\.keys: a key is there twice/],
-    [[`Signs-From: 2999-01-01T00:00:00Z\n${key}`], /identity\.keys: no key signs yet/],
+    [[key, key], /identity\.keys: a key is listed twice/],
+    [[`Signs-From: 2999-01-01T00:00:00Z\n${key}`], /identity\.keys: no key may sign yet/],
   ] as const)
     await t.rejects(start(t, contents), { name: 'ConfigurationError', message })
 })

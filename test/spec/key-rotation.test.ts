@@ -198,7 +198,7 @@ t.test('a rotation without a file or with a bad delay is bad usage, and of a bad
     { code: 2, stderr: /none does not exist; .*--file.*keys generate/ },
     { code: 2, stderr: /--after must be a number of seconds/ },
     { code: 2, stderr: /--after must be a number of seconds/ },
-    { code: 1, stderr: /bad: block 1 is no private key in PEM/ },
+    { code: 1, stderr: /bad: block 1 is not a private key in PEM/ },
   ])
   t.notMatch(JSON.stringify(ends), /hunter2/)
 })
