@@ -61,6 +61,28 @@ program
   .addHelpText('after', example('npx sallyport healthcheck --config config/gateway.yaml'))
   .action(lazyCommand(() => import('./cli/healthcheck.ts'), 'runHealthcheck'))
 
+program
+  .command('explain-request')
+  .description('say why a request was refused, and what to do: every match in the audit file or at the admin listener')
+  .argument('<request-id>', 'x-request-id of the response')
+  .option('--audit <file>', 'search this audit file; - is standard input')
+  .option('--admin <url>', 'ask this admin listener for the requests that it remembers')
+  .option(
+    '-c, --config <file>',
+    'configuration file; names the policy, the database, and both places where neither is given',
+    defaultConfig,
+  )
+  .option('--json', 'print what was found as JSON')
+  .addHelpText(
+    'after',
+    example(
+      'npx sallyport explain-request 0f9b2c3e-0d4e-4a51-9a57-3e1f2a7d9b11',
+      'kubectl logs deploy/sallyport | npx sallyport explain-request 0f9b2c3e --audit -',
+      'npx sallyport explain-request 0f9b2c3e --admin http://127.0.0.1:9090 --json',
+    ),
+  )
+  .action(lazyCommand(() => import('./cli/explain-request.ts'), 'runExplainRequest'))
+
 const keys = program
   .command('keys')
   .description('Manage the keys that sign the identity header')

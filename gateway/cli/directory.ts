@@ -1,6 +1,7 @@
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
 import type { AuditContext, Directory, UserRecord } from '../directory/directory.ts'
+import { readTokenTrail, type TokenDeed } from '../directory/postgres/audit.ts'
 import { type ClusterStatus, type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, findUser } from '../directory/postgres/directory.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
@@ -14,6 +15,7 @@ import { hearClusters } from './heartbeats.ts'
 export type CommandTools = Readonly<{
   directory: Directory
   findUser: (id: number) => Promise<UserRecord | undefined>
+  readTokenTrail: (tokenId: number) => Promise<readonly TokenDeed[]>
   clusters: ClusterStore
   staleAfterMs: number
   /** The clusters as the proxy sees them, by the newer of their two heartbeats. */
@@ -48,6 +50,7 @@ export async function withDirectory<Result>(
     return await work({
       directory,
       findUser: (id) => findUser(opened.query, id),
+      readTokenTrail: (tokenId) => readTokenTrail(opened.query, tokenId),
       clusters: createClusterStore(opened),
       staleAfterMs: cluster.staleAfterMs,
       hear: (clusters) => hearClusters(redis, clusters),

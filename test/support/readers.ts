@@ -300,6 +300,8 @@ export const notReaders: Readonly<Record<string, string>> = {
   'cli/policy/': 'commands that an operator runs on files of his own, in a process of their own',
   'boot/cluster-states.ts': compiled,
   'cli/directory.ts': operator,
+  'cli/describe-request.ts': operator,
+  'cli/explain-request.ts': operator,
   'cli/healthcheck.ts': operator,
   'cli/rotate-keys.ts': operator,
   'cli/describe-program.ts': own,

@@ -21,3 +21,42 @@ export async function writeAudit(query: Query, deed: AuditedAction, context: Aud
   const subjects = [organizationId, subjectId, tokenId, clusterId]
   await query(statements.writeAudit, [action, actorId, credential, ...subjects, clientAddress, requestId])
 }
+
+/** What was done to an API token: when, by whom and from where. */
+export type TokenDeed = Readonly<{
+  at: Date
+  action: 'token.minted' | 'token.revoked'
+  /** Null for an operator at the command line. */
+  actorId: number | null
+  credential: string
+  organizationId: number | null
+  ownerId: number | null
+  clientAddress: string
+  requestId: string
+}>
+
+type TrailRow = {
+  at: Date
+  action: TokenDeed['action']
+  actor_id: number | null
+  credential: string
+  organization_id: number | null
+  subject_id: number | null
+  client_address: string
+  request_id: string
+}
+
+/** The trail of a token by its number, oldest first; it outlives the token. */
+export async function readTokenTrail(query: Query, tokenId: number): Promise<readonly TokenDeed[]> {
+  const rows = await query<TrailRow>(statements.readTokenTrail, [tokenId])
+  return rows.map((row) => ({
+    at: row.at,
+    action: row.action,
+    actorId: row.actor_id,
+    credential: row.credential,
+    organizationId: row.organization_id,
+    ownerId: row.subject_id,
+    clientAddress: row.client_address,
+    requestId: row.request_id,
+  }))
+}

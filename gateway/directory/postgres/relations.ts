@@ -126,6 +126,7 @@ export const relations: readonly Relation[] = [
   {
     name: 'audit_events',
     columns: {
+      at: 'timestamptz',
       action: 'text',
       actor_id: 'integer?',
       credential: 'text',

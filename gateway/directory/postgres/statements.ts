@@ -243,6 +243,14 @@ export const writeAudit: Statement = {
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 }
 
+export const readTokenTrail: Statement = {
+  name: 'read-token-trail',
+  // A number is given once, so that there are few of these.
+  text: `select at, action, actor_id, credential, organization_id, subject_id, client_address, request_id
+    from sallyport_directory.audit_events
+    where token_id = $1 and action in ('token.minted', 'token.revoked') order by at limit 100`,
+}
+
 export const findUser: Statement = {
   name: 'find-user',
   text: `select ${userJson} as user from sallyport_directory.users u where u.id = $1`,

@@ -1,0 +1,116 @@
+import { redact } from '../observe/log/redact.ts'
+
+/** One request as the audit or the admin listener remembers it. */
+export type FoundRequest = Readonly<{
+  /** The file and line, or the address, that it was found at. */
+  source: string
+  time: string
+  listener: string | null
+  outcome: 'allowed' | 'refused' | 'failed' | 'slow'
+  status: number | null
+  reason: string | null
+  cause: string | null
+  /** The check of the policy that a 403 failed. */
+  check: string | null
+  userId: number | null
+  userKind: string | null
+  credential: string | null
+  /** The number of the API token: proven where the request was allowed, else claimed. */
+  tokenId: number | null
+  organizationId: number | null
+  route: string | null
+  method: string | null
+  path: string | null
+  upstream: string | null
+  clientAddress: string | null
+  replica: string | null
+  durationMs: number | null
+}>
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** A gateway writes no longer value. */
+const textLimit = 2_048
+
+/** A file or a listener may hold what no gateway wrote: a credential in it stays out of the output. */
+const readText = (value: unknown): string | null =>
+  typeof value === 'string' ? redact(value.slice(0, textLimit)) : null
+
+const readNumber = (value: unknown): number | null =>
+  typeof value === 'number' && Number.isFinite(value) ? value : null
+
+const readFields = (value: unknown): Fields => Object(value) as Fields // a member that is missing reads as undefined
+
+/** The decision on a line of the audit; undefined for any other line, or another request's. */
+export function readDecision(line: string, requestId: string, source: string): FoundRequest | undefined {
+  const fields = readFields(parseJson(line))
+  if (fields.audit !== 'decision' || fields.requestId !== requestId) return undefined
+  const [subject, credential] = [readFields(fields.subject), readFields(fields.credential)]
+  return {
+    source,
+    ...readCommon(fields),
+    outcome: fields.outcome === 'allowed' ? 'allowed' : 'refused',
+    check: readText(fields.check),
+    userId: readNumber(subject.id),
+    userKind: readText(subject.kind),
+    credential: readText(credential.kind),
+    tokenId: readNumber(credential.id) ?? readNumber(fields.tokenId),
+    upstream: null,
+    replica: readText(fields.replica),
+    durationMs: null,
+  }
+}
+
+const outcomes: Readonly<Record<string, FoundRequest['outcome']>> = {
+  refusal: 'refused',
+  failure: 'failed',
+  slow: 'slow',
+}
+
+/** The requests of an answer of the admin listener. Throws for anything else. */
+export function readRemembered(body: string, requestId: string, source: string): readonly FoundRequest[] {
+  const { requests: list } = readFields(parseJson(body))
+  if (!Array.isArray(list)) throw new Error('the answer is not a list of requests')
+  return list.flatMap((item): readonly FoundRequest[] => {
+    const fields = readFields(item)
+    const outcome = outcomes[String(fields.kind)]
+    if (fields.requestId !== requestId || outcome === undefined) return []
+    return [
+      {
+        source,
+        ...readCommon(fields),
+        outcome,
+        check: null,
+        userId: readNumber(fields.userId),
+        userKind: null,
+        credential: null,
+        tokenId: readNumber(fields.tokenId),
+        upstream: readText(fields.upstream),
+        replica: null,
+        durationMs: readNumber(fields.durationMs),
+      },
+    ]
+  })
+}
+
+const readCommon = (fields: Fields) => ({
+  time: readText(fields.time) ?? '',
+  listener: readText(fields.listener),
+  status: readNumber(fields.status),
+  reason: readText(fields.reason),
+  cause: readText(fields.cause),
+  organizationId: readNumber(fields.organizationId),
+  route: readText(fields.route),
+  method: readText(fields.method),
+  path: readText(fields.path),
+  clientAddress: readText(fields.clientAddress),
+})
+
+/** Undefined for what is not JSON: a line of a file that others write to as well. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,216 @@
+import { existsSync, statSync } from 'node:fs'
+import { type FoundRequest, readRemembered } from '../analyze/found-request.ts'
+import { searchAudit } from '../analyze/search-audit.ts'
+import { type Configuration, loadConfiguration } from '../configuration/configuration.ts'
+import { describeFailure, UsageError } from '../configuration/failure.ts'
+import type { TokenDeed } from '../directory/postgres/audit.ts'
+import { describeCause } from '../errors/remedies.ts'
+import { loadPolicy } from '../policy/load.ts'
+import { isRequestId } from '../receive/request-id.ts'
+import { describeRequest, type ExplainedMatch, escapeJson } from './describe-request.ts'
+import { withDirectory } from './directory.ts'
+import { toOrigin } from './healthcheck.ts'
+
+export type ExplainRequestOptions = Readonly<{ audit?: string; admin?: string; config: string; json?: boolean }>
+
+type Search = { matches: readonly FoundRequest[]; readonly places: string[]; readonly notes: string[] }
+
+/** Prints why a request was refused, or what became of it; 1 where no place that was searched has it. */
+export async function runExplainRequest(requestId: string, options: ExplainRequestOptions): Promise<void> {
+  if (!isRequestId(requestId))
+    throw new UsageError(
+      'the request id is not one that the gateway writes down: copy x-request-id of the response, 1 to 128 letters, digits, dots, dashes or underscores',
+    )
+  const notes: string[] = []
+  const configuration = readConfiguration(options, notes)
+  const search = await findRequest(requestId, options, configuration, notes)
+  const matches = await explainMatches(search.matches, options, configuration, notes)
+  if (options.json) process.stdout.write(`${escapeJson({ requestId, searched: search.places, matches, notes })}\n`)
+  else {
+    process.stdout.write(matches.map((match) => `${describeRequest(match)}\n`).join(''))
+    for (const note of new Set(notes)) process.stderr.write(`note: ${escapeJson(note).slice(1, -1)}\n`)
+  }
+  if (matches.length > 0) return
+  throw new Error(
+    `request ${requestId} was not found in ${search.places.join(' or ') || 'any place that could be searched'}; ` +
+      'name another file with --audit, or another replica with --admin',
+  )
+}
+
+/** With a place named by hand the rest of the command goes on without it. */
+function readConfiguration(
+  { audit, admin, config }: ExplainRequestOptions,
+  notes: string[],
+): Configuration | undefined {
+  try {
+    return loadConfiguration(config, process.env)
+  } catch (error) {
+    if (audit === undefined && admin === undefined) throw error
+    notes.push(`policy and database were left out: ${describeFailure(error).message}`)
+    return undefined
+  }
+}
+
+/** The places that are named; else the audit file of the configuration and its admin listener on this machine. */
+async function findRequest(
+  requestId: string,
+  { audit, admin }: ExplainRequestOptions,
+  configuration: Configuration | undefined,
+  notes: string[],
+): Promise<Search> {
+  const isNamed = audit !== undefined || admin !== undefined
+  const file = isNamed ? audit : findAuditFile(configuration)
+  const origin = isNamed ? admin && readOrigin(admin) : findOrigin(configuration)
+  const search: Search = { matches: [], places: [], notes }
+  if (file !== undefined) await searchFile(file, requestId, search)
+  if (origin) await searchListener(origin, requestId, search, isNamed && file === undefined)
+  return search
+}
+
+const findAuditFile = (configuration: Configuration | undefined): string | undefined => {
+  const sink = configuration?.audit.sink ?? 'off'
+  // Reading a FIFO would take lines away from its reader.
+  return existsSync(sink) && statSync(sink).isFile() ? sink : undefined
+}
+
+function findOrigin(configuration: Configuration | undefined): string | undefined {
+  const admin = configuration?.listeners.admin
+  return admin === undefined || admin.port === 0 ? undefined : toOrigin(admin)
+}
+
+function readOrigin(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '') return url.origin
+  throw new UsageError('--admin takes the address of the admin listener, such as http://127.0.0.1:9090')
+}
+
+async function searchFile(file: string, requestId: string, search: Search): Promise<void> {
+  try {
+    const { found, left } = await searchAudit(file, requestId)
+    search.places.push(file === '-' ? 'standard input' : file)
+    search.matches = [...search.matches, ...found]
+    if (left > 0) search.notes.push(`${left} more matches were left out, as clients choose request ids`)
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown error'
+    throw new UsageError(
+      `${file} cannot be read: ${code}; name the file of audit.sink with --audit, or - for standard input`,
+    )
+  }
+}
+
+/** The listener may be down while the file is there: that is an error where nothing else was searched. */
+async function searchListener(origin: string, requestId: string, search: Search, isRequired: boolean): Promise<void> {
+  try {
+    const found = readRemembered(await askListener(origin, requestId), requestId, origin)
+    search.places.push(origin)
+    search.matches = [...search.matches, ...found.filter((request) => !isKnown(request, search.matches))]
+  } catch (error) {
+    const reason = `nothing at ${origin} answered as an admin listener does (${nameFetchFailure(error)})`
+    if (isRequired) throw new Error(`${reason}; is the gateway running, and does --admin name its admin listener?`)
+    search.notes.push(reason)
+  }
+}
+
+const nameFetchFailure = (error: unknown): string => {
+  const { message, cause } = error as Error
+  return (cause as NodeJS.ErrnoException | undefined)?.code ?? message
+}
+
+/** A refusal stands in the audit as well, where it has more facts. */
+const isKnown = (request: FoundRequest, known: readonly FoundRequest[]): boolean =>
+  request.outcome === 'refused' &&
+  known.some(
+    ({ outcome, cause, time }) =>
+      outcome === 'refused' &&
+      cause === request.cause &&
+      Math.abs(Date.parse(time) - Date.parse(request.time)) < sameMomentMs,
+  )
+
+/** A decision is written before the request ends. */
+const sameMomentMs = 1_000
+
+const patienceMs = 5_000
+const answerLimitBytes = 1024 * 1024
+
+async function askListener(origin: string, requestId: string): Promise<string> {
+  const url = `${origin}/console/requests.json?${new URLSearchParams({ id: requestId }).toString()}`
+  const { status, body } = await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(patienceMs) })
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of body ?? []) {
+    bytes += chunk.length
+    if (bytes > answerLimitBytes) throw new Error('the answer is too long')
+    chunks.push(chunk)
+  }
+  if (status !== 200) throw new Error(`status ${status}`)
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+async function explainMatches(
+  matches: readonly FoundRequest[],
+  { config }: ExplainRequestOptions,
+  configuration: Configuration | undefined,
+  notes: string[],
+): Promise<readonly ExplainedMatch[]> {
+  const sources = findRoutes(configuration, notes)
+  const asked = matches.flatMap(({ cause, tokenId }) =>
+    cause === 'token_unknown' && tokenId !== null ? [tokenId] : [],
+  )
+  const trails = configuration
+    ? await readTrails(new Set(asked), config, notes)
+    : new Map<number, readonly TokenDeed[]>()
+  return matches.map((match) => ({
+    ...match,
+    ...explainOutcome(match),
+    policy: (match.route !== null && sources.get(match.route)) || null,
+    tokenTrail: (match.cause === 'token_unknown' && match.tokenId !== null && trails.get(match.tokenId)) || null,
+  }))
+}
+
+/** The present place of each route: the policy may have changed since the request. */
+function findRoutes(configuration: Configuration | undefined, notes: string[]): ReadonlyMap<string, string> {
+  if (!configuration) return new Map()
+  try {
+    const { routes } = loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
+    return new Map(routes.map(({ id, source }) => [id, source]))
+  } catch (error) {
+    notes.push(`the policy was left out: ${describeFailure(error).message}`)
+    return new Map()
+  }
+}
+
+/** A client may claim a new number with every request. */
+const trailLimit = 100
+
+async function readTrails(
+  tokenIds: ReadonlySet<number>,
+  config: string,
+  notes: string[],
+): Promise<ReadonlyMap<number, readonly TokenDeed[]>> {
+  const trails = new Map<number, readonly TokenDeed[]>()
+  if (tokenIds.size === 0) return trails
+  if (tokenIds.size > trailLimit) notes.push(`only ${trailLimit} of ${tokenIds.size} token numbers were looked up`)
+  try {
+    await withDirectory(config, async ({ readTokenTrail }) => {
+      for (const id of [...tokenIds].slice(0, trailLimit)) trails.set(id, await readTokenTrail(id))
+    })
+  } catch (error) {
+    notes.push(`the trail of the token was left out: ${describeFailure(error).message}`)
+  }
+  return trails
+}
+
+function explainOutcome({ outcome, reason, cause, status }: FoundRequest): Pick<ExplainedMatch, 'meaning' | 'remedy'> {
+  if (outcome === 'allowed')
+    return {
+      meaning: 'The gateway let the request through.',
+      remedy: 'For what became of it then, read the log line of this id, or ask the admin listener with --admin.',
+    }
+  if (outcome === 'slow')
+    return { meaning: 'The first byte of the upstream came late.', remedy: 'Look at the upstream.' }
+  const described = describeCause(cause ?? '') ?? describeCause(reason ?? '')
+  if (described) return { meaning: described.meaning, remedy: described.remedy }
+  return outcome === 'failed'
+    ? { meaning: `The upstream answered ${status ?? 'with a failure'}.`, remedy: 'Look at the log of the upstream.' }
+    : { meaning: 'The cause is not one of this version.', remedy: null }
+}
