@@ -8,6 +8,9 @@ const pressedPart = 1 / 2
 /** Connections are cut until the budget is used up to here, so that not each read that follows cuts one more. */
 const relievedPart = 7 / 8
 
+/** A connection that is ended for what it holds. */
+type Holder = Readonly<{ relieve: () => void }>
+
 /** The connections of one network or organization, and the bytes held for all of them. */
 class Group {
   heldBytes = 0
@@ -74,9 +77,9 @@ export class MemoryBudget {
     this.#pressedBytes = limitBytes * pressedPart
   }
 
-  /** Opens the account of a connection, which closes with it. `cut` breaks the connection. */
-  open(address: string, cut: () => void): ConnectionAccount {
-    const account = new ConnectionAccount(this, address, this.#networks.join(readNetwork(address)), cut)
+  /** Opens the account of a connection, which closes with it. */
+  open(address: string, holder: Holder): ConnectionAccount {
+    const account = new ConnectionAccount(this, address, this.#networks.join(readNetwork(address)), holder)
     account.place = this.#accounts.add(account)
     return account
   }
@@ -179,17 +182,17 @@ export class ConnectionAccount implements MemoryAccount {
   organization: Group | undefined
   place: Slot<ConnectionAccount> | undefined
   readonly #budget: MemoryBudget
-  readonly #cut: () => void
+  readonly #holder: Holder
   #address: string
   #organizationId: number | undefined
   #onRelief: (() => void) | undefined
   #isClosed = false
 
-  constructor(budget: MemoryBudget, address: string, network: Group, cut: () => void) {
+  constructor(budget: MemoryBudget, address: string, network: Group, holder: Holder) {
     this.#budget = budget
     this.#address = address
     this.network = network
-    this.#cut = cut
+    this.#holder = holder
   }
 
   get isThrottled(): boolean {
@@ -232,7 +235,7 @@ export class ConnectionAccount implements MemoryAccount {
     listener?.()
     if (listener && this.heldBytes <= heldBytes / 2) return
     this.close()
-    this.#cut()
+    this.#holder.relieve()
   }
 
   /** The connection has gone, and all that was held for it goes with it. */

@@ -109,7 +109,10 @@ function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void
   }
   to.on('drain', guarded('client', onDrain, cut))
   // The rest has nowhere to go.
-  to.on('close', guarded('client', gate.open, cut))
+  to.on(
+    'close',
+    guarded('client', () => gate.open(), cut),
+  )
   socket.on(
     'end',
     guarded('client', () => to.end(), cut),

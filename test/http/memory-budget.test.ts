@@ -6,7 +6,8 @@ import { type ConnectionAccount, MemoryBudget } from '../../gateway/http/memory-
 function openBudget(limitBytes: number) {
   const budget = new MemoryBudget(limitBytes)
   const cut: string[] = []
-  const open = (name: string, address: string): ConnectionAccount => budget.open(address, () => void cut.push(name))
+  const open = (name: string, address: string): ConnectionAccount =>
+    budget.open(address, { relieve: () => cut.push(name) })
   return { budget, cut, open }
 }
 
@@ -101,10 +102,10 @@ t.test('whatever is held, released, moved, cut and closed, the sums are right, a
       const budget = new MemoryBudget(1_000)
       const accounts: { account: ConnectionAccount; isOpen: boolean }[] = []
       const open = (index: number): void => {
-        const cut = (): void => {
+        const relieve = (): void => {
           entry.isOpen = false
         }
-        const entry = { account: budget.open(`192.0.2.${index % 3}`, cut), isOpen: true }
+        const entry = { account: budget.open(`192.0.2.${index % 3}`, { relieve }), isOpen: true }
         accounts[index] = entry
       }
       for (let index = 0; index < 10; index++) open(index)

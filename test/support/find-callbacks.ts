@@ -19,6 +19,8 @@ const registrations = new Set([
 /** Members of an options object that are called back. */
 const options = new Set(['callback'])
 
+const guards = new Set(['guarded', 'guardedListener'])
+
 /** Calls that throw nothing: of node, the two of a promise, and one that pushes to an array. */
 const harmless = new Set(['resolve', 'reject', 'clearTimeout', 'destroy', 'abort', 'exit', 'kill', 'recycle'])
 
@@ -66,7 +68,7 @@ function isSafe(node: ts.Expression, root: ts.SourceFile): boolean {
 }
 
 const isGuard = (node: ts.Node): boolean =>
-  ts.isCallExpression(node) && ts.isIdentifier(node.expression) && node.expression.text === 'guarded'
+  ts.isCallExpression(node) && ts.isIdentifier(node.expression) && guards.has(node.expression.text)
 
 /** Nothing, or harmless calls alone, or a `try` around everything that tells of what it caught. */
 function isSafeBody(body: ts.ConciseBody): boolean {

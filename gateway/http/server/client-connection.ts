@@ -10,6 +10,7 @@ import { type MessageHead, MessageParser } from '../parser/message-parser.ts'
 import { refusalOf } from '../parser/parse-error.ts'
 import { composeRefusal } from '../refusal.ts'
 import { closeLingering } from '../socket/close-lingering.ts'
+import { guardedListener } from '../socket/shared-listener.ts'
 import type { TunnelEnd } from '../tunnel.ts'
 import { ClientSocket } from './client-socket.ts'
 import { type ExchangeConnection, Http1Exchange } from './exchange.ts'
@@ -43,6 +44,8 @@ export type ListenerContext = Readonly<{
   connections: UnorderedList<ClientConnection>
 }>
 
+const destroy = (connection: ClientConnection): void => connection.destroy()
+
 /** One client's connection, with one exchange at a time: what is pipelined waits for the answer before. */
 export class ClientConnection extends ClientSocket implements BodySource, ExchangeConnection {
   readonly #context: ListenerContext
@@ -58,16 +61,16 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #isPoisoned = false
 
   constructor(accepted: Socket, context: ListenerContext) {
-    super(accepted, context.memory, () => context.options.onDropped('memory'))
+    super(accepted, context.memory)
     const { socket } = this
     this.#context = context
     try {
       this.#place = context.connections.add(this)
-      this.input.listen(this.#onData, this.cut)
-      socket.on('end', this.#onEnd)
-      socket.on('drain', this.#onDrain)
-      socket.on('close', this.#onClose)
-      this.deadline.set(context.options.headersTimeoutMs, this.#onHeadLate)
+      this.input.listen(ClientConnection.#onData)
+      socket.on('end', ClientConnection.#onEnd)
+      socket.on('drain', ClientConnection.#onDrain)
+      socket.on('close', ClientConnection.#onClose)
+      this.deadline.set(context.options.headersTimeoutMs, this, ClientConnection.#onHeadLate)
       this.resumeReading()
     } catch (error) {
       // The accepted socket has given its handle away: nothing but this one can close the connection.
@@ -86,6 +89,11 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   closeIdle(): void {
     const isIdle = !this.#exchange && !this.#parser.isInHead && this.#ahead.isEmpty
     if (isIdle && !this.#isRefused) this.socket.destroy()
+  }
+
+  override relieve(): void {
+    this.#context.options.onDropped('memory')
+    super.relieve()
   }
 
   override resumeReading(): void {
@@ -113,7 +121,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
       this.#expectNext()
     } else {
       this.#exchange?.body.discard()
-      this.deadline.set(unwantedBodyMs, this.#onWaitOver)
+      this.deadline.set(unwantedBodyMs, this, ClientConnection.#onWaitOver)
     }
   }
 
@@ -123,13 +131,19 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.writer.flush()
     this.writer.charge(freeAccount)
     this.deadline.stop()
-    socket.off('end', this.#onEnd)
-    socket.off('drain', this.#onDrain)
+    socket.off('end', ClientConnection.#onEnd)
+    socket.off('drain', ClientConnection.#onDrain)
     this.reader.detach()
     return { end: this.input.detach(), early: this.#ahead.take() }
   }
 
-  readonly #onData = (bytes: Buffer): void => {
+  static readonly #onData = guardedListener(
+    'client',
+    (connection: ClientConnection, bytes: Buffer): void => connection.#take(bytes),
+    destroy,
+  )
+
+  #take(bytes: Buffer): void {
     if (this.#isRefused || this.#isPoisoned) return
     if (this.#parser.isComplete || !this.#ahead.isEmpty) this.#keepAhead(bytes)
     else this.#read(bytes)
@@ -150,7 +164,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     if (head || parser.isInHead) this.#holdHead(parser.headBytes)
     if (head) this.#open(head)
     else if (isNew && parser.isInHead && !wasInHead)
-      this.deadline.set(this.#context.options.headersTimeoutMs, this.#onHeadLate)
+      this.deadline.set(this.#context.options.headersTimeoutMs, this, ClientConnection.#onHeadLate)
     this.#passBody(bytes)
     const exchange = this.#exchange
     if (isNew && exchange) this.#handle(exchange)
@@ -219,55 +233,60 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.#exchange = undefined
     this.body = undefined
     this.#parser.next()
-    this.deadline.set(keepAliveMs, this.#onWaitOver)
+    this.deadline.set(keepAliveMs, this, ClientConnection.#onWaitOver)
     if (this.#ahead.isEmpty) this.resumeReading()
-    else setImmediate(this.#readAhead)
+    else setImmediate(ClientConnection.#readAhead, this)
   }
 
-  readonly #readAhead = guarded(
+  static readonly #readAhead = guarded(
     'client',
-    (): void => {
-      if (this.#isRefused || !this.socket.writable) return
-      this.#read(this.#ahead.take())
-      this.resumeReading()
+    (connection: ClientConnection): void => {
+      if (connection.#isRefused || !connection.socket.writable) return
+      connection.#read(connection.#ahead.take())
+      connection.resumeReading()
     },
-    this.cut,
+    destroy,
   )
 
-  readonly #onHeadLate = (): void => this.#refuse('request_timeout')
+  static #onHeadLate(connection: ClientConnection): void {
+    connection.#refuse('request_timeout')
+  }
 
-  readonly #onWaitOver = (): void => void this.socket.destroy()
+  static #onWaitOver(connection: ClientConnection): void {
+    connection.socket.destroy()
+  }
 
-  readonly #onDrain = guarded(
+  static readonly #onDrain = guardedListener(
     'client',
-    (): void => {
-      this.count()
-      this.#exchange?.goOn()
+    (connection: ClientConnection): void => {
+      connection.count()
+      connection.#exchange?.goOn()
     },
-    this.cut,
+    destroy,
   )
 
   /** As node:http does: a client that ends its side does not wait for an answer. */
-  readonly #onEnd = guarded(
+  static readonly #onEnd = guardedListener(
     'client',
-    (): void => {
-      const isHalfBody = this.#exchange !== undefined && !this.#parser.isComplete
-      if (isHalfBody && !this.body?.isDetached) this.#takeFault('headers_malformed')
-      else if (isHalfBody || this.#parser.isInHead) this.#refuse('headers_malformed')
+    (connection: ClientConnection): void => {
+      const isInHead = connection.#parser.isInHead
+      const isHalfBody = connection.#exchange !== undefined && !connection.#parser.isComplete
+      if (isHalfBody && !connection.body?.isDetached) connection.#takeFault('headers_malformed')
+      else if (isHalfBody || isInHead) connection.#refuse('headers_malformed')
       else {
-        this.writer.flush()
-        this.socket.end()
+        connection.writer.flush()
+        connection.socket.end()
       }
     },
-    this.cut,
+    destroy,
   )
 
-  readonly #onClose = guarded('client', (): void => {
-    this.deadline.discard()
-    this.#parser.free()
-    this.account.close()
-    this.#exchange?.abandon()
-    this.#context.connections.remove(this.#place)
+  static readonly #onClose = guardedListener('client', (connection: ClientConnection): void => {
+    connection.deadline.discard()
+    connection.#parser.free()
+    connection.account.close()
+    connection.#exchange?.abandon()
+    connection.#context.connections.remove(connection.#place)
   })
 
   /**

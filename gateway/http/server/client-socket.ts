@@ -4,6 +4,7 @@ import type { ConnectionAccount, MemoryBudget } from '../memory-budget.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
 import { Deadline } from '../socket/deadline.ts'
 import { FairReader } from '../socket/fair-reader.ts'
+import { joinConnection } from '../socket/shared-listener.ts'
 import { SharedReadSocket } from '../socket/shared-read-socket.ts'
 import type { ReadSize } from '../socket/shared-reads.ts'
 import { resetConnection } from '../socket/transport.ts'
@@ -24,20 +25,14 @@ export class ClientSocket {
   /** The body that is being read. */
   protected body: Http1RequestBody | undefined
 
-  /** Ends the connection, should a callback of it throw. */
-  protected readonly cut = (): void => this.destroy()
-
-  /** `onRelief` is told that the connection is cut for what it holds. */
-  constructor(accepted: Socket, memory: MemoryBudget, onRelief: () => void) {
-    this.deadline = new Deadline(this.cut)
+  constructor(accepted: Socket, memory: MemoryBudget) {
+    this.deadline = new Deadline(this)
     this.peerAddress = accepted.remoteAddress ?? ''
-    this.account = memory.open(this.peerAddress, () => {
-      onRelief()
-      this.reset()
-    })
-    this.input = new SharedReadSocket(accepted, this.#chooseSize)
+    this.account = memory.open(this.peerAddress, this)
+    this.input = new SharedReadSocket(accepted, this)
     const { socket } = this.input
     this.socket = socket
+    joinConnection(socket, this)
     this.reader = new FairReader(socket, !this.input.ownsBytes)
     this.writer = new BatchedWriter(socket, this.account)
     // `close` follows and says enough.
@@ -48,7 +43,7 @@ export class ClientSocket {
     return this.socket instanceof TLSSocket
   }
 
-  readonly #chooseSize = (): ReadSize => {
+  chooseSize(): ReadSize {
     if (this.account.isThrottled) return 'sparing'
     return this.body?.isFlowing ? 'large' : 'small'
   }
@@ -84,6 +79,11 @@ export class ClientSocket {
 
   isCongested(): boolean {
     return this.writer.isCongested()
+  }
+
+  /** Ends the connection for what it holds. */
+  relieve(): void {
+    this.reset()
   }
 
   destroy(): void {

@@ -55,7 +55,7 @@ export class Http1Exchange implements Exchange {
   #transform = keepHead
   #writer: Http1ResponseWriter | undefined
   #tunnel: Tunnel | undefined
-  #onEnd: ((isComplete: boolean) => void)[] = []
+  #onEnd: readonly ((isComplete: boolean) => void)[] = []
   #end: 'none' | 'whole' | 'broken' = 'none'
   #isClosing = false
   #isLast = false
@@ -146,7 +146,8 @@ export class Http1Exchange implements Exchange {
 
   onEnd(listener: (isComplete: boolean) => void): void {
     if (this.hasEnded) listener(this.#end === 'whole')
-    else this.#onEnd.push(listener)
+    // Arrays that grow by `push` or a spread have room for 17.
+    else this.#onEnd = this.#onEnd.concat(listener)
   }
 
   /** The client reads again. */
@@ -189,18 +190,16 @@ export class Http1Exchange implements Exchange {
   }
 
   #finish(last: string | Buffer): void {
-    this.#connection.write(last, this.#onWritten)
-  }
-
-  readonly #onWritten = guarded(
-    'client',
-    (error?: Error | null): void => {
+    const onWritten = (error?: Error | null): void => {
       if (error || this.hasEnded) return
       this.#tell(true)
       this.#connection.responseSent(this.#isLast)
-    },
-    () => this.destroy(),
-  )
+    }
+    this.#connection.write(
+      last,
+      guarded('client', onWritten, () => this.destroy()),
+    )
+  }
 
   #tell(isComplete: boolean): void {
     if (this.hasEnded) return

@@ -1,7 +1,7 @@
 import type { MemoryAccount } from '../exchange.ts'
 
-/** One read of a socket. Later bytes wait in the system's buffers. */
-const limitBytes = 16 * 1024
+/** Less than one read of a socket, since a head comes before. Later bytes wait in the system's buffers. */
+const limitBytes = 12 * 1024
 
 /** The bytes that a client has sent before their turn. */
 export class PipelinedBytes {
@@ -23,7 +23,9 @@ export class PipelinedBytes {
   }
 
   add(bytes: Buffer): void {
-    this.#chunks.push(bytes)
+    // One is usual. An array that grows by `push` has room for 17.
+    if (this.#chunks.length === 0) this.#chunks = [bytes]
+    else this.#chunks.push(bytes)
     this.#bytes += bytes.length
     this.#account.hold(bytes.length)
   }

@@ -187,10 +187,12 @@ export class Http1RequestBody implements RequestBody {
 
   #startClock(): void {
     this.#freshBytes = 0
-    this.#source.deadline.set(this.#idleMs, this.#onSilence)
+    this.#source.deadline.set(this.#idleMs, this, Http1RequestBody.#onSilence)
   }
 
-  readonly #onSilence = (): void => this.#fail('body-timeout')
+  static #onSilence(body: Http1RequestBody): void {
+    body.#fail('body-timeout')
+  }
 
   #refusePoisoned(): void {
     this.#onPoisoned?.()

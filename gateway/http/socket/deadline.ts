@@ -16,23 +16,31 @@ const due = new TimeSlicer<Deadline>(
 
 type Bucket = Set<Deadline>
 
+/** What a deadline belongs to. */
+type Owner = Readonly<{ destroy: () => void }>
+
 const buckets = new Map<number, Bucket>()
 
 /** One deadline of a connection, which moves with every request: moving it costs a number, not a timer. */
 export class Deadline {
   #dueMs = Number.POSITIVE_INFINITY
-  #onDue: (() => void) | undefined
-  readonly #onFault: (() => void) | undefined
+  #onDue: ((target: never) => void) | undefined
+  #target: unknown
+  readonly #owner: Owner | undefined
   /** The bucket that will check this deadline, at its time or before. */
   #key = Number.POSITIVE_INFINITY
 
-  /** `onFault` ends what the deadline belongs to, should a callback of it throw. */
-  constructor(onFault?: () => void) {
-    this.#onFault = onFault
+  /** The owner is destroyed should a callback throw. */
+  constructor(owner?: Owner) {
+    this.#owner = owner
   }
 
-  /** Calls back after so long, unless the deadline is set anew or stopped. */
-  set(delayMs: number, onDue: () => void): void {
+  /**
+   * Calls back with the target after so long, unless the deadline is set anew or stopped. With a target of its own each
+   * connection needs no closure of its own.
+   */
+  set<Target>(delayMs: number, target: Target, onDue: (target: Target) => void): void {
+    this.#target = target
     this.#onDue = onDue
     this.#dueMs = performance.now() + delayMs
     const key = Math.ceil(this.#dueMs / granularityMs)
@@ -43,6 +51,7 @@ export class Deadline {
   stop(): void {
     this.#dueMs = Number.POSITIVE_INFINITY
     this.#onDue = undefined
+    this.#target = undefined
   }
 
   get isSet(): boolean {
@@ -82,12 +91,13 @@ export class Deadline {
     // Others that were due may have set it anew, or stopped it.
     if (this.#dueMs !== now) return
     const onDue = this.#onDue
+    const target = this.#target as never // it was set with the callback
     this.stop()
-    onDue?.()
+    onDue?.(target)
   }
 
   fail(): void {
-    this.#onFault?.()
+    this.#owner?.destroy()
   }
 }
 

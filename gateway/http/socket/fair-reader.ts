@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { guarded } from '../../fault/guarded.ts'
-import { gateShared, HandleGate, type ReadGate } from './read-gate.ts'
+import { HandleGate, type ReadGate, SharedReadGate } from './read-gate.ts'
 
 /**
  * What is read of large bodies in one turn of the event loop, all sockets together: so much at least, more where the rest
@@ -31,7 +31,7 @@ export class FairReader {
 
   /** `isShared`: the socket's bytes go to a buffer that all share. */
   constructor(socket: Socket, isShared: boolean) {
-    this.#gate = isShared ? gateShared(socket) : new HandleGate(socket)
+    this.#gate = isShared ? new SharedReadGate(socket) : new HandleGate(socket)
   }
 
   pause(): void {

@@ -6,11 +6,25 @@ type Handle = { reading: boolean; readStop: () => number }
 /** Lets a socket read, or not. One that gives its bytes to `onread` does as it is told. */
 export type ReadGate = Readonly<{ close: () => void; open: () => void; detach: () => void }>
 
-export const gateShared = (socket: Socket): ReadGate => ({
-  close: () => void (socket.isPaused() || socket.pause()),
-  open: () => void (socket.isPaused() && socket.resume()),
-  detach: () => void (socket.isPaused() || socket.pause()),
-})
+export class SharedReadGate implements ReadGate {
+  readonly #socket: Socket
+
+  constructor(socket: Socket) {
+    this.#socket = socket
+  }
+
+  close(): void {
+    if (!this.#socket.isPaused()) this.#socket.pause()
+  }
+
+  open(): void {
+    if (this.#socket.isPaused()) this.#socket.resume()
+  }
+
+  detach(): void {
+    this.close()
+  }
+}
 
 /**
  * Any other socket that is paused goes on until its own buffer is full: of TLS, 64 KiB more that wait unseen. So its reads
@@ -31,7 +45,7 @@ export class HandleGate implements ReadGate {
     }
   }
 
-  readonly close = (): void => {
+  close(): void {
     if (this.#isClosed) return
     this.#isClosed = true
     const { _handle: handle } = this.#socket as unknown as { _handle: Handle | null }
@@ -41,7 +55,7 @@ export class HandleGate implements ReadGate {
     this.#isOwed = true
   }
 
-  readonly open = (): void => {
+  open(): void {
     this.#isClosed = false
     if (this.#isOwed) this.#read.call(this.#socket, 0)
     this.#isOwed = false
@@ -49,7 +63,7 @@ export class HandleGate implements ReadGate {
   }
 
   /** From now on the socket is one like any other, and paused. */
-  readonly detach = (): void => {
+  detach(): void {
     this.#socket.pause()
     this.#isClosed = false
     this.#socket._read = this.#read

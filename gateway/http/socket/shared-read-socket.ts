@@ -2,29 +2,37 @@ import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { guarded } from '../../fault/guarded.ts'
 import { endOf, type TunnelEnd } from '../tunnel.ts'
-import { gateShared } from './read-gate.ts'
-import { type ReadSize, readShared, shareReads } from './shared-reads.ts'
+import { SharedReadGate } from './read-gate.ts'
+import { type ReadSize, type SharedReader, shareReads } from './shared-reads.ts'
+
+type ReadSizes = Pick<SharedReader, 'chooseSize'>
+type SocketListener = (this: Socket, bytes: Buffer) => void
 
 /** A client's socket, and who is given what arrives on it. */
-export class SharedReadSocket {
+export class SharedReadSocket implements SharedReader {
   readonly socket: Socket
   /** What arrives stays as it is; else whoever keeps it must ask for a copy. */
   readonly ownsBytes: boolean
-  #listener: ((bytes: Buffer) => void) | undefined
+  readonly #sizes: ReadSizes
+  #listener: SocketListener | undefined
 
   /** Takes over a connection that is not read from yet. */
-  constructor(accepted: Socket, chooseSize: () => ReadSize) {
-    const shared =
-      accepted instanceof TLSSocket ? undefined : shareReads(accepted, readShared(this.#onRead, chooseSize))
+  constructor(accepted: Socket, sizes: ReadSizes) {
+    this.#sizes = sizes
+    const shared = accepted instanceof TLSSocket ? undefined : shareReads(accepted, this)
     this.socket = shared ?? accepted
     this.ownsBytes = shared === undefined
   }
 
-  /** What the listener throws ends the connection. */
-  listen(listener: (bytes: Buffer) => void, cut = (): void => void this.socket.destroy()): void {
-    const onData = guarded('client', listener, cut)
-    this.#listener = onData
-    if (this.ownsBytes) this.socket.on('data', onData)
+  /** Has what arrives given to a guarded listener. */
+  listen(listener: SocketListener): void {
+    this.#listener = listener
+    if (!this.ownsBytes) return
+    const take = (bytes: Buffer): void => listener.call(this.socket, bytes)
+    this.socket.on(
+      'data',
+      guarded('client', take, () => this.socket.destroy()),
+    )
   }
 
   /** For what outlasts the event that it came with: by then its bytes may be another client's. */
@@ -35,20 +43,27 @@ export class SharedReadSocket {
   /** Gives the socket away; it must be paused. */
   detach(): TunnelEnd {
     const { socket } = this
-    if (this.#listener) socket.off('data', this.#listener)
+    socket.removeAllListeners('data')
     this.#listener = undefined
     if (this.ownsBytes) return endOf(socket)
     // Its bytes come as they did before: Node would read ahead for what it keeps itself.
     return {
       socket,
-      gate: gateShared(socket),
-      listen: (listener) => this.listen((bytes) => listener(Buffer.from(bytes))),
+      gate: new SharedReadGate(socket),
+      listen: (listener) => {
+        const copy = (bytes: Buffer): void => listener(Buffer.from(bytes))
+        this.listen(guarded('client', copy, () => socket.destroy()))
+      },
     }
   }
 
-  readonly #onRead = (bytes: Buffer): boolean => {
+  chooseSize(): ReadSize {
+    return this.#sizes.chooseSize()
+  }
+
+  onRead(bytes: Buffer): boolean {
     if (!this.#listener) return this.socket.push(Buffer.from(bytes))
-    this.#listener(bytes)
+    this.#listener.call(this.socket, bytes)
     return true
   }
 }

@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
-import { guarded } from '../../fault/guarded.ts'
 import type { UpstreamRequest } from '../engine.ts'
 import type { MemoryAccount } from '../exchange.ts'
 import { freeAccount } from '../memory-budget.ts'
@@ -8,7 +7,14 @@ import { MessageParser } from '../parser/message-parser.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
 import { Deadline } from '../socket/deadline.ts'
 import { FairReader } from '../socket/fair-reader.ts'
-import { type ReadSize, readShared, smallReadBytes } from '../socket/shared-reads.ts'
+import { guardedListener, joinConnection } from '../socket/shared-listener.ts'
+import {
+  type ReadSize,
+  type SharedReader,
+  setSharedReader,
+  sharedReads,
+  smallReadBytes,
+} from '../socket/shared-reads.ts'
 import type { Origin } from './origin.ts'
 import { type CycleConnection, RequestCycle } from './request-cycle.ts'
 import type { Resolvers } from './response.ts'
@@ -27,8 +33,10 @@ const smallReads = 4
 /** How a connection tells its pool what becomes of it. */
 export type ConnectionEvents = Readonly<{ keep: () => void; forget: () => void }>
 
+const destroy = (connection: UpstreamConnection): void => connection.destroy()
+
 /** One connection to an upstream: open, busy with one request, idle, gone. */
-export class UpstreamConnection implements CycleConnection {
+export class UpstreamConnection implements CycleConnection, SharedReader {
   readonly authority: string
   /** Scheme, host and port. */
   readonly origin: string
@@ -38,8 +46,6 @@ export class UpstreamConnection implements CycleConnection {
   peerAddress: string | undefined
   /** True once an answer came by it: its upstream may close it under the next request. */
   hasServed = false
-  /** Ends the connection, and the cycle on it, should a callback of it throw. */
-  readonly #cut = (): void => this.#break(new Error('a callback failed'))
   readonly #socket: Socket
   readonly #reader: FairReader
   readonly #writer: BatchedWriter
@@ -52,24 +58,24 @@ export class UpstreamConnection implements CycleConnection {
   #error: Error | undefined
 
   constructor(origin: Origin, isForUpgrade: boolean, events: ConnectionEvents) {
-    this.deadline = new Deadline(this.#cut)
+    this.deadline = new Deadline(this)
     this.authority = origin.authority
     this.origin = origin.origin
     this.#events = events
     // A socket that leaves HTTP must be one like any other; so must one on TLS.
     const isLikeAnyOther = isForUpgrade || origin.isEncrypted
-    const socket = origin.open(
-      isLikeAnyOther ? { highWaterMark } : { highWaterMark, onread: readShared(this.#onShared, this.#chooseSize) },
-    )
+    const socket = origin.open(isLikeAnyOther ? { highWaterMark } : { highWaterMark, onread: sharedReads })
     this.#socket = socket
+    joinConnection(socket, this)
     this.#reader = new FairReader(socket, !isLikeAnyOther)
     this.#writer = new BatchedWriter(socket, freeAccount)
-    if (isLikeAnyOther) socket.on('data', this.#onData)
-    socket.on(origin.openEvent, this.#onOpen)
-    socket.on('end', this.#onEnd)
-    socket.on('drain', this.#onDrain)
-    socket.on('error', this.#onError)
-    socket.on('close', this.#onClose)
+    if (isLikeAnyOther) socket.on('data', UpstreamConnection.#onData)
+    else setSharedReader(socket, this)
+    socket.on(origin.openEvent, UpstreamConnection.#onOpen)
+    socket.on('end', UpstreamConnection.#onEnd)
+    socket.on('drain', UpstreamConnection.#onDrain)
+    socket.on('error', UpstreamConnection.#onError)
+    socket.on('close', UpstreamConnection.#onClose)
   }
 
   /** Sends a request, as soon as the connection is open. */
@@ -80,7 +86,7 @@ export class UpstreamConnection implements CycleConnection {
     // Its time without work is over, whatever its request waits for first: a body may take longer.
     this.deadline.stop()
     if (this.#isOpen) this.#cycle.start()
-    else this.deadline.set(request.timeouts.connectMs, this.#onUnreachable)
+    else this.deadline.set(request.timeouts.connectMs, this, UpstreamConnection.#onUnreachable)
   }
 
   write(text: string): boolean {
@@ -99,10 +105,6 @@ export class UpstreamConnection implements CycleConnection {
     this.#reader.resume()
   }
 
-  watchSilence(silenceMs: number, onSilence: () => void): void {
-    this.deadline.set(silenceMs, onSilence)
-  }
-
   finish(keepMs: number): void {
     if (keepMs <= 0 || this.#isDropped || !this.#socket.writable) {
       this.drop()
@@ -113,16 +115,16 @@ export class UpstreamConnection implements CycleConnection {
     this.hasServed = true
     this.parser.next()
     this.resumeReading()
-    this.deadline.set(keepMs, this.#onIdle)
+    this.deadline.set(keepMs, this, UpstreamConnection.#onIdle)
     this.#events.keep()
   }
 
   release(rest: Buffer): Socket {
     const socket = this.#socket
     this.#detach()
-    socket.off('data', this.#onData)
-    socket.off('end', this.#onEnd)
-    socket.off('drain', this.#onDrain)
+    socket.off('data', UpstreamConnection.#onData)
+    socket.off('end', UpstreamConnection.#onEnd)
+    socket.off('drain', UpstreamConnection.#onDrain)
     this.#reader.detach()
     if (rest.length > 0) socket.unshift(rest)
     return socket
@@ -158,50 +160,59 @@ export class UpstreamConnection implements CycleConnection {
     this.#events.forget()
   }
 
-  readonly #onOpen = guarded(
+  /** Ends the connection, and the cycle on it, for a callback that threw. */
+  destroy(): void {
+    this.#break(new Error('a callback failed'))
+  }
+
+  static readonly #onOpen = guardedListener(
     'upstream',
-    (): void => {
-      this.#isOpen = true
-      this.peerAddress = this.#socket.remoteAddress
-      this.deadline.stop()
-      this.#cycle?.start()
+    (connection: UpstreamConnection): void => {
+      connection.#isOpen = true
+      connection.peerAddress = connection.#socket.remoteAddress
+      connection.deadline.stop()
+      connection.#cycle?.start()
     },
-    this.#cut,
+    destroy,
   )
 
-  readonly #onUnreachable = (): void => this.#break(new Error('connect time-out'))
+  static #onUnreachable(connection: UpstreamConnection): void {
+    connection.#break(new Error('connect time-out'))
+  }
 
-  readonly #onIdle = (): void => this.drop()
+  static #onIdle(connection: UpstreamConnection): void {
+    connection.drop()
+  }
 
-  readonly #onDrain = guarded(
+  static readonly #onDrain = guardedListener(
     'upstream',
-    (): void => {
-      this.#writer.count()
-      this.#cycle?.goOn()
+    (connection: UpstreamConnection): void => {
+      connection.#writer.count()
+      connection.#cycle?.goOn()
     },
-    this.#cut,
+    destroy,
   )
 
-  readonly #chooseSize = (): ReadSize => {
+  chooseSize(): ReadSize {
     if (this.#account.isThrottled) return 'sparing'
     return this.#fullReads >= smallReads ? 'large' : 'small'
   }
 
-  readonly #onError = guarded(
+  static readonly #onError = guardedListener(
     'upstream',
-    (error: Error): void => {
-      this.#error = error
+    (connection: UpstreamConnection, error: Error): void => {
+      connection.#error = error
     },
-    this.#cut,
+    destroy,
   )
 
-  readonly #onClose = guarded(
+  static readonly #onClose = guardedListener(
     'upstream',
-    (): void => {
-      this.parser.free()
-      this.#break(this.#error)
+    (connection: UpstreamConnection): void => {
+      connection.parser.free()
+      connection.#break(connection.#error)
     },
-    this.#cut,
+    destroy,
   )
 
   #break(cause: Error | undefined): void {
@@ -210,30 +221,32 @@ export class UpstreamConnection implements CycleConnection {
     cycle?.close(this.#isOpen, cause)
   }
 
-  readonly #onEnd = guarded(
+  static readonly #onEnd = guardedListener(
     'upstream',
-    (): void => {
-      if (this.#cycle?.isPending) this.#cycle.end()
-      else this.drop()
+    (connection: UpstreamConnection): void => {
+      if (connection.#cycle?.isPending) connection.#cycle.end()
+      else connection.drop()
     },
-    this.#cut,
+    destroy,
   )
 
-  /** Bytes that nobody asked for may be the answer to somebody's next request: never read as one. */
-  readonly #onData = guarded(
+  static readonly #onData = guardedListener(
     'upstream',
-    (bytes: Buffer): void => {
-      if (this.#isDropped) return
-      if (!this.#writer.hasWritten) this.#break(new Error('bytes that nobody asked for'))
-      else if (this.#cycle?.isPending) this.#cycle.read(bytes)
-      else this.drop()
-      this.#reader.count(bytes.length, this.#account.isThrottled)
-    },
-    this.#cut,
+    (connection: UpstreamConnection, bytes: Buffer): void => connection.#take(bytes),
+    destroy,
   )
 
-  readonly #onShared = (bytes: Buffer): true => {
-    this.#onData(bytes)
+  /** Unsolicited bytes could pass for the answer to the next client's request: never read as one. */
+  #take(bytes: Buffer): void {
+    if (this.#isDropped) return
+    if (!this.#writer.hasWritten) this.#break(new Error('bytes that nobody asked for'))
+    else if (this.#cycle?.isPending) this.#cycle.read(bytes)
+    else this.drop()
+    this.#reader.count(bytes.length, this.#account.isThrottled)
+  }
+
+  onRead(bytes: Buffer): true {
+    UpstreamConnection.#onData.call(this.#socket, bytes)
     // Once its clients have taken much, they may wait now and then.
     if (bytes.length === smallReadBytes && this.#fullReads < smallReads)
       this.#fullReads = this.#socket.isPaused() ? 0 : this.#fullReads + 1

@@ -5,7 +5,6 @@ import { freeAccount } from '../memory-budget.ts'
 import type { MessageHead, MessageParser } from '../parser/message-parser.ts'
 import type { ParseFault } from '../parser/parse-error.ts'
 import { Http1RequestBody } from '../server/request-body.ts'
-import type { Deadline } from '../socket/deadline.ts'
 import { UpgradedSocket } from '../tunnel.ts'
 import { isSwitched } from '../websocket.ts'
 import { composeFraming, composeRequestHead } from './request-head.ts'
@@ -22,7 +21,6 @@ export type CycleConnection = ResponseSource &
   UploadConnection &
   Readonly<{
     authority: string
-    deadline: Deadline
     parser: MessageParser
     /** It was kept before: its upstream may close it under this very request. */
     hasServed: boolean
@@ -56,7 +54,7 @@ export class RequestCycle implements UploadEvents {
     const account = request.account ?? freeAccount
     this.#head = new Holding(account)
     this.#response = new ResponseStream(connection, request.timeouts.idleMs, account, resolvers)
-    request.onCancellable(this.#response.abort)
+    request.onCancellable(() => this.#response.fail('cancelled'))
   }
 
   /** False once nobody waits for the answer, or its end has come. */
@@ -162,10 +160,8 @@ export class RequestCycle implements UploadEvents {
 
   /** Only for what the upstream itself is waited for. */
   #awaitResponse(): void {
-    if (this.#request) this.#connection.deadline.set(this.#request.timeouts.firstByteMs, this.#onLate)
+    if (this.#request) this.#connection.deadline.set(this.#request.timeouts.firstByteMs, this.#response, failLate)
   }
-
-  readonly #onLate = (): void => this.#response.fail('timeout')
 
   #begin(head: MessageHead): void {
     if (!isReadableHead(head)) {
@@ -205,6 +201,8 @@ export class RequestCycle implements UploadEvents {
     this.#response.complete()
   }
 }
+
+const failLate = (response: ResponseStream): void => response.fail('timeout')
 
 /** What neither the parser nor the house's own rule lets pass: a version that is none, and a length told twice. */
 const isReadableHead = ({ status, version, headers }: MessageHead): boolean =>

@@ -1,6 +1,7 @@
 import { type ResponseSink, UpstreamError, type UpstreamFault, type UpstreamResult } from '../engine.ts'
 import type { MemoryAccount, RawHeaders } from '../exchange.ts'
 import type { MessageHead } from '../parser/message-parser.ts'
+import type { Deadline } from '../socket/deadline.ts'
 import { HeldChunks } from '../socket/held-chunks.ts'
 import type { UpgradedSocket } from '../tunnel.ts'
 import { endsWithHead } from './response-framing.ts'
@@ -14,8 +15,8 @@ export type Resolvers = Readonly<{ resolve: (answer: UpstreamResult) => void; re
 export type ResponseSource = Readonly<{
   pauseReading: () => void
   resumeReading: () => void
-  /** The reader's patience with a silent upstream. */
-  watchSilence: (idleMs: number, onSilence: () => void) => void
+  /** Set to the reader's patience with a silent upstream. */
+  deadline: Deadline
   drop: () => void
 }>
 
@@ -43,16 +44,13 @@ export class ResponseStream {
     return this.#outcome === 'pending'
   }
 
-  /** The client may leave at any time. */
-  readonly abort = (): void => this.fail('cancelled')
-
-  readonly pipe = (sink: ResponseSink, idleMs: number = this.#idleMs): void => {
+  #pipe(sink: ResponseSink, idleMs: number): void {
     this.#sink = sink
     this.#idleMs = idleMs
-    this.resume()
+    this.#resume()
   }
 
-  readonly resume = (): void => {
+  #resume(): void {
     if (!this.#sink) return
     this.#isPaused = false
     while (!this.#held.isEmpty && !this.#isPaused) {
@@ -75,8 +73,14 @@ export class ResponseStream {
     this.#resolvers = undefined
     // What a writer would refuse is left out.
     const reason = /^[\t\x20-\x7e]*$/.test(firstLine) ? firstLine : ''
-    const { pipe, resume, abort } = this
-    resolvers?.resolve({ status, reason, headers, pipe, resume, abort })
+    resolvers?.resolve({
+      status,
+      reason,
+      headers,
+      pipe: (sink, idleMs = this.#idleMs) => this.#pipe(sink, idleMs),
+      resume: () => this.#resume(),
+      abort: () => this.fail('cancelled'),
+    })
   }
 
   upgrade(headers: RawHeaders, connection: UpgradedSocket): void {
@@ -147,12 +151,12 @@ export class ResponseStream {
   }
 
   #watch(): void {
-    if (this.#outcome === 'pending') this.#source?.watchSilence(this.#idleMs, this.#onSilence)
+    if (this.#outcome === 'pending') this.#source?.deadline.set(this.#idleMs, this, ResponseStream.#onSilence)
   }
 
-  readonly #onSilence = (): void => {
-    // Who pauses is waited for by the upstream, not the other way round.
-    if (this.#isPaused) this.#watch()
-    else this.fail('timeout')
+  static #onSilence(response: ResponseStream): void {
+    // A paused reader keeps the upstream waiting, not the other way round.
+    if (response.#isPaused) response.#watch()
+    else response.fail('timeout')
   }
 }

@@ -46,6 +46,8 @@ t.test('a client that pipelines without end is read no further than its answers'
   await new Promise((resolve) => setTimeout(resolve, 100))
   t.ok(client.socket.writableLength > 0, 'the rest waits at the client')
   t.equal(exchanges.length, 1)
+  const { bytes } = engine.readHeldMemory()
+  t.ok(bytes > 0 && bytes <= 16 * 1024, `${bytes} bytes are held, of one read of a socket`)
 })
 
 t.test('what clients say at the same time stays apart, however long it is held', async (t) => {

@@ -8,7 +8,7 @@ t.test('a deadline fires once, and not before its time', async (t) => {
   const deadline = new Deadline()
   const startedMs = performance.now()
   const fires: number[] = []
-  deadline.set(50, () => fires.push(performance.now() - startedMs))
+  deadline.set(50, undefined, () => fires.push(performance.now() - startedMs))
   await until(() => fires.length > 0, 'the deadline')
   t.ok((fires[0] ?? 0) >= 49, `after ${fires[0]} ms`)
   await wait(60)
@@ -23,8 +23,8 @@ t.test('what is set anew fires then, whether it is later or sooner', async (t) =
     const deadline = new Deadline()
     const fired: string[] = []
     const startedMs = performance.now()
-    deadline.set(firstMs, () => fired.push('first'))
-    deadline.set(thenMs, () => fired.push('then'))
+    deadline.set(firstMs, undefined, () => fired.push('first'))
+    deadline.set(thenMs, undefined, () => fired.push('then'))
     await until(() => fired.length > 0, 'the deadline')
     t.same(fired, ['then'])
     t.ok(performance.now() - startedMs >= thenMs - 1)
@@ -35,14 +35,14 @@ t.test('what is set anew fires then, whether it is later or sooner', async (t) =
 t.test('what is stopped or discarded does not ring, and may be set again', async (t) => {
   const deadline = new Deadline()
   const fired: string[] = []
-  deadline.set(20, () => fired.push('stopped'))
+  deadline.set(20, undefined, () => fired.push('stopped'))
   deadline.stop()
   const other = new Deadline()
-  other.set(20, () => fired.push('discarded'))
+  other.set(20, undefined, () => fired.push('discarded'))
   other.discard()
   await wait(60)
   t.same(fired, [])
-  deadline.set(10, () => fired.push('again'))
+  deadline.set(10, undefined, () => fired.push('again'))
   await until(() => fired.length > 0, 'the deadline')
   t.same(fired, ['again'])
 })

@@ -8,7 +8,7 @@ import { until } from '../../support/gateway.ts'
 async function startPair(t: Test) {
   const sockets: SharedReadSocket[] = []
   const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (socket) =>
-    sockets.push(new SharedReadSocket(socket, () => 'large')),
+    sockets.push(new SharedReadSocket(socket, { chooseSize: () => 'large' })),
   )
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
