@@ -121,7 +121,9 @@ function readText(node) {
 /** Neither SQL nor HTML nor a list of names. */
 const isProse = (text) =>
   /[a-z]+[,:;]? [a-z`(]+[^ ]* [a-z`(]+/.test(text) &&
-  !/^\s*(select|insert|update|delete from|create|alter|drop|with|begin|set|listen|grant)\b/i.test(text) &&
+  !/^[\s(]*(select|insert|update|delete from|create|alter|drop|with|begin|set|listen|grant|not exists|json_build_object)\b/i.test(
+    text,
+  ) &&
   !/<\/?[a-z]+[^>]*>/.test(text)
 
 const capitalise = (text) => text.charAt(0).toUpperCase() + text.slice(1)

@@ -1,20 +1,18 @@
-/** What can change under a cache: a row of the directory, or so much of it that counting is of no use. */
 export type Change = Readonly<{ kind: ChangedKind; id: number } | { kind: 'everything' }>
 
 /**
- * `user` covers the user's roles and identities as well; `organization` what every member's record says of it;
- * `members` only how many there are.
+ * `user` includes the user's roles and identities. `organization` is its data in each member's record. `members` is
+ * only their number.
  */
 export type ChangedKind = (typeof kinds)[number]
 
 const kinds = ['user', 'token', 'organization', 'members', 'agent', 'cluster'] as const
 
-/** The name under which caches hold what depends on one row. */
 export type Tag = `${ChangedKind}:${number}`
 
 /**
- * Reads a message, `{"kind":"user","id":7}` or `{"kind":"everything"}`. One that we cannot read tells of a change
- * that we do not understand, and so of everything.
+ * Reads `{"kind":"user","id":7}` or `{"kind":"everything"}`. An unreadable message may mean any change, so it counts as
+ * `everything`.
  */
 export function parseChange(message: string): Change {
   try {
@@ -29,10 +27,8 @@ export function parseChange(message: string): Change {
   return { kind: 'everything' }
 }
 
-/** The message that `parseChange` reads. */
 export const formatChange = (change: Change): string => JSON.stringify(change)
 
-/** Where changes are heard from; each says when it last knew that it had missed none. */
 export type ChangeSource = Readonly<{
   name: 'postgres' | 'redis'
   isUp: () => boolean
@@ -41,10 +37,8 @@ export type ChangeSource = Readonly<{
 
 export type ChangeHandlers = Readonly<{
   onChange: (change: Change) => void
-  /** Listening begins, for the first time or again: whatever was held before may be out of date. */
   onConnected: () => void
-  /** Every change that was committed before this moment (of the monotonic clock, in ms) has been heard. */
+  /** All changes committed before this moment of the monotonic clock have arrived. */
   onSynced: (atMs: number) => void
-  /** Told once for each loss, with the cause. */
   onLost: (error: unknown) => void
 }>

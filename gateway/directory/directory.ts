@@ -1,10 +1,8 @@
 import type { Awaitable } from '../lib/awaitable.ts'
 
-/** A user as the directory knows it, with everything that decides about it. */
 export type UserRecord = Readonly<{
   id: number
   email: string
-  /** Whether the address is known to be the user's. */
   emailVerified: boolean
   username: string | null
   firstName: string | null
@@ -12,11 +10,10 @@ export type UserRecord = Readonly<{
   fullName: string | null
   userType: 'human' | 'client-managed'
   currentOrganizationId: number | null
-  /** All role assignments: those in organizations first, oldest organization first (by creation, then id). */
+  /** All role assignments. Those in organizations come first, by the organization's creation and id. */
   roles: readonly RoleAssignment[]
 }>
 
-/** A role in an organization, or on the platform where there is none. */
 export type RoleAssignment = Readonly<{ id: number; role: string; organization: OrganizationSummary | null }>
 
 export type OrganizationSummary = Readonly<{ id: number; slug: string; accountType: AccountType }>
@@ -39,7 +36,6 @@ export type OrganizationRecord = OrganizationSummary &
     updatedAt: Date
   }>
 
-/** What may be shown of an API token. */
 export type TokenMetadata = Readonly<{
   id: number
   name: string | null
@@ -49,14 +45,10 @@ export type TokenMetadata = Readonly<{
   createdAt: Date | null
 }>
 
-/**
- * An API token and its owner; `hash` is the lower-case hex SHA-256 of its secret. It expires with the first of the
- * tokens that it was minted with, and of theirs.
- */
+/** `hash` is the lower-case hex SHA-256 of the secret. A token expires with the first of its ancestors. */
 export type TokenRecord = TokenMetadata &
   Readonly<{ hash: string; user: UserRecord; ancestors: readonly TokenAncestor[] }>
 
-/** A token that another one ends with, and its owner. */
 export type TokenAncestor = Readonly<{ id: number; userId: number }>
 
 export type NewToken = Readonly<{
@@ -67,27 +59,23 @@ export type NewToken = Readonly<{
   expiresAt: Date | null
 }>
 
-/** The caller of a mint, who lends the rights of the token's owner to whatever holds the token. */
 export type Lender = Readonly<{
   userId: number
-  /** The token that the caller came with: the new one ends with it. Null for an OAuth session. */
+  /** The caller's token, with which the new one ends. Null for an OAuth session. */
   parentId: number | null
-  /** Refuses by throwing. Both are as they are at the moment of the mint, whatever a cache has said before. */
+  /** Throws to refuse. Both records are from the mint's own transaction, not from a cache. */
   requireReach: (lender: UserRecord, owner: UserRecord) => void
 }>
 
-/** Who did something, for which organization, and from where; written in the same transaction as the deed. */
 export type AuditContext = Readonly<{
-  /** Null for an operator at the command line, who is no user of the platform. */
+  /** Null for an operator at the command line, who is not a user of the platform. */
   actorId: number | null
-  /** `oauth`, `api-token:<id>` or `command-line`. */
   credential: string
   organizationId: number | null
   clientAddress: string
   requestId: string
 }>
 
-/** Pages count from 1. */
 export type TokenPage = Readonly<{ page: number; perPage: number }>
 
 export type AgentRecord = Readonly<{ id: number; organizationId: number; isPublic: boolean }>
@@ -102,7 +90,6 @@ export type ClusterRecord = Readonly<{
   lastHeartbeatAt: Date | null
 }>
 
-/** A human as an identity provider describes it. */
 export type NewIdentity = Readonly<{
   issuer: string
   subject: string
@@ -110,49 +97,39 @@ export type NewIdentity = Readonly<{
   username: string | null
   firstName: string | null
   lastName: string | null
-  /** The e-mail address by which an existing human may be linked, if the issuer is trusted with that. */
   linkByEmail: string | undefined
-  /** Whether the issuer has verified the address, and is trusted with that. */
+  /** Whether a trusted issuer has verified the address. */
   isEmailVerified: boolean
 }>
 
-/** The origin of a request, and its name in the log. */
 export type Arrival = Pick<AuditContext, 'clientAddress' | 'requestId'>
 
 /**
- * Who there is and what belongs to whom. Every method rejects with `directory_unavailable` when the store
- * cannot be asked: not knowing is never the same as "no". What is found may be here at once, out of a cache.
+ * Every method rejects with `directory_unavailable` if the store cannot be reached, because an unknown answer is never
+ * a "no". Cached facts return directly, without a promise.
  */
 export interface Directory {
   findByIdentity(issuer: string, subject: string): Awaitable<UserRecord | undefined>
-  /** Creates the user of an identity, or finds the one that somebody else has just created. */
   createByIdentity(identity: NewIdentity, arrival: Arrival): Promise<UserRecord>
-  /** Notes that an issuer has verified a user's address; false where it is another's, undefined where no notes are kept. */
+  /**
+   * Returns false if the address is another user's, and undefined if the database does not record verified addresses.
+   */
   verifyEmail(userId: number, address: string): Promise<boolean | undefined>
   /**
-   * The token of this row, whatever its hash: comparing is the caller's. The `hash` that was claimed only names what
-   * to remember where there is no such row. A token that was never found waits for the turn of its client's address.
+   * Finds a token by its id; the caller compares the hash. `hash` only names a cached absence. A token that was never
+   * found waits for the turn of its client's address.
    */
   findToken(id: number, hash: string, clientAddress?: string): Awaitable<TokenRecord | undefined>
   findOrganization(id: number): Awaitable<OrganizationRecord | undefined>
   findAgent(id: number): Awaitable<AgentRecord | undefined>
-  /** A record that was held is looked up again where its heartbeat is older than `aliveSince`. */
+  /** A cached record is looked up again if its heartbeat is older than `aliveSince`. */
   findCluster(id: number, aliveSince: Date): Awaitable<ClusterRecord | undefined>
-  /** A member of an organization, whoever asks. */
   findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
-  /** An operator at the command line is no lender, and mints for any account. */
   mintToken(token: NewToken, lender: Lender | undefined, audit: AuditContext): Promise<TokenMetadata>
-  /** A page of a user's tokens, newest first, and how many there are. */
   listTokens(userId: number, page: TokenPage): Promise<Readonly<{ total: number; tokens: readonly TokenMetadata[] }>>
-  /**
-   * The metadata of the token that is now revoked, and with it all that were minted with it; undefined when the user has
-   * no such token.
-   */
+  /** Also revokes all tokens minted with this one. Undefined if the user has no such token. */
   revokeToken(token: Readonly<{ id: number; userId: number }>, audit: AuditContext): Promise<TokenMetadata | undefined>
-  /** Stores the user's current organization. */
   switchOrganization(userId: number, organizationId: number, audit: AuditContext): Promise<void>
-  /** Notes that a token was used; written later and in batches. */
   noteTokenUse(tokenId: number, at: Date): void
-  /** Rejects unless the store answers now. */
   ping(): Promise<void>
 }

@@ -1,15 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ChangeHandlers, ChangeSource } from './change.ts'
 
-/** A connection that listens. */
 export type ListeningConnection = Readonly<{
-  /** A round trip; what happened before it has been heard when it resolves. */
+  /** A round trip. When it resolves, all changes from before it have arrived. */
   probe: () => Promise<void>
-  /** Lets go at once, whatever state it is in. */
   close: () => void
 }>
 
-/** What a link tells after it was made. */
 export type LinkEvents = Readonly<{ onBroken: (error: unknown) => void }>
 
 export type KeepOptions = Readonly<{
@@ -19,16 +16,15 @@ export type KeepOptions = Readonly<{
 
 const probeIntervalMs = 250
 
-/** A link that does not answer for this long is given up: another one may find the way. */
+/** A connection that does not respond for this long is replaced: a new one may take another way. */
 export const answerTimeoutMs = 1_000
 
 const firstRetryMs = 50
 const longestRetryMs = 1_000
 
-/** A connection that lasted this long was a good one: the next loss is tried again at once. */
+/** After a connection of this age, the next loss is retried at once. */
 const steadyMs = 5_000
 
-/** Keeps one listening connection, proves it again and again, and makes another when it is lost. */
 export function maintainConnection(
   connect: (events: LinkEvents) => Promise<ListeningConnection>,
   { handlers, monotonicMs }: KeepOptions,
@@ -37,7 +33,6 @@ export function maintainConnection(
   let isUp = false
   let isLossTold = false
 
-  /** From one connection to its end, which it rejects with. */
   const live = async (): Promise<never> => {
     const life = new AbortController()
     const { signal } = life
@@ -46,7 +41,7 @@ export function maintainConnection(
     const connecting = connect({ onBroken: (error) => life.abort(error) })
     try {
       const link = await abandonOn(stopping.signal, connecting)
-      // What was held from before may have changed while nobody listened.
+      // Cached facts may have changed while no connection listened.
       handlers.onConnected()
       return await keepProving(link, life, monotonicMs, (askedAtMs) => {
         handlers.onSynced(askedAtMs)
@@ -54,12 +49,11 @@ export function maintainConnection(
         isLossTold = false
       })
     } catch (error) {
-      // What broke the link tells more than what failed for it.
+      // The cause of the broken connection says more than the call that failed with it.
       throw signal.aborted ? signal.reason : error
     } finally {
       isUp = false
       stopping.signal.removeEventListener('abort', end)
-      // It may be made only after we stopped waiting for it.
       connecting.then(
         (link) => link.close(),
         () => undefined,
@@ -88,7 +82,6 @@ export function maintainConnection(
   }
 }
 
-/** Proves a link again and again, and rejects with the end of it. */
 async function keepProving(
   link: ListeningConnection,
   life: AbortController,
@@ -103,7 +96,6 @@ async function keepProving(
   }
 }
 
-/** A round trip; one that takes too long ends the life of its link. */
 async function prove(link: ListeningConnection, life: AbortController): Promise<void> {
   const timer = setTimeout(() => life.abort(new Error('no answer in time')), answerTimeoutMs)
   timer.unref()
@@ -115,8 +107,8 @@ async function prove(link: ListeningConnection, life: AbortController): Promise<
 }
 
 /**
- * Settles with the work, or rejects when the signal comes first. `AbortSignal.any` would be shorter; a signal that
- * lives as long as we do never lets go of those made from it (Node 20).
+ * Settles with the work, or rejects as soon as the signal fires. Not `AbortSignal.any`: in Node 20 a long-lived signal
+ * never releases the signals made from it.
  */
 const abandonOn = <Result>(signal: AbortSignal, work: Promise<Result>): Promise<Result> =>
   new Promise((resolve, reject) => {

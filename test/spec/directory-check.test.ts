@@ -241,7 +241,7 @@ t.test('an operator is led from another program’s tables to a directory that h
 
   const refused = await run('migrate')
   t.equal(refused.code, 1)
-  t.match(refused.stderr, /another program's tables.*users.*migrate --adopt/)
+  t.match(refused.stderr, /tables of another program .*users.*migrate --adopt/)
   const unadopted = await run('directory', 'check')
   t.equal(unadopted.code, 1)
   t.match(unadopted.stdout, /error\[not-migrated\].*\n {2}help: run "sallyport migrate"/)
@@ -253,10 +253,7 @@ t.test('an operator is led from another program’s tables to a directory that h
 
   const empty = await run('directory', 'check')
   t.equal(empty.code, 1)
-  t.match(
-    empty.stdout,
-    /sallyport_directory\.users: error\[missing-view\]: there is no such view\n {2}help: create view/,
-  )
+  t.match(empty.stdout, /sallyport_directory\.users: error\[missing-view\]: does not exist\n {2}help: create view/)
   t.match(empty.stdout, /\n4 errors, 0 warnings\nnext: mend the first error/)
 
   ends.length = 0

@@ -14,12 +14,10 @@ import type { Freshness } from './freshness.ts'
 import { singleFlight } from './single-flight.ts'
 import { createTaggedCache, type ReadResult, type TaggedCache, type TaggedCacheOptions } from './tagged-cache.ts'
 
-/** What is held, each in a cache of its own. */
 export type CacheName = 'users' | 'tokens' | 'organizations' | 'agents' | 'clusters'
 
 export type CachedDirectory = Readonly<{
   directory: Directory
-  /** Forgets what a change may have made untrue. */
   forget: (change: Change) => void
   sizes: () => Readonly<Record<CacheName, number>>
 }>
@@ -27,7 +25,6 @@ export type CachedDirectory = Readonly<{
 export type CachedDirectoryOptions = Readonly<
   Pick<TaggedCacheOptions<unknown>, 'maxEntries' | 'ttlMs' | 'freshness' | 'grace'> & {
     onRead: (cache: CacheName, result: ReadResult) => void
-    /** Tells the other replicas of a change that we made; it was forgotten here already. */
     announce: (change: Change) => void
   }
 >
@@ -36,13 +33,12 @@ type FirstLogin = Readonly<{ identity: NewIdentity; arrival: Arrival }>
 
 type Verification = Readonly<{ userId: number; address: string }>
 
-/** A directory that keeps no notes of verified addresses is offered none for so long. */
+/** A directory that records no verified addresses is asked again only after this time. */
 const verificationsRestMs = 60_000
 
-/** A silent cluster is asked for again at most this often. */
+/** A silent cluster is looked up at most this often. */
 const silentClusterMs = 1_000
 
-/** The directory with its answers held in memory, for as long as nothing contradicts them. */
 export function createCachedDirectory(store: Directory, options: CachedDirectoryOptions): CachedDirectory {
   const caches = createCaches(options)
   const firstLogins = singleFlight(
@@ -51,7 +47,7 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
   )
   const forget = (change: Change): void => {
     forgetIn(caches, change)
-    // Such a login may have found its user before the change.
+    // A login under way may have read its user before the change.
     firstLogins.forget()
   }
   const tell = (change: Change): void => {
@@ -62,12 +58,12 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
   const directory: Directory = {
     ...store,
     findByIdentity: (issuer, subject) =>
-      // An absence is followed by a first login, which ends it.
+      // An absent identity is not cached, because a first login follows and creates it.
       users.read(nameIdentity({ issuer, subject }), () => store.findByIdentity(issuer, subject), { absenceKey: null }),
     createByIdentity: (identity, arrival) => firstLogins.call({ identity, arrival }),
     verifyEmail: shareVerifications(store, options.freshness, (id) => tell({ kind: 'user', id })),
     findToken: (id, hash, clientAddress) =>
-      // By its full hash, so that guesses cannot hide a token that is minted the next moment.
+      // The absence is cached under the full hash, so that guesses cannot hide a token that is minted a moment later.
       tokens.read(`token:${id}`, () => store.findToken(id, hash, clientAddress), { absenceKey: `token:${id}:${hash}` }),
     findOrganization: (id) => organizations.read(`organization:${id}`, () => store.findOrganization(id)),
     findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
@@ -85,7 +81,6 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
   return { directory, forget, sizes: () => countEntries(caches) }
 }
 
-/** One verification of an address at a time; `onVerified` is told of the user. */
 function shareVerifications(
   store: Directory,
   freshness: Freshness,
@@ -102,7 +97,7 @@ function shareVerifications(
     try {
       isVerified = await verifications.call({ userId, address })
     } finally {
-      // Also after a failure: every request of such a user would come here.
+      // After a failure too, because each request of such a user would ask again.
       if (isVerified === undefined) restUntilMs = freshness.now() + verificationsRestMs
     }
     if (isVerified) onVerified(userId)
@@ -119,7 +114,8 @@ function readCluster(
   const load = () => store.findCluster(id, aliveSince)
   return andThen(clusters.read(`cluster:${id}`, load), (held) => {
     if (!held || (held.lastHeartbeatAt?.getTime() ?? 0) >= aliveSince.getTime()) return held
-    // No heartbeat is announced: what we hold is a lower bound, and only one that is too low is worth a question.
+    // Heartbeats send no invalidation, so the cached one is a lower bound. Only if it is too old does the store have a
+    // newer one.
     return clusters.read(`cluster:${id}`, load, { maxAgeMs: silentClusterMs })
   })
 }
@@ -163,13 +159,13 @@ const countEntries = ({ users, tokens, organizations, agents, clusters }: Caches
   clusters: clusters.size(),
 })
 
-/** A user's record tells of its organizations too. */
+/** A user's record also holds data of the organizations. */
 const tagsOfUser = ({ id, roles }: UserRecord): readonly Tag[] => [
   `user:${id}`,
   ...roles.flatMap(({ organization }): readonly Tag[] => (organization ? [`organization:${organization.id}`] : [])),
 ]
 
-/** The length keeps issuer and subject apart whatever they hold. */
+/** The length separates issuer and subject, whatever they contain. */
 const nameIdentity = ({ issuer, subject }: Pick<NewIdentity, 'issuer' | 'subject'>): string =>
   `${issuer.length} ${issuer} ${subject}`
 

@@ -1,26 +1,23 @@
-/** How long facts may be believed that nobody has contradicted. */
 export type Freshness = Readonly<{
-  /** Whether a fact that was asked for at this moment may still be used. */
   isFresh: (askedAtMs: number, maxAgeMs: number) => boolean
-  /** Notes that every change committed before this moment has been heard. */
   markSynced: (atMs: number) => void
-  /** A fact came from where no proof says anything about it: none that was asked for so far is kept young by a proof. */
+  /**
+   * Called for a fact from a server that the change source does not cover. A sync no longer extends the life of earlier
+   * facts.
+   */
   restrict: () => void
-  /** When a fact that was asked for at this moment was last known to be true. */
   knownAt: (askedAtMs: number) => number
   now: () => number
 }>
 
 /**
- * Nothing is believed for longer than this without a proof that changes still reach us. The promise is 1 s; the
- * rest is for the way of the request itself.
+ * Longest life of a fact without a sync of the change source. The promise is 1 s; the rest is for the request itself.
  */
 export const maxUnsyncedMs = 900
 
 /**
- * A fact is as young as the later of two moments: when it was asked for, and when we last knew that no change had
- * been missed. A connection that dies, or freezes without a word, ends the proofs; so the bound holds by itself,
- * and needs nobody to notice.
+ * A fact is as old as the later of two moments: its lookup, and the last moment at which no change had been missed. A
+ * connection that dies or freezes ends the syncs, so the bound holds without any detection of the failure.
  */
 export function createFreshness(monotonicMs: () => number): Freshness {
   let provenAtMs = Number.NEGATIVE_INFINITY

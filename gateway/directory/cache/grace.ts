@@ -1,27 +1,19 @@
-/** How long the store is not asked again after it was found out; one reader at a time tries. */
+/** Pause after a failed lookup; then one reader at a time tries again. */
 const retryMs = 1_000
 
-/** Lets facts that were known before stand in while the store cannot be asked. */
 export type Grace = Readonly<{
-  /** Whether a fact that was known to be true at this moment may still stand in. */
   covers: (knownAtMs: number) => boolean
-  /** Whether the store was out a moment ago, so that a fact stands in at once. */
   isOut: () => boolean
-  /** Notes what asking the store came to; says whether it was out. */
   noteFailure: (error: unknown) => boolean
   noteSuccess: () => void
   noteUse: () => void
 }>
 
 export type GraceOptions = Readonly<{
-  /** 0 for none. */
   graceMs: number
   monotonicMs: () => number
-  /** Whether an error says that the store cannot be asked, rather than what it answered. */
   isOutage: (error: unknown) => boolean
-  /** Told once an outage, with the first fact that stands in. */
   onBegin: () => void
-  /** Told when the store answers again, with how many facts stood in. */
   onEnd: (uses: number) => void
 }>
 
@@ -34,7 +26,7 @@ export function createGrace({ graceMs, monotonicMs, isOutage, onBegin, onEnd }: 
       if (retryAtMs === undefined) return false
       const nowMs = monotonicMs()
       if (nowMs < retryAtMs) return true
-      // This reader tries; the others need not wait for what it finds.
+      // This reader tries; the others do not wait for the outcome.
       retryAtMs = nowMs + retryMs
       return false
     },

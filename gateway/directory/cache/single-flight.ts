@@ -1,11 +1,8 @@
-/** Calls that share, and the way to end that. */
 export type SharedCalls<Input, Result> = Readonly<{
   call: (input: Input) => Promise<Result>
-  /** Calls under way are shared no more; they end as they would. */
   forget: () => void
 }>
 
-/** Calls with the same name that come while one is under way share its result. */
 export function singleFlight<Input, Result>(
   nameOf: (input: Input) => string,
   call: (input: Input) => Promise<Result>,

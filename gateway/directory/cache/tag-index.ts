@@ -1,10 +1,9 @@
 import type { Tag } from '../change.ts'
 
-/** From what may change to the keys that depend on it. */
 export type TagIndex = Readonly<{
   add: (key: string, tags: readonly Tag[]) => void
   remove: (key: string, tags: readonly Tag[]) => void
-  /** A copy, so that it may be walked while keys are removed. */
+  /** A copy, so that a caller may remove keys while it iterates. */
   keys: (tag: Tag) => readonly string[]
   clear: () => void
 }>

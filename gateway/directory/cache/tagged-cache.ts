@@ -5,11 +5,8 @@ import type { Freshness } from './freshness.ts'
 import type { Grace } from './grace.ts'
 import { createTagIndex } from './tag-index.ts'
 
-/** Facts of the directory, held in memory under a key and found again by what they depend on. */
 export type TaggedCache<Value> = Readonly<{
-  /** From memory, or loaded; concurrent misses share one load. */
   read: (key: string, load: Load<Value>, options?: ReadOptions) => Awaitable<Value | undefined>
-  /** Forgets what depends on this; loads under way are neither stored nor shared any more. */
   drop: (tag: Tag) => void
   clear: () => void
   size: () => number
@@ -19,33 +16,28 @@ export type Load<Value> = () => Awaitable<Value | undefined>
 
 export type ReadOptions = Readonly<{
   maxAgeMs?: number
-  /** Under which name an absence is remembered, and a load shared; null for never. The key itself by default. */
+  /** The name of a cached absence and of a shared load, by default the key; null to cache no absence. */
   absenceKey?: string | null
 }>
 
 export type TaggedCacheOptions<Value> = Readonly<{
-  /** Older entries are dropped for newer ones; an entry with many tags counts for more. */
   maxEntries: number
   ttlMs: number
   freshness: Freshness
-  /** All that a value depends on. */
   tagsOf: (value: Value, key: string) => readonly Tag[]
   onRead: (result: ReadResult) => void
-  /** Without it nothing stands in for what cannot be asked. */
   grace?: Grace
 }>
 
-/** `shared`: another request had already asked; `grace`: what was known before the store was out. */
 export type ReadResult = 'hit' | 'negative_hit' | 'miss' | 'coalesced' | 'grace'
 
 type Held<Value> = Readonly<{ value: Value; askedAtMs: number; tags: readonly Tag[] }>
 
 type Loading<Value> = Readonly<{ value: Promise<Value | undefined>; askedAtMs: number }>
 
-/** Something that was not there may be there the next moment: that is believed for one second at most. */
+/** An absent fact may appear at any moment, so an absence is cached for under one second. */
 const absenceMs = 900
 
-/** The room of an entry with this many tags counts once. */
 const tagsPerEntry = 8
 
 export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): TaggedCache<Value> {
@@ -60,7 +52,7 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
     onRead('grace')
     return known.value
   }
-  /** The load's, or what was known where the store is out; not where a change was heard since. */
+  /** If the store is down, the known value replaces the failed load, unless a change has invalidated it meanwhile. */
   const orKnown = (loaded: Promise<Value | undefined>, key: string, known: Held<Value>): Promise<Value | undefined> =>
     loaded.catch((error: unknown) => {
       if (grace?.noteFailure(error) && entries.holds(key, known)) return standIn(known)
@@ -80,7 +72,7 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
         onRead('negative_hit')
         return undefined
       }
-      // One that finds nothing is shared no more widely than its absence would be.
+      // A load that finds nothing must be shared no more widely than its absence would be.
       const loaded = loads.share(absenceKey ?? key, (askedAtMs) =>
         loadInto(parts, options, { key, load, absenceKey, askedAtMs }),
       )
@@ -88,7 +80,7 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
     },
     drop: (tag) => {
       loads.forget()
-      // Absences are few and live a second: which of them a change ends is not worth knowing.
+      // Absences are few and live a second, so they need no tags.
       absences.clear()
       entries.drop(tag)
     },
@@ -109,7 +101,6 @@ type CacheParts<Value> = Readonly<{
 
 type Miss<Value> = Readonly<{ key: string; load: Load<Value>; absenceKey: string | null; askedAtMs: number }>
 
-/** Loads a value, and keeps it, or its absence. */
 async function loadInto<Value>(
   { entries, absences, loads }: CacheParts<Value>,
   { tagsOf, grace }: TaggedCacheOptions<Value>,
@@ -124,14 +115,13 @@ async function loadInto<Value>(
     throw error
   }
   grace?.noteSuccess()
-  // What was asked for before an invalidation may be the very thing that it was about.
+  // A lookup from before an invalidation may hold the very fact that has changed.
   if (began !== loads.generation()) return value
   if (value !== undefined) entries.put(key, { value, askedAtMs, tags: tagsOf(value, key) })
   else if (absenceKey !== null) absences.note(absenceKey, askedAtMs)
   return value
 }
 
-/** Values by their keys, and their keys by what they depend on; those that were used least give way. */
 function createEntries<Value>(maxEntries: number) {
   const index = createTagIndex()
   const held = new LRUCache<string, Held<Value>>({
@@ -145,7 +135,7 @@ function createEntries<Value>(maxEntries: number) {
     holds: (key: string, entry: Held<Value>): boolean => held.peek(key) === entry,
     put: (key: string, entry: Held<Value>): void => {
       held.set(key, entry)
-      // Too large for the cache, it was not kept.
+      // The cache refuses an entry that is too large.
       if (held.peek(key) === entry) index.add(key, entry.tags)
     },
     drop: (tag: Tag): void => {
@@ -159,7 +149,7 @@ function createEntries<Value>(maxEntries: number) {
   }
 }
 
-/** Apart from the values, so that a flood of guesses cannot push out what is known. */
+/** Separate from the values, so that a flood of guesses cannot evict known facts. */
 function createAbsences(maxEntries: number, freshness: Freshness) {
   const missedAtMs = new LRUCache<string, number>({ max: maxEntries })
   return {
@@ -172,7 +162,6 @@ function createAbsences(maxEntries: number, freshness: Freshness) {
   }
 }
 
-/** Loads under way. Concurrent misses share one until a change is heard, which begins another generation. */
 function createLoads<Value>({ freshness, onRead }: Pick<TaggedCacheOptions<Value>, 'freshness' | 'onRead'>) {
   const loading = new Map<string, Loading<Value>>()
   let generation = 0
@@ -180,7 +169,7 @@ function createLoads<Value>({ freshness, onRead }: Pick<TaggedCacheOptions<Value
     generation: (): number => generation,
     share: (name: string, load: (askedAtMs: number) => Promise<Value | undefined>): Promise<Value | undefined> => {
       const pending = loading.get(name)
-      // A slow one is shared no longer than a change may go unheard.
+      // A slow load is shared no longer than a fact may live without a sync.
       const shared = pending && freshness.isFresh(pending.askedAtMs, Number.POSITIVE_INFINITY) ? pending : undefined
       onRead(shared === undefined ? 'miss' : 'coalesced')
       if (shared !== undefined) return shared.value

@@ -1,21 +1,18 @@
 import { LRUCache } from 'lru-cache'
 
-/** How many unknown tokens an address may try: so many at once, and so many a second after that. */
+/** Limit of unknown tokens per address: `burst` at once, and `perSecond` after that. */
 export type AttemptLimit = Readonly<{ perSecond: number; burst: number }>
 
 export type Attempts = Readonly<{
-  /** Takes an attempt, or gives the seconds until there will be one. */
   take: (owner: string) => number | undefined
-  /** The token was no guess. */
   giveBack: (owner: string) => void
 }>
 
-/** Owners beyond this are forgotten, the longest idle first, and begin anew. */
+/** Beyond this, the longest idle address is forgotten and gets a full bucket again. */
 const rememberedOwners = 50_000
 
 type Bucket = { left: number; atMs: number }
 
-/** A token bucket for each owner. */
 export function createAttempts({ perSecond, burst }: AttemptLimit, monotonicMs: () => number): Attempts {
   const buckets = new LRUCache<string, Bucket>({ max: rememberedOwners })
   const refill = (owner: string): Bucket => {

@@ -4,33 +4,29 @@ import type { Directory } from '../directory.ts'
 import { type AttemptLimit, createAttempts } from './attempts.ts'
 import { createTokenLane, type FindHashes } from './token-lane.ts'
 
-/** What became of a token that no cache knew. */
 export type UnknownToken = 'found' | 'refused' | 'throttled' | 'shed'
 
 export type GuardOptions = Readonly<{
   findHashes: FindHashes
   poolSize: number
-  /** Tokens remembered as ones that exist. */
   maxEntries: number
   limit: AttemptLimit | undefined
-  /** Who takes turns: an address, or the network that one client has of them. */
+  /** Owner of a turn: an address, or the network that one client holds. */
   ownerOf: (clientAddress: string) => string
   monotonicMs: () => number
   onUnknown: (outcome: UnknownToken, owner: string) => void
 }>
 
-/** Read in less than a millisecond. At the lane's pace, 2,000 guesses a second are answered by a process. */
+/** One query of this size takes under a millisecond. At the lane's pace, a process handles 2,000 guesses a second. */
 const batchSize = 16
 
-/** At any moment, of all addresses. */
 const maxWaiting = 4_096
 
-/** The share of the pool that guesses may take. */
 const laneShare = 1 / 3
 
 /**
- * Stands before a store. A token whose checksum is right may still be anybody's guess, and each of these would cost a
- * question; so what has never been found goes through a lane of its own first.
+ * Sends tokens that were never found through a lane of their own. A correct checksum does not prove a token, and each
+ * guess costs a query.
  */
 export function guardLookups(store: Directory, options: GuardOptions) {
   const { findHashes, poolSize, maxEntries, limit, ownerOf, monotonicMs, onUnknown } = options
@@ -44,7 +40,7 @@ export function guardLookups(store: Directory, options: GuardOptions) {
     monotonicMs,
   })
   const attempts = limit && createAttempts(limit, monotonicMs)
-  /** Hashes of tokens that were found: whoever brings one of them again does not guess. */
+  /** Hashes of tokens that were found, whose next request is not a guess. */
   const found = new LRUCache<number, string>({ max: maxEntries })
 
   const spend = (owner: string): void => {

@@ -4,23 +4,18 @@ import { guarded } from '../../fault/guarded.ts'
 import type { TokenRecord } from '../directory.ts'
 import { createTurns } from './turns.ts'
 
-/** The hashes of tokens by their ids; those that do not exist are left out. */
 export type FindHashes = (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>
 
 export type TokenLaneOptions = Readonly<{
   findHashes: FindHashes
   findToken: (id: number) => Promise<TokenRecord | undefined>
-  /** Questions under way at once. */
   width: number
-  /** Tokens asked for with one question. */
   batchSize: number
   maxWaiting: number
   monotonicMs: () => number
 }>
 
-/** Asks about tokens that may be guesses. */
 export type TokenLane = Readonly<{
-  /** The token of this id and hash. Rejects with `lookups_busy` where the owner has too many waiting. */
   find: (id: number, hash: string, owner: string) => Promise<TokenRecord | undefined>
   countWaiting: () => number
 }>
@@ -32,16 +27,18 @@ type Claim = Readonly<{
   fail: (error: unknown) => void
 }>
 
-/** After a wrong claim each of the next may be one as well, for so long. */
+/** After a wrong token, the next ones count as possible guesses for this time. */
 const suspicionMs = 1_000
 
-/** Between two questions meanwhile: it bounds how many guesses a second are answered, and what they cost the others. */
+/**
+ * Pause between two queries while guesses arrive. It bounds the guesses per second and their cost to other requests.
+ */
 const paceMs = 8
 
 /**
- * Guesses share a few connections and leave the others alone. Owners take turns, so that one who guesses without a pause
- * keeps another waiting for a question or two; many claims go into one question, so that guesses cost little. While
- * there are guesses, questions are asked at a pace, and whoever guesses waits.
+ * Guesses share a few connections, so that the others stay free. Owners take turns, so a constant guesser delays
+ * another owner by a query or two. One query holds many tokens, so guesses cost little. While guesses arrive, queries
+ * wait for the pace.
  */
 export function createTokenLane(options: TokenLaneOptions): TokenLane {
   const { findHashes, findToken, width, batchSize, maxWaiting, monotonicMs } = options
@@ -56,7 +53,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
   }
   const look = async (claims: readonly Claim[]): Promise<void> => {
     const [first, second] = claims
-    // While nobody guesses one question is enough, the whole token's.
+    // Without recent guesses, one query for the whole token is enough.
     if (first && !second && !pace.isSuspicious()) {
       const token = await findToken(first.id)
       judge(first, token?.hash, async () => token)
@@ -72,7 +69,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
       await look(claims)
     } catch (error) {
       for (const { fail } of claims) fail(error)
-      // What failed for these would keep each of the others waiting for as long, one batch after the other.
+      // The same failure would delay each waiting token as long, one batch after another.
       for (const { fail } of waiting.take(waiting.size())) fail(error)
     } finally {
       running -= 1
@@ -104,7 +101,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
   }
 }
 
-/** The distance between two questions: none while no claim was wrong lately. */
+/** The pause between two queries; none without a recent wrong token. */
 function createPace(monotonicMs: () => number) {
   let wrongAtMs = Number.NEGATIVE_INFINITY
   let askedAtMs = Number.NEGATIVE_INFINITY
@@ -121,7 +118,6 @@ function createPace(monotonicMs: () => number) {
   }
 }
 
-/** In a time that does not tell where two hashes differ. */
 function isSame(claimed: string, stored: string | undefined): boolean {
   const [left, right] = [Buffer.from(claimed, 'hex'), Buffer.from(stored ?? '', 'hex')]
   return left.length === 32 && right.length === 32 && timingSafeEqual(left, right)

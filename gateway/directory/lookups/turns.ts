@@ -1,8 +1,7 @@
-/** A queue in which owners take turns, however much each of them has waiting. */
 export type Turns<Item> = Readonly<{
-  /** Queues an item. When there is no room, the item that gives way is returned: the last of whoever waits with most. */
+  /** Queues an item. If the queue is full, the last item of the owner with most items is dropped and returned. */
   push: (owner: string, item: Item) => Item | undefined
-  /** Up to so many items, one of each owner before the second of any; who was served goes to the end of the line. */
+  /** Takes up to `count` items, one of each owner in turn. A served owner goes to the end. */
   take: (count: number) => readonly Item[]
   size: () => number
 }>
@@ -11,14 +10,12 @@ type Line<Item> = { readonly owner: string; items: Item[]; next: number }
 
 const lengthOf = <Item>({ items, next }: Line<Item>): number => items.length - next
 
-/** Every operation takes constant time for an item, so that a flood costs what it brings. */
+/** Every operation takes constant time for an item, so that a flood costs no more than its own items. */
 export function createTurns<Item>(maxItems: number): Turns<Item> {
-  /** In the order of their turns. */
   const lines = new Map<string, Line<Item>>()
   const ranks = createRanks<Item>()
   let size = 0
 
-  /** Notes that a line is longer or shorter than it was. */
   const resize = (line: Line<Item>, from: number): void => {
     const length = lengthOf(line)
     ranks.move(line, from, length)
@@ -69,7 +66,7 @@ export function createTurns<Item>(maxItems: number): Turns<Item> {
   }
 }
 
-/** Lines by their length, to find the longest without looking at all. */
+/** Lines by their length, to find the longest without a scan. */
 function createRanks<Item>() {
   const byLength: Set<Line<Item>>[] = []
   let longest = 0
@@ -83,7 +80,6 @@ function createRanks<Item>() {
       longest = Math.max(longest, length)
       while (longest > 0 && !byLength[longest]?.size) longest -= 1
     },
-    /** One of the longest. */
     first: (): Line<Item> | undefined => byLength[longest]?.values().next().value,
   }
 }
@@ -91,7 +87,7 @@ function createRanks<Item>() {
 function shift<Item>(line: Line<Item>): Item | undefined {
   const item = line.items[line.next]
   line.next += 1
-  // A line that never empties would keep all that went through it.
+  // A line that never empties would keep all items that it has served.
   if (line.next > 32 && line.next * 2 > line.items.length) {
     line.items = line.items.slice(line.next)
     line.next = 0

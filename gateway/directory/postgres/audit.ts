@@ -2,7 +2,6 @@ import type { AuditContext } from '../directory.ts'
 import type { Query } from './pool.ts'
 import * as statements from './statements.ts'
 
-/** A deed worth remembering, and whom it concerned. */
 export type AuditedAction = Readonly<
   | {
       action: 'token.minted' | 'token.revoked' | 'organization.switched' | 'identity.linked'
@@ -12,7 +11,7 @@ export type AuditedAction = Readonly<
   | { action: 'cluster.suspended' | 'cluster.resumed'; clusterId: number }
 >
 
-/** Writes into the trail, within the transaction of the deed: neither is ever there without the other. */
+/** Runs in the transaction of the action, so that neither is ever stored without the other. */
 export async function writeAudit(query: Query, deed: AuditedAction, context: AuditContext): Promise<void> {
   const { action } = deed
   const { subjectId, tokenId = null } = 'subjectId' in deed ? deed : { subjectId: null }

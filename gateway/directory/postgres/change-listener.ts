@@ -13,10 +13,9 @@ import { askServer, createQuestion, type Server, type Servers } from './servers.
 import { StrictClient } from './strict-client.ts'
 import { findTablesWithoutTriggers } from './tables-without-triggers.ts'
 
-/** Where the triggers of the migrations send. */
 const channel = 'sallyport_changes'
 
-/** Always the same, or a pooler's connections would gather them. */
+/** A fixed name, because a pooler's connections would collect random ones. */
 const probeChannel = 'sallyport_probe'
 
 const closeTimeoutMs = 500
@@ -28,7 +27,6 @@ export type ChangeListenerOptions = Readonly<{
   servers: Pick<Servers, 'noteListening' | 'notePosition' | 'wantsPositions'>
 }>
 
-/** Hears every committed change of the directory's tables, whoever made it, on a connection of its own. */
 export function listenToPostgres(settings: ChangeListenerOptions, handlers: ChangeHandlers): ChangeSource {
   const connect = (events: LinkEvents): Promise<ListeningConnection> => openLink(settings, events, handlers)
   const hideUser = createHideUser(settings.url)
@@ -60,7 +58,7 @@ async function openLink(
     servers.noteListening(await describe())
     await requireTriggers(client)
     await proveDelivery(client, settings)
-    // A change that was not taken is as if it had not been heard.
+    // A change that could not be applied counts as lost, so the connection is replaced.
     const lost = (): void => events.onBroken(new Error('a change could not be taken'))
     const take = ({ channel: from, payload = '' }: pg.Notification): void => {
       if (from === channel) handlers.onChange(parseChange(payload))
@@ -72,7 +70,7 @@ async function openLink(
     throw error
   }
   return {
-    // What its writer knew to be committed before the question is delivered before the answer.
+    // PostgreSQL delivers changes committed before this query before its result.
     probe: async () => {
       if (!servers.wantsPositions()) return askWhetherReady(client)
       const askedAtMs = monotonicMs()
@@ -93,11 +91,11 @@ const createClient = ({ url, connectTimeoutMs }: ChangeListenerOptions): pg.Clie
 
 function closeGracefully(client: pg.Client): void {
   client.end().catch(() => undefined)
-  // A frozen server answers no farewell; the socket must not wait for one.
+  // A frozen server does not close its side, so the socket is destroyed.
   setTimeout(() => client.connection.stream.destroy(), closeTimeoutMs).unref()
 }
 
-/** A database that was not migrated yet, or whose triggers are off, would be silent, and silence reads as "no change". */
+/** An unmigrated database, or one with disabled triggers, sends nothing, and silence would read as "no change". */
 async function requireTriggers(client: pg.Client): Promise<void> {
   const silent = await findTablesWithoutTriggers(client)
   if (silent.length === 0) return
@@ -106,8 +104,8 @@ async function requireTriggers(client: pg.Client): Promise<void> {
 }
 
 /**
- * Has another connection notify us while we ask nothing. A connection pooler that shares connections between clients
- * takes a LISTEN without a word, and delivers only what happens to come while it works for us.
+ * Checks that a notification from another connection arrives while this one is idle. A pooler that shares connections
+ * accepts LISTEN, but delivers only during the client's own queries.
  */
 async function proveDelivery(client: pg.Client, settings: ChangeListenerOptions): Promise<void> {
   const own = randomBytes(8).toString('hex')
@@ -128,7 +126,7 @@ const waitForDelivery = (client: pg.Client, own: string): Promise<void> =>
 
 async function sendProbe(payload: string, settings: ChangeListenerOptions): Promise<void> {
   const sender = createClient(settings)
-  sender.on('error', () => undefined) // what it was to do fails with it
+  sender.on('error', () => undefined)
   try {
     await sender.connect()
     await sender.query(`notify ${probeChannel}, '${payload}'`)
@@ -137,11 +135,11 @@ async function sendProbe(payload: string, settings: ChangeListenerOptions): Prom
   }
 }
 
-/** The shortest round trip of the protocol, Sync and ReadyForQuery: no statement is run, no transaction begun. */
+/** The shortest round trip of the protocol (Sync and ReadyForQuery), without a statement or a transaction. */
 const askWhetherReady = (client: pg.Client): Promise<void> =>
   new Promise((resolve, reject) => {
     const question = {
-      // pg wraps it for its time-out.
+      // pg wraps `callback` for its time-out.
       callback: (error?: Error) => (error ? reject(error) : resolve()),
       submit: (connection: pg.Connection) => connection.sync(),
       handleError: (error: Error) => question.callback(error),

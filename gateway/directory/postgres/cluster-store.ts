@@ -3,7 +3,6 @@ import { writeAudit } from './audit.ts'
 import type { Database } from './pool.ts'
 import * as statements from './statements.ts'
 
-/** A cluster as operators see it. */
 export type ClusterStatus = Readonly<{
   id: number
   organizationId: number
@@ -13,13 +12,11 @@ export type ClusterStatus = Readonly<{
   lastHeartbeatAt: Date | null
 }>
 
-/** What operators do to clusters; each resolves to undefined where there is no such cluster. */
 export type ClusterStore = Readonly<{
   list: () => Promise<readonly ClusterStatus[]>
-  /** Changes nothing of a cluster that is being deleted: its status then says so. */
+  /** Does not change a cluster that is being deleted; the returned status shows it. */
   suspend: (id: number, audit: AuditContext) => Promise<ClusterStatus | undefined>
   resume: (id: number, audit: AuditContext) => Promise<ClusterStatus | undefined>
-  /** Notes that a cluster was heard of, now by the database's clock. */
   beat: (id: number) => Promise<ClusterStatus | undefined>
 }>
 

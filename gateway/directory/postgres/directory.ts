@@ -15,14 +15,11 @@ import {
 import * as statements from './statements.ts'
 import { createTokenStore } from './token-store.ts'
 
-/** What is done off the way of a request, or told of it. */
 export type DirectoryReports = Readonly<{
   noteTokenUse: Directory['noteTokenUse']
-  /** An identity has become one more of a user who was there before. */
   onLinked: (userId: number, issuer: string, arrival: Arrival) => void
 }>
 
-/** The directory on PostgreSQL, without any caching. */
 export function createPostgresDirectory(database: Database, { noteTokenUse, onLinked }: DirectoryReports): Directory {
   const { query, transaction } = database
   return {
@@ -75,7 +72,7 @@ async function findByIdentity(query: Query, issuer: string, subject: string): Pr
   return row?.user
 }
 
-/** Behind a lock on the identity: of any number of first logins, on any number of replicas, one creates. */
+/** Locks the identity, so that among concurrent first logins on all replicas one creates the user. */
 async function createByIdentity(query: Query, identity: NewIdentity, arrival: Arrival) {
   const { issuer, subject } = identity
   await query(statements.lockIdentity, [issuer, subject])
@@ -83,7 +80,7 @@ async function createByIdentity(query: Query, identity: NewIdentity, arrival: Ar
   if (existing) return { user: existing, isLinked: false }
   const linkedId = await findLinkable(query, identity)
   const userId = linkedId ?? (await createUser(query, identity))
-  // One that is there already leads to a user whom the view of users does not show: the backend has locked it out.
+  // An existing identity leads to a user whom the view hides, because the backend has disabled it.
   await refuseDuplicate(query(statements.createIdentity, [userId, issuer, subject]))
   if (linkedId !== undefined) await auditLink(query, linkedId, arrival)
   const user = await findByIdentity(query, issuer, subject)
@@ -99,8 +96,8 @@ const auditLink = (query: Query, userId: number, arrival: Arrival): Promise<void
   )
 
 /**
- * The one human whose verified address this is, since an unverified one may have been an attacker's to choose. Two of
- * them would make it a guess, and a guess is somebody else's account.
+ * Returns the one human with this verified address. An unverified address may be an attacker's choice. With two matches
+ * the choice could give access to another person's account.
  */
 async function findLinkable(query: Query, { linkByEmail }: NewIdentity): Promise<number | undefined> {
   if (linkByEmail === undefined) return undefined
@@ -112,9 +109,9 @@ async function createUser(query: Query, identity: NewIdentity): Promise<number> 
   const { email, username, firstName, lastName, isEmailVerified } = identity
   const fullName = [firstName, lastName].filter((name) => name !== null).join(' ') || null
   const values = [email, username, firstName, lastName, fullName]
-  // A backend whose addresses are unique has this one already.
+  // A backend with unique addresses may already have this one.
   const [row] = await refuseDuplicate(query<{ id: number }>(statements.createUser, values))
-  // Its trigger may decline as well: it takes no users from us.
+  // A trigger may also refuse the insert, if the backend takes no users from the gateway.
   if (!row) throw new GatewayError('user_declined')
   if (isEmailVerified) await query(statements.verifyEmail, [row.id, email])
   return row.id
@@ -122,7 +119,7 @@ async function createUser(query: Query, identity: NewIdentity): Promise<number> 
 
 const uniqueViolation = '23505'
 
-/** In our own tables there is nothing to collide with; an adopted database may have its own opinion of who gets in. */
+/** The gateway's own tables have no such conflict, but an adopted database may refuse a user. */
 async function refuseDuplicate<Result>(result: Promise<Result>): Promise<Result> {
   try {
     return await result
@@ -132,7 +129,7 @@ async function refuseDuplicate<Result>(result: Promise<Result>): Promise<Result>
   }
 }
 
-/** A user by the number of the row: for operators, who know it; no credential names one so. */
+/** For operators, who know user ids; no credential names one. */
 export async function findUser(query: Query, id: number): Promise<UserRecord | undefined> {
   const [row] = await query<{ user: UserRecord }>(statements.findUser, [id])
   return row?.user

@@ -1,8 +1,8 @@
 import pg from 'pg'
 
 /**
- * Takes the name of a connection string's user out of what PostgreSQL says of it, such as `password authentication failed
- * for user "…"`, and gives the error back. Messages of other origin stay as they are: they may hold the same word.
+ * Removes the user name of a connection string from PostgreSQL's messages, such as `password authentication failed for
+ * user "…"`. Messages of other origin may contain the same word, so they stay.
  */
 export function createHideUser(url: string): <Thrown>(error: Thrown) => Thrown {
   const name = readUser(url)
@@ -17,11 +17,11 @@ export function createHideUser(url: string): <Thrown>(error: Thrown) => Thrown {
   }
 }
 
-/** As the driver reads it, its defaults included. */
+/** Parsed by the driver, so that its defaults count too. */
 function readUser(url: string): string | undefined {
   try {
     return new pg.Client({ connectionString: url }).user
   } catch {
-    return undefined // nothing can be connected by it either
+    return undefined // such a URL cannot connect either
   }
 }

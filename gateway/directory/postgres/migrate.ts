@@ -4,32 +4,27 @@ import pg from 'pg'
 import Postgrator from 'postgrator'
 import { createHideUser } from './hide-user.ts'
 
-/** Of a database of our own, and of one that another program has filled. */
 const scripts = {
   own: fileURLToPath(new URL('./migrations/', import.meta.url)),
   adopted: fileURLToPath(new URL('./adopted/', import.meta.url)),
 }
 
-/** The version that this program's statements are written for. */
 export function newestVersion(kind: keyof typeof scripts): number {
   const versions = readdirSync(scripts[kind]).map((name) => Number(/^(\d+)\.do\..*\.sql$/.exec(name)?.[1] ?? 0))
   return Math.max(...versions)
 }
 
-/** Any number that nobody else's advisory lock is likely to be. */
+/** Any number that no other program's advisory lock is likely to use. */
 const lockKey = 7_255_978_001
 
 export type AppliedMigration = Readonly<{ version: number; name: string }>
 
 export type MigrateOptions = Readonly<{
-  /** Takes a database with another program's tables, and leaves those alone; once taken it stays so. */
+  /** Keeps another program's tables as they are. An adopted database stays adopted. */
   adopt?: boolean
 }>
 
-/**
- * Brings the schema up to date, in one transaction and behind an advisory lock: of several replicas that start
- * together one migrates, the others wait and find nothing to do.
- */
+/** Runs in one transaction behind an advisory lock, so that of several replicas one migrates and the others wait. */
 export async function migrate(
   url: string,
   { adopt = false }: MigrateOptions = {},
@@ -63,7 +58,6 @@ export async function migrate(
 
 type Found = Readonly<{ is_own: boolean; is_adopted: boolean; has_schema: boolean; strangers: string | null }>
 
-/** What is in a database before its first migration, by the names that ours would take. */
 const look = `select to_regclass('sallyport_migrations') is not null as is_own,
   to_regclass('sallyport_directory.sallyport_migrations') is not null as is_adopted,
   to_regnamespace('sallyport_directory') is not null as has_schema,
@@ -78,12 +72,12 @@ async function chooseKind(client: pg.Client, adopt: boolean): Promise<keyof type
   if (is_own) return 'own'
   if (!adopt && strangers)
     throw new Error(
-      `another program's tables are in this database (${strangers}): to have them read as they are, run "sallyport migrate --adopt"; for tables of its own give the gateway an empty database`,
+      `the database has tables of another program (${strangers}). Run "sallyport migrate --adopt" to read them as they are, or give the gateway an empty database.`,
     )
-  // "if not exists" would ask for the right to create schemas even where there is nothing to create.
+  // "if not exists" would require the right to create schemas even if the schema exists.
   if (adopt && !has_schema) await client.query('create schema sallyport_directory')
   return adopt ? 'adopted' : 'own'
 }
 
-/** The package may lie in a folder whose name means something in a glob pattern. */
+/** The package may be in a folder whose name has a meaning in a glob pattern. */
 const literalGlob = (path: string): string => path.replace(/[*?[\]{}()!+@]/g, '\\$&')

@@ -1,12 +1,11 @@
 import type { Query, Statement } from './pool.ts'
 
-/** The files of a table by their names, and the hash of both. */
 export type KeptPolicyTable = Readonly<{
   fingerprint: string
   files: readonly (readonly [name: string, text: string])[]
 }>
 
-/** The table that was taken last from a folder; a replica whose folder has the same path takes part in it. */
+/** The last accepted policy of a folder, shared by the replicas whose folder has this path. */
 export type PolicyTableStore = Readonly<{
   load: (directory: string) => Promise<KeptPolicyTable | undefined>
   save: (directory: string, table: KeptPolicyTable) => Promise<void>
@@ -28,12 +27,11 @@ const savePolicyTable: Statement = {
 
 export const createPolicyTableStore = (query: Query): PolicyTableStore => ({
   load: async (directory) => {
-    // Written below, and by nothing else.
     const [row] = await query<KeptPolicyTable>(loadPolicyTable, [directory])
     return row
   },
   save: async (directory, { fingerprint, files }) => {
-    // As text: the driver would make a PostgreSQL array of a list.
+    // As text, because the driver would turn a list into a PostgreSQL array.
     await query(savePolicyTable, [directory, fingerprint, JSON.stringify(files)])
   },
 })

@@ -9,17 +9,16 @@ import { StrictClient } from './strict-client.ts'
 
 export type DatabaseSettings = Readonly<{
   url: string
-  /** Whether a pooler at `url` lends its connections for one transaction at a time. */
+  /** Whether a pooler at `url` shares its connections for each transaction. */
   pooler: Pooler
   poolSize: number
-  /** For a connection, and for a place in the pool. */
   connectTimeoutMs: number
   queryTimeoutMs: number
 }>
 
 export type Pooler = 'none' | 'transaction'
 
-/** A statement prepared once on each connection, under its name; through a pooler without one. */
+/** A statement, prepared once on each connection under its name. Behind a pooler it has no name. */
 export type Statement = Readonly<{ name: string; text: string }>
 
 export type Query = <Row extends pg.QueryResultRow>(
@@ -27,36 +26,30 @@ export type Query = <Row extends pg.QueryResultRow>(
   values: readonly unknown[],
 ) => Promise<readonly Row[]>
 
-/** Runs statements on one connection, in one transaction. */
 export type Transaction = <Result>(work: (query: Query) => Promise<Result>) => Promise<Result>
 
-/** The connections of the pool, and the statements that wait for one. */
 export type PoolState = Readonly<{ open: number; idle: number; waiting: number }>
 
 export type Database = Readonly<{
   query: Query
   transaction: Transaction
-  /** Sends several statements without values at once; the first that is refused ends it. */
   script: (statement: Statement) => Promise<void>
   countConnections: () => PoolState
   close: () => Promise<void>
 }>
 
-/** Told of every statement that ended, by its name, with what it failed with. */
 export type ObserveQuery = (statement: string, ms: number, error?: unknown) => void
 
 export type DatabaseWatch = Readonly<{
   monotonicMs: () => number
   onQuery: ObserveQuery
-  /** Told once of a pooler that `pooler` does not name. */
   onUnnamedPooler: (error: Error) => void
-  /** Where it matters which server answers. */
   servers?: Pick<Servers, 'requireRecent' | 'noteAnswer'>
 }>
 
 const noWatch: DatabaseWatch = { monotonicMs: () => 0, onQuery: () => undefined, onUnnamedPooler: () => undefined }
 
-/** A pool that gives up in time: a frozen server must not freeze requests, and a killed one must not kill us. */
+/** A pool with time-outs: a frozen server must not freeze requests, and a killed one must not end this process. */
 export function openDatabase(
   settings: DatabaseSettings,
   onError: (error: Error) => void,
@@ -66,7 +59,7 @@ export function openDatabase(
   const pool = new pg.Pool({ ...toPoolConfig(settings), Client: StrictClient })
   const begin = isShared ? `begin; set local statement_timeout = ${settings.queryTimeoutMs}` : 'begin'
   const hideUser = createHideUser(settings.url)
-  // An idle connection that breaks is news for the log, not the end of the process.
+  // A broken idle connection goes to the log; without a listener it would end the process.
   pool.on(
     'error',
     guarded('directory', (error: Error) => onError(hideUser(error))),
@@ -77,7 +70,7 @@ export function openDatabase(
     { name, text }: Statement,
     values: readonly unknown[],
   ): Promise<readonly Row[]> => {
-    // The next transaction may be given another connection, where the name is not known, or is another client's.
+    // The pooler may give the next transaction another connection, where the name is unknown or another client's.
     const { rows } = await client.query<Row>({ ...(!isShared && { name }), text, values: [...values] })
     return rows
   }
@@ -108,8 +101,8 @@ const toPoolConfig = (settings: DatabaseSettings): pg.PoolConfig => ({
   max: settings.poolSize,
   connectionTimeoutMillis: settings.connectTimeoutMs,
   query_timeout: settings.queryTimeoutMs,
-  // The server gives up as well, so that nothing goes on behind our back. PgBouncer refuses it as a parameter of the
-  // startup, and hands settings of a session to other clients.
+  // The server stops too, so that no statement runs on unnoticed. PgBouncer refuses this parameter at startup and
+  // passes session settings on to other clients.
   ...(settings.pooler !== 'transaction' && { statement_timeout: settings.queryTimeoutMs }),
   idleTimeoutMillis: 30_000,
   keepAlive: true,
@@ -118,7 +111,6 @@ const toPoolConfig = (settings: DatabaseSettings): pg.PoolConfig => ({
 
 type Observe = <Result>(statement: string, run: () => Promise<Result>) => Promise<Result>
 
-/** Tells of each statement, and makes its error one that may be written down. */
 function createObserve(
   { monotonicMs, onQuery, onUnnamedPooler }: DatabaseWatch,
   isShared: boolean,
@@ -146,7 +138,6 @@ function createObserve(
 
 type OnConnection = <Result>(work: (client: pg.PoolClient) => Promise<Result>) => Promise<Result>
 
-/** One answer, of a server that is known and has what it should have. */
 function createAsk(pool: pg.Pool, begin: string, isShared: boolean, servers: DatabaseWatch['servers']): OnConnection {
   if (!servers) return (work) => (isShared ? inTransaction(pool, begin, work) : onConnection(pool, work))
   const identify = createIdentify(pool, begin, isShared)
@@ -162,8 +153,9 @@ function createAsk(pool: pg.Pool, begin: string, isShared: boolean, servers: Dat
 type WithServer = <Result>(work: (client: pg.PoolClient, server: Server) => Promise<Result>) => Promise<Result>
 
 /**
- * Works on a connection whose server is known: a primary's stays what it was until the connection ends, and a standby's
- * position is asked before each work, so that the work sees no less. Behind a pooler each transaction may have another.
+ * Runs work on a connection whose server is known. A primary stays one until its connection ends. A standby's position
+ * is read before each work, so that the work sees at least that state. Behind a pooler each transaction may have
+ * another server.
  */
 function createIdentify(pool: pg.Pool, begin: string, isShared: boolean): WithServer {
   const primaries = new WeakMap<pg.PoolClient, Server>()
@@ -193,11 +185,10 @@ function createIdentify(pool: pg.Pool, begin: string, isShared: boolean): WithSe
   }
 }
 
-/** Works on a connection of the pool, and gives it back if it is still good for something. */
 async function onConnection<Result>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<Result>): Promise<Result> {
   const client = await pool.connect()
-  // The pool listens on idle connections alone. The statement under way rejects by itself; unheard, the event
-  // beside it would end the process.
+  // The pool handles errors of idle connections alone. A statement under way rejects by itself, but without a listener
+  // the `error` event would end the process.
   const ignore = (): void => {}
   client.on('error', ignore)
   try {
@@ -208,13 +199,13 @@ async function onConnection<Result>(pool: pg.Pool, work: (client: pg.PoolClient)
   } catch (error) {
     const isGood = wasAnswered(error)
     if (isGood) client.off('error', ignore)
-    // It may fail once more on its way out.
+    // The connection may fail again while it closes.
     client.release(!isGood)
     throw error
   }
 }
 
-/** Works on one connection, in one transaction; `work` is given the rows of the last statement of `begin`. */
+/** `work` also gets the rows of the last statement in `begin`. */
 const inTransaction = <Result>(
   pool: pg.Pool,
   begin: string,
@@ -227,17 +218,17 @@ const inTransaction = <Result>(
       await client.query('commit')
       return result
     } catch (error) {
-      // Otherwise the connection goes with whatever state it is in, and the server rolls back.
+      // Otherwise the connection closes, and the server rolls back.
       if (wasAnswered(error)) await client.query('rollback')
       throw error
     }
   })
 
-/** Whether the server is ready for another statement: it refused this one, or the refusal is ours. */
+/** Whether the connection is usable: the server refused the statement, or the gateway did. */
 const wasAnswered = (error: unknown): boolean =>
   error instanceof GatewayError || nameQueryFailure(error) === 'statement' || nameQueryFailure(error) === undefined
 
-/** Whatever the reason, the store could not be asked: that is our trouble, and never an answer. */
+/** Any other failure means that the store could not be asked, and never that it said no. */
 async function guard<Result>(result: Promise<Result>): Promise<Result> {
   try {
     return await result

@@ -1,4 +1,3 @@
-/** A connection pooler that the configuration does not name; the message says what to do. */
 export class PoolerError extends Error {
   override readonly name = 'PoolerError'
   readonly code = 'ERR_POOLER'
@@ -6,7 +5,6 @@ export class PoolerError extends Error {
 
 const remedy = 'set database.pooler to transaction (docs/guides/postgresql.md)'
 
-/** What PostgreSQL says of prepared statements that are not as their connection should know them. */
 const collisions: ReadonlySet<unknown> = new Set([
   '42P05', // duplicate_prepared_statement
   '26000', // invalid_sql_statement_name
@@ -14,13 +12,12 @@ const collisions: ReadonlySet<unknown> = new Set([
 
 const protocolViolation = '08P01'
 
-/** The place in PostgreSQL that compares the values of a statement with those it was prepared for. */
+/** The PostgreSQL function that compares a statement's values with its prepared parameters. */
 const bindRoutine = 'exec_bind_message'
 
-/** PgBouncer has one SQLSTATE for all of its own refusals; only their text tells them apart (pgbouncer/src/client.c). */
+/** PgBouncer uses one SQLSTATE for all its refusals, so only the text differs (pgbouncer/src/client.c). */
 const startupRefusal = /^unsupported startup parameter\b/
 
-/** Undefined where a failure shows no pooler. */
 export function recognizePooler(cause: unknown): PoolerError | undefined {
   const { code, message, routine } = cause as Error & { code?: string; routine?: string }
   if (code === protocolViolation && startupRefusal.test(message))

@@ -1,21 +1,18 @@
-/** What a column must hold; see `check/columns.ts` for the types of PostgreSQL that do. A `?` takes nulls as well. */
+/** The type of a column; `check/columns.ts` lists the PostgreSQL types that fit. A `?` also allows nulls. */
 export type ColumnType = `${'integer' | 'text' | 'boolean' | 'timestamptz' | 'jsonb'}${'' | '?'}`
 
-/** One relation of the schema `sallyport_directory`: a view, or a table of our own in an adopted database. */
 export type Relation = Readonly<{
   name: string
   columns: Readonly<Record<string, ColumnType>>
-  /** A view without them reads as if they were false. */
+  /** A view without these columns reads as if they were false. */
   optional?: readonly string[]
-  /** The columns that the gateway fills in a new row. */
   inserts?: readonly string[]
   updates?: readonly string[]
   deletes?: boolean
-  /** Held in memory, so that each table behind it must tell of these events. */
+  /** Events that the tables behind this relation must announce, because its rows are cached. */
   tells?: readonly ('insert' | 'update' | 'delete')[]
 }>
 
-/** All that the statements of the gateway ask and change. */
 export const relations: readonly Relation[] = [
   {
     name: 'users',
@@ -34,7 +31,7 @@ export const relations: readonly Relation[] = [
     optional: ['email_verified'],
     inserts: ['email', 'username', 'first_name', 'last_name', 'full_name', 'user_type'],
     updates: ['current_organization_id', 'updated_at'],
-    // What is not there is believed for a second at most: a new row need not be told of.
+    // An absence is cached for under a second, so inserts need no announcement.
     tells: ['update', 'delete'],
   },
   {

@@ -1,7 +1,6 @@
 import type { ClusterRecord, OrganizationRecord, TokenMetadata, TokenRecord, UserRecord } from '../directory.ts'
 import { type AncestorRow, findEnd, isUnbroken } from './token-line.ts'
 
-/** Rows as PostgreSQL gives them; its check constraints keep the enumerations. */
 export type TokenMetadataRow = {
   id: number
   name: string | null
@@ -53,7 +52,7 @@ export const toMetadata = (row: TokenMetadataRow): TokenMetadata => ({
   createdAt: row.created_at,
 })
 
-/** Undefined where a token that this one was minted with is gone: it is as good as revoked. */
+/** Undefined if an ancestor is gone, because the token is then revoked too. */
 export function toToken(row: TokenRow): TokenRecord | undefined {
   const line = row.ancestors ?? []
   if (!isUnbroken(line)) return undefined
@@ -61,7 +60,7 @@ export function toToken(row: TokenRow): TokenRecord | undefined {
   return { ...toMetadata(row), expiresAt: findEnd(row.expires_at, line), hash: row.hash, user: row.user, ancestors }
 }
 
-/** AdonisJS keeps a JSON array in a text column; what is no such array grants nothing. */
+/** AdonisJS stores a JSON array in a text column; any other text grants nothing. */
 export function parseAbilities(text: string): readonly string[] {
   try {
     const value: unknown = JSON.parse(text)
@@ -89,7 +88,7 @@ export const toOrganization = (row: OrganizationRow): OrganizationRecord => ({
   updatedAt: row.updated_at,
 })
 
-/** A status that the gateway does not know is not one in which a cluster could serve. */
+/** A cluster with an unknown status must not serve, so it counts as being deleted. */
 export const readClusterStatus = (status: string): Pick<ClusterRecord, 'isSuspended' | 'isDeleting'> => ({
   isSuspended: status === 'suspended',
   isDeleting: status !== 'active' && status !== 'suspended',

@@ -3,25 +3,22 @@ import { newestVersion } from './migrate.ts'
 import type { Database, Statement } from './pool.ts'
 import * as statements from './statements.ts'
 
-/** What is missing in a database that answers: all requests fail for it (`failing`), or some changes (`limited`). */
 export type SchemaFault = Readonly<{ state: 'failing' | 'limited'; cause: string }>
 
-/** Looks whether schema and rights are what the statements of requests need. Rejects where the database cannot be asked. */
 export type FindSchemaFault = () => Promise<SchemaFault | undefined>
 
-/** A good answer is repeated for so long, unless a statement fails for its text or its rights meanwhile. */
+/** A good result is reused for this time, unless a statement fails for its text or rights meanwhile. */
 const goodMs = 10_000
 
-/** And a bad one, so that probes of a database that is being migrated do not add to its load. */
+/** A bad result is reused too, so that probes do not add load to a database that is being migrated. */
 const badMs = 1_000
 
 export type SchemaWatch = Readonly<{
   find: FindSchemaFault
-  /** A statement failed with this: what was found before may be true no more. */
+  /** Discards the last good result if this error contradicts it. */
   noteFailure: (error: unknown) => void
 }>
 
-/** Remembers what was found, and shares a look between those that ask meanwhile. */
 export function watchSchema(look: FindSchemaFault, monotonicMs: () => number): SchemaWatch {
   let last: Readonly<{ fault: SchemaFault | undefined; atMs: number }> | undefined
   let pending: Promise<SchemaFault | undefined> | undefined
@@ -32,7 +29,7 @@ export function watchSchema(look: FindSchemaFault, monotonicMs: () => number): S
       last = { fault, atMs }
       return fault
     } catch (error) {
-      // Whether the database answers is another check's.
+      // Another check reports whether the database responds.
       if (last) return last.fault
       throw error
     } finally {
@@ -51,7 +48,6 @@ export function watchSchema(look: FindSchemaFault, monotonicMs: () => number): S
   }
 }
 
-/** What requests ask; without any of it they fail. */
 const reads: readonly Statement[] = [
   statements.findByIdentity,
   statements.findToken,
@@ -65,7 +61,6 @@ const reads: readonly Statement[] = [
   statements.countTokens,
 ]
 
-/** What requests change. */
 const writes: readonly Statement[] = [
   statements.createUser,
   statements.createIdentity,
@@ -80,8 +75,8 @@ const writes: readonly Statement[] = [
 ]
 
 /**
- * Without ANALYZE nothing is run, and yet names are resolved and rights are checked, those on the tables behind views
- * too (PostgreSQL's ExecutorStart).
+ * EXPLAIN without ANALYZE runs nothing, but resolves names and checks rights, also on the tables behind views
+ * (PostgreSQL's ExecutorStart).
  */
 const explain = ({ text }: Statement): string => `explain (costs off) ${text.replace(/\$\d+/g, 'null')}`
 
@@ -92,7 +87,6 @@ type Look = {
   is_there: boolean
   is_open: boolean | null
   is_adopted: boolean
-  /** Null where the role may not read it. */
   versions: string | null
 }
 
@@ -107,7 +101,6 @@ const look: Statement = {
       to_regclass('sallyport_migrations')::oid as own) as tables`,
 }
 
-/** Asks the database itself. */
 export const createFindSchemaFault =
   ({ query, script }: Database): FindSchemaFault =>
   async () => {
@@ -152,10 +145,12 @@ async function findRefusal(script: Database['script'], statement: Statement): Pr
   }
 }
 
-/** object_not_in_prerequisite_state: a view takes no writes, which an adopted database may want so. */
+/** `object_not_in_prerequisite_state`: a view refuses writes, which an adopted database may intend. */
 const notUpdatable = '55000'
 
-/** Syntax error or access rule violation (42), invalid schema name (3F): a table, column, function or right is missing. */
+/**
+ * Syntax error or access rule violation (42), invalid schema name (3F): a table, column, function or right is missing.
+ */
 const isSchemaError = (code: string | undefined): boolean => code !== undefined && /^(?:42|3F)/.test(code)
 
 function codeOf(error: unknown): string | undefined {

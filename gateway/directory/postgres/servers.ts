@@ -1,52 +1,41 @@
-/** The server behind a connection, at one moment. */
 export type Server = Readonly<{
-  /** Of the data directory: a primary and its standbys have the same. Null where the role may not know it. */
+  /** Id of the data directory, shared by a primary and its standbys. Null if the role may not read it. */
   system: string | null
   timeline: number | null
-  /** In microseconds since the epoch; tells servers of one system apart. */
+  /** Microseconds since the epoch; distinguishes the servers of one system. */
   startedAt: string
   isStandby: boolean
-  /** Of a primary, what was written to its log so far; of a standby, what it has replayed. In bytes. */
+  /** Bytes of the log: a primary's end, or the part that a standby has replayed. */
   position: bigint
 }>
 
-/** A standby that is further behind its primary than answers may be. */
 export class StandbyLagError extends Error {
   override readonly name = 'StandbyLagError'
   readonly code = standbyLag
 }
 
-/** The code of `StandbyLagError`. */
 export const standbyLag = 'ERR_STANDBY_LAG'
 
-/** How far behind its primary a standby's answers may be. */
 export const lagLimitMs = 1_000
 
-/** What is known of the servers that answer, and of the one that tells of changes. */
 export type Servers = Readonly<{
-  /** Told of the server at the other end of the listening connection; undefined when that is lost. */
   noteListening: (server: Server | undefined) => void
-  /** What the listening server had written after `atMs`. */
   notePosition: (atMs: number, server: Server) => void
-  /** Whether positions of the listening server are of use. */
   wantsPositions: () => boolean
-  /** Throws `StandbyLagError` where this server is known not to have what its primary had a second ago. */
   requireRecent: (server: Server) => void
-  /** Told after each answer of a server. */
   noteAnswer: (server: Server) => void
-  /** The server of the last answer. */
   current: () => Server | undefined
-  /** How old the last standby's answer may have been; undefined where that is not known, or of a primary. */
+  /** Largest possible age of the last standby's answer. Undefined if unknown, or for a primary. */
   lagMs: () => number | undefined
 }>
 
 export type ServersOptions = Readonly<{
   monotonicMs: () => number
-  /** Whether answers may be asked of other servers than tell of changes. */
+  /** Whether queries may go to other servers than the listening one. */
   isSplit: boolean
-  /** Whether changes are heard in another way, whichever primary answers. */
+  /** Whether changes also arrive in another way, whichever primary answers. */
   hearsElsewhere: boolean
-  /** A server answered whose facts the listening server's silence says nothing about. */
+  /** Called after an answer of a server whose changes the listening server does not send. */
   onForeign: () => void
 }>
 
@@ -58,7 +47,6 @@ export function createServers({ monotonicMs, isSplit, hearsElsewhere, onForeign 
   let hasSeenStandby = false
   let samples: Sample[] = []
 
-  /** Whether one of the two follows the other, so that their positions compare. */
   const isFollowed = (server: Server): boolean =>
     server.isStandby &&
     listening?.isStandby === false &&
@@ -74,7 +62,7 @@ export function createServers({ monotonicMs, isSplit, hearsElsewhere, onForeign 
     if (!isFollowed(server) || samples.length === 0) return undefined
     const nowMs = monotonicMs()
     const reached = samples.findLast(({ position }) => position <= server.position)
-    // At least that.
+    // A lower bound.
     return nowMs - (reached ?? samples[0] ?? { atMs: nowMs }).atMs
   }
   return {
@@ -85,7 +73,7 @@ export function createServers({ monotonicMs, isSplit, hearsElsewhere, onForeign 
     notePosition: (atMs, server) => {
       listening = server
       samples.push({ atMs, position: trimPageHeader(server.position) })
-      // One that is older than the limit is kept, to compare with.
+      // One sample older than the limit stays, for the comparison.
       while (samples[1] && samples[1].atMs <= monotonicMs() - lagLimitMs) samples.shift()
     },
     wantsPositions: () => isSplit || hasSeenStandby,
@@ -107,12 +95,14 @@ export function createServers({ monotonicMs, isSplit, hearsElsewhere, onForeign 
 
 const pageBytes = 8_192n
 
-/** Of a page of the log, and of the first one of a segment (XLogPageHeaderData, XLogLongPageHeaderData). */
+/**
+ * Sizes of the header of a log page, and of the first one of a segment (XLogPageHeaderData, XLogLongPageHeaderData).
+ */
 const headerBytes: ReadonlySet<bigint> = new Set([24n, 40n])
 
 /**
- * Where the last record filled its page, the primary names the place behind the next page's header, and the standby the
- * end of the record: in an idle system that would never be reached.
+ * If the last record filled its page, the primary reports the position after the next page's header, and the standby
+ * the end of the record. Without this, an idle standby would never seem to have caught up.
  */
 function trimPageHeader(position: bigint): bigint {
   const inPage = position % pageBytes
@@ -145,23 +135,21 @@ const nothing = { system: 'null::text', timeline: 'null::int' }
 const descriptions: readonly [string, ...string[]] = [
   describe({
     system: '(select system_identifier::text from pg_control_system())',
-    // A standby's in the control file may be that of its last restart point, and so older than the one it follows: then
-    // its positions are not compared, until the next one.
+    // In the control file a standby's timeline may be from its last restart point. Until the next one it looks older,
+    // and positions are not compared.
     timeline: `case when pg_is_in_recovery() then (select greatest(c.timeline_id, r.min_recovery_end_timeline)
         from pg_control_checkpoint() c, pg_control_recovery() r)
       else ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int end`,
     position,
   }),
   describe({ ...nothing, position }),
-  // Services that keep their log elsewhere have functions for it that fail.
+  // Services with another log storage have these functions, but they fail.
   describe({ ...nothing, position: 'null::text' }),
 ]
 
-/** The question after a server, as much of it as the role may ask and the server can answer. */
 export type ServerQuestion = Readonly<{
-  /** One statement without values. */
   text: () => string
-  /** Asks for less from now on, where a text failed by its own fault; says whether asking again may help. */
+  /** Drops the part of the query that the server refused; returns whether a retry may help. */
   reduce: (asked: string, error: unknown) => boolean
 }>
 
@@ -172,7 +160,7 @@ export function createQuestion(): ServerQuestion {
     reduce: (asked, error) => {
       const { code } = error as { code?: unknown }
       if (typeof code !== 'string' || !refusals.test(code)) return false
-      // Another connection has found out meanwhile.
+      // Another connection has reduced it already.
       if (asked !== descriptions[at]) return true
       if (at + 1 === descriptions.length) return false
       at += 1
@@ -181,12 +169,11 @@ export function createQuestion(): ServerQuestion {
   }
 }
 
-/** A feature that is not there (0A), a state that does not allow it (55), a right or a function that is missing (42). */
+/** Feature not supported (0A), object not in the required state (55), missing right or function (42). */
 const refusals = /^(?:0A|55|42)...$/
 
 type Asker = Readonly<{ query: (text: string) => Promise<Readonly<{ rows: readonly unknown[] }>> }>
 
-/** Asks a server about itself, on a connection that is in no transaction. */
 export async function askServer(client: Asker, question: ServerQuestion): Promise<Server> {
   for (;;) {
     const asked = question.text()
@@ -198,9 +185,8 @@ export async function askServer(client: Asker, question: ServerQuestion): Promis
   }
 }
 
-/** Reads the answer to a question. */
 export function readServer(rows: readonly unknown[]): Server {
-  const [row] = rows as readonly Row[] // as `describe` asks
+  const [row] = rows as readonly Row[] // the columns of `describe`
   if (!row) throw new Error('the server does not describe itself')
   return {
     system: row.system,

@@ -1,19 +1,18 @@
 import type { Statement } from './pool.ts'
 import { longestLine } from './token-line.ts'
 
-// All of them go by the views of the schema `sallyport_directory`, which lead to our own tables or to those of an
-// adopted database (docs/guides/adopt-a-database.md). What they ask of each view stands in relations.ts.
+// All statements use the views of the schema `sallyport_directory`, which read the gateway's own tables or those of an
+// adopted database (docs/guides/adopt-a-database.md). relations.ts lists the columns of each view.
 
-/** Asked of the row as JSON, since a view without the column must read as false rather than fail. */
+/** Read from the row as JSON, because a view without the column must read as false and not fail. */
 const isEmailVerified = `coalesce(to_jsonb(u) -> 'email_verified' = 'true'::jsonb, false)`
 
 /**
- * Addresses compare without case in ASCII alone. By the rules of the column's own collation, or those of citext, other
- * letters may fold into ASCII: the Kelvin sign into "k".
+ * Compares addresses without case in ASCII alone. The column's own collation or citext may fold other letters into
+ * ASCII, such as the Kelvin sign into "k".
  */
 const foldAddress = (address: string): string => `lower(${address}::text collate "C")`
 
-/** A user's columns and roles as one JSON value: one round trip for all that a decision needs. */
 const userJson = `
   json_build_object(
     'id', u.id, 'email', u.email, 'emailVerified', ${isEmailVerified}, 'username', u.username, 'firstName', u.first_name, 'lastName', u.last_name,
@@ -28,7 +27,7 @@ const userJson = `
       )
       from sallyport_directory.role_assignments r
       left join sallyport_directory.organizations o on o.id = r.organization_id
-      -- In an organization that the view hides it is no role, and none on the platform either.
+      -- A role in an organization that the view hides does not count.
       where r.user_id = u.id and (r.organization_id is null or o.id is not null)
     ), '[]'::json)
   )`
@@ -40,13 +39,13 @@ export const findByIdentity: Statement = {
     where i.issuer = $1 and i.subject = $2`,
 }
 
-/** One row by its id. With the limit no plan reads the whole table instead, however it estimates. */
+/** Selects one row by its id. With the limit, no plan reads the whole table, whatever the estimates. */
 const lookUp = (columns: string, relation: string, condition: string): string =>
   `lateral (select ${columns} from sallyport_directory.${relation} x where ${condition} limit 1)`
 
 /**
- * The tokens that the token of this id was minted with, nearest first, as JSON; null for most tokens. A parent whose
- * owner is gone or can have no tokens is as good as revoked itself.
+ * The ancestors of a token, nearest first, as JSON; null for most tokens. An ancestor without an owner who may have
+ * tokens counts as revoked.
  */
 const ancestorsJson = (id: string): string => `(
   with recursive line (id, depth) as (
@@ -74,13 +73,13 @@ export const findToken: Statement = {
 
 export const findTokenHashes: Statement = {
   name: 'find-token-hashes',
-  // For guesses, which are many: nothing is asked of users, whatever rows they hit.
+  // For guesses, which may be many: it reads no users.
   text: 'select id, hash from sallyport_directory.auth_access_tokens where id = any($1::integer[])',
 }
 
 export const findLenderAndOwner: Statement = {
   name: 'find-lender-and-owner',
-  // Both, and the token it is lent with, as they are at one moment.
+  // Lender, owner and parent token come from one snapshot.
   text: `select
       (select ${userJson} from sallyport_directory.users u where u.id = $1) as lender,
       (select ${userJson} from sallyport_directory.users u where u.id = $2) as owner,
@@ -91,13 +90,13 @@ export const findLenderAndOwner: Statement = {
 
 export const lockIdentity: Statement = {
   name: 'lock-identity',
-  // A JSON array keeps the two apart whatever they hold.
+  // A JSON array separates the two values, whatever they contain.
   text: `select pg_advisory_xact_lock(hashtextextended(json_build_array($1::text, $2::text)::text, 0))`,
 }
 
 export const findHumansByEmail: Statement = {
   name: 'find-humans-by-email',
-  // Whoever logged in first with an address that was never verified may be anyone.
+  // An unverified address may be anyone's, so only verified ones match.
   text: `select u.id from sallyport_directory.users u
     where ${foldAddress('u.email')} = ${foldAddress('$1')} and u.user_type = 'human' and ${isEmailVerified}
     order by u.id limit 2`,
@@ -164,7 +163,7 @@ export const beatCluster: Statement = {
 
 export const switchOrganization: Statement = {
   name: 'switch-organization',
-  // Only while the membership lasts: it may have ended since it was looked up.
+  // The membership may have ended since it was looked up.
   text: `update sallyport_directory.users set current_organization_id = $2, updated_at = now() where id = $1
     and exists (select from sallyport_directory.role_assignments where user_id = $1 and organization_id = $2)
     returning id`,
@@ -191,7 +190,7 @@ export const noteParent: Statement = {
   text: 'insert into sallyport_directory.token_parents (token_id, parent_id) values ($1, $2)',
 }
 
-/** A token whose line was broken by another program, which knows of no line, is as good as revoked. */
+/** A missing ancestor, deleted by a program that does not know of ancestors, counts as revoked. */
 const isInLine = `not exists (
   with recursive line (id) as (
     select p.parent_id from sallyport_directory.token_parents p where p.token_id = t.id
@@ -216,13 +215,13 @@ export const countTokens: Statement = {
 
 export const revokeToken: Statement = {
   name: 'revoke-token',
-  // AdonisJS revokes by deleting, and so do we: nothing is left that could be accepted by mistake.
+  // AdonisJS also revokes by deleting, so that no revoked row can be accepted by mistake.
   text: `delete from sallyport_directory.auth_access_tokens where id = $1 and tokenable_id = $2 returning ${tokenMetadata}`,
 }
 
 export const revokeHeirs: Statement = {
   name: 'revoke-heirs',
-  // "union" ends even where a circle has been written. Each heir has its own line in the trail.
+  // "union" ends even if the data has a cycle. Each revoked descendant gets its own audit event.
   text: `with recursive heirs (id) as (
       select p.token_id from sallyport_directory.token_parents p where p.parent_id = $1
       union
@@ -258,7 +257,8 @@ export const findUser: Statement = {
 
 export const noteTokenUses: Statement = {
   name: 'note-token-uses',
-  // Of several replicas that saw the token in one minute the first writes, and no late batch turns time back.
+  // Of several replicas that saw the token within a minute, the first one writes. A late batch never sets the time
+  // back.
   text: `update sallyport_directory.auth_access_tokens t set last_used_at = n.at
     from unnest($1::int[], $2::timestamptz[]) as n (id, at)
     where t.id = n.id and (t.last_used_at is null or n.at - t.last_used_at >= interval '1 minute')`,

@@ -6,7 +6,6 @@ type Listeners = { attachListeners: (stream: Duplex) => void }
 
 const failures = ['error', 'errorMessage'] as const
 
-/** A client whose connection ends where the server answers out of its protocol. */
 export class StrictClient extends pg.Client {
   constructor(config?: pg.ClientConfig) {
     super(config)
@@ -15,8 +14,8 @@ export class StrictClient extends pg.Client {
   }
 
   /**
-   * pg leaves a connection open that could not be set up, unless the server hangs up itself. The pool does not count it, so
-   * that each request would add one.
+   * pg leaves a connection open if its setup fails and the server does not close it. The pool does not count it, so
+   * each request would add one.
    */
   #dropUnlessConnected(): void {
     const { connection } = this
@@ -28,7 +27,7 @@ export class StrictClient extends pg.Client {
     this.once('connect', guarded('directory', keep))
   }
 
-  /** The parser of pg throws where a message is shorter than its content says, and that would end the process. */
+  /** pg's parser throws on a message that is shorter than its content claims, which would end the process. */
   #guardParser(): void {
     const connection = this.connection as unknown as Listeners // pg calls it for the plain stream, or for the one on TLS
     const attach = connection.attachListeners
@@ -40,7 +39,7 @@ export class StrictClient extends pg.Client {
         try {
           for (const parse of parsers) parse(bytes)
         } catch (error) {
-          stream.destroy(error as Error) // `parse` throws nothing else
+          stream.destroy(error as Error) // `parse` throws only errors
         }
       }
       stream.on('data', guarded('directory', parseOrDrop))

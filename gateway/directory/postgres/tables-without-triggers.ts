@@ -1,14 +1,12 @@
 import type pg from 'pg'
 import { relations } from './relations.ts'
 
-/** A table, or something that can have no triggers, whose changes nobody would hear of; and who reads it. */
 export type SilentTable = Readonly<{ relation: string; table: string; event: string }>
 
-/** Bits of `pg_trigger.tgtype`, for triggers of whole statements. */
 const eventBits = { insert: 4, delete: 8, update: 16, truncate: 32 } as const
 
-// A view leads to others by its rule, down to whatever holds rows. Views that hold none of anybody's (constants) lead
-// nowhere. What is missing altogether stands for itself.
+// A view's rule leads to other relations, down to those that hold rows. A view of constants leads nowhere. A missing
+// relation stands for itself.
 const findSilent = `with recursive
   wanted (relation, event, bit) as (select * from unnest($1::text[], $2::text[], $3::int[])),
   sources (relation, oid) as (
@@ -32,7 +30,7 @@ const findSilent = `with recursive
   ) is not true
   order by 1, 2, 3`
 
-/** Looks behind every view that answers are held of, whoever wrote it, for tables without working triggers. */
+/** Finds the tables behind all cached views that lack working triggers, also behind views that an operator created. */
 export async function findTablesWithoutTriggers(client: pg.Client): Promise<readonly SilentTable[]> {
   const wanted = relations.flatMap(({ name, tells }) =>
     tells ? [...tells, 'truncate' as const].map((event) => ({ name, event, bit: eventBits[event] })) : [],

@@ -7,7 +7,6 @@ import { type TokenMetadataRow, toMetadata } from './rows.ts'
 import * as statements from './statements.ts'
 import { type AncestorRow, isUnbroken, longestLine } from './token-line.ts'
 
-/** The directory's part that changes tokens; each change and its audit event are one transaction. */
 export const createTokenStore = ({
   query,
   transaction,
@@ -38,7 +37,6 @@ export const createTokenStore = ({
     }),
 })
 
-/** The hashes of many tokens with one question. */
 export const createFindHashes =
   (query: Query): FindHashes =>
   async (ids) => {
@@ -54,8 +52,8 @@ type Lending = {
 }
 
 /**
- * Asks within the mint's own transaction, since what caches say may be a second old. A parent that is revoked meanwhile
- * needs no lock: the child then names a token that is not there, and is refused for that.
+ * Reads within the mint's transaction, because caches may be a second old. The parent needs no lock: if it is revoked
+ * meanwhile, the new token has a missing ancestor and is refused.
  */
 async function requireLender(within: Query, { userId, parentId, requireReach }: Lender, ownerId: number) {
   const [lending] = await within<Lending>(statements.findLenderAndOwner, [userId, ownerId, parentId])

@@ -5,20 +5,19 @@ import { noteTokenUses } from './statements.ts'
 
 const flushIntervalMs = 5_000
 
-/** A use is written at most this often for one token. */
+/** Shortest time between two writes for one token. */
 const writeIntervalMs = 60_000
 
-/** Tokens remembered as written lately; past this the oldest are forgotten, and cost one more write. */
+/** Beyond this, the oldest tokens are forgotten, which costs one more write each. */
 const rememberedTokens = 50_000
 
 export type TokenUses = Readonly<{
   note: Directory['noteTokenUse']
-  /** Writes what is noted, now; rejects when the store cannot be asked, and keeps the notes. */
+  /** Writes the noted uses now. If that fails it rejects and keeps them. */
   flush: () => Promise<void>
   stop: () => void
 }>
 
-/** Collects the uses of tokens and writes them in batches, off the way of any request. */
 export function collectTokenUses(query: Query, onError: (error: unknown) => void): TokenUses {
   const noted = new Map<number, Date>()
   const writtenAtMs = new Map<number, number>()
@@ -26,11 +25,11 @@ export function collectTokenUses(query: Query, onError: (error: unknown) => void
   const flush = async (): Promise<void> => {
     if (noted.size === 0) return
     const batch = [...noted]
-    // In the order of the ids, so that two replicas' batches cannot lock each other out.
+    // Sorted by id, so that the batches of two replicas cannot deadlock.
     batch.sort(([left], [right]) => left - right)
     await query(noteTokenUses, [batch.map(([id]) => id), batch.map(([, at]) => at)])
     for (const [id, at] of batch) {
-      // Uses that came in the meantime are as good as written, but for those of another minute.
+      // Uses from the meantime count as written, except those of another minute.
       if (!isDue(noted.get(id) ?? at, at.getTime())) noted.delete(id)
       writtenAtMs.delete(id)
       writtenAtMs.set(id, at.getTime())
@@ -55,5 +54,5 @@ export function collectTokenUses(query: Query, onError: (error: unknown) => void
   }
 }
 
-/** A clock that was set back makes a use due as well: rather written once more than not for hours. */
+/** A clock that was set back also makes a use due: one more write is better than none for hours. */
 const isDue = (at: Date, writtenAtMs: number): boolean => Math.abs(at.getTime() - writtenAtMs) >= writeIntervalMs

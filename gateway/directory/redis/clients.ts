@@ -3,31 +3,29 @@ import { guarded } from '../../fault/guarded.ts'
 import { answerTimeoutMs } from '../maintain-connection.ts'
 import { withoutServerWords } from './refusals.ts'
 
-/** Where Redis is: one server, a primary that sentinels name, or a cluster. */
 export type RedisServers = Readonly<{
-  /** Credentials, database and TLS of every server, and the address of one. */
   url: string
   /** `nodes` are `host:port`; credentials and TLS are those of the sentinels. */
   sentinels?: Readonly<{ name: string; nodes: readonly string[]; username?: string; password?: string; tls: boolean }>
-  /** Nodes beside that of `url`, `host:port`; the cluster names the rest. */
+  /** Further nodes as `host:port`; the cluster names the rest. */
   cluster?: Readonly<{ nodes: readonly string[] }>
 }>
 
-/** The two connections of a link: one that listens may not publish. */
+/** Redis allows no other command on a connection that has subscribed, so there are two. */
 export type Clients = Readonly<{ listener: Redis; talker: Redis | Cluster }>
 
 const connectTimeoutMs = 1_000
 
-/** Past this the answer is of no use to a request. */
+/** A later result is useless to the request. */
 export const commandTimeoutMs = 200
 
-/** Of ioredis, here and there: nothing is queued, nothing is tried again; `maintainConnection` makes the next connection. */
+/** ioredis must neither queue nor retry, because `maintainConnection` makes the next connection. */
 const common = {
   lazyConnect: true,
   connectTimeout: connectTimeoutMs,
   maxRetriesPerRequest: 1,
   autoResubscribe: false,
-  // The link asks for the role itself; INFO needs more rights than anything else here.
+  // The link reads the role itself; INFO needs more rights than all other commands here.
   enableReadyCheck: false,
   retryStrategy: null,
   connectionName: 'sallyport',
@@ -35,7 +33,7 @@ const common = {
 
 type Made = Readonly<{ onMade: (client: Redis | Cluster) => void; onBroken: (error: unknown) => void }>
 
-/** Connects both; `onMade` gets each before it connects, so that whatever goes wrong can be closed. */
+/** `onMade` gets each client before it connects, so that a failed attempt can be closed. */
 export async function openClients(servers: RedisServers, made: Made): Promise<Clients> {
   if (servers.cluster) return openCluster(servers, servers.cluster.nodes, made)
   const listener = watch(createClient(servers, answerTimeoutMs), made)
@@ -44,7 +42,7 @@ export async function openClients(servers: RedisServers, made: Made): Promise<Cl
   return { listener, talker }
 }
 
-/** A sentinel that is out of touch would name the former primary each time; so the next attempt begins with another. */
+/** Rotates the first sentinel, because one with stale data would name the former primary each time. */
 let nextSentinel = 0
 
 function createClient({ url, sentinels }: RedisServers, commandTimeout: number): Redis {
@@ -82,19 +80,19 @@ async function openCluster(servers: RedisServers, more: readonly string[], made:
     enableOfflineQueue: false,
     enableReadyCheck: false,
     clusterRetryStrategy: () => null,
-    // What is still to be tried again after commandTimeoutMs comes too late; each try asks for the slots anew.
+    // A retry after `commandTimeoutMs` is too late, and each one reads the slots again.
     maxRedirections: 4,
     retryDelayOnFailover: 50,
     retryDelayOnClusterDown: 50,
     slotsRefreshInterval: 1_000,
-    // A name of a certificate stays a name.
+    // Keeps the host name, because the certificate names it.
     ...(tls && { dnsLookup: keepName }),
-    // A node that is frozen is let go of, with what waits for it.
+    // Drops a frozen node together with the commands that wait for it.
     redisOptions: { ...node, commandTimeout: answerTimeoutMs, socketTimeout: answerTimeoutMs },
   } satisfies ClusterOptions
   const talker = new Cluster([{ host, port }, ...more.map(readNode)], options)
   made.onMade(talker)
-  // It goes on with the nodes that are left; only without any it is lost.
+  // The client continues with the remaining nodes, and is lost only without any.
   await new Promise<void>((resolve, reject) => {
     const fail = (error: unknown): void => {
       reject(error)
@@ -111,11 +109,11 @@ async function openCluster(servers: RedisServers, more: readonly string[], made:
     talker.connect().then(resolve, reject)
   })
   const [first, ...others] = talker.nodes('master')
-  // Else the first request for each node would pay for its connection.
+  // Connects now, so that the first request of each node does not wait for it.
   await Promise.allSettled(talker.nodes('master').map((one) => one.ping()))
   const sampled = [first, ...others][Math.floor(Math.random() * (others.length + 1))]
   if (!sampled) throw new Error('the Redis cluster names no node')
-  // A connection of its own: ioredis' subscriber moves to another node by itself, and says nothing of the gap.
+  // A separate client: ioredis' own subscriber moves to another node silently, without reporting the gap.
   const { host: at, port: on } = sampled.options
   const address = { ...(at !== undefined && { host: at }), ...(on !== undefined && { port: on }) }
   const listener = watch(
@@ -126,7 +124,6 @@ async function openCluster(servers: RedisServers, more: readonly string[], made:
   return { listener, talker }
 }
 
-/** Tells of whatever ends a connection that stands for one server. */
 function watch(client: Redis, { onMade, onBroken }: Made): Redis {
   onMade(client)
   client.on(
@@ -142,7 +139,7 @@ function watch(client: Redis, { onMade, onBroken }: Made): Redis {
 
 const keepName: NonNullable<ClusterOptions['dnsLookup']> = (name, callback) => callback(null, name)
 
-/** The host is the name in the servers' certificates too, since sentinels and clusters name addresses. */
+/** The certificates must name this host too, because sentinels and clusters name addresses. */
 function readUrl(url: string) {
   const { protocol, hostname, port, username, password } = new URL(url)
   const host = hostname.replace(/^\[|\]$/g, '')
@@ -157,7 +154,7 @@ function readUrl(url: string) {
 
 const defaultPort = 6379
 
-/** `host:port`, `[address]:port`, as the schema has checked. */
+/** `host:port` or `[address]:port`, which the schema has checked. */
 function readNode(node: string): Readonly<{ host: string; port: number }> {
   const colon = node.lastIndexOf(':')
   return { host: node.slice(0, colon).replace(/^\[|\]$/g, ''), port: Number(node.slice(colon + 1)) }

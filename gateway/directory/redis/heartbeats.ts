@@ -2,7 +2,6 @@ import { createBoundedMap } from '../../lib/bounded-map.ts'
 import type { Directory } from '../directory.ts'
 
 export type HeartbeatSource = Readonly<{
-  /** The value of a key, undefined for none. */
   read: (key: string) => Promise<string | undefined>
   maxEntries: number
   now: () => Date
@@ -11,13 +10,12 @@ export type HeartbeatSource = Readonly<{
 
 type Remembered = Readonly<{ beat: Promise<Date | undefined>; askedAtMs: number }>
 
-/** A cluster's heartbeat is asked for at most this often. */
 const rememberMs = 1_000
 
-/** A clock that is further ahead of ours than this is broken, and would keep its cluster alive for ever. */
+/** A clock that is further ahead is wrong, and would keep its cluster alive forever. */
 const largestSkewMs = 5 * 60_000
 
-/** Takes the newer of two heartbeats, the row's and that in Redis (SPEC section 6, cluster proxy). */
+/** Takes the newer heartbeat of the database's and Redis' (SPEC section 6, cluster proxy). */
 export function withHeartbeats(directory: Directory, readHeartbeat: ReadHeartbeat): Directory {
   return {
     ...directory,
@@ -35,7 +33,6 @@ export function withHeartbeats(directory: Directory, readHeartbeat: ReadHeartbea
 
 const beginningOfTime = new Date(0)
 
-/** The one of two records, a row's or what stands for one, with the newer heartbeat. */
 export function takeNewer<Cluster extends Readonly<{ lastHeartbeatAt: Date | null }>>(
   cluster: Cluster,
   beat: Date | undefined,
@@ -45,7 +42,6 @@ export function takeNewer<Cluster extends Readonly<{ lastHeartbeatAt: Date | nul
   return isNewer ? { ...cluster, lastHeartbeatAt: beat } : cluster
 }
 
-/** The heartbeat of a cluster in Redis; undefined where there is none, or none can be read. */
 export type ReadHeartbeat = (id: number) => Promise<Date | undefined>
 
 export function createReadHeartbeat(source: HeartbeatSource): ReadHeartbeat {
@@ -61,7 +57,6 @@ export function createReadHeartbeat(source: HeartbeatSource): ReadHeartbeat {
   }
 }
 
-/** Milliseconds since the epoch in decimal; anything else is no heartbeat. */
 function parseHeartbeat(value: string | undefined, now: Date): Date | undefined {
   if (value === undefined || !/^\d{1,15}$/.test(value)) return undefined
   const beat = new Date(Number(value))

@@ -13,19 +13,18 @@ import {
   withoutServerWords,
 } from './refusals.ts'
 
-/** Where backends may publish what they changed, and where we do. */
+/** Backends may publish their changes here too, beside the gateway. */
 const channel = 'sallyport:changes'
 
-/** A heartbeat that no cluster has: whether Redis answers shows by it. */
+/** No cluster has this heartbeat; reading it shows whether Redis responds. */
 const probeKey = 'sallyport:cluster:0:heartbeat'
 
-/** Time for all of a connection: sentinels and nodes are asked one after the other. */
+/** Covers several sentinels or nodes, which are asked one after the other. */
 const connectMs = 5_000
 
-/** A node that hears nothing of what is published at the others for so long is cut off from its cluster. */
+/** A node that receives nothing from the others for this long is cut off from its cluster. */
 const unheardMs = 3_000
 
-/** Runs a command on the connection; rejects while there is none, and after 200 ms. */
 export type UseRedis = <Result>(
   command: RefusableCommand,
   run: (client: Redis | Cluster) => Promise<Result>,
@@ -33,32 +32,27 @@ export type UseRedis = <Result>(
 
 export type RedisLink = ChangeSource &
   Readonly<{
-    /** Tells the other replicas; one that was not taken is made up for by `everything` as soon as Redis takes it. */
+    /** Notifies the other replicas. If Redis refuses a change, `everything` follows as soon as Redis accepts it. */
     announce: (change: Change) => void
-    /** The value of a key; undefined when it is not there, or Redis cannot be asked at once. */
     read: (key: string) => Promise<string | undefined>
     use: UseRedis
-    /** Whether a command is refused by a Redis that can be reached. */
     isRefused: (command: RefusableCommand) => boolean
   }>
 
 export type RedisSettings = RedisServers &
   Readonly<{
-    /** Whether the caches follow Redis alone: a server that does not say that it is a primary is not listened to. */
+    /** Whether the caches follow Redis alone. Then a server that does not report that it is a primary is refused. */
     allWritersPublish?: boolean
     monotonicMs: () => number
-    /** Told of every command of ours that ended. */
     onCommand?: (command: RefusableCommand, ms: number, isGood: boolean) => void
   }> &
   Partial<RefusalHandlers>
 
-/** Hears and tells changes by Redis, and reads from it; it may be down at any time, and nobody waits for it. */
 export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): RedisLink {
   const { monotonicMs, onRefused = () => undefined, onTaken = () => undefined } = settings
   const refusals = createRefusals(monotonicMs, { onRefused, onTaken })
   const current: CurrentConnection = { talker: undefined, onBroken: () => undefined }
   const use = createUse(settings, refusals, current)
-  /** Whether a change of ours was not published. */
   let isOwing = false
 
   const publish = (change: Change): Promise<void> =>
@@ -73,7 +67,7 @@ export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): Re
       (value) => value ?? undefined,
       () => undefined,
     )
-  /** Tries again, on a connection that was just proved, what Redis refused before. */
+  /** After a successful probe, retries the commands that Redis refused before. */
   const retry = async (): Promise<void> => {
     refusals.review()
     if (refusals.isRefused('get')) await get(probeKey)
@@ -101,13 +95,12 @@ export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): Re
   }
 }
 
-/** The client for commands while there is a connection, and how to end that connection. */
 type CurrentConnection = { talker: Redis | Cluster | undefined; onBroken: LinkEvents['onBroken'] }
 
 const createUse =
   ({ monotonicMs, onCommand }: RedisSettings, refusals: Refusals, current: CurrentConnection): UseRedis =>
   async (command, run) => {
-    if (!current.talker) throw new Error('there is no connection to Redis')
+    if (!current.talker) throw new Error('Redis is not connected')
     const startedMs = monotonicMs()
     try {
       const result = await within(commandTimeoutMs, run(current.talker))
@@ -117,7 +110,7 @@ const createUse =
     } catch (error) {
       onCommand?.(command, monotonicMs() - startedMs, false)
       if (current.talker) refusals.noteFailure(command, error)
-      // The primary of before: another connection may find the one of now.
+      // The server is a former primary; a new connection may find the current one.
       if (readCode(error) === 'READONLY') current.onBroken(withoutServerWords(error))
       throw error
     }
@@ -125,10 +118,8 @@ const createUse =
 
 type Subscriber = Readonly<{ settings: RedisSettings; handlers: ChangeHandlers; refusals: Refusals }>
 
-/** Proves that whatever was published before has been heard. */
 type Prove = () => Promise<void>
 
-/** Connects, subscribes, and makes this the current connection; what fails on the way leaves no client behind. */
 async function openSubscription(
   subscriber: Subscriber,
   current: CurrentConnection,
@@ -168,7 +159,7 @@ async function subscribe(
   const { monotonicMs, allWritersPublish } = settings
   const marks = `sallyport:probe:${randomUUID()}`
   let heardAtMs = monotonicMs()
-  // A change that was not taken is as if it had not been heard.
+  // A change that could not be applied counts as lost, so the connection is replaced.
   const lost = (): void => events.onBroken(new Error('a change could not be taken'))
   const take = (from: string, message: string): void => {
     if (from === channel) handlers.onChange(parseChange(message))
@@ -179,12 +170,12 @@ async function subscribe(
     await requirePrimary(listener, allWritersPublish)
     await requireLoaded(talker)
     await listener.subscribe(channel)
-    // What was published before the question stands before its answer, where both are asked of one server.
+    // On one server, messages published before these commands arrive before their results.
     return async () => void (await Promise.all([listener.ping(), requirePrimary(talker, allWritersPublish)]))
   }
   await listener.subscribe(channel, marks)
   return async () => {
-    // From any node to that of the listener, on the way that changes take. One that is down may be asked at times.
+    // The mark travels from any node to the listener's, as changes do. Some publishes may reach a node that is down.
     talker.publish(marks, '').then(
       () => refusals.noteGood('publish'),
       (error: unknown) => refusals.noteFailure('publish', error),
@@ -194,7 +185,7 @@ async function subscribe(
   }
 }
 
-/** Rejects where the server is a replica: changes that are published there reach nobody else, and it takes no counts. */
+/** Rejects on a replica: its messages reach no other server, and it refuses counts. */
 async function requirePrimary(client: Redis, mustTell = false): Promise<void> {
   try {
     const [role] = (await client.role()) as readonly unknown[]
@@ -207,7 +198,7 @@ async function requirePrimary(client: Redis, mustTell = false): Promise<void> {
   }
 }
 
-/** Rejects while the server reads what it keeps from its disk; what else it refuses shows with the commands. */
+/** Rejects while the server loads its data from disk. Other refusals show with the commands. */
 async function requireLoaded(client: Redis): Promise<void> {
   await client.get(probeKey).catch((error: unknown) => {
     if (readCode(error) === 'LOADING') throw error

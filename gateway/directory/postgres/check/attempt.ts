@@ -2,7 +2,7 @@ import type pg from 'pg'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** One question in a savepoint of its own, so that a refusal is an answer as well. */
+/** Runs in a savepoint, so that after a refusal the transaction can continue. */
 export async function attempt(
   client: pg.Client,
   text: string,
@@ -16,8 +16,8 @@ export async function attempt(
   } catch (error) {
     await client.query('rollback to savepoint attempt')
     const { code, message } = error as Error & { code?: string }
-    if (code === undefined) throw error // the connection, not the question
-    // What a data exception (class 22) quotes is a value of some row, and may be a secret.
+    if (code === undefined) throw error // a lost connection, not a refused statement
+    // A data exception (class 22) quotes a value, which may be a secret.
     return {
       refusal: code.startsWith('22') ? `a value does not have the form it should (${code})` : `${message} (${code})`,
     }

@@ -14,12 +14,10 @@ export type DirectoryReport = Readonly<{ isAdopted: boolean; relations: number; 
 export type CheckOptions = Readonly<{
   url: string
   vocabulary: Vocabulary
-  /** Writes as the gateway would, and takes all of it back. */
   triesWrites: boolean
   timeoutMs: number
 }>
 
-/** Compares a database with all that the gateway will ask of it; nothing in it is other afterwards. */
 export async function checkDirectory(options: CheckOptions): Promise<DirectoryReport> {
   const client = new pg.Client({
     connectionString: options.url,
@@ -27,11 +25,11 @@ export async function checkDirectory(options: CheckOptions): Promise<DirectoryRe
     query_timeout: options.timeoutMs,
     application_name: 'sallyport directory check',
   })
-  client.on('error', () => undefined) // the question under way rejects by itself
+  client.on('error', () => undefined) // the statement under way rejects by itself
   try {
     await client.connect()
     await client.query('begin')
-    // Within the transaction, since a pooler takes it at no other place.
+    // Inside the transaction, because a pooler accepts the setting only there.
     await client.query(`set local statement_timeout = ${options.timeoutMs}`)
     const report = await checkAll(client, options)
     await client.query('rollback')
@@ -55,14 +53,13 @@ async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOpt
   const rows = await checkRows(client, usable, vocabulary)
   const triggers = await checkTriggers(client, isAdopted)
   const writes = triesWrites && errors.length === 0 ? await tryWrites(client) : []
-  // Last, since it changes settings of the connection.
+  // Last, because it changes settings of the connection.
   const plans = await checkPlans(client, usable)
-  // A view that is not there has been named already.
+  // A missing view has been reported already.
   const silent = triggers.filter(({ where }) => !broken.has(where.replace(`${schema}.`, '')))
   return { isAdopted, relations: relations.length, problems: [...columns, ...rows, ...silent, ...writes, ...plans] }
 }
 
-/** Whose database it is, and what keeps us from looking any further. */
 async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; barrier?: DirectoryProblem }>> {
   const { rows } = await client.query<{ is_there: boolean; is_open: boolean | null }>(
     `select to_regnamespace($1) is not null as is_there, has_schema_privilege(to_regnamespace($1), 'usage') as is_open`,
@@ -71,7 +68,7 @@ async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; b
   const barrier = { severity: 'error', where: schema } as const
   if (!rows[0]?.is_there) {
     const help = 'run "sallyport migrate", or "sallyport migrate --adopt" where the tables are another program\'s'
-    return { isAdopted: false, barrier: { ...barrier, code: 'not-migrated', message: 'there is no such schema', help } }
+    return { isAdopted: false, barrier: { ...barrier, code: 'not-migrated', message: 'does not exist', help } }
   }
   if (!rows[0].is_open) {
     const help = `grant usage on schema ${schema} to the role of database.url`
@@ -83,7 +80,6 @@ async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; b
   return { isAdopted: marks[0]?.is_adopted === true }
 }
 
-/** Names each table behind the views whose changes no replica would hear of. */
 async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<readonly DirectoryProblem[]> {
   const eventsOf = new Map<string, Readonly<{ relations: Set<string>; events: Set<string> }>>()
   for (const { table, relation, event } of await findTablesWithoutTriggers(client)) {

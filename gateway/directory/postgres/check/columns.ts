@@ -2,7 +2,6 @@ import type pg from 'pg'
 import { type ColumnType, type Relation, relations } from '../relations.ts'
 import { type DirectoryProblem, schema, summarize } from './problem.ts'
 
-/** A column as PostgreSQL has it; `is_…able` covers privileges, triggers and whether a view passes writes on. */
 type Found = Readonly<{
   relation: string
   name: string
@@ -12,12 +11,12 @@ type Found = Readonly<{
   is_insertable: boolean
   is_updatable: boolean
   is_deletable: boolean
-  /** Never a row, and so nothing to write. */
+  /** Whether the view never has rows, so that writes do not matter. */
   is_constant: boolean
 }>
 
-// 8 and 16 are INSERT and DELETE in PostgreSQL's bits of commands; 64, 4 and 16 "instead of", INSERT and UPDATE in those
-// of triggers. Types of text are told by their category.
+// In PostgreSQL's command bits, 8 is INSERT and 16 is DELETE. In its trigger bits, 64 is "instead of", 4 is INSERT and
+// 16 is UPDATE. Text types share a category.
 const listColumns = `select c.relname as relation, a.attname as name, format_type(a.atttypid, null) as type,
     case t.typcategory when 'E' then 'S' else t.typcategory end as category,
     has_column_privilege(c.oid, a.attnum, 'select') as is_readable,
@@ -38,7 +37,6 @@ const listColumns = `select c.relname as relation, a.attname as name, format_typ
   join pg_type t on t.oid = a.atttypid
   where c.relnamespace = to_regnamespace($1) and c.relkind in ('v', 'r', 'p', 'm', 'f')`
 
-/** What does for a type, in the words of the catalogue, and how to get there from something else. */
 const types: Readonly<Record<string, Readonly<{ fits: (found: Found) => boolean; help: string }>>> = {
   integer: {
     fits: ({ type }) => type === 'integer' || type === 'smallint',
@@ -53,7 +51,6 @@ const types: Readonly<Record<string, Readonly<{ fits: (found: Found) => boolean;
   jsonb: { fits: ({ type }) => type === 'jsonb', help: 'this table is the gateway\'s own: run "sallyport migrate"' },
 }
 
-/** Compares every view, column, type and right to write with what the statements ask for. */
 export async function checkColumns(client: pg.Client): Promise<readonly DirectoryProblem[]> {
   const { rows } = await client.query<Found>(listColumns, [schema])
   return relations.flatMap((relation) => {
@@ -75,7 +72,7 @@ const missingView = (relation: Relation): DirectoryProblem => ({
   severity: 'error',
   code: 'missing-view',
   where: `${schema}.${relation.name}`,
-  message: 'there is no such view',
+  message: 'does not exist',
   help: `create view ${schema}.${relation.name} with the columns ${describeColumns(relation)}`,
 })
 
@@ -94,7 +91,7 @@ function checkColumn(
     return [{ severity: 'warning', code: column ? 'wrong-type' : 'missing-column', where, message, help }]
   }
   if (!column) {
-    const none = type.endsWith('?') ? `; if the backend has nothing like it: null::${plain} as ${name}` : ''
+    const none = type.endsWith('?') ? `, or null::${plain} as ${name} if the backend has no such value` : ''
     const help = `add it to the view as ${plain}${none}`
     return [{ severity: 'error', code: 'missing-column', where, message: 'the view has no such column', help }]
   }

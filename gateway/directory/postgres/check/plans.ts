@@ -4,7 +4,6 @@ import * as statements from '../statements.ts'
 import { attempt } from './attempt.ts'
 import type { DirectoryProblem } from './problem.ts'
 
-/** What is asked while somebody waits, with literals of the right types, and what it reads. */
 const questions: readonly Readonly<{ statement: Statement; values: string; when: string; reads: readonly string[] }>[] =
   [
     {
@@ -51,9 +50,8 @@ type Plan = Readonly<{
   Plans?: readonly Plan[]
 }>
 
-/** Has PostgreSQL plan each question as if tables were large, and names those that it would have to read as a whole. */
 export async function checkPlans(client: pg.Client, usable: ReadonlySet<string>): Promise<readonly DirectoryProblem[]> {
-  // With these off it takes an index wherever there is one that helps, however few rows there are today.
+  // With these off, PostgreSQL uses an index if a fitting one exists, even on small tables.
   for (const setting of ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin'])
     await client.query(`set local ${setting} = off`)
   await client.query('set local plan_cache_mode = force_generic_plan')
@@ -79,16 +77,16 @@ async function explain(client: pg.Client, { text }: Statement, values: string): 
   if ('refusal' in prepared) throw new Error(`a statement of the gateway does not fit: ${prepared.refusal}`)
   const explained = await attempt(client, `explain (format json, verbose) execute sallyport_check (${values})`)
   await client.query('deallocate sallyport_check')
-  // Rights on the tables behind a view are found missing by reading it.
+  // Missing rights on the tables behind a view are found by reading it.
   if ('refusal' in explained) return []
-  const [row] = explained.rows as readonly { 'QUERY PLAN': readonly { Plan: Plan }[] }[] // as EXPLAIN answers
+  const [row] = explained.rows as readonly { 'QUERY PLAN': readonly { Plan: Plan }[] }[] // the shape of EXPLAIN's output
   return row?.['QUERY PLAN'].map(({ Plan: plan }) => plan) ?? []
 }
 
 function findWholeReads(plans: readonly Plan[]): readonly Readonly<{ table: string; condition: string }>[] {
   return plans.flatMap((plan) => {
     const { Schema: of, 'Relation Name': name, Filter: condition } = plan
-    // An index that is read from end to end is no better.
+    // A scan of a whole index is as slow.
     const isWhole = /^Seq Scan$|^Index (Only )?Scan$/.test(plan['Node Type']) && plan['Index Cond'] === undefined
     const found =
       isWhole && name !== undefined && condition !== undefined ? [{ table: `${of}.${name}`, condition }] : []

@@ -6,7 +6,6 @@ import { checksOf, type Fault, type Vocabulary } from './values.ts'
 
 const sampleSize = 200
 
-/** Reads some rows of each relation, as the gateway would, and looks at what they hold. */
 export async function checkRows(client: pg.Client, usable: ReadonlySet<string>, vocabulary: Vocabulary) {
   const problems: DirectoryProblem[] = []
   const checks = checksOf(vocabulary)
@@ -29,7 +28,7 @@ async function checkSample(client: pg.Client, relation: Relation, check: (row: R
   const faults = new Map<string, DirectoryProblem>()
   for (const row of sample.rows) {
     const nulls = required.filter(([column]) => row[column] === null).map(([column]) => nullIn(column))
-    // Of a null nothing else is worth saying.
+    // A null explains the other problems of its row.
     for (const { column, isError, ...rest } of nulls.length > 0 ? nulls : check(row)) {
       const problem: DirectoryProblem = {
         severity: isError ? 'error' : 'warning',
@@ -58,7 +57,7 @@ const unreadable = (name: string, refusal: string): DirectoryProblem => ({
   help: "the view's owner must be allowed to read the tables behind it, or with security_invoker the role of database.url",
 })
 
-/** The membership is the role: with two of them it would be a guess which one counts. */
+/** The role is the membership, so with two roles it would be unclear which one counts. */
 async function findTwoRoles(client: pg.Client): Promise<readonly DirectoryProblem[]> {
   const found = await attempt(
     client,

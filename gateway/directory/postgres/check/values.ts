@@ -1,12 +1,11 @@
 import { parseAbilities } from '../rows.ts'
 import type { ProblemCode } from './problem.ts'
 
-/** What is wrong with a value, without the value: it may be a secret. */
+/** A problem with a value, without the value itself, which may be a secret. */
 export type Fault = Readonly<{ column: string; code: ProblemCode; message: string; help: string; isError: boolean }>
 
 type Row = Readonly<Record<string, unknown>>
 
-/** What the gateway makes of values that have the right type. */
 export type Vocabulary = Readonly<{ roles: ReadonlySet<string> }>
 
 const oneOf =
@@ -60,11 +59,10 @@ const checkRole =
           },
         ]
 
-/** What to ask of each row, by the relation's name. */
 export const checksOf = (
   vocabulary: Vocabulary,
 ): Readonly<Record<string, ((row: Row) => readonly Fault[]) | undefined>> => ({
-  users: oneOf('user_type', ['human', 'client-managed'], 'nobody would know whether it may have tokens'),
+  users: oneOf('user_type', ['human', 'client-managed'], 'the gateway cannot tell whether it may have tokens'),
   organizations: oneOf('account_type', ['individual', 'team', 'enterprise'], 'it could have no tokens minted'),
   clusters: oneOf('status', ['active', 'suspended', 'deleting'], 'such a cluster counts as one that is being deleted'),
   auth_access_tokens: checkToken,

@@ -5,8 +5,8 @@ import { attempt } from './attempt.ts'
 import { type DirectoryProblem, schema } from './problem.ts'
 
 /**
- * Does once what the gateway does, and has all of it rolled back by the caller: a column that must not be null, a
- * sequence or a policy of the database shows only then.
+ * Performs each write of the gateway once; the caller rolls it back. Only a real write shows a missing default, a
+ * sequence without rights, or a row policy.
  */
 export async function tryWrites(client: pg.Client): Promise<readonly DirectoryProblem[]> {
   const problems: DirectoryProblem[] = []
