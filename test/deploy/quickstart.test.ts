@@ -23,7 +23,7 @@ const lack = lackOf('cache') ?? (spawnSync('curl', ['--version']).status === 0 ?
 testUnlessLacking(t, 'the words of the quick start lead to a protected request', followPage, lack)
 
 async function followPage(t: Test): Promise<void> {
-  t.same(promised, ['401', '200', '200', '403'], 'the page has its requests')
+  t.same(promised, ['401', '200', '200', '403', '200'], 'the page has its requests')
   const folder = makeFolder(t)
   const [postgres, issuer, packed] = await Promise.all([
     startPostgres(),
@@ -49,6 +49,8 @@ async function followPage(t: Test): Promise<void> {
     promised,
   )
   t.match(stdout, /"x-gateway-identity": "ey/, 'the backend was told who asks')
+  t.match(stdout, /^created organization 1 \(acme\)\nuser 1 is org-member of organization 1\n/m)
+  t.match(stdout.slice(stdout.lastIndexOf('HTTP/1.1 200')), /"x-organization-id": "1"/, 'and for which organization')
   t.notMatch(stdout, given.TOKEN, 'and not the token')
   t.notMatch(readFileSync(join(folder, 'gateway.log'), 'utf8'), given.TOKEN)
 }
