@@ -299,6 +299,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'analyze/': 'answers an operator about files of his own, in a process or a thread of its own',
   'cli/policy/': 'commands that an operator runs on files of his own, in a process of their own',
   'boot/cluster-states.ts': compiled,
+  'cli/provision/': operator,
   'cli/directory.ts': operator,
   'cli/describe-request.ts': operator,
   'cli/explain-request.ts': operator,
