@@ -11,7 +11,6 @@ import { compileSchema } from '../policy/schema.ts'
 import { type Environment, interpolate } from './interpolate.ts'
 import { type Pem, sourcePems } from './pem.ts'
 
-/** The configuration as checked by `config/gateway.schema.json`, defaults filled in. */
 export type Configuration = Readonly<{
   workers: number | 'auto'
   listeners: Readonly<{ public: RequestListenerSettings; decision: RequestListenerSettings; admin: ListenerSettings }>
@@ -41,7 +40,6 @@ export type Configuration = Readonly<{
     issuer: string
     algorithm: SigningAlgorithm
     keys: readonly string[]
-    /** Which file each key was read from; undefined where it came otherwise. */
     keyFiles: readonly (string | undefined)[]
     publishOnPublicListener: boolean
   }>
@@ -49,7 +47,6 @@ export type Configuration = Readonly<{
     Record<
       string,
       Readonly<{
-        /** One or several, each of them the whole upstream. */
         urls: readonly string[]
         tls?: Readonly<{ ca?: Pem; cert?: Pem; key?: Pem; serverName?: string }>
         health?: HealthRules
@@ -65,9 +62,8 @@ export type Configuration = Readonly<{
     >
   >
   dns: Readonly<{ cacheMs: number; maxStaleMs: number }>
-  /** `shadow` is tried beside the other and never enforced. */
+  /** `shadow` is evaluated beside `directory` and never enforced. */
   policies: Readonly<{ directory: string; shadow?: string }>
-  /** Whether a reload that widens access is taken or held. */
   reload: Readonly<{ onWidening: 'allow' | 'hold' }>
   cluster: Readonly<{
     staleAfterMs: number
@@ -76,7 +72,6 @@ export type Configuration = Readonly<{
     cache: 'private' | 'pass'
   }>
   trustedProxies: readonly string[]
-  /** The files that secrets were read from. */
   secretFiles: readonly string[]
   cors?: Readonly<{ origins: readonly string[]; maxAgeSeconds: number; credentials: boolean }>
   limits: Readonly<{
@@ -106,7 +101,6 @@ export type Configuration = Readonly<{
 
 export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>
 
-/** A listener that may be on TLS. */
 export type RequestListenerSettings = ListenerSettings & Readonly<{ tls?: ListenerTlsSettings }>
 
 export type ListenerTlsSettings = Readonly<{
@@ -123,7 +117,6 @@ const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
 export function loadConfiguration(path: string, environment: Environment): Configuration {
   const file = parseYaml(path, readText(path))
   const files = interpolate(file, dirname(resolve(path)), environment)
-  // The schema has just held: its shape is the type's.
   const written = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
   const configuration = sourcePems(written, (path) => files.byNode.get(file.document.getIn(path, true)))
   const directory = resolve(dirname(path), configuration.policies.directory)
@@ -142,13 +135,13 @@ export function loadConfiguration(path: string, environment: Environment): Confi
   })
 }
 
-/** One place, with an address; and only one server proves that what is published is heard. */
+/** With several servers, Redis does not prove that a published message arrives everywhere. */
 function checkRedis(file: YamlFile, { url, sentinels, cluster, allWritersPublish }: Configuration['redis']): void {
   const key = sentinels ? 'sentinels' : 'cluster'
   if (!sentinels && !cluster) return
   const problems = [
     ...(sentinels && cluster ? ['redis has sentinels and cluster; keep one of them'] : []),
-    ...(url === '' ? [`redis.${key} wants redis.url too, for credentials and TLS`] : []),
+    ...(url === '' ? [`redis.${key} needs redis.url too, for credentials and TLS; set it`] : []),
     ...(allWritersPublish
       ? [`redis.allWritersPublish cannot be true with redis.${key}: messages may be lost between its servers`]
       : []),
@@ -159,7 +152,7 @@ function checkRedis(file: YamlFile, { url, sentinels, cluster, allWritersPublish
 
 type Upstreams = Configuration['upstreams']
 
-/** An upstream has either `url` or `urls`; from here on it has a list. */
+/** An upstream has either `url` or `urls` in the file; this makes a list of both. */
 function listUrls(file: YamlFile, upstreams: Upstreams): Upstreams {
   const written = Object.entries(upstreams as Readonly<Record<string, Upstreams[string] & { url?: string }>>)
   const problems = written
@@ -182,6 +175,5 @@ function readText(path: string): string {
   }
 }
 
-/** Where the audit is, seen from the configuration file. */
 const resolveSink = (sink: string, directory: string): string =>
   ['stdout', 'stderr', 'off'].includes(sink) ? sink : resolve(directory, sink)

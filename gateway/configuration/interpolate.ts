@@ -7,18 +7,16 @@ import type { YamlFile } from '../policy/document.ts'
 export type Environment = Readonly<Record<string, string | undefined>>
 
 export type ValueFiles = Readonly<{
-  /** By the node of the document: the file that its value was read from. */
   byNode: ReadonlyMap<unknown, string>
-  /** The files of secrets. */
   secrets: readonly string[]
 }>
 
-/** Values that are public; the file of any other is taken for a secret's. */
+/** Names of public values; any other value that comes from a file counts as a secret. */
 const publicNames: ReadonlySet<unknown> = new Set(['cert', 'ca', 'clientCa'])
 
 /**
- * Replaces `${NAME}`, `${NAME:-default}` and `file:PATH` in every value of the file, in place, so that later
- * problems still know their line; tells which values came from files. No message ever quotes a value.
+ * Replaces `${NAME}`, `${NAME:-default}` and `file:PATH` in every value of the document, in place, so that later
+ * problems keep their line. Messages never quote a value.
  */
 export function interpolate(file: YamlFile, directory: string, environment: Environment): ValueFiles {
   const problems: Problem[] = []
@@ -54,12 +52,12 @@ function expand(text: string, environment: Environment): string {
     const value = environment[name]
     const isSet = value !== undefined && value !== ''
     if (!isSet && fallback === undefined)
-      throw new Error(`environment variable ${name} is not set; set it, or give a default: \${${name}:-value}`)
-    // A value is data: what looks like a variable inside it stays as it is, behind a place-holder until the end.
+      throw new Error(`environment variable ${name} is not set. Set it, or give a default: \${${name}:-value}`)
+    // A value is data: a place-holder keeps `${…}` inside it from being expanded.
     done.push(isSet ? value : (fallback ?? ''))
     rest = rest.replace(whole, () => `\u0000${done.length - 1}\u0001`)
   }
-  if (rest.includes('${')) throw new Error('has a malformed variable; docs/guides/configure.md shows the two forms')
+  if (rest.includes('${')) throw new Error('has a malformed variable. See docs/guides/configure.md for the two forms.')
   for (let index = done.length - 1; index >= 0; index--)
     rest = rest.replace(`\u0000${index}\u0001`, () => done[index] ?? '')
   return rest

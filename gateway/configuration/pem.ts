@@ -1,22 +1,19 @@
-/** A PEM text of the configuration, and the file that it was read from, if any. */
 export type Pem = Readonly<{ text: string; file: string | undefined }>
 
 type Path = readonly string[]
 
-/** Which members of a `tls` section are PEM. */
 const pemNames: ReadonlySet<string> = new Set(['cert', 'key', 'clientCa', 'ca'])
 
 type Sections = Readonly<Record<'listeners' | 'upstreams', object>>
 
 type Owner = Readonly<{ tls?: object }>
 
-/** Puts beside every text of a `tls` section where it came from, so that its file can be followed. */
+/** Adds to each PEM of a `tls` section the file that it came from, so that the file can be watched. */
 export function sourcePems<Written extends Sections>(written: Written, fileOf: (path: Path) => string | undefined) {
   const source = (name: keyof Sections) =>
     mapValues(written[name] as Readonly<Record<string, Owner>>, (owner, key) =>
       owner.tls ? { ...owner, tls: sourceSection(owner.tls, [name, key, 'tls'], fileOf) } : owner,
     )
-  // Nothing but texts has become something else, and in the type these are `Pem` from the start.
   return { ...written, listeners: source('listeners'), upstreams: source('upstreams') } as Written
 }
 

@@ -4,37 +4,34 @@ import type { Configuration, RequestListenerSettings } from './configuration.ts'
 
 type Name = keyof Configuration['listeners']
 
-/** How many connections of each kind this process may have open at once. */
 export type ConnectionLimits = Readonly<Record<Name | 'upstreams', number>>
 
-/** Where nothing is configured: more than one process serves well. */
+/** Defaults: more than one process serves well. */
 const generous: Readonly<Record<Name, number>> = { public: 10_000, decision: 10_000, admin: 100 }
 
-/** The part of a process' memory that the connections of clients may take by being there, where nothing is configured. */
 const connectionsPart = 1 / 2
 
-/** Memory of one connection while its request waits, with its upstream's: measured, and a third more. */
+/** Measured memory of a waiting request with its upstream connection, plus a third. */
 const connectionBytes = { plain: 16 * 1024, tls: 48 * 1024 }
 
-/** Whatever else a process has open: its listeners, files, the event loop's own, issuers, Redis, the listening client. */
+/** Descriptors of listeners, files, the event loop, issuers, Redis and the database listener. */
 const ownDescriptors = 64
 
-/** Fewer would be no service. */
 const fewest = 4
 
-/** How many descriptors the system grants this process; undefined where it does not tell. Node has raised it already. */
+/** Undefined on systems without /proc. Node has already raised the soft limit. */
 export function readDescriptorLimit(): number | undefined {
   try {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
     return soft === undefined ? undefined : Number(soft)
   } catch {
-    return undefined // there is no /proc
+    return undefined
   }
 }
 
 /**
- * Shares the descriptors out before clients can: what is left for the admin listener and the database must not be for
- * the taking. Each connection of the public listener may need another one to an upstream.
+ * Reserves descriptors for the admin listener and the database, which clients must not exhaust. Each public connection
+ * may need one more to an upstream.
  */
 export function limitConnections(
   { listeners, database }: Pick<Configuration, 'listeners' | 'database'>,
@@ -49,7 +46,7 @@ export function limitConnections(
   const left = Math.max(0, descriptors - ownDescriptors - database.poolSize)
   const admin = Math.min(want('admin'), atLeastFew(left / 8))
   const rest = left - admin
-  // As many of each; what one of the two does not want is the other's.
+  // Half each; a listener that wants less leaves the rest to the other.
   const decision = Math.min(want('decision'), atLeastFew(Math.max(rest / 3, rest - 2 * want('public'))))
   const open = Math.min(want('public'), atLeastFew((rest - decision) / 2))
   return { public: open, decision, admin, upstreams: Math.max(fewest, rest - open - decision) }
@@ -57,7 +54,6 @@ export function limitConnections(
 
 const atLeastFew = (count: number): number => Math.max(fewest, Math.floor(count))
 
-/** The listeners that get less than they were promised, or than is of much use. */
 export const findShortages = (
   { listeners }: Pick<Configuration, 'listeners'>,
   limits: ConnectionLimits,
@@ -70,27 +66,22 @@ export const findShortages = (
     }))
     .filter(({ maxConnections, wanted }) => maxConnections < wanted)
 
-/** The part of a process' memory that it may hold for slow peers, where nothing is configured. */
 const heldPart = 1 / 8
 
-/** Less would be no service. */
 const leastHeldBytes = 8 * 1024 * 1024
 
-/** The memory that the system grants this process and its siblings: that of its container, or the machine's. */
+/** The memory limit of the container, or the machine's memory. Sibling processes share it. */
 export function readMemoryLimit(): number {
-  // 0 or more than there is: no limit.
+  // 0, or more than the machine has, means no limit.
   const constrained = process.constrainedMemory() || Number.POSITIVE_INFINITY
   return Math.min(constrained, totalmem())
 }
 
-/** The part of it that one process of the gateway has. */
 export const shareMemory = (configuration: Pick<Configuration, 'workers'>, limitBytes: number): number =>
   Math.floor(limitBytes / countWorkers(configuration))
 
-/** How many bytes one process may hold for slow peers. */
 export const limitHeldBytes = ({ limits }: Pick<Configuration, 'limits'>, memoryBytes: number): number =>
   limits.heldBytes ?? Math.max(leastHeldBytes, Math.floor(memoryBytes * heldPart))
 
-/** How many processes the configuration wants on this machine. */
 export const countWorkers = ({ workers }: Pick<Configuration, 'workers'>): number =>
   workers === 'auto' ? availableParallelism() : workers

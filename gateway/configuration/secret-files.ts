@@ -4,16 +4,15 @@ import type { Log } from '../observe/log/log.ts'
 type Access = Readonly<{ mode: number; uid: number }>
 
 /**
- * Whether other users may read a secret file. The group may, where the file is not the gateway's own: a mounted Secret
- * is root's, and the group is how the gateway reads it (PostgreSQL has the same rule for `ssl_key_file`).
+ * Whether other users may read a secret file. A group may read a file that the gateway does not own: a mounted Secret
+ * belongs to root, and the gateway reads it by its group. PostgreSQL has the same rule for `ssl_key_file`.
  */
 export const isOpenToOthers = ({ mode, uid }: Access, ownUid: number): boolean =>
   (mode & (uid === ownUid ? 0o044 : 0o004)) !== 0
 
-/** Warns of secret files that other users of the machine may read. The gateway goes on: its operator decides. */
 export function warnOfOpenSecrets(files: readonly string[], log: Log): void {
   const ownUid = process.getuid?.()
-  // On Windows a mode says nothing of other users.
+  // On Windows a mode says nothing about other users.
   if (ownUid === undefined) return
   for (const file of files) {
     const access = statSync(file, { throwIfNoEntry: false })

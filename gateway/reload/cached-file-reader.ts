@@ -5,8 +5,8 @@ import { notRegular } from '../policy/regular-file.ts'
 export type ReadText = (file: string) => Promise<string>
 
 /**
- * Reads files of at most so many bytes; of a larger one no more than that comes into memory. It does not wait for a
- * writer, should a pipe have taken the file's place since it was looked at (open(2), O_NONBLOCK).
+ * Reads at most this many bytes into memory. O_NONBLOCK (open(2)) keeps it from waiting for a writer if a pipe has
+ * replaced the file since `stat`.
  */
 export const readUpTo =
   (mostBytes: number): ReadText =>
@@ -25,15 +25,15 @@ export const readUpTo =
 
 const readWhole = readUpTo(Number.POSITIVE_INFINITY)
 
-/** A file system's clock may stand still for so long, and what is changed twice meanwhile look unchanged. */
+/** File system clocks are coarse: within this time two changes can leave the same timestamps. */
 const settledAfterMs = 2_000
 
-/** Not every network file system tells at once that a file is another; to open it does. */
+/** Some network file systems report a change only once the file is opened. */
 const believedMs = 5_000
 
 /**
- * Reads files that are looked at again and again: one that the system says nobody has touched since is not opened. What
- * was changed just now is, each time, so that no change goes by for having come with another.
+ * Reads files that are polled: one whose status is unchanged is not opened. A file that changed within `settledAfterMs`
+ * is opened at each poll.
  */
 export function createCachedFileReader({ nowMs = Date.now, open: read = readWhole } = {}): ReadText {
   const known = new Map<string, Readonly<{ status: string; text: string; readAtMs: number }>>()

@@ -6,18 +6,16 @@ import { compareRoles } from '../analyze/diff/compare-roles.ts'
 import type { Policy } from '../policy/compile.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 
-/** A table with the files that it was read from. */
 export type Table = Readonly<{ policy: Policy; texts: PolicyTexts; places: ReadonlySet<string> }>
 
-/** Why a table is not taken yet, and until when it is not judged anew (of the monotonic clock). */
 export type HoldReason = Readonly<{ reason: PolicyHold['reason']; names: readonly string[]; untilMs: number }>
 
-/** For so long a file may be missing: an editor or a deployment that replaces it has put it back by then. */
+/** An editor or a deployment that replaces a file has put it back within this time. */
 export const missingMs = 10_000
 
 const always = Number.POSITIVE_INFINITY
 
-/** The folders in which files really are: a ConfigMap's are others as soon as its link is turned. */
+/** The real folders of the files: turning a ConfigMap's symbolic link changes them. */
 export async function findPlaces(directory: string, texts: PolicyTexts): Promise<ReadonlySet<string>> {
   const places = new Set<string>()
   for (const name of texts.keys()) {
@@ -29,13 +27,12 @@ export async function findPlaces(directory: string, texts: PolicyTexts): Promise
 
 export type MissingFiles = ReturnType<typeof createMissingFiles>
 
-/** Judges tables of which files are missing. */
 export function createMissingFiles(directory: string, monotonicMs: () => number) {
   let since: Readonly<{ names: readonly string[]; atMs: number }> | undefined
   const listMissing = (inForce: Table, texts: PolicyTexts): readonly string[] =>
     [...inForce.texts.keys()].filter((name) => !texts.has(name))
   return {
-    /** Before the files are parsed: whether they are to be waited for. */
+    /** Called before the files are parsed: a missing file may come back. */
     wait: (inForce: Table, texts: PolicyTexts): HoldReason | undefined => {
       const names = listMissing(inForce, texts)
       if (names.length === 0) since = undefined
@@ -47,7 +44,7 @@ export function createMissingFiles(directory: string, monotonicMs: () => number)
     judge: (inForce: Table, fresh: Table): HoldReason | undefined => {
       const names = listMissing(inForce, fresh.texts)
       if (names.length === 0) return undefined
-      // A list without rows in files that are all there is somebody's word; this is not.
+      // An operator may empty a file on purpose, but files that are missing with all their routes are a mistake.
       if (fresh.policy.routes.length === 0) return { reason: 'no_routes', names, untilMs: always }
       if (isTurned(inForce, fresh)) return undefined
       const lost = names.filter((name) => !isElsewhere(join(directory, name), inForce.policy, fresh.policy))
@@ -59,11 +56,11 @@ export function createMissingFiles(directory: string, monotonicMs: () => number)
   }
 }
 
-/** Whether every file that is left is another: the set was replaced as a whole. */
+/** Whether every remaining file lies in a new folder: the set was replaced as a whole. */
 const isTurned = (inForce: Table, fresh: Table): boolean =>
   inForce.places.size > 0 && fresh.places.size > 0 && ![...fresh.places].some((place) => inForce.places.has(place))
 
-/** Whether all routes of a file are in others by now; one that had none must leave the roles as they were. */
+/** Whether all routes of a file are in other files. A file that had no routes must leave the roles unchanged. */
 function isElsewhere(file: string, old: Policy, fresh: Policy): boolean {
   const routes = old.routes.filter(({ source }) => source.startsWith(`${file}:`))
   if (routes.length === 0) return compareRoles(old.roles, fresh.roles).length === 0

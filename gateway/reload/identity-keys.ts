@@ -8,23 +8,21 @@ import { ConfigurationError } from '../policy/configuration-error.ts'
 import { repeat } from './watch-files.ts'
 import { createKeyWatch } from './watch-keys.ts'
 
-/** The keys of the identity header, which follow their files until they are stopped; `reload` looks at once. */
+/** The keys of the identity header, which follow their files until `stop`; `reload` reads the files at once. */
 export type IdentityKeys = Pick<Keyring, 'signing' | 'published'> &
   Readonly<{ reload: () => Promise<void>; stop: () => void }>
 
 type IdentityKeyDependencies = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 
-/** A change is taken once two looks in a row have found it: after a second or so. */
 const pollIntervalMs = 500
 
-/** The keys as they stand, or what to do about them. Throws `ConfigurationError`. */
+/** Throws `ConfigurationError`. */
 export const openKeyring = ({ identity }: Configuration, file: string, now: () => Date): Promise<Keyring> =>
   readKeyring(identity.keys, identity.algorithm, now).catch((error: Error) => {
-    const message = `identity.keys: ${error.message}; "sallyport keys generate" makes one`
+    const message = `identity.keys: ${error.message}. Run "sallyport keys generate" to make one.`
     throw new ConfigurationError([{ file, line: 1, column: 1, message }])
   })
 
-/** Opens the keys, and looks after their files from then on. */
 export async function startKeys(
   configuration: Configuration,
   file: string,
@@ -37,7 +35,7 @@ export async function startKeys(
     files: keyFiles,
     apply: async (texts) => {
       keyring.replace(await readKeys(texts, algorithm))
-      // A file that was replaced has rights of its own.
+      // A replaced file has its own permissions.
       warnOfOpenSecrets(keyFiles.filter(isPresent), log)
     },
     noteOutcome: metrics.noteKeysReload,
@@ -45,7 +43,7 @@ export async function startKeys(
   })
   const noteSigning = createSigningLog(keyring, log)
   const onBug = (error: unknown): void => {
-    log.error({ error: describeBug(error) }, 'the identity keys could not be looked after')
+    log.error({ error: describeBug(error) }, 'identity key check failed')
   }
   const stop = repeat(() => look().then(noteSigning), pollIntervalMs, onBug)
   const reload = (): Promise<void> => look(true).then(noteSigning).catch(onBug)
@@ -57,7 +55,6 @@ const isPresent = (file: string | undefined): file is string => file !== undefin
 const readKeyring = async (texts: readonly string[], algorithm: SigningAlgorithm, now: () => Date): Promise<Keyring> =>
   createKeyring(await readKeys(texts, algorithm), now)
 
-/** The keys of all texts, in their order; a mistake says in which it is. */
 async function readKeys(texts: readonly string[], algorithm: SigningAlgorithm): Promise<readonly SigningKey[]> {
   const read = texts.map((text, index) =>
     readSigningKeys(text, algorithm).catch((error: Error) => {
@@ -67,12 +64,15 @@ async function readKeys(texts: readonly string[], algorithm: SigningAlgorithm): 
   return (await Promise.all(read)).flat()
 }
 
-/** Says when another key has begun to sign. Asking is needed in itself: the ring then knows that the key served till now. */
+/**
+ * Logs when another key begins to sign. The call to `signing` also tells the key ring that the old key served until
+ * now.
+ */
 function createSigningLog(keyring: Keyring, log: Log): () => void {
   let last = keyring.signing().kid
   return () => {
     const { kid } = keyring.signing()
-    if (kid !== last) log.info({ kid }, 'another key signs the identity header')
+    if (kid !== last) log.info({ kid }, 'identity signing key changed')
     last = kid
   }
 }

@@ -11,7 +11,7 @@ type Name = 'cert' | 'key' | 'clientCa'
 
 const listenerNames = ['public', 'decision'] as const
 
-/** Finds certificates and keys that no listener could serve with. Throws `ConfigurationError`. */
+/** Throws `ConfigurationError` for certificates and keys that a listener cannot serve with. */
 export function checkListenerTls({ listeners }: Configuration, file: string): void {
   const problems = listenerNames.flatMap((name): readonly Problem[] => {
     const { tls } = listeners[name]
@@ -27,7 +27,6 @@ export function checkListenerTls({ listeners }: Configuration, file: string): vo
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
-/** What the engine is told of a listener's TLS. */
 export function readListenerTls(
   tls: ListenerTlsSettings | undefined,
   handshakeTimeoutMs: number,
@@ -41,7 +40,6 @@ export function readListenerTls(
   }
 }
 
-/** Has listeners present what their files hold, from now on. */
 export function watchListenerTls(
   { listeners }: Configuration,
   opened: Readonly<Record<(typeof listenerNames)[number], Listener>>,
@@ -62,7 +60,7 @@ export function watchListenerTls(
     return [createPemsWatch({ owner: { listener: name }, pems: pemsOf(tls), apply, noteOutcome, log })]
   })
   return follow(looks, (error) => {
-    log.error({ error: describeBug(error) }, 'the certificates of listeners could not be looked after')
+    log.error({ error: describeBug(error) }, 'listener certificate check failed')
   })
 }
 
@@ -72,5 +70,4 @@ const pemsOf = ({ cert, key, clientCa }: ListenerTlsSettings): Pems<Name> => ({
   ...(clientCa && { clientCa }),
 })
 
-/** The schema demands the first two. */
 const readIdentity = ({ cert = '', key = '', clientCa }: Texts<Name>): ServerIdentity => ({ cert, key, clientCa })

@@ -3,25 +3,21 @@ import type { Log } from '../observe/log/log.ts'
 import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
 import { readTexts, trim } from './watch-keys.ts'
 
-/** The PEM texts of one owner, by their names in the configuration. */
 export type Pems<Name extends string> = Readonly<Partial<Record<Name, Pem>>>
 
 export type Texts<Name extends string> = Readonly<Partial<Record<Name, string>>>
 
 export type PemsWatch<Name extends string> = Readonly<{
-  /** Which the log says in each line. */
   owner: Readonly<Record<string, string>>
   pems: Pems<Name>
-  /** Takes other texts, or throws and leaves everything as it was. */
+  /** Takes new texts, or throws and changes nothing. */
   apply: (texts: Texts<Name>) => void
   noteOutcome: (isGood: boolean) => void
   log: Log
 }>
 
-/** A change is taken once two looks in a row have found it: after a second or so. */
 const pollIntervalMs = 500
 
-/** Looks whether the files of certificates and keys hold others. */
 export function createPemsWatch<Name extends string>({ owner, pems, apply, ...watch }: PemsWatch<Name>): Poll {
   const entries = Object.entries(pems) as [Name, Pem][]
   const name = (texts: readonly string[]) =>
@@ -38,16 +34,15 @@ export function createPemsWatch<Name extends string>({ owner, pems, apply, ...wa
       error: (fields, message) => log.error({ ...owner, ...fields }, message),
     },
     messages: {
-      failed: 'certificates could not be reloaded; the last good ones go on',
+      failed: 'certificate reload failed; the last good ones stay in use',
       reloaded: 'certificates reloaded',
-      restored: 'the certificates in use are back in their files',
+      restored: 'certificate files match the ones in use again',
     },
   })
 }
 
 export type FilesWatcher = Readonly<{ reload: () => Promise<void>; stop: () => void }>
 
-/** Looks again and again until it is stopped; `reload` looks at once. */
 export function follow(looks: readonly Poll[], onBug: (error: unknown) => void): FilesWatcher {
   const stops = looks.map((look) => repeat(look, pollIntervalMs, onBug))
   return {

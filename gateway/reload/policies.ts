@@ -14,14 +14,12 @@ import { createMissingFiles, findPlaces, type HoldReason, type MissingFiles, typ
 import { keepPolicyLedger, type PolicyStatus, type PolicyTextList, takeFingerprint } from './policy-status.ts'
 import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
 
-/** The policy in force, which follows its files until it is stopped. */
 export type Policies = Readonly<{
-  /** Looks now, and takes what it finds, held back or not; resolves when it is in force, or the old table stays. */
+  /** Reads the files now and takes them even if they were held back. Resolves once they are in force, or refused. */
   reload: () => Promise<void>
   stop: () => void
 }>
 
-/** The policies, and what there is to say of them. */
 export type TablePolicies = Policies & Readonly<{ state: () => PolicyState; texts: () => PolicyTextList }>
 
 type PolicyDependencies = Readonly<{
@@ -32,19 +30,18 @@ type PolicyDependencies = Readonly<{
   tables: PolicyTableStore
 }>
 
-/** A change is taken once two looks in a row have found it: well within a second. */
 export const pollIntervalMs = 250
 
-/** The table of before is asked for so often while the database does not answer. */
+/** Interval of attempts to store the policy while the database does not answer. */
 const keepEveryMs = 30_000
 
-/** Of each list in a line of the log, and on the console. */
 const namedAtMost = 50
 
-/** In characters of both tables: some 25 routes each. Cold, 50 of them took 73 ms, in which no request would be answered. */
+/**
+ * Characters of both policies, about 25 routes each. A cold comparison of 50 routes blocked the event loop for 73 ms.
+ */
 const compareApartFrom = 8_192
 
-/** Hands over the table as it stands, and every later one; whole tables only. Throws `ConfigurationError` at the start. */
 export async function startPolicies(
   configuration: Configuration,
   apply: (policy: Policy) => void,
@@ -58,7 +55,7 @@ export async function startPolicies(
   const { parse, compare } = createReader(configuration)
   const tell = createTell(ledger, dependencies)
   const onBug = (error: unknown): void => {
-    log.error({ error: describeBug(error) }, 'the policies could not be looked after')
+    log.error({ error: describeBug(error) }, 'policy check failed')
   }
   const texts = readPolicyTextsNow(directory)
   let inForce = await parse(texts)
@@ -89,7 +86,6 @@ export async function startPolicies(
 
 type Reader = Readonly<{
   parse: (texts: PolicyTexts) => Promise<Table>
-  /** `known` is the old table, where it is still in memory. */
   compare: (old: PolicyTexts, fresh: Table, known?: Table) => Promise<PolicySummary>
 }>
 
@@ -111,7 +107,6 @@ function createReader(configuration: Configuration): Reader {
 
 type Tell = (comparing: Promise<PolicySummary>, message: string) => void
 
-/** Names what changed; a comparison that fails takes nothing back. */
 const createTell =
   (ledger: PolicyStatus, { log, metrics }: PolicyDependencies): Tell =>
   (comparing, message) => {
@@ -122,14 +117,12 @@ const createTell =
         ledger.noteChange(named)
         log[summary.widened.length > 0 ? 'warn' : 'info'](named, message)
       },
-      (error: unknown) => log.error({ error: describeError(error) }, 'policies could not be compared'),
+      (error: unknown) => log.error({ error: describeError(error) }, 'policy comparison failed'),
     )
   }
 
-/** Holds back a table that is not taken yet. */
 type Holder = Readonly<{
   isHolding: () => boolean
-  /** Whether these files are held back, and not to be judged anew yet. */
   holds: (texts: PolicyTexts) => boolean
   hold: (texts: PolicyTexts, verdict: HoldReason, summary?: PolicySummary) => 'held'
   release: () => void
@@ -151,7 +144,7 @@ function createHolder(
       const { reason, names } = verdict
       const fields = { reason, names, ...(summary && cutSummary(summary)) }
       ledger.noteHeld(fields)
-      if (isNew) log.warn(fields, 'policies held back; the table before goes on')
+      if (isNew) log.warn(fields, 'policies held back; the last ones stay in force')
       return 'held'
     },
     release: () => {
@@ -166,7 +159,9 @@ function createHolder(
 
 type KeepOptions = Readonly<{ compare: Reader['compare']; tell: Tell; tables: PolicyTableStore }>
 
-/** Puts the table in force where the next start finds it; the first time, says what has changed since the last one. */
+/**
+ * Stores the policy in force for the next start to compare with. The first call logs the changes since the last start.
+ */
 function createKeepTable(
   directory: string,
   inForce: () => Table,
@@ -188,18 +183,17 @@ function createKeepTable(
       await tables.save(directory, table)
       kept = table.fingerprint
     } catch {
-      // Requests tell of a database that is down; here it is tried again.
+      // Requests report a database that is down; the next interval tries again.
     } finally {
       isKeeping = false
     }
   }
 }
 
-/** All that a changed table passes before it is in force. */
 type Intake = Reader &
   Readonly<{
     inForce: () => Table
-    /** Whether a table that gives more access is taken like any other. */
+    /** Whether a policy that gives more access is taken like any other. */
     takesWider: boolean
     missing: MissingFiles
     holder: Holder
@@ -207,7 +201,6 @@ type Intake = Reader &
     tell: Tell
   }>
 
-/** Takes a changed table, or holds it back. */
 async function consider(texts: PolicyTexts, isTrusting: boolean, intake: Intake): Promise<'held' | undefined> {
   const { holder, missing, parse, compare, take, tell } = intake
   const isKnown = holder.holds(texts)
@@ -251,19 +244,18 @@ function watchPolicyFiles(
       missing.forget()
       if (!holder.isHolding()) return
       holder.release()
-      log.info({}, 'the policies in force are back in their files')
+      log.info({}, 'policy files match the ones in force again')
     },
     noteOutcome: (isGood, error) => {
-      // What was held back is not in the files any more.
       if (!isGood) holder.release()
       metrics.notePolicyReload(isGood)
       ledger.noteOutcome(isGood, error)
     },
     log,
     messages: {
-      failed: 'policies could not be reloaded; the last good table goes on',
+      failed: 'policy reload failed; the last good ones stay in force',
       reloaded: 'policies reloaded',
-      restored: 'the policies in force are back in their files',
+      restored: 'policy files match the ones in force again',
     },
   })
 }

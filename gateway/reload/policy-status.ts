@@ -3,22 +3,17 @@ import type { PolicyChange, PolicyHold, PolicyState, PolicyTrouble } from '../ad
 import { redact } from '../observe/log/redact.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 
-/** What became of the files of one table, look after look. */
 export type PolicyStatus = Readonly<{
   noteTaken: (texts: PolicyTexts) => void
   noteOutcome: (isGood: boolean, error?: Error) => void
-  /** Undefined where nothing is held back any more. */
   noteHeld: (held: (Pick<PolicyHold, 'reason' | 'names'> & Partial<PolicyHold>) | undefined) => void
   noteChange: (change: Omit<PolicyChange, 'at'>) => void
   state: () => PolicyState
-  /** What the files of the table in use said. */
   texts: () => PolicyTextList
 }>
 
-/** As a list, which may be sent to another process. */
 export type PolicyTextList = readonly (readonly [name: string, text: string])[]
 
-/** Whoever made more mistakes than this has to mend some first. */
 const mistakesShown = 50
 
 export function keepPolicyLedger(directory: string, now: () => Date): PolicyStatus {
@@ -35,7 +30,6 @@ export function keepPolicyLedger(directory: string, now: () => Date): PolicyStat
     noteOutcome: (isGood, error) => {
       const message = cut(redact(error?.message ?? 'unknown error'))
       if (isGood) trouble = undefined
-      // The time of the first look that found it.
       else if (message !== trouble?.message) trouble = { since: now().toISOString(), message }
     },
     noteHeld: (noted) => {
@@ -55,7 +49,7 @@ export function keepPolicyLedger(directory: string, now: () => Date): PolicyStat
   }
 }
 
-/** Short enough to be compared by eye. */
+/** Short enough to compare by eye. */
 export const takeFingerprint = (texts: PolicyTextList): string =>
   createHash('sha256').update(JSON.stringify(texts)).digest('hex').slice(0, 12)
 

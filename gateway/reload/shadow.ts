@@ -14,17 +14,18 @@ import { type Policies, pollIntervalMs } from './policies.ts'
 import { keepPolicyLedger } from './policy-status.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
 
-/** The table that is tried beside the one in force; it follows its files likewise. */
+/** A policy that is evaluated beside the one in force and never enforced; it follows its files in the same way. */
 export type Shadow = Policies &
   Readonly<{
     observe: ObserveRequest
-    /** Undefined where there is none. */
     state: () => PolicyState | undefined
   }>
 
 type ShadowDependencies = Readonly<{ log: Log; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
 
-/** Where there is none, requests have nothing to do with it. One that is no good is told of, and the gateway serves. */
+/**
+ * Without a shadow directory the requests' observer is unchanged. A faulty shadow is logged, and the gateway serves.
+ */
 export function startShadow(configuration: Configuration, dependencies: ShadowDependencies): Shadow {
   const { log, metrics, now, monotonicMs } = dependencies
   const { shadow: directory } = configuration.policies
@@ -47,13 +48,12 @@ export function startShadow(configuration: Configuration, dependencies: ShadowDe
     },
     log,
     messages: {
-      failed: 'the shadow policies could not be loaded; the last good ones go on, if there are any',
+      failed: 'shadow policy load failed; the last good ones stay in use',
       reloaded: 'shadow policies loaded',
-      restored: 'the shadow policies in use are back in their files',
+      restored: 'shadow policy files match the ones in use again',
     },
   })
-  const onBug = (error: unknown): void =>
-    log.error({ error: describeBug(error) }, 'the shadow policies could not be looked after')
+  const onBug = (error: unknown): void => log.error({ error: describeBug(error) }, 'shadow policy check failed')
   const reload = (): Promise<void> => look(true).catch(onBug)
   void reload()
   const report = createReport({ log, metrics, monotonicMs })

@@ -3,34 +3,25 @@ import { guarded } from '../fault/guarded.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
 
 export type FilesWatch<Content> = Readonly<{
-  /** What the files held when they were read at the start. */
   inUse: Content
-  /** Reads them; rejects with an error whose message may be logged. One reading at a time, which may take 5 s. */
+  /** Rejects with an error whose message may be logged. Never called while a reading is under way. */
   read: (inUse: Content) => Promise<Content>
-  /**
-   * Takes other contents, or rejects and leaves everything as it was. What gives `held`, or a promise of it, was not taken
-   * and is no mistake; it is asked again at each look.
-   */
+  /** Takes new contents, or rejects and changes nothing. After `held` the contents are offered again at each poll. */
   apply: (content: Content, isTrusting: boolean) => unknown
-  /** The files hold what is in use. */
   onUnchanged?: () => void
-  /** The error where it is no good; told at every look. */
   noteOutcome: (isGood: boolean, error?: Error) => void
   log: Log
-  /** What the log says of each outcome. */
   messages: Readonly<Record<'failed' | 'reloaded' | 'restored', string>>
 }>
 
-/** A look that takes longer is told of. */
 const readMs = 5_000
 
-/** One look at the files. A trusting one takes what it finds at once: somebody has said that it is whole. */
+/** One poll of the files. A trusting one, which an operator has asked for, does not wait for a second reading. */
 export type Poll = (isTrusting?: boolean) => Promise<void>
 
 /**
- * Looks, each time it is called, whether files hold something else. It compares what they hold and not their dates,
- * so it follows a rename, a symbolic link that was turned, and an edit within one tick of the file system's clock.
- * What two looks in a row agree on is not half written.
+ * Compares contents and not dates, so it follows a rename, a symbolic link that was turned, and an edit within one
+ * clock tick. Two polls in a row must agree: a file may be half written.
  */
 export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
   const { read, apply, noteOutcome, log, messages } = watch
@@ -63,7 +54,6 @@ export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
       return
     }
     try {
-      // The contents are good, and the ones before go on: nothing to complain of.
       if ((await apply(found, isTrusting)) === 'held') return void settle()
     } catch (error) {
       return reportError(error as Error)
@@ -75,18 +65,17 @@ export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {
   }
   let turn: Promise<void> = Promise.resolve()
   return (isTrusting = false) => {
-    // One look at a time: two could adopt in the wrong order.
+    // One poll at a time: two could apply their contents in the wrong order.
     const next = turn.then(() => look(isTrusting))
     turn = next.catch(() => undefined)
     return next
   }
 }
 
-/** Resolves to the error where a reading fails, or takes too long. */
 function createTimedRead<Content>(read: FilesWatch<Content>['read']): (inUse: Content) => Promise<Content | Error> {
   let reading: Promise<Content | Error> | undefined
   return async (inUse) => {
-    // A file system that does not answer keeps a thread of the pool: a second reading would keep another.
+    // A file system that hangs holds a thread of libuv's pool: a second reading would hold another.
     reading ??= read(inUse)
       .catch((error: Error) => error)
       .finally(() => {
@@ -105,7 +94,6 @@ function createTimedRead<Content>(read: FilesWatch<Content>['read']): (inUse: Co
   }
 }
 
-/** Works again and again, each time a while after the last has ended, until it is stopped. */
 export function repeat(work: () => Promise<void>, pauseMs: number, onBug: (error: unknown) => void): () => void {
   let isStopped = false
   let timer: NodeJS.Timeout

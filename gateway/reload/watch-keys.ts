@@ -3,16 +3,13 @@ import { createCachedFileReader, type ReadText, readUpTo } from './cached-file-r
 import { createFilesWatch, type Poll } from './watch-files.ts'
 
 export type KeyWatch = Readonly<{
-  /** The texts in use, and the file that each came from, if any. */
   texts: readonly string[]
   files: readonly (string | undefined)[]
-  /** Takes other keys, or rejects and leaves everything as it was. */
   apply: (texts: readonly string[]) => Promise<void>
   noteOutcome: (isGood: boolean) => void
   log: Log
 }>
 
-/** Looks whether the key files hold other keys. */
 export const createKeyWatch = ({ texts, files, apply, noteOutcome, log }: KeyWatch): Poll =>
   createFilesWatch<readonly string[]>({
     inUse: texts.map(trim),
@@ -21,21 +18,20 @@ export const createKeyWatch = ({ texts, files, apply, noteOutcome, log }: KeyWat
     noteOutcome,
     log,
     messages: {
-      failed: 'identity keys could not be reloaded; the last good ones go on',
+      failed: 'identity key reload failed; the last good ones stay in use',
       reloaded: 'identity keys reloaded',
-      restored: 'the identity keys in use are back in their files',
+      restored: 'identity key files match the ones in use again',
     },
   })
 
-/** Room for every authority that a system knows, several times over. */
+/** Larger than the bundle of certificate authorities that any system ships. */
 const mostBytes = 1_048_576
 
-/** Reads texts anew where they came from files; what came from none stays what it is. */
 export function readTexts(files: readonly (string | undefined)[]) {
   const readText = createCachedFileReader({ open: readUpTo(mostBytes) })
   return async (inUse: readonly string[]): Promise<readonly string[]> => {
     const texts: string[] = []
-    // One after the other: on a file system that does not answer, each would keep a thread of the pool.
+    // One after the other: on a file system that hangs, each reading would hold a thread of libuv's pool.
     for (const [index, text] of inUse.entries()) texts.push((await readFrom(files[index], readText)) ?? text)
     return texts
   }
@@ -48,5 +44,5 @@ const readFrom = (file: string | undefined, readText: ReadText): Promise<string>
         throw new Error(`file ${file} cannot be read: ${error.code ?? 'unknown error'}`)
       })
 
-/** The configuration takes a file without its last line feed; here no blank at either end counts. */
+/** The configuration drops a file's last line feed; this comparison ignores blanks at both ends. */
 export const trim = (text: string): string => text.trim()

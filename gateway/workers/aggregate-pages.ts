@@ -8,13 +8,11 @@ import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { WorkerAnswer, WorkerQuestion } from './messages.ts'
 import type { WorkerPool } from './worker-pool.ts'
 
-/** Longer than the longest ping of a database that hangs, so that /readyz can name the part. */
+/** Longer than the longest ping of a database that hangs, so that /readyz can name the component. */
 const readinessMs = 2_000
 
-/** A worker that is busier than this is counted with its last numbers. */
 const factsMs = 1_000
 
-/** The admin pages of the whole group. */
 export function aggregatePages(
   { serving }: Pick<WorkerPool, 'serving'>,
   group: GroupMetrics,
@@ -38,9 +36,7 @@ export function aggregatePages(
   }
 }
 
-/** Every worker is asked, and the worst or the union is told. */
 function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean): Omit<AdminState, 'metrics'> {
-  /** What those say who answer in time. */
   const askAll = async <Name extends WorkerQuestion>(
     question: Name,
     withinMs: number,
@@ -49,12 +45,11 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
     const answers = await Promise.allSettled(serving().map(({ ask }) => ask(question, withinMs, query)))
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
   }
-  /** For what is the same wherever it is asked: the database's, or the table's. */
   const askFirst = <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> =>
     Promise.any(serving().map(({ ask }) => ask(question, withinMs)))
   return {
     readiness: async () => {
-      // A worker that does not answer still takes connections, and makes the group unready; one that ended does not.
+      // A silent worker still takes connections, so it makes the group unready; an ended one does not.
       const answers = await Promise.all(
         serving().map(({ ask, isGone }) =>
           ask('readiness', readinessMs).catch((): Readiness => (isGone() ? {} : { workers: 'failing' })),
@@ -68,13 +63,13 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
     },
     publicKeys: async () => {
       const sets = await askAll('publicKeys', factsMs)
-      // An empty set would be believed: verifiers would drop the keys that they have.
-      if (sets.length === 0) throw new Error('no worker has told its keys')
+      // Verifiers would believe an empty set and drop the keys that they have.
+      if (sets.length === 0) throw new Error('no worker has sent its keys')
       return uniteKeys(sets)
     },
     policies: async () => {
       const states = choosePolicyStates(await askAll('policies', factsMs))
-      if (!states) throw new Error('no worker has told its policies')
+      if (!states) throw new Error('no worker has sent its policies')
       return states
     },
     policyTexts: () => askFirst('policyTexts', factsMs),
@@ -83,7 +78,7 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
   }
 }
 
-/** Workers may load a new key at different moments; what any of them signs can be verified. */
+/** Workers may load a new key at different moments; the union verifies the signatures of each. */
 function uniteKeys(sets: readonly PublicKeys[]): PublicKeys {
   const byId = new Map(sets.flatMap(({ keys }) => keys.map((key) => [key.kid, key] as const)))
   return { keys: [...byId.values()] }

@@ -1,18 +1,16 @@
 import type { Assignment, ListenerAddresses } from './messages.ts'
 
-/** Where all workers of a group stand. */
 export type GroupAddresses = Readonly<{
-  /** What the next worker is to listen on. */
   listeners: () => Assignment['listeners']
-  /** Takes the first worker's addresses as the group's; false for a worker that stands elsewhere. */
+  /** Takes the first worker's addresses as the group's; false for a worker that has others. */
   accept: (addresses: ListenerAddresses) => boolean
 }>
 
 /**
- * Port 0 is one port for as long as any worker holds it, and another one when all had died: from then on the first
- * port is asked for by its number, under which nobody holds it.
+ * Port 0 stays the same port as long as one worker holds it. After all have died, the first port is requested by its
+ * number.
  */
-export function createStanding(configured: Assignment['listeners']): GroupAddresses {
+export function createGroupAddresses(configured: Assignment['listeners']): GroupAddresses {
   let listeners = configured
   let group: ListenerAddresses | undefined
   return {

@@ -8,12 +8,12 @@ import { createGroupMetrics } from '../observe/metrics/group.ts'
 import { aggregatePages } from './aggregate-pages.ts'
 import { startWorkerPool } from './worker-pool.ts'
 
-/** No request of ours keeps an event loop busy for a hundredth of this. */
+/** A hundred times longer than any request keeps the event loop busy. */
 const silenceMs = 30_000
 
 /**
- * A gateway of several processes: this one, the primary, keeps `size` workers and the admin listener, and does no
- * request's work. `onFailure` is told when the workers cannot be kept.
+ * A gateway of several processes: this primary keeps `size` workers and the admin listener, and serves no request.
+ * `onFailure` is called when the workers cannot be kept.
  */
 export async function startGroup(
   configuration: Configuration,
@@ -26,7 +26,7 @@ export async function startGroup(
   const { log, metrics, engine } = context
   warnOfOpenSecrets(configuration.secretFiles, log)
   const group = createGroupMetrics()
-  const crew = startWorkerPool({
+  const pool = startWorkerPool({
     size,
     listeners: { public: placeOf(configuration.listeners.public), decision: placeOf(configuration.listeners.decision) },
     log,
@@ -36,11 +36,11 @@ export async function startGroup(
     onRestart: group.countRestart,
     onFailure,
   })
-  group.watchWorkers(() => crew.serving().length)
-  const stands = await crew.started
+  group.watchWorkers(() => pool.serving().length)
+  const stands = await pool.started
   let stopped: Promise<void> | undefined
   const pages = aggregatePages(
-    crew,
+    pool,
     group,
     metrics,
     () => stopped !== undefined,
@@ -54,7 +54,7 @@ export async function startGroup(
     const { delayMs, timeoutMs } = { ...configuration.drain, ...options }
     log.info({ delayMs, timeoutMs }, 'draining')
     try {
-      await crew.drain({ delayMs, timeoutMs })
+      await pool.drain({ delayMs, timeoutMs })
       await Promise.all([admin.close(), engine.close()])
       log.info({}, 'stopped')
     } finally {
@@ -65,7 +65,7 @@ export async function startGroup(
     ...addresses,
     reload: async () => {
       warnOfOpenSecrets(configuration.secretFiles, log)
-      for (const worker of crew.serving()) worker.reload()
+      for (const worker of pool.serving()) worker.reload()
     },
     reportFault: reportFaultTo(log),
     reportWarning: reportWarningTo(log),

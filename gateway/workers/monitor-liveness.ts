@@ -1,11 +1,10 @@
 import type { WorkerProcess } from './worker-process.ts'
 
-/** So many questions in a row without an answer are silence. */
 const missesAllowed = 3
 
 /**
- * Asks a worker now and then for as long as it lives, and calls back when it has been silent for `silenceMs`. Liveness
- * probes see the primary alone: a worker whose event loop stands still would stay for ever.
+ * Pings a worker while it lives, and calls `onSilent` after `silenceMs` without an answer. Liveness probes see only the
+ * primary, so a worker with a blocked event loop would stay.
  */
 export async function monitorLiveness(worker: WorkerProcess, silenceMs: number, onSilent: () => void): Promise<void> {
   let isGone = false
@@ -22,7 +21,6 @@ export async function monitorLiveness(worker: WorkerProcess, silenceMs: number, 
   if (!isGone) onSilent()
 }
 
-/** Nobody waits for it at the end. */
 const pause = (ms: number): Promise<void> =>
   new Promise((resolve) => {
     setTimeout(resolve, ms).unref()

@@ -1,4 +1,3 @@
-/** What to do after a worker's death: how long to wait, and how many came soon after their start, in a row. */
 export type RestartDecision = Readonly<{ delayMs: number; quickDeaths: number }>
 
 /** A worker that lived this long has not died of its start. */
@@ -7,7 +6,7 @@ const quickMs = 10_000
 const firstDelayMs = 100
 const longestDelayMs = 10_000
 
-/** Judges the deaths in one worker's place: the first is made good at once, quick ones in a row ever later. */
+/** The delay before the next start: none after the first death, doubled by each quick death in a row. */
 export function createRestartBackoff(): (livedMs: number) => RestartDecision {
   let quickDeaths = 0
   return (livedMs) => {

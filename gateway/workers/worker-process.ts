@@ -13,41 +13,35 @@ import {
   writeAssignment,
 } from './messages.ts'
 
-/** How a worker came to its end. */
 export type WorkerEnd = Readonly<{
   code: number | null
   signal: string | null
-  /** Why it could not start, where it told so itself. */
+  /** The reason that a worker gave for not starting. */
   failure: Failure | undefined
 }>
 
-/** A worker as its primary sees it. */
 export type WorkerProcess = Readonly<{
   number: number
   pid: number
-  /** Where it serves; never resolves when it ends before. */
+  /** The worker's addresses; never resolves if it ends before it serves. */
   served: Promise<ListenerAddresses>
-  /** Whether its process has ended: it takes no connection, and answers no question. */
   isGone: () => boolean
-  /** Resolves when the process is gone and has let go of its listeners. */
   ended: Promise<WorkerEnd>
-  /** Rejects when there is no answer in time, or none to give. */
+  /** Rejects when the worker does not answer in time, or cannot. */
   ask: <Name extends WorkerQuestion>(
     question: Name,
     withinMs: number,
     query?: HistoryQuery,
   ) => Promise<WorkerAnswer<Name>>
-  /** Whether its event loop turns. */
   isHeard: (withinMs: number) => Promise<boolean>
   reload: () => void
   drain: (times: DrainTimes) => void
   kill: () => void
 }>
 
-/** Starts one worker: this very program with the same arguments, and an assignment. */
 export function forkWorker(assignment: Assignment): WorkerProcess {
   const worker = cluster.fork(writeAssignment(assignment))
-  // A worker that has just gone cannot be told anything; its end is told by its exit.
+  // Its exit reports its end; a failed send adds nothing.
   worker.on('error', () => undefined)
   let failure: Failure | undefined
   const send = (order: WorkerCommand): void => {
@@ -68,8 +62,7 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
     query?: HistoryQuery,
   ) => {
     const value = await calls.make((id) => ({ kind: 'ask', id, question, query }), withinMs)
-    if (value === undefined) throw new Error(`worker ${assignment.number} did not tell its ${question}`)
-    // The worker answers each question from the function of the same name.
+    if (value === undefined) throw new Error(`worker ${assignment.number} did not send its ${question}`)
     return value as WorkerAnswer<Name>
   }
   let isGone = false
@@ -96,12 +89,10 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   }
 }
 
-/** Orders that want a reply, which comes under their id. */
 function createCalls(send: (order: WorkerCommand) => void) {
   const waiting = new Map<number, (value: unknown) => void>()
   let lastId = 0
   return {
-    /** Resolves to undefined when the reply stays out. */
     make: (order: (id: number) => WorkerCommand, withinMs: number): Promise<unknown> =>
       new Promise((resolve) => {
         const id = ++lastId
@@ -124,12 +115,12 @@ function createCalls(send: (order: WorkerCommand) => void) {
   }
 }
 
-/** A channel closes with its process, but for what is still under way on it: then node never says that it closed. */
+/** Node never reports the close of a channel that still has data under way when its process ends. */
 const channelCloseMs = 1_000
 
-/** node:cluster takes the listeners of a process away when its channel closes, which may be after its exit. */
+/** node:cluster closes the listeners of a process when its channel closes, which may be after its exit. */
 async function waitForEnd(worker: Worker): Promise<Pick<WorkerEnd, 'code' | 'signal'>> {
-  // The system may refuse another process; no event then tells of an end.
+  // The system refused to start a process; no event reports its end.
   if (worker.process.pid === undefined) return { code: null, signal: null }
   const disconnect = new Promise<void>((resolve) => {
     worker.once('disconnect', resolve)
@@ -137,9 +128,9 @@ async function waitForEnd(worker: Worker): Promise<Pick<WorkerEnd, 'code' | 'sig
   const end = await new Promise<Pick<WorkerEnd, 'code' | 'signal'>>((resolve) => {
     worker.once('exit', (code: number | null, signal: string | null) => resolve({ code, signal }))
   })
-  const patience = new Promise<void>((resolve) => {
+  const timeout = new Promise<void>((resolve) => {
     setTimeout(resolve, channelCloseMs).unref()
   })
-  await Promise.race([disconnect, patience])
+  await Promise.race([disconnect, timeout])
   return end
 }

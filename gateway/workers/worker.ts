@@ -8,13 +8,12 @@ import { endProcess, guardOutput } from '../fault/end-process.ts'
 import { guarded } from '../fault/guarded.ts'
 import type { Assignment, DrainTimes, WorkerCommand, WorkerMessage } from './messages.ts'
 
-/** Runs one worker until its primary ends it, or is gone: node:cluster then ends the process by itself. */
+/** Runs one worker until its primary ends it. When the primary dies, node:cluster ends the process. */
 export async function runWorker(configurationFile: string, assignment: Assignment): Promise<void> {
-  // Ctrl-C and service managers signal the whole group; when to stop or to reload, and how, is for the primary to say.
+  // Ctrl-C and service managers signal the whole group; the primary decides when a worker stops or reloads.
   process.on('SIGINT', () => undefined)
   process.on('SIGTERM', () => undefined)
   process.on('SIGHUP', () => undefined)
-  // The channel to the primary breaks where the primary was killed.
   cluster.worker?.on(
     'error',
     guarded('process', () => endProcess(1)),
@@ -22,7 +21,7 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
   cluster.worker?.on(
     'disconnect',
     guarded('process', () => {
-      // Else node:cluster calls process.exit, which waits for every thread.
+      // Otherwise node:cluster calls process.exit, which waits for every thread.
       if (cluster.worker) cluster.worker.exitedAfterDisconnect = true
       return endProcess(0)
     }),
@@ -31,7 +30,6 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
   let isLeaving = false
   const take = (order: WorkerCommand): unknown => {
     if (running) return execute(order, running, isLeaving)
-    // There is nothing to finish before the listeners are open.
     return order.kind === 'drain' ? endProcess(0) : undefined
   }
   process.on('message', guarded('process', take))
@@ -44,7 +42,7 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
   const { listeners, context } = running
   guardOutput(reportWarningTo(context.log))
   handleUncaught(reportFaultTo(context.log), async (times) => {
-    // One that leaves takes no connection, and is no reason to send none to its siblings.
+    // A worker that drains takes no connections, and must not make its siblings unready.
     isLeaving = true
     await stop({ delayMs: 0, timeoutMs: 0, ...times }, listeners, context)
   })
@@ -108,7 +106,6 @@ async function stop(times: DrainTimes, listeners: RequestListeners, { log, engin
   }
 }
 
-/** Resolves once it is on its way. A primary that has gone hears nothing, and our end is near. */
 const report = (message: WorkerMessage): Promise<void> =>
   new Promise((resolve) => {
     if (process.send) process.send(message, undefined, undefined, () => resolve())

@@ -31,5 +31,5 @@ t.test('help and version wait for no driver', async (t) => {
 t.test('a package that is not there is named, with what to do', async (t) => {
   const { status, stderr } = run('serve')
   t.equal(status, 1)
-  t.match(stderr, /^sallyport: Cannot find package '[^']+' .*; install the packages again/)
+  t.match(stderr, /^sallyport: Cannot find package '[^']+' .*\. Install the packages again/)
 })

@@ -52,7 +52,7 @@ t.test('a replica without requests publishes a withdrawn key as long as those th
   const [oldKid = '', freshKid = ''] = await kidsOf(`${old}${fresh}`)
   await turnTo(69)
   await turnTo(100)
-  t.ok(messages.includes('another key signs the identity header'))
+  t.ok(messages.includes('identity signing key changed'))
   writeFileSync(`${file}.new`, fresh)
   renameSync(`${file}.new`, file)
   await until(() => messages.includes('identity keys reloaded'), 'the reload')
@@ -77,7 +77,7 @@ t.test('keys that cannot serve end the start with the entry, the block and what 
   for (const [contents, message] of [
     [
       ['hunter2'],
-      /^gateway\.yaml:1:1: identity\.keys: block 1 is not a private key.*"sallyport keys generate" makes one$/,
+      /^gateway\.yaml:1:1: identity\.keys: block 1 is not a private key.*Run "sallyport keys generate" to make one\.$/,
     ],
     [[key, `${generatePem('EdDSA')}${generatePem('ES256')}`], /identity\.keys: entry 2: block 2 does not fit EdDSA/],
     [[key, key], /identity\.keys: a key is listed twice/],

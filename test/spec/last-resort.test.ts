@@ -95,7 +95,7 @@ t.test('a worker that ends so is replaced, and the group stays ready', async (t)
   await until(() => workersOf(serving).get(1) !== faulty, 'another worker', 20_000)
   t.equal(isAlive(faulty), false)
   await until(
-    () => serving.log().some(({ msg, code }) => msg === 'worker died; another takes its place' && code === 1),
+    () => serving.log().some(({ msg, code }) => msg === 'worker died; another starts' && code === 1),
     'a line of the log',
   )
   await visitBoth(serving)

@@ -70,7 +70,7 @@ testCertificates(t, 'every worker presents a listener’s certificate, and its s
     'the metric',
     15_000,
   )
-  const complaints = () => serving.log().filter(({ msg }) => /certificates could not be reloaded/.test(msg))
+  const complaints = () => serving.log().filter(({ msg }) => /certificate reload failed/.test(msg))
   // A worker's line takes its own way out, and its metric another.
   await until(() => complaints().length > 0, 'the complaint')
   t.match(complaints()[0], {

@@ -83,11 +83,11 @@ t.test('a question to a worker that says nothing, or dies over it, is rejected',
   await crew.started
   const [first] = crew.serving()
   if (!first) throw new Error('nobody serves')
-  await t.rejects(first.ask('readiness', 100), { message: 'worker 1 did not tell its readiness' })
+  await t.rejects(first.ask('readiness', 100), { message: 'worker 1 did not send its readiness' })
   const askedAtMs = performance.now()
   const asked = first.ask('metrics', 60_000)
   first.kill()
-  await t.rejects(asked, { message: 'worker 1 did not tell its metrics' })
+  await t.rejects(asked, { message: 'worker 1 did not send its metrics' })
   t.ok(performance.now() - askedAtMs < 30_000)
 })
 

@@ -6,7 +6,7 @@ import { type ServeOptions, type Serving, startServing } from './serve.ts'
 
 /** The pids of the workers, by their numbers; the last one of each number counts. */
 export const workersOf = ({ log }: Pick<Serving, 'log'>): ReadonlyMap<number, number> =>
-  new Map(log().flatMap(({ msg, worker, pid }) => (msg === 'worker serves' ? [[worker, pid] as const] : [])))
+  new Map(log().flatMap(({ msg, worker, pid }) => (msg === 'worker started' ? [[worker, pid] as const] : [])))
 
 /** A group of two, unless the settings say otherwise; its log is a little behind its word. */
 export async function startGroup(t: Test, options: Partial<ServeOptions> = {}): Promise<Serving> {
