@@ -118,12 +118,13 @@ function readText(node) {
   return node.head.text + node.templateSpans.map(({ literal }) => `\`x\`${literal.text}`).join('')
 }
 
-/** Neither SQL nor HTML nor a list of names. */
+/** Neither SQL, HTML, CSS nor script, nor a list of names. */
 const isProse = (text) =>
   /[a-z]+[,:;]? [a-z`(]+[^ ]* [a-z`(]+/.test(text) &&
   !/^[\s(]*(select|insert|update|delete from|create|alter|drop|with|begin|set|listen|grant|not exists|json_build_object)\b/i.test(
     text,
   ) &&
-  !/<\/?[a-z]+[^>]*>/.test(text)
+  !/<\/?[a-z]+[^>]*>/.test(text) &&
+  !/[;{}]$/m.test(text)
 
 const capitalise = (text) => text.charAt(0).toUpperCase() + text.slice(1)

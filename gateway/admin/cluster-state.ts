@@ -1,6 +1,5 @@
 import type { ClusterCondition } from '../locate/cluster-state.ts'
 
-/** A cluster as its proxy sees it, as plain data. */
 export type ClusterState = Readonly<{
   id: number
   organizationId: number
@@ -11,5 +10,4 @@ export type ClusterState = Readonly<{
   origin: string
 }>
 
-/** The first of them, and how many there are. */
 export type ClusterStates = Readonly<{ clusters: readonly ClusterState[]; total: number }>

@@ -7,36 +7,30 @@ import type { HistoryQuery, HistoryReading } from './history/history.ts'
 import type { PolicyStates } from './policy-state.ts'
 import { isReady, type Readiness, stateOf } from './readiness.ts'
 
-/** A JSON Web Key Set, as far as it matters here (RFC 7517 5). */
+/** The members of a JSON Web Key Set that are read here (RFC 7517 5). */
 export type PublicKeys = Readonly<{ keys: readonly Readonly<{ kid?: string }>[] }>
 
-/** What one process contributes to the admin pages, as plain data: workers send it to their primary. */
+/** The facts of one process as plain data: workers send them to their primary. */
 export type AdminState = Readonly<{
   readiness: () => Promise<Readiness>
   metrics: () => Promise<MetricsSnapshot>
   publicKeys: () => Promise<PublicKeys>
   policies: () => Promise<PolicyStates>
-  /** What the files of the table in force said, by their names. */
   policyTexts: () => Promise<readonly (readonly [name: string, text: string])[]>
   history: (query: HistoryQuery) => Promise<HistoryReading>
   clusters: () => Promise<ClusterStates>
 }>
 
-/** What the admin listener shows, for one process or for a group of them: a new page begins here. */
 export type AdminPages = Readonly<{
   readiness: () => Promise<Readiness>
   metrics: () => Promise<Readonly<{ contentType: string; text: string }>>
   publicKeys: () => Promise<PublicKeys>
-  /** Undefined where the path is none of the console's. */
   console: (path: string, parameters: URLSearchParams) => Promise<AdminPage> | undefined
 }>
 
 export type AdminPage = Readonly<{ status: number; contentType: string; body: string; headers?: RawHeaders }>
 
-/**
- * Serves the admin listener: liveness, readiness, metrics, the public keys of the identity header, the console. `isLocal`
- * where it listens on loopback alone: then pages are shown at hosts that no other site can have.
- */
+/** `isLocal` is true for a listener on loopback: its pages are shown only at hosts that no other site can own. */
 export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: Exchange) => {
   const choosePage = (): Promise<AdminPage> => {
     if (isLocal && !isConsoleHost(readHost(exchange.headers))) return json(421, { error: misdirected })
@@ -66,9 +60,9 @@ export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: E
 const readHost = (headers: RawHeaders): string =>
   headers[headers.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'host') + 1] ?? ''
 
-const misdirected = 'a loopback listener answers to localhost and to addresses; send one as Host'
+const misdirected = 'this host is not served on loopback; send localhost or an address as Host'
 
-/** A page of an operator is nothing for other sites to read, to frame or to guess the kind of. */
+/** Other sites must not read, frame or sniff an operator's page. */
 const guards: RawHeaders = ['x-content-type-options', 'nosniff', 'cross-origin-resource-policy', 'same-origin']
 
 async function render(target: string, pages: AdminPages): Promise<AdminPage> {

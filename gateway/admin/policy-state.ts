@@ -1,23 +1,19 @@
-/** What a process knows of a table that it takes from files, as plain data. */
 export type PolicyState = Readonly<{
   directory: string
-  /** When the table in use was taken; undefined where none has been good yet. */
+  /** ISO time at which the policy came into force; undefined before the first good one. */
   loadedAt: string | undefined
-  /** The names of its files. */
   files: readonly string[]
-  /** The same for the same files, wherever they are read; undefined as above. */
+  /** The same for the same files on every replica; undefined before the first good policy. */
   fingerprint: string | undefined
-  /** Why what the files say now is not in use; undefined while they are good. */
+  /** The reason that the current files are not in force; undefined while they are valid. */
   trouble: PolicyTrouble | undefined
-  /** Why good files are not in use yet; undefined while they are. */
   held: PolicyHold | undefined
-  /** What the last table that was taken has changed; undefined before the first. */
   change: PolicyChange | undefined
 }>
 
 /**
- * `names` are files that are missing, or routes that let somebody in who was refused. `widening` is `reload.onWidening`'s
- * word; the other reasons hold whatever it says.
+ * `names` are missing files, or routes that would allow more callers. `widening` comes from `reload.onWidening`; the
+ * other reasons hold the files in any case.
  */
 export type PolicyHold = Readonly<{
   since: string
@@ -26,7 +22,6 @@ export type PolicyHold = Readonly<{
   widened: readonly string[]
 }>
 
-/** Ids of routes, and sentences of what somebody may do now. */
 export type PolicyChange = Readonly<{
   at: string
   gained: readonly string[]
@@ -34,13 +29,12 @@ export type PolicyChange = Readonly<{
   widened: readonly string[]
 }>
 
-/** One line for each mistake: `file:line:column: sentence`. */
+/** One line a mistake, `file:line:column: message`. */
 export type PolicyTrouble = Readonly<{ since: string; message: string }>
 
-/** The table in force, and the one that is only tried, if any. */
 export type PolicyStates = Readonly<{ live: PolicyState; shadow: PolicyState | undefined }>
 
-/** What a group says of each table: whoever has trouble first, and of the others the one whose table is the oldest. */
+/** A group reports the worker with an error first, then the one with the oldest policy. */
 export function choosePolicyStates(states: readonly PolicyStates[]): PolicyStates | undefined {
   const live = chooseWorst(states.map((state) => state.live))
   return live && { live, shadow: chooseWorst(states.flatMap(({ shadow }) => shadow ?? [])) }

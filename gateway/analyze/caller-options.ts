@@ -1,7 +1,7 @@
 import type { Roles } from '../policy/role.ts'
 import type { HypotheticalCaller } from './hypothetical-caller.ts'
 
-/** A caller as somebody describes one: everything that is left out is not held. */
+/** An operator's description of a caller; what it leaves out is not held. */
 export type CallerOptions = Readonly<{
   role?: string | undefined
   platformRoles?: readonly string[]
@@ -11,12 +11,11 @@ export type CallerOptions = Readonly<{
   organization?: 'own' | 'foreign'
 }>
 
-/** What a description names that the table does not know, as sentences. */
 export function findUnknown({ role, platformRoles = [], scope }: CallerOptions, roles: Roles): readonly string[] {
   const explain = (what: string, name: string | undefined, known: ReadonlyMap<string, unknown>): readonly string[] =>
     name === undefined || known.has(name)
       ? []
-      : [`there is no ${what} "${name}"; known: ${[...known.keys()].join(', ') || 'none'}`]
+      : [`unknown ${what} "${name}"; known: ${[...known.keys()].join(', ') || 'none'}`]
   return [
     ...explain('role', role, roles.organization),
     ...platformRoles.flatMap((platformRole) => explain('platform role', platformRole, roles.platform)),
@@ -24,7 +23,7 @@ export function findUnknown({ role, platformRoles = [], scope }: CallerOptions, 
   ]
 }
 
-/** The caller of a description: by a token where a scope or ability is named, else by OAuth. */
+/** A scope or an ability makes the caller use a token; otherwise the credential is OAuth. */
 export function imagineFromWords(words: CallerOptions, roles: Roles): HypotheticalCaller {
   const { role, platformRoles = [], scope, abilities, agent = 'own', organization = 'own' } = words
   const granted = scope === undefined ? [] : [...(roles.tokenScopes.get(scope) ?? [])]

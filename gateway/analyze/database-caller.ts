@@ -9,7 +9,6 @@ import { compileRoutes, type RouteMatch } from '../route/table.ts'
 import type { ExplainedRequest } from './explain.ts'
 import type { HypotheticalCaller } from './hypothetical-caller.ts'
 
-/** Somebody, by the numbers of their rows. */
 export type Wanted = Readonly<{ user: number; organization: number | undefined; token: number | undefined }>
 
 type Tools = Readonly<{
@@ -17,7 +16,7 @@ type Tools = Readonly<{
   findUser: (id: number) => Promise<UserRecord | undefined>
 }>
 
-/** Finds out who a user of the database would be in this request: in which organization, with which role, at whose agent. */
+/** Resolves the user as the gateway would for this request: organization, role and relation to the agent. */
 export async function findCaller(
   request: Pick<ExplainedRequest, 'method' | 'target' | 'host'>,
   wanted: Wanted,
@@ -25,10 +24,10 @@ export async function findCaller(
   { directory, findUser }: Tools,
 ): Promise<Pick<ExplainedRequest, 'caller' | 'refusal'>> {
   const user = await findUser(wanted.user)
-  if (!user) throw new Error(`there is no user ${wanted.user}; name another with --user`)
+  if (!user) throw new Error(`user ${wanted.user} does not exist. Name another with --user.`)
   const principal: Principal = { user, credential: await findProof(wanted, directory) }
   const match = findMatch(request, policy)
-  // The explanation says so by itself.
+  // The explanation reports the missing route.
   if (!match) return { caller: imagine(principal, undefined, 'own') }
   try {
     const organizationId = wanted.organization === undefined ? [] : [String(wanted.organization)]
@@ -46,9 +45,9 @@ export async function findCaller(
 async function findProof({ user, token }: Wanted, { findToken }: Tools['directory']): Promise<PrincipalCredential> {
   if (token === undefined) return { kind: 'oauth', expiresAt: new Date(0) }
   const record = await findToken(token, '')
-  if (record?.user.id !== user) throw new Error(`user ${user} has no token ${token}; name another with --token`)
+  if (record?.user.id !== user) throw new Error(`user ${user} has no token ${token}. Name another with --token.`)
   const { id, name, abilities, lastUsedAt, expiresAt } = record
-  if (expiresAt && expiresAt <= new Date()) throw new Error(`token ${token} has expired; name another with --token`)
+  if (expiresAt && expiresAt <= new Date()) throw new Error(`token ${token} has expired. Name another with --token.`)
   return { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt }
 }
 

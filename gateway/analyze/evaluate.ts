@@ -5,7 +5,7 @@ import type { Route } from '../policy/route.ts'
 import { findMembership } from '../resolve/organization.ts'
 import { createHypotheticalCaller, type HypotheticalCaller, organizationInPath } from './hypothetical-caller.ts'
 
-/** What somebody would get at a route. Nobody at all where `caller` is undefined. */
+/** An undefined `caller` has no credential. */
 export function evaluate(route: Route, caller: HypotheticalCaller | undefined, roles: Roles): 'allowed' | RefusalCode {
   if (isForeignOrganization(route, caller)) return 'organization_forbidden'
   const target = { method: 'GET', path: route.path, search: '', segments: [], hasEncodedSlash: false }
@@ -14,7 +14,7 @@ export function evaluate(route: Route, caller: HypotheticalCaller | undefined, r
   return decision.isAllowed ? 'allowed' : decision.reason
 }
 
-/** A route with the organization in its path refuses a caller who is not a member of it, before anything is weighed. */
+/** A route with the organization in its path refuses a caller who is not a member before any other check. */
 export const isForeignOrganization = (route: Route, caller: HypotheticalCaller | undefined): boolean =>
   route.organizationParam !== undefined &&
   caller !== undefined &&

@@ -17,15 +17,14 @@ import { compileRoutes, type RouteMatch, type RouteTable } from '../route/table.
 import { evaluate, isForeignOrganization } from './evaluate.ts'
 import { createHypotheticalCaller, type HypotheticalCaller } from './hypothetical-caller.ts'
 
-/** One check, in the order in which they are made: no more than the route asks for, and none after the first failure. */
+/** A check that the route asks for. Checks stand in order and end with the first failure. */
 export type ExplainedCheck = Readonly<{ check: string; isPassed: boolean; why: string }>
 
 export type Explanation = Readonly<{
-  /** What the caller would get: 200 stands for whatever the upstream answers. */
+  /** 200 stands for any status of the upstream. */
   status: number
   /** `allowed`, or the code of the refusal. */
   outcome: 'allowed' | RefusalCode
-  /** The row that decided, and where it stands. */
   route: string | undefined
   source: string | undefined
   checks: readonly ExplainedCheck[]
@@ -36,11 +35,10 @@ export type ExplainedRequest = Readonly<{
   target: string
   host: string
   caller: HypotheticalCaller | undefined
-  /** Where a caller who is known has no organization that the request could be in. */
   refusal?: GatewayError | undefined
 }>
 
-/** Says what a request would get and why, by the very stages that judge requests; many ask one compiled table. */
+/** Uses the stages that judge real requests. Callers with many questions pass one compiled `table`. */
 export function explain(
   { routes, roles }: Policy,
   { method, target, host, caller, refusal }: ExplainedRequest,
@@ -48,7 +46,7 @@ export function explain(
 ): Explanation {
   const checks: ExplainedCheck[] = []
   const note: Note = (check, isPassed, why) => {
-    // The first that fails is the last that is made.
+    // The first failed check ends the list.
     if (checks.at(-1)?.isPassed !== false) checks.push({ check, isPassed, why })
   }
   let match: RouteMatch | undefined
@@ -65,7 +63,7 @@ export function explain(
   const outcome = refusal && !route.isPublic ? refusal.code : evaluate(route, caller, roles)
   if (route.isPublic) note('public', true, 'no credential is read')
   else if (refusal) note('organization', false, refusal.message)
-  else if (!caller) note('credential', false, 'there is none')
+  else if (!caller) note('credential', false, 'the request has none')
   else explainCaller(route, caller, roles, note)
   if (route.rateLimit && outcome === 'allowed') note('rate limit', true, describeRateLimit(route.rateLimit))
   const status = outcome === 'allowed' ? 200 : findRefusal(outcome).status
@@ -91,7 +89,6 @@ function explainCaller(route: Route, imagined: HypotheticalCaller, roles: Roles,
   }
 }
 
-/** Why a check is passed or not, for the reader of an explanation. */
 const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: CallerWithPermissions) => string>> = {
   role: ({ role }, caller) =>
     asksPublicAgent(caller) ? 'a public agent needs none' : `${role?.slug}; held: ${describeRole(caller.permissions)}`,

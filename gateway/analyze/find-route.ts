@@ -4,13 +4,12 @@ import type { RouteTable } from '../route/table.ts'
 import type { Region } from './regions.ts'
 
 /**
- * The row that a region's requests fall under, by the table that finds it for requests; undefined where there is none.
- * That servers may read a path in other ways is left out: such a path is refused unless whoever passes its row may pass
- * the rows of all its readings, so nobody gets by it what is not found here.
+ * The route of a region's requests; undefined where none matches. Other readings of a path do not count: such a path is
+ * refused unless the caller passes the routes of all its readings.
  */
 export function findRoute(table: RouteTable, { steps, exampleHost }: Region, method: Method): Route | undefined {
   const segments = steps.map(({ text }) => text)
-  // Read from a plain path, which has no other readings.
+  // A plain path has no other readings.
   const target = { method, path: '/plain', search: '', segments, hasEncodedSlash: false }
   try {
     return table.match(target, exampleHost).route

@@ -4,14 +4,13 @@ import type { Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 
-/** Somebody who might call: without a membership where `role` is undefined, by a token where it has abilities. */
+/** A caller without `role` has no membership; one with `tokenAbilities` uses an API token. */
 export type HypotheticalCaller = Readonly<{
   role: string | undefined
   platformRoles: readonly string[]
   tokenAbilities: readonly string[] | undefined
-  /** Whose the agent of the request is, where the route guards one. */
   agent: 'own' | 'public' | 'foreign'
-  /** Whose the organization is that the path names, where the route takes it from there; absent: the caller's own. */
+  /** The caller's own organization if absent. */
   pathOrganization?: 'own' | 'foreign'
 }>
 
@@ -19,11 +18,10 @@ const here = { id: 1, slug: 'an-organization', accountType: 'enterprise' } as co
 
 const elsewhere = here.id + 1
 
-/** The organization that the path of such a caller's request names. */
 export const organizationInPath = ({ pathOrganization }: HypotheticalCaller): number =>
   pathOrganization === 'foreign' ? elsewhere : here.id
 
-/** A caller as the directory would know one, for questions about a policy that nobody has asked yet. */
+/** The caller in the form that the directory returns. */
 export function createHypotheticalCaller(
   { role, platformRoles, tokenAbilities, agent }: HypotheticalCaller,
   guarded: Route['resource'],
@@ -34,7 +32,7 @@ export function createHypotheticalCaller(
     : { kind: 'oauth', expiresAt: new Date(0) }
   const user: Principal['user'] = {
     id: 1,
-    email: 'somebody@example.com',
+    email: 'caller@example.com',
     emailVerified: true,
     username: null,
     firstName: null,

@@ -2,7 +2,7 @@ import type { Policy } from '../policy/compile.ts'
 
 export type Warning = Readonly<{ source: string; message: string }>
 
-/** What is no mistake, and yet is seldom meant. */
+/** Warns of rules that are valid but seldom intended. */
 export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warning[] {
   const required = new Set(routes.flatMap(({ ability }) => ability ?? []))
   const unused = [...roles.highest.abilities].filter((ability) => !required.has(ability))
@@ -10,7 +10,7 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
     .filter(({ isPublic }) => isPublic)
     .map(({ id, source }) => ({
       source,
-      message: `route "${id}" is public: it answers everybody, without a credential`,
+      message: `route "${id}" is public: it serves requests without a credential`,
     }))
   const unguarded = routes
     .filter(

@@ -5,10 +5,8 @@ import type { Roles } from '../policy/role.ts'
 import { evaluate } from './evaluate.ts'
 import type { HypotheticalCaller } from './hypothetical-caller.ts'
 
-/** One kind of caller: a column of the matrix. */
 export type Column = Readonly<{ role: string; credential: string; caller: HypotheticalCaller | undefined }>
 
-/** What one kind of caller gets at one route. */
 export type Cell = Readonly<{ role: string; credential: string; outcome: 'allowed' | RefusalCode }>
 
 export type MatrixRow = Readonly<{
@@ -16,15 +14,14 @@ export type MatrixRow = Readonly<{
   source: string
   methods: readonly string[]
   path: string
-  /** In words. */
   rateLimit?: string
   cells: readonly Cell[]
 }>
 
 /**
- * Who may do what, by the very decision that judges requests. Callers are nobody at all, somebody without an
- * organization, the holder of each role, and a holder of the lowest role with each bypass scope; credentials are an OAuth
- * token, and a token of each scope. Where a route guards an agent, it is one of the caller's own organization.
+ * Evaluates every route for every kind of caller, with the decision that judges requests. Callers are one without a
+ * credential, one without an organization, each role, and the lowest role with each bypass scope. Credentials are an
+ * OAuth token and a token of each scope. A guarded agent belongs to the caller's organization.
  */
 export function buildMatrix({ routes, roles }: Policy): readonly MatrixRow[] {
   const columns = listColumns(roles)

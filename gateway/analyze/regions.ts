@@ -1,27 +1,25 @@
 import { type PatternSegment, parsePattern, type Route } from '../policy/route.ts'
 
-/** A segment of a region's paths: one text, or any that no row names there. */
+/** A segment of a region's paths: a literal, or any text that no route names there. */
 export type Step = Readonly<{ text: string; isNamed: boolean }>
 
-/** Requests that no row of those asked about tells apart; the texts of its steps are a path that stands for all of them. */
+/** Requests that none of the given routes tells apart. The texts of `steps` are a path that stands for all of them. */
 export type Region = Readonly<{
-  /** Undefined for every host that no row names. */
+  /** Undefined for every host that no route names. */
   host: string | undefined
   steps: readonly Step[]
-  /** Whether longer paths belong to it as well. */
+  /** Whether longer paths belong to it. */
   isOpen: boolean
-  /** One of its hosts. */
   exampleHost: string
 }>
 
 type Pattern = readonly PatternSegment[]
 
 /**
- * Divides the requests that any of the rows could serve. What `compileRoutes` finds for a path depends on three things
- * alone: how many segments it has, whether the last one is empty, and for each segment which of the literals it equals
- * that rows have at this place behind what the path began with. So it is enough to follow the rows segment by segment,
- * once with each such literal, and once with a text that is none of them. All rows are followed together, so where one
- * overlaps another, each side of the overlap becomes a region of its own.
+ * Divides the requests that any of the routes could match. The match depends on three things: the number of segments,
+ * an empty last segment, and which literals of the routes each segment equals. So it follows the routes by segment:
+ * once with each literal, and once with another text. All routes are followed together, so that each side of an overlap
+ * becomes a region.
  */
 export function listRegions(rows: readonly Pick<Route, 'host' | 'path'>[]): readonly Region[] {
   const hosts = new Set(rows.map(({ host }) => host))
@@ -38,12 +36,11 @@ export function listRegions(rows: readonly Pick<Route, 'host' | 'path'>[]): read
   })
 }
 
-/** The empty last segment of a path that ends in a slash. */
 const slash: Step = { text: '', isNamed: true }
 
 type Paths = Pick<Region, 'steps' | 'isOpen'>
 
-/** All regions behind a beginning; `alive` are the patterns that it has not ruled out. */
+/** All regions below a path; `alive` are the patterns that still match it. */
 function follow(alive: readonly Pattern[], steps: readonly Step[], other: Step): readonly Paths[] {
   const depth = steps.length
   const open = alive.filter((pattern) => isOpenAt(pattern, depth))
@@ -63,7 +60,7 @@ function follow(alive: readonly Pattern[], steps: readonly Step[], other: Step):
   ]
 }
 
-/** Past its `*` a pattern takes whatever comes. */
+/** After its `*` a pattern takes any segments. */
 const isOpenAt = (pattern: Pattern, depth: number): boolean =>
   pattern.at(-1)?.kind === 'rest' && pattern.length <= depth
 

@@ -5,7 +5,6 @@ import { openPlace, type Sink } from '../observe/audit/sink.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import type { ProcessContext } from './process-context.ts'
 
-/** Opens what the configuration names; what cannot be opened is a mistake in it. */
 export function openAudit({ audit }: Configuration, file: string, context: AuditEquipment): Audit {
   if (audit.sink === 'off') return noAudit
   const { replica = hostname(), ...settings } = audit
@@ -19,11 +18,11 @@ function open(sink: string, file: string): Sink {
   try {
     return openPlace(sink)
   } catch (error) {
-    const message = `audit.sink: cannot be opened: ${explain((error as NodeJS.ErrnoException).code)}`
+    const message = `audit.sink cannot be opened: ${explain((error as NodeJS.ErrnoException).code)}`
     throw new ConfigurationError([{ file, line: 1, column: 1, message }])
   }
 }
 
-/** Nobody reads a pipe that cannot be opened for writing without waiting. */
+/** open(2) gives ENXIO for a pipe without a reader, opened for writing with O_NONBLOCK. */
 const explain = (code: string | undefined): string =>
-  code === 'ENXIO' ? 'ENXIO, nobody reads this pipe' : (code ?? 'unknown error')
+  code === 'ENXIO' ? 'ENXIO, no program reads this pipe' : (code ?? 'unknown error')

@@ -6,7 +6,7 @@ import { checkIssuers } from './issuers.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
 
-/** Finds, without opening anything, every mistake for which a gateway would not start. Throws `ConfigurationError`. */
+/** Opens nothing. Throws `ConfigurationError` for every mistake that would keep a gateway from starting. */
 export async function checkConfiguration(configuration: Configuration, file: string): Promise<void> {
   checkIssuers(configuration, file)
   readTrustedProxies(configuration, file)

@@ -4,10 +4,8 @@ import { readClusterStatus } from '../directory/postgres/rows.ts'
 import { type ReadHeartbeat, takeNewer } from '../directory/redis/heartbeats.ts'
 import { aliveSince, type ClusterCondition, judgeCluster } from '../locate/cluster-state.ts'
 
-/** A page shows no more than these; each costs a look into Redis. */
 const clustersShown = 200
 
-/** The clusters with what their proxy answers, by the newest heartbeat wherever it was heard. */
 export async function readClusterStates(
   { list }: Pick<ClusterStore, 'list'>,
   readHeartbeat: ReadHeartbeat,
@@ -29,12 +27,12 @@ const toState = (cluster: ClusterStatus, now: Date, staleAfterMs: number): Clust
   origin: readHost(cluster.baseUrl),
 })
 
-/** The state of a listed cluster, as its proxy judges it. The heartbeat is the newer of its two (`takeNewer`). */
+/** The state that the proxy would judge. `lastHeartbeatAt` is the newer one of the database and Redis (`takeNewer`). */
 export const judgeListedCluster = (
   { status, lastHeartbeatAt }: Pick<ClusterStatus, 'status' | 'lastHeartbeatAt'>,
   now: Date,
   staleAfterMs: number,
 ): ClusterCondition => judgeCluster({ ...readClusterStatus(status), lastHeartbeatAt }, aliveSince(now, staleAfterMs))
 
-/** The address without a path or password that may stand in it. */
+/** Drops the path, and a password that the URL may carry. */
 export const readHost = (url: string): string => (URL.canParse(url) ? new URL(url).origin : 'not an address')

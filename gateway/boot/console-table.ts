@@ -9,12 +9,11 @@ import { methods } from '../policy/route.ts'
 import type { PolicyTextList } from '../reload/policy-status.ts'
 import { compileRoutes, type RouteTable } from '../route/table.ts'
 
-/** Compiles what the console shows and asks of a table, from the texts that a process has in force. */
 export async function compileConsoleTable(
   texts: PolicyTextList,
   upstreams: ReadonlySet<string>,
 ): Promise<ConsoleTable> {
-  // Places by the files' names alone: the folder stands on the page once.
+  // Without the folder, which the page shows once.
   const policy = await parsePolicyApart('', new Map(texts), upstreams)
   const table = compileRoutes(policy.routes)
   const destinations = policy.routes.flatMap(({ id, destination }) =>
@@ -43,7 +42,6 @@ function answer(question: ExplainQuestion, policy: Policy, table: RouteTable): E
   return explain(policy, { method, target, host, caller }, table)
 }
 
-/** Undefined for a caller without a credential; a sentence where the form was not asked with what it offers. */
 function describeCaller({
   role,
   platformRole,
@@ -52,7 +50,7 @@ function describeCaller({
 }: ExplainQuestion): CallerOptions | string | undefined {
   if (agent !== 'own' && agent !== 'public' && agent !== 'foreign') return 'An agent is own, public or foreign.'
   const read = readCredential(credential)
-  if (!read) return 'There is no such credential.'
+  if (!read) return 'The credential is unknown. Choose one from the list.'
   if (read.kind === 'none') return undefined
   return {
     role: role || undefined,

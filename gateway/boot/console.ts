@@ -8,7 +8,6 @@ import { readVersion } from '../configuration/version.ts'
 import { type PolicyTextList, takeFingerprint } from '../reload/policy-status.ts'
 import { compileConsoleTable } from './console-table.ts'
 
-/** The console of one process or of a group, by what it says of itself. */
 export function openConsole(configuration: Configuration, facts: AdminState): AdminPages['console'] {
   const upstreams = Object.entries(configuration.upstreams)
   return createConsole({
@@ -27,13 +26,13 @@ export function openConsole(configuration: Configuration, facts: AdminState): Ad
   })
 }
 
-/** The package has its documentation; an image may leave it out. */
+/** Images may leave the documentation out. */
 function readRunbook(): string | undefined {
   const file = new URL('../../docs/guides/runbook.md', import.meta.url)
   return existsSync(file) ? readFileSync(file, 'utf8') : undefined
 }
 
-/** Texts are asked for and compiled again only where their fingerprint is another one. */
+/** Reads and compiles the texts again only when their fingerprint changes. */
 function rememberTable(
   read: () => Promise<PolicyTextList>,
   upstreams: ReadonlySet<string>,
@@ -43,7 +42,7 @@ function rememberTable(
     if (fingerprint === undefined) return noTable
     if (known?.fingerprint !== fingerprint) {
       const texts = await read()
-      // While the workers of a group change over, any of them may have answered.
+      // During a reload any worker of the group may have answered.
       known = { fingerprint: takeFingerprint(texts), table: await compileConsoleTable(texts, upstreams) }
     }
     return known.table

@@ -1,10 +1,9 @@
 import { endProcess } from '../fault/end-process.ts'
 import type { Drain } from './gateway.ts'
 
-/** What is under way may still end well; nothing new is taken by a process that is not itself any more. */
+/** A process in an unknown state takes nothing new, but requests under way may still end well. */
 const hurried = { delayMs: 0, timeoutMs: 5_000 }
 
-/** For the drain to end all the same: its last words, and the last writes. */
 const graceMs = 5_000
 
 const endNow = (): void => {
@@ -12,8 +11,8 @@ const endNow = (): void => {
 }
 
 /**
- * What nobody caught leaves the process in a state that nobody has thought of: it says so, finishes what is under way,
- * and ends with 1, for whoever started it to start it again. A second fault ends it at once.
+ * An uncaught error leaves the process in an unknown state. It logs the error, drains, and ends with 1, so that its
+ * supervisor starts it again. A second error ends it at once.
  */
 export function handleUncaught(report: (error: unknown) => void, drain: Drain): void {
   let isEnding = false
@@ -24,7 +23,7 @@ export function handleUncaught(report: (error: unknown) => void, drain: Drain): 
       return
     }
     isEnding = true
-    // Whoever else ends the process may think that all is well.
+    // Another path that ends the process may set exit code 0.
     process.once('exit', () => {
       process.exitCode = 1
     })

@@ -30,26 +30,20 @@ import { createGuessLog } from '../observe/log/guess-log.ts'
 import { describeError, type ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 
-/** The directory with its caches, and what keeps them true. */
 export type OpenDirectory = Readonly<{
   directory: Directory
   database: Database
-  /** Rejects where the database does not answer, or not as it should. */
   checkAnswers: () => Promise<void>
-  /** Rejects with `PartError` where the database answers and takes no changes. */
   checkWrites: () => Promise<void>
-  /** Rejects with `PartError` where the database lacks what requests need. */
   checkSchema: () => Promise<void>
   readHeartbeat: ReadHeartbeat
-  /** Where Redis is configured: how rate limits count there. */
+  /** Counts rate limits in Redis; undefined without Redis. */
   countBy: CountBy | undefined
-  /** Writes what is still to be written, and lets go of every connection. */
   close: () => Promise<void>
 }>
 
 type DirectoryDependencies = Readonly<{ log: ProcessLog; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
 
-/** Opens PostgreSQL, the caches before it, and every way on which changes reach them. */
 export function openDirectory(configuration: Configuration, dependencies: DirectoryDependencies): OpenDirectory {
   const { log, metrics, now, monotonicMs } = dependencies
   const freshness = createFreshness(monotonicMs)
@@ -61,8 +55,8 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
   })
   const { database, schema, answeredAtMs } = openPostgres(configuration, servers, dependencies)
   const tokenUses = collectTokenUses(database.query, (error) => {
-    // Of a standby it is known, and said elsewhere.
-    if (!isReadOnly(error)) warnOf(log, 'token uses could not be written yet')(error)
+    // A read-only standby is expected to refuse; reportServer has logged it.
+    if (!isReadOnly(error)) warnOf(log, 'token uses not written yet')(error)
   })
   const store = createPostgresDirectory(database, {
     noteTokenUse: tokenUses.note,
@@ -91,7 +85,7 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
     : async () => undefined
   const directory = redis ? withHeartbeats(cached.directory, readHeartbeat) : cached.directory
   const checkSchema = reportSchema(schema.find, log)
-  // Said at the start, and known when an outage comes. One that cannot be asked now is asked by the next probe.
+  // Logs at the start and primes the check for an outage. If the database is down, the next probe asks again.
   checkSchema().catch(() => undefined)
   return {
     directory,
@@ -103,7 +97,7 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
     countBy: redis && countIn(redis),
     close: async () => {
       tokenUses.stop()
-      await tokenUses.flush().catch(warnOf(log, 'token uses were lost'))
+      await tokenUses.flush().catch(warnOf(log, 'token uses lost'))
       await Promise.all([...sources.map((source) => source.stop()), database.close()])
     },
   }
@@ -114,7 +108,6 @@ const warnOf = (log: ProcessLog, message: string) => (error: unknown) =>
 
 type Postgres = Readonly<{ database: Database; schema: SchemaWatch; answeredAtMs: () => number }>
 
-/** The pool, with everything that watches its answers. */
 function openPostgres(
   configuration: Configuration,
   servers: Servers,
@@ -137,7 +130,7 @@ function openPostgres(
         noteServer(server)
       },
     },
-    onUnnamedPooler: (error) => log.error({ error: describeError(error) }, 'connection pooler found'),
+    onUnnamedPooler: (error) => log.error({ error: describeError(error) }, 'connection pooler detected'),
   })
   const schema = watchSchema(createFindSchemaFault(database), monotonicMs)
   metrics.watchStandby(() => servers.current()?.isStandby, servers.lagMs)
@@ -145,7 +138,7 @@ function openPostgres(
   return { database, schema, answeredAtMs: () => answeredAtMs }
 }
 
-/** Keeps those who guess tokens from the connections that the other requests need. */
+/** Guesses of unknown tokens must not use up the connections that other requests need. */
 function guardUnknownTokens(
   configuration: Configuration,
   store: Directory,
@@ -174,17 +167,16 @@ const openGrace = ({ directory: { graceMs } }: Configuration, { log, monotonicMs
     graceMs,
     monotonicMs,
     isOutage,
-    onBegin: () => log.warn({ graceMs }, 'PostgreSQL cannot be asked; what was known before answers'),
-    onEnd: (reads) => log.warn({ reads }, 'PostgreSQL answers again'),
+    onBegin: () => log.warn({ graceMs }, 'database unreachable; cached entries answer'),
+    onEnd: (reads) => log.warn({ reads }, 'database answers again'),
   })
 
 type FollowedChanges = Readonly<{
-  /** A source that hears all changes keeps the caches by its proofs. */
+  /** `hearsAll`: this source reports every change, so its heartbeats prove that the caches are fresh. */
   handlersOf: (name: ChangeSource['name'], hearsAll: boolean) => ChangeHandlers
   watch: (source: Pick<ChangeSource, 'name' | 'isUp'>) => void
 }>
 
-/** Takes changes from every source, and tells of the sources themselves. */
 function followChanges(
   forget: (change: Change) => void,
   freshness: Freshness,
@@ -199,7 +191,7 @@ function followChanges(
         forget(change)
       },
       onConnected: () => {
-        log.info({ source: name }, 'listening for changes; the caches start empty')
+        log.info({ source: name }, 'invalidation source connected; caches cleared')
         forget({ kind: 'everything' })
       },
       onSynced: (atMs) => {
@@ -219,7 +211,6 @@ function followChanges(
   }
 }
 
-/** Undefined where no connection of the configuration can listen. */
 function hearPostgres(
   { database: { url, listenUrl, pooler, connectTimeoutMs } }: Configuration,
   servers: Servers,
@@ -227,8 +218,8 @@ function hearPostgres(
   { log, metrics, monotonicMs }: DirectoryDependencies,
 ): ChangeSource | undefined {
   if (listenUrl === undefined && pooler === 'transaction') {
-    // LISTEN belongs to a session, and there is none.
-    log.warn({}, 'no invalidations arrive through a transaction pooler; set database.listenUrl to PostgreSQL itself')
+    // LISTEN belongs to a session, which a transaction pooler does not keep.
+    log.warn({}, 'database listener disabled behind a transaction pooler; set database.listenUrl to PostgreSQL itself')
     metrics.watchInvalidationSource(
       'postgres',
       () => false,
@@ -249,8 +240,8 @@ function openRedis(
     monotonicMs,
     onCommand: metrics.observeRedis,
     onRefused: (command, cause) =>
-      log.warn({ command, cause, consequence: consequences[command] }, 'redis refuses a command'),
-    onTaken: (command) => log.info({ command }, 'redis takes a command again'),
+      log.warn({ command, cause, consequence: consequences[command] }, 'redis command refused'),
+    onTaken: (command) => log.info({ command }, 'redis command accepted again'),
   }
   const link = linkRedis(settings, handlers)
   metrics.watchRedisRefusals(link.isRefused)
@@ -274,19 +265,16 @@ const checkAnswersOf = (directory: Directory, hasGrace: () => boolean) => async 
 }
 
 const checkWritesOf = (directory: Directory, servers: Servers) => async (): Promise<void> => {
-  // Whether it answers at all is another check's.
   await directory.ping().catch(() => undefined)
   if (servers.current()?.isStandby) throw new PartError('limited', standbySentence)
 }
 
-/** The consequence that an operator has to expect while a command is refused. */
 const consequences: Readonly<Record<RefusableCommand, string>> = {
-  get: 'heartbeats in redis are not seen',
-  publish: 'other replicas hear of changes by postgres alone',
-  count: 'rate limits are not counted: requests pass, or get 503 with onError: deny',
+  get: 'heartbeats in redis are not read',
+  publish: 'other replicas receive changes from postgres alone',
+  count: 'rate limits are not counted, so requests pass, or get 503 with onError deny',
 }
 
-/** The consequence that an operator has to expect while a source is lost. */
 const losses: Readonly<Record<ChangeSource['name'], Readonly<{ consequence: string }>>> = {
   postgres: { consequence: 'cache entries expire within a second' },
   redis: { consequence: Object.values(consequences).join('; ') },
@@ -294,18 +282,16 @@ const losses: Readonly<Record<ChangeSource['name'], Readonly<{ consequence: stri
 
 const isReadOnly = (error: unknown): boolean => error instanceof GatewayError && error.code === 'directory_read_only'
 
-/** Whether the store cannot be asked, or does not answer in time. */
 const isOutage = (error: unknown): boolean =>
   error instanceof GatewayError &&
   error.code === 'directory_unavailable' &&
   ['connection', 'timeout'].includes(nameQueryFailure(error.cause) ?? '')
 
-const graceSentence = 'PostgreSQL cannot be asked; what was known before answers for directory.graceMs'
+const graceSentence = 'PostgreSQL does not answer; cached entries answer for directory.graceMs'
 
 const standbySentence =
-  'PostgreSQL at database.url is a standby: what would change the directory, as minting and first logins, is refused with directory_read_only'
+  'PostgreSQL at database.url is a standby: requests that change the directory, such as minting and first logins, get directory_read_only'
 
-/** Says which kind of server answers, whenever that changes. */
 function reportServer({ current }: Pick<Servers, 'current'>, log: ProcessLog): (server: Server) => void {
   let wasStandby = false
   return () => {
@@ -317,14 +303,13 @@ function reportServer({ current }: Pick<Servers, 'current'>, log: ProcessLog): (
   }
 }
 
-/** Says each fault once, and when it is gone. */
 function reportSchema(find: FindSchemaFault, log: ProcessLog): () => Promise<void> {
   let told: string | undefined
   return async () => {
     const fault = await find()
     if (fault?.cause !== told) {
-      if (fault) log.error({ cause: fault.cause }, 'schema of the database is not as needed')
-      else log.info({}, 'schema of the database is as needed again')
+      if (fault) log.error({ cause: fault.cause }, 'database schema check failed')
+      else log.info({}, 'database schema check passed again')
       told = fault?.cause
     }
     if (fault) throw new PartError(fault.state, fault.cause)

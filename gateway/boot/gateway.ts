@@ -56,25 +56,22 @@ import {
 import { checkPassedHeaders, createSnapshot, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams, startUpstreams, type Upstreams } from './upstreams.ts'
 
-/** A running gateway: one process, or a primary and its workers. */
 export type Gateway = Readonly<{
   public: Listener['address']
   decision: Listener['address']
   admin: Listener['address']
   drain: Drain
   reload: Reload
-  /** Writes down what no handler has caught. */
   reportFault: (error: unknown) => void
   reportWarning: (warning: Error) => void
 }>
 
-/** Stops in order (SPEC section 6, Drain); resolves when nothing is left. */
+/** Stops in order (SPEC section 6, Drain); resolves once every connection has ended. */
 export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
 
-/** Looks at policies and keys at once; whatever is no good leaves the last good one in force. */
+/** Reads policies and keys again at once; a faulty file leaves the last good one in force. */
 export type Reload = () => Promise<void>
 
-/** All of a gateway but its admin listener, which workers leave to their primary. */
 export type RequestListeners = Readonly<{
   public: Listener['address']
   decision: Listener['address']
@@ -83,22 +80,20 @@ export type RequestListeners = Readonly<{
   reload: Reload
 }>
 
-/** For how long what a stream says last may be on its way when the drain's time is up. */
+/** A stream's last event may need this long after the drain's time is up. */
 const lastWordsMs = 1_000
 
-/** What a slow sink may cost the end of a drain. */
 const auditCloseMs = 2_000
 
-/** What a slow reader of standard output may cost it, of a gateway, a worker or their primary. */
+/** Time for a slow reader of standard output, at the end of any process of the gateway. */
 export const logCloseMs = 500
 
-/** What a slow collector may cost it. */
 const traceCloseMs = 2_000
 
 const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
-/** Wires every room of the house and opens its listeners. Throws `ConfigurationError` before it opens any. */
+/** Throws `ConfigurationError` before it opens a listener. */
 export async function startListeners(
   configuration: Configuration,
   configurationFile: string,
@@ -123,7 +118,7 @@ export async function startListeners(
   const facts = collectFacts(configuration, services, isDraining, context)
   const { policies, shadow, keys, upstreams } = services
   const reload = async (): Promise<void> => {
-    log.info({}, 'asked to reload policies and keys')
+    log.info({}, 'reload requested')
     await Promise.all([policies.reload(), shadow.reload(), keys.reload(), certificates.reload(), upstreams.reload()])
   }
   return { public: listeners.public.address, decision: listeners.decision.address, facts, drain, reload }
@@ -131,7 +126,6 @@ export async function startListeners(
 
 type NetworkRules = Readonly<{ isTrustedProxy: TrustedProxies; ofClusters: Networks }>
 
-/** The networks that the configuration names. Throws `ConfigurationError` for these, and for all that can be checked unopened. */
 function readNetworks(configuration: Configuration, file: string, { listenerPorts }: ProcessContext): NetworkRules {
   checkIssuers(configuration, file)
   const isTrustedProxy = readTrustedProxies(configuration, file)
@@ -142,7 +136,6 @@ function readNetworks(configuration: Configuration, file: string, { listenerPort
   return { isTrustedProxy, ofClusters }
 }
 
-/** The parts that live as long as the process, whether or not a request comes. */
 type Services = Readonly<{
   tracing: Tracing | undefined
   audit: Audit
@@ -152,11 +145,9 @@ type Services = Readonly<{
   policies: TablePolicies
   shadow: Shadow
   issuers: Issuers
-  /** Of the policy in force. */
   snapshot: () => Snapshot
 }>
 
-/** Starts them in the order in which a mistake is to be told. */
 async function startServices(
   configuration: Configuration,
   configurationFile: string,
@@ -185,7 +176,6 @@ async function startServices(
   return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, snapshot }
 }
 
-/** The work of both listeners, and the end of its streams. */
 type Wired = Readonly<{
   handle: (exchange: Exchange) => Promise<void>
   judge: (exchange: Exchange) => Promise<void>
@@ -240,7 +230,6 @@ function wireStages(
 
 type OpenListeners = Readonly<Record<'public' | 'decision', Listener>>
 
-/** Opens both. The keys that verify the identity header stand on the public one, where the configuration wants it. */
 async function openListeners(
   configuration: Configuration,
   { audit, keys, snapshot }: Services,
@@ -278,7 +267,6 @@ async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: E
   )
 }
 
-/** The state of the gateway, as the admin listener shows it. */
 function collectFacts(
   configuration: Configuration,
   { opened, keys, policies, shadow, snapshot }: Services,
@@ -308,7 +296,6 @@ function collectFacts(
   }
 }
 
-/** The parts that a drain ends, each in its turn. */
 type Drained = Readonly<{
   services: Services
   listeners: readonly Listener[]
@@ -317,7 +304,7 @@ type Drained = Readonly<{
   certificates: FilesWatcher
 }>
 
-/** Requests end first, then the parts that they need; the last are those that still write. */
+/** Requests end first, then the services that they need; services that still write end last. */
 function createDrain(configuration: Configuration, log: ProcessLog, drained: Drained) {
   const { services, listeners, drainStreams, inFlight, certificates } = drained
   const { issuers, keys, upstreams, policies, shadow, opened, audit, tracing } = services
@@ -327,7 +314,7 @@ function createDrain(configuration: Configuration, log: ProcessLog, drained: Dra
     isDraining = true
     const { delayMs, timeoutMs } = { ...configuration.drain, ...options }
     log.info({ delayMs, timeoutMs }, 'draining')
-    // A load balancer before the gateway reads /readyz first; until then new connections still arrive.
+    // A load balancer reads /readyz first; until it does, new connections still arrive.
     await sleep(delayMs)
     await closeListeners(listeners, timeoutMs, drainStreams)
     for (const part of [issuers, keys, certificates, upstreams, policies, shadow]) part.stop()
@@ -337,7 +324,7 @@ function createDrain(configuration: Configuration, log: ProcessLog, drained: Dra
   return { drain, isDraining: () => isDraining }
 }
 
-/** Resolves when the last connection has ended. After the time-out streams are ended, and then the rest is cut. */
+/** Resolves when the last connection has ended. After the time-out it ends the streams, then cuts the rest. */
 async function closeListeners(
   listeners: readonly Listener[],
   timeoutMs: number,
@@ -348,7 +335,7 @@ async function closeListeners(
     for (const listener of listeners) listener.destroy()
   }
   const endStreams = (): void => {
-    // A stream that is told of its end still has to take that to its client.
+    // A stream still has to send its last event to the client.
     timer = setTimeout(guarded('process', cut), drainStreams() > 0 ? lastWordsMs : 0)
   }
   let timer = setTimeout(guarded('process', endStreams, cut), timeoutMs)
@@ -356,7 +343,6 @@ async function closeListeners(
   clearTimeout(timer)
 }
 
-/** A whole gateway in this process. */
 export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
   const context = createProcessContext(configuration)
   const { log, metrics, engine } = context
@@ -392,7 +378,7 @@ export async function startGateway(configuration: Configuration, configurationFi
   }
 }
 
-/** What the pipeline refuses of a head, it refuses there: the keys are no way past the rules of framing. */
+/** The key endpoint refuses the same malformed heads as the pipeline. */
 function isValidHead(exchange: Exchange, headerBytes: number): boolean {
   try {
     readHeaders(exchange, headerBytes)

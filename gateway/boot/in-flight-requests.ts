@@ -4,22 +4,19 @@ import { render } from '../errors/render.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { describeBug, type Log } from '../observe/log/log.ts'
 
-/** The exchanges under way at every door, and the handlers that still work for them. */
 export type InFlightRequests = Readonly<{
   count: () => number
-  /** Those that have become a WebSocket. */
   countJoined: () => number
-  /** Makes a handler of work; what it lets through ends that one exchange, and nothing else. */
+  /** Wraps a handler so that its error ends that exchange alone. */
   track: (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => void
-  /** Resolves when no handler works any more, or after so long: a client may be gone before its request is decided. */
+  /** Resolves when no handler runs, or after `withinMs`: a handler may outlive its client. */
   untilIdle: (withinMs: number) => Promise<void>
 }>
 
 export function trackInFlight(log: Log): InFlightRequests {
-  // No set of them all: of each of its tables that a set outgrows, one that has grown old keeps the next, and with it every
-  // exchange that was in it, until a full collection. Each scavenge then copied five times as much.
+  // A count, not a Set. A Set that grows keeps its old tables, and every exchange in them, until a full collection.
+  // Each scavenge then copied five times as much.
   let inFlight = 0
-  /** What may become a WebSocket is rare. */
   const handshakes = new Set<Exchange>()
   let working = 0
   let onIdle: (() => void) | undefined
@@ -30,7 +27,7 @@ export function trackInFlight(log: Log): InFlightRequests {
   const fail = (error: unknown, exchange: Exchange): void => {
     finish()
     const requestId = randomUUID()
-    log.error({ requestId, error: describeBug(error) }, 'a request failed outside of its pipeline')
+    log.error({ requestId, error: describeBug(error) }, 'request failed outside the pipeline')
     failExchange(exchange, requestId)
   }
   const track: InFlightRequests['track'] = (work) => (exchange) => {
@@ -59,16 +56,14 @@ export function trackInFlight(log: Log): InFlightRequests {
   return { count: () => inFlight, countJoined, track, untilIdle }
 }
 
-/** What has begun must not pass for complete; what has not can still be told. */
+/** Half a response must not pass for a complete one; before its start the client gets an error. */
 function failExchange(exchange: Exchange, requestId: string): void {
   if (!exchange.hasStarted) {
     try {
       const refusal = render(new GatewayError('internal'), 'platform', requestId)
       exchange.respond(refusal, refusal.body)
       return
-    } catch {
-      // The fault is in the answering itself.
-    }
+    } catch {}
   }
   exchange.destroy()
 }

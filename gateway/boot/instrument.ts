@@ -10,7 +10,6 @@ import type { ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { Tracing } from '../observe/tracing/tracing.ts'
 
-/** Times every call of an upstream until its head is in, and counts what became of it. */
 export const timeForward =
   (forward: Forward, metrics: Metrics, history: RequestHistory, monotonicMs: () => number): Forward =>
   (permit, upstream, pinned, received) => {
@@ -61,27 +60,26 @@ const describeCall = (
   clientAddress: client.address,
 })
 
-/** A client that left is no failure of its upstream, though the call ends like one. */
+/** A client that leaves ends the call like an upstream's failure, but must not count as one. */
 function nameOutcome(error: unknown): RefusalCode | 'client_disconnected' {
   const { code, cause } = GatewayError.from(error)
   return cause instanceof UpstreamError && cause.fault === 'cancelled' ? 'client_disconnected' : code
 }
 
-/** What asks for a fresh connection has been sent before. */
+/** The engine asks for a fresh connection only when it sends a request again. */
 export const countRetries =
   (send: Send, metrics: Metrics, log: ProcessLog): Send =>
   (request) => {
     if (request.isFreshConnection) {
       metrics.countUpstreamRetry()
-      log.debug({ origin: request.origin }, 'sent once more: nothing came of the first try')
+      log.debug({ origin: request.origin }, 'request retried on a fresh connection')
     }
     return send(request)
   }
 
-/** Clusters stand in the database, as many as there are: all of them are one upstream in the metrics. */
+/** The number of clusters is unbounded, so the metrics count them as one upstream. */
 export const clusterUpstream = 'cluster'
 
-/** The connections by the origins of the configuration; what goes elsewhere goes to clusters. */
 export function nameOrigins(
   { upstreams }: Configuration,
   count: () => ReadonlyMap<string, number>,
@@ -97,7 +95,6 @@ export function nameOrigins(
   }
 }
 
-/** Makes each call of an upstream a span, and tells the upstream of it. */
 export const traceForward =
   (forward: Forward, tracing: Tracing): Forward =>
   async (permit, upstream, pinned, received) => {
@@ -116,7 +113,7 @@ export const traceForward =
 
 const traceNames = ['traceparent', 'tracestate']
 
-/** The client's parent is ours now, and the upstream's is the call. */
+/** Replaces the client's trace context: the upstream's parent is this call's span. */
 function withTrace(received: Received, trace: RawHeaders): Received {
   const { passing } = received.headers
   const others = passing.filter((_, index) => !traceNames.includes(passing[index - (index % 2)]?.toLowerCase() ?? ''))

@@ -21,7 +21,9 @@ type IssuerDependencies = Readonly<{
   keyStore: KeyStore
 }>
 
-/** Finds issuers that are listed twice, which leaves open whose rules count, and keys from a less secure address. */
+/**
+ * Throws for an issuer that is listed twice, whose rules would be ambiguous, and for keys from a less secure address.
+ */
 export function checkIssuers({ issuers }: Configuration, file: string): void {
   const names = issuers.map(({ issuer }) => issuer)
   const twice = names.filter((name, index) => names.indexOf(name) !== index)
@@ -29,13 +31,15 @@ export function checkIssuers({ issuers }: Configuration, file: string): void {
     ...twice.map((name) => `issuers: ${name} is listed twice`),
     ...issuers
       .filter(({ issuer, jwksUri }) => jwksUri !== undefined && !isAsSecure(jwksUri, issuer))
-      .map(({ issuer }) => `issuers: jwksUri of ${issuer} is not https; give its https address`),
+      .map(({ issuer }) => `issuers: jwksUri of ${issuer} is not https. Give its https address.`),
   ]
   if (messages.length === 0) return
   throw new ConfigurationError(messages.map((message) => ({ file, line: 1, column: 1, message })))
 }
 
-/** Fetches every issuer's keys now and in the background; what is down, issuer or store, does not keep us from starting. */
+/**
+ * Fetches every issuer's keys now and in the background. Neither an issuer nor a store that is down stops the start.
+ */
 export function startIssuers(configuration: Configuration, dependencies: IssuerDependencies): Issuers {
   const { log, metrics, now, monotonicMs, keyStore } = dependencies
   const clock: Clock = { now, monotonicMs, after }
@@ -76,7 +80,6 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   }
 }
 
-/** No timer of ours keeps a process alive that has nothing else to do. */
 const after: Clock['after'] = (ms, work) => {
   const timer = setTimeout(guarded('issuer', work), ms)
   timer.unref()
@@ -89,19 +92,19 @@ function createReport(issuer: string, log: Log, metrics: Metrics): (event: KeyEv
     switch (event.kind) {
       case 'fetched':
         metrics.countJwksFetch(issuer, 'ok')
-        if (hasFailed) log.info({ issuer }, 'keys can be fetched again')
+        if (hasFailed) log.info({ issuer }, 'issuer keys fetched again')
         hasFailed = false
         break
       case 'fetch-failed':
         metrics.countJwksFetch(issuer, 'failed')
-        log.warn({ issuer, error: describeError(event.error) }, 'keys could not be fetched; known keys go on')
+        log.warn({ issuer, error: describeError(event.error) }, 'issuer keys not fetched; known keys stay in use')
         hasFailed = true
         break
       case 'recalled':
-        log.info({ issuer, ageMs: Math.round(event.ageMs) }, 'stored keys serve until the issuer has answered')
+        log.info({ issuer, ageMs: Math.round(event.ageMs) }, 'stored issuer keys in use until the issuer answers')
         break
       case 'store-failed':
-        log.warn({ issuer, error: describeError(event.error) }, 'keys could not be read from or written to the store')
+        log.warn({ issuer, error: describeError(event.error) }, 'issuer key store failed')
         break
       default:
         event satisfies never
@@ -109,7 +112,6 @@ function createReport(issuer: string, log: Log, metrics: Metrics): (event: KeyEv
   }
 }
 
-/** Verifies tokens by the issuers' keys, each token once for as long as the keys stay the same. */
 export function rememberVerified(
   issuers: Issuers['byName'],
   { cache }: Configuration,

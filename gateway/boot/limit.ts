@@ -4,18 +4,17 @@ import type { CountBy } from '../limit/count-in-redis.ts'
 import { createLimit, type Limit } from '../limit/limit.ts'
 import type { LimitMetrics } from '../observe/metrics/limit.ts'
 
-/** Some 15 MB of them. */
+/** About 15 MB. */
 const maxBudgets = 100_000
 
 type LimitDependencies = Readonly<{ metrics: LimitMetrics; monotonicMs: () => number }>
 
-/** Counts in Redis where it is configured, else in this process. */
 export function openLimit(countBy: CountBy | undefined, { metrics, monotonicMs }: LimitDependencies): Limit {
   const count = countBy ? countLater(countBy) : countInMemory({ maxBudgets, monotonicMs })
   return createLimit({ count, onLimited: metrics.countLimited, onError: metrics.countLimitError })
 }
 
-/** The library takes 20 ms to load, and most gateways count nothing. */
+/** The library takes 20 ms to load, and most gateways have no rate limits. */
 function countLater(countBy: CountBy): Count {
   let loaded: Promise<Count> | undefined
   return async (limit, owner) => {

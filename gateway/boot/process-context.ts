@@ -23,16 +23,14 @@ import { createMetrics, type Metrics } from '../observe/metrics/metrics.ts'
 import { readListenerTls } from '../reload/listener-tls.ts'
 import { nameOrigins } from './instrument.ts'
 
-/** What a process has of its own, whether it is a whole gateway, a worker or the primary of workers. */
 export type ProcessContext = Readonly<{
   log: ProcessLog
   metrics: Metrics
   history: RequestHistory
   engine: Engine
   limits: ConnectionLimits
-  /** The ports of this gateway's listeners; one that the system chooses is there once it is open. */
+  /** A port that the system chooses is added once its listener is open. */
   listenerPorts: Set<number>
-  /** Tells of faults no more, and leaves lookups to the system again. */
   end: () => void
 }>
 
@@ -47,7 +45,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
   const memoryBytes = shareMemory(configuration, readMemoryLimit())
   const limits = limitConnections(configuration, descriptors, memoryBytes)
   for (const shortage of findShortages(configuration, limits))
-    log.warn({ ...shortage, descriptors }, 'fewer connections than wanted: raise the limit of open files')
+    log.warn({ ...shortage, descriptors }, 'connection limit lowered; raise the limit of open files')
   const heldBytes = limitHeldBytes(configuration, memoryBytes)
   const resolver = createResolver()
   const rules = { ...configuration.dns, timeoutMs: configuration.timeouts.connectMs, resolver }
@@ -55,7 +53,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
     ...rules,
     onState: (name, failure) => {
       if (failure === undefined) log.info({ name }, 'name resolved again')
-      else log.warn({ name, code: failure }, 'name not resolved; its last addresses go on')
+      else log.warn({ name, code: failure }, 'name not resolved; its last addresses stay in use')
     },
   })
   const endLookups = lookUpEverywhere(names)
@@ -74,22 +72,20 @@ export function createProcessContext(configuration: Configuration, worker?: numb
   return { log, metrics, history, engine, limits, listenerPorts, end }
 }
 
-/** One line of the log in so long says that connections are turned away. */
 const complaintMs = 10_000
 
-/** The last line of a process that does not know any more what it does. */
+/** The last line of a process in an unknown state. */
 export const reportFaultTo =
   (log: ProcessLog) =>
   (error: unknown): void =>
-    log.fatal({ error: describeBug(error) }, 'uncaught: this process finishes what is under way, and ends')
+    log.fatal({ error: describeBug(error) }, 'uncaught error; process drains and ends')
 
-/** What Node warns of, such as a listener that is never taken away. */
 export const reportWarningTo =
   (log: ProcessLog) =>
   (warning: Error): void =>
-    log.warn({ error: describeBug(warning) }, 'node warned')
+    log.warn({ error: describeBug(warning) }, 'node warning')
 
-/** Opens a listener of the configuration; `onRefused` is told what could not be read, where it counts for more. */
+/** `onRefused` receives requests that could not be parsed. */
 export async function openListener(
   name: keyof Configuration['listeners'],
   configuration: Configuration,
@@ -127,7 +123,6 @@ export async function openListener(
   return listener
 }
 
-/** Counts every one; a flood of them must not become one of lines. */
 function reportDrops(
   listener: keyof Configuration['listeners'],
   { log, metrics, history, limits }: ProcessContext,
@@ -140,15 +135,12 @@ function reportDrops(
     if ((reason !== 'limit' && reason !== 'memory') || nowMs - toldAtMs < complaintMs) return
     toldAtMs = nowMs
     if (reason === 'limit')
-      log.warn(
-        { listener, maxConnections: limits[listener] },
-        'connections are turned away: as many as may be are open',
-      )
-    else log.warn({ listener }, 'connections are cut: too much memory is held for slow peers')
+      log.warn({ listener, maxConnections: limits[listener] }, 'connections refused; the limit is reached')
+    else log.warn({ listener }, 'connections closed; slow peers hold too much memory')
   }
 }
 
-/** Opens the admin listener; its `close` breaks what is still open on it, since nobody waits for a probe. */
+/** Its `close` breaks open connections: no probe needs its answer any more. */
 export async function openAdmin(
   configuration: Configuration,
   context: ProcessContext,
@@ -164,13 +156,15 @@ export async function openAdmin(
   return { ...listener, close }
 }
 
-/** The same fault again within this time is counted, and not logged. */
+/** A fault that repeats within this time is counted but not logged. */
 const silenceMs = 60_000
 
-/** Faults that are remembered; beyond, the oldest is told again. */
 const rememberedFaults = 100
 
-/** Counts what callbacks throw, and logs each cause once a minute: a bug that a peer can reach must not fill the log. */
+/**
+ * Counts errors that callbacks throw. Logs each cause once a minute, because a bug that a peer can reach must not fill
+ * the log.
+ */
 export function reportFaults(
   log: Pick<Log, 'error'>,
   metrics: Pick<Metrics, 'countFault'>,
@@ -187,11 +181,11 @@ export function reportFaults(
     toldAtMs.set(cause, nowMs)
     const [oldest] = toldAtMs.keys()
     if (toldAtMs.size > rememberedFaults && oldest !== undefined) toldAtMs.delete(oldest)
-    log.error({ component, error: describeBug(error) }, 'a callback failed: what it worked for has been ended')
+    log.error({ component, error: describeBug(error) }, 'callback failed; its request or connection ended')
   }
   return hearFaults(hear)
 }
 
-/** By its place in the code: a message may hold what a peer said, and so be another each time. */
+/** The place in the code, since a message may quote the peer and differ each time. */
 const nameCause = (error: unknown): string =>
   error instanceof Error ? `${error.name} ${error.stack?.split('\n').find((line) => /^\s+at /.test(line)) ?? ''}` : ''

@@ -14,7 +14,6 @@ import { headerRole } from '../receive/header-role.ts'
 import { type AnswerRole, answerRole } from '../relay/answer-role.ts'
 import { compileRoutes } from '../route/table.ts'
 
-/** Compiles a policy and its surroundings to all that cannot change during a request. */
 export function createSnapshot(
   configuration: Configuration,
   policy: Policy,
@@ -46,7 +45,6 @@ export function createSnapshot(
   return Object.freeze({ table: compileRoutes(policy.routes), roles: policy.roles, locate, headLimits })
 }
 
-/** Compiles `trustedProxies`, or says which entry is no address. */
 export function readTrustedProxies({ trustedProxies }: Configuration, file: string): TrustedProxies {
   try {
     return trustProxies(trustedProxies)
@@ -55,7 +53,6 @@ export function readTrustedProxies({ trustedProxies }: Configuration, file: stri
   }
 }
 
-/** Compiles `cluster.networks`, or says which entry is no block. */
 export function readClusterNetworks(
   { cluster }: Configuration,
   file: string,
@@ -69,7 +66,7 @@ export function readClusterNetworks(
   }
 }
 
-/** Finds names in `passHeaders` and `passResponseHeaders` that pass anyhow, or never do. */
+/** Throws for names in `passHeaders` and `passResponseHeaders` that pass anyway, or never do. */
 export function checkPassedHeaders({ upstreams }: Configuration, file: string): void {
   const complain = (key: string, name: string, why: string) => ({
     file,
@@ -91,5 +88,5 @@ export function checkPassedHeaders({ upstreams }: Configuration, file: string): 
 }
 
 const passable: ReadonlySet<AnswerRole> = new Set(['command', 'targeted'])
-const needless = 'passes anyhow; leave it out'
-const useless = 'never passes: it decides, or the gateway sets it'
+const needless = 'passes anyway; leave it out'
+const useless = 'never passes: it frames the message, or the gateway sets it'

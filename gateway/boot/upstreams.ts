@@ -14,17 +14,16 @@ type Written = Configuration['upstreams'][string]
 
 type Name = 'ca' | 'cert' | 'key'
 
-/** The upstreams of the configuration, whose state outlives every policy; certificates follow their files. */
+/** The configured upstreams. Their state outlives every policy, and their certificates follow their files. */
 export type Upstreams = FilesWatcher & Readonly<{ settings: ReadonlyMap<string, UpstreamSettings> }>
 
 type UpstreamDependencies = Readonly<{ log: Log; metrics: Metrics; send: Engine['send']; monotonicMs: () => number }>
 
-/** Finds what no connection could come of. Throws `ConfigurationError`. */
 export function checkUpstreams({ upstreams }: Configuration, file: string): void {
   const problems = Object.entries(upstreams).flatMap(([name, written]): readonly Problem[] => {
     try {
       if (written.tls && !written.urls.every((url) => url.startsWith('https:')))
-        throw new Error('is for https alone; mend the address, or leave tls out')
+        throw new Error('needs https; correct the address, or leave tls out')
       if (written.tls) createTls(name, written.tls, textsOf(pemsOf(written.tls)))
       return []
     } catch (error) {
@@ -39,7 +38,7 @@ export function startUpstreams({ upstreams }: Configuration, dependencies: Upstr
   const started = Object.entries(upstreams).map(([name, written]) => startUpstream(name, written, dependencies))
   const follower = follow(
     started.flatMap(({ looks }) => looks),
-    (error) => log.error({ error: describeBug(error) }, 'the certificates of upstreams could not be looked after'),
+    (error) => log.error({ error: describeBug(error) }, 'upstream certificate check failed'),
   )
   return {
     settings: new Map(started.map(({ settings }) => [settings.name, settings])),
@@ -68,8 +67,8 @@ function startUpstream(name: string, written: Written, { log, metrics, send, mon
     onChange: (origin, isUp, why) => {
       const address = nameAddress(origin)
       metrics.noteAddress(name, address, isUp)
-      if (isUp) log.info({ upstream: name, address, by: why }, 'an address of an upstream is good again')
-      else log.warn({ upstream: name, address, by: why }, 'an address of an upstream fails')
+      if (isUp) log.info({ upstream: name, address, by: why }, 'upstream address recovered')
+      else log.warn({ upstream: name, address, by: why }, 'upstream address failed')
     },
   })
   const { tls, looks } = startTls(name, written.tls, { log, metrics })
@@ -117,7 +116,7 @@ const pemsOf = ({ ca, cert, key }: NonNullable<Written['tls']>): Pems<Name> => (
   ...(key && { key }),
 })
 
-/** Host and port as they are written, whatever they lead to: labels must be bounded. */
+/** From the configuration, not from the addresses behind it: the values of a label must be bounded. */
 function labelOf(origin: string): string {
   const { hostname, port, protocol } = new URL(origin)
   return `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`

@@ -5,10 +5,9 @@ import { loadPolicy } from '../policy/load.ts'
 
 export type CheckDirectoryOptions = Readonly<{ config: string; tryWrites?: boolean; json?: boolean }>
 
-/** A person can wait where a request cannot. */
-const patienceMs = 30_000
+const timeoutMs = 30_000
 
-/** Prints what keeps the gateway from working on its database, and what to do about it; 1 where there is an error. */
+/** Exit code 1 if there is an error. */
 export async function runCheckDirectory({ config, tryWrites = false, json = false }: CheckDirectoryOptions) {
   const { database, policies, upstreams } = loadConfiguration(config, process.env)
   const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
@@ -16,7 +15,7 @@ export async function runCheckDirectory({ config, tryWrites = false, json = fals
     url: database.url,
     vocabulary: { roles: new Set([...roles.organization.keys(), ...roles.platform.keys()]) },
     triesWrites: tryWrites,
-    timeoutMs: patienceMs,
+    timeoutMs,
   })
   process.stdout.write(json ? `${JSON.stringify(report)}\n` : describeReport(report, tryWrites))
   if (countErrors(report) > 0) process.exitCode = 1
@@ -37,12 +36,12 @@ function describeReport(report: DirectoryReport, hasTriedWrites: boolean): strin
   const counted = count(warnings, 'warning')
   const verdict =
     errors > 0
-      ? `${count(errors, 'error')}, ${counted}\nnext: mend the first error, and run "sallyport directory check" again\n`
-      : `${relations} relations over ${whose} are as the gateway needs them${warnings > 0 ? ` (${counted})` : ''}\n`
+      ? `${count(errors, 'error')}, ${counted}\nnext: correct the first error, and run "sallyport directory check" again\n`
+      : `${relations} relations over ${whose} match the gateway's needs${warnings > 0 ? ` (${counted})` : ''}\n`
   const next =
     errors > 0 || hasTriedWrites
       ? ''
-      : 'next: "sallyport directory check --try-writes" writes once, and takes it back\n'
+      : 'next: "sallyport directory check --try-writes" tries a write, and rolls it back\n'
   return `${lines.join('')}${verdict}${next}`
 }
 

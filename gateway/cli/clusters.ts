@@ -6,7 +6,6 @@ import { commandLineAudit, readId, withDirectory } from './directory.ts'
 
 type Common = Readonly<{ config: string; json?: boolean }>
 
-/** Lists every cluster with its state, by the newer of its heartbeats in the database and in Redis. */
 export async function runListClusters(options: Common): Promise<void> {
   const { clusters, staleAfterMs } = await withDirectory(options.config, async ({ clusters, hear, staleAfterMs }) => ({
     clusters: await hear(await clusters.list()),
@@ -14,17 +13,14 @@ export async function runListClusters(options: Common): Promise<void> {
   }))
   const described = clusters.map((cluster) => describeCluster(cluster, new Date(), staleAfterMs))
   if (options.json) process.stdout.write(`${JSON.stringify(described)}\n`)
-  else if (described.length === 0) process.stdout.write('there are no clusters\n')
+  else if (described.length === 0) process.stdout.write('no clusters found\n')
   else process.stdout.write(formatTable(header, described.map(toCells)))
 }
 
-/** Suspends a cluster: from then on its proxy answers 403. */
 export const runSuspendCluster = (id: string, options: Common): Promise<void> => runChange('suspend', id, options)
 
-/** Takes a suspension back. */
 export const runResumeCluster = (id: string, options: Common): Promise<void> => runChange('resume', id, options)
 
-/** Notes that a cluster was heard of, for clusters that cannot say so themselves. */
 export const runRecordHeartbeat = (id: string, options: Common): Promise<void> => runChange('heartbeat', id, options)
 
 type Change = 'suspend' | 'resume' | 'heartbeat'
@@ -38,7 +34,7 @@ const wanted: Readonly<Record<Change, string | undefined>> = {
 const said: Readonly<Record<Change, string>> = {
   suspend: 'is suspended: its proxy answers 403',
   resume: 'is active',
-  heartbeat: 'was heard of just now',
+  heartbeat: 'has a new heartbeat',
 }
 
 async function runChange(change: Change, text: string, options: Common): Promise<void> {
@@ -47,13 +43,13 @@ async function runChange(change: Change, text: string, options: Common): Promise
     const audit = commandLineAudit(null, randomUUID())
     const changes = { suspend: clusters.suspend, resume: clusters.resume, heartbeat: clusters.beat }
     const cluster = await changes[change](id, audit)
-    if (!cluster) throw new Error(`there is no cluster ${id}; "sallyport clusters list" shows them`)
+    if (!cluster) throw new Error(`cluster ${id} does not exist. Run "sallyport clusters list" to see the others.`)
     const [heard = cluster] = await hear([cluster])
     return { cluster: heard, staleAfterMs }
   })
   const status = wanted[change]
   if (status !== undefined && cluster.status !== status)
-    throw new Error(`cluster ${id} is ${cluster.status}: only an active or a suspended one can be changed`)
+    throw new Error(`cluster ${id} is ${cluster.status}. Only an active or a suspended cluster can be changed.`)
   const described = describeCluster(cluster, new Date(), staleAfterMs)
   process.stdout.write(
     options.json ? `${JSON.stringify(described)}\n` : `cluster ${id} (${cluster.slug}) ${said[change]}\n`,
@@ -69,7 +65,6 @@ function describeCluster(cluster: ClusterStatus, now: Date, staleAfterMs: number
     organizationId,
     slug,
     status,
-    /** The state that its proxy answers with. */
     isOffline: judgeListedCluster(cluster, now, staleAfterMs) === 'offline',
     lastHeartbeatAt: lastHeartbeatAt?.toISOString() ?? null,
     host: readHost(cluster.baseUrl),

@@ -1,8 +1,7 @@
 import type { Command } from 'commander'
 
-/** A command of the command line, as plain data. */
 export type DescribedCommand = Readonly<{
-  /** With all that leads to it: `sallyport keys rotate`. */
+  /** The full name, such as `sallyport keys rotate`. */
   name: string
   description: string
   usage: string
@@ -19,14 +18,12 @@ export type DescribedOption = Readonly<{
   takesValue: boolean
 }>
 
-/** Every command that can be run, hidden ones left out. */
 export const describeProgram = (program: Command): readonly DescribedCommand[] => describeBelow(program, '')
 
 function describeBelow(command: Command, above: string): readonly DescribedCommand[] {
   const name = `${above}${command.name()}`
   const children = command.createHelp().visibleCommands(command)
   const below = children.filter((child) => child.name() !== 'help').flatMap((child) => describeBelow(child, `${name} `))
-  // A family of commands does nothing by itself.
   return below.length > 0 ? below : [describeCommand(command, name)]
 }
 
@@ -53,7 +50,7 @@ function describeCommand(command: Command, name: string): DescribedCommand {
   }
 }
 
-/** They stand behind the help that Commander composes, and only there. */
+/** Commander keeps examples only in the help text that it prints. */
 function readExamples(command: Command): readonly string[] {
   const help: string[] = []
   command.configureOutput({ writeOut: (text) => void help.push(text) })

@@ -11,14 +11,12 @@ import type { Roles } from '../policy/role.ts'
 import { parseId } from '../resolve/organization-id.ts'
 import { hearClusters } from './heartbeats.ts'
 
-/** What a command may ask and change without a gateway running. */
 export type CommandTools = Readonly<{
   directory: Directory
   findUser: (id: number) => Promise<UserRecord | undefined>
   readTokenTrail: (tokenId: number) => Promise<readonly TokenDeed[]>
   clusters: ClusterStore
   staleAfterMs: number
-  /** The clusters as the proxy sees them, by the newer of their two heartbeats. */
   hear: (clusters: readonly ClusterStatus[]) => Promise<readonly ClusterStatus[]>
   roles: Roles
   provisioning: Provisioning
@@ -26,10 +24,9 @@ export type CommandTools = Readonly<{
   issuers: ReadonlySet<string>
 }>
 
-/** A person can wait where a request cannot, and writes from farther away. */
-const patienceMs = 10_000
+/** An operator can wait longer than a request, and may write from farther away. */
+const timeoutMs = 10_000
 
-/** Works on the database of a configuration, by the very statements of the gateway, and closes it again. */
 export async function withDirectory<Result>(
   configurationFile: string,
   work: (tools: CommandTools) => Promise<Result>,
@@ -40,10 +37,9 @@ export async function withDirectory<Result>(
     url: database.url,
     pooler: database.pooler,
     poolSize: 1,
-    connectTimeoutMs: Math.max(database.connectTimeoutMs, patienceMs),
-    queryTimeoutMs: Math.max(database.queryTimeoutMs, patienceMs),
+    connectTimeoutMs: Math.max(database.connectTimeoutMs, timeoutMs),
+    queryTimeoutMs: Math.max(database.queryTimeoutMs, timeoutMs),
   }
-  // A connection that breaks while idle is found out by the next statement.
   const opened = openDatabase(settings, () => undefined)
   const directory = createPostgresDirectory(opened, { noteTokenUse: () => undefined, onLinked: () => undefined })
   try {
@@ -63,7 +59,7 @@ export async function withDirectory<Result>(
   }
 }
 
-/** How the audit trail speaks of a deed that came in through no door of the gateway. */
+/** Audit fields of a change that did not come in through a listener. */
 export const commandLineAudit = (organizationId: number | null, requestId: string): AuditContext => ({
   actorId: null,
   credential: 'command-line',
@@ -72,9 +68,8 @@ export const commandLineAudit = (organizationId: number | null, requestId: strin
   requestId,
 })
 
-/** An id as an operator wrote it. */
 export function readId(what: string, text: string): number {
   const id = parseId(text)
-  if (id === undefined) throw new UsageError(`${what} must be the number of a row, such as 8`)
+  if (id === undefined) throw new UsageError(`${what} must be an id, such as 8`)
   return id
 }

@@ -6,38 +6,36 @@ export type HealthcheckOptions = Readonly<{ config: string; live?: boolean; time
 
 type Words = Readonly<Record<string, string>>
 
-/** What the admin listener said of itself; `unreachable` where it said nothing. */
 type Health = Readonly<{ status: string; checks?: Words; causes?: Words; isGood: boolean }>
 
-/** Asks the gateway of a configuration, on this machine, whether it is ready; a failure ends with 1. */
+/** Exit code 1 unless the gateway is ready. */
 export async function runHealthcheck({ config, live = false, timeoutMs, json }: HealthcheckOptions): Promise<void> {
   const { admin } = loadConfiguration(config, process.env).listeners
-  if (admin.port === 0)
-    throw new UsageError('listeners.admin.port is 0, any free port: give it a number to be asked at')
+  if (admin.port === 0) throw new UsageError('listeners.admin.port is 0, any free port. Give it a number.')
   const url = `${toOrigin(admin)}${live ? '/healthz' : '/readyz'}`
-  const { isGood, ...health } = await askHealth(url, readPatience(timeoutMs))
+  const { isGood, ...health } = await askHealth(url, readTimeout(timeoutMs))
   if (json) process.stdout.write(`${JSON.stringify(health)}\n`)
-  if (!isGood) throw new Error(describeTrouble(health, url))
+  if (!isGood) throw new Error(describeFailedHealth(health, url))
   if (!json)
     process.stdout.write(`${health.status}${health.checks ? `: ${listStates(health.checks, health.causes)}` : ''}\n`)
 }
 
-/** A listener on every address is asked at loopback. */
+/** A listener on every address is reached at loopback. */
 export function toOrigin({ host, port }: Readonly<{ host: string; port: number }>): string {
   const address = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host
   return `http://${address.includes(':') ? `[${address}]` : address}:${port}`
 }
 
-function readPatience(text: string): number {
-  const patienceMs = Number(text)
-  if (/^[0-9]{1,6}$/.test(text) && patienceMs > 0) return patienceMs
+function readTimeout(text: string): number {
+  const timeoutMs = Number(text)
+  if (/^[0-9]{1,6}$/.test(text) && timeoutMs > 0) return timeoutMs
   throw new UsageError('--timeout-ms takes a whole number of milliseconds from 1 to 999999')
 }
 
-async function askHealth(url: string, patienceMs: number): Promise<Health> {
-  // Once the head is there, Node's fetch may lose its signal: a timer of our own ends the wait for the body.
-  const timer = new Promise<Health>((resolve) => setTimeout(() => resolve(unreachable), patienceMs).unref())
-  return Promise.race([readHealth(url, AbortSignal.timeout(patienceMs)), timer])
+async function askHealth(url: string, timeoutMs: number): Promise<Health> {
+  // Once the head is there, Node's fetch may drop its signal: this timer ends the wait for the body.
+  const timer = new Promise<Health>((resolve) => setTimeout(() => resolve(unreachable), timeoutMs).unref())
+  return Promise.race([readHealth(url, AbortSignal.timeout(timeoutMs)), timer])
 }
 
 async function readHealth(url: string, signal: AbortSignal): Promise<Health> {
@@ -46,17 +44,16 @@ async function readHealth(url: string, signal: AbortSignal): Promise<Health> {
     const body: unknown = await answer.json()
     return { ...readBody(body), isGood: answer.status === 200 }
   } catch {
-    // Refused, too slow, or not ours: for whoever asks all of these are one.
     return unreachable
   }
 }
 
 const unreachable: Health = { status: 'unreachable', isGood: false }
 
-/** What listens there may be another program: only what looks like our words is passed on. */
+/** Another program may listen there: only well-formed fields are passed on. */
 function readBody(body: unknown): Omit<Health, 'isGood'> {
   const { status, checks, causes } = Object(body) as Readonly<Record<string, unknown>>
-  if (typeof status !== 'string') throw new Error('this is no answer of the admin listener')
+  if (typeof status !== 'string') throw new Error('the admin listener did not answer')
   const states = readWords(checks)
   const reasons = readWords(causes)
   return { status: escapeControls(status), ...(states && { checks: states }), ...(reasons && { causes: reasons }) }
@@ -74,7 +71,7 @@ const listStates = (checks: Words, causes: Words = {}): string =>
     .map(([name, state]) => `${name} ${state}${causes[name] === undefined ? '' : ` (${causes[name]})`}`)
     .join(', ')
 
-const describeTrouble = ({ status, checks, causes }: Omit<Health, 'isGood'>, url: string): string =>
+const describeFailedHealth = ({ status, checks, causes }: Omit<Health, 'isGood'>, url: string): string =>
   status === 'unreachable'
-    ? `nothing answered at ${url} in time; is the gateway running, with this configuration?`
-    : `not ready: ${checks ? listStates(checks, causes) : status}; the gateway's log says why`
+    ? `no answer from ${url} in time. Check that the gateway runs with this configuration.`
+    : `not ready: ${checks ? listStates(checks, causes) : status}. See the gateway's log for the reason.`

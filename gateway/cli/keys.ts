@@ -4,13 +4,12 @@ import { dirname } from 'node:path'
 import { UsageError } from '../configuration/failure.ts'
 import { readSigningKeys } from '../pin/signing-keys.ts'
 
-/** Makes a signing key in a new file; an existing file is never overwritten. */
 export async function generateKey(
   options: Readonly<{ out: string; algorithm: string; json?: boolean }>,
 ): Promise<void> {
   const { out, algorithm } = options
   if (algorithm !== 'EdDSA' && algorithm !== 'ES256')
-    throw new UsageError(`unknown algorithm "${algorithm}": take EdDSA or ES256`)
+    throw new UsageError(`unknown algorithm "${algorithm}". Use EdDSA or ES256.`)
   const pem = generatePem(algorithm)
   const [key] = await readSigningKeys(pem, algorithm)
   mkdirSync(dirname(out), { recursive: true, mode: 0o700 })
@@ -18,13 +17,12 @@ export async function generateKey(
     writeFileSync(out, pem, { mode: 0o600, flag: 'wx' })
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    throw new UsageError(`${out} exists; choose another file with --out, or move the old key away first`)
+    throw new UsageError(`${out} exists. Choose another file with --out, or move the old key away first.`)
   }
   if (options.json) process.stdout.write(`${JSON.stringify({ file: out, kid: key?.kid, algorithm })}\n`)
   else process.stdout.write(`wrote ${out} (kid ${key?.kid})\nlist it first under identity.keys, as file:${out}\n`)
 }
 
-/** A private key as PKCS #8 in PEM. */
 export function generatePem(algorithm: 'EdDSA' | 'ES256'): string {
   const { privateKey } =
     algorithm === 'EdDSA' ? generateKeyPairSync('ed25519') : generateKeyPairSync('ec', { namedCurve: 'P-256' })

@@ -3,7 +3,6 @@ import { migrate } from '../directory/postgres/migrate.ts'
 
 export type MigrateCommandOptions = Readonly<{ config: string; json?: boolean; adopt?: boolean }>
 
-/** Migrates the database of a configuration and says what was done. */
 export async function runMigrate({ config, json, adopt = false }: MigrateCommandOptions): Promise<void> {
   const { database } = loadConfiguration(config, process.env)
   const applied = await migrate(database.url, { adopt })

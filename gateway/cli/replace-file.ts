@@ -2,14 +2,13 @@ import { type FileHandle, open, readFile, realpath, rename, rm, stat } from 'nod
 import { dirname } from 'node:path'
 
 /**
- * Replaces a file of secrets as a whole: whoever reads it finds the old or the new, after a power cut too. The new
- * file beside it, there from the beginning, keeps a second writer out. Rejects, and leaves the old, when `change` does.
+ * Replaces a secret file atomically: a reader finds the old or the new text, even after a power cut. The new file
+ * beside it, created first, keeps a second writer out. If `change` rejects, the old file stays.
  */
 export async function replaceFile<Change extends Readonly<{ text: string }>>(
   path: string,
   change: (old: string) => Promise<Change>,
 ): Promise<Change> {
-  // A symbolic link stays one.
   const target = await realpath(path)
   const beside = `${target}.new`
   const file = await openExclusively(beside)
@@ -34,18 +33,21 @@ async function openExclusively(path: string): Promise<FileHandle> {
     return await open(path, 'wx', 0o600)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    throw new Error(`${path} exists: another change is under way; if none is, remove that file`)
+    throw new Error(`${path} exists: another change is under way. If it is not, remove that file.`)
   }
 }
 
-/** Whoever could read the old file, but for the whole world, can read the new: the gateway runs as another user. */
+/**
+ * Users who could read the old file, except through world rights, can read the new one: the gateway may run as another
+ * user.
+ */
 async function keepReaders(file: FileHandle, old: string): Promise<void> {
   const [before, now] = [await stat(old), await file.stat()]
   if (before.uid !== now.uid || before.gid !== now.gid) await file.chown(before.uid, before.gid)
   await file.chmod(0o600 | (before.mode & 0o040))
 }
 
-/** A rename is on the disk once its directory is. */
+/** A rename is durable once its directory is synced. */
 async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path)
   try {

@@ -3,10 +3,9 @@ import { generatePem } from './keys.ts'
 import { replaceFile } from './replace-file.ts'
 import { type Rotation, rotateBundle } from './rotate-bundle.ts'
 
-/** As the operator wrote them; `after` in seconds. */
+/** `after` is in seconds. */
 export type RotateOptions = Readonly<{ file: string; after: string; force?: boolean; json?: boolean }>
 
-/** Adds a key that will sign to a key file, and takes out those that are done; a running gateway follows by itself. */
 export async function runRotateKeys(options: RotateOptions): Promise<void> {
   const { file } = options
   const afterMs = readSeconds(options.after) * 1_000
@@ -30,15 +29,15 @@ const explainFile =
   (error: NodeJS.ErrnoException): never => {
     switch (error.code) {
       case 'ENOENT':
-        throw new UsageError(
-          `${file} does not exist; name the key file with --file, or make one: sallyport keys generate`,
-        )
+        throw new UsageError(`${file} does not exist. Name the key file with --file, or run "sallyport keys generate".`)
       case 'EPERM':
         throw new Error(
-          `${file} belongs to another user, who could not read the new one; rotate as that user or as root`,
+          `${file} belongs to another user, who could not read the new one. Rotate as that user or as root.`,
         )
       case 'EROFS':
-        throw new Error(`${file} is mounted read-only; rotate a copy of it, and put that where it is mounted from`)
+        throw new Error(
+          `${file} is mounted read-only. Rotate a copy of it, and put that in the place that it is mounted from.`,
+        )
       default:
         throw error
     }
@@ -65,16 +64,16 @@ function narrate(file: string, rotation: Rotation, advice: readonly string[]): s
   return `${lines.join('\n')}\n`
 }
 
-/** A backend that has fetched the public keys just now may not ask again for so long, and then some. */
+/** A backend may cache the public keys for this long. */
 const cachesMs = 60_000
 
 const hurried = [
-  'The new key signs (almost) at once: a backend that keeps public keys may refuse it until it fetches them again.',
+  'The new key signs almost at once: a backend that caches public keys may refuse it until it fetches them again.',
 ]
 
 const general = (file: string): readonly string[] => [
-  'A running gateway follows within a second or so; it needs no restart and no signal.',
-  'Where the file is mounted from a Kubernetes Secret, put it there; --after must leave every pod the time to get it,',
-  'which 300 does (a subPath mount never gets it):',
+  'A running gateway takes the key in about a second, without a restart or a signal.',
+  'If the file is mounted from a Kubernetes Secret, update that Secret. --after must leave every pod time to get it;',
+  '300 seconds are enough (a subPath mount never gets it):',
   `  kubectl create secret generic NAME --from-file=identity.pem=${file} --dry-run=client -o yaml | kubectl apply -f -`,
 ]

@@ -10,10 +10,9 @@ import { startGroup } from '../workers/group.ts'
 import { readAssignment } from '../workers/messages.ts'
 import { runWorker } from '../workers/worker.ts'
 
-/** How a stopping gateway hurries when somebody stands before the terminal. */
-const impatient = { delayMs: 0, timeoutMs: 2_000 }
+const terminalDrain = { delayMs: 0, timeoutMs: 2_000 }
 
-/** Runs the gateway until a signal: SIGTERM drains, Ctrl-C hurries, a second signal ends at once. SIGHUP reloads. */
+/** Runs until a signal: SIGTERM drains, Ctrl-C drains for 2 s, a second signal ends at once. SIGHUP reloads. */
 export async function runServe({ config: configFile }: Readonly<{ config: string }>): Promise<void> {
   const assignment = readAssignment(process.env)
   if (assignment) {
@@ -24,7 +23,7 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
   guardOutput(gateway.reportWarning)
   handleUncaught(gateway.reportFault, gateway.drain)
   let isStopping = false
-  const stop = (options?: typeof impatient): void => {
+  const stop = (options?: typeof terminalDrain): void => {
     if (isStopping) return void endProcess(1)
     isStopping = true
     gateway.drain(options).then(
@@ -38,14 +37,14 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
   )
   process.on(
     'SIGINT',
-    guarded('process', () => stop(impatient)),
+    guarded('process', () => stop(terminalDrain)),
   )
   process.on(
     'SIGHUP',
     guarded('process', () => gateway.reload()),
   )
   if (leaveEarlySignals().isReloadAsked) void gateway.reload()
-  // Started by another process (the demo), we tell it our addresses, and end when it does.
+  // The demo starts this process: it needs the addresses, and its end must end the gateway.
   process.on(
     'disconnect',
     guarded('process', () => stop({ delayMs: 0, timeoutMs: 0 })),
@@ -56,7 +55,6 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
 async function start(configFile: string): Promise<Gateway> {
   const configuration = loadConfiguration(configFile, process.env)
   const workers = countWorkers(configuration)
-  // One worker needs no primary: the process does it all.
   if (workers === 1) return startGateway(configuration, configFile)
   return startGroup(configuration, configFile, workers, (error) => void reportFailure(error))
 }

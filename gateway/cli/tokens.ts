@@ -9,18 +9,18 @@ import { commandLineAudit, readId, withDirectory } from './directory.ts'
 
 type Common = Readonly<{ config: string; json?: boolean }>
 
-/** Who the new token is for and what it may do, as the operator wrote it. */
 export type MintOptions = Common &
   Readonly<{ organization: string; user: string; scope: string; name?: string; expiresAt?: string }>
 
-/** Mints by the rules of the endpoint. The token stands alone on standard output, so that a shell can take it. */
+/** Mints by the rules of the endpoint. Standard output holds the token alone, so that a shell can take it. */
 export async function runMintToken(options: MintOptions): Promise<void> {
   const organizationId = readId('--organization', options.organization)
   const userId = readId('--user', options.user)
   const { scope, name, expiresAt } = options
   const issued = await withDirectory(options.config, async ({ directory, roles }) => {
     const organization = await directory.findOrganization(organizationId)
-    if (!organization) throw new Error(`there is no organization ${organizationId}; name another with --organization`)
+    if (!organization)
+      throw new Error(`organization ${organizationId} does not exist. Name another with --organization.`)
     const audit = commandLineAudit(organizationId, randomUUID())
     const tools = { directory, draw: randomInt, now: () => new Date() }
     try {
@@ -35,16 +35,16 @@ export async function runMintToken(options: MintOptions): Promise<void> {
   const expiry = issued.expiresAt === null ? 'does not expire' : `expires ${issued.expiresAt}`
   process.stderr.write(
     `minted token ${issued.id}${quoteName(issued.name)} of user ${userId}: ${scope}, ${expiry}\n` +
-      'It is shown this once, and only its hash is stored: put it where secrets are kept. ' +
-      `"sallyport tokens revoke ${issued.id}" ends it.\n`,
+      'Store it as a secret now: only its hash is kept. ' +
+      `"sallyport tokens revoke ${issued.id}" revokes it.\n`,
   )
 }
 
-/** Lists all of a user's tokens, newest first; expired ones too, revoked ones not, and never a secret. */
+/** Lists all tokens of a user, newest first. Expired ones count, revoked ones do not. Secrets are never shown. */
 export async function runListTokens(options: Common & Readonly<{ user: string }>): Promise<void> {
   const userId = readId('--user', options.user)
   const { tokens, roles } = await withDirectory(options.config, async ({ directory, findUser, roles }) => {
-    if (!(await findUser(userId))) throw new Error(`there is no user ${userId}; name another with --user`)
+    if (!(await findUser(userId))) throw new Error(`user ${userId} does not exist. Name another with --user.`)
     return { tokens: await readAllPages(directory, userId), roles }
   })
   if (options.json) process.stdout.write(`${JSON.stringify(tokens.map(describeToken))}\n`)
@@ -52,17 +52,17 @@ export async function runListTokens(options: Common & Readonly<{ user: string }>
   else process.stdout.write(describeTokens(tokens, roles.tokenScopes, new Date()))
 }
 
-/** Revokes any token; from then on it is as unknown as one that never was. */
+/** A revoked token is as unknown as one that never existed. */
 export async function runRevokeToken(tokenId: string, options: Common): Promise<void> {
   const id = readId('the token', tokenId)
   const { revoked, userId } = await withDirectory(options.config, async ({ directory }) => {
-    // Nobody claims to have it, so there is no hash to go by.
+    // The operator names only an id: an empty string stands for the secret that is not compared.
     const userId = (await directory.findToken(id, ''))?.user.id
     const audit = commandLineAudit(null, randomUUID())
     const revoked = userId === undefined ? undefined : await directory.revokeToken({ id, userId }, audit)
     if (!revoked)
       throw new Error(
-        `there is no token ${id}: it may be revoked already; "sallyport tokens list --user ID" shows what is left`,
+        `token ${id} does not exist, or is revoked already. Run "sallyport tokens list --user ID" to see the others.`,
       )
     return { revoked, userId }
   })
@@ -74,7 +74,7 @@ const quoteName = (name: string | null): string => (name === null ? '' : ` "${es
 
 const pageSize = 1_000
 
-/** Page by page, so that no answer is too large to come in time; a row that a new one pushed on counts once. */
+/** Page by page, so that each answer comes in time. A token that a new one pushed to the next page counts once. */
 async function readAllPages(directory: Directory, userId: number): Promise<readonly TokenMetadata[]> {
   const found = new Map<number, TokenMetadata>()
   for (let page = 1; ; page++) {
@@ -84,7 +84,6 @@ async function readAllPages(directory: Directory, userId: number): Promise<reado
   }
 }
 
-/** A line a token: what a person looks for before revoking one. */
 export function describeTokens(tokens: readonly TokenMetadata[], scopes: Roles['tokenScopes'], now: Date): string {
   const header = ['ID', 'NAME', 'SCOPE', 'LAST USED', 'EXPIRES', 'CREATED']
   const rows = tokens.map(({ id, name, abilities, lastUsedAt, expiresAt, createdAt }) => [
@@ -98,7 +97,7 @@ export function describeTokens(tokens: readonly TokenMetadata[], scopes: Roles['
   return formatTable(header, rows)
 }
 
-/** Tokens of an older policy, or of another program, hold abilities that are no scope of today's. */
+/** The token may come from an older policy or another program, with abilities that match no current scope. */
 function nameScope(abilities: readonly string[], scopes: Roles['tokenScopes']): string {
   const held = new Set(abilities)
   for (const [scope, of] of scopes)
@@ -111,18 +110,17 @@ function describeExpiry(expiresAt: Date | null, now: Date): string {
   return `${expiresAt.toISOString()}${expiresAt <= now ? ' (expired)' : ''}`
 }
 
-/** A refused mint in an operator's words; what an operator cannot be told stays as it is. */
 function explainMint(error: unknown, organizationId: number, userId: number): unknown {
   if (!(error instanceof GatewayError)) return error
   switch (error.code) {
     case 'enterprise_required':
       return new Error(
-        `organization ${organizationId} is no Enterprise organization, and only those have API tokens; ` +
-          'name another with --organization',
+        `organization ${organizationId} is not an Enterprise organization, and only those have API tokens. ` +
+          'Name another with --organization.',
       )
     case 'resource_not_found':
       return new Error(
-        `user ${userId} is no member of organization ${organizationId}; give it a role there, or name another with --user`,
+        `user ${userId} is not a member of organization ${organizationId}. Give it a role there, or name another with --user.`,
       )
     case 'validation_failure':
       return explainMessages(error.details.messages ?? [])
@@ -138,7 +136,7 @@ const optionNames: Readonly<Record<string, string>> = {
   expiresAt: '--expires-at',
 }
 
-/** A user who cannot have tokens is a fact of the directory; everything else is how the command was called. */
+/** A user who cannot have tokens is a fact of the directory; all other messages are about the options. */
 function explainMessages(messages: readonly ValidationMessage[]): Error {
   const text = messages.map(({ field, message }) => `${optionNames[field] ?? field}: ${message}`).join('\n')
   const isUsage = messages.some(({ field }) => field !== 'userId')

@@ -141,7 +141,7 @@ function checkRedis(file: YamlFile, { url, sentinels, cluster, allWritersPublish
   if (!sentinels && !cluster) return
   const problems = [
     ...(sentinels && cluster ? ['redis has sentinels and cluster; keep one of them'] : []),
-    ...(url === '' ? [`redis.${key} needs redis.url too, for credentials and TLS; set it`] : []),
+    ...(url === '' ? [`redis.${key} needs redis.url too; set it for credentials and TLS`] : []),
     ...(allWritersPublish
       ? [`redis.allWritersPublish cannot be true with redis.${key}: messages may be lost between its servers`]
       : []),

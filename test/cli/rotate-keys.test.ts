@@ -84,7 +84,7 @@ for (const [what, text, message] of [
   [
     'holds a key that cannot sign',
     generatePem('EdDSA').replace(/M\w{10}/, 'MAAAAAAAAAA'),
-    /^its first key is none of EdDSA or/,
+    /^its first key is neither EdDSA nor/,
   ],
   ['mixes algorithms', `${generatePem('EdDSA')}${generatePem('ES256')}`, /^block 2 does not fit EdDSA/],
   ['holds a key twice', `${once}${once}`, /^a key is listed twice/],

@@ -258,7 +258,7 @@ t.test('Redis is in one place, and only one server is believed alone', async (t)
   t.same(messagesOf(`{ url: "redis://a", ${sentinels} }`), [])
   t.same(messagesOf('{ url: "redis://a", cluster: {} }'), [])
   t.match(messagesOf(`{ url: "redis://a", cluster: {}, ${sentinels} }`), [/keep one of them/])
-  t.match(messagesOf(`{ ${sentinels} }`), [/redis\.sentinels wants redis\.url too/])
+  t.match(messagesOf(`{ ${sentinels} }`), [/redis\.sentinels needs redis\.url too/])
   t.match(messagesOf('{ url: "redis://a", cluster: {}, allWritersPublish: true }'), [
     /allWritersPublish cannot be true/,
   ])

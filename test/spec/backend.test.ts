@@ -511,7 +511,7 @@ t.test('a backend that asks for such a header by name gets it, in its plain spel
 
 t.test('a name in passHeaders that passes anyhow, or never, is a mistake of the configuration', async (t) => {
   for (const [name, why] of [
-    ['accept', /accept passes anyhow/],
+    ['accept', /accept passes anyway/],
     ['x-gateway-identity', /x-gateway-identity never passes/],
     ['authorization', /authorization never passes/],
     ['content-length', /content-length never passes/],

@@ -74,7 +74,7 @@ t.test('one whose database is down is not ready, and alive', async (t) => {
 t.test('one that is not there ends it with 1 and says what to look at', async (t) => {
   const { code, stderr } = await check(t, { host: '127.0.0.1', port: 1 })
   t.equal(code, 1)
-  t.match(stderr, /^sallyport: nothing answered at http:\/\/127\.0\.0\.1:1\/readyz in time; is the gateway running/)
+  t.match(stderr, /^sallyport: no answer from http:\/\/127\.0\.0\.1:1\/readyz in time\. Check that the gateway runs/)
 })
 
 t.test('an answer that does not come, or does not end, is waited for no longer than asked', async (t) => {

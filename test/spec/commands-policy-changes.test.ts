@@ -27,7 +27,7 @@ t.test('policy diff ends with 1 for a widening, unless it is allowed, and with 2
     code: 0,
     stdout: /\| loses \| r0 \| GET HEAD \|/,
   })
-  t.same(await run('diff', loose, loose), { code: 0, stdout: 'the two tables mean the same\n', stderr: '' })
+  t.same(await run('diff', loose, loose), { code: 0, stdout: 'the two policies are equivalent\n', stderr: '' })
   t.match(JSON.parse((await run('diff', strict, loose, '--json')).stdout), {
     isWidened: true,
     routes: [{ paths: ['/things'], gains: [{ role: 'org-admin', was: 'role_insufficient' }, {}, {}], losses: [] }],

@@ -167,7 +167,7 @@ testChromium(t, 'in a browser', async (t) => {
     const { page } = watched
     await page.getByText('All is well.').waitFor()
     stage.edit('platform.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
-    await page.getByText('The files cannot be loaded. The last good table goes on.').waitFor()
+    await page.getByText('The files cannot be loaded. The last good ones stay in force.').waitFor()
     t.match(await textOf(page.locator('#policy-state pre')), /platform\.yaml:\d+:\d+: routes\.\d+/)
     t.match(await textOf(page.locator('#problems')), /policy files: refused/)
     t.ok((await visibleRows(page).count()) > 20, 'the table in force')

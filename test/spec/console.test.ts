@@ -60,7 +60,10 @@ t.test('who was refused, where and why, stands there; what was secret or hostile
     headers: { ...oauth(users.member), 'x-forwarded-method': 'DELETE', 'x-forwarded-uri': '/datasets/7?x=hunter2' },
   })
   const rows = await readRefusals(gateway.admin)
-  t.match(rows[0], /refused 403 role_insufficient role_too_low DELETE \/datasets\/7 decision datasets\.change – 3 1 127\.0\.0\.1/)
+  t.match(
+    rows[0],
+    /refused 403 role_insufficient role_too_low DELETE \/datasets\/7 decision datasets\.change – 3 1 127\.0\.0\.1/,
+  )
   t.match(rows[1], /400 headers_malformed/)
   t.match(rows[2], '404 route_not_found GET /&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;')
   t.match(rows[3], /40\d \w+ GET \/nowhere\/\[redacted\]/)
@@ -100,16 +103,16 @@ t.test('a broken table and a broken shadow are told with their places, and forgo
     return new RegExp(`<div id="${id}"[^>]*>(.*?)\n</div>|$`, 's').exec(text)?.[0] ?? ''
   }
   t.match(await state('policy-state'), 'The files are in force')
-  t.match(await state('shadow-state'), 'The shadow table is on trial')
+  t.match(await state('shadow-state'), 'The shadow policy is on trial')
   const before = /<code>([0-9a-f]{12})<\/code>/.exec(await state('policy-state'))?.[1]
   stage.edit('data.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
   await until(async () => (await state('policy-state')).includes('cannot be loaded'), 'the trouble')
   t.match(await state('policy-state'), /data\.yaml:\d+:\d+: routes\.\d+/)
   t.match(await state('policy-state'), before ?? '?', 'the table in force is the old one')
-  t.match(await state('shadow-state'), 'The shadow table is on trial')
+  t.match(await state('shadow-state'), 'The shadow policy is on trial')
   stage.edit(join('..', 'policies-next', 'data.yaml'), (text) => `${text}\n  - 5\n`)
   await until(async () => (await state('shadow-state')).includes('cannot be loaded'), 'the shadow’s trouble')
-  t.match(await state('shadow-state'), /The last good one goes on\..*policies-next\/data\.yaml:\d+:\d+/s)
+  t.match(await state('shadow-state'), /The last good one stays on trial\..*policies-next\/data\.yaml:\d+:\d+/s)
   const fresh = `{ id: data.fresh, match: { path: /fresh }, surface: data, upstream: data, require: { role: org-owner } }`
   stage.edit('data.yaml', (text) => text.replace('{ id: <b>bad</b> }', fresh))
   await until(async () => (await state('policy-state')).includes('The files are in force'), 'the mended table')

@@ -254,14 +254,14 @@ t.test('an operator is led from another program’s tables to a directory that h
   const empty = await run('directory', 'check')
   t.equal(empty.code, 1)
   t.match(empty.stdout, /sallyport_directory\.users: error\[missing-view\]: does not exist\n {2}help: create view/)
-  t.match(empty.stdout, /\n4 errors, 0 warnings\nnext: mend the first error/)
+  t.match(empty.stdout, /\n4 errors, 0 warnings\nnext: correct the first error/)
 
   ends.length = 0
   await adoptDatabase({ teardown: (end) => ends.push(end) }, urlOf('walk'))
   for (const end of ends) await end()
   const whole = await run('directory', 'check', '--try-writes')
   t.equal(whole.code, 0, whole.stdout + whole.stderr)
-  t.match(whole.stdout, "11 relations over another program's tables are as the gateway needs them")
+  t.match(whole.stdout, "11 relations over another program's tables match the gateway's needs")
   t.match(JSON.parse((await run('directory', 'check', '--json')).stdout), { isAdopted: true, problems: [] })
 })
 

@@ -69,7 +69,7 @@ t.test('callers known before go on for the grace, others do not, and it is said'
   t.equal(ready.status, 200)
   t.match(await ready.json(), { checks: { database: 'limited' }, causes: { database: /directory\.graceMs/ } })
   t.match(await gateway.readMetrics(), /cache_reads_total\{cache="tokens",result="grace"\} [1-9]/)
-  const isSaid = (): boolean => /"level":"warn".*"graceMs":600000.*what was known before answers/.test(gateway.stdout())
+  const isSaid = (): boolean => /"level":"warn".*"graceMs":600000.*cached entries answer/.test(gateway.stdout())
   await until(isSaid, 'the line of the log')
   gateway.mend()
   await until(async () => (await gateway.ask({ headers: oauth(world.users.member) })) === 200, 'the recovery', 20_000)

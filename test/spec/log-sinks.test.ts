@@ -147,9 +147,9 @@ t.test('a warning of Node goes to the log, not to a standard error that is not r
   })`
   const serving = await start(t, 1, { preload, output: { stderr: pipe.writing }, settings: { log: {} } })
   serving.child.kill('SIGUSR2')
-  await until(() => serving.log().filter(({ msg }) => msg === 'node warned').length === 1_000, 'the lines')
+  await until(() => serving.log().filter(({ msg }) => msg === 'node warning').length === 1_000, 'the lines')
   t.match(
-    serving.log().find(({ msg }) => msg === 'node warned'),
+    serving.log().find(({ msg }) => msg === 'node warning'),
     { level: 'warn', error: { message: /^planted/ } },
   )
   t.equal(pipe.read(), '')

@@ -65,7 +65,7 @@ t.test('no secret is in the log, at any level and in any format', async (t) => {
 t.test('debug tells of each change that is heard, and still of no secret', async (t) => {
   const redis = { url: `redis://gate:${passwords.redis}@127.0.0.1:1` }
   const serving = await startServing(t, { world, settings: { log: { level: 'debug' }, redis }, environment })
-  await until(() => serving.log().some(({ msg }) => /listening for changes/.test(msg)), 'a source of changes')
+  await until(() => serving.log().some(({ msg }) => /invalidation source connected/.test(msg)), 'a source of changes')
   await provoke(serving)
   const path = `/organizations/${world.organizations.acme.id}/users/${robot.id}/tokens`
   const minted = await call(serving.public, {

@@ -104,7 +104,7 @@ pgbouncers.forEach((pgbouncer, at) => {
         const serving = await startServing(t, { world, settings })
         for (let again = 0; again < 3; again += 1)
           t.equal((await call(serving.public, { path: '/datasets', headers: oauth(world.users.member) })).status, 503)
-        const isLine = ({ msg }: { msg?: unknown }): boolean => msg === 'connection pooler found'
+        const isLine = ({ msg }: { msg?: unknown }): boolean => msg === 'connection pooler detected'
         await until(() => serving.log().some(isLine), 'the line')
         t.equal(serving.log().filter(isLine).length, 1, 'once')
         t.match(serving.log().find(isLine), { level: 'error', error: { message: sentence } })
@@ -127,7 +127,7 @@ pgbouncers.forEach((pgbouncer, at) => {
           accounts.map(async ({ headers }) => (await call(serving.public, { path: '/datasets', headers })).status),
         )
         t.ok(statuses.includes(503), 'some lookups fail')
-        await until(() => serving.log().some(({ msg }) => msg === 'connection pooler found'), 'the line')
+        await until(() => serving.log().some(({ msg }) => msg === 'connection pooler detected'), 'the line')
         t.match(serving.stdout(), /prepared statements are lost or mixed up.*set database\.pooler to transaction/)
       })
 
@@ -152,7 +152,7 @@ pgbouncers.forEach((pgbouncer, at) => {
           settings: { database: { url, pooler: 'transaction' } },
           upstream: upstream.url,
         })
-        const sentence = /no invalidations arrive through a transaction pooler; set database\.listenUrl/g
+        const sentence = /database listener disabled behind a transaction pooler; set database\.listenUrl/g
         const tellings = (): number => serving.stdout().match(sentence)?.length ?? 0
         await until(() => tellings() > 0, 'the line')
         const account = await addAccount(`unheard-${at}`)

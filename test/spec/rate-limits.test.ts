@@ -311,8 +311,8 @@ testRedisServer(t, 'while Redis refuses to count, limits fall back, and the log 
   const told = (): readonly object[] => gateway.log().filter(({ msg }) => String(msg).startsWith('redis '))
   await until(async () => (await status('/open/strict')) === 200 && told().length > 1, 'the end', 20_000)
   t.match(told(), [
-    { level: 'warn', command: 'count', cause: 'OOM', consequence: /rate limits/, msg: 'redis refuses a command' },
-    { level: 'info', command: 'count', msg: 'redis takes a command again' },
+    { level: 'warn', command: 'count', cause: 'OOM', consequence: /rate limits/, msg: 'redis command refused' },
+    { level: 'info', command: 'count', msg: 'redis command accepted again' },
   ])
   t.equal(told().length, 2)
   t.match(await gauges(), 'sallyport_redis_refusing{command="count"} 0')

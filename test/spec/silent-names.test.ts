@@ -101,7 +101,7 @@ const run = async (t: Test): Promise<void> => {
   })
   await t.test('is told by the log and a metric', async (t) => {
     t.ok((await metric(gateway, 'sallyport_dns_stale_seconds')) > 1)
-    const lines = () => gateway.log().filter(({ msg }) => msg === 'name not resolved; its last addresses go on')
+    const lines = () => gateway.log().filter(({ msg }) => msg === 'name not resolved; its last addresses stay in use')
     await until(() => lines().some(({ name }) => name === 'platform.test'), 'the line')
     t.match(new Set(lines().map(({ name }) => name)), new Set(['platform.test']))
   })

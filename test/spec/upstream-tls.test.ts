@@ -214,7 +214,7 @@ testCertificates(t, 'what no connection could come of is told at the start', asy
   }
   const url = 'https://h'
   const cases: readonly (readonly [upstream: Settings, RegExp])[] = [
-    [{ url: 'http://h', tls: { ca: authority.cert } }, /platform\.tls: is for https alone/],
+    [{ url: 'http://h', tls: { ca: authority.cert } }, /platform\.tls: needs https/],
     [{ url, tls: { ca: 'x' } }, /platform\.tls: ca holds no certificate/],
     [{ url, tls: { cert: one.cert, key: other.key } }, /platform\.tls: cert and key do not belong together/],
     [{ url, tls: { cert: one.cert } }, /property key/],

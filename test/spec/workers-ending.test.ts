@@ -142,7 +142,7 @@ for (const workers of [1, 2]) {
 
   t.test(`SIGHUP before it serves is heard by ${workers} workers once they do`, async (t) => {
     const serve = await startServing(t, { preload: signalEarly('SIGHUP'), settings: { workers } })
-    const isReloaded = () => serve.log().filter(({ msg }) => msg === 'asked to reload policies and keys').length
+    const isReloaded = () => serve.log().filter(({ msg }) => msg === 'reload requested').length
     await until(() => isReloaded() === workers, 'the reload')
     t.equal(serve.log()[0]?.msg, 'signalled')
     serve.child.kill('SIGTERM')

@@ -80,8 +80,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   const listener = await engine.listen(
     {
       ...listenerOptions,
-      onFault: (error) =>
-        log.error({ error: describeBug(error) }, 'a callback failed: what it worked for has been ended'),
+      onFault: (error) => log.error({ error: describeBug(error) }, 'callback failed; its request or connection ended'),
     },
     exchanges.track(createPipeline({ ...stages, ...spoil(stages) })),
   )

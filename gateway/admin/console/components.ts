@@ -4,7 +4,6 @@ import { type Html, html } from './html.ts'
 import { renderLiveTable } from './live-table.ts'
 import type { MetricsReader } from './metrics-reader.ts'
 
-/** One part of the gateway that can be good or not, in a word. */
 export type Component = Readonly<{ name: string; isGood: boolean; word: string }>
 
 type Flag = Readonly<{ name: string; metric: string; good: string; bad: string }>
@@ -26,10 +25,8 @@ const shadowFlag: Flag = {
 }
 const auditFlag: Flag = { name: 'audit', metric: 'sallyport_audit_sink_up', good: 'written', bad: 'cannot be written' }
 
-/** What there is beside the parts that every gateway has. */
 export type Features = Readonly<{ isAudited: boolean; hasShadow: boolean }>
 
-/** What readiness asks, and what the gateway works on without. */
 export function listComponents(
   readiness: Readiness | undefined,
   figures: MetricsReader,
@@ -45,13 +42,13 @@ export function listComponents(
   ]
 }
 
-/** The words of parts that are asked for something else than an answer. */
+/** Words for checks that test something else than an answer. */
 const good: Readonly<Record<string, string>> = { schema: 'as needed', writes: 'taken' }
 
 function nameReadiness(name: string, report: PartReport): Component {
   const isGood = stateOf(report) === 'ok'
   if (typeof report !== 'string') return { name, isGood, word: `${report.state}: ${report.cause}` }
-  // The check of this name says that there is no drain.
+  // The check `draining` passes while the gateway does not drain.
   if (name === 'draining') return { name: 'service', isGood, word: isGood ? 'open' : 'draining' }
   if (name === 'policy') return { name: 'policy table', isGood, word: isGood ? 'compiled' : 'none' }
   return { name, isGood, word: isGood ? (good[name] ?? 'answers') : 'failing' }

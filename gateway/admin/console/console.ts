@@ -12,17 +12,16 @@ import { judgeUpstreams, type UpstreamAddress } from './upstreams.ts'
 
 export type ConsoleSources = SnapshotSources &
   Readonly<{
-    /** The name of this replica, as the audit has it. */
+    /** The same name as in the audit. */
     replica: string
     version: string
     upstreams: readonly UpstreamAddress[]
     issuers: readonly string[]
     isAudited: boolean
-    /** Markdown; undefined where the installation has no copy. */
     runbook: string | undefined
   }>
 
-/** The operator's page at `/`, and at `/console/live` the parts of it that move. It is read and changes nothing. */
+/** The operator's read-only page at `/`, and its refreshed parts at `/console/live`. */
 export function createConsole(sources: ConsoleSources): AdminPages['console'] {
   const look = async (query: ConsoleQuery): Promise<Parts> => {
     const { replica, version, upstreams, issuers, isAudited } = sources
@@ -70,7 +69,6 @@ const toPage = ({ text, contentSecurityPolicy }: Document): AdminPage => ({
   headers: ['content-security-policy', contentSecurityPolicy, 'referrer-policy', 'no-referrer'],
 })
 
-/** The list of requests for programs, by the same words in the address. */
 const toJson = (requests: readonly RecentRequest[]): AdminPage => ({
   status: 200,
   contentType: 'application/json; charset=utf-8',

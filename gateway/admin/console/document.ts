@@ -2,22 +2,21 @@ import { createHash } from 'node:crypto'
 import { type Html, html, toText, verbatim } from './html.ts'
 import { style } from './style.ts'
 
-/** A document that brings all it needs with it, and the policy that keeps it from anything else. */
+/** An HTML document without outside resources, and the policy that forbids them. */
 export type Document = Readonly<{ text: string; contentSecurityPolicy: string }>
 
 export type DocumentParts = Readonly<{
   title: string
   body: Html
   script: Html
-  /** What this very origin may be asked for: forms and refreshing. */
   isServed: boolean
 }>
 
-/** A portcullis, as data: a request for an icon would be one more. */
+/** A portcullis as a data URL, which saves a request. */
 const icon =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='3' fill='%231f4f86'/%3E%3Cpath d='M4 13V6a4 4 0 0 1 8 0v7M6.7 3v10M9.3 3v10M4 7h8M4 10h8' fill='none' stroke='white' stroke-width='1.1'/%3E%3C/svg%3E"
 
-/** A file that is opened by hand has no headers: there the policy stands in the document as well. */
+/** A file opened by hand has no headers, so it carries its policy in a meta element. */
 export function renderDocument({ title, body, script, isServed }: DocumentParts): Document {
   const ownOrigin = isServed ? "connect-src 'self'; form-action 'self'" : "form-action 'none'"
   const rules = `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; img-src data:; base-uri 'none'; ${ownOrigin}`

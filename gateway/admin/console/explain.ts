@@ -1,7 +1,6 @@
 import { state } from './format.ts'
 import { type Html, html } from './html.ts'
 
-/** What somebody asks with the form; an empty string where nothing was chosen. */
 export type ExplainQuestion = Readonly<{
   method: string
   path: string
@@ -13,7 +12,6 @@ export type ExplainQuestion = Readonly<{
   agent: string
 }>
 
-/** A verdict, check by check in their order, or a sentence about a question that makes no sense. */
 export type Explained =
   | Readonly<{
       status: number
@@ -24,7 +22,6 @@ export type Explained =
     }>
   | string
 
-/** What there is to choose from. */
 export type ExplainChoices = Readonly<{
   methods: readonly string[]
   roles: readonly string[]
@@ -32,7 +29,6 @@ export type ExplainChoices = Readonly<{
   tokenScopes: readonly string[]
 }>
 
-/** What the address of the page asks, or undefined where it asks nothing. */
 export function readQuestion(parameters: URLSearchParams): ExplainQuestion | undefined {
   const read = (name: string, otherwise = ''): string => parameters.get(name) || otherwise
   if (read('path') === '') return undefined
@@ -47,7 +43,6 @@ export function readQuestion(parameters: URLSearchParams): ExplainQuestion | und
   }
 }
 
-/** The credential that a word of the form stands for; undefined for a word that the form does not have. */
 export function readCredential(
   word: string,
 ): Readonly<{ kind: 'oauth' | 'none' } | { kind: 'token'; scope: string }> | undefined {
@@ -55,7 +50,6 @@ export function readCredential(
   return word.startsWith('token:') ? { kind: 'token', scope: word.slice('token:'.length) } : undefined
 }
 
-/** The form, filled in as it was sent, and the answer below it. */
 export const renderExplain = (
   choices: ExplainChoices,
   question: ExplainQuestion | undefined,
@@ -90,7 +84,7 @@ const agentWords: Readonly<Record<string, string>> = {
   foreign: 'of another organization',
 }
 
-/** What was asked stands there, even if the form does not offer it: an address may be written by hand. */
+/** A chosen value is shown even if the form does not offer it: an operator may have typed the URL. */
 const select = (
   name: string,
   label: string,

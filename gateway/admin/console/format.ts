@@ -1,6 +1,6 @@
 import { type Html, html } from './html.ts'
 
-/** A state by a sign, a word and a colour, so that none of them has to do alone; undefined is neither good nor bad. */
+/** A sign, a word and a colour, so that no state depends on colour alone. Undefined is neither good nor bad. */
 export function state(isGood: boolean | undefined, word: string): Html {
   if (isGood === undefined) return html`<span class="state idle"><span aria-hidden="true">○</span> ${word}</span>`
   return isGood
@@ -8,14 +8,12 @@ export function state(isGood: boolean | undefined, word: string): Html {
     : html`<span class="state bad"><span aria-hidden="true">▲</span> ${word}</span>`
 }
 
-/** A time for people, in UTC as the log has it, and how long ago that was. */
 export const formatTime = (iso: string, now: Date): Html =>
   html`<time datetime="${iso}">${iso.slice(0, 19).replace('T', ' ')}</time> <span class="quiet">(${ago(iso, now)})</span>`
 
 export const ago = (iso: string, now: Date): string =>
   `${duration((now.getTime() - new Date(iso).getTime()) / 1_000)} ago`
 
-/** In the largest unit that says enough. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds))
   if (whole < 120) return `${whole} s`
@@ -24,13 +22,11 @@ export function duration(seconds: number): string {
   return `${Math.round(whole / 86_400)} days`
 }
 
-/** With thousands apart. */
 export const amount = (value: number): string => Math.round(value).toLocaleString('en-GB')
 
 export const percent = (part: number, whole: number): string =>
   whole === 0 ? '–' : `${((part / whole) * 100).toFixed(part === whole || part === 0 ? 0 : 1)} %`
 
-/** A time between two events, in the unit that reads best. */
 export function formatMs(ms: number | undefined): string {
   if (ms === undefined) return '–'
   if (ms >= 10_000) return `${Math.round(ms / 1_000)} s`

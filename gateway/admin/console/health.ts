@@ -4,7 +4,6 @@ import { type Html, html } from './html.ts'
 import { renderLiveTable } from './live-table.ts'
 import type { MetricsReader, Series } from './metrics-reader.ts'
 
-/** Who signs tokens, and whether their keys still come. */
 export const renderIssuers = (figures: MetricsReader, issuers: readonly string[]): Html =>
   renderLiveTable({
     id: 'issuers',
@@ -21,7 +20,6 @@ export const renderIssuers = (figures: MetricsReader, issuers: readonly string[]
     empty: 'None is configured.',
   })
 
-/** What is held in memory, and how often that spared a look. */
 export function renderCaches(figures: MetricsReader): Html {
   const named = ['sallyport_cache_entries', 'sallyport_cache_reads_total'].flatMap((metric) =>
     figures.all(metric).flatMap(({ labels }) => labels.cache ?? []),
@@ -40,7 +38,6 @@ export function renderCaches(figures: MetricsReader): Html {
   })
 }
 
-/** On which ways changes of the directory reach the caches. */
 export const renderSources = (figures: MetricsReader): Html =>
   renderLiveTable({
     id: 'sources',
@@ -53,7 +50,7 @@ export const renderSources = (figures: MetricsReader): Html =>
     empty: 'None.',
   })
 
-/** Clusters as their proxy sees them; undefined where the database does not answer. */
+/** `states` is undefined while the database does not answer. */
 export const renderClusters = (states: ClusterStates | undefined, now: Date): Html =>
   renderLiveTable({
     id: 'clusters',
@@ -63,19 +60,18 @@ export const renderClusters = (states: ClusterStates | undefined, now: Date): Ht
       ({ id, slug, state: word, lastHeartbeatAt, organizationId, origin }) =>
         html`<tr><td class="number">${id}</td><th scope="row">${slug}</th><td>${state(judgements[word], word)}</td><td>${lastHeartbeatAt === undefined ? 'never' : formatTime(lastHeartbeatAt, now)}</td><td class="number">${organizationId}</td><td><code>${origin}</code></td></tr>`,
     ),
-    empty: states ? 'There are none.' : 'Not known: the database does not answer.',
+    empty: states ? 'No clusters.' : 'Not known: the database does not answer.',
     isLarge: true,
   })
 
-/** Somebody wanted it suspended. */
+/** An operator suspended it, so a suspended cluster is neither good nor bad. */
 const judgements = { active: true, suspended: undefined, offline: false } as const
 
 function nameRest(states: ClusterStates | undefined): string {
   const rest = states ? states.total - states.clusters.length : 0
-  return rest > 0 ? `: the first ${states?.clusters.length}; “sallyport clusters list” has ${amount(rest)} more` : ''
+  return rest > 0 ? `: the first ${states?.clusters.length}, and ${amount(rest)} more in “sallyport clusters list”` : ''
 }
 
-/** How full the listeners are. */
 export const renderConnections = (figures: MetricsReader): Html =>
   renderLiveTable({
     id: 'connections',

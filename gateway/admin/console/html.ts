@@ -1,16 +1,16 @@
 const markup = Symbol('markup')
 
-/** Text that may stand in a page as it is. Only `html` makes it; nothing that came over a wire can look like it. */
+/** Escaped markup. Only this module can make it, so text from the network never passes for it. */
 export type Html = Readonly<{ [markup]: string }>
 
 type Value = string | number | undefined | Html | readonly Html[]
 
-/** Puts values into markup. Whatever is no markup itself is escaped, for element contents and quoted attributes. */
+/** Escapes every value that is not markup, for element contents and quoted attributes. */
 export const html = (parts: TemplateStringsArray, ...values: readonly Value[]): Html => ({
   [markup]: parts.map((part, index) => part + (index < values.length ? write(values[index]) : '')).join(''),
 })
 
-/** Markup of our own that no value is part of: a style sheet, a script. */
+/** For constants such as a style sheet or a script; never for a value. */
 export const verbatim = (text: string): Html => ({ [markup]: text })
 
 export const toText = (page: Html): string => page[markup]
@@ -33,7 +33,7 @@ const entities: Readonly<Record<string, string>> = {
   "'": '&#39;',
 }
 
-/** Characters that turn the direction of writing could make one path look like another; controls show nothing at all. */
+/** Bidirectional controls could make one path look like another; other controls are invisible. */
 const escapeText = (text: string): string =>
   text.replace(/[\p{Bidi_Control}\p{Cc}]/gu, disarm).replace(/[&<>"']/g, (unit) => entities[unit] ?? unit)
 

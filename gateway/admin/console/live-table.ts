@@ -1,6 +1,5 @@
 import { type Html, html } from './html.ts'
 
-/** A column's head; numbers stand to the right, digit under digit. */
 export type Head = string | Readonly<{ number: string }>
 
 export type LiveTable = Readonly<{
@@ -8,13 +7,11 @@ export type LiveTable = Readonly<{
   caption: string
   heads: readonly Head[]
   rows: readonly Html[]
-  /** What is said where there is no row. */
   empty: string
-  /** One that often has more columns or rows than fit gets a place in the order of the keyboard, to be scrolled. */
+  /** A table that often scrolls is reachable by keyboard. */
   isLarge?: boolean
 }>
 
-/** A table that is refreshed, in a box of its own to scroll in. */
 export const renderLiveTable = ({
   id,
   caption,

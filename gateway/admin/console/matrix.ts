@@ -3,10 +3,8 @@ import { renderDocument } from './document.ts'
 import { type Html, html } from './html.ts'
 import { matrixScript } from './script.ts'
 
-/** What one kind of caller gets at one route. */
 export type MatrixCell = Readonly<{ role: string; credential: string; outcome: 'allowed' | RefusalCode }>
 
-/** One route of the policy matrix. */
 export type MatrixLine = Readonly<{
   route: string
   source: string
@@ -16,7 +14,6 @@ export type MatrixLine = Readonly<{
   cells: readonly MatrixCell[]
 }>
 
-/** Who may do what, as a table; rows in which some word of the search does not occur are there, and hidden. */
 export function renderMatrix(lines: readonly MatrixLine[], search = ''): Html {
   const groups = groupColumns(lines[0]?.cells ?? [])
   const words = splitSearch(search)
@@ -34,7 +31,7 @@ export function renderMatrix(lines: readonly MatrixLine[], search = ''): Html {
 ${legend}`
 }
 
-/** The field above the matrix. Without an address to ask, it needs a script, and is there only with one. */
+/** Without an `address` the search needs a script, so the form stays hidden until that runs. */
 export function renderSearch(lines: readonly MatrixLine[], search: string, address?: string): Html {
   const words = splitSearch(search)
   const matches = lines.filter((line) => isMatch(line, words)).length
@@ -76,7 +73,6 @@ function renderCell({ outcome }: MatrixCell, isFirst: boolean): Html {
 
 type Group = Readonly<{ credential: string; roles: readonly string[] }>
 
-/** Columns of one credential stand together. */
 function groupColumns(cells: readonly MatrixCell[]): readonly Group[] {
   const credentials = [...new Set(cells.map(({ credential }) => credential))]
   return credentials.map((credential) => ({
@@ -94,7 +90,7 @@ const legend = html`<dl class="legend">
 </dl>
 `
 
-/** The matrix as one HTML file to keep or to send: the same for the same table, and it asks nobody for anything. */
+/** The matrix as one HTML file without outside resources; the same policy gives the same bytes. */
 export const renderMatrixPage = (lines: readonly MatrixLine[]): string =>
   renderDocument({
     title: 'Sallyport: who may do what',
@@ -108,7 +104,7 @@ ${renderSearch(lines, '')}${renderMatrix(lines)}</section></main>
 `,
   }).text
 
-/** What a caller reads in `error.check`, or why there is none. */
+/** The value of `error.check` in the response, or the reason that it is missing. */
 export function nameOutcome(outcome: 'allowed' | RefusalCode): 'yes' | '401' | 'role' | 'ability' | 'resource' {
   switch (outcome) {
     case 'allowed':

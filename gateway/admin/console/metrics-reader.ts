@@ -2,12 +2,11 @@ import type { MetricsSnapshot } from '../../observe/metrics/combine.ts'
 
 export type Series = Readonly<{ labels: Readonly<Record<string, string>>; value: number }>
 
-/** The numbers of the metrics, so that the console and a dashboard can never tell different ones. */
+/** The console reads the same metrics as a dashboard, so that both show the same numbers. */
 export type MetricsReader = Readonly<{
   all: (name: string) => readonly Series[]
-  /** The sum of the series that are wanted; 0 where there are none yet. */
+  /** 0 before the first sample. */
   sum: (name: string, isWanted?: (labels: Series['labels']) => boolean) => number
-  /** Undefined where nothing has said it. */
   one: (name: string) => number | undefined
 }>
 

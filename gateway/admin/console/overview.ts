@@ -14,7 +14,6 @@ const countRefused = (figures: MetricsReader): number =>
   figures.sum('sallyport_decisions_total', ({ reason }) => reason !== 'allowed' && reason !== 'abandoned') +
   figures.sum('sallyport_malformed_requests_total')
 
-/** The totals since the start, and the rate of the last minute. */
 export function renderOverview(
   figures: MetricsReader,
   { traffic }: HistoryReading,
@@ -51,6 +50,6 @@ ${tile('Open WebSockets', amount(figures.sum('sallyport_websockets_open')), `${a
 const tile = (name: string, value: string, more: string, drawing?: Html, isBad = false): Html =>
   html`<div class="tile${isBad ? ' alarming' : ''}"><dt>${name}</dt><dd class="value">${value}</dd><dd class="quiet">${more}${drawing}</dd></div>`
 
-/** How late callbacks run. The metric measures from one sample to the next, whose distance is no delay. */
+/** The metric measures the time between samples, so the sampling interval is subtracted. */
 export const readEventLoopLagMs = (figures: MetricsReader): number =>
   Math.max(0, (figures.one('nodejs_eventloop_lag_p99_seconds') ?? 0) * 1_000 - lagEveryMs)

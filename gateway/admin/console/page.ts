@@ -13,7 +13,6 @@ import { renderCallers, renderCauses, renderPlots, renderRange, renderRoutes } f
 import { describeEarlier, listTrafficProblems } from './traffic-problems.ts'
 import { renderUpstreams, type UpstreamHealth } from './upstreams.ts'
 
-/** What the page is made of. */
 export type Parts = ConsoleSnapshot &
   Readonly<{
     replica: string
@@ -24,14 +23,13 @@ export type Parts = ConsoleSnapshot &
     upstreams: readonly UpstreamHealth[]
   }>
 
-/** What the address of the page asks for, beside the query of the history. */
 export type Asked = Readonly<{
   search: string
   question: ExplainQuestion | undefined
   explained: Explained | undefined
 }>
 
-/** The parts that move, by themselves: each finds its place on the page by its id. */
+/** The refreshed parts; each replaces the element with its id. */
 export const renderParts = (parts: Parts): Html => {
   const { word, overview, traffic, requests, policy, health } = renderLive(parts)
   return html`${[word, overview, traffic, requests, policy, health]}`
@@ -43,7 +41,7 @@ function renderLive(parts: Parts) {
   const states = listComponents(parts.readiness, figures, { isAudited, hasShadow })
   const differences = renderDifferences(figures, hasShadow)
   const evidence = { history, upstreams, destinations: table.destinations, clusters, figures }
-  const unknown = history === noHistory ? [{ name: 'history', finding: 'no process tells its requests' }] : []
+  const unknown = history === noHistory ? [{ name: 'history', finding: 'no process reports its requests' }] : []
   const problems = [...listPartProblems(states, policies, figures), ...unknown, ...listTrafficProblems(evidence)]
   return {
     word: renderProblems(problems, describeEarlier(evidence)),
@@ -56,7 +54,6 @@ ${renderClusters(clusters, now)}`,
   }
 }
 
-/** The body of the whole page. */
 export function renderWhole(parts: Parts, { search, question, explained }: Asked): Html {
   const { word, overview, traffic, requests, policy, health } = renderLive(parts)
   const { query, history, replica, version } = parts

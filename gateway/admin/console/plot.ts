@@ -1,6 +1,5 @@
 import { type Html, html } from './html.ts'
 
-/** One curve of a plot; a value is missing where nothing was measured. */
 export type Curve = Readonly<{ name: string; values: readonly (number | undefined)[] }>
 
 export type Plot = Readonly<{
@@ -8,9 +7,7 @@ export type Plot = Readonly<{
   title: string
   unit: string
   curves: readonly Curve[]
-  /** Curves stand upon one another. */
   isStacked?: boolean
-  /** Times at the left and at the right end. */
   from: string
   to: string
 }>
@@ -18,7 +15,7 @@ export type Plot = Readonly<{
 const width = 600
 const height = 120
 
-/** A figure drawn here: no script, no library, no other file. The legend says the same in numbers. */
+/** Drawn on the server, without a script or library. The legend repeats the values as text. */
 export function renderPlot({ id, title, unit, curves, isStacked = false, from, to }: Plot): Html {
   const drawn = isStacked ? stack(curves) : curves
   const highest = niceCeiling(Math.max(0, ...drawn.flatMap(({ values }) => values.map((value) => value ?? 0))))
@@ -34,7 +31,6 @@ export function renderPlot({ id, title, unit, curves, isStacked = false, from, t
 `
 }
 
-/** A small curve without words, for a cell beside its numbers. */
 export function renderSparkline(values: readonly number[]): Html | undefined {
   if (values.length < 2) return undefined
   const highest = Math.max(...values, 1e-9)
@@ -50,7 +46,7 @@ function drawCurve({ values }: Curve, index: number, highest: number, isFilled: 
   return html`<path class="curve c${index}" d="${joinRuns(points)}"/>`
 }
 
-/** A gap ends a line and begins another one; a point alone is drawn as a short dash. */
+/** A gap splits the line; a single point becomes a short dash. */
 function joinRuns(points: readonly (string | undefined)[]): string {
   let path = ''
   for (const [index, point] of points.entries()) {
@@ -74,7 +70,7 @@ const place = (index: number, count: number): string => ((index / Math.max(1, co
 
 const rise = (value: number, highest: number): string => (height - 1 - (value / highest) * (height - 2)).toFixed(1)
 
-/** The next of 1, 2 or 5 times a power of ten, so that the scale does not change at every look. */
+/** The next of 1, 2 or 5 times a power of ten, so that the scale rarely changes between refreshes. */
 function niceCeiling(value: number): number {
   if (value <= 0) return 1
   const power = 10 ** Math.floor(Math.log10(value))

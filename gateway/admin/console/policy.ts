@@ -4,9 +4,8 @@ import { type Html, html } from './html.ts'
 import { renderLiveTable } from './live-table.ts'
 import type { MetricsReader } from './metrics-reader.ts'
 
-/** Which tables are in force and on trial, and why others are not. */
 export const renderPolicies = (states: PolicyStates | undefined, routes: number, now: Date): Html =>
-  html`<div id="policy-state" data-live>${states ? renderLive(states.live, routes, now) : html`<p class="notice bad">No process tells its policy at the moment.</p>`}</div>
+  html`<div id="policy-state" data-live>${states ? renderLive(states.live, routes, now) : html`<p class="notice bad">No process reports its policy at the moment.</p>`}</div>
 <div id="shadow-state" data-live>${states && renderShadow(states.shadow, now)}</div>
 `
 
@@ -16,7 +15,7 @@ const renderLive = (policy: PolicyState, routes: number, now: Date): Html =>
       ? renderHeld(policy.held, now)
       : renderOutcome(policy, now, {
           good: html`<strong>The files are in force</strong>, as they are.`,
-          bad: html`<strong>The files cannot be loaded. The last good table goes on.</strong>`,
+          bad: html`<strong>The files cannot be loaded. The last good ones stay in force.</strong>`,
           label: 'Why the policy files cannot be loaded',
         })
   }
@@ -37,21 +36,21 @@ const listChanges = ({ gained, lost, widened }: Omit<PolicyChange, 'at'>): reado
 ]
 
 const reasons: Readonly<Record<PolicyHold['reason'], string>> = {
-  widening: 'They would let somebody in who is refused now.',
+  widening: 'They would allow callers who are refused now.',
   file_missing: 'A file is missing.',
   no_routes: 'They have no route.',
 }
 
 const renderHeld = ({ since, reason, names, widened }: PolicyHold, now: Date): Html =>
-  html`<div class="notice bad"><p><strong>The files are held back; the table before goes on.</strong> ${reasons[reason]} <code>sallyport policy confirm</code> takes them. Since ${formatTime(since, now)}:</p>
-<pre tabindex="0" role="region" aria-label="What is held back">${[...names, ...widened].join('\n')}</pre></div>`
+  html`<div class="notice bad"><p><strong>The files are held back. The last ones stay in force.</strong> ${reasons[reason]} <code>sallyport policy confirm</code> takes them. Since ${formatTime(since, now)}:</p>
+<pre tabindex="0" role="region" aria-label="Held back">${[...names, ...widened].join('\n')}</pre></div>`
 
 function renderShadow(shadow: PolicyState | undefined, now: Date): Html {
-  if (!shadow) return html`<p class="quiet">No shadow table is on trial (<code>policies.shadow</code>).</p>`
+  if (!shadow) return html`<p class="quiet">No shadow policy is on trial (<code>policies.shadow</code>).</p>`
   const outcome = renderOutcome(shadow, now, {
-    good: html`<strong>The shadow table is on trial</strong>: asked about every request, never obeyed.`,
+    good: html`<strong>The shadow policy is on trial</strong>: it evaluates every request and decides none.`,
     bad: html`<strong>The shadow files cannot be loaded.</strong> ${
-      shadow.loadedAt === undefined ? 'No shadow table is on trial.' : 'The last good one goes on.'
+      shadow.loadedAt === undefined ? 'No shadow policy is on trial.' : 'The last good one stays on trial.'
     }`,
     label: 'Why the shadow files cannot be loaded',
   })
@@ -75,7 +74,6 @@ const renderFiles = ({ files, directory, fingerprint }: PolicyState): Html =>
 <div><dt>Folder</dt><dd><code>${directory}</code></dd></div>
 <div><dt>Files</dt><dd>${files.length === 0 ? '–' : files.map((name) => html`<code>${name}</code> `)}</dd></div>`
 
-/** What the table on trial would have judged otherwise; nothing where there is none. */
 export function renderDifferences(figures: MetricsReader, hasShadow: boolean): Html | undefined {
   if (!hasShadow) return undefined
   const differences = [...figures.all('sallyport_shadow_differences_total')].sort(
@@ -83,7 +81,7 @@ export function renderDifferences(figures: MetricsReader, hasShadow: boolean): H
   )
   return renderLiveTable({
     id: 'differences',
-    caption: 'What the shadow table would have judged otherwise',
+    caption: 'Requests that the shadow policy would have judged otherwise',
     heads: ['Route', 'Kind', { number: 'Requests' }],
     rows: differences.map(
       ({ labels: { route = '', kind = '' }, value }) =>

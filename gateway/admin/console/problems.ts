@@ -3,15 +3,14 @@ import type { Component } from './components.ts'
 import { type Html, html } from './html.ts'
 import type { MetricsReader } from './metrics-reader.ts'
 
-/** What an operator should look at. The name stays the same while the problem lasts; the finding has its figures. */
+/** A problem for an operator. The name stays the same while the problem lasts; the finding has its current figures. */
 export type ConsoleProblem = Readonly<{
   name: string
   finding: string
-  /** The alert whose section of the runbook says what to do. */
+  /** The alert whose runbook section says what to do. */
   alert?: string
 }>
 
-/** The alerts of parts that are not as they should be, by the part's name. */
 const alerts: Readonly<Record<string, string>> = {
   database: 'SallyportDatabaseFailing',
   writes: 'SallyportDatabaseStandby',
@@ -22,7 +21,6 @@ const alerts: Readonly<Record<string, string>> = {
   audit: 'SallyportAuditSinkDown',
 }
 
-/** Parts, policies and dependencies that are not as they should be. */
 export function listPartProblems(
   parts: readonly Component[],
   policies: PolicyStates | undefined,
@@ -31,7 +29,7 @@ export function listPartProblems(
   const downIn = (metric: string, label: string): readonly string[] =>
     figures.all(metric).flatMap(({ labels, value }) => (value === 0 ? (labels[label] ?? []) : []))
   return [
-    ...(policies === undefined ? [{ name: 'policies', finding: 'no process tells its policy' }] : []),
+    ...(policies === undefined ? [{ name: 'policies', finding: 'no process reports its policy' }] : []),
     ...(policies?.live.held
       ? [{ name: 'policy files', finding: 'are held back', alert: 'SallyportPolicyHeld' } as const]
       : []),
@@ -65,7 +63,7 @@ function toProblem({ name, word }: Component): ConsoleProblem {
   return { name, finding: word, ...(alert !== undefined && { alert }) }
 }
 
-/** The verdict: its summary is read first, and told by a screen reader when it changes; the list has the figures. */
+/** Screen readers announce the summary when it changes, so the changing figures stand in the list. */
 export function renderProblems(problems: readonly ConsoleProblem[], earlier: string | undefined): Html {
   const names = [...new Set(problems.map(({ name }) => name))]
   const isGood = problems.length === 0

@@ -2,10 +2,9 @@ import type { HistoryQuery } from '../history/history.ts'
 import { type RequestFilter, requestKinds } from '../history/recent-requests.ts'
 import { slotAt, slotMs } from '../history/slot-ring.ts'
 
-/** What the address of a page asks of the history. */
 export type ConsoleQuery = Readonly<{ minutes: number; route: string; upstream: string; filter: RequestFilter }>
 
-/** The ranges on offer in minutes, each with the slots that one point of a plot stands for. */
+/** Minutes of each range, with the slots of one point in its plots. */
 export const ranges: ReadonlyMap<number, number> = new Map([
   [5, 1],
   [15, 2],
@@ -42,7 +41,6 @@ export const toHistoryQuery = ({ minutes, filter }: ConsoleQuery, now: Date): Hi
   filter,
 })
 
-/** The address of the same page with another word or two. */
 export function linkTo(query: ConsoleQuery, change: Readonly<Record<string, string>>, section: string): string {
   const { kind, reason, text, requestId } = query.filter
   const { route, upstream } = query

@@ -8,7 +8,6 @@ import { renderChoice } from './traffic.ts'
 
 const kindWords: Readonly<Record<RequestKind, string>> = { refusal: 'refused', failure: 'failed', slow: 'slow' }
 
-/** Filters and search, as one plain form. */
 export const renderFilter = (
   { minutes, filter }: ConsoleQuery,
   { traffic }: HistoryReading,
@@ -23,7 +22,7 @@ ${renderChoice('reason', 'Cause', traffic.causes.map(({ name }) => name).sort(),
 </form>
 `
 
-/** Callers are numbers here; their names are kept elsewhere. */
+/** Users appear by their ids: the console does not show personal names. */
 export const renderRequests = (query: ConsoleQuery, { requests }: HistoryReading): Html =>
   renderLiveTable({
     id: 'requests-table',

@@ -1,7 +1,7 @@
 import { type Document, renderDocument } from './document.ts'
 import { type Html, html, verbatim } from './html.ts'
 
-/** The runbook of this very version, with one section for each alert: an operator at night may have no other network. */
+/** The runbook of this version: an operator at night may have no other network. */
 export function renderRunbook(text: string | undefined): Document {
   const body = html`<a class="skip" href="#main">Skip to the content</a>
 <header class="bar"><p class="brand">Sallyport <span>runbook</span></p><nav aria-label="Pages"><ul><li><a href="/">Console</a></li></ul></nav></header>
@@ -11,7 +11,7 @@ ${text === undefined ? html`<h1>Runbook</h1><p>This installation has no copy of 
   return renderDocument({ title: 'Sallyport runbook', body, script: verbatim(''), isServed: true })
 }
 
-/** Headings, paragraphs and lists, which is all that the page has. A line is looked at once. */
+/** Renders headings, paragraphs and lists, the only Markdown in the runbook. Each line is scanned once. */
 function renderMarkdown(text: string): readonly Html[] {
   const blocks: Html[] = []
   let paragraph: string[] = []
@@ -35,7 +35,7 @@ function renderHeading(level: number, title: string): Html {
   return level === 2 ? html`<h2 id="${id}">${title}</h2>\n` : html`<h3 id="${id}">${title}</h3>\n`
 }
 
-/** Code and strong words by their marks; a link keeps its words alone, since its page is not here. */
+/** A link keeps only its words, since its target is not served here. */
 const renderLine = (line: string): Html =>
   html`${line
     .replaceAll(/\[([^\]]{0,200})\]\([^)]{0,200}\)/g, '$1')

@@ -1,6 +1,6 @@
 import { type Html, verbatim } from './html.ts'
 
-/** A screen reader repeats what is written anew, even if it is the same: so nothing is. */
+/** A screen reader announces text that is set again, even if it is the same. */
 const say = `'use strict'
 const say = (id, text) => {
   const place = document.getElementById(id)
@@ -30,10 +30,10 @@ let isPaused = false
 let isLost = false
 const tell = () => {
   button.textContent = isPaused ? 'Resume' : 'Pause'
-  say('fresh', isLost ? 'The gateway does not answer; this is what it said last' : isPaused ? 'Paused' : 'Live, every 2 s')
+  say('fresh', isLost ? 'The gateway does not answer. These are its last figures' : isPaused ? 'Paused' : 'Live, every 2 s')
   document.body.classList.toggle('lost', isLost)
 }
-// What somebody reads by keyboard or is about to copy is left alone.
+// A part with the keyboard focus or a selection is not replaced.
 const isInUse = (part) =>
   part.contains(document.activeElement) || (!getSelection().isCollapsed && getSelection().containsNode(part, true))
 const refresh = async () => {
@@ -64,8 +64,7 @@ tell()
 setTimeout(again, everyMs)
 `
 
-/** What the page can do without, in the browser: it refreshes the parts that move, and filters as one types. */
+/** The page works without it: it refreshes the live parts and filters while the operator types. */
 export const consoleScript: Html = verbatim(say + filter + refresh)
 
-/** For the matrix on a page of its own. */
 export const matrixScript: Html = verbatim(say + filter)

@@ -7,13 +7,12 @@ import type { ExplainChoices, Explained, ExplainQuestion } from './explain.ts'
 import type { MatrixLine } from './matrix.ts'
 import { type MetricsReader, readMetrics } from './metrics-reader.ts'
 
-/** Everything that one page shows, as it was at one moment. What could not be learned is undefined, or empty. */
+/** All facts of one page. A fact that could not be read is undefined or empty. */
 export type ConsoleSnapshot = Readonly<{
   now: Date
   readiness: Readiness | undefined
   figures: MetricsReader
   policies: PolicyStates | undefined
-  /** Empty while nothing is known of it. */
   history: HistoryReading
   clusters: ClusterStates | undefined
   table: ConsoleTable
@@ -21,12 +20,11 @@ export type ConsoleSnapshot = Readonly<{
 
 export type SnapshotSources = Pick<AdminState, 'readiness' | 'metrics' | 'policies' | 'history' | 'clusters'> &
   Readonly<{
-    /** The table of this fingerprint. */
     table: (fingerprint: string | undefined) => Promise<ConsoleTable>
     now: () => Date
   }>
 
-/** Asks every source at once; one that fails leaves its place empty, and the page comes all the same. */
+/** Asks every source at once; one that fails leaves its part of the page empty. */
 export async function takeSnapshot(
   sources: SnapshotSources,
   ask: (now: Date) => HistoryQuery,
@@ -44,26 +42,23 @@ export async function takeSnapshot(
   return { now, readiness, figures: readMetrics(snapshot), policies: states, table, history, clusters }
 }
 
-/** Before any process has told its history. */
+/** Stands in until a process reports its history. */
 export const noHistory: HistoryReading = {
   traffic: { total: { rows: [], recent: [], before: [] }, routes: [], upstreams: [], causes: [], drops: [] },
   callers: [],
   requests: [],
 }
 
-/** What the page shows of the table in force. */
 export type ConsoleTable = Readonly<{
   lines: readonly MatrixLine[]
-  /** The upstream of each route that has one, by the route's id. */
   destinations: ReadonlyMap<string, string>
   choices: ExplainChoices
   explain: (question: ExplainQuestion) => Explained
 }>
 
-/** Before any process has told its table. */
 export const noTable: ConsoleTable = {
   lines: [],
   destinations: new Map(),
   choices: { methods: [], roles: [], platformRoles: [], tokenScopes: [] },
-  explain: () => 'No process tells its table at the moment.',
+  explain: () => 'No process reports its policy at the moment.',
 }

@@ -1,6 +1,6 @@
 import { type Html, verbatim } from './html.ts'
 
-/** Light, and dark where the system is; every pair of text and ground has a contrast of at least 4.5 to 1. */
+/** Follows the system's light or dark scheme. Every pair of text and background has a contrast of at least 4.5 to 1. */
 const colours = `
 :root {
   color-scheme: light dark;
@@ -206,5 +206,4 @@ button:hover { background: var(--hover); }
 @media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth; } }
 `
 
-/** All of it, in the page itself: it asks for no other file. */
 export const style: Html = verbatim([colours, frame, tiles, plots, tables, matrix, forms].join(''))

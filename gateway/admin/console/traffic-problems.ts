@@ -9,17 +9,15 @@ import { readEventLoopLagMs } from './overview.ts'
 import type { ConsoleProblem } from './problems.ts'
 import { failingShare, type UpstreamHealth } from './upstreams.ts'
 
-/** What the verdict is found by. */
 export type Evidence = Readonly<{
   history: HistoryReading
   upstreams: readonly UpstreamHealth[]
-  /** The upstream of each route that has one. */
   destinations: ReadonlyMap<string, string>
   clusters: ClusterStates | undefined
   figures: MetricsReader
 }>
 
-/** What the last minute of requests says is wrong, the gateway's own failures first. */
+/** From the last minute of requests; the gateway's own failures come first. */
 export const listTrafficProblems = (evidence: Evidence): readonly ConsoleProblem[] => {
   const found = [...findOwnFailures(evidence), ...findUpstreams(evidence)]
   return [...found, ...findRoutes(evidence, found), ...findSurge(evidence), ...findOverload(evidence)]
@@ -27,7 +25,6 @@ export const listTrafficProblems = (evidence: Evidence): readonly ConsoleProblem
 
 const read = ({ recent }: Pick<NamedRing, 'recent'>, column: number): number => recent[column] ?? 0
 
-/** The alerts of failures whose cause is the gateway's own or that of a part behind it. */
 const failureAlerts: Readonly<Record<string, string>> = {
   internal: 'SallyportInternalErrors',
   directory_unavailable: 'SallyportDatabaseFailing',
@@ -39,7 +36,7 @@ const failureAlerts: Readonly<Record<string, string>> = {
   cluster_offline: 'SallyportClustersOffline',
 }
 
-/** Failures of calls are told with their upstream. */
+/** Failures of calls appear with their upstream. */
 const isOfUpstream = (cause: string): boolean => cause.startsWith('upstream_')
 
 function findOwnFailures({ history: { traffic }, clusters }: Evidence): readonly ConsoleProblem[] {
@@ -56,7 +53,6 @@ function findOwnFailures({ history: { traffic }, clusters }: Evidence): readonly
   })
 }
 
-/** Code and exact cause. */
 const nameOwn = (cause: string): string => (nameCode(cause) === cause ? cause : `${nameCode(cause)} (${cause})`)
 
 function listOffline(states: ClusterStates | undefined): string {
@@ -78,7 +74,6 @@ function findUpstreams(evidence: Evidence): readonly ConsoleProblem[] {
   })
 }
 
-/** The one route of an upstream that fails while others work. */
 function findLoneRoute({ name }: UpstreamHealth, { history, destinations }: Evidence): string | undefined {
   const routes = history.traffic.routes.filter((route) => destinations.get(route.name) === name)
   const active = routes.filter((route) => read(route, columns.requests) > 0)
@@ -86,9 +81,9 @@ function findLoneRoute({ name }: UpstreamHealth, { history, destinations }: Evid
   return failing.length === 1 && active.length > 1 ? failing[0]?.name : undefined
 }
 
-/** Slower than this is slow whatever was usual; beyond it what was usual counts. */
+/** A slower call is slow even if it was usual; below it only a change counts. */
 const leastSlowMs = 1_000
-/** Where nothing is known of what is usual. */
+/** Used when too few calls came before to know what is usual. */
 const unusualMs = 2_000
 const slowFactor = 4
 const leastCalls = 5
@@ -106,7 +101,7 @@ function findSlow(name: string, { calls }: UpstreamHealth): readonly ConsoleProb
   return [{ name, finding, alert: 'SallyportStageSlow' }]
 }
 
-/** A route with few requests is lost in the figures of its upstream. */
+/** The figures of an upstream hide a route with few requests. */
 const leastFailures = 2
 const routeShare = 0.1
 
@@ -116,7 +111,7 @@ function findRoutes({ history, destinations }: Evidence, found: readonly Console
     const [requests, failed] = [read(route, columns.requests), read(route, columns.failed)]
     if (failed < leastFailures || failed / requests < routeShare) return []
     if (named.has(`route ${route.name}`) || named.has(`upstream ${destinations.get(route.name)}`)) return []
-    // What fails everywhere is told by its cause, and a cluster by its name.
+    // A failure at every route is listed by its cause, and a cluster by its name.
     if (found.length > 0 && !destinations.has(route.name)) return []
     if (found.some(({ name }) => (name.split(' ')[0] ?? '') in failureAlerts)) return []
     const finding = `${amount(failed)} of ${amount(requests)} requests failed in the last minute`
@@ -129,10 +124,9 @@ const surgeFactor = 5
 const surgeShare = 0.2
 const minutesBefore = 10
 
-/** Causes that a guess at credentials has. */
 const guesses = ['unauthenticated', 'too_many_attempts']
 
-/** Refusals of one kind that leap: a client that guesses credentials, or a change that locks clients out. */
+/** A jump of one kind of refusal: a client guesses credentials, or a change locks clients out. */
 function findSurge({ history: { traffic, callers } }: Evidence): readonly ConsoleProblem[] {
   const requests = read(traffic.total, columns.requests)
   const groups = new Map<string, { recent: number; before: number }>()
@@ -159,7 +153,6 @@ function findSurge({ history: { traffic, callers } }: Evidence): readonly Consol
   })
 }
 
-/** The caller of most refusals, where one has a fifth of them. */
 function nameLeader(callers: readonly CallerReading[]): string {
   const all = callers.reduce((sum, { refused }) => sum + refused, 0)
   const [leader] = [...callers].sort((one, other) => other.refused - one.refused)
@@ -171,7 +164,6 @@ function nameLeader(callers: readonly CallerReading[]): string {
 const lagLimitMs = 250
 const nearLimit = 0.9
 
-/** The gateway's own room: connections, its event loop, its pool of database connections. */
 function findOverload({ history: { traffic }, figures }: Evidence): readonly ConsoleProblem[] {
   const turnedAway = traffic.drops
     .filter(({ name }) => name === 'limit' || name === 'memory')
@@ -200,7 +192,7 @@ function findOverload({ history: { traffic }, figures }: Evidence): readonly Con
   ]
 }
 
-/** The failures of the range before the last minute, so that an incident that is over is still seen. */
+/** Failures before the last minute, so that an incident that is over stays visible. */
 export function describeEarlier({ history: { traffic } }: Evidence): string | undefined {
   const failing = traffic.total.rows.filter(([, ...counts]) => {
     const [requests = 0, failed = 0] = [counts[columns.requests], counts[columns.failed]]

@@ -8,7 +8,6 @@ import { type Curve, renderPlot, renderSparkline } from './plot.ts'
 import { type ConsoleQuery, linkTo, ranges, toHistoryQuery } from './query.ts'
 import { readTrend } from './trends.ts'
 
-/** The range, and the route or upstream whose plots are shown: plain links and a plain form. */
 export function renderRange(query: ConsoleQuery, { traffic }: HistoryReading): Html {
   const links = [...ranges.keys()].map((minutes) => {
     const isChosen = minutes === query.minutes
@@ -23,7 +22,7 @@ ${renderChoice('route', 'Route', namesOf(traffic.routes), query.route)}${renderC
 
 const namesOf = (rings: readonly NamedRing[]): readonly string[] => rings.map(({ name }) => name).sort()
 
-/** A choice of a plain form; the word of the address stands there even where the history does not have it. */
+/** The chosen value is offered even if the history does not have it. */
 export const renderChoice = (name: string, label: string, options: readonly string[], chosen: string): Html =>
   html`<label>${label} <select name="${name}"><option value="">all</option>${[
     ...new Set(chosen === '' ? options : [...options, chosen]),
@@ -34,7 +33,6 @@ export const renderChoice = (name: string, label: string, options: readonly stri
 
 const mostCurves = 6
 
-/** Rate, refusals, failures and latency of what the address asks for. */
 export function renderPlots(query: ConsoleQuery, { traffic }: HistoryReading, now: Date): Html {
   const range = toHistoryQuery(query, now)
   const subject = chooseSubject(query, traffic)
@@ -66,7 +64,6 @@ ${renderPlot({ ...shared, id: 'rate', title: `Requests: ${subject.name}`, unit: 
 `
 }
 
-/** A route goes before an upstream where the address has both. */
 function chooseSubject({ route, upstream }: ConsoleQuery, traffic: TrafficReading) {
   const empty: RingReading = { rows: [], recent: [], before: [] }
   const find = (rings: readonly NamedRing[], name: string): RingReading =>
@@ -76,7 +73,6 @@ function chooseSubject({ route, upstream }: ConsoleQuery, traffic: TrafficReadin
   return { name: 'all requests', ring: traffic.total }
 }
 
-/** The causes that occur most, one curve each, and one for all others. */
 function curvesOf(rings: readonly NamedRing[], column: number, range: SlotRange, now: Date): readonly Curve[] {
   const sorted = rings
     .map((ring) => ({ name: ring.name, trend: readTrend(ring, range, now) }))
@@ -91,7 +87,6 @@ function curvesOf(rings: readonly NamedRing[], column: number, range: SlotRange,
 
 const formatClock = (ms: number): string => new Date(ms).toISOString().slice(11, 16)
 
-/** Routes and their figures in the range, failing ones first. */
 export function renderRoutes(query: ConsoleQuery, { traffic }: HistoryReading, now: Date): Html {
   const range = toHistoryQuery(query, now)
   const rows = traffic.routes
@@ -117,7 +112,6 @@ export function renderRoutes(query: ConsoleQuery, { traffic }: HistoryReading, n
 
 const mostRows = 10
 
-/** Why requests were refused or failed, the most frequent first. */
 export function renderCauses(query: ConsoleQuery, { traffic }: HistoryReading, now: Date): Html {
   const range = toHistoryQuery(query, now)
   const rows = traffic.causes
@@ -142,7 +136,6 @@ export function renderCauses(query: ConsoleQuery, { traffic }: HistoryReading, n
   })
 }
 
-/** Users by their numbers, and addresses of callers that are not known. */
 export function renderCallers(query: ConsoleQuery, { callers }: HistoryReading): Html {
   const rows = [...callers]
     .sort((one, other) => other.refused + other.failed - one.refused - one.failed || other.requests - one.requests)

@@ -1,18 +1,14 @@
 import { firstSlotOf, type RingReading, recentSlots, type SlotRange, slotMs } from '../history/slot-ring.ts'
 import { columns, readPercentile } from '../history/traffic.ts'
 
-/** The counters of a subject in a range, group by group and in sum. */
 export type Trend = Readonly<{
-  /** For each second of a group. */
   perSecond: (column: number) => readonly number[]
-  /** In milliseconds; undefined where nothing was measured. */
   percentiles: (part: number) => readonly (number | undefined)[]
-  /** Over the whole range. */
   sum: (column: number) => number
   percentile: (part: number) => number | undefined
 }>
 
-/** The last group is not over: it counts for the seconds that have passed, but never for so few that a rate leaps. */
+/** The last group is not over, so its rate uses the seconds that have passed, but at least this many. */
 const leastSeconds = 5
 
 export function readTrend({ rows }: Pick<RingReading, 'rows'>, range: SlotRange, now: Date): Trend {
@@ -40,7 +36,6 @@ const listGroups = (range: SlotRange): readonly number[] => {
   return Array.from({ length: count }, (_, index) => first + index * range.step)
 }
 
-/** Requests for each second of the last minute, as far as it has passed. */
 export function readRecentRate({ recent }: Pick<RingReading, 'recent'>, now: Date): number {
   const seconds = ((recentSlots - 1) * slotMs + (now.getTime() % slotMs)) / 1_000
   return (recent[columns.requests] ?? 0) / seconds

@@ -9,20 +9,17 @@ import { readTrend } from './trends.ts'
 
 export type UpstreamAddress = Readonly<{ name: string; origin: string }>
 
-/** An upstream of the configuration, or a cluster that requests went to; what it answered tells how it is. */
 export type UpstreamHealth = UpstreamAddress &
   Readonly<{
     label: string
     calls: NamedUpstream
-    /** Undefined while there is no news of it. */
     isGood: boolean | undefined
     word: string
   }>
 
-/** A failure of one call in a hundred is worth a look. */
 export const failingShare = 0.01
 
-/** Calls that wait while nothing is answered for so long. */
+/** An upstream with waiting calls is silent after this time without a response. */
 export const silenceMs = 10_000
 export const leastWaiting = 4
 
@@ -43,7 +40,7 @@ export function judgeUpstreams(
   return [...configured, ...others].map((upstream) => ({ ...upstream, ...judge(upstream.calls, now) }))
 }
 
-/** All that is not configured is a cluster. */
+/** Every upstream that is not configured is a cluster. */
 function describeCluster(name: string, states: ClusterStates | undefined): Readonly<{ label: string; origin: string }> {
   const id = Number(name.slice(name.indexOf(':') + 1))
   const known = states?.clusters.find((cluster) => cluster.id === id)
@@ -60,7 +57,6 @@ function judge({ recent, waiting, settledMs }: NamedUpstream, now: Date): Pick<U
   return calls > 0 ? { isGood: true, word: 'answers' } : { isGood: undefined, word: 'quiet' }
 }
 
-/** How calls failed, as one can tell from outside. */
 export function describeFailures(recent: readonly number[]): string {
   const [failed = 0, unreachable = 0, timedOut = 0] = [columns.failed, columns.unreachable, columns.timedOut].map(
     (column) => recent[column] ?? 0,

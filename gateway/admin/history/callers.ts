@@ -1,18 +1,15 @@
 import { slotCount, slotMs } from './slot-ring.ts'
 
-/** A user by its number, or an address where the caller is not known. */
+/** A user id, or an address of an unknown caller. */
 export type CallerKey = number | string
 
-/** What one caller did within a range, as plain data. */
 export type CallerReading = Readonly<{ caller: CallerKey; requests: number; refused: number; failed: number }>
 
 const minuteMs = 60_000
 const minutes = (slotCount * slotMs) / minuteMs
 
-/** Callers counted in one minute. */
 const callerLimit = 64
 
-/** Callers that a page gets. */
 const readingLimit = 24
 
 type Counts = { requests: number; refused: number; failed: number }
@@ -20,8 +17,8 @@ type Counts = { requests: number; refused: number; failed: number }
 type Minute = { number: number; readonly callers: Map<CallerKey, Counts> }
 
 /**
- * The callers with the most requests, minute by minute. A caller beyond the limit takes the place of the least and its
- * count (Space-Saving, Metwally 2005): a heavy caller stays in, however many others come once.
+ * The callers with the most requests, by minute. Beyond the limit a new caller takes the place and the count of the
+ * least (Space-Saving, Metwally 2005). So a heavy caller stays, however many others come once.
  */
 export class Callers {
   readonly #minutes: readonly Minute[] = Array.from({ length: minutes }, () => ({ number: -1, callers: new Map() }))
@@ -78,7 +75,6 @@ function findLeast(callers: ReadonlyMap<CallerKey, Counts>): CallerKey {
   return least
 }
 
-/** The callers of several processes or minutes: those with the most requests, refusals or failures. */
 export function mergeCallers(parts: readonly (readonly CallerReading[])[]): readonly CallerReading[] {
   const sums = new Map<CallerKey, Counts>()
   for (const { caller, requests, refused, failed } of parts.flat()) {

@@ -7,32 +7,27 @@ import { mergeRequests, type RecentRequest, RecentRequests, type RequestFilter }
 import { firstSlotOf, type SlotRange, slotAt, slotMs } from './slot-ring.ts'
 import { isServerFailure, mergeTraffic, Traffic, type TrafficReading, type UpstreamTraffic } from './traffic.ts'
 
-/** What a page asks of the history. */
 export type HistoryQuery = SlotRange & Readonly<{ filter: RequestFilter }>
 
-/** Counters, callers and remembered requests of one range, as plain data. */
 export type HistoryReading = Readonly<{
   traffic: TrafficReading
   callers: readonly CallerReading[]
   requests: readonly RecentRequest[]
 }>
 
-/** The last hour of one process, in memory that does not grow. */
+/** The last hour of one process, in bounded memory. */
 export type RequestHistory = Readonly<{
   noteEnd: (request: EndedRequest) => void
   noteMalformed: (listener: AuditedListener, request: MalformedRequest) => void
   noteDropped: (reason: string) => void
-  /** The same for every call of one upstream. */
   upstream: (name: string) => UpstreamTraffic
   noteLatency: (route: string, ms: number) => void
   noteSlow: (call: SlowCall) => void
   read: (query: HistoryQuery) => HistoryReading
 }>
 
-/** A call of an upstream whose head came late. */
 export type SlowCall = Omit<RecentRequest, 'kind' | 'timeMs' | 'reason' | 'cause' | 'tokenId' | 'listener'>
 
-/** A first byte later than this is remembered as a slow request. */
 export const slowMs = 1_000
 
 const slowReason = 'slow_upstream'
@@ -46,7 +41,7 @@ export function createHistory(epochMs: () => number): RequestHistory {
   return {
     noteEnd: (request) => noteEnd(request, epochMs(), { traffic, callers, recent }),
     noteMalformed: (listener, { code, requestId, peerAddress, isBody }) => {
-      // A request whose body is malformed has a record of its own.
+      // A request with a malformed body has a record of its own.
       if (isBody) return
       const timeMs = epochMs()
       const slot = slotAt(timeMs)
@@ -72,7 +67,6 @@ export function createHistory(epochMs: () => number): RequestHistory {
   }
 }
 
-/** The history of several processes together. */
 export const mergeHistories = (parts: readonly HistoryReading[]): HistoryReading => ({
   traffic: mergeTraffic(parts.map(({ traffic }) => traffic)),
   callers: mergeCallers(parts.map(({ callers }) => callers)),

@@ -1,27 +1,23 @@
 import type { AuditedListener } from '../../observe/audit/line.ts'
 import { redact } from '../../observe/log/redact.ts'
 
-/** Why a request is remembered: the gateway refused it, it ended in a failure, or its upstream was slow. */
 export const requestKinds = ['refusal', 'failure', 'slow'] as const
 
 export type RequestKind = (typeof requestKinds)[number]
 
-/** One remembered request as plain data, with no more than an operator needs to find it in the log. */
 export type RecentRequest = Readonly<{
   kind: RequestKind
-  /** Epoch time of its end, in milliseconds. */
   timeMs: number
   requestId: string
   listener: AuditedListener
   status: number | undefined
-  /** The code that the client saw, or the status of an upstream's own failure. */
+  /** The code that the client saw, or the status of a failing upstream. */
   reason: string
-  /** The exact cause; the reason itself where that says it all. */
   cause: string
-  /** The number that a refused API token claims to have. */
+  /** The token id that a refused credential claims. */
   tokenId: number | undefined
   method: string | undefined
-  /** Without the query, and without credentials that were put there by mistake. */
+  /** Without the query, and with credentials redacted. */
   path: string | undefined
   route: string | undefined
   upstream: string | undefined
@@ -31,24 +27,20 @@ export type RecentRequest = Readonly<{
   durationMs: number | undefined
 }>
 
-/** What a page asks for; an empty string asks for everything. */
+/** An empty string matches everything. */
 export type RequestFilter = Readonly<{
   kind: string
-  /** A reason or an exact cause. */
   reason: string
   route: string
   upstream: string
-  /** Words that all have to occur. */
   text: string
   requestId: string
 }>
 
-/** Remembered requests of one cause; of a failure, of one cause and route. */
 const groupSize = 24
 
 const groupLimit = 128
 
-/** A page lists no more than these. */
 export const listLimit = 100
 
 const pathLimit = 256
@@ -57,15 +49,15 @@ const wordLimit = 64
 type Group = { readonly requests: RecentRequest[]; newestMs: number }
 
 /**
- * The newest refusals, failures and slow requests. Each cause has room of its own, and within it the address with the
- * most requests makes room first: neither a flood of one cause nor one client pushes out the others.
+ * The newest refusals, failures and slow requests. Each cause has its own space, in which the address with the most
+ * requests loses its oldest first. So neither a flood of one cause nor one client pushes out the others.
  */
 export class RecentRequests {
   readonly #groups = new Map<string, Group>()
 
   remember(request: RecentRequest): void {
     const { kind, cause, route } = request
-    // A client may cause refusals at every route, and must not make as many groups.
+    // A client can cause refusals at every route, and must not create as many groups.
     const key = kind === 'refusal' ? `${kind} ${cause}` : `${kind} ${cause} ${route}`
     const group = this.#groups.get(key) ?? this.#addGroup(key)
     if (group.requests.length >= groupSize) group.requests.splice(findCrowded(group.requests), 1)
@@ -73,7 +65,6 @@ export class RecentRequests {
     group.newestMs = request.timeMs
   }
 
-  /** Newest first. */
   read(filter: RequestFilter): readonly RecentRequest[] {
     const all = [...this.#groups.values()].flatMap(({ requests }) => requests)
     return newestOf(all.filter(matchesFilter(filter)))
@@ -87,15 +78,16 @@ export class RecentRequests {
   }
 }
 
-/** The newest of what several processes remember. */
 export const mergeRequests = (parts: readonly (readonly RecentRequest[])[]): readonly RecentRequest[] =>
   newestOf(parts.flat())
 
 const newestOf = (requests: readonly RecentRequest[]): readonly RecentRequest[] =>
-  // Reversed first: of those that ended in the same millisecond the last one was remembered last.
-  [...requests].reverse().sort((one, other) => other.timeMs - one.timeMs).slice(0, listLimit)
+  // Reversed first: of requests that ended in the same millisecond, the newest was remembered last.
+  [...requests]
+    .reverse()
+    .sort((one, other) => other.timeMs - one.timeMs)
+    .slice(0, listLimit)
 
-/** The oldest request of the address that has the most. */
 function findCrowded(requests: readonly RecentRequest[]): number {
   const counts = new Map<string, number>()
   for (const { clientAddress } of requests) counts.set(clientAddress, (counts.get(clientAddress) ?? 0) + 1)
@@ -110,7 +102,6 @@ function findCrowded(requests: readonly RecentRequest[]): number {
   return crowded
 }
 
-/** The group that has been quiet for the longest time. */
 function findOldest(groups: ReadonlyMap<string, Group>): string {
   let oldest = ''
   let oldestMs = Number.POSITIVE_INFINITY
@@ -126,7 +117,7 @@ const cut = (request: RecentRequest): RecentRequest => ({
   ...request,
   requestId: request.requestId.slice(0, 2 * wordLimit),
   method: request.method?.slice(0, wordLimit),
-  // Redaction goes first: half a token would not be recognized.
+  // Redaction comes first: half a token would not be recognized.
   path: request.path === undefined ? undefined : redact(request.path).slice(0, pathLimit),
   clientAddress: request.clientAddress.slice(0, wordLimit),
 })

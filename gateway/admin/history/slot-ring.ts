@@ -1,35 +1,31 @@
-/** Length of a slot: the smallest step of time in the history. */
 export const slotMs = 10_000
 
-/** One hour of slots. */
 export const slotCount = 360
 
 export const slotAt = (epochMs: number): number => Math.floor(epochMs / slotMs)
 
-/** The slots that a page asks for: `slots` of them up to `toSlot`, added up in groups of `step`. */
+/** `slots` slots up to `toSlot`, added up in groups of `step`. */
 export type SlotRange = Readonly<{ toSlot: number; slots: number; step: number }>
 
-/** The first slot of a range; groups begin at multiples of `step`, so that a plot does not change its groups as it moves on. */
+/** Groups begin at multiples of `step`, so that a plot keeps its groups as time passes. */
 export const firstSlotOf = ({ toSlot, slots, step }: SlotRange): number => {
   const first = toSlot - Math.min(slots, slotCount) + 1
   return first - (first % step)
 }
 
-/** Counters of one subject as plain data: groups that are not empty, the last minute, and the ten minutes before it. */
+/** The groups that are not empty, the last minute, and the ten minutes before it. */
 export type RingReading = Readonly<{
-  /** The slot with which a group begins, then its counters. */
+  /** The first slot of a group, then its counters. */
   rows: readonly (readonly number[])[]
   recent: readonly number[]
   before: readonly number[]
 }>
 
-/** The verdict looks at these slots, the one that is not over among them. */
 export const recentSlots = 6
 
-/** The slots before the recent ones, with which the verdict compares. */
 const beforeSlots = 60
 
-/** A fixed number of counters for each slot of the last hour. Memory is taken once; a slot is cleared when its turn comes. */
+/** Counters for each slot of the last hour. Memory is allocated once; a slot is cleared when it is used again. */
 export class SlotRing {
   readonly #width: number
   readonly #slots = new Float64Array(slotCount).fill(-1)
@@ -41,7 +37,6 @@ export class SlotRing {
     this.#counts = new Uint32Array(slotCount * width)
   }
 
-  /** The newest slot that counted anything. */
   get lastSlot(): number {
     return this.#lastSlot
   }
@@ -87,7 +82,6 @@ export class SlotRing {
   }
 }
 
-/** The counters of several processes, added up. */
 export function mergeRings(parts: readonly RingReading[]): RingReading {
   const rows = new Map<number, readonly number[]>()
   for (const part of parts)

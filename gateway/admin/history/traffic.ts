@@ -1,24 +1,22 @@
 import { codeOf, type RefusalCause } from '../../errors/gateway-error.ts'
 import { mergeRings, type RingReading, type SlotRange, SlotRing, slotAt } from './slot-ring.ts'
 
-/** The counters of a route, of an upstream and of the whole, by their columns in a ring. */
 export const columns = { requests: 0, refused: 1, failed: 2, unreachable: 3, timedOut: 4 } as const
 
 const firstLatency = Object.keys(columns).length
 
-/** Upper bounds of the latency buckets in milliseconds; the last bucket has none. */
+/** Upper bounds of the buckets in milliseconds; the last bucket is open. */
 export const latencyBounds = [2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000] as const
 
 const width = firstLatency + latencyBounds.length + 1
 
-/** A new subject beyond its limit replaces the one that has been quiet for the longest time. Each takes 30 kB. */
+/** Beyond the limit a new name replaces the one that has been idle longest. Each takes 30 kB. */
 const routeLimit = 256
 const upstreamLimit = 96
 
-/** Causes come from the catalogue of errors and from the statuses of upstreams. Each takes 6 kB. */
+/** Causes come from the error catalogue and from upstreams' statuses. Each takes 6 kB. */
 const causeLimit = 200
 
-/** Counts in fixed rings: of everything, of each route, of each upstream or cluster, and of each cause. */
 export class Traffic {
   readonly #total = new SlotRing(width)
   readonly #routes = new Map<string, SlotRing>()
@@ -53,7 +51,6 @@ export class Traffic {
     this.#route(route).add(slot, column)
   }
 
-  /** The same for every call of one upstream. */
   upstream(name: string): UpstreamTraffic {
     return find(this.#upstreams, name, upstreamLimit, makeUpstream)
   }
@@ -79,10 +76,10 @@ export class Traffic {
   }
 }
 
-/** The code that clients see of a cause; causes that are not in the catalogue are told as they are. */
+/** The code that clients see for a cause; an unknown cause is its own code. */
 export const nameCode = (cause: string): string => codeOf(cause as RefusalCause)
 
-/** A cause may refuse requests and, once they were allowed, fail them. */
+/** A cause may refuse requests, or fail them after they were allowed. */
 export const causeColumns = { refused: 0, failed: 1 } as const
 
 const makeWide = (): SlotRing => new SlotRing(width)
@@ -90,7 +87,6 @@ const makeCause = (): SlotRing => new SlotRing(2)
 const makeNarrow = (): SlotRing => new SlotRing(1)
 const makeUpstream = (): UpstreamTraffic => new UpstreamTraffic()
 
-/** The calls of one upstream. */
 export class UpstreamTraffic {
   readonly #ring = makeWide()
   #waiting = 0
@@ -101,7 +97,6 @@ export class UpstreamTraffic {
   }
 
   begin(epochMs: number): void {
-    // Silence is measured from the first call that waits.
     if (this.#waiting === 0) this.#settledMs = epochMs
     this.#waiting += 1
   }
@@ -118,7 +113,6 @@ export class UpstreamTraffic {
     else if (code === 'upstream_unavailable') this.#ring.add(slot, columns.unreachable)
   }
 
-  /** The client has gone; the upstream did nothing wrong. */
   abandoned(): void {
     this.#waiting -= 1
   }
@@ -137,23 +131,20 @@ export class UpstreamTraffic {
   }
 }
 
-/** 501 answers a method that no server here knows: the client's mistake. */
+/** 501 answers a method that no server here knows, which is the client's mistake. */
 export const isServerFailure = (status: number): boolean => status >= 500 && status !== 501
 
-/** Counters of one subject under its name. */
 export type NamedRing = RingReading & Readonly<{ name: string }>
 
 type UpstreamReading = RingReading &
   Readonly<{
-    /** Calls without an answer so far. */
     waiting: number
-    /** Epoch time of the newest answer or failure, or of the first call that waits. */
+    /** Epoch time of the newest response or failure, or of the first waiting call. */
     settledMs: number
   }>
 
 export type NamedUpstream = UpstreamReading & Readonly<{ name: string }>
 
-/** All counters of one range, as plain data. */
 export type TrafficReading = Readonly<{
   total: RingReading
   routes: readonly NamedRing[]
@@ -162,7 +153,6 @@ export type TrafficReading = Readonly<{
   drops: readonly NamedRing[]
 }>
 
-/** The counters of several processes, added up by their names. */
 export function mergeTraffic(parts: readonly TrafficReading[]): TrafficReading {
   const upstreams = groupByName(parts.flatMap((part) => part.upstreams))
   return {
@@ -198,7 +188,7 @@ function latencyColumn(ms: number): number {
   return firstLatency + index
 }
 
-/** The time that this part of the requests took at most, in milliseconds; undefined where none was measured. */
+/** Milliseconds; undefined if nothing was measured. Interpolated within a bucket. */
 export function readPercentile(counts: readonly number[], part: number): number | undefined {
   const buckets = counts.slice(firstLatency)
   const total = buckets.reduce((sum, count) => sum + count, 0)
@@ -216,7 +206,7 @@ export function readPercentile(counts: readonly number[], part: number): number 
   return latencyBounds.at(-1)
 }
 
-/** The entry of this name; beyond the limit it takes the place of the one that has been quiet for the longest time. */
+/** Beyond the limit a new entry replaces the one that has been idle longest. */
 function find<Value extends Readonly<{ lastSlot: number }>>(
   known: Map<string, Value>,
   name: string,

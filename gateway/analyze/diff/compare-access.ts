@@ -5,15 +5,14 @@ import { evaluate } from '../evaluate.ts'
 import { type ComparedCaller, imagineCallers } from './imagine-callers.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
-/** What somebody gets; there may be no row, or no such credential yet. */
+/** `no_route` and `no_credential` are for a route or credential that one policy does not have. */
 export type Outcome = 'allowed' | 'no_route' | 'no_credential' | RefusalCode
 
-/** Somebody who gets something else than before: one cell of the matrix, wherever the matrix has one. */
+/** A caller whose outcome changes: a cell of the matrix, if it has that caller. */
 export type ChangedCell = Readonly<{ role: string; credential: string; relation: string; was: Outcome; now: Outcome }>
 
 export type Access = Readonly<{ gains: readonly ChangedCell[]; losses: readonly ChangedCell[] }>
 
-/** Who gains and who loses what, where requests fall under one row now and another before. */
 export function compareAccess(policies: PolicyPair, routes: RoutePair): Access {
   if (!routes.old && !routes.new) return { gains: [], losses: [] }
   const cells = imagineCallers(policies, routes).map(
@@ -34,7 +33,7 @@ export function compareAccess(policies: PolicyPair, routes: RoutePair): Access {
 const evaluateAt = (route: Route | undefined, caller: ComparedCaller['new'], roles: Roles): Outcome =>
   route ? evaluate(route, caller, roles) : 'no_route'
 
-/** The cells that changed; where every relation of somebody did, one cell without it. */
+/** If every relation of a caller changed, one cell without a relation stands for them. */
 function shorten(cells: readonly ChangedCell[], isChanged: (cell: ChangedCell) => boolean): readonly ChangedCell[] {
   const chosen = new Map<string, ChangedCell>()
   for (const cell of cells.filter(isChanged)) {

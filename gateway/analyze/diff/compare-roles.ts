@@ -1,7 +1,7 @@
 import type { Roles } from '../../policy/role.ts'
 import type { RouteDifference } from './compare-routes.ts'
 
-/** What backends are told of callers, and tokens are minted with: access that a backend may grant by itself. */
+/** Compares roles, scopes and abilities: backends receive them and may grant access by them. */
 export function compareRoles(old: Roles, fresh: Roles): readonly RouteDifference[] {
   const before = describeRoles(old)
   const after = describeRoles(fresh)

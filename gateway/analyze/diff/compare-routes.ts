@@ -1,10 +1,9 @@
 import { describeRateLimit } from '../../policy/rate-limit.ts'
 import { parsePattern, type Route } from '../../policy/route.ts'
 
-/** What differs between two rows, or two tables, and changes nobody's access. */
+/** A difference that changes no caller's access. */
 export type RouteDifference = Readonly<{ what: string; old: string; new: string }>
 
-/** Where permitted requests go, and how they are treated. */
 export function compareRoutes(old: Route, fresh: Route): readonly RouteDifference[] {
   const before = describeRoute(old)
   const after = describeRoute(fresh)
@@ -30,7 +29,7 @@ function describeRoute(route: Route): Readonly<Record<string, string>> {
     destination: describeDestination(route),
     surface: route.surface,
     stream: route.stream ?? 'by path',
-    // On a public route no identity arrives, even of those who might pass an authenticated one.
+    // A public route sends no identity, even for a caller who could authenticate.
     identity: route.isPublic ? 'none' : 'sent',
     websocket: route.isWebSocket ? 'joined' : 'no',
     rateLimit: route.rateLimit ? describeRateLimit(route.rateLimit) : 'none',
@@ -39,7 +38,7 @@ function describeRoute(route: Route): Readonly<Record<string, string>> {
   }
 }
 
-/** A parameter by its place in the path: its name means nothing. */
+/** A parameter is described by its place in the path, since its name may change without effect. */
 function describeDestination({ destination, path }: Route): string {
   switch (destination.kind) {
     case 'upstream':

@@ -1,4 +1,4 @@
-// Compares two tables, says what changes, and ends: the other end of `summarizeApart`.
+// The thread that `summarizeApart` starts.
 import { parentPort, workerData } from 'node:worker_threads'
 import { summarizeTexts } from './summarize.ts'
 import type { ComparisonTask } from './summarize-apart.ts'

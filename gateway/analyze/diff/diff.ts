@@ -8,7 +8,7 @@ import { compareRoutes, type RouteDifference } from './compare-routes.ts'
 import { namePaths } from './name-paths.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
-/** Requests that are judged or treated differently, and the rows that judge them; undefined where there is none. */
+/** Requests that are judged or treated differently, with the routes that match them; undefined where no route does. */
 export type RouteChange = Access &
   Readonly<{
     paths: readonly string[]
@@ -21,14 +21,12 @@ export type RouteChange = Access &
 export type RouteName = Readonly<{ route: string; source: string }>
 
 export type PolicyDiff = Readonly<{
-  /** Whether somebody may do what was refused before. */
   isWidened: boolean
   routes: readonly RouteChange[]
-  /** What backends are told of roles and abilities, and tokens are minted with. */
   roles: readonly RouteDifference[]
 }>
 
-/** Compares two tables by what they mean: for everybody, at every path and method that either of them knows. */
+/** Compares two policies by their effect on every caller, path and method that either of them names. */
 export function diffPolicies(policies: PolicyPair): PolicyDiff {
   const groups = groupRequests(policies)
   const routes = [...groups].flatMap(([, group]) => describeGroup(policies, group, groups))
@@ -39,7 +37,7 @@ export function diffPolicies(policies: PolicyPair): PolicyDiff {
   }
 }
 
-/** All requests that fall under one row before and one after: whoever asks, they are judged alike. */
+/** Requests with the same route before and the same route after, which judge them alike. */
 type Group = RoutePair & Readonly<{ regions: ReadonlyMap<Method, Region[]> }>
 
 function groupRequests(policies: PolicyPair): ReadonlyMap<string, Group> {
@@ -74,12 +72,12 @@ function describeGroup(policies: PolicyPair, group: Group, all: ReadonlyMap<stri
 const nameRoute = (route: Route | undefined): RouteName | undefined =>
   route && { route: route.id, source: route.source }
 
-/** The methods by their paths, which may differ: another row may take one of them at some of these paths. */
+/** Groups methods by their paths: another route may take one method at some of them. */
 function groupMethods(group: Group, all: ReadonlyMap<string, Group>): ReadonlyMap<string, readonly Method[]> {
   const byPaths = new Map<string, Method[]>()
   for (const [method, regions] of group.regions) {
     if (regions.length === 0) continue
-    // Where a row's requests all changed alike, its own pattern says it best.
+    // If all requests of a route changed alike, its own pattern describes them.
     const whole = [group.new, group.old].find((route) => route && countRegions(route, method, all) === regions.length)
     const paths = whole ? [`${whole.host ?? ''}${whole.path}`] : namePaths(regions, group)
     const key = JSON.stringify(paths)

@@ -7,7 +7,6 @@ export const diffFormats = ['table', 'markdown', 'json'] as const
 
 export type DiffFormat = (typeof diffFormats)[number]
 
-/** Writes a diff for a terminal, a page or a program. */
 export function formatDiff(diff: PolicyDiff, format: DiffFormat): string {
   switch (format) {
     case 'json':
@@ -37,7 +36,7 @@ function writeSections({ routes, roles }: PolicyDiff, write: WriteSection): stri
   const sections: readonly (readonly [title: string, header: readonly string[], rows: Rows])[] = [
     ['Access', ['', 'route', 'methods', 'path', 'role', 'credential'], access],
     [
-      'Goes elsewhere',
+      'Other destination',
       [...place, 'before', 'after'],
       elsewhere.map(([route, methods, path, , ...rest]) => [route ?? '', methods ?? '', path ?? '', ...rest]),
     ],
@@ -45,7 +44,7 @@ function writeSections({ routes, roles }: PolicyDiff, write: WriteSection): stri
     ['Roles and scopes, as backends and new tokens see them', ['what', 'before', 'after'], told],
   ]
   const written = sections.filter(([, , rows]) => rows.length > 0).map((section) => write(...section))
-  return written.length > 0 ? written.join('\n') : 'the two tables mean the same\n'
+  return written.length > 0 ? written.join('\n') : 'the two policies are equivalent\n'
 }
 
 const placeOf = ({ old, new: fresh, methods, paths }: RouteChange): readonly string[] => {
@@ -53,16 +52,16 @@ const placeOf = ({ old, new: fresh, methods, paths }: RouteChange): readonly str
   return [[...names].join(' -> '), methods.join(' '), paths.join(' ')]
 }
 
-/** One line for all roles that change with the same credentials: every one of them, with every one of these. */
+/** One line for all roles that change with the same credentials. */
 function listCells(verb: string, change: RouteChange, cells: readonly ChangedCell[]): Rows {
   const credentials = new Map<string, readonly string[]>()
   for (const { role, credential, relation } of cells) {
     const who = relation === '' ? role : `${role} (${relation})`
     credentials.set(who, [...(credentials.get(who) ?? []), credential])
   }
-  const people = new Map<string, readonly string[]>()
-  for (const [who, by] of credentials) people.set(by.join(', '), [...(people.get(by.join(', ')) ?? []), who])
-  return [...people].map(([by, who]) => [verb, ...placeOf(change), who.join(', '), by])
+  const callers = new Map<string, readonly string[]>()
+  for (const [who, by] of credentials) callers.set(by.join(', '), [...(callers.get(by.join(', ')) ?? []), who])
+  return [...callers].map(([by, who]) => [verb, ...placeOf(change), who.join(', '), by])
 }
 
 const listOther = (change: RouteChange, isMeant: (difference: RouteDifference) => boolean): Rows =>

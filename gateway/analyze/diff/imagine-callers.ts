@@ -3,28 +3,27 @@ import type { HypotheticalCaller } from '../hypothetical-caller.ts'
 import { listCredentials } from './list-credentials.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
-/** One kind of caller, as each of the two tables knows it. Undefined is nobody; `absent` cannot exist yet. */
+/** One kind of caller under each policy. Undefined is a caller without a credential; `absent` cannot exist yet. */
 export type ComparedCaller = Readonly<{
   role: string
   credential: string
-  /** Whose the agent or organization in the path is, where that matters. */
   relation: string
   old: HypotheticalCaller | 'absent' | undefined
   new: HypotheticalCaller | undefined
 }>
 
 /**
- * Everybody whom one of two rows could treat differently. A decision knows of a caller: the role in the organization in
- * force, a bypass scope, whether the credential has the row's ability, whether the caller is a member of the organization
- * that the path names, and whose the agent is. Each of these is varied as far as one of the rows looks at it.
+ * Every kind of caller that one of two routes could treat differently. A decision depends on the role in the
+ * organization in force, a bypass scope and the route's ability. It also depends on membership in the organization that
+ * the path names, and on the agent's owner. Each of these varies if one of the routes reads it.
  */
 export function imagineCallers(policies: PolicyPair, routes: RoutePair): readonly ComparedCaller[] {
   const relations = listRelations(routes)
-  const people = listPeople(policies)
+  const holders = listHolders(policies)
   return [
     { role: 'nobody', credential: 'none', relation: '', old: undefined, new: undefined },
     ...listCredentials(policies, routes).flatMap(({ credential, old, new: fresh }) =>
-      people.flatMap(({ name, role, platformRoles }) =>
+      holders.flatMap(({ name, role, platformRoles }) =>
         relations.map(
           (relation): ComparedCaller => ({
             role: name,
@@ -39,8 +38,8 @@ export function imagineCallers(policies: PolicyPair, routes: RoutePair): readonl
   ]
 }
 
-/** Holders of the roles of either table. The lowest role tells most of a bypass scope: it stands in for the highest. */
-function listPeople(policies: PolicyPair) {
+/** The roles of both policies. A bypass scope is paired with the lowest role, where its effect shows most. */
+function listHolders(policies: PolicyPair) {
   const both = [policies.old.roles, policies.new.roles]
   const roles = new Set(both.flatMap(({ organization }) => [...organization.keys()]))
   const lowest = new Set(both.flatMap(({ organization }) => [...organization.keys()][0] ?? []))
@@ -60,7 +59,7 @@ type Ownership = Pick<HypotheticalCaller, 'agent' | 'pathOrganization'>
 
 type Relation = Readonly<{ name: string; old: Ownership; new: Ownership }>
 
-/** Rows may look at different parameters: what each of them names is varied on its own. */
+/** The two routes may read different parameters, which vary independently. */
 function listRelations(routes: RoutePair): readonly Relation[] {
   const sides = [routes.old, routes.new]
   const agents = sides.map((route) => placeOf(route, route?.resource?.param))
@@ -77,7 +76,7 @@ function listRelations(routes: RoutePair): readonly Relation[] {
   )
 }
 
-/** A parameter may have another name in the other table: it is the same where its place in the path is. */
+/** The place in the path identifies a parameter, since its name may differ between the policies. */
 const placeOf = (route: Route | undefined, param: string | undefined): number | undefined =>
   route && param !== undefined
     ? parsePattern(route.path).findIndex((segment) => segment.kind === 'param' && segment.name === param)
@@ -85,7 +84,6 @@ const placeOf = (route: Route | undefined, param: string | undefined): number | 
 
 type Place = number | undefined
 
-/** Each way to give every place one of the values. */
 function combine<Value>(places: readonly Place[], values: readonly Value[]): readonly ReadonlyMap<Place, Value>[] {
   const distinct = [...new Set(places)].filter((place) => place !== undefined).sort()
   return distinct.reduce<readonly ReadonlyMap<Place, Value>[]>(

@@ -1,6 +1,6 @@
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
-/** A credential by the abilities that it has under each table; undefined is OAuth, which withholds none. */
+/** A credential with its abilities under each policy; undefined is OAuth, which has all of the role's. */
 export type ComparedCredential = Readonly<{
   credential: string
   old: readonly string[] | 'absent' | undefined
@@ -8,9 +8,8 @@ export type ComparedCredential = Readonly<{
 }>
 
 /**
- * A token keeps the abilities that it was minted with. So where a scope changes there are two kinds of it: those that
- * were minted before, and those that each table would mint. Beside them there may be tokens with any abilities that the
- * old table knew; OAuth stands for those that lack nothing.
+ * A token keeps the abilities that it was minted with. So a changed scope has two kinds of tokens: those minted before,
+ * and those minted under the new policy. Tokens with any other abilities of the old policy may exist too.
  */
 export function listCredentials(policies: PolicyPair, routes: RoutePair): readonly ComparedCredential[] {
   const minted = listMinted(policies)
@@ -41,7 +40,6 @@ function listMinted({ old, new: fresh }: PolicyPair): readonly ComparedCredentia
   })
 }
 
-/** Every selection of some, none and all. */
 function chooseSome([first, ...rest]: readonly string[]): readonly (readonly string[])[] {
   if (first === undefined) return [[]]
   const others = chooseSome(rest)

@@ -2,13 +2,12 @@ import { type PatternSegment, parsePattern } from '../../policy/route.ts'
 import type { Region } from '../regions.ts'
 import type { RoutePair } from './pairs.ts'
 
-/** Writes regions as patterns, the widest alone where it contains the others. */
+/** Writes regions as patterns, and leaves out regions that a wider one contains. */
 export function namePaths(regions: readonly Region[], routes: RoutePair): readonly string[] {
   const widest = regions.filter((region) => !regions.some((other) => other !== region && contains(other, region)))
   return widest.map((region) => `${region.host ?? ''}${nameSteps(region, routes)}`)
 }
 
-/** Whether a pattern of the one would take the paths of the other. */
 function contains(wide: Region, narrow: Region): boolean {
   if (wide.host !== undefined && wide.host !== narrow.host) return false
   const isLongEnough = wide.isOpen
@@ -18,7 +17,7 @@ function contains(wide: Region, narrow: Region): boolean {
   return wide.steps.every(({ text, isNamed }, index) => {
     const step = narrow.steps[index]
     if (isNamed) return step?.isNamed === true && step.text === text
-    // Behind a rest a trailing slash is nothing of its own.
+    // Under a rest segment a trailing slash does not make another path.
     return step?.text !== '' || (wide.isOpen && index === wide.steps.length - 1)
   })
 }

@@ -1,7 +1,7 @@
 import type { Policy } from '../../policy/compile.ts'
 import type { Route } from '../../policy/route.ts'
 
-/** Two routes that judge the same requests, each of its policy; undefined where a policy has none. */
+/** The routes that match the same requests in two policies; undefined where a policy has none. */
 export type RoutePair = Readonly<{ old: Route | undefined; new: Route | undefined }>
 
 export type PolicyPair = Readonly<{ old: Policy; new: Policy }>

@@ -3,7 +3,6 @@ import { guarded } from '../../fault/guarded.ts'
 import type { PolicyTexts } from '../../policy/file.ts'
 import type { PolicySummary } from './summarize.ts'
 
-/** What the thread is given. */
 export type ComparisonTask = Readonly<{
   directory: string
   old: PolicyTexts
@@ -14,16 +13,15 @@ export type ComparisonTask = Readonly<{
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const script = new URL(`./diff-thread.${extension}`, import.meta.url)
 
-/** What changes from one table to another, by a thread that ends with the answer: requests do not wait for it. */
+/** Compares in a thread, so that requests do not wait for it. */
 export function summarizeApart(task: ComparisonTask): Promise<PolicySummary> {
   return new Promise((resolve, reject) => {
-    // Nothing of the environment: it holds secrets, and policies read none.
+    // The environment holds secrets, and policies read none of it.
     const thread = new Worker(script, { name: 'policy diff', workerData: task, env: {} })
     thread.once('message', guarded('process', resolve))
     thread.once('error', reject)
-    // Without effect after either of these.
     thread.once('exit', (code) =>
-      reject(new Error(`the thread that compares policies ended without a word, by ${code}`)),
+      reject(new Error(`the thread that compares policies ended without a result, with code ${code}`)),
     )
     thread.unref()
   })

@@ -3,16 +3,13 @@ import type { PolicyTexts } from '../../policy/file.ts'
 import { parsePolicy } from '../../policy/load.ts'
 import { diffPolicies, type RouteChange } from './diff.ts'
 
-/** What another table changes, in a few words each. */
 export type PolicySummary = Readonly<{
-  /** Ids of routes that are new, and of those that are gone. */
   gained: readonly string[]
   lost: readonly string[]
-  /** Requests that somebody may make now who was refused before. */
   widened: readonly Widening[]
 }>
 
-/** `route` is the row that lets them in, `what` a sentence with methods, paths and roles. */
+/** `route` allows the requests; `what` names methods, paths and roles. */
 export type Widening = Readonly<{ route: string; what: string }>
 
 export function summarizeChange(old: Policy, fresh: Policy): PolicySummary {
@@ -25,7 +22,6 @@ export function summarizeChange(old: Policy, fresh: Policy): PolicySummary {
   }
 }
 
-/** The same of texts, the upstreams of either table taken as they come. */
 export function summarizeTexts(directory: string, old: PolicyTexts, fresh: PolicyTexts, upstreams: Upstreams) {
   return summarizeChange(parsePolicy(directory, old, upstreams), parsePolicy(directory, fresh, upstreams))
 }

@@ -7,10 +7,9 @@ import { compileSchema } from '../../policy/schema.ts'
 import { type CallerOptions, findUnknown } from '../caller-options.ts'
 import { readText } from '../read-policy.ts'
 
-/** Beside the policies' own: editors use the very same file. */
+/** Editors use the same schema, beside the policies' own. */
 const schemaFile = new URL('../../../policies/policy-test.schema.json', import.meta.url)
 
-/** What the table shall say to every one of these requests, from every one of these callers. */
 export type ExpectationContent = Readonly<{
   name?: string
   requests: readonly string[]
@@ -23,10 +22,9 @@ export type ExpectationContent = Readonly<{
   route?: string
 }>
 
-/** With its place, file:line:column. */
 export type Expectation = ExpectationContent & Readonly<{ place: string }>
 
-/** Reads `*.test.yaml` of a folder. Throws `ConfigurationError` with every problem and its place. */
+/** Throws `ConfigurationError` with every problem and its place. */
 export function readExpectations(directory: string, policy: Policy): readonly Expectation[] {
   const names = readdirSync(directory).filter((name) => name.endsWith('.test.yaml') && !name.startsWith('.'))
   if (names.length === 0) {
@@ -52,14 +50,14 @@ type Validate = ReturnType<typeof compileSchema>
 
 function readFile(path: string, validate: Validate, policy: Policy, problems: Problem[]): readonly Expectation[] {
   const yaml = parseYaml(path, readText(path))
-  // The schema has just held: its shape is the type's.
+  // The schema has just validated it, and has the type's shape.
   const { tests } = validateYaml(yaml, validate) as Readonly<{ tests: readonly ExpectationContent[] }>
   const ids = new Set(policy.routes.map(({ id }) => id))
   return tests.map((content, index) => {
     const report = (inside: readonly (string | number)[], message: string): void =>
       void problems.push(yaml.problemAt(['tests', index, ...inside], message))
     if (content.route !== undefined && !ids.has(content.route))
-      report(['route'], `there is no route "${content.route}"`)
+      report(['route'], `unknown route "${content.route}"`)
     for (const [position, caller] of content.callers.entries()) {
       for (const message of findUnknown(caller, policy.roles)) report(['callers', position], message)
       if (caller.anonymous && Object.keys(caller).length > 1)

@@ -6,10 +6,9 @@ import { imagineFromWords } from '../caller-options.ts'
 import { type Explanation, explain } from '../explain.ts'
 import type { Expectation } from './read-expectations.ts'
 
-/** One request by one caller: what was expected of it held, or `faults` say what did not. */
+/** The result of one request by one caller; `faults` is empty if every expectation held. */
 export type TestResult = Readonly<{ name: string; place: string; faults: readonly string[] }>
 
-/** Asks the table everything that is expected of it. */
 export function runExpectations(policy: Policy, expectations: readonly Expectation[]): readonly TestResult[] {
   const table = compileRoutes(policy.routes)
   return expectations.flatMap((expectation) =>
@@ -48,7 +47,7 @@ function compare(expected: Expectation, found: Explanation): readonly string[] {
 }
 
 function describeCaller(words: Expectation['callers'][number]): string {
-  if (words.anonymous) return 'by nobody'
+  if (words.anonymous) return 'without credential'
   const { role = 'no organization', platformRoles = [], scope, abilities, agent, organization } = words
   const token = [...(scope === undefined ? [] : [scope]), ...(abilities ?? [])].join(', ')
   const ties = [...(agent ? [`${agent} agent`] : []), ...(organization ? [`${organization} organization`] : [])]
@@ -60,7 +59,7 @@ export const trialFormats = ['text', 'tap', 'json'] as const
 
 type TrialFormat = (typeof trialFormats)[number]
 
-/** Writes what was tried for people (failures alone), for a TAP reader, or for a program. */
+/** The text format lists failures alone. */
 export function formatTrials(trials: readonly TestResult[], format: TrialFormat): string {
   const failed = trials.filter(({ faults }) => faults.length > 0)
   switch (format) {

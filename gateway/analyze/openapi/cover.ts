@@ -5,19 +5,15 @@ import { findRoute } from '../find-route.ts'
 import { listRegions, type Region, type Step } from '../regions.ts'
 import type { Operation } from './read-operations.ts'
 
-/** What a description and a table do not say of each other. */
 export type Coverage = Readonly<{
   operations: number
-  /** Described, and served to nobody. */
   unrouted: readonly Pick<Operation, 'method' | 'template' | 'id' | 'place'>[]
-  /** Served, and described nowhere: whole routes, or some of a route's methods. */
   undescribed: readonly Readonly<{ route: string; source: string; path: string; methods: readonly Method[] }>[]
 }>
 
 /**
- * Compares a table with a description of the API behind it. An operation has a route where the table knows its path with
- * any other values of its parameters than those that rows name. A route has an operation where some request falls under
- * both: a row for `/datasets/special` belongs to `/datasets/{id}`.
+ * An operation has a route if the policy matches its path with parameter values that no route names. A route has an
+ * operation if some request matches both: a route for `/datasets/special` belongs to `/datasets/{id}`.
  */
 export function coverRoutes({ routes }: Policy, operations: readonly Operation[]): Coverage {
   const table = compileRoutes(routes)
@@ -54,11 +50,10 @@ const isInstance = ({ steps }: Region, segments: readonly PatternSegment[]): boo
 const takes = (segment: PatternSegment, step: Step | undefined): boolean =>
   segment.kind === 'literal' ? segment.text === step?.text : step?.text !== ''
 
-/** With values that no row names. */
 const isTypical = ({ steps }: Region, segments: readonly PatternSegment[]): boolean =>
   segments.every((segment, index) => segment.kind === 'literal' || steps[index]?.isNamed === false)
 
-/** HEAD follows GET. A row without methods takes whatever its path is used for, so one operation describes it. */
+/** HEAD follows GET. A route without methods takes every method of its path, so one operation describes it. */
 function listUndescribed({ methods: own }: Route, taken: ReadonlySet<Method>): readonly Method[] {
   if (taken.size > 0 && own.size === methods.length) return []
   return [...own].filter((method) => !taken.has(method) && !(method === 'HEAD' && own.has('GET')))

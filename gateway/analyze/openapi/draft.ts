@@ -2,17 +2,17 @@ import { type Method, methods } from '../../policy/route.ts'
 import type { Operation } from './read-operations.ts'
 
 /**
- * Drafts a table that lets nobody further than it must to be of any use: every route asks for the highest role, which
- * alone has the abilities, and no token can be minted.
+ * Drafts a policy as closed as a usable one can be: every route requires the highest role, which alone has the
+ * abilities, and no token can be minted.
  */
 export function draftTable(operations: readonly Operation[], upstream: string): string {
   const drafts = draftRoutes(operations)
   const abilities = [...new Set(drafts.flatMap(({ ability }) => ability ?? []))].sort()
   return [
     '# yaml-language-server: $schema=policy.schema.json',
-    '# Until somebody decides otherwise, owners alone pass, and only with OAuth.',
-    '# Which role shall have an ability? Move it there: higher roles have it too. Then lower the role of its routes.',
-    '# Which abilities shall API tokens have at most? List them under tokenScopes: { api-key: [...] }.',
+    '# As drafted, only owners pass, and only with OAuth.',
+    '# Move each ability to the lowest role that needs it, since higher roles have it too. Then lower the role of its routes.',
+    '# List the abilities that API tokens may have under tokenScopes: { api-key: [...] }.',
     'organizationRoles:',
     ...['client', 'member', 'admin'].map((name) => `  - { slug: org-${name}, name: ${name}, abilities: [] }`),
     '  - slug: org-owner',
@@ -29,7 +29,7 @@ export function draftTable(operations: readonly Operation[], upstream: string): 
   ].join('\n')
 }
 
-/** Without an id it is a remark alone. */
+/** Without an id the draft is a comment alone. */
 type Draft = Readonly<{ operation: Operation; id?: string; ability?: string; remark?: string }>
 
 function draftRoutes(operations: readonly Operation[]): readonly Draft[] {
@@ -39,12 +39,12 @@ function draftRoutes(operations: readonly Operation[]): readonly Draft[] {
     const shape = `${operation.method} ${operation.pattern.replace(/:\w+/g, ':')}`
     const other = shapes.get(shape)
     if (other) return { operation, remark: `falls under ${other.template}: a parameter is a whole segment` }
-    if (!isServed(operation.method)) return { operation, remark: 'the gateway serves no such method' }
+    if (!isServed(operation.method)) return { operation, remark: 'the gateway does not serve this method' }
     shapes.set(shape, operation)
     const remark = operation.isWider
       ? 'this pattern takes more than the description: a parameter is a whole segment'
       : operation.isOpen
-        ? 'the description asks for no credential; access: public instead of require would serve it to everybody'
+        ? 'the description asks for no credential; access: public instead of require would serve it without one'
         : undefined
     return { operation, id: chooseId(operation, ids), ability: chooseAbility(operation), ...(remark && { remark }) }
   })
@@ -63,7 +63,7 @@ function chooseId({ id, method, pattern }: Operation, taken: Set<string>): strin
   return name
 }
 
-/** The last word of the path that is no parameter: what is read or written there. */
+/** The last word of the path that is not a parameter names the resource. */
 function chooseAbility({ method, pattern }: Operation): string {
   const words = pattern.split('/').filter((part) => /^[A-Za-z]/.test(part) && !/^v\d+$/.test(part))
   const resource = (words.at(-1) ?? 'api')
@@ -75,7 +75,7 @@ function chooseAbility({ method, pattern }: Operation): string {
 
 function writeDraft({ operation, id, ability, remark }: Draft, upstream: string): readonly string[] {
   const { method, template, pattern } = operation
-  // A template is somebody else's text: nothing of it may end the comment.
+  // A template is untrusted text: it must not end the comment.
   const comment = remark ? [`  # ${method} ${template.replace(/[^\x21-\x7e]/g, '?')}: ${remark}`] : []
   if (id === undefined) return comment
   return [

@@ -2,17 +2,15 @@ import { ConfigurationError, type Problem } from '../../policy/configuration-err
 import { parseYaml, type YamlFile } from '../../policy/document.ts'
 import { parsePattern } from '../../policy/route.ts'
 
-/** What an API description says of one method at one path. */
 export type Operation = Readonly<{
   method: string
-  /** As described, with the base path in front. */
+  /** As described, after the base path. */
   template: string
-  /** The policy pattern that takes its requests. */
   pattern: string
-  /** A pattern's parameter is a whole segment; then it takes more than the template says. */
+  /** The pattern takes more paths than the template, because its parameter is a whole segment. */
   isWider: boolean
   id: string | undefined
-  /** The description asks for no credential. */
+  /** Whether the description requires no credential. */
   isOpen: boolean
   /** file:line:column */
   place: string
@@ -21,21 +19,21 @@ export type Operation = Readonly<{
 const methodKeys = ['get', 'head', 'post', 'put', 'patch', 'delete', 'options', 'trace']
 
 /**
- * Reads an OpenAPI 3 description, YAML or JSON. `base` stands before every path, instead of what `servers` say. Throws
- * `ConfigurationError` with every problem and its place.
+ * Reads OpenAPI 3 in YAML or JSON. `base` replaces the path of `servers`. Throws `ConfigurationError` with every
+ * problem and its place.
  */
 export function readOperations(name: string, text: string, base: string | undefined): readonly Operation[] {
   const yaml = parseYaml(name, text)
   const root = asFields(yaml.document.toJS())
   if (!/^3\.\d/.test(String(root.openapi)))
-    throw new ConfigurationError([yaml.problemAt(['openapi'], 'is no OpenAPI 3 description: "openapi" must be 3.x')])
+    throw new ConfigurationError([yaml.problemAt(['openapi'], 'is not an OpenAPI 3 description: "openapi" must be 3.x')])
   const problems: Problem[] = []
   const operations = Object.entries(asFields(root.paths)).flatMap(([path, value]) => {
     if (path.startsWith('x-')) return []
     const item = resolveItem(root, value)
     if (item) return readItem(yaml, root, path, item, base, problems)
     problems.push(
-      yaml.problemAt(['paths', path], 'the $ref leads nowhere in this file; bundle the description into one'),
+      yaml.problemAt(['paths', path], 'the $ref leads out of this file. Bundle the description into one file.'),
     )
     return []
   })
@@ -43,7 +41,7 @@ export function readOperations(name: string, text: string, base: string | undefi
   return operations
 }
 
-/** A path item may stand elsewhere in the same description (OpenAPI 3.1, "Path Item Object"). */
+/** A path item may be a reference within the description (OpenAPI 3.1, "Path Item Object"). */
 function resolveItem(root: Fields, value: unknown): Fields | undefined {
   const item = asFields(value)
   const { $ref: reference } = item
@@ -57,7 +55,7 @@ function resolveItem(root: Fields, value: unknown): Fields | undefined {
   return found === undefined ? undefined : { ...asFields(found), ...item }
 }
 
-/** A pointer in a fragment is escaped like the rest of a URL (RFC 6901, section 6); a bad escape finds nothing. */
+/** A pointer in a fragment is percent-encoded (RFC 6901, section 6); a bad escape finds nothing. */
 function unescapePart(part: string): string {
   try {
     return decodeURIComponent(part)
@@ -100,27 +98,26 @@ function readItem(
   })
 }
 
-/** An empty list, or a choice among several of which one is nothing. */
+/** True for an empty list, and for alternatives of which one is empty. */
 const asksForNothing = (security: unknown): boolean =>
   Array.isArray(security) &&
   (security.length === 0 || security.some((choice) => Object.keys(asFields(choice)).length === 0))
 
-/** The path of the first server, without a slash at its end: what stands before every path of the description. */
 function chooseBase(servers: unknown): string {
   const [first] = Array.isArray(servers) ? servers : []
   const { url, variables } = asFields(first)
   if (typeof url !== 'string') return ''
   const filled = url.replace(/\{([^{}]*)\}/g, (_, name: string) => {
     const { default: value } = asFields(asFields(variables)[name])
-    if (value === undefined) throw new Error(`the variable "${name}" of servers[0].url has no default; name --base`)
+    if (value === undefined) throw new Error(`the variable "${name}" of servers[0].url has no default. Give --base.`)
     return String(value)
   })
-  // Relative to where the description itself is served, of which nothing is known but that it is some host.
-  if (!URL.canParse(filled, 'http://localhost/')) throw new Error('servers[0].url is no URL; name --base')
+  // The URL may be relative to an unknown host, so any host serves as its base.
+  if (!URL.canParse(filled, 'http://localhost/')) throw new Error('servers[0].url is not a URL. Give --base.')
   return new URL(filled, 'http://localhost/').pathname.replace(/\/$/, '')
 }
 
-/** The policy pattern that takes a template's requests; wider where a parameter is but a part of a segment. */
+/** Wider than the template if a parameter is only part of a segment. */
 function toPattern(base: string, template: string): Readonly<{ pattern: string; isWider: boolean }> {
   if (/[?#]/.test(template)) throw new Error('a path holds no query or fragment')
   const names = new Set<string>()
@@ -137,7 +134,7 @@ function toPattern(base: string, template: string): Readonly<{ pattern: string; 
   return { pattern: `/${segments.join('/')}`, isWider }
 }
 
-/** What a pattern would take for something else, or a request never holds, is escaped; escapes stay. */
+/** Escapes characters with a meaning in patterns, or that no request path holds; escapes stay. */
 const spellLiteral = (segment: string): string =>
   segment
     .replace(/%(?![0-9a-f]{2})|[^\w!$&'()*+,.:;=@~%-]/giu, encodeURIComponent)
@@ -153,7 +150,7 @@ function chooseName(wish: string, taken: Set<string>): string {
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The object that a value of a description is; anything else has no keys. */
+/** A value that is not an object has no fields. */
 const asFields = (value: unknown): Fields =>
-  // Every object has keys, and of what they hold nothing is believed.
+  // Each field is `unknown`, so the cast claims nothing about it.
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {}

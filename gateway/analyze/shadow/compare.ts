@@ -7,10 +7,9 @@ import { type OrganizationHeaders, resolveOrganization } from '../../resolve/org
 import type { Resource } from '../../resolve/resource.ts'
 import type { RouteMatch, RouteTable } from '../../route/table.ts'
 
-/** A table that is asked and never obeyed. */
 export type ShadowTable = Readonly<{ table: RouteTable; roles: Roles }>
 
-/** What the live stages found out about a request, as far as they came. */
+/** The results of the live stages; undefined for stages that did not run. */
 export type Facts = Readonly<{
   target: RequestTarget
   host: string
@@ -20,16 +19,13 @@ export type Facts = Readonly<{
   resource: Resource | undefined
 }>
 
-/** `unknown` where the live table did not ask what the other one would have to know. */
+/** `unknown` if the shadow policy needs a fact that the live one did not look up. */
 export type Verdict = Readonly<{ route: string | undefined; outcome: 'allowed' | 'unknown' | RefusalCode }>
 
-/** Refusals of a credential, which is the same for both tables. */
+/** Refusals of a credential, which both policies read alike. */
 const authentication: ReadonlySet<RefusalCode> = new Set(['unauthenticated', 'ambiguous_credentials'])
 
-/**
- * What the other table would say, from the same facts and by the same stages; nothing is looked up for it. Its permit
- * ends here.
- */
+/** Runs the stages on the same facts, without lookups. Its permit is not used. */
 export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: Verdict): Verdict {
   let route: string | undefined
   try {
@@ -52,7 +48,6 @@ export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: V
 const isAuthentication = (outcome: Verdict['outcome']): boolean =>
   outcome !== 'allowed' && outcome !== 'unknown' && authentication.has(outcome)
 
-/** Whether what the live route looked up is what this one would. */
 function isSameResource(match: RouteMatch, facts: Facts): boolean {
   const wanted = match.route.resource
   const looked = facts.match?.route.resource
@@ -60,10 +55,8 @@ function isSameResource(match: RouteMatch, facts: Facts): boolean {
   return looked.kind === wanted.kind && facts.match?.params.get(looked.param) === match.params.get(wanted.param)
 }
 
-/** How two tables may differ about a request. */
 export type DifferenceKind = 'gained' | 'lost' | 'other_route' | 'other_refusal' | 'unknown'
 
-/** Undefined where both say the same. */
 export function compareVerdicts(live: Verdict, shadow: Verdict): DifferenceKind | undefined {
   if (shadow.outcome === 'unknown') return 'unknown'
   if (live.outcome === 'allowed' && shadow.outcome === 'allowed')

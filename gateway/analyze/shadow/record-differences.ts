@@ -3,7 +3,7 @@ import type { ObserveRequest } from '../../observe/request-record.ts'
 import { compareVerdicts, type Facts, judgeShadow, type ShadowTable, type Verdict } from './compare.ts'
 import type { Difference, ReportDifference } from './report.ts'
 
-/** Refusals that a table has a say in: others are of the request's form, or trouble of ours. */
+/** Refusals by policy; all others depend on the request's form or on an internal error. */
 const comparable: ReadonlySet<RefusalCode> = new Set([
   'target_misreadable',
   'target_malformed',
@@ -22,28 +22,28 @@ const comparable: ReadonlySet<RefusalCode> = new Set([
 type Gathered = { -readonly [Name in keyof Facts]?: Facts[Name] }
 
 /**
- * Lets a second table listen to what the stages find out, and tells where it would have decided otherwise, once the
- * live decision stands. Nothing that happens here reaches the request.
+ * Gives the shadow policy the facts of the live stages, and reports a different decision. Its errors do not reach the
+ * request.
  */
 export const observeShadow =
   (shadow: () => ShadowTable | undefined, report: ReportDifference): ObserveRequest =>
   (next, _exchange, requestId) => {
     const other = shadow()
     if (!other) return next
-    /** Let go of with the decision: a stream would hold it until its end. */
+    /** Released with the decision: a stream would hold it until its end. */
     let gathered: Gathered | undefined = {}
     const compare = (outcome: Verdict['outcome']): void => {
       const facts = readFacts(gathered)
       gathered = undefined
       if (!facts) return
       const live = { route: facts.match?.route.id, outcome }
-      // A preflight is allowed without a route: no table judges it.
+      // A preflight is allowed without a route, so no policy judges it.
       if (outcome === 'allowed' && !facts.match) return
       try {
         const difference = ask(other, facts, live, requestId)
         if (difference) report(difference)
       } catch {
-        // Not even the report was possible: there is nobody left to tell, and the request has nothing to do with it.
+        // The report failed too, and the request must not.
       }
     }
     const gather = (facts: Gathered): void => {
@@ -86,7 +86,7 @@ export const observeShadow =
     }
   }
 
-/** A fault in the asking is a difference as well: nobody knows what would have come out. */
+/** An error counts as a difference, since the outcome is unknown. */
 function ask(other: ShadowTable, facts: Facts, live: Verdict, requestId: string): Difference | undefined {
   try {
     const shadow = judgeShadow(other, facts, live)
@@ -97,7 +97,6 @@ function ask(other: ShadowTable, facts: Facts, live: Verdict, requestId: string)
   }
 }
 
-/** Nothing is compared before there is a target, nor twice. */
 function readFacts(gathered: Gathered | undefined): Facts | undefined {
   const { target, host, headers } = gathered ?? {}
   if (!target || host === undefined || !headers) return undefined

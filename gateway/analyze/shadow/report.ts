@@ -3,7 +3,7 @@ import { redact } from '../../observe/log/redact.ts'
 import type { PolicyMetrics } from '../../observe/metrics/policy.ts'
 import type { DifferenceKind, Facts, Verdict } from './compare.ts'
 
-/** One request that the two tables differ about; `failed` where the other one could not be asked. */
+/** A request that the policies judge differently; `failed` if the shadow policy threw. */
 export type Difference = Readonly<{ live: Verdict; facts: Facts; requestId: string }> &
   (Readonly<{ kind: DifferenceKind; shadow: Verdict }> | Readonly<{ kind: 'failed'; error: unknown }>)
 
@@ -15,15 +15,14 @@ type Surroundings = Readonly<{
   monotonicMs: () => number
 }>
 
-/** One line for a route and kind in so long: the counter has them all. */
+/** One line for a route and kind in this time; the counter has all of them. */
 const sampleMs = 10_000
 
-/** A longer line may be torn where others write to the same pipe; no honest path is so long. */
+/** A longer line may be torn if other processes write to the same pipe. */
 const pathLimit = 1_024
 
-/** Counts every difference, and writes down one of each sort now and then. */
 export function createReport({ log, metrics, monotonicMs }: Surroundings): ReportDifference {
-  // Route ids are of our table, and kinds are six: neither grows with what clients send.
+  // Route ids come from the policy and there are six kinds, so clients cannot make it grow.
   const toldAtMs = new Map<string, number>()
   return (difference) => {
     const { kind, live } = difference
@@ -34,10 +33,10 @@ export function createReport({ log, metrics, monotonicMs }: Surroundings): Repor
     if (nowMs - (toldAtMs.get(sort) ?? Number.NEGATIVE_INFINITY) < sampleMs) return
     toldAtMs.set(sort, nowMs)
     if (difference.kind === 'failed')
-      log.error({ ...compose(difference), error: describeBug(difference.error) }, 'the shadow table could not be asked')
+      log.error({ ...compose(difference), error: describeBug(difference.error) }, 'shadow policy failed')
     else {
       const { route: shadowRoute, outcome } = difference.shadow
-      log.info({ ...compose(difference), shadowRoute, shadow: outcome }, 'the shadow table differs')
+      log.info({ ...compose(difference), shadowRoute, shadow: outcome }, 'shadow policy differs')
     }
   }
 }

@@ -8,7 +8,6 @@ import { ConfigurationError, type Problem } from '../../policy/configuration-err
 
 type CheckOptions = PolicySource & Readonly<{ strict?: boolean; json?: boolean }>
 
-/** Finds every mistake, and says what is seldom meant. With `--strict` a warning ends with 1. */
 export function runCheckPolicy(options: CheckOptions): void {
   const policy = readOrReport(options)
   const warnings = lintPolicy(policy)
@@ -31,13 +30,13 @@ function readOrReport(options: CheckOptions): Policy {
   }
 }
 
-/** As compilers do; but of the configuration itself, which may hold secrets, no line is shown. */
+/** In the form of compilers. Lines of the configuration are not shown: they may hold secrets. */
 const describe = (problems: readonly Problem[], config: string): string => {
   const all = problems.map((problem) => {
     const { file, line, column, message } = problem
     return `${file}:${line}:${column}: error: ${escapeControls(message)}\n${file === config ? '' : renderFrame(problem)}`
   })
-  return `the table cannot be used\n${all.join('')}${count(problems.length, 'mistake')}`
+  return `the policy cannot be used\n${all.join('')}${count(problems.length, 'mistake')}`
 }
 
 const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`
@@ -48,13 +47,10 @@ function renderWarning({ source, message }: Warning): string {
   return `${source}: warning: ${escapeControls(message)}\n${frame}`
 }
 
-/** Lines and columns count from 1; without a column the line's first word is meant. */
 type SourceLocation = Readonly<{ file: string; line: number; column?: number }>
 
-/** Lines above the one that is meant. */
 const linesBefore = 2
 
-/** The lines of a file that lead to a place, with a mark under it; empty where the file cannot be read. */
 function renderFrame({ file, line, column }: SourceLocation): string {
   const lines = readLines(file).slice(0, line)
   const meant = lines[line - 1]
@@ -72,6 +68,6 @@ function readLines(file: string): readonly string[] {
   try {
     return readFileSync(file, 'utf8').split(/\r?\n/)
   } catch {
-    return [] // it may be the very thing that the message is about
+    return [] // the missing file may be what the message is about
   }
 }

@@ -2,11 +2,10 @@ import { type Command, Option } from 'commander'
 import { example } from '../help.ts'
 import { lazyCommand } from '../lazy-command.ts'
 
-/** Adds `sallyport policy …` to the command line. */
 export function addPolicyCommands(program: Command, defaultConfig: string): void {
   const policy = program
     .command('policy')
-    .description('questions about the policy table; but for confirm nothing runs, and nothing is changed')
+    .description('Check, explain and compare policies. Only "confirm" changes a running gateway.')
     .addHelpText(
       'after',
       example('npx sallyport policy check', 'npx sallyport policy explain GET /datasets --role org-client'),
@@ -22,28 +21,28 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
   addConfirm(policy.command('confirm'), defaultConfig)
 }
 
-/** A command about one table. A folder alone needs no configuration, and none of its secrets. */
+/** A folder alone needs neither the configuration nor its secrets. */
 const addSourced = (policy: Command, name: string, defaultConfig: string): Command =>
   policy
     .command(name)
-    .option('-c, --config <file>', 'configuration file; names the folder and the upstreams', defaultConfig)
+    .option('-c, --config <file>', 'configuration file that names the folder and the upstreams', defaultConfig)
     .option('-p, --policies <folder>', 'a folder of policies instead, for any upstreams')
     .option('--json', 'print it as JSON')
 
 function addCheck(command: Command): void {
   command
-    .description('find every mistake, with file, line and column, and what is seldom meant')
-    .option('--strict', 'end with 1 where there is a warning')
+    .description('Report every mistake, with file, line and column, and suspicious rules.')
+    .option('--strict', 'exit with 1 if there is a warning')
     .addHelpText('after', example('npx sallyport policy check --policies policies --strict'))
     .action(lazyCommand(() => import('./check.ts'), 'runCheckPolicy'))
 }
 
 function addExplain(command: Command): void {
   command
-    .description('say what a request would get, check by check, and the row that decided')
+    .description('Explain the outcome of a request, check by check, and name the deciding route.')
     .argument('<method>')
     .argument('<target>', 'path and query, as a client sends them')
-    .option('--role <slug>', 'the role held in the organization in force; without it no organization is')
+    .option('--role <slug>', 'the role in the organization in force; omit it for a request without organization')
     .option('--platform-role <slug>', 'a role on the platform; may be repeated', collect, [])
     .option('--credential <kind>', "'none', 'oauth', or the scope of an API token, such as 'api-key'")
     .option('--scope <name>', 'an API token of this scope, instead of an OAuth token')
@@ -51,10 +50,10 @@ function addExplain(command: Command): void {
     .option('--agent <whose>', "the agent of the request: 'own', 'public' or 'foreign'", 'own')
     .option('--host <host>', 'the Host header', 'localhost')
     .option('--anonymous', 'without a credential')
-    .option('--user <id>', 'somebody of the database instead, as they are now')
+    .option('--user <id>', 'a user of the database, instead of a described caller')
     .option('--organization <id>', 'with --user: the organization that the request names in its header (or --org)')
     .addOption(new Option('--org <id>').hideHelp())
-    .option('--token <id>', 'with --user: by this API token of theirs, instead of an OAuth token')
+    .option('--token <id>', 'with --user: this API token of the user, instead of an OAuth token')
     .addHelpText(
       'after',
       example(
@@ -67,7 +66,7 @@ function addExplain(command: Command): void {
 
 function addMatrix(command: Command): void {
   command
-    .description('print who may do what: every route by role and credential')
+    .description('Print the access matrix: every route by role and credential.')
     .option('-f, --format <name>', 'table, markdown, csv, html or json', 'table')
     .addHelpText(
       'after',
@@ -81,7 +80,7 @@ function addMatrix(command: Command): void {
 
 function addTest(command: Command): void {
   command
-    .description('try what *.test.yaml beside the policies expect of them; end with 1 where something else comes out')
+    .description('Run the expectations of *.test.yaml beside the policies. Exit with 1 if one fails.')
     .option('-f, --format <name>', 'text, tap or json', 'text')
     .addHelpText(
       'after',
@@ -93,30 +92,30 @@ function addTest(command: Command): void {
 const addDescription = (command: Command): Command =>
   command
     .requiredOption('--openapi <file>', 'an OpenAPI 3 description, YAML or JSON')
-    .option('--base <path>', "the path before every path of it, instead of what its 'servers' say")
+    .option('--base <path>', "prefix of every path, instead of the description's 'servers'")
 
 function addCoverage(command: Command): void {
   addDescription(command)
-    .description('compare with an API description: operations without a route, routes without an operation')
-    .option('--strict', 'end with 1 where a route has no operation, too')
+    .description('Compare with an API description: list operations without a route and routes without an operation.')
+    .option('--strict', 'exit with 1 also if a route has no operation')
     .addHelpText('after', example('npx sallyport policy coverage --policies policies --openapi openapi.yaml'))
     .action(lazyCommand(() => import('./openapi.ts'), 'runCoverage'))
 }
 
 function addInit(command: Command): void {
   addDescription(command)
-    .description('draft a table from an API description, as closed as can be, on standard output')
-    .option('--upstream <name>', 'where its requests go, a name under upstreams of the configuration', 'platform')
+    .description('Draft a closed policy from an API description, on standard output.')
+    .option('--upstream <name>', 'the upstream of its requests, a name in the configuration', 'platform')
     .addHelpText('after', example('npx sallyport policy init --openapi openapi.yaml > policies/api.yaml'))
     .action(lazyCommand(() => import('./openapi.ts'), 'runInit'))
 }
 
 function addDiff(command: Command): void {
   command
-    .description('say what another table means: which route, role and credential gains or loses access')
-    .argument('<old>', 'the folder of policies as it was, or one file that holds all of them')
-    .argument('<new>', 'the folder as it shall be')
-    .option('--allow-widening', 'end with 0 even where somebody gains access')
+    .description('Compare two policies: list routes, roles and credentials that gain or lose access.')
+    .argument('<old>', 'the old folder of policies, or one file that holds all of them')
+    .argument('<new>', 'the new folder of policies')
+    .option('--allow-widening', 'exit with 0 even if a caller gains access')
     .option('-f, --format <name>', 'table, markdown or json', 'table')
     .option('--json', 'print it as JSON')
     .addHelpText(
@@ -131,15 +130,9 @@ function addDiff(command: Command): void {
 
 function addConfirm(command: Command, defaultConfig: string): void {
   command
-    .description(
-      'have the running gateway take policy files that it holds back (SIGHUP to the process on this machine)',
-    )
-    .option(
-      '-c, --config <file>',
-      'configuration file; names the admin listener by which the process is found',
-      defaultConfig,
-    )
-    .option('--pid <number>', 'the process, where it cannot be found: of a group the one that was started first')
+    .description('Accept policy files that the running gateway holds back (SIGHUP to the process on this machine).')
+    .option('-c, --config <file>', 'configuration file whose admin listener identifies the process', defaultConfig)
+    .option('--pid <number>', 'the process id, if it is not found; with workers, that of the primary')
     .addHelpText('after', example('npx sallyport policy confirm', 'kubectl exec POD -- sallyport policy confirm'))
     .action(lazyCommand(() => import('./confirm.ts'), 'runConfirm'))
 }

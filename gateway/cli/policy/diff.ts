@@ -3,7 +3,7 @@ import { diffFormats, formatDiff } from '../../analyze/diff/format-diff.ts'
 import { readPolicyAt } from '../../analyze/read-policy.ts'
 import { chooseFormat, type FormatOptions } from './format-option.ts'
 
-/** Says what another table means: who gains and who loses what. Exit code 1 where somebody gains, unless that is allowed. */
+/** Exit code 1 if a caller gains access, unless `--allow-widening` is given. */
 export function runDiff(
   old: string,
   fresh: string,

@@ -19,39 +19,36 @@ type ExplainOptions = PolicySource &
     anonymous?: boolean
     user?: string
     organization?: string
-    /** Another name of it. */
     org?: string
     credential?: string
     token?: string
     json?: boolean
   }>
 
-/** Says what a request would get and why. Exit code 1 where it would be refused. */
+/** Exit code 1 if the request would be refused. */
 export async function runExplain(method: string, target: string, given: ExplainOptions): Promise<void> {
   const options = readOtherNames(given)
   const { policy } = readPolicy(options)
   const request = { method: method.toUpperCase(), target, host: options.host }
-  const explanation = explain(policy, { ...request, ...(await findWho(request, options, policy)) })
+  const explanation = explain(policy, { ...request, ...(await findRequestCaller(request, options, policy)) })
   if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
   else process.stdout.write(describe(explanation))
   if (explanation.outcome !== 'allowed') process.exitCode = 1
 }
 
-/** `--credential` says in one word what `--anonymous` and `--scope` say. */
 function readOtherNames({ credential, org, ...options }: ExplainOptions): ExplainOptions {
   const organization = options.organization ?? org
   const named = { ...options, ...(organization !== undefined && { organization }) }
   if (credential === undefined) return named
   if (options.anonymous || options.scope !== undefined)
-    throw new UsageError('--credential says what --anonymous and --scope say; give one of them')
+    throw new UsageError('--credential, --anonymous and --scope exclude each other; give one of them')
   if (credential === 'none') return { ...named, anonymous: true }
   return credential === 'oauth' ? named : { ...named, scope: credential }
 }
 
 type Request = Pick<ExplainedRequest, 'method' | 'target' | 'host'>
 
-/** Who asks: somebody of the database where a user is named, else one who is described. */
-async function findWho(
+async function findRequestCaller(
   request: Request,
   options: ExplainOptions,
   policy: Policy,
@@ -63,7 +60,7 @@ async function findWho(
     return { caller: anonymous ? undefined : imagineFrom(options, policy) }
   }
   const more = findDescribed(options)
-  if (more !== undefined) throw new UsageError(`--user says all of it; leave --${more} out`)
+  if (more !== undefined) throw new UsageError(`--user and --${more} exclude each other; give one of them`)
   const wanted = {
     user: readId('--user', user),
     organization: organization === undefined ? undefined : readId('--organization', organization),

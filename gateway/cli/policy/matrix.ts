@@ -4,7 +4,6 @@ import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { formatTable } from '../../lib/text-table.ts'
 import { chooseFormat, type FormatOptions } from './format-option.ts'
 
-/** Prints who may do what, for every route, role and credential. */
 export function runMatrix(options: PolicySource & FormatOptions): void {
   const format = chooseFormat(options, matrixFormats)
   process.stdout.write(formatMatrix(buildMatrix(readPolicy(options).policy), format))
@@ -14,7 +13,6 @@ const matrixFormats = ['table', 'markdown', 'csv', 'html', 'json'] as const
 
 type MatrixFormat = (typeof matrixFormats)[number]
 
-/** Writes the matrix for a terminal, a page, a spreadsheet or a program. */
 export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): string {
   const isLimited = rows.some(({ rateLimit }) => rateLimit !== undefined)
   const header = [

@@ -6,7 +6,7 @@ import { formatTable } from '../../lib/text-table.ts'
 
 type Described = Readonly<{ openapi: string; base?: string }>
 
-/** Says what description and table do not know of each other. Exit code 1 where an operation has no route. */
+/** Exit code 1 if an operation has no route. */
 export function runCoverage(options: PolicySource & Described & Readonly<{ strict?: boolean; json?: boolean }>): void {
   const coverage = coverRoutes(readPolicy(options).policy, readDescribed(options))
   process.stdout.write(options.json ? `${JSON.stringify(coverage, undefined, 2)}\n` : describe(coverage))
@@ -14,7 +14,6 @@ export function runCoverage(options: PolicySource & Described & Readonly<{ stric
   if (isIncomplete) process.exitCode = 1
 }
 
-/** Drafts a table for an API, closed as far as can be, on standard output. */
 export function runInit(options: Described & Readonly<{ upstream: string }>): void {
   process.stdout.write(draftTable(readDescribed(options), options.upstream))
 }

@@ -3,7 +3,7 @@ import { formatTrials, runExpectations, trialFormats } from '../../analyze/expec
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { chooseFormat, type FormatOptions } from './format-option.ts'
 
-/** Tries what `*.test.yaml` beside the policies expect of them. Exit code 1 where something else comes out. */
+/** Exit code 1 if an expectation fails. */
 export function runTestPolicy(options: PolicySource & FormatOptions): void {
   const format = chooseFormat(options, trialFormats)
   const { policy, directory } = readPolicy(options)

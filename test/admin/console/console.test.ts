@@ -188,7 +188,7 @@ t.test('all that came with requests and files is text on the page', async (t) =>
 t.test('a file that cannot be loaded is told with its place, first of all', async (t) => {
   const trouble = { since: '2026-01-02T03:04:00.000Z', message: 'table.yaml:4:2: no such role\ntable.yaml:9:1: other' }
   const page = await read('/', { policies: async () => ({ live: { ...state, trouble }, shadow: undefined }) })
-  t.match(page, 'The files cannot be loaded. The last good table goes on.')
+  t.match(page, 'The files cannot be loaded. The last good ones stay in force.')
   t.match(page, '>table.yaml:4:2: no such role\ntable.yaml:9:1: other</pre>')
   t.match(page, '(5 s ago)')
   t.notMatch(await read('/'), /cannot be loaded/)
@@ -235,11 +235,11 @@ t.test('whatever cannot be learned, the page comes, and says so', async (t) => {
     clusters: fail,
     table: fail,
   })
-  t.match(page, 'No process tells its policy at the moment.')
+  t.match(page, 'No process reports its policy at the moment.')
   t.match(page, 'Not known: the database does not answer.')
-  t.match(page, 'No process tells its table at the moment.')
+  t.match(page, 'No process reports its policy at the moment.')
   t.notMatch(page, /user:secret|All is well/)
-  t.match(await read('/', { history: fail }), 'history</strong>: no process tells its requests')
+  t.match(await read('/', { history: fail }), 'history</strong>: no process reports its requests')
   t.match(await read('/', { readiness: fail }), 'readiness</strong>: failing')
 })
 

@@ -163,7 +163,7 @@ t.test(
       shadowRoute: 's',
       shadow: 'role_insufficient',
     })
-    t.match(lines[3], { kind: 'failed', error: { name: 'TypeError' }, message: 'the shadow table could not be asked' })
+    t.match(lines[3], { kind: 'failed', error: { name: 'TypeError' }, message: 'shadow policy failed' })
     t.notMatch(JSON.stringify(lines), /secret/)
   },
 )

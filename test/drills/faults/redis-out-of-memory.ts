@@ -30,7 +30,7 @@ export const drill: Drill = {
     const uncounted = await metric('sallyport_rate_limit_errors_total')
     const refusing = await metric('sallyport_redis_refusing')
     const up = await metric('sallyport_invalidation_source_up')
-    const countLines = (): number => gateway().readLog().split('"redis refuses a command"').length - 1
+    const countLines = (): number => gateway().readLog().split('"redis command refused"').length - 1
     // A line is a little behind what it tells of; without one the finding says so.
     await until(() => countLines() > 0, 'the line').catch(() => undefined)
     const lines = countLines()

@@ -33,7 +33,7 @@ export const drill: Drill = {
   end: (stage) => serverOf(stage).set(other, '127.0.0.1'),
   lookDuring: async ({ gateway }) => {
     const lines = gateway().readLog().split('\n')
-    const isTold = lines.some((line) => line.includes('"an address of an upstream fails"') && line.includes(other))
+    const isTold = lines.some((line) => line.includes('"upstream address failed"') && line.includes(other))
     return [{ check: 'the log tells of the address', seen: String(isTold), limit: 'true', isMet: isTold }]
   },
 }
