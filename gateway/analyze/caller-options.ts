@@ -1,7 +1,6 @@
 import type { Roles } from '../policy/role.ts'
 import type { HypotheticalCaller } from './hypothetical-caller.ts'
 
-/** An operator's description of a caller; what it leaves out is not held. */
 export type CallerOptions = Readonly<{
   role?: string | undefined
   platformRoles?: readonly string[]

@@ -27,7 +27,6 @@ export async function findCaller(
   if (!user) throw new Error(`user ${wanted.user} does not exist. Name another with --user.`)
   const principal: Principal = { user, credential: await findProof(wanted, directory) }
   const match = findMatch(request, policy)
-  // The explanation reports the missing route.
   if (!match) return { caller: imagine(principal, undefined, 'own') }
   try {
     const organizationId = wanted.organization === undefined ? [] : [String(wanted.organization)]

@@ -5,7 +5,6 @@ import type { Route } from '../policy/route.ts'
 import { findMembership } from '../resolve/organization.ts'
 import { createHypotheticalCaller, type HypotheticalCaller, organizationInPath } from './hypothetical-caller.ts'
 
-/** An undefined `caller` has no credential. */
 export function evaluate(route: Route, caller: HypotheticalCaller | undefined, roles: Roles): 'allowed' | RefusalCode {
   if (isForeignOrganization(route, caller)) return 'organization_forbidden'
   const target = { method: 'GET', path: route.path, search: '', segments: [], hasEncodedSlash: false }

@@ -23,7 +23,6 @@ export type ExplainedCheck = Readonly<{ check: string; isPassed: boolean; why: s
 export type Explanation = Readonly<{
   /** 200 stands for any status of the upstream. */
   status: number
-  /** `allowed`, or the code of the refusal. */
   outcome: 'allowed' | RefusalCode
   route: string | undefined
   source: string | undefined
@@ -46,7 +45,6 @@ export function explain(
 ): Explanation {
   const checks: ExplainedCheck[] = []
   const note: Note = (check, isPassed, why) => {
-    // The first failed check ends the list.
     if (checks.at(-1)?.isPassed !== false) checks.push({ check, isPassed, why })
   }
   let match: RouteMatch | undefined

@@ -9,7 +9,6 @@ import type { Region } from './regions.ts'
  */
 export function findRoute(table: RouteTable, { steps, exampleHost }: Region, method: Method): Route | undefined {
   const segments = steps.map(({ text }) => text)
-  // A plain path has no other readings.
   const target = { method, path: '/plain', search: '', segments, hasEncodedSlash: false }
   try {
     return table.match(target, exampleHost).route

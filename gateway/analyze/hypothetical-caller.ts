@@ -10,7 +10,6 @@ export type HypotheticalCaller = Readonly<{
   platformRoles: readonly string[]
   tokenAbilities: readonly string[] | undefined
   agent: 'own' | 'public' | 'foreign'
-  /** The caller's own organization if absent. */
   pathOrganization?: 'own' | 'foreign'
 }>
 
@@ -21,7 +20,6 @@ const elsewhere = here.id + 1
 export const organizationInPath = ({ pathOrganization }: HypotheticalCaller): number =>
   pathOrganization === 'foreign' ? elsewhere : here.id
 
-/** The caller in the form that the directory returns. */
 export function createHypotheticalCaller(
   { role, platformRoles, tokenAbilities, agent }: HypotheticalCaller,
   guarded: Route['resource'],

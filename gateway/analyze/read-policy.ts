@@ -23,7 +23,6 @@ export function readPolicyAt(path: string): Policy {
   return parsePolicy(dirname(path), new Map([[basename(path), readText(path)]]), anyName)
 }
 
-/** Throws `ConfigurationError` for a file that cannot be read. */
 export function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8')

@@ -8,7 +8,6 @@ export type Region = Readonly<{
   /** Undefined for every host that no route names. */
   host: string | undefined
   steps: readonly Step[]
-  /** Whether longer paths belong to it. */
   isOpen: boolean
   exampleHost: string
 }>
@@ -60,7 +59,6 @@ function follow(alive: readonly Pattern[], steps: readonly Step[], other: Step):
   ]
 }
 
-/** After its `*` a pattern takes any segments. */
 const isOpenAt = (pattern: Pattern, depth: number): boolean =>
   pattern.at(-1)?.kind === 'rest' && pattern.length <= depth
 

@@ -4,10 +4,10 @@ import type { Exchange } from '../http/exchange.ts'
 import { describeBug, describeError, type LogFields } from './log/log.ts'
 import { redact } from './log/redact.ts'
 
-/** What the line will say, and no more: a stream holds it until it ends, and there may be thousands. */
+/** Only the fields of the line: a stream holds them until it ends, and there may be thousands. */
 export type AccessLogFacts = {
   clientAddress: string | undefined
-  /** On the decision listener the request that is judged is another than the one that asks. */
+  /** On the decision listener this is the judged request, not the one that carries it. */
   method: string | undefined
   path: string | undefined
   route: string | undefined
@@ -15,7 +15,6 @@ export type AccessLogFacts = {
   credential: string | undefined
   organizationId: number | undefined
   upstream: string | undefined
-  /** What the upstream calls the request, where that is not our id. */
   upstreamRequestId: string | undefined
   reason: string | undefined
   error: GatewayError | undefined
@@ -37,14 +36,12 @@ export const noFacts: AccessLogFacts = {
   streamFailure: undefined,
 }
 
-/** A line of more than 4 KiB may be torn where others write to the same pipe; no honest path is so long. */
+/** A line of more than 4 KiB may be torn if other processes write to the same pipe. */
 const pathLimit = 1_024
 
-/** Failures that somebody of ours has to look at. */
 export const isBug = ({ error, streamFailure }: AccessLogFacts): boolean =>
   error?.code === 'internal' || streamFailure?.code === 'internal_error'
 
-/** The fields of a request's log line. */
 export function composeEntry(
   exchange: Exchange,
   requestId: string,
@@ -57,7 +54,7 @@ export function composeEntry(
     requestId,
     clientAddress: clientAddress ?? exchange.peerAddress,
     method: method ?? exchange.method,
-    // The query stays out: it is where careless clients put secrets.
+    // Without the query, where careless clients put secrets.
     path: path === undefined ? undefined : redact(path).slice(0, pathLimit),
     route,
     status: exchange.status,
@@ -71,7 +68,7 @@ export function composeEntry(
     upstreamRequestId: facts.upstreamRequestId,
     durationMs: Math.round(durationMs * 1000) / 1000,
   }
-  // Most requests come to this end, and one shape is written faster than many.
+  // Most requests end here, and one object shape is written faster than many.
   if (!error && !streamFailure && isComplete) return line
   return {
     ...line,
@@ -79,12 +76,12 @@ export function composeEntry(
     ...(streamFailure && { failure: streamFailure.code }),
     ...(!isComplete && { isComplete }),
     ...(streamFailure?.cause !== undefined && { error: describe(streamFailure.code, streamFailure.cause) }),
-    // Below 500 a cause describes the client's input, which is none of the log's business.
+    // Below 500 a cause describes the client's input, which does not belong in the log.
     ...(error && error.status >= 500 && { error: describe(error.code, error) }),
   }
 }
 
-/** Of a bug the place counts where it was thrown, not where we gave it its code. */
+/** For a bug the original error has the place of the throw. */
 const describe = (code: RefusalCode | StreamFailureCode, error: unknown): LogFields =>
   code === 'internal' || code === 'internal_error'
     ? describeBug(error instanceof GatewayError ? (error.cause ?? error) : error)

@@ -16,10 +16,10 @@ import type { AuditedDecision, AuditedListener } from './audit/line.ts'
 import type { Log } from './log/log.ts'
 import type { Metrics } from './metrics/metrics.ts'
 
-/** Hears what becomes of one request: each stage tells its fact. No event has a result, so no observer decides anything. */
+/** Receives the facts of one request from each stage. Events return nothing, so an observer cannot decide anything. */
 export type RequestObserver = Readonly<{
   onClient: (client: Client) => void
-  /** The host is that of the request that is judged; of the headers only those that decide are of interest. */
+  /** `host` is the judged request's; `headers` are only those that decide. */
   onTarget: (target: RequestTarget, host: string, headers: OrganizationHeaders) => void
   onMatch: (match: RouteMatch) => void
   onPrincipal: (principal: Principal) => void
@@ -27,40 +27,32 @@ export type RequestObserver = Readonly<{
   onResource: (resource: Resource | undefined) => void
   onAllowed: () => void
   onUpstream: (upstream: Upstream) => void
-  /** All is known that the request needs; its decision goes to the audit next. */
   onSettled: () => void
   onRefusal: (error: GatewayError) => void
-  /** The refusal could not be written down: the client is told this instead. */
+  /** The audit could not record the refusal, so the client gets this error. */
   onUnrecorded: (error: GatewayError) => void
-  /** The upstream's answer has an `x-request-id` of its own. */
   onUpstreamRequestId: (upstreamRequestId: string) => void
-  /** A bug of ours, after the answer began. */
   onBug: (error: unknown) => void
-  /** The stream began, and then ended in a failure that its client was told of. */
   onStreamFailure: (code: StreamFailureCode, cause: unknown) => void
 }>
 
-/** The facts of one request, gathered as they are told; the end of the exchange writes its line. */
 export type RequestRecord = RequestObserver &
   Readonly<{
-    /** The matched route's; before a match the platform's. */
+    /** The matched route's surface; `platform` before a match. */
     surface: Surface
-    /** The decision for the audit, if that is to be told of it; once for each request, whatever becomes of it afterwards. */
+    /** The decision for the audit, if `isOn`; undefined after the first call. */
     takeDecision: (isOn: boolean, status: number | undefined, error?: GatewayError) => AuditedDecision | undefined
   }>
 
 export type BeginRecord = (exchange: Exchange, requestId: string) => RequestRecord
 
-/** Wraps an observer in another one, which passes every event on. */
 export type ObserveRequest = (observer: RequestObserver, exchange: Exchange, requestId: string) => RequestObserver
 
-/** What the audit says beyond that. */
 type Findings = { target?: RequestTarget; principal?: Principal; organization?: Organization | undefined }
 
-/** No route: a label of its own, so that unknown paths cannot multiply series. */
+/** A label for unmatched requests, so that unknown paths cannot multiply series. */
 const noRoute = 'none'
 
-/** One request with all that is known at its end. */
 export type EndedRequest = Readonly<{
   exchange: Exchange
   requestId: string
@@ -85,7 +77,7 @@ export const createRecords =
   (exchange, requestId) =>
     new FactRecord(exchange, requestId, dependencies, listener)
 
-/** A class, since every request has one: what it knows are its fields, and what it can do is shared. */
+/** A class shares its methods: every request has a record. */
 class FactRecord implements RequestRecord {
   readonly #exchange: Exchange
   readonly #requestId: string
@@ -94,7 +86,6 @@ class FactRecord implements RequestRecord {
   readonly #startedMs: number
   readonly #facts: AccessLogFacts = { ...noFacts }
   #surface: Surface = 'platform'
-  /** Let go of once it is written down. */
   #findings: Findings | undefined = {}
   #decision: AuditedDecision | undefined
 
@@ -151,7 +142,7 @@ class FactRecord implements RequestRecord {
 
   onRefusal(error: GatewayError): void {
     this.#facts.error = error
-    // The decision stands even when what it allowed then failed.
+    // The decision stands even if the allowed request failed later.
     this.#facts.reason ??= error.code
   }
 
@@ -200,7 +191,7 @@ class FactRecord implements RequestRecord {
     const [requestId, listener, decision] = [this.#requestId, this.#listener, this.#decision]
     onRequestEnd?.({ exchange, requestId, listener, facts, decision, durationMs, isComplete })
     const line = composeEntry(exchange, this.#requestId, facts, durationMs, isComplete)
-    // A client that left is no failure, whatever it interrupted, nor is one that asks for what no server here knows (501).
+    // A client that left is not a failure; neither is a method that no server here knows (501).
     const isFailure = exchange.status >= 500 && exchange.status !== 501
     if (isBug(facts) || (isFailure && facts.error)) log.error(line, 'request failed')
     else if (facts.streamFailure) log.warn(line, 'stream failed')
@@ -208,7 +199,7 @@ class FactRecord implements RequestRecord {
   }
 }
 
-/** A client may invent methods; series it may not. */
+/** Clients may invent methods, which must not multiply series. */
 const methodLabel = (method: string): string => ((methods as readonly string[]).includes(method) ? method : 'other')
 
 type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'listener' | 'status' | 'error'>
@@ -225,7 +216,7 @@ function composeDecision(
     principal,
     organization,
     route,
-    // Who asks at the decision listener asks about another request, of which nothing is known yet.
+    // The request at the decision listener is about another one, of which nothing is known yet.
     method: target?.method ?? (verdict.listener === 'public' ? exchange.method : undefined),
     path: target?.path,
     clientAddress: clientAddress ?? exchange.peerAddress,

@@ -11,23 +11,20 @@ import type { ObserveMs } from './metrics/bound-histogram.ts'
 import { type Stage, type StageMetrics, stages } from './metrics/stages.ts'
 import type { ObserveRequest, RequestObserver } from './request-record.ts'
 
-/** Stages go by their place here: what is named is looked for by its name, ten times a request. */
-const place = Object.fromEntries(stages.map((stage, index) => [stage, index])) as Readonly<Record<Stage, number>> // all of them
+/** Indexes instead of names: each request looks up ten. */
+const place = Object.fromEntries(stages.map((stage, index) => [stage, index])) as Readonly<Record<Stage, number>>
 
 type Watch = Readonly<{ metrics: StageMetrics; observers: readonly ObserveMs[]; monotonicMs: () => number }>
 
-/** Measures each stage by the events that an observer hears: the clock is read once a stage. */
 export function observeStages(metrics: StageMetrics, monotonicMs: () => number): ObserveRequest {
   const watch: Watch = { metrics, observers: stages.map((stage) => metrics.observeStage[stage]), monotonicMs }
   return (next) => new StageTimings(next, watch)
 }
 
-/** A class like the record behind it: every request has one. */
 class StageTimings implements RequestObserver {
   readonly #next: RequestObserver
   readonly #watch: Watch
   #sinceMs: number
-  /** The stage under way: a refusal ends it. */
   #current: number | undefined = place.route
   #isAllowed = false
 

@@ -34,8 +34,8 @@ t.test(
     })
     const counts = await settle(serving)
     t.ok(counts.dropped > 100, `${counts.dropped} dropped`)
-    await until(() => serving.log().some(({ msg }) => msg === 'audit lines were dropped'), 'a line of the log')
-    t.equal(serving.log().filter(({ msg }) => msg === 'audit lines were dropped').length, 1, 'and not one for each')
+    await until(() => serving.log().some(({ msg }) => msg === 'audit lines dropped'), 'a line of the log')
+    t.equal(serving.log().filter(({ msg }) => msg === 'audit lines dropped').length, 1, 'and not one for each')
     pipe.read()
     await until(async () => (await countAudited(serving)).written + counts.dropped === counts.requests, 'the others')
     await until(() => pipe.text().split('\n').length - 1 === counts.requests - counts.dropped, 'their lines')
@@ -119,7 +119,7 @@ for (const [what, kill] of Object.entries({
     )
     const { text } = await call(serving.admin, { path: '/metrics' })
     t.match(text, /^sallyport_audit_sink_up 0$/m)
-    const linesOfIt = () => serving.log().filter(({ msg }) => msg === 'the audit cannot be written')
+    const linesOfIt = () => serving.log().filter(({ msg }) => msg === 'audit not written')
     await until(() => linesOfIt().length > 0, 'the line of the log')
     t.equal((await call(serving.admin, { path: '/healthz' })).status, 200)
     serving.child.kill('SIGTERM')
@@ -137,7 +137,7 @@ for (const [what, kill] of Object.entries({
         if (status !== 200) throw new Error(`answered ${status}`)
       })
       // A removed file is noticed at the next write after its look-out: lines may be dropped for want of room before.
-      const isTold = serving.log().some(({ msg }) => msg === 'the audit cannot be written')
+      const isTold = serving.log().some(({ msg }) => msg === 'audit not written')
       return isTold && (await countAudited(serving)).dropped > 0
     }, 'dropped lines, and a line of the log')
   })

@@ -94,12 +94,12 @@ for (const { what, method = 'GET', path, who, headers, status } of asked)
 t.test('explain --user tells what it cannot find, and what does not go together', async (t) => {
   t.match(await explain('GET', '/datasets', '--user', 4_711), {
     code: 1,
-    stderr: /there is no user 4711; name another/,
+    stderr: /user 4711 does not exist\. Name another/,
   })
   const stranger = [...asUser(users.member), '--token', numberOf(robot.apiKey)]
-  t.match(await explain('GET', '/datasets', ...stranger), { code: 1, stderr: /has no token \d+; name another/ })
+  t.match(await explain('GET', '/datasets', ...stranger), { code: 1, stderr: /has no token \d+\. Name another/ })
   const expired = [...asUser(robot), '--token', numberOf(robot.expired)]
-  t.match(await explain('GET', '/datasets', ...expired), { code: 1, stderr: /has expired; name another/ })
+  t.match(await explain('GET', '/datasets', ...expired), { code: 1, stderr: /has expired\. Name another/ })
   t.match(await explain('GET', '/datasets', '--organization', acme.id), { code: 2, stderr: /go with --user/ })
   const foreign = ['GET', '/datasets', ...asUser(users.member), '--org', globex.id]
   t.match(await explain(...foreign), { code: 1, stdout: /refused: 401/ }, 'another name of --organization')

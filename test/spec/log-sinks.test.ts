@@ -113,7 +113,7 @@ for (const [kind, workers] of Object.entries(kinds)) {
     const serving = await start(t, workers, { output: { stdout: pipe.writing, stderr: pipe.writing } })
     await fill(serving)
     const told = (): number =>
-      [...pipe.read().matchAll(/"dropped":(\d+),"msg":"log lines were dropped"/g)].reduce(
+      [...pipe.read().matchAll(/"dropped":(\d+),"msg":"log lines dropped"/g)].reduce(
         (sum, [, count]) => sum + Number(count),
         0,
       )

@@ -172,7 +172,7 @@ testSdk(t, 'every worker exports', async (t) => {
     await call(serving.public, { path: '/nowhere' })
     return collector.spans().length > 0
   }, 'a span')
-  const listTold = () => serving.log().filter(({ msg }) => msg === 'traces are exported')
+  const listTold = () => serving.log().filter(({ msg }) => msg === 'tracing started')
   await until(() => listTold().length > 1, 'a line of each worker')
   const told = listTold()
   t.same(told.map(({ worker }) => worker).sort(), [1, 2])
@@ -183,7 +183,7 @@ testSdk(t, 'a collector that refuses or is gone costs a line of the log, and no 
   const options = { packages: sdkPackages, environment: variablesOf(collector) }
   const serving = await startServing(t, options)
   t.equal((await call(serving.public, { path: '/nowhere' })).status, 404)
-  await until(() => complaintsOf(serving, 'spans could not be exported').length > 0, 'the complaint', 15_000)
+  await until(() => complaintsOf(serving, 'spans not exported').length > 0, 'the complaint', 15_000)
   t.notOk(serving.stdout().includes(secretHeader))
 })
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { type Html, html, toText, verbatim } from './html.ts'
 import { style } from './style.ts'
 
-/** An HTML document without outside resources, and the policy that forbids them. */
+/** A document without outside resources, and the policy that forbids them. */
 export type Document = Readonly<{ text: string; contentSecurityPolicy: string }>
 
 export type DocumentParts = Readonly<{

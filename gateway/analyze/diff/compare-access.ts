@@ -8,7 +8,6 @@ import type { PolicyPair, RoutePair } from './pairs.ts'
 /** `no_route` and `no_credential` are for a route or credential that one policy does not have. */
 export type Outcome = 'allowed' | 'no_route' | 'no_credential' | RefusalCode
 
-/** A caller whose outcome changes: a cell of the matrix, if it has that caller. */
 export type ChangedCell = Readonly<{ role: string; credential: string; relation: string; was: Outcome; now: Outcome }>
 
 export type Access = Readonly<{ gains: readonly ChangedCell[]; losses: readonly ChangedCell[] }>

@@ -1,4 +1,3 @@
-// The thread that `summarizeApart` starts.
 import { parentPort, workerData } from 'node:worker_threads'
 import { summarizeTexts } from './summarize.ts'
 import type { ComparisonTask } from './summarize-apart.ts'

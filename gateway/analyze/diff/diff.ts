@@ -37,7 +37,6 @@ export function diffPolicies(policies: PolicyPair): PolicyDiff {
   }
 }
 
-/** Requests with the same route before and the same route after, which judge them alike. */
 type Group = RoutePair & Readonly<{ regions: ReadonlyMap<Method, Region[]> }>
 
 function groupRequests(policies: PolicyPair): ReadonlyMap<string, Group> {

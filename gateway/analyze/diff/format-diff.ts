@@ -52,7 +52,6 @@ const placeOf = ({ old, new: fresh, methods, paths }: RouteChange): readonly str
   return [[...names].join(' -> '), methods.join(' '), paths.join(' ')]
 }
 
-/** One line for all roles that change with the same credentials. */
 function listCells(verb: string, change: RouteChange, cells: readonly ChangedCell[]): Rows {
   const credentials = new Map<string, readonly string[]>()
   for (const { role, credential, relation } of cells) {

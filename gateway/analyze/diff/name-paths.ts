@@ -2,7 +2,6 @@ import { type PatternSegment, parsePattern } from '../../policy/route.ts'
 import type { Region } from '../regions.ts'
 import type { RoutePair } from './pairs.ts'
 
-/** Writes regions as patterns, and leaves out regions that a wider one contains. */
 export function namePaths(regions: readonly Region[], routes: RoutePair): readonly string[] {
   const widest = regions.filter((region) => !regions.some((other) => other !== region && contains(other, region)))
   return widest.map((region) => `${region.host ?? ''}${nameSteps(region, routes)}`)

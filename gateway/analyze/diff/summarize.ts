@@ -9,7 +9,6 @@ export type PolicySummary = Readonly<{
   widened: readonly Widening[]
 }>
 
-/** `route` allows the requests; `what` names methods, paths and roles. */
 export type Widening = Readonly<{ route: string; what: string }>
 
 export function summarizeChange(old: Policy, fresh: Policy): PolicySummary {

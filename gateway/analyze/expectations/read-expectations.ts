@@ -24,7 +24,6 @@ export type ExpectationContent = Readonly<{
 
 export type Expectation = ExpectationContent & Readonly<{ place: string }>
 
-/** Throws `ConfigurationError` with every problem and its place. */
 export function readExpectations(directory: string, policy: Policy): readonly Expectation[] {
   const names = readdirSync(directory).filter((name) => name.endsWith('.test.yaml') && !name.startsWith('.'))
   if (names.length === 0) {
@@ -50,14 +49,12 @@ type Validate = ReturnType<typeof compileSchema>
 
 function readFile(path: string, validate: Validate, policy: Policy, problems: Problem[]): readonly Expectation[] {
   const yaml = parseYaml(path, readText(path))
-  // The schema has just validated it, and has the type's shape.
   const { tests } = validateYaml(yaml, validate) as Readonly<{ tests: readonly ExpectationContent[] }>
   const ids = new Set(policy.routes.map(({ id }) => id))
   return tests.map((content, index) => {
     const report = (inside: readonly (string | number)[], message: string): void =>
       void problems.push(yaml.problemAt(['tests', index, ...inside], message))
-    if (content.route !== undefined && !ids.has(content.route))
-      report(['route'], `unknown route "${content.route}"`)
+    if (content.route !== undefined && !ids.has(content.route)) report(['route'], `unknown route "${content.route}"`)
     for (const [position, caller] of content.callers.entries()) {
       for (const message of findUnknown(caller, policy.roles)) report(['callers', position], message)
       if (caller.anonymous && Object.keys(caller).length > 1)

@@ -59,7 +59,6 @@ export const trialFormats = ['text', 'tap', 'json'] as const
 
 type TrialFormat = (typeof trialFormats)[number]
 
-/** The text format lists failures alone. */
 export function formatTrials(trials: readonly TestResult[], format: TrialFormat): string {
   const failed = trials.filter(({ faults }) => faults.length > 0)
   switch (format) {

@@ -29,7 +29,6 @@ export function draftTable(operations: readonly Operation[], upstream: string): 
   ].join('\n')
 }
 
-/** Without an id the draft is a comment alone. */
 type Draft = Readonly<{ operation: Operation; id?: string; ability?: string; remark?: string }>
 
 function draftRoutes(operations: readonly Operation[]): readonly Draft[] {
@@ -63,7 +62,6 @@ function chooseId({ id, method, pattern }: Operation, taken: Set<string>): strin
   return name
 }
 
-/** The last word of the path that is not a parameter names the resource. */
 function chooseAbility({ method, pattern }: Operation): string {
   const words = pattern.split('/').filter((part) => /^[A-Za-z]/.test(part) && !/^v\d+$/.test(part))
   const resource = (words.at(-1) ?? 'api')

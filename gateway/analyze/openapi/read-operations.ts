@@ -10,9 +10,7 @@ export type Operation = Readonly<{
   /** The pattern takes more paths than the template, because its parameter is a whole segment. */
   isWider: boolean
   id: string | undefined
-  /** Whether the description requires no credential. */
   isOpen: boolean
-  /** file:line:column */
   place: string
 }>
 
@@ -26,7 +24,9 @@ export function readOperations(name: string, text: string, base: string | undefi
   const yaml = parseYaml(name, text)
   const root = asFields(yaml.document.toJS())
   if (!/^3\.\d/.test(String(root.openapi)))
-    throw new ConfigurationError([yaml.problemAt(['openapi'], 'is not an OpenAPI 3 description: "openapi" must be 3.x')])
+    throw new ConfigurationError([
+      yaml.problemAt(['openapi'], 'is not an OpenAPI 3 description: "openapi" must be 3.x'),
+    ])
   const problems: Problem[] = []
   const operations = Object.entries(asFields(root.paths)).flatMap(([path, value]) => {
     if (path.startsWith('x-')) return []
@@ -98,7 +98,6 @@ function readItem(
   })
 }
 
-/** True for an empty list, and for alternatives of which one is empty. */
 const asksForNothing = (security: unknown): boolean =>
   Array.isArray(security) &&
   (security.length === 0 || security.some((choice) => Object.keys(asFields(choice)).length === 0))
@@ -150,7 +149,5 @@ function chooseName(wish: string, taken: Set<string>): string {
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** A value that is not an object has no fields. */
 const asFields = (value: unknown): Fields =>
-  // Each field is `unknown`, so the cast claims nothing about it.
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {}

@@ -9,7 +9,6 @@ import type { RouteMatch, RouteTable } from '../../route/table.ts'
 
 export type ShadowTable = Readonly<{ table: RouteTable; roles: Roles }>
 
-/** The results of the live stages; undefined for stages that did not run. */
 export type Facts = Readonly<{
   target: RequestTarget
   host: string

@@ -9,21 +9,18 @@ import { LineWriter } from './line-writer.ts'
 import type { Sink } from './sink.ts'
 
 export type AuditSettings = Readonly<{
-  /** `drop`: nobody waits, and lines may be lost. `wait`: nothing is done whose line is not written. */
+  /** `drop` never delays a request and may lose lines. `wait` holds each decision until its line is written. */
   onFull: 'drop' | 'wait'
   bufferBytes: number
-  /** With `wait`: how long a decision is held for its line. */
   waitMs: number
-  /** Who says so: this process, among all that write. */
+  /** Names this process among all writers. */
   replica: string
 }>
 
 export type Audit = Readonly<{
-  /** Whether it writes decisions down at all; refusals are told to it either way. */
   isOn: boolean
-  /** Writes a decision down. With `wait` it resolves once the line is written, and else rejects with a refusal. */
+  /** With `wait` it resolves once the line is written, or rejects with a refusal. */
   record: (decision: AuditedDecision) => Promise<void> | undefined
-  /** Writes what is held, for at most so long. */
   close: (withinMs: number) => Promise<void>
 }>
 
@@ -36,17 +33,14 @@ type AuditDependencies = Readonly<{
 const retryMs = 1_000
 const followMs = 1_000
 
-/** One line of the log in so long says how many lines of the audit are missing. */
 const complaintMs = 10_000
 
-/** The audit that is switched off. */
 export const noAudit: Audit = { isOn: false, record: () => undefined, close: async () => undefined }
 
-/** One line for each decision, beside the request's way. */
 export function createAudit(place: Sink, settings: AuditSettings, dependencies: AuditDependencies): Audit {
   const { log, metrics, monotonicMs } = dependencies
   const { bufferBytes, waitMs, replica } = settings
-  const losses = tellLosses(log, monotonicMs)
+  const losses = reportLosses(log, monotonicMs)
   const writer = new LineWriter({
     place,
     bufferBytes,
@@ -58,10 +52,10 @@ export function createAudit(place: Sink, settings: AuditSettings, dependencies: 
       metrics.countAudit('dropped', lines)
       losses.note(lines)
     },
-    onFailing: (error) => log.error({ error: describeError(error) }, 'the audit cannot be written'),
+    onFailing: (error) => log.error({ error: describeError(error) }, 'audit not written'),
     onRecovered: () => {
-      losses.tell()
-      log.info({}, 'the audit is written again')
+      losses.report()
+      log.info({}, 'audit written again')
     },
   })
   metrics.watchAuditSink(() => !writer.isFailing)
@@ -94,31 +88,31 @@ export function createAudit(place: Sink, settings: AuditSettings, dependencies: 
     },
     close: async (withinMs) => {
       await writer.close(withinMs)
-      losses.tell()
+      losses.report()
     },
   }
 }
 
-/** Tells of the first loss at once, and of those that follow together. */
-function tellLosses(log: Log, monotonicMs: () => number) {
-  let untold = 0
-  let toldAtMs = Number.NEGATIVE_INFINITY
-  const tell = (): void => {
-    if (untold === 0) return
-    log.error({ dropped: untold }, 'audit lines were dropped')
-    untold = 0
-    toldAtMs = monotonicMs()
+/** Logs the first loss at once, and the following ones together. */
+function reportLosses(log: Log, monotonicMs: () => number) {
+  let unreported = 0
+  let reportedAtMs = Number.NEGATIVE_INFINITY
+  const report = (): void => {
+    if (unreported === 0) return
+    log.error({ dropped: unreported }, 'audit lines dropped')
+    unreported = 0
+    reportedAtMs = monotonicMs()
   }
   return {
-    tell,
+    report,
     note: (lines: number): void => {
-      untold += lines
-      if (monotonicMs() - toldAtMs >= complaintMs) tell()
+      unreported += lines
+      if (monotonicMs() - reportedAtMs >= complaintMs) report()
     },
   }
 }
 
-/** Writes down what was refused before it could be read; of a request that was read there is a line already. */
+/** Records requests that could not be parsed; a request with a malformed body has a record already. */
 export const createMalformedRecorder =
   (audit: Audit, listener: AuditedListener, now: () => Date) =>
   ({ code, requestId, peerAddress, isBody }: MalformedRequest): void => {
@@ -138,6 +132,6 @@ export const createMalformedRecorder =
       path: undefined,
       clientAddress: peerAddress,
     })
-    // Refused it is, written down or not; a line that is lost is counted.
+    // The request is refused in any case; a lost line is counted.
     recorded?.catch(() => undefined)
   }

@@ -1,10 +1,8 @@
-/** A line on its way, or `count` of them that stay together; the caller that waits for it is told once how it ended. */
+/** One line, or `count` lines that stay together. `settle` is called once, when the outcome is known. */
 export type Line = Readonly<{ text: string; count: number; settle: ((isWritten: boolean) => void) | undefined }>
 
-/** Lines under way together, and how many of their bytes are written. */
 export type Batch = { readonly lines: readonly Line[]; readonly bytes: Buffer; offset: number }
 
-/** Takes as many lines from the queue as may be written at once, and one at least; undefined of an empty queue. */
 export function takeBatch(queue: Line[], limitBytes: number): Batch | undefined {
   let count = 0
   let size = 0
@@ -16,14 +14,13 @@ export function takeBatch(queue: Line[], limitBytes: number): Batch | undefined 
   return count === 0 ? undefined : toBatch(queue.splice(0, count))
 }
 
-/** Lines are ASCII: a character is a byte. */
+/** Lines are ASCII, so a character is a byte. */
 export const toBatch = (lines: readonly Line[], offset = 0): Batch => ({
   lines,
   bytes: Buffer.from(lines.map(({ text }) => text).join(''), 'latin1'),
   offset,
 })
 
-/** What stands of a batch whose writing ended early: its whole lines, the others, and how much of their first one. */
 export function splitBatch({ lines, offset }: Pick<Batch, 'lines' | 'offset'>): SplitBatch {
   let cutAt = offset
   let count = 0

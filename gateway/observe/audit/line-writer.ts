@@ -4,27 +4,21 @@ import type { Sink } from './sink.ts'
 
 export type LineWriterOptions = Readonly<{
   place: Sink
-  /** What may be held in memory; a line beyond it is lost. */
   bufferBytes: number
   monotonicMs: () => number
-  /** How long a place that failed is left alone. */
   retryMs: number
-  /** How often a file is looked after that may have been renamed. */
   followMs: number
   onWritten: (lines: number) => void
   onLost: (lines: number) => void
-  /** Told when writing begins to fail, and when it works again. */
   onFailing: (error: unknown) => void
   onRecovered: () => void
 }>
 
-/** How soon a pipe is tried again whose reader is behind. */
 const fullPipeMs = 10
 
 /**
- * Writes whole lines in their order, as many at once as the place takes unmixed, one write at a time. A line that
- * nobody waits for stays until it is written, as long as there is room; one that somebody waits for is given up at the
- * first failure.
+ * Writes whole lines in order, as many at once as the sink keeps together, one write at a time. A line without a
+ * waiting caller stays until it is written, if there is room. A line with one is given up at the first failure.
  */
 export class LineWriter {
   readonly #options: LineWriterOptions
@@ -33,7 +27,6 @@ export class LineWriter {
   #heldBytes = 0
   #isWriting = false
   #isFailing = false
-  /** After a failure, until the next try. */
   #restTimer: NodeJS.Timeout | undefined
   #followedAtMs: number
   #state: 'open' | 'closing' | 'closed' = 'open'
@@ -54,8 +47,8 @@ export class LineWriter {
   }
 
   /**
-   * Takes a line, or `count` of them in one text, each character a byte; undefined where there is no room for it, or a
-   * caller would wait for a place that fails.
+   * Takes a line, or `count` of them in one text, each character a byte. Undefined if the buffer is full, or if a
+   * caller would wait for a failing sink.
    */
   push(text: string, settle?: Line['settle'], count = 1): Line | undefined {
     const isHopeless = settle !== undefined && this.#restTimer !== undefined
@@ -70,7 +63,7 @@ export class LineWriter {
     return line
   }
 
-  /** Nobody waits for this line any more: it is lost, unless it is under way already. */
+  /** The line is lost unless its write is under way. */
   giveUp(line: Line): void {
     const index = this.#queue.indexOf(line)
     if (index < 0) return
@@ -79,7 +72,6 @@ export class LineWriter {
     this.#options.onLost(line.count)
   }
 
-  /** Writes what is held, for at most so long, and takes no more. */
   async close(withinMs: number): Promise<void> {
     if (this.#state !== 'open') return
     this.#state = 'closing'
@@ -95,7 +87,7 @@ export class LineWriter {
     process.off('exit', this.#writeRest)
     this.#state = 'closed'
     this.#loseAll()
-    // A write under way has its descriptor until it ends.
+    // A write under way needs the descriptor until it ends.
     if (!this.#isWriting) this.#options.place.close()
   }
 
@@ -154,7 +146,7 @@ export class LineWriter {
     if (this.#state === 'closed') return
     const isNews = !this.#isFailing
     this.#isFailing = true
-    // A file that is missing may be there again by the next time.
+    // A missing file may be back at the next attempt.
     this.#followedAtMs = Number.NEGATIVE_INFINITY
     this.#giveUpWaiting()
     if (isNews) this.#options.onFailing(error)
@@ -172,7 +164,7 @@ export class LineWriter {
     this.#restTimer = undefined
   }
 
-  /** Keeps the lines that nobody waits for, and that which stands in half, or it would spoil the next one. */
+  /** Keeps lines without a waiting caller, and a half-written line, which would spoil the next one. */
   #giveUpWaiting(): void {
     const { written, unwritten, cutAt } = splitBatch(this.#batch ?? { lines: [], offset: 0 })
     this.#noteWritten(written)
@@ -193,7 +185,6 @@ export class LineWriter {
     if (rest.length > 0) this.#options.onLost(countLines(rest))
   }
 
-  /** The process ends without having closed us: what is held goes out now, or never. */
   readonly #writeRest = guarded('process', (): void => {
     const { place } = this.#options
     if (place.mayBlock) return

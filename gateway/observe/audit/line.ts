@@ -4,16 +4,14 @@ import type { Organization } from '../../resolve/organization.ts'
 import { redact } from '../log/redact.ts'
 import { atomicBytes } from './sink.ts'
 
-/** The listener that a decision was asked at. */
 export type AuditedListener = 'public' | 'decision'
 
-/** A decision, with what the stages had found out when it was made. */
 export type AuditedDecision = Readonly<{
   time: Date
   requestId: string
   listener: AuditedListener
   outcome: 'allowed' | 'refused'
-  /** Undefined where the answer is not the gateway's own: it is not there yet. */
+  /** Undefined for a response of the upstream, which is not there yet. */
   status: number | undefined
   error: Pick<GatewayError, 'code' | 'check' | 'exactCause' | 'details'> | undefined
   principal: Principal | undefined
@@ -24,15 +22,15 @@ export type AuditedDecision = Readonly<{
   clientAddress: string
 }>
 
-/** No line is longer, whatever a client sends: one write is never mixed with another process'. */
+/** A longer line could be mixed with another process's writes, whatever a client sends. */
 export const lineLimitBytes = atomicBytes
 
-/** Room for every honest path; one that holds much to be escaped is cut sooner, so that the line fits. */
+/** A path with many characters to escape is cut sooner, so that the line fits. */
 const pathLimits = [1_024, 256] as const
 const methodLimit = 32
 const addressLimit = 64
 
-/** One line of JSON, in visible ASCII alone: nothing in it can end a line early, in any reader's eyes. */
+/** One line of JSON in visible ASCII, so that no character ends it early for any reader. */
 export function composeAuditLine(decision: AuditedDecision, replica: string): string {
   const line = compose(decision, replica, pathLimits[0])
   return line.length <= lineLimitBytes ? line : compose(decision, replica, pathLimits[1])
@@ -66,18 +64,18 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
   return `${line.replace(/[^\x20-\x7e]/g, escapeUnit)}\n`
 }
 
-/** Its number where it has one; never anything that could be sent again. */
+/** The token's id if there is one, but nothing that could be used as a credential. */
 const describeCredential = ({ credential }: Principal) => ({
   kind: credential.kind,
   id: credential.kind === 'api-token' ? credential.id : null,
 })
 
-/** What was misplaced is taken out first: half a token would not be known for one. */
+/** Redaction comes first: half a token would not be recognized. */
 function cut(text: string | undefined, limit: number): Readonly<{ text: string | null; isTruncated: boolean }> {
   if (text === undefined) return { text: null, isTruncated: false }
   const clean = redact(text)
   return { text: clean.slice(0, limit), isTruncated: clean.length > limit }
 }
 
-/** U+2028 and its like end a line for some readers; a control byte may end it for a terminal. */
+/** Some readers take U+2028 for a line's end, and terminals obey control bytes. */
 const escapeUnit = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`

@@ -14,42 +14,36 @@ import {
 import { isatty } from 'node:tty'
 import { promisify } from 'node:util'
 
-/** Where lines go. */
 export type Sink = Readonly<{
-  /** More at once might be mixed with what others write to the same place. */
   writeLimitBytes: number
-  /** Resolves to how much was taken, which may be less than all; rejects with the system's error. */
   write: (bytes: Buffer, offset: number) => Promise<number>
-  /** Goes on in a new file where the old one was renamed or removed; resolves to whether it was. */
+  /** Continues in a new file if the old one was renamed or removed; resolves to whether it was. */
   follow: () => Promise<boolean>
-  /** Whether a write waits for whoever reads, and nothing can end that. */
+  /** Whether a write waits for the reader, and nothing can end that wait. */
   mayBlock: boolean
-  /** Writes at once what is taken at once; for the process' end. */
   writeNow: (bytes: Buffer) => void
   close: () => void
 }>
 
-/** PIPE_BUF on Linux: a write of this size is never mixed with another process' (pipe(7)). */
+/** PIPE_BUF on Linux: a write of this size is never mixed with another process's (pipe(7)). */
 export const atomicBytes = 4_096
 
-/** For appending, and without waiting for a pipe's reader: neither its start nor its reading. */
+/** Neither opening nor writing waits for a pipe's reader. */
 const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK | constants.O_NOCTTY
 
-/** The owner may write, and the group of those who ship logs read. */
+/** The group can read, for log shippers. */
 const mode = 0o640
 
-/** One file is one inode: the kernel appends to it whole writes, one after the other. */
+/** The kernel appends each write to a file as a whole. */
 const fileWriteBytes = 64 * 1024
 
 const openFile = promisify(open)
 const readStats = promisify(stat)
 const readOpenStats = promisify(fstat)
 
-/** Opens `stdout`, `stderr` or a file's path; throws the system's error where it cannot be. */
 export const openPlace = (sink: string): Sink =>
   sink === 'stdout' ? openStream(1, atomicBytes) : sink === 'stderr' ? openStream(2, atomicBytes) : openPath(sink)
 
-/** A standard stream, which is written by so many bytes at most at once. */
 export function openStream(shared: 1 | 2, writeLimitBytes: number): Sink {
   const own = reopen(shared)
   return {
@@ -64,15 +58,15 @@ export function openStream(shared: 1 | 2, writeLimitBytes: number): Sink {
 }
 
 /**
- * A pipe or terminal under a descriptor of its own, which does not block: a thread that waits in a write for a reader
- * that has stopped keeps the process from ending. Other programs that write to the pipe do not notice.
+ * Opens a pipe or terminal again, without blocking: a thread that waits for a stopped reader would keep the process
+ * from ending. Other writers to the pipe do not notice.
  */
 function reopen(shared: number): number | undefined {
   if (!fstatSync(shared).isFIFO() && !isatty(shared)) return undefined
   try {
     return openSync(`/proc/self/fd/${shared}`, flags)
   } catch {
-    // Another user's pipe, or no /proc: it is written to as it is.
+    // Without /proc, or with another user's pipe, the shared descriptor is used.
     return undefined
   }
 }
@@ -112,7 +106,7 @@ const writeTo = (descriptor: () => number): Pick<Sink, 'write' | 'writeNow'> => 
     try {
       while (offset < bytes.length) offset += writeSync(descriptor(), bytes, offset)
     } catch {
-      // The place is full or gone, and so is the time to wait for it.
+      // The process ends and cannot wait for room.
     }
   },
 })

@@ -2,12 +2,11 @@ import type { Log } from './log.ts'
 
 const minuteMs = 60_000
 
-/** Addresses told of in one minute; the others are counted and told of together. */
+/** Beyond this number addresses are counted together. */
 const addressesPerMinute = 1_000
 
-/** One line an address and minute, and a bounded number of lines a minute, however many tokens are tried. */
+/** One line a minute for each address, and a bounded number of lines in all. */
 export function createGuessLog(log: Pick<Log, 'warn'>, monotonicMs: () => number): (owner: string) => void {
-  /** Tokens that each has tried since its last line. */
   let tried = new Map<string, number>()
   let others = 0
   let beganMs = Number.NEGATIVE_INFINITY

@@ -1,14 +1,13 @@
 import { guarded } from '../../fault/guarded.ts'
 
-/** A place for text of so many whole lines. */
 export type LineSink = Readonly<{ write: (text: string, lines: number) => unknown }>
 
-/** Lines on their way to a sink, several in one write: a write costs as much as it takes to compose twenty lines. */
+/** Joins lines, since a write costs as much as composing twenty lines. */
 export type LineBuffer = Readonly<{ write: (line: string) => void; flush: () => void }>
 
 /**
- * Holds lines back for `delayMs` at most, and no more than `limit` characters of them: lines of other processes may
- * stand between two writes to the same pipe, and never within one.
+ * Holds at most `limit` characters for at most `delayMs`. Lines of other processes may stand between two writes to a
+ * pipe, but not within one.
  */
 export function bufferLines(sink: LineSink, limit: number, delayMs: number): LineBuffer {
   let held = ''

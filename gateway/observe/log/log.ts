@@ -10,49 +10,40 @@ import { redact } from './redact.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
-/** `auto` is `pretty` on a terminal, and `json` everywhere else. */
 export type LogFormat = 'auto' | 'json' | 'pretty'
 
-/** Structured lines; no value that came with a request is ever part of the message. */
+/** A message is a constant: values of requests stand in fields. */
 export type Log = Readonly<{
-  /** The line of a request, of which there may be thousands a second: it may leave a moment later, with others. */
+  /** The line of a request may wait up to `delayMs`, since thousands a second are written together. */
   request: (fields: LogFields) => void
   info: (fields: LogFields, message: string) => void
   warn: (fields: LogFields, message: string) => void
   error: (fields: LogFields, message: string) => void
 }>
 
-/** The log of a process, which can also say that it ends, and what is of interest only while one looks for something. */
 export type ProcessLog = Log &
   Readonly<Record<'debug' | 'fatal', (fields: LogFields, message: string) => void>> &
   Readonly<{
-    /** Writes what is held, for at most so long; lines that come later are dropped. */
     close: (withinMs: number) => Promise<void>
   }>
 
 export type LogFields = Readonly<Record<string, unknown>>
 
-/** As much as is written at once where nothing can come between: nobody else writes, or each write is one, as to files. */
+/** Largest write when lines cannot be mixed: the gateway is the only writer, or the output is a file. */
 const writtenBytes = 65_536
 
-/** For how long the line of a request may wait for others. */
 const delayMs = 100
 
-/** A line this soon after another that left at once waits like the line of a request. */
 const floodMs = 20
 
-/** How long standard output is left alone that failed. */
 const retryMs = 1_000
 
 const defaultBufferBytes = 4 * 1024 * 1024
 
 export type LogOptions = Readonly<{
-  /** Written on every line of a process that is one of several. */
   worker?: number | undefined
-  /** Whether others write to the output as well. */
   isShared?: boolean
   format?: LogFormat
-  /** What may wait in memory for a slow reader; lines beyond it are dropped. */
   bufferBytes?: number
   metrics?: LogMetrics
 }>
@@ -60,19 +51,18 @@ export type LogOptions = Readonly<{
 const noMetrics: LogMetrics = { countDroppedLogLines: () => undefined, watchLogSink: () => undefined }
 
 /**
- * One JSON object a line on standard output, times in RFC 3339. Whatever becomes of standard output, a caller neither
- * waits nor fails: lines that find no room are dropped and counted, and one line tells how many once there is room.
+ * One JSON object a line on standard output, times in RFC 3339. A caller neither waits nor fails, even if the output
+ * does. Lines without room are dropped and counted, and a later line reports how many.
  */
 export function createLog(level: LogLevel, options: LogOptions = {}): ProcessLog {
   const { worker, isShared = worker !== undefined, format = 'json' } = options
   const { bufferBytes = defaultBufferBytes, metrics = noMetrics } = options
   const reports: OutputReports = {
-    onDropped: (dropped) => logger.error({ dropped }, 'log lines were dropped'),
-    onFailing: (error) => logger.error({ error: describeError(error) }, 'the log cannot be written'),
-    onRecovered: () => logger.info({}, 'the log is written again'),
+    onDropped: (dropped) => logger.error({ dropped }, 'log lines dropped'),
+    onFailing: (error) => logger.error({ error: describeError(error) }, 'log not written'),
+    onRecovered: () => logger.info({}, 'log written again'),
   }
   const writeLimitBytes = isShared && !isFile(1) ? atomicBytes : writtenBytes
-  // Before it is opened: without a line there is nothing to write to.
   const output = level === 'silent' ? undefined : openOutput(writeLimitBytes, bufferBytes, metrics, reports)
   const isPretty = format === 'pretty' || (format === 'auto' && isatty(1))
   const sink = isPretty && output ? prettify(output.sink, isatty(1) && !process.env.NO_COLOR) : output?.sink
@@ -99,7 +89,7 @@ export function createLog(level: LogLevel, options: LogOptions = {}): ProcessLog
   }
 }
 
-/** What is rare leaves at once, behind what was said before it; a flood of it leaves together. */
+/** Rare lines leave at once, after the held ones; a flood leaves together. */
 function flushAtOnce(lines: LineBuffer) {
   let flushedAtMs = Number.NEGATIVE_INFINITY
   return {
@@ -113,7 +103,6 @@ function flushAtOnce(lines: LineBuffer) {
   }
 }
 
-/** Lines about the output itself. */
 type OutputReports = Readonly<{
   onDropped: (lines: number) => void
   onFailing: (error: unknown) => void
@@ -122,7 +111,6 @@ type OutputReports = Readonly<{
 
 type Output = Readonly<{ writer: LineWriter; sink: LineSink; writeLimitBytes: number }>
 
-/** Standard output, which never keeps a caller waiting. */
 function openOutput(writeLimitBytes: number, bufferBytes: number, metrics: LogMetrics, reports: OutputReports): Output {
   let untold = 0
   const writer = new LineWriter({
@@ -130,10 +118,10 @@ function openOutput(writeLimitBytes: number, bufferBytes: number, metrics: LogMe
     bufferBytes,
     monotonicMs: () => performance.now(),
     retryMs,
-    // A standard stream is never opened anew.
+    // A standard stream is never opened again.
     followMs: Number.POSITIVE_INFINITY,
     onWritten: () => {
-      // With room to spare, or the line about losses would be the next one that is lost.
+      // With room to spare, or the line about losses would be lost next.
       if (untold === 0 || writer.heldBytes > bufferBytes / 2) return
       const dropped = untold
       untold = 0
@@ -148,7 +136,7 @@ function openOutput(writeLimitBytes: number, bufferBytes: number, metrics: LogMe
   })
   metrics.watchLogSink(() => !writer.isFailing)
   const sink: LineSink = {
-    // A character for each byte, and in one piece: the joined lines' many small parts take several times the room.
+    // Latin-1 keeps a byte a character. The copy is one string: the joined lines would take several times the memory.
     write: (text, count) => writer.push(Buffer.from(text).toString('latin1'), undefined, count),
   }
   return { writer, sink, writeLimitBytes }
@@ -164,14 +152,13 @@ function isFile(descriptor: number): boolean {
   }
 }
 
-/** As pino writes it, but without its general ways: it is a part of what each request costs. */
+/** The same form as pino's, but faster: every request pays for it. */
 const composeRequestLine = (start: string, fields: LogFields): string =>
   `{"level":"info","time":"${currentTime()}",${start}${JSON.stringify(fields).slice(1, -1)},"msg":"request"}\n`
 
 let timeMs = 0
 let timeText = ''
 
-/** RFC 3339, composed once a millisecond. */
 function currentTime(): string {
   const nowMs = Date.now()
   if (nowMs !== timeMs) {
@@ -184,8 +171,8 @@ function currentTime(): string {
 const formatters = { level: (label: string) => ({ level: label }) }
 
 /**
- * The part of an error that may be written down: names, codes and messages along the chain of causes. Other
- * properties stay out, since libraries hang inputs, queries and connection options on their errors.
+ * Only names, codes and messages along the chain of causes. Libraries attach inputs, queries and connection options to
+ * their errors.
  */
 export function describeError(error: unknown, depth = 0): LogFields {
   if (!(error instanceof Error)) return { name: typeof error }
@@ -198,7 +185,7 @@ export function describeError(error: unknown, depth = 0): LogFields {
   }
 }
 
-/** For a bug of ours the place counts too. */
+/** Adds the stack, which locates a bug. */
 export const describeBug = (error: unknown): LogFields => ({
   ...describeError(error),
   ...(error instanceof Error && { stack: redact(String(error.stack).split('\n').slice(1, 12).join('\n')) }),

@@ -2,10 +2,8 @@ import type { LineSink } from './line-buffer.ts'
 
 const colors: Readonly<Record<string, number>> = { debug: 90, info: 32, warn: 33, error: 31, fatal: 35 }
 
-/** Said in a place of their own, at the start of a line. */
 const placed = new Set(['time', 'level', 'msg', 'method', 'path', 'status', 'durationMs', 'error'])
 
-/** Turns lines of JSON into lines for a person at a terminal; `isColored` marks levels. */
 export const prettify = (sink: LineSink, isColored: boolean): LineSink => ({
   write: (text, count) => {
     const lines = text.split('\n').slice(0, -1)
@@ -13,7 +11,7 @@ export const prettify = (sink: LineSink, isColored: boolean): LineSink => ({
   },
 })
 
-/** `08:15:30.123 info  request GET /datasets 200 3.2 ms reason=allowed …`, and below it what went wrong. */
+/** `08:15:30.123 info  request GET /datasets 200 3.2 ms reason=allowed …`, with the error on lines below. */
 export function formatLine(line: string, isColored: boolean): string {
   const fields = parse(line)
   if (!fields) return tell(line)
@@ -38,7 +36,6 @@ function parse(line: string): Readonly<Record<string, unknown>> | undefined {
   }
 }
 
-/** An error, each of its causes, and the place of a bug, on lines of their own. */
 function describe(error: unknown): readonly string[] {
   if (typeof error !== 'object' || error === null) return []
   const { name, code, message, stack, cause } = error as Record<string, unknown>
@@ -47,7 +44,7 @@ function describe(error: unknown): readonly string[] {
   return [`    ${first.join(' ')}`, ...place, ...describe(cause)]
 }
 
-/** Nothing that a client sent may move the cursor, change colors or begin a line: controls are written as escapes. */
+/** Escapes controls, so that a client's text cannot move the cursor, change colors or begin a line. */
 function tell(value: unknown): string {
   if (value === undefined || value === null) return ''
   const text = typeof value === 'string' ? value : JSON.stringify(value)

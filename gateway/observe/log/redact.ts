@@ -1,9 +1,9 @@
-/** Nobody encodes a token more often than this by mistake. */
+/** Clients that escape a token by mistake do so at most this often. */
 const decodingDepth = 3
 
 /**
- * Credentials have no business in a path or in an error's message; where one is put there all the same, its segment or
- * word stays out of what is written down, however it is escaped. So do names and passwords of connection strings.
+ * Removes credentials from a path or an error message, by segment or word and however they are escaped. It also removes
+ * user names and passwords of connection strings.
  */
 export const redact = (text: string): string =>
   mayHoldCredential(text)
@@ -14,7 +14,7 @@ export const redact = (text: string): string =>
         .join('')
     : text
 
-/** Most texts hold none of what every credential here holds, even escaped. */
+/** A quick test: every credential has one of these marks, even if escaped. */
 const mayHoldCredential = (text: string): boolean => /oat_|eyJ|%|:\/\//.test(text)
 
 const userInfo = /(?<=:\/\/)[^/\s:@]*:[^/\s]*(?=@)/g
@@ -30,15 +30,14 @@ function redactSegment(segment: string): string {
   return segment
 }
 
-/** No credential holds other characters. */
 const asciiEscape = /%[0-7][0-9a-f]/gi
 
 const decodeEscape = (text: string): string => String.fromCharCode(Number.parseInt(text.slice(1), 16))
 
-/** An API token, or a JWT from its header on: `{"` in base64url, and more of it than a name would have, before a dot. */
+/** An API token, or a JWT: `{"` in base64url, then more characters than a name would have, then a dot. */
 function holdsCredential(text: string): boolean {
   if (text.includes('oat_')) return true
-  // Each match takes the rest of its word, so that no character is looked at twice: paths are long, and clients hostile.
+  // Each match takes the rest of its word, so that each character is read once: clients may send hostile paths.
   for (const [part] of text.includes('eyJ') ? text.matchAll(/eyJ[\w-]*\.?/g) : [])
     if (part.endsWith('.') && part.length >= 12) return true
   return false

@@ -2,10 +2,9 @@ import type { Metric, Registry } from 'prom-client'
 
 type Labels = Readonly<Record<string, string>>
 
-/** Takes a duration in milliseconds, and tells it in seconds. */
 export type ObserveMs = (ms: number) => void
 
-/** A histogram of durations whose children are found once: to observe is to add to three numbers. */
+/** A histogram with bound label values: an observation adds to three numbers. */
 export type BoundHistogram = Readonly<{ bind: (labels: Labels) => ObserveMs }>
 
 export type HistogramSettings = Readonly<{
@@ -19,7 +18,6 @@ type Child = { readonly labels: Labels; readonly counts: Float64Array; sumMs: nu
 
 type Value = Readonly<{ metricName: string; labels: Readonly<Record<string, string | number>>; value: number }>
 
-/** Registers a histogram that prom-client tells at each scrape like one of its own; buckets are in seconds. */
 export function createBoundHistogram({ name, help, buckets, registers }: HistogramSettings): BoundHistogram {
   const boundsMs = Float64Array.from(buckets, (seconds) => seconds * 1_000)
   const children: Child[] = []
@@ -39,7 +37,7 @@ export function createBoundHistogram({ name, help, buckets, registers }: Histogr
       }
     },
   }
-  // A registry asks its metrics for no more than this, though the type names the classes of the package.
+  // The registry needs only these members; its type names the package's classes.
   for (const registry of registers) registry.registerMetric(metric as unknown as Metric)
   return {
     bind: (labels) => {
@@ -57,7 +55,7 @@ function observe(child: Child, boundsMs: Float64Array, ms: number): void {
   child.sumMs += ms
 }
 
-/** Buckets hold everything up to their bound; ours count what lies between two. */
+/** Prometheus buckets are cumulative; `counts` are not. */
 function tell(name: string, buckets: readonly number[], { labels, counts, sumMs }: Child): readonly Value[] {
   let total = 0
   const values: Value[] = [...buckets, '+Inf'].map((le, index) => {

@@ -1,15 +1,10 @@
 import { Gauge, type Registry } from 'prom-client'
 import { createTallies } from './fast-counter.ts'
 
-/** How often what is held spares a question, and how much is held. */
 export type CacheMetrics = Readonly<{
-  /** `hit`, `negative_hit`, `miss`, `coalesced` or `grace`, for each cache by its name. */
   countCacheRead: (cache: string, result: string) => void
-  /** Calls back at each scrape. */
   watchCacheSizes: (sizes: () => Readonly<Record<string, number>>) => void
-  /** An API token that no cache knew: `found`, `refused`, `throttled` or `shed`. */
   countUnknownToken: (outcome: string) => void
-  /** Calls back at each scrape. */
   watchUnknownTokens: (countWaiting: () => number) => void
 }>
 

@@ -1,11 +1,10 @@
 import { type Aggregator, AggregatorRegistry, type Registry } from 'prom-client'
 
-/** The numbers of one process at one moment, as plain data. */
 export type MetricsSnapshot = Readonly<Awaited<ReturnType<Registry['getMetricsAsJSON']>>>
 
 /**
- * How the values that several processes have for one gauge become one. A sum of ages, flags or limits would be
- * nonsense, so every gauge has its line here; where each process has its own limit, the worst one counts.
+ * How the gauges of several processes become one. Sums of ages, flags or limits would be meaningless, so every gauge
+ * has an entry; among limits the worst counts.
  */
 export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_requests_in_flight: 'sum',
@@ -67,7 +66,6 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   nodejs_version_info: 'first',
 }
 
-/** One registry for several processes: counters and histograms add up, gauges follow the table. */
 export const combineMetrics = (parts: readonly MetricsSnapshot[]): Registry =>
   AggregatorRegistry.aggregate(
     parts.map((metrics) =>
@@ -75,11 +73,11 @@ export const combineMetrics = (parts: readonly MetricsSnapshot[]): Registry =>
     ),
   )
 
-/** What stays true of a process that has ended: its counts, without its states. */
+/** Counters of an ended process stay true; its gauges do not. */
 export const onlyCounts = (snapshot: MetricsSnapshot): MetricsSnapshot =>
-  // The type of `type` is an enum of numbers, and its values are words.
+  // `type` is typed as an enum of numbers, but holds words.
   snapshot.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
 
-/** A primary does no request's work: the states of a gateway that it never set must not pass for a worker's. */
+/** A primary serves no requests: its unset gauges must not pass for a worker's. */
 export const withoutStates = (snapshot: MetricsSnapshot): MetricsSnapshot =>
   snapshot.filter(({ name, type }) => String(type) !== 'gauge' || !name.startsWith('sallyport_'))

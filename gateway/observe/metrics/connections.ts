@@ -1,15 +1,11 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 
-/** How full the listeners are. */
 export type ConnectionMetrics = Readonly<{
   countDroppedConnection: (listener: string, reason: string) => void
-  /** How many are open, asked at each scrape, and how many may be. */
   watchConnections: (listener: string, count: () => number, limit: number) => void
-  /** What is held for slow peers, asked at each scrape, and how much that may be. */
   watchHeldMemory: (read: () => Readonly<{ bytes: number; throttledConnections: number }>, limitBytes: number) => void
 }>
 
-/** By listener: `public`, `decision`, `admin`. */
 export function createConnectionMetrics(registers: Registry[]): ConnectionMetrics {
   const dropped = new Counter({
     name: 'sallyport_connections_dropped_total',
@@ -49,7 +45,7 @@ export function createConnectionMetrics(registers: Registry[]): ConnectionMetric
   })
   new Gauge({
     name: 'sallyport_connections_throttled',
-    help: 'Connections that are read from sparingly, because too much is held for their address or organization.',
+    help: 'Connections read slowly, because too many bytes are held for their address or organization.',
     registers,
     collect() {
       this.set(readHeld().throttledConnections)

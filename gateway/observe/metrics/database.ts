@@ -1,23 +1,18 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
 
-/** The connections of a pool at one moment. */
 export type PoolCounts = Readonly<{ open: number; idle: number; waiting: number }>
 
-/** How PostgreSQL does. */
 export type DatabaseMetrics = Readonly<{
-  /** `statement` is a name of ours; `ms` counts the wait for a connection as well. */
   observeQuery: (statement: string, ms: number) => void
   countQueryFailure: (kind: 'statement' | 'timeout' | 'connection') => void
-  /** Asked at each scrape; `isStandby` is undefined before the first answer, `lagMs` where it is not known. */
   watchStandby: (isStandby: () => boolean | undefined, lagMs: () => number | undefined) => void
-  /** Asked at each scrape. */
   watchPool: (read: () => PoolCounts, limit: number) => void
 }>
 
 const buckets = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2]
 
-/** Without a pool to watch, as in a primary, there is nothing to say of one. */
+/** A primary of workers has no pool, so its gauges stay 0. */
 export function createDatabaseMetrics(registers: Registry[]): DatabaseMetrics {
   const durations = createBoundHistogram({
     name: 'sallyport_database_query_duration_seconds',
@@ -32,7 +27,7 @@ export function createDatabaseMetrics(registers: Registry[]): DatabaseMetrics {
     labelNames: ['kind'],
     registers,
   })
-  // What appears with a 1 is no increase to Prometheus.
+  // Prometheus sees no increase in a series that first appears with 1.
   for (const kind of ['statement', 'timeout', 'connection']) failures.inc({ kind }, 0)
   return {
     observeQuery: (statement, ms) => {

@@ -1,16 +1,14 @@
 import { Counter, type Registry } from 'prom-client'
 
-/** What one series counts, to be kept by whoever counts often. */
 export type FastCounter = { count: number }
 
-/** Gives the tally of these values of the labels, in the order of their names. */
 export type FastCounters = (...values: readonly (string | number)[]) => FastCounter
 
 type Branch = { readonly below: Map<string | number, Branch>; tally: FastCounter | undefined }
 
 /**
- * A counter for what every request counts: its series are found by a few look-ups, and added to by `count += 1`. The
- * library is told at each scrape, since it would compose a key of all labels each time.
+ * A counter for events of every request: found by a few look-ups, increased by `count += 1`. The library would compose
+ * a key of all labels at each increase, so it gets the counts at each scrape.
  */
 export function createTallies(
   { name, help, labelNames }: Readonly<{ name: string; help: string; labelNames: readonly string[] }>,

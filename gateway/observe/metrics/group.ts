@@ -1,22 +1,16 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import { combineMetrics, type MetricsSnapshot, onlyCounts, withoutStates } from './combine.ts'
 
-/** The numbers of a group of processes: those of its primary, of its workers, and of workers that have died. */
 export type GroupMetrics = Readonly<{
   countRestart: () => void
-  /** Calls back at each scrape. */
   watchWorkers: (serving: () => number) => void
-  /** Keeps the newest numbers of a process, by its id. */
   note: (pid: number, snapshot: MetricsSnapshot) => void
-  /** Keeps the counts of a process that has died: a sum that fell would look like a restart of everything. */
+  /** Keeps the counters of a dead process: a falling sum would look like a restart. */
   retire: (pid: number) => void
-  /** Everything that is known by now, the primary's own numbers added. */
   text: (primary: MetricsSnapshot) => Promise<string>
-  /** The same as data. */
   snapshot: (primary: MetricsSnapshot) => Promise<MetricsSnapshot>
 }>
 
-/** A worker that is too busy to tell its numbers is counted with its last ones. */
 export function createGroupMetrics(): GroupMetrics {
   const registry = new Registry()
   const restarts = new Counter({
@@ -57,6 +51,6 @@ export function createGroupMetrics(): GroupMetrics {
   }
 }
 
-/** The registry of a combination holds its values, though its type does not say so. */
+/** The aggregated registry holds its values, though its type does not say so. */
 const addUp = (snapshots: readonly MetricsSnapshot[]): MetricsSnapshot =>
   combineMetrics(snapshots).getMetricsAsArray() as unknown as MetricsSnapshot

@@ -1,14 +1,12 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 
-/** Whether what is held in memory still follows the directory. */
 export type InvalidationMetrics = Readonly<{
   countInvalidation: (source: string) => void
   countInvalidationDisconnect: (source: string) => void
-  /** `lagMs`: age of the last proof that every change has arrived; undefined before the first proof. Asked at each scrape. */
+  /** `lagMs` is the age of the last proof that every change has arrived; undefined before the first. */
   watchInvalidationSource: (source: string, isUp: () => boolean, lagMs: () => number | undefined) => void
 }>
 
-/** By source: `postgres`, `redis`. */
 export function createInvalidationMetrics(registers: Registry[]): InvalidationMetrics {
   const labelNames = ['source']
   const received = new Counter({

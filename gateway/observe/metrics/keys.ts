@@ -1,9 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 
-/** How fresh the keys of issuers are. */
 export type JwksMetrics = Readonly<{
   countJwksFetch: (issuer: string, outcome: 'ok' | 'failed') => void
-  /** Calls back at each scrape. */
   watchJwksAge: (issuer: string, ageMs: () => number | undefined) => void
 }>
 
@@ -29,7 +27,7 @@ export function createJwksMetrics(registers: Registry[]): JwksMetrics {
   const issuers: [issuer: string, ageMs: () => number | undefined][] = []
   new Gauge({
     name: 'sallyport_jwks_age_seconds',
-    help: 'Time since the last good fetch of the keys of an issuer that are in use; absent while there are none.',
+    help: 'Time since the last good fetch of an issuer’s keys in use; absent without keys.',
     labelNames: ['issuer'],
     registers,
     collect() {
@@ -51,14 +49,11 @@ export function createJwksMetrics(registers: Registry[]): JwksMetrics {
   }
 }
 
-/** How the certificates of listeners stand. */
 export type TlsMetrics = Readonly<{
   noteTlsReload: (listener: string, isGood: boolean) => void
-  /** When the certificate in use ends. */
   noteCertificate: (listener: string, notAfter: Date) => void
 }>
 
-/** Only for listeners on TLS. */
 export function createTlsMetrics(registers: Registry[]): TlsMetrics {
   const reload = new Gauge({
     name: 'sallyport_tls_reload_success',
@@ -78,7 +73,6 @@ export function createTlsMetrics(registers: Registry[]): TlsMetrics {
   }
 }
 
-/** What became of files that are followed while the gateway runs. */
 export type ReloadMetrics = Readonly<{
   notePolicyReload: (isGood: boolean) => void
   notePolicyLoad: (at: Date) => void
@@ -88,18 +82,18 @@ export type ReloadMetrics = Readonly<{
 export function createReloadMetrics(registers: Registry[]): ReloadMetrics {
   const policyReload = new Gauge({
     name: 'sallyport_policy_reload_success',
-    help: '0 while the policy files are no good and the last good table goes on.',
+    help: '0 while the policy files are invalid and the last good ones stay in force.',
     registers,
   })
   const policyReloads = new Counter({
     name: 'sallyport_policy_reloads_total',
-    help: 'Policy tables that were taken or refused, the one of the start included.',
+    help: 'Policies that were taken or refused, including the one of the start.',
     labelNames: ['outcome'],
     registers,
   })
   const policyLoaded = new Gauge({
     name: 'sallyport_policy_loaded_timestamp_seconds',
-    help: 'When the table in force was loaded.',
+    help: 'When the policy in force was loaded.',
     registers,
   })
   const keysReload = new Gauge({

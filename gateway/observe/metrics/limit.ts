@@ -1,9 +1,8 @@
 import { Counter, type Registry } from 'prom-client'
 
-/** What rate limits did; their names and those of routes come from the policy. */
+/** Names of limits and routes come from the policy, so their number is bounded. */
 export type LimitMetrics = Readonly<{
   countLimited: (route: string, limit: string) => void
-  /** A request that could not be counted, and what became of it: `allow`, it passed, or `deny`, it was refused. */
   countLimitError: (limit: string, outcome: string) => void
 }>
 

@@ -1,9 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 
-/** Whether every line of the log reaches standard output. */
 export type LogMetrics = Readonly<{
   countDroppedLogLines: (lines: number) => void
-  /** Calls back at each scrape. */
   watchLogSink: (isUp: () => boolean) => void
 }>
 

@@ -31,12 +31,11 @@ import { createStageMetrics, type StageMetrics } from './stages.ts'
 import { createStreamMetrics, type StreamMetrics } from './streams.ts'
 import { type AddressMetrics, createAddressMetrics, createUpstreamMetrics, type UpstreamMetrics } from './upstreams.ts'
 
-/** What is counted. Labels are bounded: route ids and codes of ours, never a path, user or text of a client. */
+/** Labels are bounded: route ids and codes, never a client's path, user or text. */
 export type Metrics = RequestMetrics &
   Readonly<{
     text: () => Promise<string>
     contentType: string
-    /** The same as data, to be combined with that of other processes. */
     snapshot: () => Promise<MetricsSnapshot>
   }> &
   AddressMetrics &
@@ -60,16 +59,14 @@ export type Metrics = RequestMetrics &
 
 type RequestMetrics = Readonly<{
   countRequest: (route: string, method: string, status: number, seconds: number) => void
-  /** The cause is `none` where nothing was refused. */
   countDecision: (route: string, reason: string, cause: RefusalCause | 'none') => void
   countMalformed: (reason: string) => void
-  /** Calls back at each scrape. */
   watchInFlight: (count: () => number) => void
 }>
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
-/** A registry of its own, so that two gateways in one process (in tests) do not share counts. */
+/** Its own registry, so that two gateways in one process (in tests) do not share counts. */
 export function createMetrics(): Metrics {
   const registry = new Registry()
   const registers = [registry]
@@ -154,7 +151,6 @@ function createRequestMetrics(registers: Registry[]): RequestMetrics {
   }
 }
 
-/** What is made once for each route. */
 function rememberByRoute<Made>(make: (route: string) => Made): (route: string) => Made {
   const known = new Map<string, Made>()
   return (route) => {

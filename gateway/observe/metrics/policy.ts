@@ -1,12 +1,9 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 
-/** What a table that is only tried says. */
 export type PolicyMetrics = Readonly<{
-  /** By the live table's route, or `none`. */
   countShadowDifference: (route: string, kind: string) => void
   noteShadowReload: (isGood: boolean) => void
   notePolicyHeld: (isHeld: boolean) => void
-  /** What a table that was taken changed. */
   notePolicyChange: (
     change: Readonly<{
       gained: readonly string[]
@@ -16,29 +13,29 @@ export type PolicyMetrics = Readonly<{
   ) => void
 }>
 
-/** Without a shadow table there are no differences, and nothing is wrong with it. */
+/** Without a shadow policy the reload gauge stays 1. */
 export function createPolicyMetrics(registers: Registry[]): PolicyMetrics {
   const differences = new Counter({
     name: 'sallyport_shadow_differences_total',
-    help: 'Requests that the shadow table would have judged otherwise, by the route of the table in force and by kind.',
+    help: 'Requests that the shadow policy would have judged otherwise, by kind and by the route of the policy in force.',
     labelNames: ['route', 'kind'],
     registers,
   })
   const reload = new Gauge({
     name: 'sallyport_shadow_reload_success',
-    help: '0 while the files of the shadow table are no good.',
+    help: '0 while the files of the shadow policy are invalid.',
     registers,
   })
   reload.set(1)
   const held = new Gauge({
     name: 'sallyport_policy_held',
-    help: '1 while good policy files are held back and the table before goes on.',
+    help: '1 while valid policy files are held back and the last ones stay in force.',
     registers,
   })
   held.set(0)
   const changes = new Counter({
     name: 'sallyport_policy_changes_total',
-    help: 'Routes that a reload brought or took, and those by which it let somebody in who was refused, by kind.',
+    help: 'Routes that a reload added, removed or opened to more callers, by kind.',
     labelNames: ['kind', 'route'],
     registers,
   })

@@ -1,7 +1,10 @@
 import { readdir, stat } from 'node:fs/promises'
 import { Counter, collectDefaultMetrics, Gauge, type Registry } from 'prom-client'
 
-/** They walk through every handle of the process, which with 10,000 connections holds all requests up for 50 ms a scrape. */
+/**
+ * These metrics walk through every handle of the process. With 10,000 connections each scrape blocks all requests for
+ * 50 ms.
+ */
 const costly = ['handles', 'requests', 'resources'].flatMap((kind) => [
   `nodejs_active_${kind}`,
   `nodejs_active_${kind}_total`,
@@ -9,7 +12,6 @@ const costly = ['handles', 'requests', 'resources'].flatMap((kind) => [
 
 const openFiles = 'process_open_fds'
 
-/** What Node and the system tell of the process, as far as a scrape can afford it. */
 export function collectProcessMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: lagEveryMs })
   for (const name of [...costly, openFiles]) registry.removeSingleMetric(name)
@@ -26,18 +28,19 @@ export function collectProcessMetrics(registry: Registry): void {
 
 const descriptors = '/proc/self/fd'
 
-/** From Linux 6.2 on the folder's size is their number. Older systems give a name for each, which takes 8 ms of 18,000. */
+/**
+ * Since Linux 6.2 the folder's size is the number of descriptors. Older systems list the names, which takes 8 ms for
+ * 18,000.
+ */
 async function countDescriptors(): Promise<number> {
   const { size } = await stat(descriptors)
-  return size > 0 ? size : (await readdir(descriptors)).length - 1 // without the folder's own
+  return size > 0 ? size : (await readdir(descriptors)).length - 1
 }
 
-/** What this process runs on. */
 type Build = Readonly<{ version: string; node: string }>
 
 export type BuildMetrics = Readonly<{ noteBuild: (build: Build) => void }>
 
-/** Always 1; what there is to know stands in its labels, to be joined to other series. */
 export function createBuildMetrics(registers: Registry[]): BuildMetrics {
   const info = new Gauge({
     name: 'sallyport_build_info',
@@ -50,7 +53,7 @@ export function createBuildMetrics(registers: Registry[]): BuildMetrics {
 
 export type FaultMetrics = Readonly<{ countFault: (component: string) => void }>
 
-/** What a callback threw: a bug that ended one connection or one piece of work, and not the process. */
+/** Each error is a bug that ended one connection or one task, but not the process. */
 export function createFaultMetrics(registers: Registry[]): FaultMetrics {
   const faults = new Counter({
     name: 'sallyport_callback_errors_total',
@@ -61,5 +64,5 @@ export function createFaultMetrics(registers: Registry[]): FaultMetrics {
   return { countFault: (component) => faults.inc({ component }) }
 }
 
-/** How often the event loop is timed, which wakes a gateway that has nothing else to do; also the least lag that is told. */
+/** Sampling interval of the event loop, which wakes an idle gateway; also the smallest lag that is measured. */
 export const lagEveryMs = 50

@@ -1,21 +1,18 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
 
-/** A command that the gateway sends. */
 export type RedisCommand = (typeof commands)[number]
 
 const commands = ['get', 'publish', 'count'] as const
 
-/** How Redis does, where there is one. */
 export type RedisMetrics = Readonly<{
   observeRedis: (command: RedisCommand, ms: number, isGood: boolean) => void
-  /** Asked at each scrape. */
   watchRedisRefusals: (isRefused: (command: RedisCommand) => boolean) => void
 }>
 
 const buckets = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2]
 
-/** Failures are timed too: a time-out of 200 ms is the longest that one takes. */
+/** Failures are timed too; the time-out is 200 ms. */
 export function createRedisMetrics(registers: Registry[]): RedisMetrics {
   const durations = createBoundHistogram({
     name: 'sallyport_redis_command_duration_seconds',

@@ -2,24 +2,21 @@ import { Counter, type Registry } from 'prom-client'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
 
-/** The way of a request up to its upstream, in order. */
 export const stages = ['route', 'authenticate', 'resolve', 'resource', 'decide', 'locate', 'pin'] as const
 
 export type Stage = (typeof stages)[number]
 
 export type StageMetrics = Readonly<{
   observeStage: Readonly<Record<Stage, ObserveMs>>
-  /** A request that was allowed, and then failed all the same. */
   countFailure: (code: RefusalCode) => void
 }>
 
-/** Most stages take microseconds; what a store or an issuer has to be asked takes longer. */
+/** Most stages take microseconds; those that ask a store or an issuer take longer. */
 const buckets = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1]
 
-/** What appears with a 1 is no increase to Prometheus. */
+/** Prometheus sees no increase in a series that first appears with 1. */
 const expected: readonly RefusalCode[] = ['cluster_offline', 'upstream_unavailable', 'upstream_timeout', 'internal']
 
-/** Where the time of a request goes before its upstream has it. */
 export function createStageMetrics(registers: Registry[]): StageMetrics {
   const durations = createBoundHistogram({
     name: 'sallyport_stage_duration_seconds',
@@ -36,7 +33,7 @@ export function createStageMetrics(registers: Registry[]): StageMetrics {
   for (const code of expected) failures.inc({ code }, 0)
   const observers = stages.map((stage) => [stage, durations.bind({ stage })] as const)
   return {
-    observeStage: Object.fromEntries(observers) as Record<Stage, ObserveMs>, // each is there by now
+    observeStage: Object.fromEntries(observers) as Record<Stage, ObserveMs>,
     countFailure: (code) => failures.inc({ code }),
   }
 }

@@ -1,12 +1,9 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { streamFailureCodes } from '../../errors/stream-failure.ts'
 
-/** What lasts longer than an answer: event streams of the model surface, and WebSockets. */
 export type StreamMetrics = Readonly<{
-  /** Calls back at each scrape. */
   watchStreams: (count: () => number) => void
   countStreamFailure: (code: string) => void
-  /** Calls back at each scrape. */
   watchWebSockets: (count: () => number) => void
 }>
 
@@ -26,7 +23,7 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
     labelNames: ['code'],
     registers,
   })
-  // What appears with a 1 is no increase to Prometheus.
+  // Prometheus sees no increase in a series that first appears with 1.
   for (const code of streamFailureCodes) failures.inc({ code }, 0)
   let webSockets = () => 0
   new Gauge({

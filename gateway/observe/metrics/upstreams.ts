@@ -3,34 +3,28 @@ import type { RefusalCode } from '../../errors/gateway-error.ts'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
 import { createTallies, type FastCounters } from './fast-counter.ts'
 
-/** How one upstream answers. */
 export type UpstreamWatch = Readonly<{
   answered: (status: number, ms: number) => void
   failed: (outcome: RefusalCode | 'client_disconnected') => void
 }>
 
 export type UpstreamMetrics = Readonly<{
-  /** The same for every call of one upstream. */
   watchUpstream: (name: string) => UpstreamWatch
   countUpstreamRetry: () => void
-  /** Age of the oldest addresses in use whose name is not resolved, in milliseconds; asked at each scrape. */
   watchDns: (oldestStaleMs: () => number) => void
-  /** How many connections are open, by scheme, host and port; asked at each scrape. */
   watchUpstreamConnections: (count: () => ReadonlyMap<string, number>, limit: number) => void
 }>
 
 const buckets = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
-/** By the first digit of a status. */
 const classes = ['other', '1xx', '2xx', '3xx', '4xx', '5xx']
 
 const expected = ['2xx', '4xx', '5xx', 'upstream_unavailable', 'upstream_timeout']
 
-/** Clusters come and go, and must not multiply series: all of them are one upstream here. */
+/** Clusters come and go and must not multiply series, so all of them share one label. */
 const clusterPrefix = 'cluster:'
 const clusterLabel = 'cluster'
 
-/** What the gateway sees of the backends behind it. */
 export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   const requests = createTallies(
     {
@@ -48,13 +42,13 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   })
   const retries = new Counter({
     name: 'sallyport_upstream_retries_total',
-    help: 'Requests sent once more, to the same address or another, because no byte of an answer had come.',
+    help: 'Requests sent again, to the same address or another, because no byte of a response had come.',
     registers,
   })
   let oldestStaleMs = () => 0
   new Gauge({
     name: 'sallyport_dns_stale_seconds',
-    help: 'Age of the oldest addresses in use whose name is not resolved any more; 0 while all names are.',
+    help: 'Age of the oldest addresses in use whose name no longer resolves; 0 while all names do.',
     registers,
     collect() {
       this.set(oldestStaleMs() / 1_000)
@@ -79,7 +73,7 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
 }
 
 function createWatch(upstream: string, requests: FastCounters, observeMs: ObserveMs): UpstreamWatch {
-  // What is asked for stands at 0 from the start: what appears with a 1 is no increase to Prometheus.
+  // Prometheus sees no increase in a series that first appears with 1.
   for (const outcome of expected) requests(upstream, outcome)
   return {
     answered: (status, ms) => {
@@ -115,9 +109,7 @@ function createConnectionGauges(registers: Registry[]): UpstreamMetrics['watchUp
   }
 }
 
-/** How upstreams are reached. */
 export type AddressMetrics = Readonly<{
-  /** `address` is host and port of the configuration. */
   noteAddress: (upstream: string, address: string, isUp: boolean) => void
   noteUpstreamTlsReload: (upstream: string, isGood: boolean) => void
 }>

@@ -2,12 +2,11 @@ import type { Attributes } from '@opentelemetry/api'
 import type { Upstream } from '../../locate/upstream.ts'
 import { redact } from '../log/redact.ts'
 
-/** A request as it goes out. */
 export type OutgoingCall = Readonly<{ method: string; upstream: Upstream }>
 
 export const pathLimit = 1_024
 
-/** By the semantic conventions for HTTP clients; of the address all but the query, where careless clients put secrets. */
+/** Follows the semantic conventions for HTTP clients, but leaves out the query, where careless clients put secrets. */
 export function describeCall({ method, upstream }: OutgoingCall): Readonly<{ name: string; attributes: Attributes }> {
   const { hostname, port, protocol, origin } = new URL(upstream.origin)
   const [path = ''] = upstream.path.split('?')

@@ -10,7 +10,7 @@ import { pathLimit } from './call-attributes.ts'
 
 type SpanFacts = Readonly<{ listener: AuditedListener; requestId: string; errorStatus: SpanStatusCode }>
 
-/** Writes what an observer hears into a span, by the semantic conventions for HTTP servers, and ends it with the exchange. */
+/** Records events in a span by the semantic conventions for HTTP servers, and ends it with the exchange. */
 export function followRequest(
   next: RequestObserver,
   exchange: Exchange,
@@ -93,7 +93,7 @@ type Outcome = Readonly<{ isComplete: boolean; failure: string | undefined; erro
 function endSpan(span: Span, { status }: Exchange, { isComplete, failure, errorStatus }: Outcome): void {
   if (status > 0) span.setAttribute('http.response.status_code', status)
   if (!isComplete) span.setAttribute('sallyport.incomplete', true)
-  // A refusal is an answer; only what is the server's fault is an error of the server's span.
+  // A refusal is a valid response; only server faults mark a server span as an error.
   const error = failure ?? (status >= 500 ? String(status) : undefined)
   if (error !== undefined) {
     span.setAttribute('error.type', error)

@@ -5,12 +5,11 @@ import type * as Api from '@opentelemetry/api'
 import { describeError, type Log } from '../log/log.ts'
 import { redact } from '../log/redact.ts'
 
-/** OpenTelemetry's SDK, running. */
 export type RunningSdk = Readonly<{ api: typeof Api; tracer: Api.Tracer; shutdown: () => Promise<void> }>
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** As far as it is used here; it is no dependency, so that its types are not at hand. */
+/** The members used here. The SDK is not a dependency, so its types are not installed. */
 type SdkPackage = Readonly<{
   NodeSDK: new (options: object) => { start: () => void; shutdown: () => Promise<void> }
   resources?: Readonly<Record<'envDetector' | 'hostDetector', unknown>>
@@ -18,12 +17,11 @@ type SdkPackage = Readonly<{
 
 const packageName = '@opentelemetry/sdk-node'
 
-/** Beside the gateway, or where it was started: an image may bring the SDK in a folder of its own. */
+/** The SDK may be installed beside the gateway or in the working directory, which an image can mount. */
 const places = (): readonly string[] => [import.meta.url, join(process.cwd(), 'package.json')]
 
 /**
- * Starts the SDK as the standard `OTEL_*` variables say, if one of them asks for traces. Where it is not installed the log
- * says so, and the gateway serves without.
+ * Starts the SDK if a standard `OTEL_*` variable asks for traces. Without the package the gateway logs that and serves.
  */
 export async function startSdk(environment: Environment, version: string, log: Log): Promise<RunningSdk | undefined> {
   if (!asksForTraces(environment)) return undefined
@@ -31,38 +29,37 @@ export async function startSdk(environment: Environment, version: string, log: L
   if (path === undefined) {
     log.warn(
       { package: packageName },
-      'traces are asked for, and OpenTelemetry’s SDK is not installed: npm install @opentelemetry/sdk-node',
+      'tracing SDK missing; run npm install @opentelemetry/sdk-node',
     )
     return undefined
   }
   try {
     const { NodeSDK, resources } = await importFrom<SdkPackage>(path)
-    // Its own copy of the interface: copies of different versions refuse to know each other.
+    // The SDK's own copy of the API: copies of different versions do not see each other.
     const api = await importFrom<typeof Api>(createRequire(path).resolve('@opentelemetry/api'))
     const sdk = new NodeSDK({
       instrumentations: [],
-      // The gateway hands contexts on by itself: the SDK's way would follow every promise of the process.
+      // The gateway passes contexts itself; the SDK's manager would follow every promise of the process.
       contextManager: null,
       textMapPropagator: null,
-      // Traces alone: metrics are scraped, and the log is standard output.
       metricReaders: [],
       logRecordProcessors: [],
-      // Without the detector of processes, which tells the command line.
+      // The process detector would export the command line.
       ...(!environment.OTEL_NODE_RESOURCE_DETECTORS &&
         resources && { resourceDetectors: [resources.envDetector, resources.hostDetector] }),
       ...(!namesService(environment) && { serviceName: 'sallyport' }),
     })
     sdk.start()
     api.diag.setLogger(createDiagnostics(log), { logLevel: api.DiagLogLevel.WARN, suppressOverrideMessage: true })
-    log.info({}, 'traces are exported')
+    log.info({}, 'tracing started')
     return { api, tracer: api.trace.getTracer('sallyport', version), shutdown: () => sdk.shutdown() }
   } catch (error) {
-    log.warn({ package: packageName, error: describeError(error) }, 'traces are asked for, and the SDK did not start')
+    log.warn({ package: packageName, error: describeError(error) }, 'tracing SDK failed to start')
     return undefined
   }
 }
 
-/** An endpoint, or an exporter by name, unless one of the two off switches is set. */
+/** An endpoint or an exporter turns traces on, unless an off switch is set. */
 function asksForTraces(environment: Environment): boolean {
   const { OTEL_TRACES_EXPORTER: exporter, OTEL_SDK_DISABLED: disabled } = environment
   if (disabled?.toLowerCase() === 'true' || exporter === 'none') return false
@@ -87,22 +84,20 @@ function findSdk(): string | undefined {
 
 async function importFrom<Package>(path: string): Promise<Package> {
   const loaded = (await import(pathToFileURL(path).href)) as { default?: Package }
-  // A package in CommonJS stands whole in its default.
   return loaded.default ?? (loaded as Package)
 }
 
-/** One line of the log in so long says that spans are lost. */
 const complaintMs = 10_000
 const detailLimit = 200
 
-/** What the SDK complains of, of which only the words about an error are written down: it quotes whole answers. */
+/** Logs only the parts of a diagnostic that describe an error, since the SDK quotes whole responses. */
 function createDiagnostics(log: Log): Api.DiagLogger {
   let toldAtMs = Number.NEGATIVE_INFINITY
   const complain = (text: unknown): void => {
     const nowMs = performance.now()
     if (nowMs - toldAtMs < complaintMs) return
     toldAtMs = nowMs
-    log.warn({ error: describe(String(text)) }, 'spans could not be exported')
+    log.warn({ error: describe(String(text)) }, 'spans not exported')
   }
   const ignore = (): void => undefined
   return { error: complain, warn: complain, info: ignore, debug: ignore, verbose: ignore }

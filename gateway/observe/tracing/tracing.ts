@@ -9,24 +9,19 @@ import { describeCall, type OutgoingCall } from './call-attributes.ts'
 import { followRequest } from './request-span.ts'
 import { type RunningSdk, startSdk } from './sdk.ts'
 
-/** One call of an upstream, as a span. */
 export type TracedCall = Readonly<{
-  /** Lines that tell the upstream of this very span, in the place of what the client sent. */
   headers: RawHeaders
   answered: (status: number) => void
   failed: (code: RefusalCode) => void
 }>
 
-/** Traces of requests. There is none where nobody asked for it, and then nothing is done for it. */
+/** Undefined tracing costs nothing: no stage asks for spans. */
 export type Tracing = Readonly<{
   observe: (listener: AuditedListener) => ObserveRequest
-  /** Undefined where the request itself is not traced. */
   beginCall: (exchange: Exchange, call: OutgoingCall) => TracedCall | undefined
-  /** Sends what has ended, for so long at most. */
   stop: (withinMs: number) => Promise<void>
 }>
 
-/** Starts exporting spans, where the environment asks for it and OpenTelemetry's SDK is there. */
 export async function openTracing(
   environment: Readonly<Record<string, string | undefined>>,
   version: string,
@@ -36,7 +31,6 @@ export async function openTracing(
   return sdk && createTracing(sdk)
 }
 
-/** Makes a span of each request and of each call that it leads to. */
 export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
   const contexts = new WeakMap<Exchange, Api.Context>()
   return {
@@ -74,14 +68,13 @@ export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
       const patience = new Promise<void>((resolve) => {
         timer = setTimeout(resolve, withinMs)
       })
-      // What cannot be sent has been told of by the SDK.
       await Promise.race([shutdown().catch(() => undefined), patience])
       clearTimeout(timer)
     },
   }
 }
 
-/** The span that a caller says it is in; without one a trace begins here. */
+/** The span that the caller reports; without one a trace begins here. */
 function readParent(api: typeof Api, found: TraceContext | undefined): Api.Context {
   if (!found) return api.ROOT_CONTEXT
   const [, traceId = '', spanId = '', flags = ''] = found.traceparent.split('-')

@@ -64,11 +64,11 @@ t.test('what a file says of callers and routes that do not exist is a mistake, w
   for (const [line, message] of [
     [
       `${begin}, callers: [{ role: king }], expect: deny`,
-      /x\.test\.yaml:2:42: there is no role "king"; known: org-client/,
+      /x\.test\.yaml:2:42: unknown role "king"; known: org-client/,
     ],
-    [`${begin}, callers: [{ scope: all }], expect: deny`, /2:42: there is no scope "all"; known: api-key, api-secret/],
-    [`${begin}, callers: [{ platformRoles: [x] }], expect: deny`, /there is no platform role "x"; known: admin/],
-    [`${begin}, callers: [{}], expect: deny, route: r9`, /2:68: there is no route "r9"/],
+    [`${begin}, callers: [{ scope: all }], expect: deny`, /2:42: unknown scope "all"; known: api-key, api-secret/],
+    [`${begin}, callers: [{ platformRoles: [x] }], expect: deny`, /unknown platform role "x"; known: admin/],
+    [`${begin}, callers: [{}], expect: deny, route: r9`, /2:68: unknown route "r9"/],
     [`${begin}, callers: [{ anonymous: true, role: org-owner }], expect: deny`, /an anonymous caller holds nothing/],
     [`${begin}, callers: [], expect: deny`, /must NOT have fewer than 1 items/],
     [`${begin}, callers: [{}], expects: deny`, /does not know "expects"/],

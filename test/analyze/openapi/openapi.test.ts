@@ -83,13 +83,13 @@ t.test('templates become patterns, whatever stands in them', async (t) => {
 t.test('what cannot be read is told with its place', async (t) => {
   t.throws(() => readOperations('x', '{"swagger":"2.0"}', undefined), {
     name: 'ConfigurationError',
-    message: /^x:1:1: is no OpenAPI 3/,
+    message: /^x:1:1: is not an OpenAPI 3/,
   })
   t.throws(() => read({ '/a//b': { get: {} } }), { message: /^api\.json:\d+:\d+: a path has no empty segment/ })
   t.throws(() => read({ '/a?b': { get: {} } }), { message: /no query or fragment/ })
-  t.throws(() => read({ '/a': { $ref: 'other.yaml' } }), { message: /the \$ref leads nowhere/ })
-  t.throws(() => read({ '/a': { $ref: '#/components/pathItems/none' } }), { message: /the \$ref leads nowhere/ })
-  t.throws(() => read({ '/a': { $ref: '#/%' } }), { message: /the \$ref leads nowhere/ })
+  t.throws(() => read({ '/a': { $ref: 'other.yaml' } }), { message: /the \$ref leads out of this file/ })
+  t.throws(() => read({ '/a': { $ref: '#/components/pathItems/none' } }), { message: /the \$ref leads out of this file/ })
+  t.throws(() => read({ '/a': { $ref: '#/%' } }), { message: /the \$ref leads out of this file/ })
   const items = { components: { pathItems: { 'a/b': { get: {} } } } }
   t.strictSame(patternsOf({ '/a': { $ref: '#/components/pathItems/a~1b' } }, items), ['GET /a'])
 })
@@ -163,7 +163,7 @@ t.test('a draft is a sound table in which owners alone pass, and only with OAuth
   t.equal(policy.roles.tokenScopes.size, 0)
   t.match(text, '# DELETE /v1/things/{id}: the description asks for no credential')
   t.match(text, '# GET /v1/things/{id}.json: falls under /v1/things/{id}')
-  t.match(text, '# TRACE /v1/things: the gateway serves no such method')
+  t.match(text, '# TRACE /v1/things: the gateway does not serve this method')
   t.strictSame(
     coverRoutes(
       policy,
