@@ -27,10 +27,7 @@ export async function startSdk(environment: Environment, version: string, log: L
   if (!asksForTraces(environment)) return undefined
   const path = findSdk()
   if (path === undefined) {
-    log.warn(
-      { package: packageName },
-      'tracing SDK missing; run npm install @opentelemetry/sdk-node',
-    )
+    log.warn({ package: packageName }, 'tracing SDK missing; run npm install @opentelemetry/sdk-node')
     return undefined
   }
   try {

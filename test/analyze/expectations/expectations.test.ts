@@ -62,10 +62,7 @@ t.test('each word of an expectation that does not hold is a fault', async (t) =>
 t.test('what a file says of callers and routes that do not exist is a mistake, with its place', async (t) => {
   const begin = 'requests: [GET /things]'
   for (const [line, message] of [
-    [
-      `${begin}, callers: [{ role: king }], expect: deny`,
-      /x\.test\.yaml:2:42: unknown role "king"; known: org-client/,
-    ],
+    [`${begin}, callers: [{ role: king }], expect: deny`, /x\.test\.yaml:2:42: unknown role "king"; known: org-client/],
     [`${begin}, callers: [{ scope: all }], expect: deny`, /2:42: unknown scope "all"; known: api-key, api-secret/],
     [`${begin}, callers: [{ platformRoles: [x] }], expect: deny`, /unknown platform role "x"; known: admin/],
     [`${begin}, callers: [{}], expect: deny, route: r9`, /2:68: unknown route "r9"/],

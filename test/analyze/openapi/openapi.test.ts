@@ -88,7 +88,9 @@ t.test('what cannot be read is told with its place', async (t) => {
   t.throws(() => read({ '/a//b': { get: {} } }), { message: /^api\.json:\d+:\d+: a path has no empty segment/ })
   t.throws(() => read({ '/a?b': { get: {} } }), { message: /no query or fragment/ })
   t.throws(() => read({ '/a': { $ref: 'other.yaml' } }), { message: /the \$ref leads out of this file/ })
-  t.throws(() => read({ '/a': { $ref: '#/components/pathItems/none' } }), { message: /the \$ref leads out of this file/ })
+  t.throws(() => read({ '/a': { $ref: '#/components/pathItems/none' } }), {
+    message: /the \$ref leads out of this file/,
+  })
   t.throws(() => read({ '/a': { $ref: '#/%' } }), { message: /the \$ref leads out of this file/ })
   const items = { components: { pathItems: { 'a/b': { get: {} } } } }
   t.strictSame(patternsOf({ '/a': { $ref: '#/components/pathItems/a~1b' } }, items), ['GET /a'])
