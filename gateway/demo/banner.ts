@@ -1,7 +1,6 @@
 import { dirname, join, relative } from 'node:path'
 import type { World, WorldOptions } from './world.ts'
 
-/** Says where everything is, and what to try first: each line can be pasted as it is. */
 export function printBanner(
   { description }: World,
   preferred: WorldOptions['ports'],
@@ -11,7 +10,7 @@ export function printBanner(
   const { users, serviceAccounts, organizations } = description
   const oauth = (jwt: string): string => `-H 'x-oauth-access-token: ${jwt}'`
   const tries = [
-    ['who am I: a human, by an OAuth token', `${description.public}/users/me ${oauth(users.owner.jwt)}`],
+    ['a human asks for their own user by an OAuth token', `${description.public}/users/me ${oauth(users.owner.jwt)}`],
     [
       'a service account reads datasets; the recorder shows the signed identity the backend got',
       `${description.public}/datasets -H 'Authorization: Bearer ${serviceAccounts.robot.apiKey}'`,
@@ -28,7 +27,7 @@ export function printBanner(
     `Sallyport demo, ready in ${(elapsedMs / 1000).toFixed(1)} s`,
     `  gateway   ${description.public}${insteadOf(description.public, preferred.public)}`,
     `  decision  ${description.decision}${insteadOf(description.decision, preferred.decision)}  (for proxies: /authorize, /envoy/*)`,
-    `  admin     ${description.admin}${insteadOf(description.admin, preferred.admin)}  (the console; /healthz /readyz /metrics /.well-known/jwks.json)`,
+    `  admin     ${description.admin}${insteadOf(description.admin, preferred.admin)}  (console, /healthz, /readyz, /metrics, /.well-known/jwks.json)`,
     `  issuer    ${description.oidc.issuer}  (POST ${description.oidc.mintUrl} signs tokens)`,
     `  recorder  ${description.backends.recorder}/requests  (what reached the backends)`,
     `  all credentials: ${relative('', file)}    log: ${beside(file, 'gateway.log')}    audit: ${beside(file, 'audit.jsonl')}`,

@@ -3,13 +3,10 @@ import { join, resolve } from 'node:path'
 import { printBanner } from './banner.ts'
 import { startWorld } from './world.ts'
 
-/** Where the contract expects the listeners. */
 const ports = { public: 8080, decision: 8081, admin: 9090 }
 
-/** What Ctrl-C, `kill` and a closed terminal send. */
 const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** Runs the demo world until it is told to stop, or until its gateway ends. */
 export async function runDemo(): Promise<void> {
   const directory = resolve('.sallyport')
   mkdirSync(directory, { recursive: true, mode: 0o700 })
@@ -18,7 +15,7 @@ export async function runDemo(): Promise<void> {
   let isStopping = false
   let stop: () => Promise<number> = async () => process.exit(1)
   const end = (): void => {
-    // A second Ctrl-C means it: what is left falls to the watchdog.
+    // A second Ctrl-C ends at once; the watchdog removes the rest.
     if (isStopping) process.exit(1)
     isStopping = true
     void stop().then((code) => process.exit(code))
@@ -44,7 +41,7 @@ const notify = (sentence: string): void => {
 
 const demoFile = 'demo.json'
 
-/** Writes `.sallyport/demo.json` whole: whoever waits for it never reads half of one. */
+/** The rename keeps readers from a half-written file. */
 function writeDemoFile(directory: string, description: unknown): string {
   const file = join(directory, demoFile)
   const draft = `${file}.${process.pid}`
@@ -53,5 +50,4 @@ function writeDemoFile(directory: string, description: unknown): string {
   return file
 }
 
-/** The file stands only while the world does. */
 const removeDemoFile = (directory: string): void => rmSync(join(directory, demoFile), { force: true })

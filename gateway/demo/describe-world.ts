@@ -15,7 +15,7 @@ type Parts = Readonly<{
 
 export type WorldDescription = Awaited<ReturnType<typeof describeWorld>>
 
-/** What `.sallyport/demo.json` says (SPEC section 9): programs read everything they need from it. */
+/** The contents of `.sallyport/demo.json` (SPEC section 9), from which programs read all they need. */
 export async function describeWorld({ population, gateway, postgres, issuer, backends, audience }: Parts) {
   const users = await Promise.all(
     demoUsers.map(async (user) => {

@@ -3,15 +3,15 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * Below the ports that systems give to outgoing connections, from 32768 on with Linux and from 49152 elsewhere: one of those
- * may be somebody's before its finder listens.
+ * Below the ephemeral ports, from 32768 on Linux and from 49152 elsewhere. The system could give one of those to
+ * another process before the caller listens.
  */
 const firstPort = 20_000
 const portCount = 12_000
 
 const attempts = 100
 
-/** A port of 127.0.0.1 that nobody listens on at this moment, and that nobody gets who does not ask for it. */
+/** A port of 127.0.0.1 that is free now, and that the system gives to no connection. */
 export async function findFreePort(): Promise<number> {
   for (let attempt = 0; attempt < attempts; attempt += 1) {
     const port = firstPort + randomInt(portCount)
@@ -20,7 +20,6 @@ export async function findFreePort(): Promise<number> {
   throw new Error(`none of ${attempts} ports from ${firstPort} on is free`)
 }
 
-/** Whether we could listen on that port of 127.0.0.1 now. */
 export async function isPortFree(port: number): Promise<boolean> {
   const server = createServer().listen(port, '127.0.0.1')
   try {

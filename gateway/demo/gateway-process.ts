@@ -6,26 +6,22 @@ import { fileURLToPath } from 'node:url'
 type Address = Readonly<{ host: string; port: number }>
 type Addresses = Readonly<Record<'public' | 'decision' | 'admin', Address>>
 
-/** The gateway in a process of its own, as in production. */
 export type GatewayProcess = Readonly<{
   pid: number
   public: string
   decision: string
   admin: string
-  /** Resolves to the exit code, 1 where a signal ended it. */
   ended: Promise<number>
-  /** Stops it without the delay that a load balancer would need; resolves to its exit code. */
   stop: () => Promise<number>
 }>
 
 const isSource = import.meta.url.endsWith('.ts')
 const root = new URL('../../', import.meta.url)
 
-/** The compiled program: from the sources (in tests) too, since only that is what users run. */
+/** Always the compiled program, also in tests, since users run that. */
 const program = fileURLToPath(isSource ? new URL('dist/main.js', root) : new URL('../main.js', import.meta.url))
 const configuration = fileURLToPath(new URL('config/demo.yaml', root))
 
-/** Starts `sallyport serve` with its log in a file, and waits until it listens. */
 export async function spawnGateway(
   logFile: string,
   environment: Readonly<Record<string, string>>,
@@ -35,7 +31,7 @@ export async function spawnGateway(
     env: { ...process.env, ...environment },
     execArgv: [],
     stdio: ['ignore', log, log, 'ipc'],
-    // Out of the terminal's group: Ctrl-C comes to us, and we stop the world in order.
+    // Outside the terminal's process group: the demo gets Ctrl-C and stops its parts in order.
     detached: true,
   })
   const ended = once(child, 'exit').then(([code]) => (typeof code === 'number' ? code : 1))

@@ -4,7 +4,6 @@ import { type AddressInfo, BlockList, isIPv6 } from 'node:net'
 import { OAuth2Issuer, OAuth2Service } from 'oauth2-mock-server'
 import { type MintRequest, MintRequestError, parseMintRequest } from './mint-request.ts'
 
-/** A running OpenID provider that signs whatever it is asked to. */
 export type DemoIssuer = Readonly<{
   issuer: string
   mintUrl: string
@@ -16,14 +15,14 @@ const mintPath = '/demo/jwt'
 const bodyLimitBytes = 64 * 1024
 const defaultLifetimeSeconds = 12 * 60 * 60
 
-/** Starts an OpenID provider with a key of its own; loopback only, for it gives a token to anybody. */
+/** Loopback only, because it signs a token for every caller. */
 export async function startIssuer(
   options: Readonly<{ port?: number; host?: string; audience: string }>,
 ): Promise<DemoIssuer> {
   const host = options.host ?? '127.0.0.1'
   if (!isLoopback(host)) throw new Error(`The demo issuer listens on loopback addresses only, not on ${host}`)
   const issuer = new OAuth2Issuer()
-  await issuer.keys.generate('RS256') // 2048 bits.
+  await issuer.keys.generate('RS256')
   const { requestHandler } = new OAuth2Service(issuer)
   const mint = (request: MintRequest): Promise<string> => mintToken(issuer, options.audience, request)
 
@@ -33,7 +32,7 @@ export async function startIssuer(
   })
   server.listen(options.port ?? 0, host)
   await once(server, 'listening')
-  const { port } = server.address() as AddressInfo // A listening TCP server has one.
+  const { port } = server.address() as AddressInfo // A listening TCP server has an AddressInfo.
   issuer.url = `http://${isIPv6(host) ? `[${host}]` : host}:${port}`
 
   const stop = async (): Promise<void> => {
@@ -75,9 +74,8 @@ async function readBody(request: IncomingMessage): Promise<string | undefined> {
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of request as AsyncIterable<Buffer>) {
-    // No encoding is set, so chunks are buffers.
     bytes += chunk.length
-    // Read on without keeping: an answer to a half-read request may get lost in a reset.
+    // Reads to the end: a response to a half-read request may be lost in a reset.
     if (bytes <= bodyLimitBytes) chunks.push(chunk)
   }
   return bytes > bodyLimitBytes ? undefined : Buffer.concat(chunks).toString('utf8')

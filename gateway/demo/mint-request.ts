@@ -1,4 +1,4 @@
-/** A token to sign: `claims` override the registered ones, null removes one; `expiresIn` is in seconds. */
+/** `claims` override the registered ones, and null removes one. `expiresIn` is in seconds. */
 export type MintRequest = Readonly<{
   sub: string
   email?: string
@@ -6,12 +6,10 @@ export type MintRequest = Readonly<{
   claims?: Readonly<Record<string, unknown>>
 }>
 
-/** What is wrong with a request for a token, in a sentence for whoever typed it. */
 export class MintRequestError extends Error {}
 
 const names = ['sub', 'email', 'expiresIn', 'claims']
 
-/** Reads the body of `POST /demo/jwt`; what it does not know it refuses, so that a typing error shows. */
 export function parseMintRequest(text: string): MintRequest {
   const body = parseObject(text)
   const unknown = Object.keys(body).find((name) => !names.includes(name))

@@ -4,18 +4,16 @@ import { lstat, realpath } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname } from 'node:path'
 
-/** The user the database runs as; undefined means the user we are. */
 export type Account = Readonly<{ uid: number; gid: number }> | undefined
 
-// PostgreSQL refuses to run as root. 65534 is `nobody` on Debian and nearly everywhere else.
+// PostgreSQL refuses to run as root. 65534 is the user `nobody` on nearly every system.
 const nobody = { uid: 65534, gid: 65534 } as const
 
-/** Somebody other than root, whoever started us. */
 export function unprivilegedAccount(): Account {
   return process.getuid?.() === 0 ? nobody : undefined
 }
 
-/** The first system temporary directory that the account can reach (root's own TMPDIR may be private). */
+/** root's own TMPDIR may be closed to the account. */
 export async function temporaryRoot(account: Account): Promise<string> {
   if (account === undefined) return tmpdir()
   for (const candidate of [tmpdir(), '/tmp', '/var/tmp']) {
@@ -24,14 +22,13 @@ export async function temporaryRoot(account: Account): Promise<string> {
   throw new Error(`No temporary directory can be entered by user ${account.uid}: set TMPDIR to one that can`)
 }
 
-/** Runs a program to its end as the account and gives its output; a failure carries what it wrote. */
 export function runProgram(command: string, args: readonly string[], account: Account, cwd: string): Promise<string> {
   return new Promise((fulfil, reject) => {
     const child = spawn(command, args, {
       ...account,
       cwd,
       env: programEnvironment,
-      detached: true, // Ctrl-C is for us to handle: initdb interrupted half-way leaves shared memory behind.
+      detached: true, // Out of Ctrl-C's process group: an interrupted initdb leaves shared memory behind.
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     let output = ''
@@ -48,7 +45,7 @@ export function runProgram(command: string, args: readonly string[], account: Ac
   })
 }
 
-/** What PostgreSQL's programs see of our environment: nothing of ours, so no PGDATA, locale or secret leaks in. */
+/** PostgreSQL's programs get no PGDATA, locale or secret of this process. */
 export const programEnvironment: NodeJS.ProcessEnv = { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' }
 
 async function isTraversableByAll(folder: string): Promise<boolean> {
@@ -59,7 +56,6 @@ async function isTraversableByAll(folder: string): Promise<boolean> {
   }
 }
 
-/** What is at a path, links not followed; undefined if nothing is. */
 export async function lookUp(path: string): Promise<Stats | undefined> {
   try {
     return await lstat(path)
@@ -69,7 +65,6 @@ export async function lookUp(path: string): Promise<Stats | undefined> {
   }
 }
 
-/** Whether a file operation failed because there is nothing at that path. */
 export function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT'
 }

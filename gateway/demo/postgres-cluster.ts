@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import { type Account, runProgram } from './postgres-account.ts'
 import { superuser } from './postgres-database.ts'
 
-/** Fills a new data directory for the account and gives the superuser's password, which is kept nowhere else. */
 export async function createCluster(
   initdb: string,
   account: Account,

@@ -5,7 +5,7 @@ import { lookUp } from './postgres-account.ts'
 
 type Entry = Readonly<{ path: string; kind: 'folder' | 'file' | 'link'; size: number }>
 
-/** Copies the binaries to a folder shared by our runs, or to this run's own where that name is not to be trusted. */
+/** Copies the binaries to a folder that all runs share, or to a private one if the shared name cannot be trusted. */
 export async function copyBinaries(native: string, sharedName: string, privateFolder: string): Promise<string> {
   const shared = `${sharedName}-${ownUserId()}`
   const entries = await listEntries(native)
@@ -22,7 +22,7 @@ async function publish(privateFolder: string, shared: string, entries: readonly 
   if (await isTrustedCopy(shared, entries)) return true
   await rm(shared, { recursive: true, force: true })
   try {
-    // The rename is what makes a copy complete, and only one of several concurrent starts wins it.
+    // The rename completes the copy; only one of several concurrent starts wins it.
     await rename(privateFolder, shared)
     return true
   } catch (cause) {
@@ -31,7 +31,7 @@ async function publish(privateFolder: string, shared: string, entries: readonly 
   }
 }
 
-// Names under the system's temporary directory can be planted by anybody, and swept away file by file when old.
+// Any user can plant names in the system's temporary directory, and cleaners remove old files.
 async function isTrustedCopy(shared: string, entries: readonly Entry[]): Promise<boolean> {
   const folder = await lookUp(shared)
   if (folder === undefined || !isOurs(folder)) return false
@@ -48,7 +48,6 @@ function isOurs(folder: Stats): boolean {
 
 async function listEntries(native: string): Promise<readonly Entry[]> {
   const found = await readdir(native, { recursive: true, withFileTypes: true })
-  // Static libraries are for compiling against.
   const wanted = found.filter((entry) => !entry.name.endsWith('.a'))
   const entries = await Promise.all(
     wanted.map(async (entry) => {
@@ -57,7 +56,7 @@ async function listEntries(native: string): Promise<readonly Entry[]> {
       return { path: relative(native, path), kind, size: kind === 'file' ? (await lstat(path)).size : 0 } as const
     }),
   )
-  return entries.sort((one, other) => (one.path < other.path ? -1 : 1)) // A folder before what is in it.
+  return entries.sort((one, other) => (one.path < other.path ? -1 : 1))
 }
 
 async function copyEntries(native: string, target: string, entries: readonly Entry[]): Promise<void> {
@@ -71,7 +70,7 @@ async function copyEntries(native: string, target: string, entries: readonly Ent
   }
 }
 
-// Whatever our umask is: the account must be able to enter, and nobody else to write.
+// Independent of the umask: the account must enter, and no other user may write.
 async function createFolder(path: string): Promise<void> {
   await mkdir(path)
   await chmod(path, 0o755)

@@ -1,22 +1,20 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 
-/** The server's address and the passwords of its two roles. */
 export type DatabaseAccess = Readonly<{ port: number; superuserPassword: string; password: string }>
 
-/** The role that starts the server and owns its catalogue; nobody is told its password. */
+/** Starts the server and owns its catalogue; its password stays in this process. */
 export const superuser = 'postgres'
 
 const retryMs = 15
 const host = '127.0.0.1'
 const name = 'sallyport'
 
-/** Connects as soon as the server lets us, and creates the database and the role that owns it. */
 export async function createDatabase(access: DatabaseAccess, isAborted: () => boolean): Promise<void> {
   const client = await connectWhenReady(access, isAborted)
   try {
     const password = client.escapeLiteral(access.password)
-    // Not a superuser, or row-level security and grants would never be tried; tests clone databases and make roles.
+    // A superuser would bypass grants and policies of PostgreSQL. Tests clone databases and create roles.
     await client.query(`create role ${name} login createdb createrole password ${password}`)
     await client.query(`create database ${name} owner ${name} strategy file_copy`)
   } finally {
@@ -24,7 +22,6 @@ export async function createDatabase(access: DatabaseAccess, isAborted: () => bo
   }
 }
 
-/** Where programs connect. */
 export function databaseUrl({ port, password }: DatabaseAccess): string {
   return `postgres://${name}:${password}@${host}:${port}/${name}`
 }
@@ -39,7 +36,7 @@ async function connectWhenReady(access: DatabaseAccess, isAborted: () => boolean
       database: 'postgres',
       connectionTimeoutMillis: 5000,
     })
-    // Its queries fail by themselves when the server goes; without a listener this would end our process.
+    // Queries fail by themselves when the server goes; without a listener the event would end this process.
     client.on('error', () => undefined)
     try {
       await client.connect()

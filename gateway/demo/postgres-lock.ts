@@ -2,17 +2,16 @@ import { spawnSync } from 'node:child_process'
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 
-/** The process that serves this data directory now, by its lock file, or undefined if there is none. */
 export async function findPostmaster(data: string): Promise<number | undefined> {
   const text = await readOrEmpty(readFile(join(data, 'postmaster.pid'), 'utf8'))
   const [firstLine, secondLine] = text.split('\n')
   const pid = Number(firstLine)
   if (!Number.isSafeInteger(pid) || pid <= 1 || secondLine !== data) return undefined
-  // A lock file outlives a crash, and pids come again: signal nobody but the server of this directory.
+  // A lock file outlives a crash and process ids are reused, so the command line must name the directory.
   return (await readWords(pid)).includes(data) ? pid : undefined
 }
 
-/** Every process that works inside the directory; known on Linux alone, elsewhere always empty. */
+/** Processes whose working directory is inside; empty on systems other than Linux. */
 export async function findInhabitants(directory: string): Promise<readonly string[]> {
   if (process.platform !== 'linux') return []
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
@@ -20,7 +19,7 @@ export async function findInhabitants(directory: string): Promise<readonly strin
   return pids.filter((_, index) => `${places[index]}${sep}`.startsWith(directory + sep))
 }
 
-// Empty for a zombie, which counts as ended: an orphan may never be reaped in a container without an init.
+// Empty for a zombie, which counts as ended: a container without an init may never reap it.
 async function readWords(pid: number): Promise<readonly string[]> {
   if (process.platform === 'linux') return (await readOrEmpty(readFile(`/proc/${pid}/cmdline`, 'utf8'))).split('\0')
   return spawnSync('ps', ['-o', 'command=', '-p', String(pid)], { encoding: 'utf8' })
@@ -28,7 +27,7 @@ async function readWords(pid: number): Promise<readonly string[]> {
     .split(' ')
 }
 
-// The end of a process is no failure, nor is a process of somebody else: neither is what we look for.
+// The process has ended, or belongs to another user; neither is the server.
 const answersForNothing = new Set(['ENOENT', 'ESRCH', 'EACCES', 'EPERM'])
 
 async function readOrEmpty(reading: Promise<string>): Promise<string> {

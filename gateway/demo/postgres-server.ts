@@ -2,21 +2,17 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { type Account, programEnvironment } from './postgres-account.ts'
 
-/** How to run the server on its one port and data directory. */
 export type ServerCommand = Readonly<{
   program: string
   account: Account
   directory: string
   data: string
   port: number
-  /** More settings, as `name=value`; they win over ours. */
   settings?: readonly string[]
 }>
 
-/** One run of the server: `ended` is settled with the manner of its end, `readLog` gives its last words. */
 export type ServerRun = Readonly<{ child: ChildProcess; ended: Promise<string>; readLog: () => string }>
 
-/** A server that is started again whenever it ends unasked, until it is stopped. */
 export type SupervisedServer = Readonly<{ pid: () => number | undefined; stop: () => Promise<void> }>
 
 const restartDelayMs = 3000
@@ -29,21 +25,20 @@ const settings = [
   'unix_socket_directories=',
   'max_connections=100',
   'shared_buffers=16MB',
-  // Lost only if the machine goes down. synchronous_commit stays on: a killed server must not forget an answered write.
+  // Data is lost only with the machine. synchronous_commit stays on: a killed server must keep confirmed writes.
   'fsync=off',
   'full_page_writes=off',
   'wal_level=minimal',
   'max_wal_senders=0',
-  // No worker processes for input and output: they cost start time and memory, and a demo reads from the page cache.
+  // Saves the start time and memory of I/O workers; a demo reads from the page cache.
   'io_method=sync',
   // Files of the data directory, so that a killed server leaves nothing in /dev/shm.
   'dynamic_shared_memory_type=mmap',
   'log_checkpoints=off',
-  // A failing statement may carry a password; its text stays out of the log.
+  // A failing statement may hold a password, so the log leaves it out.
   'log_min_error_statement=panic',
 ]
 
-/** Starts the server, in a session of its own: Ctrl-C reaches us, and we stop it after those that use it. */
 export function spawnServer({
   program,
   account,
@@ -55,7 +50,7 @@ export function spawnServer({
   const args = ['-D', data, '-p', String(port), ...[...settings, ...more].flatMap((setting) => ['-c', setting])]
   const child = spawn(program, args, {
     ...account,
-    cwd: directory, // Where the watchdog looks for it, until it moves on to its data.
+    cwd: directory, // The watchdog finds the server here, until it changes to its data directory.
     env: programEnvironment,
     detached: true,
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -71,7 +66,6 @@ export function spawnServer({
   return { child, ended, readLog: () => log }
 }
 
-/** Takes over a server that is ready, and keeps it running. */
 export function superviseServer(
   command: ServerCommand,
   first: ServerRun,
@@ -86,7 +80,7 @@ export function superviseServer(
     void run.ended.then((manner) => {
       current = undefined
       if (isStopping) return
-      // Right after a kill -9 its children still hold the shared memory: then this start fails, and we come here again.
+      // After a kill -9 the children still hold the shared memory, so this start may fail and be repeated.
       restart = setTimeout(() => watch(spawnServer(command)), restartDelayMs)
       onUnexpectedExit(`PostgreSQL ${manner}; starting it again in ${restartDelayMs / 1000} s`)
     })
@@ -103,7 +97,6 @@ export function superviseServer(
   }
 }
 
-/** Stops a server in order: fast shutdown, then immediate, then by force. */
 export async function stopServer({ child, ended }: ServerRun): Promise<void> {
   const quit = setTimeout(() => child.kill('SIGQUIT'), quitAfterMs)
   const kill = setTimeout(() => child.kill('SIGKILL'), killAfterMs)

@@ -10,10 +10,9 @@ import { createDatabase, type DatabaseAccess, databaseUrl } from './postgres-dat
 import { type SupervisedServer, spawnServer, stopServer, superviseServer } from './postgres-server.ts'
 import { startWatchdog } from './watchdog-process.ts'
 
-/** A running throw-away PostgreSQL; `pid` is undefined while it is down. */
 export type EmbeddedPostgres = Readonly<{ url: string; pid: () => number | undefined; stop: () => Promise<void> }>
 
-/** `filesToRemove` go with the database if this process crashes; a normal stop leaves them to their owner. */
+/** A watchdog removes `filesToRemove` if this process crashes; a normal stop leaves them. */
 export type EmbeddedPostgresOptions = Readonly<{
   port?: number
   onUnexpectedExit?: (detail: string) => void
@@ -32,7 +31,6 @@ type Started = Readonly<{ server: SupervisedServer; url: string }>
 const readyTimeoutMs = 20_000
 const portAttempts = 3
 
-/** Starts a PostgreSQL on loopback whose processes, data and passwords do not outlive this process. */
 export async function startPostgres(options: EmbeddedPostgresOptions = {}): Promise<EmbeddedPostgres> {
   if (options.port !== undefined && !(await isPortFree(options.port))) {
     throw new Error(`Port ${options.port} of 127.0.0.1 is taken`)
@@ -47,7 +45,7 @@ export async function startPostgres(options: EmbeddedPostgresOptions = {}): Prom
     await watchdog.release()
   }
   try {
-    // The account must pass through to its data, but not look around.
+    // The account may pass through to its data, but not list the folder.
     if (account !== undefined) await chmod(directory, 0o711)
     const { initdb, postgres: program } = await prepareBinaries(account, root, join(directory, 'binaries'))
     const superuserPassword = await createCluster(initdb, account, directory, data)
@@ -70,7 +68,7 @@ async function startServer(cluster: Cluster, options: EmbeddedPostgresOptions): 
     try {
       return await startOnPort(port, cluster, options.onUnexpectedExit ?? (() => undefined))
     } catch (cause) {
-      // Somebody took the free port between our look and the server's bind.
+      // Another process took the free port before the server did.
       if (options.port !== undefined || attempt === portAttempts || (await isPortFree(port))) throw cause
     }
   }
@@ -94,7 +92,7 @@ async function startOnPort(
   } catch (cause) {
     await stopServer(run)
     await logged
-    throw new Error(`PostgreSQL did not become ready; it said: ${run.readLog()}`, { cause })
+    throw new Error(`PostgreSQL did not become ready. Its log: ${run.readLog()}`, { cause })
   }
   return { server: superviseServer({ ...command, port }, run, onUnexpectedExit), url: databaseUrl(access) }
 }

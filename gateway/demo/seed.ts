@@ -2,7 +2,6 @@ import { randomInt } from 'node:crypto'
 import type pg from 'pg'
 import { formatToken, makeSecret } from '../endpoints/token-secret.ts'
 
-/** Who lives in the demo world, by the names of the contract (SPEC section 9). */
 export type Population = Readonly<{
   users: Readonly<Record<DemoUser, number>>
   serviceAccounts: Readonly<Record<DemoServiceAccount, ServiceAccount>>
@@ -14,7 +13,6 @@ export type DemoServiceAccount = 'robot' | 'robotAdmin'
 export type DemoOrganization = 'acme' | 'globex' | 'initech'
 export type ServiceAccount = Readonly<{ id: number } & Record<'apiKey' | 'apiSecret' | 'expired' | 'revoked', string>>
 
-/** Base addresses of the clusters; the unreachable one's leads nowhere. */
 export type ClusterUrls = Readonly<{ healthy: string; globex: string; unreachable: string }>
 
 export const demoUsers: readonly DemoUser[] = [
@@ -27,7 +25,6 @@ export const demoUsers: readonly DemoUser[] = [
   'homeless',
 ]
 
-/** The subject and address of a demo user at the demo issuer. */
 export const identityOf = (user: DemoUser) => ({ sub: `demo-${user}`, email: `${user}@demo.example` })
 
 const assignments: readonly (readonly [DemoUser | DemoServiceAccount, DemoOrganization | null, string])[] = [
@@ -45,7 +42,7 @@ const assignments: readonly (readonly [DemoUser | DemoServiceAccount, DemoOrgani
 
 type Scopes = ReadonlyMap<string, ReadonlySet<string>>
 
-/** Fills an empty directory. Ids follow from the order of the inserts and are the contract's. */
+/** Ids follow the order of the inserts and are part of SPEC section 9. */
 export async function seed(
   client: pg.ClientBase,
   issuer: string,
@@ -132,7 +129,6 @@ async function addClusters(client: pg.ClientBase, { acme, globex }: Population['
   )
 }
 
-/** The clusters that are heard of; the stale one is not. */
 export const heartbeat =
   "update clusters set last_heartbeat_at = now() where slug <> 'stale' and last_heartbeat_at is not null"
 

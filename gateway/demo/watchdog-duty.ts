@@ -1,10 +1,10 @@
-/** What a watchdog removes when its owner has crashed: the server of `data`, the directory around it, and files. */
+/** The server of `data`, the directory around it and the files that a watchdog removes after its owner's crash. */
 export type WatchdogDuty = Readonly<{ directory: string; data: string; files: readonly string[] }>
 
-/** What an owner that cleaned up by itself says before it closes the pipe. */
+/** An owner that has cleaned up writes this before it closes the pipe. */
 export const wordOfRelease = 'released'
 
-/** The duty on a watchdog's command line; anything else is refused, for it decides what gets deleted. */
+/** Refuses malformed duties, because they decide what gets deleted. */
 export function parseDuty(text: string | undefined): WatchdogDuty {
   const value: unknown = JSON.parse(text ?? 'null')
   if (!isDuty(value)) throw new TypeError('usage: watchdog {"directory","data","files"}')

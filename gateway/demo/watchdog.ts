@@ -1,5 +1,5 @@
-// Outlives its owner by a moment: when the pipe on standard input closes without a word, the owner has crashed,
-// and what it left (a database server, its directory, files) is removed. Started by watchdog-process.ts.
+// A pipe on standard input that closes without the release word means that the owner crashed. Then the watchdog removes
+// its database server, directory and files. watchdog-process.ts starts it.
 import { rm } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { findInhabitants, findPostmaster } from './postgres-lock.ts'
@@ -10,7 +10,7 @@ const quitAfterMs = 3000
 const killAfterMs = 5000
 const giveUpAfterMs = 7000
 
-// A service manager that signals the whole group must not take the cleaner away before the mess.
+// A signal to the whole group must not end the watchdog before it has cleaned up.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
 
 const duty = parseDuty(process.argv[2])
@@ -21,7 +21,7 @@ async function readToEnd(): Promise<string> {
   try {
     for await (const chunk of process.stdin) text += String(chunk)
   } catch {
-    // A reset is what the end of a killed owner may look like; either way it said no word of release.
+    // A killed owner may show as a reset, without the release word.
     return ''
   }
   return text
@@ -33,8 +33,8 @@ async function cleanUp(): Promise<void> {
   await rm(duty.directory, { recursive: true, force: true, maxRetries: 20, retryDelay: pollMs })
 }
 
-// Waits also for what has no lock file yet, initdb and a server in its first moments: were the directory taken from
-// under them, they would abort and leave shared memory behind.
+// Waits also for processes without a lock file: initdb, and a server that is starting. If their directory vanished they
+// would abort and leave shared memory behind.
 async function emptyDirectory(): Promise<void> {
   let sent = ''
   for (let waitedMs = 0; waitedMs < giveUpAfterMs; waitedMs += pollMs) {

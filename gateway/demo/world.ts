@@ -13,34 +13,27 @@ import { type DemoIssuer, startIssuer } from './issuer.ts'
 import { type EmbeddedPostgres, startPostgres } from './postgres.ts'
 import { heartbeat, type Population, seed } from './seed.ts'
 
-/** The demo world, running. */
 export type World = Readonly<{
   description: WorldDescription
   postgres: EmbeddedPostgres
   gateway: GatewayProcess
-  /** Resolves when the gateway has ended, by itself or by a signal. */
   ended: Promise<number>
-  /** Stops everything and resolves to the gateway's exit code. */
   stop: () => Promise<number>
 }>
 
 export type WorldOptions = Readonly<{
-  /** For the signing key and the gateway's log. */
   directory: string
-  /** Preferred ports; the next free one is taken where one is not. 0 takes any. */
   ports: Readonly<{ public: number; decision: number; admin: number }>
   notify: (sentence: string) => void
-  /** Starts an empty database in place of the embedded one. */
   startDatabase?: () => Promise<EmbeddedPostgres>
 }>
 
 const audience = 'sallyport-demo'
 const heartbeatMs = 10_000
 
-/** Nothing ever listens on the port multiplexer's port: a cluster there is unreachable. */
+/** No program listens on the port multiplexer's port, so a cluster there is unreachable. */
 const unreachableUrl = 'http://127.0.0.1:1'
 
-/** Starts PostgreSQL, the issuer, the backends and the gateway; what was started is stopped again on failure. */
 export async function startWorld(options: WorldOptions): Promise<World> {
   const stops: (() => Promise<unknown>)[] = []
   try {
@@ -124,7 +117,6 @@ async function populate(postgres: EmbeddedPostgres, issuer: DemoIssuer, backends
   }
 }
 
-/** Each listener's preferred port, or the next free one after it that no other listener takes; 0 is left to the system. */
 async function choosePorts(preferred: WorldOptions['ports']): Promise<WorldOptions['ports']> {
   const taken = new Set<number>()
   const choose = async (first: number): Promise<number> => {
@@ -142,7 +134,7 @@ async function choosePorts(preferred: WorldOptions['ports']): Promise<WorldOptio
   }
 }
 
-/** What the clusters' own heartbeats would do; a database that is down is tried again with the next beat. */
+/** The clusters' own heartbeats; the next beat tries again after a failure. */
 function startHeartbeats(url: string): Readonly<{ stop: () => void }> {
   const timer = setInterval(() => {
     const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 1_000, query_timeout: 2_000 })

@@ -63,6 +63,7 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   ) => {
     const value = await calls.make((id) => ({ kind: 'ask', id, question, query }), withinMs)
     if (value === undefined) throw new Error(`worker ${assignment.number} did not send its ${question}`)
+    // The worker answers each question from the function of the same name.
     return value as WorkerAnswer<Name>
   }
   let isGone = false

@@ -43,7 +43,7 @@ function draftRoutes(operations: readonly Operation[]): readonly Draft[] {
     const remark = operation.isWider
       ? 'this pattern takes more than the description: a parameter is a whole segment'
       : operation.isOpen
-        ? 'the description asks for no credential; access: public instead of require would serve it without one'
+        ? 'the description asks for no credential, and "access: public" instead of "require" would serve it without one'
         : undefined
     return { operation, id: chooseId(operation, ids), ability: chooseAbility(operation), ...(remark && { remark }) }
   })

@@ -5,7 +5,7 @@ import { lazyCommand } from '../lazy-command.ts'
 export function addPolicyCommands(program: Command, defaultConfig: string): void {
   const policy = program
     .command('policy')
-    .description('Check, explain and compare policies. Only "confirm" changes a running gateway.')
+    .description('Check, explain and compare policies; only "confirm" changes a running gateway')
     .addHelpText(
       'after',
       example('npx sallyport policy check', 'npx sallyport policy explain GET /datasets --role org-client'),
@@ -31,7 +31,7 @@ const addSourced = (policy: Command, name: string, defaultConfig: string): Comma
 
 function addCheck(command: Command): void {
   command
-    .description('Report every mistake, with file, line and column, and suspicious rules.')
+    .description('Report every mistake, with file, line and column, and suspicious rules')
     .option('--strict', 'exit with 1 if there is a warning')
     .addHelpText('after', example('npx sallyport policy check --policies policies --strict'))
     .action(lazyCommand(() => import('./check.ts'), 'runCheckPolicy'))
@@ -39,7 +39,7 @@ function addCheck(command: Command): void {
 
 function addExplain(command: Command): void {
   command
-    .description('Explain the outcome of a request, check by check, and name the deciding route.')
+    .description('Explain the outcome of a request, check by check, and name the deciding route')
     .argument('<method>')
     .argument('<target>', 'path and query, as a client sends them')
     .option('--role <slug>', 'the role in the organization in force; omit it for a request without organization')
@@ -66,7 +66,7 @@ function addExplain(command: Command): void {
 
 function addMatrix(command: Command): void {
   command
-    .description('Print the access matrix: every route by role and credential.')
+    .description('Print the access matrix: every route by role and credential')
     .option('-f, --format <name>', 'table, markdown, csv, html or json', 'table')
     .addHelpText(
       'after',
@@ -80,7 +80,7 @@ function addMatrix(command: Command): void {
 
 function addTest(command: Command): void {
   command
-    .description('Run the expectations of *.test.yaml beside the policies. Exit with 1 if one fails.')
+    .description('Run the expectations of *.test.yaml beside the policies; exit with 1 if one fails')
     .option('-f, --format <name>', 'text, tap or json', 'text')
     .addHelpText(
       'after',
@@ -96,7 +96,7 @@ const addDescription = (command: Command): Command =>
 
 function addCoverage(command: Command): void {
   addDescription(command)
-    .description('Compare with an API description: list operations without a route and routes without an operation.')
+    .description('Compare with an API description: list operations without a route and routes without an operation')
     .option('--strict', 'exit with 1 also if a route has no operation')
     .addHelpText('after', example('npx sallyport policy coverage --policies policies --openapi openapi.yaml'))
     .action(lazyCommand(() => import('./openapi.ts'), 'runCoverage'))
@@ -104,7 +104,7 @@ function addCoverage(command: Command): void {
 
 function addInit(command: Command): void {
   addDescription(command)
-    .description('Draft a closed policy from an API description, on standard output.')
+    .description('Draft a closed policy from an API description, on standard output')
     .option('--upstream <name>', 'the upstream of its requests, a name in the configuration', 'platform')
     .addHelpText('after', example('npx sallyport policy init --openapi openapi.yaml > policies/api.yaml'))
     .action(lazyCommand(() => import('./openapi.ts'), 'runInit'))
@@ -112,7 +112,7 @@ function addInit(command: Command): void {
 
 function addDiff(command: Command): void {
   command
-    .description('Compare two policies: list routes, roles and credentials that gain or lose access.')
+    .description('Compare two policies: list routes, roles and credentials that gain or lose access')
     .argument('<old>', 'the old folder of policies, or one file that holds all of them')
     .argument('<new>', 'the new folder of policies')
     .option('--allow-widening', 'exit with 0 even if a caller gains access')
@@ -130,7 +130,7 @@ function addDiff(command: Command): void {
 
 function addConfirm(command: Command, defaultConfig: string): void {
   command
-    .description('Accept policy files that the running gateway holds back (SIGHUP to the process on this machine).')
+    .description('Accept policy files that the running gateway holds back (SIGHUP to the process on this machine)')
     .option('-c, --config <file>', 'configuration file whose admin listener identifies the process', defaultConfig)
     .option('--pid <number>', 'the process id, if it is not found; with workers, that of the primary')
     .addHelpText('after', example('npx sallyport policy confirm', 'kubectl exec POD -- sallyport policy confirm'))

@@ -9,14 +9,12 @@ import type { AnswerRequest, BackendRequest } from './serve-backend.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** What the worker takes from outside, so that a test may hold it still. */
 export type AgentClock = Readonly<{ now: () => number; makeId: () => string }>
 
-// As much as the gateway lets through: a script may carry an event beyond every limit of a stream.
+// The gateway's own limit: a script may hold an event beyond every limit of a stream.
 const maxBodyBytes = 100 * 1024 * 1024
 const pauseBetweenPiecesMs = 10
 
-/** The agent worker: obeys `metadata.script`, else answers a short turn of its own. */
 export function answerAgent(clock: AgentClock): AnswerRequest {
   return (arrival, response) => {
     const call = readCall(arrival)
@@ -58,7 +56,7 @@ function readJsonObject(bytes: Buffer): Fields {
     const value: unknown = JSON.parse(bytes.toString('utf8'))
     if (isObject(value)) return value
   } catch (cause) {
-    throw new BadInstruction('the body is no JSON', { cause })
+    throw new BadInstruction('the body is not JSON', { cause })
   }
   throw new BadInstruction('the body must be a JSON object')
 }
@@ -84,6 +82,6 @@ function readLastMessage(messages: unknown): unknown {
 function composeStream(dialect: Dialect, turn: Turn, body: Fields): ScriptStep[] {
   const wantsUsage = isObject(body.stream_options) && body.stream_options.include_usage === true
   const writes = dialect === 'responses' ? composeResponsesStream(turn) : composeChatStream(turn, wantsUsage)
-  // Spread out a little, so that a person at curl sees a stream, and a buffering proxy shows.
+  // Pauses show a person at curl a stream, and reveal a proxy that buffers.
   return writes.flatMap((write) => [write, { kind: 'wait', waitMs: pauseBetweenPiecesMs }])
 }

@@ -7,7 +7,6 @@ import { receiveUpload } from './receive-upload.ts'
 import { sendContent } from './send-content.ts'
 import type { AnswerRequest, BackendRequest } from './serve-backend.ts'
 
-/** The Files API: bare objects on success, the platform's envelope on errors. */
 export function answerFiles(shelf: FileShelf): AnswerRequest {
   return (arrival, response) => {
     const method = arrival.method === 'HEAD' ? 'GET' : arrival.method

@@ -16,7 +16,6 @@ const metrics: Fields = {
   ],
 }
 
-/** Metrics over GraphQL: the top-level fields that the query names, or all of them; errors in GraphQL's own way. */
 export const answerGraphql: AnswerRequest = (arrival, response) => {
   if (arrival.method !== 'POST' || arrival.path !== '/graphql') return undefined
   return answerQuery(arrival, response)
@@ -26,7 +25,6 @@ async function answerQuery({ body }: BackendRequest, response: ServerResponse): 
   const bytes = await collectBody(body, maxBodyBytes)
   if (bytes === 'cut') return
   const query = bytes === 'too-large' ? undefined : readQuery(bytes)
-  // GraphQL tells of a bad query in the body; the status stays 200.
   if (query === undefined || !isBalanced(query)) return sendJson(response, 200, refuseQuery())
   const asked = Object.entries(metrics).filter(([name]) => new RegExp(`\\b${name}\\b`).test(query))
   sendJson(response, 200, { data: asked.length > 0 ? Object.fromEntries(asked) : metrics })

@@ -15,7 +15,6 @@ const datasetNames = ['Support tickets', 'Product manuals', 'Meeting notes', 'Se
 const workflowNames = ['Nightly import', 'Label new tickets', 'Weekly digest']
 const clusterStates = ['healthy', 'suspended', 'offline', 'offline', 'offline']
 
-/** The platform API behind the gateway: a status, a few lists of the organization in force, and its single rows. */
 export const answerPlatform: AnswerRequest = (arrival, response) => {
   if (arrival.method !== 'GET' && arrival.method !== 'HEAD') return undefined
   const value = readResource(arrival)
@@ -25,7 +24,6 @@ export const answerPlatform: AnswerRequest = (arrival, response) => {
   return answerWhenArrived(arrival, response, 426, refuse(426, 'This is a WebSocket.'), upgrade)
 }
 
-/** The error envelope of the platform and of its files. */
 export function refuse(status: number, message: string, code?: string): Row {
   return { success: false, message, error: { status, ...(code === undefined ? {} : { code }) } }
 }
@@ -81,7 +79,7 @@ function describeCluster(id: number, state: string, arrival: BackendRequest): Ro
 }
 
 function describeRow(id: number, name: string, { request }: BackendRequest): Row {
-  // The tenant is whatever the gateway pinned: a real backend filters by it, this one only shows it.
+  // The organization that the gateway pinned. A real backend filters by it; this one shows it.
   const organizationId = Number(request.headers['x-organization-id'] ?? Number.NaN)
   const day = String(1 + (id % 28)).padStart(2, '0')
   return {

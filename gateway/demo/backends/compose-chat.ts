@@ -3,7 +3,6 @@ import { type ScriptStep, writeEvent } from './read-script.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The whole chat completion of a turn without a stream. */
 export function composeChat(turn: Turn): Fields {
   const message = { role: 'assistant', content: turn.pieces.join(''), refusal: null, annotations: [] }
   return {
@@ -13,7 +12,6 @@ export function composeChat(turn: Turn): Fields {
   }
 }
 
-/** The chunks of a normal chat stream, closed by `[DONE]`; usage comes only where it was asked for. */
 export function composeChatStream(turn: Turn, wantsUsage: boolean): ScriptStep[] {
   const base = openCompletion(turn, 'chat.completion.chunk')
   const usage = wantsUsage ? { usage: null } : {}

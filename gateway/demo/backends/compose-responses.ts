@@ -1,6 +1,5 @@
 import { type ScriptStep, writeEvent } from './read-script.ts'
 
-/** What the agent worker is about to say in one turn. */
 export type Turn = Readonly<{
   model: string
   pieces: readonly string[]
@@ -11,12 +10,11 @@ export type Turn = Readonly<{
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The whole Responses object of a turn without a stream. */
 export function composeResponse(turn: Turn): Fields {
   return complete(openResponse(turn), writeMessage(turn, `msg_${turn.makeId()}`), turn)
 }
 
-/** The events of a normal Responses stream, in the order and with the fields that official SDKs build on. */
+/** The order and fields that the official SDKs expect. */
 export function composeResponsesStream(turn: Turn): ScriptStep[] {
   const response = openResponse(turn)
   const itemId = `msg_${turn.makeId()}`

@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
 
-/** One file as the Files API shows it. */
 export type FileObject = Readonly<{
   id: string
   object: 'file'
@@ -11,10 +10,9 @@ export type FileObject = Readonly<{
   status: 'processed'
 }>
 
-/** A kept file; `head` is its content, or the beginning of one too large to keep. */
+/** `head` is the content, or the beginning of one too large to keep. */
 export type KeptFile = Readonly<{ file: FileObject; head: Buffer; sha256: string }>
 
-/** The files in memory, oldest first. */
 export type FileShelf = Readonly<{
   add: (
     upload: Readonly<{ filename: string; purpose: string; bytes: number; head: Buffer; sha256: string }>,
@@ -26,7 +24,6 @@ export type FileShelf = Readonly<{
 
 const maxFiles = 200
 
-/** Opens a shelf with one file on it, and forgets the oldest files beyond a bound. */
 export function openShelf(now: () => number): FileShelf {
   const kept = new Map<string, KeptFile>()
 
@@ -54,7 +51,7 @@ export function openShelf(now: () => number): FileShelf {
   }
 }
 
-/** Whether the content is made while it is sent: any number of zero bytes, for tests of size. */
+/** Files of zero bytes in any length, made while they are sent, for tests of size. */
 export function isZeros(id: string): boolean {
   return /^file-zeros-\d{1,15}$/.test(id)
 }

@@ -4,10 +4,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { BadInstruction, type PreparedAnswer, prepareAnswer, sendAnswer } from './prepare-answer.ts'
 import type { IncomingBody } from './receive-body.ts'
 
-// Long enough for a body that is merely slow, short enough to answer one that never ends.
+// Longer than the gaps of a slow body, so that only a stalled one ends the wait.
 const stalledBodyMs = 250
 
-/** Answers what the header `x-demo-answer` says, once the body is in, or has stalled: a 413 may come early. */
+/** Answers as the header `x-demo-answer` says, once the body has arrived or stalled: a 413 may come early. */
 export async function obeyDemoAnswer(header: string, body: IncomingBody, response: ServerResponse): Promise<void> {
   const answer = readDemoAnswer(header)
   await waitForBody(body)
@@ -20,7 +20,7 @@ function readDemoAnswer(header: string): PreparedAnswer {
     return prepareAnswer(JSON.parse(isUtf8(bytes) ? bytes.toString('utf8') : header))
   } catch (cause) {
     if (cause instanceof BadInstruction) throw cause
-    throw new BadInstruction('x-demo-answer is no JSON', { cause })
+    throw new BadInstruction('x-demo-answer is not JSON', { cause })
   }
 }
 

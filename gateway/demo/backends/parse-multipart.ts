@@ -1,22 +1,19 @@
-/** The parts of a `multipart/form-data` body, told while it streams. */
 export type PartReader = Readonly<{
   begin: (part: Readonly<{ name: string; filename: string | undefined }>) => void
   data: (bytes: Buffer) => void
 }>
 
-/** Feeds chunks to the parser; `isComplete` once the closing boundary has passed. */
 export type MultipartParser = Readonly<{ feed: (chunk: Buffer) => void; isComplete: () => boolean }>
 
 const maxPartHeaderBytes = 16 * 1024
 
-/** The boundary that a `Content-Type` names, if it is a multipart form at all. */
 export function readBoundary(contentType: string | undefined): string | undefined {
   const [, quoted, plain] =
     /^multipart\/form-data\s*;.*?boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(contentType ?? '') ?? []
   return quoted ?? plain
 }
 
-/** A modest parser of forms: holds no more than a part's header or the tail that may begin a boundary. */
+/** A streaming parser that buffers only a part's header, or a tail that may begin a boundary. */
 export function parseMultipart(boundary: string, reader: PartReader): MultipartParser {
   const delimiter = Buffer.from(`\r\n--${boundary}`)
   // The first boundary has no line break before it.

@@ -4,7 +4,6 @@ import { sendAnswer } from './prepare-answer.ts'
 import type { Ending, ScriptStep } from './read-script.ts'
 import type { BackendRequest } from './serve-backend.ts'
 
-/** Plays a script on the wire, each step flushed by itself, until it ends or the peer leaves. */
 export async function playScript(
   steps: readonly ScriptStep[],
   arrival: BackendRequest,
@@ -43,7 +42,7 @@ function beginStream(response: ServerResponse): void {
   response.writeHead(200, ['Content-Type', 'text/event-stream', 'Cache-Control', 'no-cache'])
 }
 
-// Waiting for the kernel to take each write keeps steps apart on the wire, and keeps a slow reader's back-pressure.
+// Waiting for each write keeps the steps apart on the network, and respects a slow reader.
 function flush(response: ServerResponse, bytes: Buffer): Promise<void> {
   return new Promise((resolve) => {
     response.once('close', resolve)
@@ -65,7 +64,7 @@ async function waitUnlessLeft(waitMs: number, left: AbortSignal): Promise<void> 
 function endStream(ending: Ending, { request, endExchange }: BackendRequest, response: ServerResponse): void {
   switch (ending) {
     case 'fin':
-      // Past the response, which would add the last chunk.
+      // The response would add the last chunk, so the socket ends alone.
       endExchange({ aborted: false })
       request.socket.end()
       return

@@ -1,19 +1,19 @@
 import { type ServerResponse, validateHeaderName, validateHeaderValue } from 'node:http'
 
-/** A whole answer known beforehand: what `x-demo-answer` and a script's `status` step ask for. */
 export type PreparedAnswer = Readonly<{ status: number; headers: readonly string[]; body: Buffer }>
 
-/** A request told the backend how to answer, but not in words it knows. */
 export class BadInstruction extends Error {
   override readonly name = 'BadInstruction'
 }
 
-/** Narrows parsed JSON to an object with unknown fields. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Reads `{status, headers, body | bodyBase64}`; a body that is no string goes out as JSON. */
+/**
+ * Reads `{status, headers, body
+ * bodyBase64}`; a body that is not a string is sent as JSON.
+ */
 export function prepareAnswer(wanted: unknown): PreparedAnswer {
   if (!isObject(wanted)) throw new BadInstruction('an answer must be an object')
   const status = wanted.status ?? 200
@@ -27,7 +27,6 @@ export function prepareAnswer(wanted: unknown): PreparedAnswer {
   return { status, headers, body }
 }
 
-/** Sends headers and body as prepared, adding a `Content-Length` where the framing was left open. */
 export function sendAnswer(response: ServerResponse, { status, headers, body }: PreparedAnswer): void {
   const named = names(headers)
   const isFramed = named.has('content-length') || named.has('transfer-encoding')
@@ -37,7 +36,6 @@ export function sendAnswer(response: ServerResponse, { status, headers, body }: 
   response.end(body)
 }
 
-/** Sends a value as JSON. */
 export function sendJson(response: ServerResponse, status: number, value: unknown, headers: string[] = []): void {
   const body = Buffer.from(`${JSON.stringify(value)}\n`)
   sendAnswer(response, { status, headers: ['Content-Type', 'application/json', ...headers], body })

@@ -1,12 +1,9 @@
 import { BadInstruction, isObject, type PreparedAnswer, prepareAnswer } from './prepare-answer.ts'
 
-/** The two dialects of the agent worker, by the last segments of its paths. */
 export type Dialect = 'responses' | 'chat'
 
-/** How a script may end: a closed connection, a reset one, or silence until the peer leaves. */
 export type Ending = 'fin' | 'rst' | 'hang'
 
-/** One step of a script, ready for the wire. */
 export type ScriptStep =
   | Readonly<{ kind: 'write'; bytes: Buffer }>
   | Readonly<{ kind: 'wait'; waitMs: number }>
@@ -28,7 +25,6 @@ const readers: Readonly<Record<string, (fields: Fields, dialect: Dialect) => Scr
 // A step has one of the keys above; only `status` has others beside it.
 const companions: ReadonlySet<string> = new Set(['headers', 'body'])
 
-/** Reads `metadata.script`, whole, before its first step is played. */
 export function readScript(script: unknown, dialect: Dialect): ScriptStep[] {
   if (!Array.isArray(script)) throw new BadInstruction('metadata.script must be a list of steps')
   const steps = script.map((fields: unknown, index) => readStep(fields, index, dialect))
@@ -40,7 +36,6 @@ export function readScript(script: unknown, dialect: Dialect): ScriptStep[] {
   return steps
 }
 
-/** An event as the worker writes it: named on Responses, a bare data line on chat. */
 export function writeEvent(event: Fields, dialect: Dialect): ScriptStep {
   const data = `data: ${JSON.stringify(event)}\n\n`
   const isNamed = dialect === 'responses' && typeof event.type === 'string'
@@ -74,7 +69,7 @@ function readText(value: unknown): string {
 }
 
 function readDuration(value: unknown): number {
-  // Beyond 31 bits a timer of node fires at once.
+  // Node fires a timer beyond 31 bits at once.
   if (typeof value === 'number' && value >= 0 && value < 2 ** 31) return value
   throw new BadInstruction('waitMs must be a number of milliseconds')
 }

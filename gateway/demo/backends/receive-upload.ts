@@ -3,11 +3,10 @@ import type { FileObject, FileShelf } from './keep-files.ts'
 import { parseMultipart, readBoundary } from './parse-multipart.ts'
 import type { BackendRequest } from './serve-backend.ts'
 
-// More than a demo needs to show again, little enough for two hundred files.
+// Two hundred files of this size fit into memory.
 const maxKeptBytes = 1024 * 1024
 const maxFieldCharacters = 1024
 
-/** Streams an upload in, keeping its beginning; `no-form`, `no-file`, or `cut` when there is nothing to keep. */
 export async function receiveUpload(
   { request, body }: BackendRequest,
   shelf: FileShelf,
@@ -31,7 +30,7 @@ function readForm(boundary: string) {
 
   function keepFile(chunk: Buffer): void {
     hash.update(chunk)
-    // Copied: a slice would hold on to the whole chunk it was cut from.
+    // A copy, since a slice would keep the whole chunk in memory.
     if (bytes < maxKeptBytes) head.push(Buffer.from(chunk.subarray(0, maxKeptBytes - bytes)))
     bytes += chunk.length
   }

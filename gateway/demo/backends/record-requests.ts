@@ -1,9 +1,7 @@
 import type { IncomingBody } from './receive-body.ts'
 
-/** Header lines as they came: order, case and duplicates kept. */
 export type HeaderPairs = readonly (readonly [name: string, value: string])[]
 
-/** One request as a backend saw it, in the words of the demo's contract. */
 export type RecordedRequest = Readonly<{
   backend: string
   requestLine: string
@@ -16,10 +14,9 @@ export type RecordedRequest = Readonly<{
   aborted: boolean
 }>
 
-/** Ends one recorded exchange; only the first call counts, so a drop of our own is never read as the peer's. */
+/** Only the first call counts, so a drop by the backend never passes for the peer's. */
 export type EndExchange = (how: Readonly<{ aborted: boolean }>) => void
 
-/** The head of a request, and its body while it still arrives. */
 export type OpenedRequest = Readonly<{
   backend: string
   requestLine: string
@@ -27,22 +24,20 @@ export type OpenedRequest = Readonly<{
   body: Pick<IncomingBody, 'bytes' | 'sha256' | 'isComplete'>
 }>
 
-/** What all backends together have received since the last clearing. */
 export type Journal = Readonly<{
   open: (request: OpenedRequest) => EndExchange
   list: () => RecordedRequest[]
   clear: () => void
 }>
 
-// A finished entry holds plain values alone: the open one keeps its request and its connection alive.
+// A finished entry holds plain values only; an open one keeps its request and connection alive.
 type Entry = { record: OpenRecord | RecordedRequest; readonly weight: number }
 type OpenRecord = Readonly<{ opened: OpenedRequest; startedAtMs: number }>
 
 const maxEntries = 50_000
-// A load test sends few headers often, a limits test big ones seldom: both must fit into memory.
+// Bounds both many small requests of a load test and few large ones of a limits test.
 const maxHeaderCharacters = 64 * 1024 * 1024
 
-/** Keeps the newest requests, and forgets the oldest beyond a bound of entries and of header text. */
 export function openJournal(now: () => number): Journal {
   const entries = new Set<Entry>()
   let weight = 0

@@ -9,7 +9,6 @@ type Range = Readonly<{ first: number; last: number }>
 
 const zeros = Buffer.alloc(64 * 1024)
 
-/** Sends a file's content, or the one range of it that was asked for; large ones at the reader's pace. */
 export async function sendContent(
   { file, head }: KeptFile,
   rangeHeader: string | undefined,
@@ -35,7 +34,7 @@ async function sendZeros(count: number, response: ServerResponse): Promise<void>
   try {
     await pipeline(Readable.from(makeZeros(count), { objectMode: false, highWaterMark: zeros.length }), response)
   } catch (error) {
-    // A reader who leaves is in the recorder; anything else is our own fault.
+    // The recorder has a reader that leaves; any other error is a bug.
     if (!response.closed) throw error
   }
 }
@@ -44,7 +43,7 @@ function* makeZeros(count: number): Generator<Buffer> {
   for (let left = count; left > 0; left -= zeros.length) yield left < zeros.length ? zeros.subarray(0, left) : zeros
 }
 
-// RFC 9110 14.2: a unit we do not know and a malformed or multiple range are ignored, and the whole file goes out.
+// RFC 9110 14.2: an unknown unit and a malformed or multiple range are ignored, and the whole file is sent.
 function readRange(header: string | undefined, size: number): Range | 'unsatisfiable' | undefined {
   const [matched, from, to] = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(header ?? '') ?? []
   if (matched === undefined || (from === '' && to === '')) return undefined

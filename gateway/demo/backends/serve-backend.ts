@@ -7,7 +7,6 @@ import { type IncomingBody, noBody, receiveBody } from './receive-body.ts'
 import type { EndExchange, HeaderPairs, Journal } from './record-requests.ts'
 import { type RunningServer, startServer } from './start-server.ts'
 
-/** One request on its way through a backend. */
 export type BackendRequest = Readonly<{
   request: IncomingMessage
   method: string
@@ -16,22 +15,19 @@ export type BackendRequest = Readonly<{
   query: URLSearchParams
   headers: HeaderPairs
   body: IncomingBody
-  /** Tells the recorder that the backend itself ends this exchange. */
   endExchange: EndExchange
 }>
 
-/** What one kind of backend has to say; undefined, at once, for a request it has no better answer for. */
+/** Undefined, at once, for a request that this backend does not know; it is echoed. */
 export type AnswerRequest = (arrival: BackendRequest, response: ServerResponse) => Promise<void> | undefined
 
-/** Takes over an upgraded connection, or says false and leaves it to be answered like any request. */
+/** Takes over an upgraded connection, or returns false to have it answered like a request. */
 export type TakeUpgrade = (arrival: BackendRequest, socket: Duplex, head: Buffer) => boolean
 
-/** A backend by the name it has in the recorder. */
 export type Backend = Readonly<{ name: string; answer: AnswerRequest; takeUpgrade?: TakeUpgrade }>
 
-/** Serves one backend: records every arrival, obeys `x-demo-answer`, and echoes what nobody answers better. */
 export function serveBackend(backend: Backend, journal: Journal, host: string): Promise<RunningServer> {
-  // Lenient on purpose: whatever gets past the gateway has to show up in the recorder, not in a parser's refusal.
+  // Lenient, so that the recorder shows every request that passes the gateway.
   const server = createServer({ maxHeaderSize: 256 * 1024, requireHostHeader: false, keepAliveTimeout: 0 })
   server.requestTimeout = 0
   server.headersTimeout = 0
@@ -49,7 +45,7 @@ export function serveBackend(backend: Backend, journal: Journal, host: string): 
     const arrival = receive(request)
     response.once('close', () => {
       if (!response.writableFinished) return arrival.endExchange({ aborted: true })
-      // An answer may overtake its request's body; the exchange ends with the later of the two.
+      // A response may end before its request's body; the exchange ends with the later one.
       arrival.body.arrived.then((whole) => arrival.endExchange({ aborted: !whole }), reportFailure(response))
     })
     respond(backend.answer, arrival, response).catch(reportFailure(response))
@@ -57,13 +53,13 @@ export function serveBackend(backend: Backend, journal: Journal, host: string): 
 
   function handleDetached(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const arrival = receive(request)
-    // The reset of a connection without a parser would otherwise end the process; 'close' follows.
+    // Without a parser, a reset would end the process; 'close' follows.
     socket.on('error', () => undefined)
     const isFree = request.headers['x-demo-answer'] === undefined
     if (isFree && backend.takeUpgrade?.(arrival, socket, head)) return
     const response = new ServerResponse(request)
     response.shouldKeepAlive = false
-    // node:http types the socket of an upgrade as Duplex, but hands over the net.Socket.
+    // node:http types the socket of an upgrade as Duplex, but passes a net.Socket.
     response.assignSocket(socket as Socket)
     response.once('finish', () => socket.end())
     socket.once('close', () => arrival.endExchange({ aborted: !response.writableFinished }))
@@ -71,12 +67,12 @@ export function serveBackend(backend: Backend, journal: Journal, host: string): 
   }
 
   server.on('request', handle)
-  // Node answers an unknown Expect by itself; here it is a request like any other.
+  // Node answers an unknown Expect itself; here it is a request like any other.
   server.on('checkExpectation', handle)
   server.on('connect', handleDetached)
   if (backend.takeUpgrade !== undefined) server.on('upgrade', handleDetached)
   server.on('clientError', (error: Error & { rawPacket?: Buffer }, socket) => {
-    // Bytes that are no request have arrived all the same, and a smuggling test asks about just those.
+    // Tests of request smuggling need to see bytes that are not a request.
     if (error.rawPacket !== undefined && !receiving.has(socket)) {
       const requestLine = error.rawPacket.toString('latin1').split('\r\n', 1)[0] ?? ''
       journal.open({ backend: backend.name, requestLine, headers: [], body: noBody })({ aborted: false })

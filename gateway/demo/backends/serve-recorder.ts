@@ -3,7 +3,6 @@ import { sendJson } from './prepare-answer.ts'
 import type { Journal } from './record-requests.ts'
 import { type RunningServer, startServer } from './start-server.ts'
 
-/** Serves the journal to tests: `GET /requests` lists it, `DELETE /requests` clears it. */
 export function serveRecorder(journal: Journal, host: string): Promise<RunningServer> {
   const server = createServer((request, response) => {
     request.resume()

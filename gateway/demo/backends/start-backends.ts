@@ -10,7 +10,6 @@ import { openJournal } from './record-requests.ts'
 import { type Backend, serveBackend } from './serve-backend.ts'
 import { serveRecorder } from './serve-recorder.ts'
 
-/** The demo's backends, running: where each listens, and how to stop them all. */
 export type DemoBackends = Readonly<{
   urls: Readonly<{
     platform: string
@@ -25,7 +24,6 @@ export type DemoBackends = Readonly<{
   stop: () => Promise<void>
 }>
 
-/** Starts every demo backend on a free port, all of them recorded in one journal; `stop` cuts what is still open. */
 export async function startBackends({ host = '127.0.0.1' }: { host?: string } = {}): Promise<DemoBackends> {
   const now = () => Date.now()
   const makeId = () => randomUUID().replaceAll('-', '')

@@ -2,10 +2,9 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** A server that listens, and how to end it. */
 export type RunningServer = Readonly<{ url: string; stop: () => Promise<void> }>
 
-/** Listens on a free port; `stop` cuts every connection, upgraded ones too, which node's own closing leaves open. */
+/** `stop` cuts every connection, also upgraded ones, which Node's close leaves open. */
 export async function startServer(server: Server, host: string): Promise<RunningServer> {
   const sockets = new Set<Socket>()
   server.on('connection', (socket: Socket) => {

@@ -33,7 +33,7 @@ export function createStageMetrics(registers: Registry[]): StageMetrics {
   for (const code of expected) failures.inc({ code }, 0)
   const observers = stages.map((stage) => [stage, durations.bind({ stage })] as const)
   return {
-    observeStage: Object.fromEntries(observers) as Record<Stage, ObserveMs>,
+    observeStage: Object.fromEntries(observers) as Record<Stage, ObserveMs>, // every stage has its entry
     countFailure: (code) => failures.inc({ code }),
   }
 }
