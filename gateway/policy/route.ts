@@ -46,13 +46,10 @@ export type Route = Readonly<{
   timeouts: RouteTimeouts
 }>
 
-export type RouteTimeouts = Readonly<{
-  bodyIdleMs?: number
-  connectMs?: number
-  firstByteMs?: number
-  idleMs?: number
-  streamIdleMs?: number
-}>
+/** Timeouts that a route may set in the place of the configuration's. */
+export const timeoutNames = ['bodyIdleMs', 'connectMs', 'firstByteMs', 'idleMs', 'streamIdleMs'] as const
+
+export type RouteTimeouts = Readonly<Partial<Record<(typeof timeoutNames)[number], number>>>
 
 export type PatternSegment =
   | Readonly<{ kind: 'literal'; text: string }>

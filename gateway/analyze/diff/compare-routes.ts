@@ -1,5 +1,5 @@
 import { describeRateLimit } from '../../policy/rate-limit.ts'
-import { parsePattern, type Route } from '../../policy/route.ts'
+import { parsePattern, type Route, timeoutNames } from '../../policy/route.ts'
 
 /** A difference that changes no caller's access. */
 export type RouteDifference = Readonly<{ what: string; old: string; new: string }>
@@ -14,16 +14,11 @@ export function compareRoutes(old: Route, fresh: Route): readonly RouteDifferenc
 }
 
 function describeRoute(route: Route): Readonly<Record<string, string>> {
-  const { bodyIdleMs, connectMs, firstByteMs, idleMs, streamIdleMs } = route.timeouts
   const numbers = {
     'limits.headerBytes': route.headLimits.headerBytes,
     'limits.targetBytes': route.headLimits.targetBytes,
     'limits.bodyBytes': route.bodyLimitBytes,
-    'timeouts.bodyIdleMs': bodyIdleMs,
-    'timeouts.connectMs': connectMs,
-    'timeouts.firstByteMs': firstByteMs,
-    'timeouts.idleMs': idleMs,
-    'timeouts.streamIdleMs': streamIdleMs,
+    ...Object.fromEntries(timeoutNames.map((name) => [`timeouts.${name}`, route.timeouts[name]])),
   }
   return {
     destination: describeDestination(route),
