@@ -5,7 +5,7 @@ import t from 'tap'
 import { listDocuments } from './code-blocks.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
-const documents = [...listDocuments(), 'helm/sallyport/README.md', 'test/advisories/README.md']
+const documents = [...listDocuments(), 'helm/sallyport/README.md', 'test/README.md', 'test/advisories/README.md']
 
 /** The prose of a document: links in code are examples. */
 const readProse = (file: string): string =>
