@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
+import type { Slot } from '../../lib/unordered-list.ts'
 import type { UpstreamRequest } from '../engine.ts'
 import type { MemoryAccount } from '../exchange.ts'
 import { freeAccount } from '../memory-budget.ts'
@@ -30,8 +31,11 @@ const highWaterMark = 16 * 1024
  */
 const smallReads = 4
 
-/** How a connection tells its pool what becomes of it. */
-export type ConnectionEvents = Readonly<{ keep: () => void; forget: () => void }>
+/** How connections tell their pool what becomes of them. */
+export type ConnectionEvents = Readonly<{
+  keep: (connection: UpstreamConnection) => void
+  forget: (connection: UpstreamConnection) => void
+}>
 
 const destroy = (connection: UpstreamConnection): void => connection.destroy()
 
@@ -41,7 +45,9 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
   /** Scheme, host and port. */
   readonly origin: string
   readonly deadline: Deadline
-  readonly parser = new MessageParser('response', headLimitBytes)
+  /** Its place among the open connections of its pool. */
+  slot: Slot<UpstreamConnection> | undefined
+  #parser: MessageParser | undefined
   /** Where it leads, once it is open. */
   peerAddress: string | undefined
   /** True once an answer came by it: its upstream may close it under the next request. */
@@ -76,6 +82,12 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     socket.on('drain', UpstreamConnection.#onDrain)
     socket.on('error', UpstreamConnection.#onError)
     socket.on('close', UpstreamConnection.#onClose)
+  }
+
+  /** Made at the first byte of a response, which thousands of connections may wait for. */
+  get parser(): MessageParser {
+    this.#parser ??= new MessageParser('response', headLimitBytes)
+    return this.#parser
   }
 
   /** Sends a request, as soon as the connection is open. */
@@ -113,10 +125,10 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     this.#cycle = undefined
     this.#charge(freeAccount)
     this.hasServed = true
-    this.parser.next()
+    this.#parser?.next()
     this.resumeReading()
     this.deadline.set(keepMs, this, UpstreamConnection.#onIdle)
-    this.#events.keep()
+    this.#events.keep(this)
   }
 
   release(rest: Buffer): Socket {
@@ -157,7 +169,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     this.deadline.discard()
     this.#cycle?.detach()
     this.#cycle = undefined
-    this.#events.forget()
+    this.#events.forget(this)
   }
 
   /** Ends the connection, and the cycle on it, for a callback that threw. */
@@ -209,7 +221,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
   static readonly #onClose = guardedListener(
     'upstream',
     (connection: UpstreamConnection): void => {
-      connection.parser.free()
+      connection.#parser?.free()
       connection.#break(connection.#error)
     },
     destroy,

@@ -1,5 +1,5 @@
 import { UnorderedList } from '../../lib/unordered-list.ts'
-import { UpstreamConnection } from './connection.ts'
+import { type ConnectionEvents, UpstreamConnection } from './connection.ts'
 import type { DnsCache } from './dns-cache.ts'
 import { type OriginPool, OriginPools, type UpstreamTarget } from './origin-pools.ts'
 
@@ -31,26 +31,36 @@ export function createPool(limit: number, names: DnsCache, clusterNames: DnsCach
     spare?.drop()
     return spare !== undefined
   }
+  /** One for all connections of a pool. */
+  const eventsByPool = new WeakMap<OriginPool<UpstreamConnection>, ConnectionEvents>()
   const counts = new Map<string, number>()
   const count = (origin: string, change: 1 | -1): void => {
     const number = (counts.get(origin) ?? 0) + change
     if (number === 0) counts.delete(origin)
     else counts.set(origin, number)
   }
+  const createEvents = (pool: OriginPool<UpstreamConnection>): ConnectionEvents => ({
+    keep: (connection) => {
+      if (!pools.keep(pool, connection)) connection.drop()
+    },
+    forget: (connection) => {
+      const { idle } = pool
+      if (connection.slot?.member !== undefined) {
+        count(connection.origin, -1)
+        open.remove(connection.slot)
+      }
+      const index = idle.lastIndexOf(connection)
+      if (index >= 0) idle.splice(index, 1)
+    },
+  })
   const openConnection = (pool: OriginPool<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
-    const { idle } = pool
-    const connection = new UpstreamConnection(pool.origin, isForUpgrade, {
-      keep: () => {
-        if (!pools.keep(pool, connection)) connection.drop()
-      },
-      forget: () => {
-        if (place.member !== undefined) count(connection.origin, -1)
-        open.remove(place)
-        const index = idle.lastIndexOf(connection)
-        if (index >= 0) idle.splice(index, 1)
-      },
-    })
-    const place = open.add(connection)
+    let events = eventsByPool.get(pool)
+    if (!events) {
+      events = createEvents(pool)
+      eventsByPool.set(pool, events)
+    }
+    const connection = new UpstreamConnection(pool.origin, isForUpgrade, events)
+    connection.slot = open.add(connection)
     count(connection.origin, 1)
     return connection
   }
