@@ -4,7 +4,7 @@ import { listen } from './server/listen.ts'
 import { createDnsCache, type DnsCache } from './upstream/dns-cache.ts'
 import { createPool } from './upstream/pool.ts'
 
-/** TCP and llhttp on both sides, without what a general HTTP library does besides. */
+/** TCP and llhttp on both sides, without a general HTTP library. */
 export function createEngine(
   maxUpstreamConnections = Number.POSITIVE_INFINITY,
   names: DnsCache = createDnsCache({ cacheMs: usualDnsCacheMs }),
@@ -22,14 +22,14 @@ export function createEngine(
   }
 }
 
-/** What sends, and how many connections it has open for that, by their origins. */
+/** Sends requests, and counts the open upstream connections by origin. */
 type Sender = Readonly<{
   send: Send
   countConnections: () => ReadonlyMap<string, number>
   close: () => Promise<void>
 }>
 
-/** Sends each request over a connection that it has to itself until its answer is whole. */
+/** Sends each request over a connection that serves it alone until its response is whole. */
 function createSender(maxConnections: number, names: DnsCache, clusterNames: DnsCache): Sender {
   const pool = createPool(maxConnections, names, clusterNames)
   const send: Send = (request) =>

@@ -11,50 +11,53 @@ export type { Networks } from './upstream/networks.ts'
 export type ListenerOptions = Readonly<{
   host: string
   port: number
-  /** Absent: plain HTTP. */
+  /** Undefined for plain HTTP. */
   tls?: ListenerTls | undefined
-  /** Time for a request's head to arrive, from the first byte or from the connection's start. */
+  /** Time for a request's head to arrive, from its first byte or from the connection's start. */
   headersTimeoutMs: number
   /** Silence allowed inside a request's body. */
   bodyIdleTimeoutMs: number
-  /** The least pace of a body, on average over that time; 0: one byte is enough. */
+  /** The least average rate of a body over that time. At 0 one byte is enough. */
   minBodyBytesPerSecond: number
-  /** Presents WebSocket handshakes as such; without it they are requests like any other. */
+  /** Reports WebSocket handshakes as such. Without it they are requests like any other. */
   takesHandshakes?: boolean
-  /** For how long a client may take nothing, or too little, of what waits for it. */
+  /** How long a client may take nothing, or too little, of a waiting response. */
   clientIdleTimeoutMs: number
-  /** The least pace at which it takes that, on average over that time; 0: one byte is enough. */
+  /** The least average rate at which a client takes a response. At 0 one byte is enough. */
   minResponseBytesPerSecond: number
-  /** Open at once; one more is closed as soon as it is accepted. */
+  /** Connections open at once. One more is closed as soon as it is accepted. */
   maxConnections: number
-  /** Told of every request that was refused before it could be read. */
+  /** Told of each request that was refused before it could be read. */
   onMalformed: (refusal: MalformedRequest) => void
   /**
-   * Told of every connection that was closed for one too many, for taking nothing, before TLS was agreed on, or because
-   * too much memory was held for it.
+   * Told of each connection that was closed for one connection too many, a stalled client, a failed TLS handshake, or
+   * too much memory.
    */
   onDropped: (reason: 'limit' | 'stalled' | 'handshake' | 'memory') => void
-  /** Told of what was thrown by a handler, or by a listener of an exchange. */
+  /** Told of errors that a handler or a listener of an exchange threw. */
   onFault: (error: unknown) => void
 }>
 
 export type MalformedRequest = Readonly<{
   code: PlainCode
-  /** In the answer as well. */
+  /** Also in the response. */
   requestId: string
   peerAddress: string
-  /** True where only the rest of a request could not be read, whose exchange there has been before. */
+  /** Whether the head was read before and only the body is malformed. */
   isBody: boolean
 }>
 
 export type Listener = Readonly<{
   address: Readonly<{ host: string; port: number }>
   countConnections: () => number
-  /** What handshakes from now on present and take; open connections stay. Throws where it cannot serve, or on plain HTTP. */
+  /**
+   * Replaces the certificates of later handshakes; open connections stay. Throws for a certificate that cannot serve,
+   * or on plain HTTP.
+   */
   replaceIdentity: (identity: ServerIdentity) => void
   /** Stops accepting, closes idle connections, and resolves when the last exchange has ended. */
   close: () => Promise<void>
-  /** Breaks whatever is still open. */
+  /** Breaks all open connections. */
   destroy: () => void
 }>
 
@@ -62,25 +65,25 @@ export type UpstreamTimeouts = Readonly<{
   connectMs: number
   firstByteMs: number
   idleMs: number
-  /** Silence of the client inside its body, where it is not the listener's. */
+  /** Silence allowed inside the request body, where it differs from the listener's. */
   bodyIdleMs?: number
 }>
 
 export type UpstreamRequest = Readonly<{
   /** Scheme, host and port. */
   origin: string
-  /** With which certificates; absent: as the public authorities say. Another object means other connections. */
+  /** With none, the public authorities are trusted. Another object means other connections. */
   tls?: UpstreamTls | undefined
-  /** What the address that is connected to must be in; absent: anywhere. Another object means other connections. */
+  /** The networks that may be connected to, by default any. Another object means other connections. */
   networks?: Networks | undefined
   method: string
   /** Path and query, byte for byte. */
   path: string
   headers: RawHeaders
-  /** More lines, behind these. */
+  /** Lines that follow these. */
   prepared?: PreparedHeaders
   body: RequestBody | undefined
-  /** Pays for what waits on the way; absent: nobody does. */
+  /** The account that is charged for buffered bytes, if any. */
   account?: MemoryAccount
   /** Asks the upstream to switch to WebSocket. */
   asksForWebSocket: boolean
@@ -88,13 +91,13 @@ export type UpstreamRequest = Readonly<{
   timeouts: UpstreamTimeouts
   /** Opens a connection of its own instead of taking one from the pool. */
   isFreshConnection: boolean
-  /** Registers what cancels this request, should the client leave. */
+  /** Registers a function that cancels this request once the client has left. */
   onCancellable: (cancel: () => void) => void
 }>
 
 /**
- * Where the body of an upstream's answer goes. `data` returns false to pause until `resume` is called. Its chunk is lent:
- * the bytes may be another's as soon as it returns, so what is kept of them is copied.
+ * The receiver of a response body. `data` returns false to pause until `resume` is called. Its chunk is a borrowed
+ * buffer: a receiver copies the bytes that it keeps after it returns.
  */
 export type ResponseSink = Readonly<{
   data: (chunk: Buffer) => boolean
@@ -106,21 +109,21 @@ export type UpstreamResponse = Readonly<{
   status: number
   reason: string
   headers: RawHeaders
-  /** Starts the flow of the body, whose silences may last the request's `idleMs`, or as said here. Called once. */
+  /** Starts the body, whose silences may last the request's `idleMs`, or the given time. Called once. */
   pipe: (sink: ResponseSink, idleMs?: number) => void
   resume: () => void
   abort: () => void
 }>
 
-/** A 101 as it was asked for. The connection is no longer HTTP's, and nobody's until it is joined or destroyed. */
+/** A 101 that was asked for. The connection has left HTTP, and its owner must join or destroy it. */
 export type UpstreamUpgrade = Readonly<{ headers: RawHeaders; connection: UpgradedConnection }>
 
 export type UpstreamResult = UpstreamResponse | UpstreamUpgrade
 
 /**
- * `no-response`: the connection broke before the first byte of a response; `stale` is the same on a kept one, which says
- * nothing of its upstream: it may just have closed under its next request. `pool-exhausted`: as many connections as may be
- * are busy. `protocol-error`: the response cannot be read, or breaks off. `cancelled` is our own doing.
+ * `no-response` is a connection that broke before the first byte of a response. `stale` is the same on a reused
+ * connection, which its upstream may have closed meanwhile. `pool-exhausted` means that all permitted connections are
+ * busy, and `protocol-error` a response that is malformed or breaks off. With `cancelled` the gateway itself gave up.
  */
 export type UpstreamFault =
   | 'unreachable'
@@ -147,22 +150,22 @@ export class UpstreamError extends Error {
 /** Sends a request and resolves when the final head of the answer is in; rejects with an `UpstreamError`. */
 export type Send = (request: UpstreamRequest) => Promise<UpstreamResult>
 
-/** For how long addresses of upstreams' names are good where nothing is said. */
+/** The lifetime of upstreams' DNS answers unless configured. */
 export const usualDnsCacheMs = 5_000
 
 export type HeldMemory = Readonly<{
   bytes: number
-  /** Connections that hold some of it, and are read from sparingly because others of theirs hold too much. */
+  /** Connections that hold some of it and are read sparingly, because their client or organization holds too much. */
   throttledConnections: number
 }>
 
-/** Both ends of the wire. What lies behind it may be replaced whole. */
+/** Both sides of HTTP/1.1: listeners and upstream connections. */
 export interface Engine {
   listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener>
   readonly send: Send
-  /** What is held for slow peers just now. */
+  /** Bytes buffered for slow peers at the moment. */
   readHeldMemory(): HeldMemory
-  /** The connections to upstreams that are open, by scheme, host and port. */
+  /** Open upstream connections by origin. */
   countUpstreamConnections(): ReadonlyMap<string, number>
   close(): Promise<void>
 }

@@ -1,20 +1,20 @@
-/** Header lines as they stood on the wire, in order: name, value, name, value, … */
+/** Header lines in the order received: name, value, name, value, … */
 export type RawHeaders = readonly string[]
 
-/** The head of an answer; the engine adds framing, `Date` and `Connection` itself. */
+/** The head of a response. The engine adds framing, `Date` and `Connection` itself. */
 export type ResponseHead = Readonly<{ status: number; reason?: string; headers: RawHeaders }>
 
-/** The request's body, unread. An engine hands it on to an upstream; only owned endpoints read it here. */
+/** The unread body. An engine passes it on to an upstream; only owned endpoints read it here. */
 export interface RequestBody {
   /** Bytes announced by Content-Length, 0 without a body, undefined when chunked. */
   readonly length: number | undefined
-  /** Collects the body, at most `limitBytes`: more throws `body_too_large`, silence throws `request_timeout`. */
+  /** Collects at most `limitBytes`: a larger body throws `body_too_large`, silence throws `request_timeout`. */
   read(limitBytes: number): Promise<Buffer>
 }
 
 /**
- * An answer under way. `write` returns false when the client is slow; `onDrain` says when to go on. Bytes that the same
- * engine has lent may be given to it as they are.
+ * A response under way. `write` returns false while the client is slow, until `onDrain` calls back. Borrowed buffers of
+ * the same engine may be passed unchanged.
  */
 export interface ResponseWriter {
   write(chunk: Buffer): boolean
@@ -22,28 +22,31 @@ export interface ResponseWriter {
   end(): void
 }
 
-/** A connection that has left HTTP. Opaque: the engine that made it joins it to a client's. */
+/** A connection that has left HTTP. Opaque: its engine joins it to a client's. */
 export interface UpgradedConnection {
   destroy(): void
 }
 
 /**
- * What one connection holds of the memory that all of them share: bytes that wait for a slow peer, on either side. Whoever
- * keeps such bytes counts them here, until they have been passed on or dropped; what closes with the connection is forgotten.
+ * One connection's part of the memory budget: bytes that wait for a slow peer, on either side. A buffer's owner counts
+ * its bytes here until it has passed them on or dropped them. The account closes with its connection.
  */
 export interface MemoryAccount {
-  /** True while its client or organization holds more than its part, and there is little left: to be read from sparingly. */
+  /**
+   * Whether its client or organization holds more than its share while memory is short. Such connections are read
+   * sparingly.
+   */
   readonly isThrottled: boolean
-  /** Says whose the bytes are: the client's, which may speak through a proxy, and from its permit on the organization's. */
+  /** Assigns the bytes to a client, which may speak through a proxy, and once permitted to its organization. */
   fromAddress(address: string): void
   forOrganization(id: number | undefined): void
   hold(bytes: number): void
   release(bytes: number): void
-  /** Calls back once, where there is no room left, for what can be let go of without the connection. */
+  /** Calls back once when memory runs out, to release bytes without closing the connection. */
   onRelief(listener: (() => void) | undefined): void
 }
 
-/** The bytes that one place keeps for a connection, said anew as they change. */
+/** The bytes that one buffer holds on an account. */
 export class Holding {
   #account: MemoryAccount
   #bytes = 0
@@ -64,7 +67,7 @@ export class Holding {
     else this.#account.release(-change)
   }
 
-  /** From now on they are kept for another one. */
+  /** Moves the bytes to another account. */
   moveTo(account: MemoryAccount): void {
     this.#account.release(this.#bytes)
     this.#account = account
@@ -72,40 +75,39 @@ export class Holding {
   }
 }
 
-/** One request as it stands on the wire, and the means to answer it: all that the pipeline sees of HTTP. */
+/** One request as received, and the means to respond: all that the pipeline sees of HTTP. */
 export interface Exchange {
   readonly method: string
   /** The request-target, byte for byte (RFC 9112 3.2). Only `receive/` reads it. */
   readonly target: string
   readonly httpVersion: string
-  /** Empty once the head of an answer went out: a stream would hold them for hours. */
+  /** Emptied once the response has begun: a stream would hold them for hours. */
   readonly headers: RawHeaders
-  /** The address of the TCP peer, which may be a proxy. */
+  /** The TCP peer, which may be a proxy. */
   readonly peerAddress: string
   readonly isEncrypted: boolean
   readonly body: RequestBody
   readonly account: MemoryAccount
-  /** True for a WebSocket handshake (RFC 6455 4.2.1). Any other `Upgrade` is as good as absent (RFC 9110 7.8). */
+  /** Whether this is a WebSocket handshake (RFC 6455 4.2.1). Any other `Upgrade` is ignored (RFC 9110 7.8). */
   readonly isHandshake: boolean
-  /** True once a head went out: from then on a refusal can only break the connection. */
+  /** Whether a head was sent: a later refusal can only break the connection. */
   readonly hasStarted: boolean
-  /** The status that went out, 0 before that. */
+  /** The status that was sent, else 0. */
   readonly status: number
-  /** Changes the header lines of whatever answer comes, ours or an upstream's; one change after the other. */
+  /** Changes the headers of the response, the gateway's or an upstream's. Several changes apply in order. */
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void
   /**
-   * Says that a refusal with this status follows, should it have to wait: after one of the request's framing nothing more
-   * may be read from the connection in the meantime.
+   * Announces a refusal, which may have to wait. After a framing error nothing more may be read from the connection
+   * meanwhile.
    */
   willRefuse(status: number): void
-  /** Sends a whole response. */
   respond(head: ResponseHead, body: string): void
-  /** Begins a response that is written in pieces. */
+  /** Begins a response whose body is written in chunks. */
   startResponse(head: ResponseHead): ResponseWriter
-  /** Answers a handshake with 101 and joins its two ends, until one has gone or both are silent for `idleMs`. */
+  /** Answers a handshake with 101 and joins both connections, until one closes or both are silent for `idleMs`. */
   tunnel(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void
-  /** Breaks the connection, so that what was sent so far cannot pass for a complete answer. */
+  /** Breaks the connection, so that a partial response cannot pass for a complete one. */
   destroy(): void
-  /** Calls back once, when the answer is complete or the client has gone. */
+  /** Calls back once, when the response is complete or the client has left. */
   onEnd(listener: (isComplete: boolean) => void): void
 }

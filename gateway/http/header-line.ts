@@ -1,16 +1,16 @@
-/** A line's name: in lower case, and as the line begins. */
+/** A header name in lower case, and the beginning of its line as sent. */
 export type LineName = Readonly<{ key: string; start: string }>
 
-/** RFC 9110 5.1 and 5.5: a token, and what can neither end its line nor be mistaken for its end. */
+/** RFC 9110 5.1 and 5.5: a token, and a value that cannot end its line. */
 const namePattern = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 const valuePattern = /^[\t\x20-\x7e\x80-\xff]*$/
 
-/** Names that came before: there are few, and whoever invents more finds no more room than this. */
+/** Real traffic has few names. The bound keeps invented ones from filling memory. */
 const rememberedNames = 1_024
 const rememberedLength = 64
 const remembered = new Map<string, LineName>()
 
-/** Throws for what is no name. */
+/** Throws for a malformed name. */
 export function readLineName(name: string): LineName {
   const known = remembered.get(name)
   if (known) return known
@@ -20,9 +20,9 @@ export function readLineName(name: string): LineName {
   return read
 }
 
-/** One line of a head; throws rather than write what would be two of them, or none. */
+/** Throws for a value that would end its line and begin another. */
 export function composeLine({ start }: LineName, value: string): string {
-  // Apart: a line put together to be looked at would be copied for it.
+  // Checked apart: a joined line would be copied for the check.
   if (!valuePattern.test(value)) throw new TypeError('not a header line')
   return `${start}${value}\r\n`
 }

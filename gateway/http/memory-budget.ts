@@ -2,16 +2,16 @@ import { type Slot, UnorderedList } from '../lib/unordered-list.ts'
 import { readNetwork } from '../network/network.ts'
 import type { MemoryAccount } from './exchange.ts'
 
-/** From this part of the budget on, connections of the greediest are read from sparingly. */
+/** Share of the budget from which the largest holders are read sparingly. */
 const pressedPart = 1 / 2
 
-/** Connections are cut until the budget is used up to here, so that not each read that follows cuts one more. */
+/** Share down to which connections are cut, so that not every later read cuts one more. */
 const relievedPart = 7 / 8
 
-/** A connection that is ended for what it holds. */
+/** A connection that can be closed to free its memory. */
 type Holder = Readonly<{ relieve: () => void }>
 
-/** The connections of one network or organization, and the bytes held for all of them. */
+/** The connections of one network or organization, and the bytes held for them. */
 class Group {
   heldBytes = 0
   connections = 0
@@ -23,7 +23,7 @@ class Group {
 }
 
 class Groups {
-  /** How many hold anything. */
+  /** Groups that hold bytes. */
   holding = 0
   readonly #byKey = new Map<string | number, Group>()
 
@@ -58,10 +58,10 @@ class Groups {
 }
 
 /**
- * Bytes that wait for slow peers, of all connections of this process: requests read ahead, bodies, answers, unfinished
- * events. Half of the budget is for any connection to use. Beyond it, connections whose network or organization holds more
- * than an equal part of that half are read from in small pieces, one at a time. At its end the largest holders of the
- * greediest network or organization are cut: so there is room for others, however large a crowd is.
+ * Bytes buffered for slow peers in this process: pipelined requests, bodies, responses and unfinished events. Any
+ * connection may use the first half of the budget. Beyond it, connections of a network or organization above its equal
+ * share are read in small pieces. At the limit, the largest connections of the largest group are cut, so that a crowd
+ * of any size leaves room for others.
  */
 export class MemoryBudget {
   readonly limitBytes: number
@@ -77,14 +77,14 @@ export class MemoryBudget {
     this.#pressedBytes = limitBytes * pressedPart
   }
 
-  /** Opens the account of a connection, which closes with it. */
+  /** Opens an account that closes with its connection. */
   open(address: string, holder: Holder): ConnectionAccount {
     const account = new ConnectionAccount(this, address, this.#networks.join(readNetwork(address)), holder)
     account.place = this.#accounts.add(account)
     return account
   }
 
-  /** The networks and organizations that have a connection. */
+  /** Networks and organizations with a connection. */
   countGroups(): number {
     return this.#networks.size + this.#organizations.size
   }
@@ -96,7 +96,6 @@ export class MemoryBudget {
     return organization !== undefined && organization.heldBytes * this.#organizations.holding > pressedBytes
   }
 
-  /** Asked at each scrape. */
   countThrottled(): number {
     let count = 0
     if (this.heldBytes <= this.#pressedBytes) return count
@@ -148,7 +147,7 @@ export class MemoryBudget {
     }
   }
 
-  /** Cuts the largest holders of a group until another one is as large. */
+  /** Cuts the largest connections of a group until another group is as large. */
   #relieveOfGreediest(): void {
     const groups = [...this.#networks.all(), ...this.#organizations.all()]
     groups.sort((one, other) => other.heldBytes - one.heldBytes)
@@ -165,7 +164,7 @@ export class MemoryBudget {
   }
 }
 
-/** Of what no client asked for: nothing is counted. */
+/** For bytes without a client: counts nothing. */
 export const freeAccount: MemoryAccount = {
   isThrottled: false,
   fromAddress: () => undefined,
@@ -175,7 +174,7 @@ export const freeAccount: MemoryAccount = {
   onRelief: () => undefined,
 }
 
-/** What is held for one connection, whichever side of it is slow. */
+/** Bytes held for one connection, whichever side is slow. */
 export class ConnectionAccount implements MemoryAccount {
   heldBytes = 0
   network: Group
@@ -227,7 +226,7 @@ export class ConnectionAccount implements MemoryAccount {
     this.#onRelief = listener
   }
 
-  /** Gives back at least half of what it holds: by what its listener lets go of, or with the connection. */
+  /** Frees at least half of its bytes, through its listener or by closing the connection. */
   relieve(): void {
     const { heldBytes } = this
     const listener = this.#onRelief
@@ -238,7 +237,7 @@ export class ConnectionAccount implements MemoryAccount {
     this.#holder.relieve()
   }
 
-  /** The connection has gone, and all that was held for it goes with it. */
+  /** Forgets all that was held for the connection, which has closed. */
   close(): void {
     if (this.#isClosed) return
     this.#isClosed = true

@@ -1,7 +1,7 @@
 import type { RawHeaders } from './exchange.ts'
 import { composeLine, readLineName } from './header-line.ts'
 
-/** Framing is the engine's, and `host` the request's own. */
+/** The engine sets framing, and the request its own `host`. */
 const perRequestHeaders = new Set([
   'host',
   'content-length',
@@ -12,13 +12,13 @@ const perRequestHeaders = new Set([
   'expect',
 ])
 
-/** Lines that are sent many times: they are looked at and put together once. An instance is the proof of that. */
+/** Header lines that are validated and joined once, then sent with many requests. */
 export class PreparedHeaders {
   readonly headers: RawHeaders
-  /** As they stand in a head. */
+  /** The lines as sent. */
   readonly text: string
 
-  /** Throws for what is no line, or one that a request of many cannot have. */
+  /** Throws for a malformed line, and for a header that differs by request. */
   constructor(headers: RawHeaders) {
     this.headers = [...headers]
     let text = ''

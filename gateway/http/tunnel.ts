@@ -5,13 +5,13 @@ import { closeLingering } from './socket/close-lingering.ts'
 import { HandleGate, type ReadGate } from './socket/read-gate.ts'
 import { notePartner } from './socket/transport.ts'
 
-/** An upstream's socket that has left HTTP after a 101. */
+/** An upstream's socket that left HTTP after a 101. */
 export class UpgradedSocket implements UpgradedConnection {
   readonly socket: Socket
 
   constructor(socket: Socket) {
     this.socket = socket
-    // A reset would otherwise end the process; `close` follows and says enough.
+    // Without a listener a reset ends the process; `close` follows and is enough.
     socket.on('error', () => {})
   }
 
@@ -20,15 +20,14 @@ export class UpgradedSocket implements UpgradedConnection {
   }
 }
 
-/** One side of a tunnel. */
 export type TunnelEnd = Readonly<{
   socket: Socket
   gate: ReadGate
-  /** Has what arrives given to a listener, to keep. */
+  /** Passes bytes to a listener, which may keep them. */
   listen: (listener: (bytes: Buffer) => void) => void
 }>
 
-/** Of a paused socket that is one like any other. */
+/** The end of a paused socket that does not share its read buffer. */
 export const endOf = (socket: Socket): TunnelEnd => ({
   socket,
   gate: new HandleGate(socket),
@@ -39,15 +38,15 @@ export const endOf = (socket: Socket): TunnelEnd => ({
     ),
 })
 
-/** Two connections that are one. */
+/** Two joined connections. */
 export type Tunnel = Readonly<{
-  /** Whether both ends have said their last word, rather than broken off or been cut. */
+  /** Whether both sides ended in order, rather than broke off. */
   isWhole: () => boolean
 }>
 
 /**
- * Passes bytes both ways, at the pace of the slower side. What the client said before its 101 goes first. The bytes
- * are opaque: whoever ends or breaks a side ends the other, with what was said before.
+ * Passes opaque bytes both ways, at the pace of the slower side. The bytes that the client sent before its 101 go
+ * first. The end of a side ends the other one, after all earlier bytes.
  */
 export function pipeBoth(
   clientEnd: TunnelEnd,
@@ -65,7 +64,7 @@ export function pipeBoth(
   pass(clientEnd, upstream, count)
   pass(upstreamEnd, client, count)
   count()
-  // Every byte passes the client's socket, one way or the other: its clock counts for both.
+  // Every byte passes the client's socket in one direction or the other: its timeout serves both.
   const cut = (): void => {
     client.destroy()
     upstream.destroy()
@@ -92,7 +91,7 @@ export function pipeBoth(
 const waitingBytes = ({ destroyed, writableLength, readableLength }: Socket): number =>
   destroyed ? 0 : writableLength + readableLength
 
-/** One way, from socket to socket: as `pipe` does, but that nothing more is read while the other side takes nothing. */
+/** Like `pipe`, but reading stops as soon as the other side is full. */
 function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void): void {
   listen((bytes) => {
     if (!to.writable || to.write(bytes)) return
@@ -108,7 +107,7 @@ function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void
     gate.open()
   }
   to.on('drain', guarded('client', onDrain, cut))
-  // The rest has nowhere to go.
+  // Drain the rest, which has no receiver.
   to.on(
     'close',
     guarded('client', () => gate.open(), cut),

@@ -4,10 +4,10 @@ import type { RawHeaders } from './exchange.ts'
 /** RFC 6455 4.2.1: sixteen bytes in base64. */
 const keyPattern = /^[+/0-9A-Za-z]{22}==$/
 
-/** RFC 6455 1.3: what no server appends that does not speak WebSocket. */
+/** RFC 6455 1.3: a suffix that only WebSocket servers append. */
 const acceptGuid = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
-/** Of a request: names in lower case, and the lines of one name joined. */
+/** Names are in lower case, and the lines of one name are joined. */
 export type HandshakeHead = Readonly<{
   method: string
   httpVersion: string
@@ -15,8 +15,8 @@ export type HandshakeHead = Readonly<{
 }>
 
 /**
- * Whether a request that llhttp calls an upgrade (`Connection` names it) is a handshake to the letter. Repeated lines
- * come joined and fail; one that waits for 100 Continue is a request first (RFC 9110 7.8).
+ * Whether a request that llhttp calls an upgrade is a valid handshake. Repeated lines come joined and fail. A request
+ * that waits for 100 Continue is not a handshake (RFC 9110 7.8).
  */
 export function isHandshake({ method, httpVersion, headers }: HandshakeHead): boolean {
   return (
@@ -36,8 +36,8 @@ function announcesBody({ headers }: Pick<HandshakeHead, 'headers'>): boolean {
 }
 
 /**
- * Whether a 101 proves that its sender switched to WebSocket for this very request (RFC 6455 4.1). A status that
- * somebody else put into the upstream's mouth does not, and joined to it a client could smuggle requests.
+ * Whether a 101 proves that its sender switched to WebSocket for this very request (RFC 6455 4.1). An attacker may have
+ * planted the status, and could then smuggle requests through the tunnel.
  */
 export function isSwitched(requested: RawHeaders, answered: RawHeaders): boolean {
   const [key, ...moreKeys] = readValues(requested, 'sec-websocket-key')

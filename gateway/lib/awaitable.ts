@@ -1,10 +1,10 @@
 /**
- * What is here already, or will be. What a cache holds is here: a promise would cost every request its room and a turn
- * of the event loop, several times over.
+ * A value, or a promise of one. A cached value needs no promise, which would cost each request memory and a turn of the
+ * event loop.
  */
 export type Awaitable<Value> = Value | Promise<Value>
 
-/** Goes on with a value, at once where it is here. */
+/** Calls `next` with the value, in the same turn where it is not a promise. */
 export const andThen = <Value, Result>(
   value: Awaitable<Value>,
   next: (value: Value) => Awaitable<Result>,

@@ -1,19 +1,19 @@
 import { guarded } from '../fault/guarded.ts'
 
-/** So many are done together. More gain no more, and the first of them would wait longer. */
+/** A larger batch gains nothing more, and its first item would wait longer. */
 export const maxBatchSize = 16
 
 /**
- * Does what comes up in a turn of the event loop at its end, one after the other, for work that needs much of the
- * processor's caches: between the work of two requests each of both would have to bring its own back. Who comes alone
- * waits for nothing but the turn that it began itself. Netty has it for writes, as flush consolidation.
+ * Runs queued work at the end of a turn of the event loop, item after item. Interleaved with requests, it would evict
+ * their data from the processor's caches, and they its own. A lone item waits only for the turn that queued it. Netty
+ * does this for writes, as flush consolidation.
  */
 export class EndOfTickBatch<Item> {
   readonly #work: (item: Item) => void
   #waiting: Item[] = []
   #isPlanned = false
 
-  /** What the work throws ends that one item, by `onFault`. */
+  /** An item whose work throws is passed to `onFault`; the others go on. */
   constructor(work: (item: Item) => void, onFault?: (item: Item) => void) {
     this.#work = guarded('timer', work, onFault)
   }

@@ -1,4 +1,4 @@
-/** Columns for a terminal, two spaces apart. Cells come from the database, and may not steer the terminal. */
+/** Columns for a terminal. Cells come from the database, and their control characters must not steer it. */
 export function formatTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const lines = [header, ...rows].map((cells) => cells.map(escapeControls))
   const widths = header.map((_, column) => Math.max(...lines.map((cells) => cells[column]?.length ?? 0)))
@@ -7,5 +7,5 @@ export function formatTable(header: readonly string[], rows: readonly (readonly 
   return lines.map((cells) => `${format(cells).trimEnd()}\n`).join('')
 }
 
-/** Control characters and those that turn the direction of writing show as question marks. */
+/** Replaces control characters, and those that turn the direction of writing, by question marks. */
 export const escapeControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, '?')

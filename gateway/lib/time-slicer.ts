@@ -1,14 +1,14 @@
 import { guarded } from '../fault/guarded.ts'
 
-/** The part of a turn that is spent on a burst, in milliseconds, by how long the turn before it took. */
+/** The milliseconds of a turn that a burst may take, by how long the turn before it took. */
 export type ChoosePart = (turnMs: number) => number
 
-/** For items that leave little work for later. */
+/** For items that cause little work later. */
 const usualPart: ChoosePart = () => 1
 
 /**
- * Works off what comes in bursts, some of it in each turn of the event loop, by time and not by number: so nobody else
- * waits for all of a crowd, and a crowd gets on however busy the others are.
+ * Works through bursts by time and not by number, some items in each turn of the event loop. Other requests then never
+ * wait for a whole burst, and a burst proceeds however busy the process is.
  */
 export class TimeSlicer<Item> {
   readonly #work: (item: Item) => void
@@ -19,10 +19,10 @@ export class TimeSlicer<Item> {
   #turnMs: number | undefined
   #waiting: Item[] = []
   #isPlanned = false
-  /** Of this turn. */
+  /** Spent in this turn. */
   #spentMs = 0
 
-  /** What the work throws ends that one item, by `onFault`. */
+  /** An item whose work throws is passed to `onFault`; the others go on. */
   constructor(
     work: (item: Item) => void,
     onFault?: (item: Item) => void,
@@ -35,7 +35,7 @@ export class TimeSlicer<Item> {
     this.#partMs = choosePart(0)
   }
 
-  /** Does it now, unless this turn has had its part; in any case after what was added before. */
+  /** Works on the item now, unless this turn has spent its share or earlier items wait. */
   add(item: Item): void {
     if (!this.#isPlanned) this.#plan(0)
     if (this.#spentMs >= this.#partMs || this.#waiting.length > 0) {
@@ -47,7 +47,7 @@ export class TimeSlicer<Item> {
     this.#spentMs += this.#monotonicMs() - startedMs
   }
 
-  /** Takes back what has not been done. */
+  /** Empties the queue, and returns it. */
   clear(): readonly Item[] {
     const waiting = this.#waiting
     this.#waiting = []
@@ -72,7 +72,7 @@ export class TimeSlicer<Item> {
       spentMs = this.#monotonicMs() - startedMs
       if (spentMs >= this.#partMs) break
     }
-    // Also after the last of them: what is added in this turn waits for the next one.
+    // An item that is added later in this turn waits for the next one.
     this.#plan(spentMs)
   })
 }

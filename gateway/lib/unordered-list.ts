@@ -1,9 +1,9 @@
-/** A member's slot in its list, by which it is removed. */
+/** A member's slot, by which the list removes it. */
 export type Slot<Member> = { member: Member | undefined; index: number }
 
 /**
- * Members that come and go by the thousand, in no order. Not a `Set`, each of whose tables keeps the one that took its
- * place: once one of them has grown old, everybody who was ever in a later one outlives every scavenge, and is copied by it.
+ * A list for thousands of members that come and go. Each table of a `Set` keeps the next table alive: once one has
+ * grown old, every later member survives scavenges, which copy it.
  */
 export class UnorderedList<Member> implements Iterable<Member> {
   readonly #places: Slot<Member>[] = []
@@ -18,7 +18,7 @@ export class UnorderedList<Member> implements Iterable<Member> {
     return place
   }
 
-  /** Whoever has left may leave again. */
+  /** A second call for the same slot does nothing. */
   remove(place: Slot<Member>): void {
     if (place.member === undefined) return
     place.member = undefined
@@ -28,7 +28,7 @@ export class UnorderedList<Member> implements Iterable<Member> {
     this.#places[place.index] = last
   }
 
-  /** Visits each member, the last one first: a member may leave meanwhile. Unlike iteration it takes no memory. */
+  /** Visits members from the end, so that each may be removed meanwhile. Unlike iteration it allocates nothing. */
   visit(visit: (member: Member) => void): void {
     for (let index = this.#places.length - 1; index >= 0; index--) {
       const member = this.#places[index]?.member
@@ -36,7 +36,7 @@ export class UnorderedList<Member> implements Iterable<Member> {
     }
   }
 
-  /** Those who are here now: they may leave while one goes through them. */
+  /** Iterates over a copy: members may be removed meanwhile. */
   [Symbol.iterator](): Iterator<Member> {
     return this.#places.map(({ member }) => member as Member).values()
   }

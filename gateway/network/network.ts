@@ -1,7 +1,7 @@
-/** IPv4 peers of a dual-stack listener come as ::ffff:192.0.2.1. */
+/** A dual-stack listener reports IPv4 peers as ::ffff:192.0.2.1. */
 const mappedPattern = /^::ffff:(?=\d+\.)/i
 
-/** The network that a client has to itself: its IPv4 address, or the /64 of its IPv6 address, any of which it may use (RFC 6177). */
+/** The network that one client controls: its IPv4 address, or the /64 of its IPv6 address (RFC 6177). */
 export function readNetwork(address: string): string {
   if (!address.includes(':')) return address
   if (mappedPattern.test(address)) return address.slice(7)

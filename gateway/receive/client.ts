@@ -2,20 +2,20 @@ import { BlockList, isIP } from 'node:net'
 import type { Exchange } from '../http/exchange.ts'
 import { type ForwardedHeaders, isHost, type RequestHeaders } from './headers.ts'
 
-/** Who speaks to us, and what a backend is told about it. */
+/** The client behind a request, and the forwarding headers for its backend. */
 export type Client = Readonly<{
-  /** The client's address: the nearest one in the chain that is not a trusted proxy of ours. */
+  /** The nearest address in the chain that is not a trusted proxy. */
   address: string
-  /** What X-Forwarded-For will say: the believed chain, then the peer. */
+  /** The value of X-Forwarded-For: the trusted part of the chain, then the peer. */
   forwardedFor: string
   proto: string
   host: string
 }>
 
-/** The proxies whose word about the client counts. */
+/** Whether an address is a proxy whose X-Forwarded-* headers are trusted. */
 export type TrustedProxies = (address: string) => boolean
 
-/** Compiles CIDR blocks and single addresses; malformed ones throw a sentence. */
+/** Compiles CIDR blocks and single addresses. Throws a sentence for a malformed one. */
 export function trustProxies(blocks: readonly string[]): TrustedProxies {
   if (blocks.length === 0) return () => false
   const list = new BlockList()
@@ -33,7 +33,7 @@ export function trustProxies(blocks: readonly string[]): TrustedProxies {
   }
 }
 
-/** Reads X-Forwarded-* from a trusted peer; from anybody else the connection itself is all there is. */
+/** Trusts X-Forwarded-* from a trusted peer alone; for any other peer the connection itself decides. */
 export function readClient(
   exchange: Pick<Exchange, 'peerAddress' | 'isEncrypted'>,
   headers: Pick<RequestHeaders, 'host' | 'forwarded'>,
@@ -45,10 +45,10 @@ export function readClient(
   return { ...readChain(headers.forwarded, peer, isTrusted), ...readOrigin(headers.forwarded, own) }
 }
 
-/** IPv4 peers of a dual-stack listener come as ::ffff:192.0.2.1. */
+/** A dual-stack listener reports IPv4 peers as ::ffff:192.0.2.1. */
 const plainAddress = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)
 
-/** The chain is believed from its right end, up to and with the first address that is no proxy of ours. */
+/** Trusts the chain from its right end, up to and with the first address that is not a trusted proxy. */
 function readChain(forwarded: ForwardedHeaders, peer: string, isTrusted: TrustedProxies) {
   const chain = forwarded.for.flatMap((line) => line.split(',')).map((part) => plainAddress(part.trim()))
   const believed: string[] = [peer]

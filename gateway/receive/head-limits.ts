@@ -1,18 +1,18 @@
 import { GatewayError } from '../errors/gateway-error.ts'
 
-/** How much the head of a request may say. */
+/** Limits for a request's head. */
 export type HeadLimits = Readonly<{ headerBytes: number; targetBytes: number }>
 
 /** SPEC section 6. */
 export const usualHeadLimits: HeadLimits = { headerBytes: 16 * 1024, targetBytes: 8 * 1024 }
 
-/** The limits that a head must keep before its route is known: those of the most generous route. */
+/** The largest limits of any route: a head must keep them before its route is known. */
 export const widenLimits = (usual: HeadLimits, rows: readonly Partial<HeadLimits>[]): HeadLimits => ({
   headerBytes: Math.max(usual.headerBytes, ...rows.map(({ headerBytes = 0 }) => headerBytes)),
   targetBytes: Math.max(usual.targetBytes, ...rows.map(({ targetBytes = 0 }) => targetBytes)),
 })
 
-/** Holds a head against its route's own limits, and the usual ones for what the route does not say. */
+/** Checks a head against its route's own limits, with the usual ones as defaults. */
 export function requireHead(
   headers: Readonly<{ bytes: number }>,
   target: Readonly<{ path: string; search: string }>,

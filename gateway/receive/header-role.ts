@@ -1,8 +1,8 @@
 import { mayOverride } from './override-headers.ts'
 
 /**
- * What becomes of a header line: it passes on, is read by a stage, is dropped in silence, or makes the
- * request malformed. An `override` is dropped too, unless its backend asks for it by name.
+ * The treatment of a header line: pass it on, read it in a stage, drop it, or refuse the request as malformed. An
+ * `override` is dropped, too, unless its backend asks for it by name.
  */
 export type HeaderRole =
   | Readonly<{ kind: 'pass' | 'drop' | 'forbidden' | 'override' }>
@@ -29,7 +29,7 @@ export type ReadHeader = (typeof readNames)[number]
 
 const read = new Map(readNames.map((name) => [name as string, { kind: 'read', name }] as const))
 
-/** Never passed on: hop-by-hop (RFC 9110 7.6.1), or made anew by us. */
+/** Never passed on: these are hop-by-hop (RFC 9110 7.6.1), or the gateway sets them itself. */
 const dropped = new Set([
   'keep-alive',
   'proxy-connection',
@@ -53,12 +53,11 @@ const drop: HeaderRole = { kind: 'drop' }
 const forbidden: HeaderRole = { kind: 'forbidden' }
 const override: HeaderRole = { kind: 'override' }
 
-/** Names that came before: clients use few, and one who invents them finds no more room than this. */
+/** Clients use few names. The bound keeps invented ones from filling memory. */
 const rememberedNames = 1_024
 const rememberedLength = 64
 const remembered = new Map<string, HeaderRole>()
 
-/** The role of a header by its name. */
 export function headerRole(name: string): HeaderRole {
   const known = remembered.get(name)
   if (known) return known
@@ -67,13 +66,13 @@ export function headerRole(name: string): HeaderRole {
   return role
 }
 
-/** CGI has letters, digits and `_` in a name: each other character may be a `-` to a backend, so it is one here. */
+/** CGI keeps only letters, digits and `_` of a name: to a backend any other character may be a `-`. */
 function findRole(name: string): HeaderRole {
   const exact = name.toLowerCase()
   const role = read.get(exact)
   if (role) return role
   const canonical = exact.replace(/[^a-z0-9]/g, '-')
-  // An alias of a header that decides is never believed and never forwarded.
+  // An alias of a header that decides access is neither trusted nor forwarded.
   if (canonical !== exact && read.has(canonical)) return framing.has(canonical) ? forbidden : drop
   if (dropped.has(canonical) || droppedPrefixes.some((prefix) => canonical.startsWith(prefix))) return drop
   return mayOverride(canonical) ? override : pass

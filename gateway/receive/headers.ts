@@ -5,28 +5,28 @@ import { usualHeadLimits } from './head-limits.ts'
 import { headerRole, type ReadHeader } from './header-role.ts'
 import { parseTraceContext } from './trace-context.ts'
 
-/** The request's headers, read once: what decides, and what may go on. Values stand in the order of their lines. */
+/** The request's headers by their role. Values keep the order of their lines. */
 export type RequestHeaders = Readonly<{
   host: string
-  /** Of all lines as they stood on the wire. */
+  /** The size of all lines as received. */
   bytes: number
   authorization: readonly string[]
   oauthAccessToken: readonly string[]
   organizationId: readonly string[]
   cookie: readonly string[]
   forwarded: ForwardedHeaders
-  /** The lines that may reach a backend as they are. */
+  /** The lines that are forwarded unchanged. */
   passing: RawHeaders
-  /** The lines that could make a backend see another request; for the one that asks for some by name. */
+  /** The lines that could make a backend see another request. They are forwarded only where an upstream names them. */
   overrides: RawHeaders
-  /** The credentials' lines, for the rare backend that wants them. */
+  /** The lines of credentials, for the rare backend that needs them. */
   credentials: RawHeaders
 }>
 
-/** What a proxy before us says; to be believed only from a trusted one. */
+/** Forwarding headers, to be trusted only from a trusted proxy. */
 export type ForwardedHeaders = Readonly<{ for: readonly string[]; proto: readonly string[]; host: readonly string[] }>
 
-/** Sorts every line into its role and refuses what the framing rules forbid (SPEC section 11). */
+/** Sorts lines by role, and refuses what the framing rules forbid (SPEC section 11). */
 export function readHeaders(
   exchange: Pick<Exchange, 'headers' | 'httpVersion'>,
   limitBytes: number = usualHeadLimits.headerBytes,
@@ -48,7 +48,7 @@ export function readHeaders(
   }
   if (bytes > limitBytes) throw new GatewayError('headers_too_large')
   checkFraming(values, exchange.httpVersion)
-  // Several lines are one list (RFC 9113 8.2.3); some backends would read the first alone.
+  // Several lines are one list (RFC 9113 8.2.3), of which some backends would read the first alone.
   if (values.cookie.length > 0) passing.push('cookie', values.cookie.join('; '))
   const trace = values.traceparent.length === 0 ? undefined : parseTraceContext(values.traceparent, values.tracestate)
   if (trace) {
@@ -74,7 +74,7 @@ export function readHeaders(
   }
 }
 
-/** Most requests have few of these, and share the emptiness of the others. */
+/** Shared, since most requests leave most of these empty. */
 const none: string[] = []
 Object.freeze(none)
 const noValues: Readonly<Record<ReadHeader, string[]>> = {
@@ -111,7 +111,7 @@ const contradiction = (): GatewayError => new GatewayError('framing_contradictio
 
 type Framing = Readonly<Record<'transfer-encoding' | 'content-length' | 'expect', readonly string[]>>
 
-/** RFC 9112 6.1-6.3: one length, told one way. The parser refuses most of it; this is what it lets through. */
+/** RFC 9112 6.1-6.3: one length, stated once. The parser refuses most violations, and these are the rest. */
 function checkFraming(values: Framing, httpVersion: string): void {
   const { 'transfer-encoding': encodings, 'content-length': lengths, expect } = values
   if (encodings.length + lengths.length + expect.length === 0) return
@@ -126,8 +126,9 @@ function checkFraming(values: Framing, httpVersion: string): void {
   if (expect.some((value) => value.toLowerCase() !== '100-continue')) throw new GatewayError('expectation_failed')
 }
 
-// RFC 9110 4.2.1 and 7.2: a name of labels (RFC 1123 2.1, and `_`, which private names have), an IPv4 address or a
-// bracketed IPv6 address, and a port; no userinfo, path or list, and none of the signs that RFC 3986 lets a name have.
+// RFC 9110 4.2.1 and 7.2: a host name, an IPv4 address or a bracketed IPv6 address, with an optional port. Labels are
+// those of RFC 1123 2.1, and `_`, which private names have. Userinfo, paths, lists and the other signs of RFC 3986 are
+// refused.
 const hostPattern = /^(?:([a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?)|\[([0-9a-f:.]{2,45})\])(?::(\d{1,5}))?$/i
 
 /** RFC 1035 3.1, and the dot of the root. */
@@ -142,10 +143,10 @@ function readHost(lines: readonly string[]): string {
   return host
 }
 
-/** Most requests name the host that the one before them named. */
+/** Most requests name the host of the request before them. */
 let lastHost: string | undefined
 
-/** Whether everybody reads the same host and port in this. */
+/** Whether every parser reads the same host and port in it. */
 export function isHost(text: string): boolean {
   if (text === lastHost) return true
   const [whole, name, address, port] = hostPattern.exec(text) ?? []
@@ -159,7 +160,7 @@ function isNameOrAddress(name: string | undefined, address: string | undefined):
   return name.length <= longestName && (!endsInNumber.test(name) || isIPv4(name))
 }
 
-/** What `Connection` names (RFC 9110 7.6.1), but for what it usually says; undefined for nothing. */
+/** The names in `Connection` (RFC 9110 7.6.1) beyond its usual tokens; undefined without any. */
 function readNominated(connection: readonly string[]): ReadonlySet<string> | undefined {
   if (connection.length === 0) return undefined
   const nominated = new Set(connection.flatMap((line) => line.split(',').map((name) => name.trim().toLowerCase())))
@@ -169,7 +170,7 @@ function readNominated(connection: readonly string[]): ReadonlySet<string> | und
   return nominated.size === 0 ? undefined : nominated
 }
 
-/** Without lines that were meant for us alone. */
+/** Removes lines that were meant for the gateway alone. */
 function withoutNominated(passing: readonly string[], nominated: ReadonlySet<string> | undefined): RawHeaders {
   if (!nominated) return passing
   return passing.filter((_, index) => !nominated.has((passing[index - (index % 2)] ?? '').toLowerCase()))

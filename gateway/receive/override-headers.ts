@@ -1,7 +1,7 @@
 /**
- * Names by which some servers, frameworks or content networks let a request say that it is another one: another target,
- * method, host or client. No standard knows them, and nothing before us vouches for them. The configurations of proxies
- * that ask the decision listener strip the same.
+ * Names by which some servers, frameworks or content networks replace the target, method, host or client. No standard
+ * defines them, and no trusted proxy vouches for them. Proxies that ask the decision listener are configured to strip
+ * the same names.
  */
 export const overridingNames: ReadonlySet<string> = new Set([
   // Another target.
@@ -40,7 +40,7 @@ export const overridingNames: ReadonlySet<string> = new Set([
   'front-end-https',
   'x-scheme',
   'x-url-scheme',
-  // gunicorn takes SCRIPT_NAME off the path's start for a peer on loopback: /public/admin is served as /admin.
+  // gunicorn cuts SCRIPT_NAME off the path for a loopback peer: /public/admin is served as /admin.
   'script-name',
   'path-info',
   'x-script-name',
@@ -64,22 +64,22 @@ export const overridingNames: ReadonlySet<string> = new Set([
   'x-remote-addr',
   'x-remote-ip',
   'x-true-ip',
-  // Another page that it came from; the standard's name is Referer.
+  // Another referring page: the standard's name is Referer.
   'referrer',
   'x-referer',
   'x-referrer',
 ])
 
-/** Beginnings of such names; `Proxy` alone is what CGI turns into HTTP_PROXY (CVE-2016-5385). */
+/** Prefixes of such names. CGI turns `Proxy` into HTTP_PROXY (CVE-2016-5385). */
 export const overridingFamilies = [
   ...['original-', 'x-original-', 'x-rewrite-', 'x-envoy-', 'x-proxy-', 'proxy'],
-  // Next.js skips what checks a request (CVE-2025-29927).
+  // Next.js skips its own access checks for these (CVE-2025-29927).
   'x-middleware-',
-  // A user whom another proxy has authenticated, in plain text.
+  // The user that another proxy authenticated, in plain text.
   ...['remote-user', 'remote-group', 'remote-name', 'remote-email', 'x-remote-', 'x-webauth-', 'x-authenticated-'],
   ...['x-auth-request-', 'x-ms-client-principal', 'x-ssl-client-', 'ssl-client-'],
 ]
 
-/** Whether a header, by its name in lower case with hyphens, could make a backend see another request. */
+/** Whether a header could make a backend see another request. Its name comes in lower case with hyphens. */
 export const mayOverride = (canonical: string): boolean =>
   overridingNames.has(canonical) || overridingFamilies.some((prefix) => canonical.startsWith(prefix))

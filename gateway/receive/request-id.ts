@@ -3,13 +3,13 @@ import type { RawHeaders } from '../http/exchange.ts'
 
 const sane = /^[A-Za-z0-9._-]{1,128}$/
 
-/** The id goes into logs and on to backends; a credential put there by mistake must not. */
+/** Ids go into logs and to backends, so a credential put there by mistake must not pass. */
 const credentialLike = /oat_|^eyJ/
 
-/** Whether an id of another program may be written down. */
+/** Whether an id from another program may be logged. */
 export const isRequestId = (id: string): boolean => sane.test(id) && !credentialLike.test(id)
 
-/** The client's `x-request-id` where there is one and it is sane, else a new one. */
+/** The client's `x-request-id` where it is well-formed, else a new id. */
 export function readRequestId(headers: RawHeaders): string {
   let id: string | undefined
   let count = 0
@@ -20,6 +20,6 @@ export function readRequestId(headers: RawHeaders): string {
     count += 1
   }
   if (count !== 1 || id === undefined || !isRequestId(id)) return randomUUID()
-  // A string of its own, and no part of its head: it lasts as long as a stream.
+  // Copied: a slice would keep its whole head in memory for as long as a stream lasts.
   return Buffer.from(id, 'latin1').toString('latin1')
 }

@@ -1,14 +1,11 @@
 import { GatewayError } from '../errors/gateway-error.ts'
 
-/**
- * Encodings within encodings that are followed down. A name with a percent sign needs one or two;
- * past this depth nobody means a name.
- */
+/** Nested encodings that are followed. An honest name with a percent sign needs one or two. */
 const decodingDepth = 8
 
 /**
- * The segment decoded once, after a look at every further decoding that a backend might try. A slash in it was
- * encoded, once: whether that may pass is for the route to say.
+ * Decodes a segment once, and checks every further decoding that a backend might try. Whether an encoded slash may pass
+ * is decided by the route.
  */
 export function decodeSegment(raw: string): string {
   if (!raw.includes('%')) {
@@ -18,13 +15,13 @@ export function decodeSegment(raw: string): string {
   if (/%(?![0-9a-f]{2})/i.test(raw)) throw new GatewayError('target_bad_escape')
   const decoded = decodeOnce(raw)
   const pieces = decoded.split('/')
-  // Decoded by a backend, the slash would leave an empty segment.
+  // Once a backend decodes the slash, it leaves an empty segment.
   if (pieces.length > 1 && pieces.includes('')) throw new GatewayError('target_empty_segment')
   for (const piece of pieces) refuseAtAnyDepth(piece)
   return decoded
 }
 
-/** Every reading of the text by somebody who decodes once more, twice more, and so on; the last one changes nothing. */
+/** The text decoded again and again, until a decoding changes nothing. */
 function decodeFurther(text: string): readonly string[] {
   const readings: string[] = []
   for (let deeper = text; hasEscape(deeper) && readings.length < decodingDepth; readings.push(deeper))
@@ -34,10 +31,10 @@ function decodeFurther(text: string): readonly string[] {
 
 const hasEscape = (text: string): boolean => /%[0-9a-f]{2}/i.test(text)
 
-/** Decodes what is a valid escape and leaves the rest. */
+/** Decodes valid escapes and leaves the rest. */
 export function decodeOnce(text: string): string {
   try {
-    // One call for the whole text: one for each run of escapes costs ten times as much.
+    // One call for the whole text: a call for each run of escapes costs ten times as much.
     return decodeURIComponent(text.replace(strayPercent, '%25'))
   } catch (error) {
     throw new GatewayError('target_bad_utf8', { cause: error }) // overlong, surrogate and otherwise invalid UTF-8
@@ -46,10 +43,10 @@ export function decodeOnce(text: string): string {
 
 const strayPercent = /%(?![0-9a-f]{2})/gi
 
-/** Refuses what must not appear at any depth. */
+/** Refuses what must not appear at any depth of decoding. */
 function refuseAtAnyDepth(piece: string): void {
   const readings = [piece, ...decodeFurther(piece)]
-  // Each further decoding costs an attacker a longer target, and us another look at it.
+  // Each further decoding costs an attacker a longer target, and the gateway one more check.
   if (readings.length > decodingDepth) throw new GatewayError('target_nested_escapes')
   for (const reading of readings) {
     // A slash or backslash here was encoded; C0, DEL and C1 are control bytes.

@@ -2,23 +2,23 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { usualHeadLimits } from './head-limits.ts'
 import { decodeSegment } from './segment.ts'
 
-/** What was asked for, read once. The same object feeds the policy and the upstream. */
+/** The parsed request-target. The same object feeds the policy and the upstream. */
 export type RequestTarget = Readonly<{
   method: string
   /** As received, byte for byte, without the query. */
   path: string
   /** The query with its question mark, or an empty string; a lone `?` is kept. */
   search: string
-  /** The path's segments, decoded once: what the policy matches. `/a/` has a last, empty one. */
+  /** The segments that the policy matches, decoded once. `/a/` ends in an empty one. */
   segments: readonly string[]
-  /** Some segment holds a slash that came encoded: a target only for a route that takes such. */
+  /** Whether a segment holds an encoded slash, which only some routes take. */
   hasEncodedSlash: boolean
 }>
 
 // Visible ASCII without the number sign: a fragment has no place in a request-target (RFC 9112 3.2).
 const visible = /^[\x21\x22\x24-\x7e]*$/
 
-/** Reads the request-target strictly (SPEC section 11); whatever could be read in two ways is refused. */
+/** Reads the target strictly (SPEC section 11): one that has two readings is refused. */
 export function readTarget(
   method: string,
   target: string,
@@ -35,7 +35,7 @@ export function readTarget(
   return { method, path, search: query < 0 ? '' : origin.slice(query), segments, hasEncodedSlash }
 }
 
-/** Absolute form is accepted where it names the very host that the Host header names (RFC 9112 3.2.2). */
+/** Absolute form is accepted only where it names the host of the Host header (RFC 9112 3.2.2). */
 function toOriginForm(target: string, host: string): string {
   if (target.startsWith('/')) return target
   const [, authority, rest] = /^https?:\/\/([^/?#\\]*)(.*)$/is.exec(target) ?? []
@@ -50,7 +50,7 @@ function readSegments(path: string): readonly string[] {
   for (let start = 1; start > 0; ) {
     const slash = path.indexOf('/', start)
     const segment = slash < 0 ? path.slice(start) : path.slice(start, slash)
-    // Only the last segment may be empty: that is a trailing slash, and another path.
+    // Only the last segment may be empty: a trailing slash names another path.
     if (segment === '' && slash >= 0) throw new GatewayError('target_empty_segment')
     segments.push(decodeSegment(segment))
     start = slash + 1

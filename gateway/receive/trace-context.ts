@@ -1,19 +1,19 @@
 import type { RawHeaders } from '../http/exchange.ts'
 
-/** Of which trace a request is part (W3C Trace Context). */
+/** The trace that a request is part of (W3C Trace Context). */
 export type TraceContext = Readonly<{ traceparent: string; tracestate: readonly string[] }>
 
-// Version 00 and its forward-compatible successors; ff is invalid, and so are ids of nothing but zeros.
+// Version 00 and its forward-compatible successors. Version ff and ids of zeros alone are invalid.
 const pattern = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
 
-/** Takes one sound `traceparent`; the vendors' part means nothing without its parent (3.3.1.5). */
+/** Takes one well-formed `traceparent`; `tracestate` means nothing without it (3.3.1.5). */
 export function parseTraceContext(parents: readonly string[], tracestate: readonly string[]): TraceContext | undefined {
   const [traceparent] = parents
   if (traceparent === undefined || parents.length > 1 || !pattern.test(traceparent)) return undefined
   return { traceparent, tracestate }
 }
 
-/** Finds it among the lines of a request that no stage has read yet. */
+/** Finds the trace among the lines of a request that no stage has read yet. */
 export function findTraceContext(headers: RawHeaders): TraceContext | undefined {
   const parents: string[] = []
   const states: string[] = []

@@ -1,22 +1,21 @@
-/** What may stand between two pieces of a body: extensions of chunks, and trailers, which say nothing to us. */
+/** Limit for the bytes between body pieces: chunk extensions and trailers, which the gateway ignores. */
 const framingLimitBytes = 16 * 1024
 
-/** Counts what a message has beside its body. Places are offsets into the bytes that are read at the moment. */
+/** Counts the bytes of a message besides its body. Positions are offsets into the current read. */
 export class ParseLimits {
-  /** Whether a head has more than it may have. */
   isHeadTooLarge = false
   readonly #headLimitBytes: number
   #headBytes = 0
   #packetBytes = 0
   #framingBytes = 0
-  /** Up to where callbacks have told of these bytes. */
+  /** The offset up to which callbacks have reported. */
   #contentEnd = 0
 
   constructor(headLimitBytes: number) {
     this.#headLimitBytes = headLimitBytes
   }
 
-  /** Of the last head, as far as it has come. */
+  /** Bytes of the last head so far. */
   get headBytes(): number {
     return Math.max(this.#headBytes, this.#packetBytes)
   }
@@ -29,7 +28,7 @@ export class ParseLimits {
     this.#contentEnd = 0
   }
 
-  /** Of bytes that no callback tells of, such as the spaces before a value; false where a limit is passed. */
+  /** Counts bytes that no callback reports, such as the spaces before a value. False beyond a limit. */
   endBytes(end: number, isInHead: boolean): boolean {
     if (isInHead) {
       this.#packetBytes += end
@@ -45,7 +44,7 @@ export class ParseLimits {
     this.#packetBytes = 0
   }
 
-  /** As node:http counts: the target, the names and the values. False where they are too much. */
+  /** Counts as node:http does: target, names and values. False beyond the limit. */
   countHead(start: number, end: number): boolean {
     this.#contentEnd = end
     this.#headBytes += end - start
@@ -53,7 +52,7 @@ export class ParseLimits {
     return !this.isHeadTooLarge
   }
 
-  /** What lies before and behind it is framing; false where that is too much. */
+  /** Counts the bytes before a body piece as framing. False beyond the limit. */
   countBody(start: number, end: number): boolean {
     this.#framingBytes += start - this.#contentEnd
     if (this.isFramingTooLarge) return false
@@ -62,7 +61,6 @@ export class ParseLimits {
     return true
   }
 
-  /** The framing of a body begins. */
   endHead(): void {
     this.#framingBytes = 0
   }

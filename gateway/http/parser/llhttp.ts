@@ -1,10 +1,10 @@
 import { createRequire } from 'node:module'
 import { ERROR, METHODS, TYPE } from 'undici/lib/llhttp/constants.js'
 
-/** What a parser is told while it reads; places are offsets into the bytes that are read. A number but 0 stops it. */
+/** Callbacks of a parser. Positions are offsets into the current read, and any return value but 0 stops it. */
 export interface Reader {
   onBegin(): number
-  /** The request-target, or the reason of an answer, or the next piece of it. */
+  /** A piece of the request-target, or of a response's reason. */
   onFirstLine(start: number, end: number): number
   onName(start: number, end: number): number
   onValue(start: number, end: number): number
@@ -29,13 +29,13 @@ type Exports = Readonly<{
 
 type Imports = Readonly<Record<string, (parser: number, ...rest: number[]) => number>>
 
-/** What is used of the platform's `WebAssembly`, which the types of Node leave to those of browsers. */
+/** The used part of `WebAssembly`, whose types Node leaves to browsers. */
 declare const WebAssembly: Readonly<{
   Module: new (bytes: Uint8Array) => object
   Instance: new (module: object, imports: Readonly<{ env: Imports }>) => Readonly<{ exports: unknown }>
 }>
 
-/** The build that undici ships and uses itself, pinned with it: strict, unless a leniency is asked for; none is. */
+/** The build that undici ships and uses, pinned with it. It is strict: no leniency flag is set. */
 const require = createRequire(import.meta.url)
 const compile = (build: string): object => new WebAssembly.Module(require(`undici/lib/llhttp/${build}.js`))
 
@@ -65,22 +65,20 @@ const imports: Imports = {
 
 const llhttp = new WebAssembly.Instance(compileBest(), { env: imports }).exports as Exports // as undici calls it
 
-/** The most that is read at once: 64 KiB, which bodies like to have and Node gives, and a head before them. */
+/** The most that is read at once: 64 KiB, the size that Node reads, and a head before it. */
 export const inputBytes = 80 * 1024
 
 input = llhttp.malloc(inputBytes)
 let memory = new Uint8Array(llhttp.memory.buffer)
 
-/** Where the other side's messages begin. */
 export const openParser = (type: 'request' | 'response'): number =>
   llhttp.llhttp_alloc((type === 'request' ? TYPE.REQUEST : TYPE.RESPONSE) ?? -1)
 
 export const closeParser = llhttp.llhttp_free
 
-/** Makes a parser ready for the next message. */
 export const resetParser = llhttp.llhttp_reset
 
-/** Reads bytes, at most `inputBytes`; gives a number of `ERROR`. A reader must not have anything parsed itself. */
+/** Reads at most `inputBytes`, and returns an `ERROR` number. A reader must not call a parser itself. */
 export function parse(parser: number, bytes: Uint8Array, by: Reader): number {
   // Memory moves when it grows.
   if (memory.buffer !== llhttp.memory.buffer) memory = new Uint8Array(llhttp.memory.buffer)
@@ -93,7 +91,7 @@ export function parse(parser: number, bytes: Uint8Array, by: Reader): number {
   }
 }
 
-/** Tells a parser that nothing more comes; gives a number of `ERROR`. */
+/** Tells a parser that the input has ended. Returns an `ERROR` number. */
 export function parseEnd(parser: number, by: Reader): number {
   reader = by
   try {
@@ -103,7 +101,7 @@ export function parseEnd(parser: number, by: Reader): number {
   }
 }
 
-/** Where in the bytes just read a parser stopped. */
+/** The offset at which a parser stopped in the last read. */
 export const readPosition = (parser: number): number => llhttp.llhttp_get_error_pos(parser) - input
 
 const methodNames: readonly string[] = Object.entries(METHODS).reduce<string[]>((names, [name, code]) => {
@@ -119,7 +117,7 @@ export function readVersion(parser: number): string {
   return major === 1 && minor === 1 ? '1.1' : `${major}.${minor}`
 }
 
-/** What a reader returns to stop where it is. */
+/** Returned by a reader to stop at its position. */
 export const pause = ERROR.PAUSED ?? -1
 
 const errorNames = new Map(Object.entries(ERROR).map(([name, code]) => [code, `HPE_${name}`]))

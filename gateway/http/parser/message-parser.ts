@@ -15,7 +15,7 @@ import {
 import { type ParseFault, targetOverflow } from './parse-error.ts'
 import { RequestLine } from './request-line.ts'
 
-/** What a head says, of a request or an answer; what the other would say is empty. */
+/** The head of a request or a response. Fields that belong to the other kind are empty. */
 export type MessageHead = Readonly<{
   method: string
   /** The request-target, or the reason. */
@@ -27,46 +27,46 @@ export type MessageHead = Readonly<{
   isKeptAlive: boolean
 }>
 
-/** A body in more pieces is copied into one, since each costs far more than a byte. */
+/** A body in more pieces is copied into one: each piece costs far more than a byte. */
 const pieceLimit = 8
 
 /**
- * So much of what arrives together is made a string as a whole, of which the values are parts: that costs far less than a
- * string of its own for each. A head is seldom longer, and a body behind it is not to be made one.
+ * Bytes of a read that become one string, of which the header values are slices. A string for each value costs far
+ * more. Few heads are longer, and a body behind them should not become a string.
  */
 const windowBytes = 4 * 1024
 
-/** Not worth the search for the end of a head. */
+/** Below this size the end of a head is not searched for. */
 const shortBytes = 1024
 
-/** A head that is too large with so long a target is so for its target. */
+/** With a target of this length, the target is blamed for a head that is too large. */
 const longTarget = 8 * 1024
 
 const nothing: Buffer = Buffer.alloc(0)
 
 /**
- * Reads one message after the other, strictly, and stops at the end of each. What was read lies here when `execute` has
- * returned, and not before: so nobody can call back into a parser that is at work.
+ * Reads one message after the other, strictly, and stops at the end of each. Results are fields, read after `execute`
+ * has returned: no callback can call back into a parser that is at work.
  */
 export class MessageParser {
-  /** What the last bytes held of its body. */
+  /** The pieces of the body in the last read. */
   body: Buffer[] = []
-  /** True at the message's end. */
+  /** Whether the message has ended. */
   isComplete = false
-  /** How many of the last bytes belong to it. */
+  /** How many bytes of the last read belong to the message. */
   consumedBytes = 0
-  /** True from a head's first byte to its last. */
+  /** Whether a head has begun and not ended. */
   isInHead = false
-  /** An answer to HEAD has no body, whatever it says. */
+  /** A response to HEAD has no body, whatever length it states. */
   hasNoBody = false
   readonly #parser: number
-  /** Undefined of answers. */
+  /** Undefined for responses. */
   readonly #requestLine: RequestLine | undefined
   #head: MessageHead | undefined
   readonly #limits: ParseLimits
   #isFreed = false
   #bytes: Buffer = nothing
-  /** The beginning of these bytes as text, once somebody has asked for a part of it. */
+  /** The beginning of the current read as text, made at the first value. */
   #window: string | undefined
   #firstLine = ''
   #headers: string[] = []
@@ -78,14 +78,14 @@ export class MessageParser {
     this.#limits = new ParseLimits(headLimitBytes)
   }
 
-  /** What the last head has taken so far. */
+  /** Bytes of the last head so far. */
   get headBytes(): number {
     return this.#limits.headBytes
   }
 
-  /** Reads on, up to the end of a message; gives what is wrong with it, if anything is. */
+  /** Reads up to the end of a message, and returns the fault if there is one. */
   execute(bytes: Buffer): ParseFault | undefined {
-    // Most messages have none, and share the emptiness.
+    // Most messages have no body, and share one empty array.
     if (this.body.length > 0) this.body = []
     this.consumedBytes = 0
     let fault: ParseFault | undefined
@@ -95,20 +95,19 @@ export class MessageParser {
     return fault
   }
 
-  /** Gives a head away, once it is whole: its message may last for hours. */
+  /** Returns a complete head once, and lets go of it: its message may last for hours. */
   takeHead(): MessageHead | undefined {
     const head = this.#head
     this.#head = undefined
     return head
   }
 
-  /** Takes the other side's last byte; false where a message was not whole. */
+  /** Ends the input. False where a message was incomplete. */
   finish(): boolean {
     const code = this.#isFreed ? undefined : parseEnd(this.#parser, this)
     return code === 0 || code === pause
   }
 
-  /** Makes ready for the next message. */
   next(): void {
     if (!this.#isFreed) resetParser(this.#parser)
     this.#requestLine?.next()
@@ -118,7 +117,7 @@ export class MessageParser {
     this.hasNoBody = false
   }
 
-  /** Gives its memory back, which may be another's soon: from now on nothing is read. */
+  /** Frees the memory, which another parser may get at once. Nothing is read after this. */
   free(): void {
     if (!this.#isFreed) closeParser(this.#parser)
     this.#isFreed = true
@@ -156,13 +155,13 @@ export class MessageParser {
   }
 
   onFirstLine(start: number, end: number): number {
-    // A string of its own: what is written down of a stream lasts as long as that does.
+    // A copy, since records of a stream keep it: a slice would keep the whole read.
     this.#firstLine += this.#bytes.toString('latin1', start, end)
     return this.#limits.countHead(start, end) ? 0 : -1
   }
 
   onName(start: number, end: number): number {
-    // A trailer: dropped (RFC 9110 6.5.1).
+    // A trailer is dropped (RFC 9110 6.5.1).
     if (!this.isInHead) return 0
     if (this.#requestLine?.isValid === false) return -1
     const name = readHeaderName(this.#bytes, start, end)
@@ -187,7 +186,7 @@ export class MessageParser {
     return end <= this.#window.length ? this.#window.slice(start, end) : this.#bytes.toString('latin1', start, end)
   }
 
-  /** Its parts last as long as the message, and it lasts with them: what is pipelined behind a head is left out. */
+  /** Slices keep this text for as long as the message lasts, so pipelined bytes are left out. */
   #openWindow(start: number): string {
     const isShort = this.#bytes.length <= shortBytes
     const end = isShort ? -1 : this.#bytes.indexOf('\r\n\r\n', start, 'latin1')
@@ -204,7 +203,8 @@ export class MessageParser {
     const version = readVersion(this.#parser)
     this.#head = { method, firstLine: this.#firstLine, status, version, headers, isUpgrade, isKeptAlive }
     this.#headers = []
-    // RFC 9110 15.2: an interim answer ends with its head, whatever length it names; after a 101 comes no HTTP.
+    // RFC 9110 15.2: an interim response ends with its head, whatever length it states. After a 101 the bytes are no
+    // longer HTTP.
     const isInterim = status >= 100 && status < 200 && status !== 101
     return this.hasNoBody || isInterim ? 1 : 0
   }
@@ -221,7 +221,7 @@ export class MessageParser {
   }
 }
 
-/** Not by a pattern, which would look at every run of spaces as often as it is long. */
+/** A pattern would be quadratic in runs of spaces. */
 function withoutSpacesBehind(value: string): string {
   let end = value.length
   while (end > 0 && (value.charCodeAt(end - 1) === 32 || value.charCodeAt(end - 1) === 9)) end -= 1
@@ -230,12 +230,11 @@ function withoutSpacesBehind(value: string): string {
 
 const nameSlotCount = 512
 
-/** Longer ones are rare. */
 const longestSharedName = 32
 
 const nameSlots: (string | undefined)[] = Array.from({ length: nameSlotCount }, () => undefined)
 
-/** The name of a header line that stands in these bytes: one string for all the lines that name it, not one for each. */
+/** Header lines of the same name share one string. */
 export function readHeaderName(bytes: Buffer, start: number, end: number): string {
   const length = end - start
   if (length > longestSharedName) return bytes.toString('latin1', start, end)

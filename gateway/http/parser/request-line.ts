@@ -2,16 +2,16 @@ const lineFeed = 10
 const carriageReturn = 13
 const space = 32
 
-/** RFC 9112 2.2 asks for one empty line to be skipped before a request; a client that sends three is no client. */
+/** RFC 9112 2.2 asks servers to skip one empty line before a request. A third one is an attack. */
 const mostEmptyLines = 2
 
 /**
- * A second look at the first line of each request, beside the parser's own. RFC 9112 3: three words, and one space between
- * them. llhttp takes several, as the RFC permits: what reads them in another way may stand before us or behind. Every byte
- * is looked at once and none is kept, whatever the line holds.
+ * Checks each request line beside the parser. RFC 9112 3 asks for three words with one space between them, and permits
+ * more spaces, which llhttp takes: a proxy or backend may read them otherwise. Each byte is checked once and none is
+ * kept.
  */
 export class RequestLine {
-  /** False once a line was none: it stays the last one. */
+  /** False from the first malformed line on. */
   isValid = true
   #isAwaited = true
   #isOver = false
@@ -20,7 +20,6 @@ export class RequestLine {
   #words = 0
   #isInWord = false
 
-  /** Expects the next line. */
   next(): void {
     this.#isAwaited = true
     this.#isOver = false
@@ -31,8 +30,8 @@ export class RequestLine {
   }
 
   /**
-   * To be given the bytes of a request before the parser is; behind the line it looks at none. False where the parser need
-   * not be asked: it skips empty lines without a word.
+   * Takes the bytes before the parser does, and ignores those after the line. False while there are only empty lines,
+   * which the parser would skip in silence.
    */
   read(bytes: Uint8Array): boolean {
     if (this.#isOver || !this.isValid) return true

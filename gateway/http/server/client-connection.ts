@@ -20,33 +20,31 @@ import { readFraming } from './request-framing.ts'
 import { keepAliveMs } from './response-head.ts'
 
 /**
- * More than any limit of ours, so that `receive/` can tell a long target (414) from long headers (431)
- * and answer in the house's shape.
+ * More than any configurable limit, so that `receive/` can tell a long target (414) from long headers (431) and render
+ * the refusal.
  */
 const headBytes = 32 * 1024
 
-/** A head has this at the most, nearly always. */
+/** Nearly all heads are smaller. */
 const usualHeadBytes = 4 * 1024
 
-/** What is read of a head, and what is composed of it for an upstream. */
+/** Copies of a head: the one that was read, and the one composed for the upstream. */
 const headCopies = 2
 
-/** For how long a body that nobody wanted is read before its connection is dropped. */
+/** How long an unread body is drained before its connection closes. */
 const unwantedBodyMs = 5_000
 
-/** What the connections of one listener share. */
 export type ListenerContext = Readonly<{
   options: ListenerOptions
   memory: MemoryBudget
   handle: (exchange: Exchange) => void
   isClosing: () => boolean
-  /** Those that are open. */
   connections: UnorderedList<ClientConnection>
 }>
 
 const destroy = (connection: ClientConnection): void => connection.destroy()
 
-/** One client's connection, with one exchange at a time: what is pipelined waits for the answer before. */
+/** One client connection, with one exchange at a time: pipelined requests wait for the response before theirs. */
 export class ClientConnection extends ClientSocket implements BodySource, ExchangeConnection {
   readonly #context: ListenerContext
   readonly #parser = new MessageParser('request', headBytes)
@@ -54,10 +52,10 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   readonly #ahead = new PipelinedBytes(this.account)
   readonly #head = new Holding(this.account)
   readonly #place: Slot<ClientConnection>
-  /** What still arrives may be the rest of anything, and is no request. */
+  /** Later bytes are ignored: after a refusal the position of the next request is unknown. */
   #isRefused = false
   #isTunnel = false
-  /** What arrived last was no part of a request. */
+  /** The body was malformed, so later bytes are ignored. */
   #isPoisoned = false
 
   constructor(accepted: Socket, context: ListenerContext) {
@@ -73,19 +71,19 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
       this.deadline.set(context.options.headersTimeoutMs, this, ClientConnection.#onHeadLate)
       this.resumeReading()
     } catch (error) {
-      // The accepted socket has given its handle away: nothing but this one can close the connection.
+      // The accepted socket has lost its handle to this one, so only this one can close the connection.
       socket.destroy()
       this.account.close()
       throw error
     }
   }
 
-  /** What is under way on it, or was last. */
+  /** The current exchange, or the most recent. */
   get work(): object | undefined {
     return this.#exchange
   }
 
-  /** Closes what nothing is under way on. */
+  /** Closes the connection if no request is under way. */
   closeIdle(): void {
     const isIdle = !this.#exchange && !this.#parser.isInHead && this.#ahead.isEmpty
     if (isIdle && !this.#isRefused) this.socket.destroy()
@@ -113,7 +111,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.#context.options.onFault(error)
   }
 
-  /** The answer has left. A refused upload is read and dropped for a while: a reset would take the answer away. */
+  /** The response was sent. A refused upload is drained for a while, since a reset would discard the response. */
   responseSent(isLast: boolean): void {
     if (isLast || this.#isRefused || this.isClosing()) {
       this.#closeLingering()
@@ -171,7 +169,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     if (fault) this.#takeFault(refusalOf(fault))
   }
 
-  /** Only large heads count: others are no more than what any connection takes. */
+  /** Only large heads count: a small one is part of the cost of any connection. */
   #holdHead(headBytes: number): void {
     if (headBytes > usualHeadBytes) this.#head.set(headBytes * headCopies)
   }
@@ -181,8 +179,8 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   /**
-   * Of a body nobody may have asked for, whose sender is to hear first whether it may send it. Where it is asked for,
-   * its request fails like any other: its route knows the shape of a refusal, and its id.
+   * A malformed body fails its request only once a stage reads it, since its sender must first learn whether it may
+   * send it. The pipeline then renders the refusal, with the id of the request.
    */
   #takeFault(code: PlainCode): void {
     const exchange = this.#exchange
@@ -223,7 +221,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     try {
       this.#context.handle(exchange)
     } catch (error) {
-      // Out of here it would be an uncaught exception.
+      // Rethrown, it would be an uncaught exception.
       this.onFault(error)
       this.destroy()
     }
@@ -265,7 +263,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     destroy,
   )
 
-  /** As node:http does: a client that ends its side does not wait for an answer. */
+  /** Like node:http: a client that ends its side does not wait for a response. */
   static readonly #onEnd = guardedListener(
     'client',
     (connection: ClientConnection): void => {
@@ -290,8 +288,8 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   })
 
   /**
-   * Answers bytes that could not be read, and closes. Never in the middle of an answer; where a body is at fault, and
-   * its answer has not begun, this is its answer.
+   * Answers malformed bytes, and closes. Never inside a response; for a malformed body without a response, this is the
+   * response.
    */
   #refuse(code: PlainCode): void {
     if (this.#isRefused || this.#isTunnel) return
@@ -300,7 +298,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const requestId = randomUUID()
     this.#report(code, requestId)
     if (exchange?.hasStarted) {
-      // An answer that has left must arrive, too.
+      // A response that was sent must still arrive.
       if (exchange.hasEnded) this.#closeLingering()
       else this.destroy()
       return
@@ -311,7 +309,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   #report(code: PlainCode, requestId: string): void {
-    // A client that sends nothing asks for nothing.
+    // A client that sent nothing made no request.
     if (this.socket.bytesRead === 0) return
     const { peerAddress } = this
     this.#context.options.onMalformed({ code, requestId, peerAddress, isBody: this.#exchange !== undefined })

@@ -10,19 +10,18 @@ import type { ReadSize } from '../socket/shared-reads.ts'
 import { resetConnection } from '../socket/transport.ts'
 import type { Http1RequestBody } from './request-body.ts'
 
-/** A client's socket, as its exchanges and their bodies use it: none of them knows more of the other end. */
+/** The part of a client connection that exchanges and bodies use. */
 export class ClientSocket {
   readonly socket: Socket
   readonly peerAddress: string
-  /** One at a time is enough: for a head, a body, what nobody wanted, or the next request. */
+  /** One deadline serves in turn a head, a body, a drained body and the next request. */
   readonly deadline: Deadline
   readonly account: ConnectionAccount
   protected readonly input: SharedReadSocket
   protected readonly reader: FairReader
   protected readonly writer: BatchedWriter
-  /** Whether something may wait for the client, written since it was last counted or before. */
+  /** Whether buffered bytes may have changed since the last count. */
   #mayWait = false
-  /** The body that is being read. */
   protected body: Http1RequestBody | undefined
 
   constructor(accepted: Socket, memory: MemoryBudget) {
@@ -35,7 +34,7 @@ export class ClientSocket {
     joinConnection(socket, this)
     this.reader = new FairReader(socket, !this.input.ownsBytes)
     this.writer = new BatchedWriter(socket, this.account)
-    // `close` follows and says enough.
+    // `close` follows and is enough.
     socket.on('error', ignore)
   }
 
@@ -56,7 +55,7 @@ export class ClientSocket {
     this.reader.resume()
   }
 
-  /** Counts what waits for the client; quickly where nothing was written. */
+  /** Counts the bytes buffered for the client. Cheap where nothing was written. */
   count(): void {
     if (!this.#mayWait) return
     this.writer.count()
@@ -81,7 +80,7 @@ export class ClientSocket {
     return this.writer.isCongested()
   }
 
-  /** Ends the connection for what it holds. */
+  /** Resets the connection to free its memory. */
   relieve(): void {
     this.reset()
   }

@@ -14,28 +14,27 @@ import { type ComposedHead, composeResponseHead, type ResponseTerms } from './re
 import { Http1ResponseWriter, type ResponseConnection } from './response-writer.ts'
 
 /**
- * Refusals of a head that could be read in two ways, or not to its end. Where the next request begins is then
- * anybody's guess, so nothing more is read from the connection (RFC 9112 6.3).
+ * Refusals of a malformed or ambiguous head. The position of the next request is then unknown, so nothing more is read
+ * from the connection (RFC 9112 6.3).
  */
 const closingStatuses: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
 
 const keepHead = (headers: RawHeaders): RawHeaders => headers
 
-/** What an exchange needs of its client's connection. */
 export type ExchangeConnection = ResponseConnection &
   Readonly<{
     peerAddress: string
     isEncrypted: boolean
     account: MemoryAccount
-    /** No request is to follow on it. */
+    /** Whether no request may follow. */
     isClosing: () => boolean
-    /** Nothing that arrives from now on is read as a request. */
+    /** Ignores all later bytes. */
     markRefused: () => void
-    /** Told when an answer has left, or has been cut. */
+    /** Called when a response has been sent. */
     responseSent: (isLast: boolean) => void
-    /** The head of the request is no longer needed. */
+    /** Releases the memory of the request's head. */
     releaseHead: () => void
-    /** Gives the socket away, with what was read ahead. */
+    /** Hands the socket over, with the bytes that were read ahead. */
     detach: () => Readonly<{ end: TunnelEnd; early: Buffer }>
     destroy: () => void
     reset: () => void
@@ -59,7 +58,7 @@ export class Http1Exchange implements Exchange {
   #end: 'none' | 'whole' | 'broken' = 'none'
   #isClosing = false
   #isLast = false
-  /** Only the connection's end says where this answer ends. */
+  /** Only the end of the connection ends this response. */
   #endsByClose = false
 
   constructor(connection: ExchangeConnection, head: MessageHead, body: Http1RequestBody, isHandshake: boolean) {
@@ -70,7 +69,7 @@ export class Http1Exchange implements Exchange {
     this.headers = head.headers
     this.body = body
     this.isHandshake = isHandshake
-    // After a handshake the client may speak another language, whatever its answer.
+    // After a handshake the client may speak another protocol, whatever the response.
     this.#isKeptAlive = head.isKeptAlive && !isHandshake
   }
 
@@ -105,7 +104,7 @@ export class Http1Exchange implements Exchange {
     this.#connection.markRefused()
   }
 
-  /** The answer, whatever it is, is the last one. */
+  /** Closes the connection after the response. */
   closeAfter(): void {
     this.#isClosing = true
   }
@@ -113,7 +112,7 @@ export class Http1Exchange implements Exchange {
   respond(head: ResponseHead, text: string): void {
     this.willRefuse(head.status)
     const bytes = Buffer.from(text)
-    // RFC 9110 8.6: a 204 has no body, and no length either.
+    // RFC 9110 8.6: a 204 has neither body nor length.
     const length = head.status === 204 ? [] : ['content-length', String(bytes.length)]
     const { text: lines, framing, isLast } = this.#begin({ ...head, headers: [...head.headers, ...length] })
     if (isLast) this.#connection.markRefused()
@@ -146,11 +145,11 @@ export class Http1Exchange implements Exchange {
 
   onEnd(listener: (isComplete: boolean) => void): void {
     if (this.hasEnded) listener(this.#end === 'whole')
-    // Arrays that grow by `push` or a spread have room for 17.
+    // `concat` allocates exactly; `push` and a spread leave room for 16 more.
     else this.#onEnd = this.#onEnd.concat(listener)
   }
 
-  /** The client reads again. */
+  /** The client takes more. */
   goOn(): void {
     try {
       this.#writer?.goOn()
@@ -160,7 +159,7 @@ export class Http1Exchange implements Exchange {
     }
   }
 
-  /** The client has gone, or was refused in another way. */
+  /** The client has left, or was refused by its connection. */
   abandon(): void {
     this.#writer?.abandon()
     this.body.abort()
@@ -172,7 +171,7 @@ export class Http1Exchange implements Exchange {
     const composed = composeResponseHead({ ...head, headers: this.#transform(head.headers) }, this.#readTerms())
     this.status = head.status
     this.#isLast = composed.isLast
-    // What the request said has been answered; the rest of a stream's answer may last for hours.
+    // The request's head is no longer needed, and a stream may last for hours.
     this.headers = []
     this.#transform = keepHead
     this.#connection.releaseHead()
@@ -180,7 +179,7 @@ export class Http1Exchange implements Exchange {
   }
 
   #readTerms(): ResponseTerms {
-    // A client that waits for 100 Continue and gets a final answer may or may not send its body: RFC 9110 10.1.1.
+    // A client that waits for 100 Continue and gets a final response may or may not send its body (RFC 9110 10.1.1).
     const isLast = this.#isClosing || this.body.awaitsContinue || this.#connection.isClosing()
     return {
       isHead: this.method === 'HEAD',
@@ -206,7 +205,7 @@ export class Http1Exchange implements Exchange {
     this.#end = isComplete ? 'whole' : 'broken'
     const listeners = this.#onEnd
     this.#onEnd = []
-    // Nobody above us but the event loop: what a listener throws would end the process.
+    // Only the event loop is above: an error from a listener would end the process.
     for (const listener of listeners)
       try {
         listener(isComplete)

@@ -13,22 +13,22 @@ import { ClientConnection, type ListenerContext } from './client-connection.ts'
 import { type Busy, watchSilentPeers } from './silent-peers.ts'
 import { watchSlowReaders } from './slow-readers.ts'
 
-/** What may wait for a slow client before its upstream is held up. From Node 22 on the default is four times as much. */
+/** Buffer for a slow client before its upstream is paused. From Node 22 on the default is four times as large. */
 const highWaterMark = 16 * 1024
 
-/** Each connection costs the turns after its own some ten times as much: its first request, and one to an upstream. */
+/** A new connection costs later turns some ten times as much: its first request, and an upstream connection. */
 const newcomersShare = 1 / 20
 const leastPartMs = 0.05
 const mostPartMs = 1
 
-/** A share of the turn and not a fixed time: else a crowd makes turns longer, and all that are here wait for it. */
+/** A share of the turn, not a fixed time: a crowd makes turns longer, and open connections would wait for it. */
 const chooseNewcomersPart = (turnMs: number): number =>
   Math.min(mostPartMs, Math.max(leastPartMs, turnMs * newcomersShare))
 
-/** How often it is looked at what waits for clients that may take more at any time. */
+/** Interval for counting the bytes buffered for clients, who may take more at any time. */
 const countEveryMs = 500
 
-/** Listens on TCP, or TLS; every byte that arrives is read by the strict parser. */
+/** Listens on TCP or TLS, and reads with the strict parser. */
 export async function listen(
   options: ListenerOptions,
   handle: (exchange: Exchange) => void,
@@ -50,7 +50,7 @@ export async function listen(
     },
     (socket) => socket.destroy(),
   )
-  // Of a crowd that comes at once, the others wait for those who are here already.
+  // In a burst, new connections wait for requests of open ones.
   const arriving = new TimeSlicer(accept, undefined, () => performance.now(), chooseNewcomersPart)
   const { server, handshakes } = options.tls
     ? openSecure(options, options.tls, accept)
@@ -72,7 +72,7 @@ export async function listen(
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
       handshakes?.cut()
       for (const socket of arriving.clear()) socket.destroy()
-      // What has an exchange ends after it.
+      // A connection with an exchange closes after it.
       for (const connection of connections) connection.closeIdle()
       await closed
       stopWatches()
@@ -85,24 +85,24 @@ export async function listen(
   }
 }
 
-/** Rejects where the address is not to be had. */
+/** Rejects where the address cannot be bound. */
 const startListening = (server: Server, { host, port }: ListenerOptions): Promise<void> =>
   new Promise<void>((resolve, reject) => {
     server.once('error', reject)
     const onListening = (): void => {
       server.off('error', reject)
-      // The system could not accept one; unheard, that would end the process.
+      // A failed accept would end the process without a listener.
       server.on('error', (error) => reportFault('listener', error))
       resolve()
     }
     server.listen({ host, port, backlog: 4096 }, guarded('listener', onListening))
   })
 
-/** Cuts clients that take nothing, and counts what is held for the others. Returns what ends that. */
+/** Cuts stalled clients, and counts the bytes buffered for the others. Returns a function that stops both. */
 function watchConnections(connections: UnorderedList<ClientConnection>, options: ListenerOptions): () => void {
   const cutStalled = (socket: Socket): void => {
     options.onDropped('stalled')
-    // A plain close would leave the system trying to send what nobody takes.
+    // A plain close would leave the system sending to a peer that takes nothing.
     resetConnection(socket)
   }
   const stopWatch = watchSlowReaders(
@@ -131,15 +131,15 @@ const everyConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay:
 type Opened = Readonly<{ server: Server; handshakes?: Handshakes }>
 
 function open(accept: (socket: Socket) => void): Opened {
-  // A client that ends its side may have to be told of a request that it has not finished. Nothing is read of a
-  // connection, and nothing can happen to it, before it is taken.
+  // With half-open connections a client that ends its side still learns of its incomplete request. A paused connection
+  // is not read before it is accepted here.
   return { server: createServer({ ...everyConnection, allowHalfOpen: true, pauseOnConnect: true }, accept) }
 }
 
-/** Connections come one by one, as their handshakes end. */
+/** Connections arrive one by one, as handshakes end. */
 function openSecure({ onDropped }: ListenerOptions, tls: ListenerTls, accept: (socket: Socket) => void): Opened {
   const server = createSecureServer({ ...everyConnection, ...composeServerOptions(tls) })
-  // Before anybody takes its connections: one that is refused must not be read from.
+  // Registered first: a refused connection must not be read.
   const handshakes = watchHandshakes(server, () => onDropped('handshake'))
   server.on('secureConnection', accept)
   return { server, handshakes }

@@ -3,7 +3,7 @@ import type { MemoryAccount } from '../exchange.ts'
 /** Less than one read of a socket, since a head comes before. Later bytes wait in the system's buffers. */
 const limitBytes = 12 * 1024
 
-/** The bytes that a client has sent before their turn. */
+/** Bytes that a client sent before their turn. */
 export class PipelinedBytes {
   readonly #account: MemoryAccount
   #chunks: Buffer[] = []
@@ -17,20 +17,19 @@ export class PipelinedBytes {
     return this.#chunks.length === 0
   }
 
-  /** Nothing more should be read for now. */
+  /** Whether reading should pause. */
   get isFull(): boolean {
     return this.#bytes >= limitBytes || (this.#bytes > 0 && this.#account.isThrottled)
   }
 
   add(bytes: Buffer): void {
-    // One is usual. An array that grows by `push` has room for 17.
+    // One chunk is usual, and `push` to an empty array allocates room for 17.
     if (this.#chunks.length === 0) this.#chunks = [bytes]
     else this.#chunks.push(bytes)
     this.#bytes += bytes.length
     this.#account.hold(bytes.length)
   }
 
-  /** Gives it all, and forgets it. */
   take(): Buffer {
     const [first, ...more] = this.#chunks
     const bytes = first && more.length === 0 ? first : Buffer.concat(this.#chunks)

@@ -4,16 +4,16 @@ import type { MemoryAccount, RequestBody } from '../exchange.ts'
 import type { Deadline } from '../socket/deadline.ts'
 import { HeldChunks } from '../socket/held-chunks.ts'
 
-/** What is kept of a body that nobody asks for just now: about one read of a socket. */
+/** Bytes buffered of a body before it is consumed: about one read of a socket. */
 export const earlyBodyBytes = 64 * 1024
 
-/** The refusal that a fault of the client's own body is; a client that has left reads none. */
+/** The refusal for a fault of the client's own body. A client that has left reads none. */
 function refusalOfBodyFault(fault: UpstreamFault): RefusalCause {
   if (fault === 'body-too-large') return 'body_too_large'
   return fault === 'body-malformed' ? 'body_malformed' : 'request_timeout'
 }
 
-/** Where a body comes from: the connection of its client. */
+/** The client connection of a body. */
 export type BodySource = Readonly<{
   deadline: Deadline
   account: MemoryAccount
@@ -22,9 +22,9 @@ export type BodySource = Readonly<{
   writeContinue: () => void
 }>
 
-/** Where a body goes. It may `pause` the body at any time, and `resume` it. */
+/** The consumer of a body, which may `pause` and `resume` it at any time. */
 export type BodyConsumer = Readonly<{
-  /** Given bytes that are another's as soon as it returns. */
+  /** Takes a borrowed buffer. */
   data: (chunk: Buffer) => void
   end: () => void
   fail: (error: UpstreamError) => void
@@ -32,14 +32,14 @@ export type BodyConsumer = Readonly<{
 
 export type MinUploadRate = Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'minBodyBytesPerSecond'>
 
-/** A body on its way, not asked for until somebody takes it: `Expect: 100-continue` is answered at that moment. */
+/** A body that waits to be consumed: only then is `Expect: 100-continue` answered. */
 export class Http1RequestBody implements RequestBody {
   readonly length: number | undefined
-  /** True until a client that waits for it was told to go on. */
+  /** True until the client has been told to continue. */
   awaitsContinue: boolean
-  /** True once its last byte is here. */
+  /** True once the last byte was received. */
   isReceived = false
-  /** True once its consumer needs no more of it: no answer waits for the rest. */
+  /** True once the consumer needs no more of it: no response waits for the rest. */
   isDetached = false
   readonly #source: BodySource
   readonly #minRate: MinUploadRate
@@ -47,12 +47,12 @@ export class Http1RequestBody implements RequestBody {
   readonly #held: HeldChunks
   #isPaused = false
   #isUnwanted = false
-  /** Set once what came is no body. */
+  /** Set once the body is malformed. */
   #onPoisoned: (() => void) | undefined
   #limitBytes = 0
   #idleMs = 0
   #receivedBytes = 0
-  /** What came since the clock was set. */
+  /** Bytes received since the deadline was set. */
   #freshBytes = 0
 
   constructor(source: BodySource, length: number | undefined, awaitsContinue: boolean, minRate: MinUploadRate) {
@@ -63,7 +63,7 @@ export class Http1RequestBody implements RequestBody {
     this.#minRate = minRate
   }
 
-  /** Gives the bytes to a consumer, counted against the limit and watched for their pace. */
+  /** Passes the bytes to a consumer, within a size limit and a minimum rate. */
   consume(consumer: BodyConsumer, limitBytes: number, idleMs: number = this.#minRate.bodyIdleTimeoutMs): void {
     this.#answerExpectation()
     this.#consumer = consumer
@@ -74,7 +74,7 @@ export class Http1RequestBody implements RequestBody {
     else this.resume()
   }
 
-  /** The whole body, should it be here already and small enough to be copied; then nothing is left to take. */
+  /** The whole body where it was received and is small enough to copy; then nothing is left to consume. */
   consumeWhole(limitBytes: number, smallBytes: number): Buffer | undefined {
     if (!this.isReceived || this.#held.bytes > Math.min(limitBytes, smallBytes)) return undefined
     this.#answerExpectation()
@@ -94,7 +94,7 @@ export class Http1RequestBody implements RequestBody {
     return chunks.takeAll()
   }
 
-  /** Says that its consumer can take no more for now. The client is not waited for meanwhile: it is not its fault. */
+  /** Pauses for a consumer that is full. The deadline stops, since the client is not at fault. */
   pause(): void {
     this.#isPaused = true
     this.#freshBytes = 0
@@ -116,12 +116,12 @@ export class Http1RequestBody implements RequestBody {
     }
   }
 
-  /** Whether what comes is passed on at once. */
+  /** Whether received bytes are passed on at once. */
   get isFlowing(): boolean {
     return this.#consumer !== undefined && !this.#isPaused
   }
 
-  /** To be called by a consumer that needs no more: nothing is read on, until it is known what to do with the rest. */
+  /** Called by a consumer that needs no more. Reading stops until the rest is discarded. */
   detach(): void {
     this.isDetached = true
     this.#release()
@@ -133,7 +133,7 @@ export class Http1RequestBody implements RequestBody {
     this.#source.deadline.stop()
   }
 
-  /** Drops what is here and what still comes. */
+  /** Drops buffered bytes and all later ones. */
   discard(): void {
     this.detach()
     this.#isUnwanted = true
@@ -141,7 +141,7 @@ export class Http1RequestBody implements RequestBody {
     this.#source.resumeReading()
   }
 
-  /** For the connection: more of the body, in bytes that are another's as soon as this returns. */
+  /** Called by the connection with more of the body, in a borrowed buffer. */
   push(chunk: Buffer): void {
     if (this.#isUnwanted) return
     if (this.#consumer && !this.#isPaused) {
@@ -152,20 +152,23 @@ export class Http1RequestBody implements RequestBody {
     if (this.#held.isFull) this.#source.pauseReading()
   }
 
-  /** For the connection: its end. */
+  /** Called by the connection at the end of the body. */
   finish(): void {
     this.isReceived = true
     if (this.#consumer && !this.#isPaused) this.#finish()
   }
 
-  /** For the connection: the rest is no body. Its consumer is told, now or when there is one, and the connection first. */
+  /**
+   * Called by the connection when the body is malformed. The connection reports it first, then the consumer fails, now
+   * or when there is one.
+   */
   poison(onWanted: () => void): void {
     this.#held.clear()
     this.#onPoisoned = onWanted
     if (this.#consumer) this.#refusePoisoned()
   }
 
-  /** For the connection: it has gone, or what came is no body. */
+  /** Called by the connection when it has closed, or the body is malformed. */
   abort(): void {
     this.#isUnwanted = true
     if (!this.isReceived) this.#fail('cancelled')
@@ -179,7 +182,7 @@ export class Http1RequestBody implements RequestBody {
       return
     }
     this.#freshBytes += chunk.length
-    // A byte now and then is no progress: it would hold an upstream for as long as its sender likes.
+    // A byte now and then does not extend the deadline: a slow sender would hold an upstream at will.
     if (this.#freshBytes >= (this.#minRate.minBodyBytesPerSecond * this.#idleMs) / 1_000 && !this.isReceived)
       this.#startClock()
     this.#consumer?.data(chunk)

@@ -1,12 +1,12 @@
 import type { MessageHead } from '../parser/message-parser.ts'
 import { isHandshake } from '../websocket.ts'
 
-/** What the engine itself must know of a request; its framing the parser has checked. */
+/** The engine's own view of a request, whose framing the parser has checked. */
 export type RequestFraming = Readonly<{
   /** 0 without a body, undefined when chunked. */
   bodyLength: number | undefined
   awaitsContinue: boolean
-  /** A WebSocket handshake; any other `Upgrade` is as good as absent (RFC 9110 7.8). */
+  /** Whether this is a WebSocket handshake. Any other `Upgrade` is ignored (RFC 9110 7.8). */
   isHandshake: boolean
 }>
 
@@ -19,7 +19,7 @@ export function readFraming(head: MessageHead): RequestFraming {
   const { headers } = head
   for (let index = 0; index < headers.length; index += 2) {
     const name = headers[index] ?? ''
-    // By length first: few names have the length of one of these.
+    // Lengths first: few names have the length of one of these.
     if (name.length !== 14 && name.length !== 17 && name.length !== 6) continue
     const value = headers[index + 1] ?? ''
     const key = name.toLowerCase()
@@ -35,7 +35,7 @@ export function readFraming(head: MessageHead): RequestFraming {
   }
 }
 
-/** Names in lower case, and the lines of one name joined, as node:http gives them. */
+/** Names in lower case, and lines of one name joined, as node:http gives them. */
 function joinLines(headers: readonly string[]): Readonly<Record<string, string>> {
   const joined = new Map<string, string>()
   for (let index = 0; index < headers.length; index += 2) {

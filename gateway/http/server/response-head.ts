@@ -2,29 +2,29 @@ import { STATUS_CODES } from 'node:http'
 import type { ResponseHead } from '../exchange.ts'
 import { composeLine, readLineName } from '../header-line.ts'
 
-/** How a client is told where an answer ends (RFC 9112 6.3). */
+/** The end of a response, as its client learns it (RFC 9112 6.3). */
 export type ResponseFraming = 'length' | 'chunks' | 'close' | 'head'
 
 export type ComposedHead = Readonly<{
-  /** Up to and with its blank line. */
+  /** Includes the blank line. */
   text: string
   framing: ResponseFraming
-  /** The connection ends with this answer. */
+  /** Whether the connection ends with this response. */
   isLast: boolean
 }>
 
-/** What the request says about its answer. */
+/** The request's terms for its response. */
 export type ResponseTerms = Readonly<{ isHead: boolean; isHttp10: boolean; isKeptAlive: boolean }>
 
-/** As long as an idle connection is kept, and its client told. */
+/** Idle time-out of a connection, which its client is told. */
 export const keepAliveMs = 65_000
 
 const keepAliveLines = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliveMs / 1_000}\r\n`
 
-/** RFC 9112 4: no other bytes may stand in a reason. */
+/** RFC 9112 4: the only bytes of a reason. */
 const reasonPattern = /^[\t\x20-\x7e\x80-\xff]*$/
 
-/** The head as it goes out, in the words of node:http. */
+/** Composes a head in the words of node:http. */
 export function composeResponseHead({ status, reason, headers }: ResponseHead, terms: ResponseTerms): ComposedHead {
   const phrase = reason ?? STATUS_CODES[status] ?? ''
   if (!Number.isInteger(status) || status < 100 || status > 999 || !reasonPattern.test(phrase))
@@ -49,7 +49,7 @@ export function composeResponseHead({ status, reason, headers }: ResponseHead, t
   if (status === 101)
     return { text: `${text}connection: upgrade\r\nupgrade: websocket\r\n\r\n`, framing: 'head', isLast }
   const framing = chooseFraming(status, hasLength, terms)
-  // Nothing else tells a client of HTTP/1.0 where an answer ends.
+  // Only the close ends a response without a length for HTTP/1.0.
   isLast ||= terms.isHttp10 && !hasLength
   text += isLast ? 'Connection: close\r\n' : keepAliveLines
   if (framing === 'chunks') text += 'Transfer-Encoding: chunked\r\n'

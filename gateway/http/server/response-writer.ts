@@ -2,16 +2,18 @@ import type { ResponseWriter } from '../exchange.ts'
 import { coalesceLimit } from '../socket/batched-writer.ts'
 import type { ResponseFraming } from './response-head.ts'
 
-/** Where an answer goes: the connection of its client. */
+/** The client connection of a response. */
 export type ResponseConnection = Readonly<{
-  /** Calls back when all of it has left; false when the client is slow, or gone. */
+  /** Calls back when all bytes have left. Returns false when the client is slow or has left. */
   write: (bytes: string | Buffer, onWritten?: (error?: Error | null) => void) => boolean
-  /** Writes bytes that are another's as soon as it returns. */
+  /** Writes a borrowed buffer. */
   writeBorrowed: (bytes: Buffer) => boolean
   isCongested: () => boolean
 }>
 
-/** An answer in pieces. Small ones are written as text, which the connection joins: a small answer is a single write. */
+/**
+ * A response in chunks. Small ones are written as text, which the connection joins: a small response is a single write.
+ */
 export class Http1ResponseWriter implements ResponseWriter {
   readonly #connection: ResponseConnection
   readonly #framing: ResponseFraming
@@ -19,7 +21,7 @@ export class Http1ResponseWriter implements ResponseWriter {
   #isOver = false
   #onDrain: (() => void) | undefined
 
-  /** `onEnd` is given what is still to be written. */
+  /** `onEnd` gets the last bytes to write. */
   constructor(connection: ResponseConnection, head: string, framing: ResponseFraming, onEnd: (last: string) => void) {
     this.#connection = connection
     this.#framing = framing
@@ -50,13 +52,12 @@ export class Http1ResponseWriter implements ResponseWriter {
     this.#onEnd(this.#framing === 'chunks' ? '0\r\n\r\n' : '')
   }
 
-  /** The client reads again. */
+  /** The client takes more. */
   goOn(): void {
     const listener = this.#onDrain
     if (!this.#isOver) listener?.()
   }
 
-  /** The client has gone. */
   abandon(): void {
     this.#isOver = true
     this.#onDrain = undefined

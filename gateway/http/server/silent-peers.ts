@@ -5,24 +5,22 @@ import { guarded } from '../../fault/guarded.ts'
 import { partnerOf } from '../socket/transport.ts'
 import { readGroups } from '../upstream/embedded-address.ts'
 
-/** Checks of a silent peer within the whole time. One costs 7 µs of processor time for each connection of the machine. */
+/** Checks within the time-out. One costs 7 µs of processor time for each connection of the machine. */
 const checks = 2
 
-/** The TCP connections of this network namespace (proc(5)). A system without these tables is not looked at. */
+/** TCP connections of this network namespace (proc(5)). Systems without these tables are not checked. */
 const tables = ['/proc/self/net/tcp', '/proc/self/net/tcp6']
 
-/** A connection, and its exchange. */
 export type Busy = Readonly<{ socket: Socket; work: object }>
 
-/** How often in a row the system had sent without an answer at the last check, and how many checks before it began. */
+/** Unacknowledged transmissions at the last check, and the number of checks since they began. */
 type Mark = Readonly<{ unacknowledged: number; count: number }>
 
 /**
- * Calls back for each connection whose peer, or the peer of the connection that it was joined to, has acknowledged nothing
- * for so long of what the system sent again and again. Such a peer is gone without a word; the system itself gives it up
- * after a quarter of an hour (tcp_retries2), its probes wait behind what is not acknowledged, and Node has no
- * TCP_USER_TIMEOUT. Only exchanges that last are looked at: any other ends by itself. Of these, only connections that were
- * written to since all was acknowledged: thousands that only wait cost nothing. Returns what ends the watch.
+ * Calls back for each connection whose peer, or partner's peer, has acknowledged nothing for this long. The system
+ * retransmits to a vanished peer for a quarter of an hour (tcp_retries2), keep-alive probes wait behind that, and Node
+ * has no TCP_USER_TIMEOUT. Only exchanges that last are checked, since others end by themselves. Of these, only
+ * connections with unacknowledged writes: thousands of idle ones cost nothing. Returns a function that stops the watch.
  */
 export function watchSilentPeers(
   visitBusy: (visit: (busy: Busy) => void) => void,
@@ -30,20 +28,20 @@ export function watchSilentPeers(
   onSilent: (socket: Socket) => void,
 ): () => void {
   const marks = new WeakMap<Socket, Mark>()
-  /** How much had been written to a connection when all of it was acknowledged. */
+  /** Bytes written when all of them were acknowledged. */
   const acknowledged = new WeakMap<Socket, number>()
   let known = new WeakSet<object>()
   let isChecking = false
   const isSilent = (socket: Socket, unacknowledged: number): boolean => {
     const mark = marks.get(socket)
-    // An acknowledgement begins the count anew.
+    // An acknowledgement resets the count.
     const count = mark && unacknowledged >= mark.unacknowledged ? mark.count + 1 : 0
     if (unacknowledged === 0) marks.delete(socket)
     else marks.set(socket, { unacknowledged, count })
     return unacknowledged > 0 && count >= checks
   }
   const isSideSilent = ({ socket, bytes }: Side, { ports, counts }: Unacknowledged): boolean => {
-    // A name of the whole connection costs a hundred times as much as its port.
+    // A key of the whole connection costs a hundred times as much as its port.
     const unacknowledged = ports.has(socket.remotePort ?? 0) ? counts.get(keyOf(socket)) : undefined
     if (unacknowledged === undefined) acknowledged.set(socket, bytes)
     return isSilent(socket, unacknowledged ?? 0)
@@ -67,7 +65,7 @@ export function watchSilentPeers(
     if (lasting.length === 0) return
     isChecking = true
     try {
-      // Before the system is asked: a byte that is written meanwhile is not acknowledged yet.
+      // Taken before the tables are read: bytes written meanwhile are not acknowledged yet.
       const connections = lasting.map((socket) => ({ socket, sides: listSides(socket) }))
       const table = await readUnacknowledged()
       for (const { socket, sides } of connections) {
@@ -83,7 +81,7 @@ export function watchSilentPeers(
   return () => clearInterval(timer)
 }
 
-/** One end of a connection, or of the one that it was joined to, and how much had been written to it. */
+/** One socket of a connection or of its partner, and the bytes written to it. */
 type Side = Readonly<{ socket: Socket; bytes: number }>
 
 function listSides(socket: Socket): readonly Side[] {
@@ -93,10 +91,7 @@ function listSides(socket: Socket): readonly Side[] {
 
 type Unacknowledged = Readonly<{ ports: ReadonlySet<number>; counts: ReadonlyMap<string, number> }>
 
-/**
- * How often in a row the system sent bytes or probes without an acknowledgement, by connection; none where nothing
- * waits for one. With the ports of the peers.
- */
+/** Unacknowledged transmissions or probes by connection, and the ports of their peers. */
 async function readUnacknowledged(): Promise<Unacknowledged> {
   const counts = new Map<string, number>()
   const ports = new Set<number>()
@@ -120,9 +115,11 @@ async function readUnacknowledged(): Promise<Unacknowledged> {
   return { ports, counts }
 }
 
-/** One line of the system's table, if it waits for an acknowledgement: both ends, and how often in a row none came. */
+/**
+ * Reads a line of the system's table: both ends, and unacknowledged transmissions. Undefined where none are pending.
+ */
 export function readConnection(line: string): Readonly<{ key: string; unacknowledged: number }> | undefined {
-  // The timers of retransmissions, and of probes of a closed window; others wait for nothing that was sent.
+  // Timer 01 is retransmission, 04 the probe of a closed window. Other timers await no acknowledgement.
   if (!line.includes(' 01:') && !line.includes(' 04:')) return undefined
   const [, local, remote, , , , retransmits = '', , probes = ''] = line.trim().split(/ +/, 9)
   const unacknowledged = Number.parseInt(retransmits, 16) + Number.parseInt(probes, 10)
@@ -134,7 +131,7 @@ const keyOf = ({ localAddress, localPort, remoteAddress, remotePort }: Socket): 
 
 const toPort = (port = 0): string => hex(port, 4)
 
-/** As the table has it: numbers of 32 bits in the order of this machine. */
+/** In the format of the system: 32-bit numbers in host byte order. */
 function toHex(text = ''): string {
   const [address = ''] = text.split('%')
   const bytes = isIPv4(address)

@@ -3,25 +3,25 @@ import { guarded } from '../../fault/guarded.ts'
 import { TimeSlicer } from '../../lib/time-slicer.ts'
 import { transportOf } from '../socket/transport.ts'
 
-/** Checks per idle window: a client that makes too little progress in all of them is cut. */
+/** Checks within the time-out. A client that takes too little through all of them is cut. */
 const checks = 4
 
-/** What libuv was given to write, and has not yet: node counts a write only once it is whole. */
+/** The write counters of libuv: Node counts a write only once it is complete. */
 type Handle = Readonly<{ bytesWritten: number; writeQueueSize: number }>
 
-/** How far a peer was when its time began, and how many checks ago that was. */
+/** Bytes taken when the current period began, and checks since then. */
 type Mark = Readonly<{ takenBytes: number; count: number }>
 
 export type MinDataRate = Readonly<{
   idleMs: number
-  /** On average over that time; 0: any byte will do. */
+  /** The least average over that time. At 0 one byte is enough. */
   bytesPerSecond: number
 }>
 
 /**
- * Calls back for each socket whose peer has taken too little, for so long, of what is waiting for it: by reading nothing,
- * or a byte now and then, a client would else hold its upstream for ever. By the connection and not by the answer, since
- * a whole answer may wait in the socket as well. Returns what ends the watch.
+ * Calls back for each socket whose peer has taken too little of its buffered bytes for this long. A client that reads a
+ * byte now and then would hold its upstream forever. Watches connections rather than responses, since a whole response
+ * may wait in the socket. Returns a function that stops the watch.
  */
 export function watchSlowReaders(
   visitSockets: (visit: (socket: Socket) => void) => void,
@@ -29,7 +29,7 @@ export function watchSlowReaders(
   onStalled: (socket: Socket) => void,
 ): () => void {
   const leastBytes = Math.max(1, (bytesPerSecond * idleMs) / 1_000)
-  // What the system kept for each of them is given back by the cut itself, and takes its time.
+  // A cut frees system buffers, which takes time.
   const stalled = new TimeSlicer<Socket>(onStalled)
   const marks = new WeakMap<Socket, Mark>()
   const check = (socket: Socket): void => {
@@ -52,9 +52,9 @@ export function watchSlowReaders(
   return () => clearInterval(timer)
 }
 
-/** Grows by every byte that the peer has made room for. */
+/** Bytes that the peer has made room for. */
 function countTaken(socket: Socket): number {
-  // TLS itself hands over whole records: only the transport knows what has left.
+  // TLS passes on whole records, so only its transport knows what has left.
   const { _handle } = transportOf(socket) as unknown as { _handle?: Handle | null } // not in node's types
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0
 }

@@ -5,7 +5,7 @@ import { EndOfTickBatch } from '../../lib/end-of-tick-batch.ts'
 import { Holding, type MemoryAccount } from '../exchange.ts'
 import { PooledCopy } from './pooled-copy.ts'
 
-/** Text up to this is joined, and leaves in one write, which node does without a copy of its own. */
+/** Text up to this size is joined into one write, which Node does without a copy. */
 export const coalesceLimit = 16 * 1024
 
 const nothing = Buffer.alloc(0)
@@ -15,12 +15,15 @@ const waiting = new EndOfTickBatch<BatchedWriter>(
   (writer) => writer.cut(),
 )
 
-/** What one connection says. Text waits for the end of its turn of the event loop, and leaves with that of others. */
+/**
+ * Joins the text that one connection writes in a turn of the event loop. It is written at the end of the turn, with
+ * that of other connections.
+ */
 export class BatchedWriter {
-  /** Whether anything has left since this was last set to false. */
+  /** Whether anything was written since this was set to false. */
   hasWritten = false
   readonly #socket: Socket
-  /** On TLS what waits is there twice: as it is, and encrypted. */
+  /** TLS buffers bytes twice: as plain text and encrypted. */
   readonly #copies: 1 | 2
   #account: MemoryAccount
   readonly #waiting: Holding
@@ -36,20 +39,20 @@ export class BatchedWriter {
     this.#waiting = new Holding(account)
   }
 
-  /** From now on what waits here waits for another. */
+  /** Moves the buffered bytes to another account. */
   charge(account: MemoryAccount): void {
     this.#account = account
     this.#waiting.moveTo(account)
   }
 
-  /** Counts what waits now. What waits while the other side takes more is seen by a look now and then. */
+  /** Counts the bytes buffered now. A timer counts again while the peer takes them. */
   count(): void {
     this.#waiting.set(this.#socket.destroyed ? 0 : this.#socket.writableLength * this.#copies)
   }
 
   /**
-   * Writes bytes, or text that stands for bytes. Calls back when they have left; gives false where the other side takes
-   * no more for now. Bytes leave at once, behind the text that waits: they are too large to be joined.
+   * Writes bytes, or latin1 text. Calls back when they have left, and returns false while the peer takes no more. Large
+   * bytes are not joined, but written at once after the waiting text.
    */
   write(bytes: string | Buffer, onWritten?: (error?: Error | null) => void): boolean {
     if (typeof bytes === 'string') {
@@ -67,13 +70,13 @@ export class BatchedWriter {
     return !isCongested
   }
 
-  /** Writes bytes that are another's as soon as this returns. */
+  /** Writes a borrowed buffer. */
   writeBorrowed(bytes: Buffer): boolean {
     const copy = new PooledCopy(bytes)
     return this.write(copy.bytes, () => copy.recycle())
   }
 
-  /** True while the other side takes nothing: `drain` will say when it does. Node counts what has just left as waiting. */
+  /** Whether the peer takes no more; `drain` follows. Node counts bytes that have just left as buffered. */
   isCongested(): boolean {
     if (this.#socket.writableLength === 0) return false
     if (this.#socket.writableNeedDrain) return true
@@ -82,7 +85,7 @@ export class BatchedWriter {
     return true
   }
 
-  /** Tells of room once all has left, however little that is: Node does so only of what is more than its mark. */
+  /** Emits `drain` once all has left. Node does so only for more than its high-water mark. */
   #awaitRoom(): void {
     if (this.#isAwaited) return
     this.#isAwaited = true
@@ -96,14 +99,17 @@ export class BatchedWriter {
     )
   }
 
-  /** Writes what waits but for its last byte: to be called before a socket is broken. No answer then passes for whole. */
+  /**
+   * Writes the waiting text without its last byte, before the socket is broken: a partial response then cannot pass for
+   * a whole one.
+   */
   flushTruncated(): void {
     this.#text = this.#text.slice(0, -1)
     this.#onWritten = undefined
     this.flush()
   }
 
-  /** Writes what waits: to be called before a socket is ended, or given away. */
+  /** Writes the waiting text, before the socket is ended or handed over. */
   flush(): void {
     if (!this.#isWaiting) return
     this.#isWaiting = false
@@ -114,7 +120,6 @@ export class BatchedWriter {
     this.#send(text, onWritten)
   }
 
-  /** Closes the socket, whatever waits. */
   cut(): void {
     this.#socket.destroy()
   }

@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net'
 import { guarded } from '../../fault/guarded.ts'
 
-/** How long a peer may take to close a connection that we have ended. */
+/** Time for a peer to close after the gateway has. */
 const lingerMs = 1_000
 
 /**
- * Ends a connection in peace: what was written goes out, what still comes is dropped, and soon after it closes for
- * good. A bare destroy resets it when something arrived unread, and takes our last bytes away from the peer.
+ * Ends a connection gracefully: flushes writes, drains reads, and closes soon after. A bare destroy would reset it over
+ * unread bytes, and the peer would lose the last response.
  */
 export function closeLingering(socket: Socket): void {
   if (socket.destroyed) return

@@ -2,13 +2,13 @@ import { performance } from 'node:perf_hooks'
 import { guarded } from '../../fault/guarded.ts'
 import { TimeSlicer } from '../../lib/time-slicer.ts'
 
-/** Deadlines that are due within the same so many milliseconds share one timer of Node. */
+/** Deadlines within so many milliseconds share one timer of Node. */
 const granularityMs = 8
 
-/** In the place of a time: due, and about to fire. */
+/** Due, and about to fire. */
 const now = Number.NEGATIVE_INFINITY
 
-/** A thousand that came together are due together: each cuts a connection, or answers on it. */
+/** Thousands may be due at once, and each cuts or answers a connection. */
 const due = new TimeSlicer<Deadline>(
   (deadline) => deadline.fire(),
   (deadline) => deadline.fail(),
@@ -16,28 +16,27 @@ const due = new TimeSlicer<Deadline>(
 
 type Bucket = Set<Deadline>
 
-/** What a deadline belongs to. */
 type Owner = Readonly<{ destroy: () => void }>
 
 const buckets = new Map<number, Bucket>()
 
-/** One deadline of a connection, which moves with every request: moving it costs a number, not a timer. */
+/** A deadline of a connection, which moves with each request. Moving it costs a number instead of a timer. */
 export class Deadline {
   #dueMs = Number.POSITIVE_INFINITY
   #onDue: ((target: never) => void) | undefined
   #target: unknown
   readonly #owner: Owner | undefined
-  /** The bucket that will check this deadline, at its time or before. */
+  /** The bucket that checks this deadline at its time or before. */
   #key = Number.POSITIVE_INFINITY
 
-  /** The owner is destroyed should a callback throw. */
+  /** Destroys the owner if a callback throws. */
   constructor(owner?: Owner) {
     this.#owner = owner
   }
 
   /**
-   * Calls back with the target after so long, unless the deadline is set anew or stopped. With a target of its own each
-   * connection needs no closure of its own.
+   * Calls back after that time, unless the deadline is set again or stopped. The target spares each connection a
+   * closure.
    */
   set<Target>(delayMs: number, target: Target, onDue: (target: Target) => void): void {
     this.#target = target
@@ -47,7 +46,7 @@ export class Deadline {
     if (key < this.#key) this.#enter(key)
   }
 
-  /** Leaves the deadline where it is, for the next time that it is set. */
+  /** Stops it, but leaves it in its bucket for the next time it is set. */
   stop(): void {
     this.#dueMs = Number.POSITIVE_INFINITY
     this.#onDue = undefined
@@ -58,7 +57,7 @@ export class Deadline {
     return this.#onDue !== undefined
   }
 
-  /** Forgets the deadline for good: what it belongs to may be gone long before its bucket is checked. */
+  /** Removes it from its bucket, which may outlive its owner. */
   discard(): void {
     this.stop()
     buckets.get(this.#key)?.delete(this)
@@ -88,7 +87,7 @@ export class Deadline {
   }
 
   fire(): void {
-    // Others that were due may have set it anew, or stopped it.
+    // An earlier due callback may have set or stopped it.
     if (this.#dueMs !== now) return
     const onDue = this.#onDue
     const target = this.#target as never // it was set with the callback
@@ -106,7 +105,7 @@ const emptyGuarded = guarded('timer', empty)
 function empty(key: number): void {
   const bucket = buckets.get(key)
   buckets.delete(key)
-  // Node's timers may come a part of a millisecond early.
+  // Timers of Node may fire a fraction of a millisecond early.
   const nowMs = Math.max(performance.now(), key * granularityMs)
   for (const deadline of bucket ?? []) deadline.check(nowMs)
 }

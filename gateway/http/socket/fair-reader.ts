@@ -3,14 +3,14 @@ import { guarded } from '../../fault/guarded.ts'
 import { HandleGate, type ReadGate, SharedReadGate } from './read-gate.ts'
 
 /**
- * What is read of large bodies in one turn of the event loop, all sockets together: so much at least, more where the rest
- * of the turn took long, and so much at most.
+ * Bytes of large bodies that all sockets together read in one turn of the event loop. It is more where the rest of the
+ * turn took long, between these bounds.
  */
 const leastBytes = 1024 * 1024
 const mostBytes = 2 * 1024 * 1024
 const bytesPerMs = 512 * 1024
 
-/** About the most that a socket gives at once; what gives a fourth of it counts as large. */
+/** About the most that a socket reads at once. A quarter of it counts as large. */
 const chunkBytes = 64 * 1024
 const largeChunkBytes = chunkBytes / 4
 
@@ -21,15 +21,15 @@ let startedMs = 0
 let isPlanned = false
 
 /**
- * Whether a socket is read from. Not while what it says has nowhere to go; and while many say much, each in its turn:
- * libuv alone would read two mebibytes of every one of them before it looks at a request of a few bytes.
+ * Pauses a socket whose bytes have no receiver, or whose turn has not come. libuv alone would read two mebibytes of
+ * each large body before it serves a small request.
  */
 export class FairReader {
   readonly #gate: ReadGate
   #isWanted = true
   #isThrottled = false
 
-  /** `isShared`: the socket's bytes go to a buffer that all share. */
+  /** `isShared`: the socket reads into the shared buffer. */
   constructor(socket: Socket, isShared: boolean) {
     this.#gate = isShared ? new SharedReadGate(socket) : new HandleGate(socket)
   }
@@ -44,18 +44,18 @@ export class FairReader {
     if (!this.#isThrottled) this.#gate.open()
   }
 
-  /** Leaves the socket paused, to be read from by others. */
+  /** Leaves the socket paused, for another reader. */
   detach(): void {
     this.#isWanted = false
     this.#gate.detach()
   }
 
-  /** Counts a chunk that was read, when all is done with it; a small one where many small reads stand for a large one. */
+  /** Counts a read after it was processed. With `isPart`, a small read is part of a large body. */
   count(bytes: number, isPart = false): void {
     if (bytes < largeChunkBytes && !isPart) return
     readBytes += bytes
     plan()
-    // What is not wanted may be somebody else's socket by now.
+    // A detached socket may belong to another reader.
     if (readBytes < turnBudgetBytes || this.#isThrottled || !this.#isWanted) return
     this.#isThrottled = true
     this.#gate.close()

@@ -1,14 +1,14 @@
 import type { MemoryAccount } from '../exchange.ts'
 import { PooledCopy } from './pooled-copy.ts'
 
-/** Copies of lent bytes, kept in order until they can be passed on, and counted meanwhile. */
+/** Ordered copies of borrowed buffers, counted on an account until they are passed on. */
 export class HeldChunks {
   readonly #account: MemoryAccount
   readonly #limitBytes: number
   #chunks: PooledCopy[] = []
   bytes = 0
 
-  /** No more than about `limitBytes` is to be read before some of it has been passed on. */
+  /** Reading should pause beyond about `limitBytes`. */
   constructor(account: MemoryAccount, limitBytes: number) {
     this.#account = account
     this.#limitBytes = limitBytes
@@ -28,7 +28,7 @@ export class HeldChunks {
     this.#account.hold(lent.length)
   }
 
-  /** Gives the oldest, to be given back once it has been passed on. */
+  /** Removes the oldest copy, which the caller recycles after use. */
   shift(): PooledCopy {
     const chunk = this.#chunks.shift()
     if (!chunk) throw new Error('nothing is held')
@@ -37,7 +37,7 @@ export class HeldChunks {
     return chunk
   }
 
-  /** Gives it all, as memory of its own. */
+  /** Returns all bytes in memory of their own. */
   takeAll(): Buffer {
     const chunks = this.#chunks.map(({ bytes }) => bytes)
     const [first, ...more] = chunks

@@ -1,10 +1,10 @@
-/** Up to this a copy has memory of its own: it is soon written as text. */
+/** Smaller copies get memory of their own, since they are soon written as text. */
 const smallBytes = 16 * 1024
 
-/** So many wait for their next use: few are out at a time, since most of what is written has left when the call returns. */
+/** Few copies exist at a time: most writes have left when the call returns. */
 const mostWaiting = 32
 
-/** Pieces of memory of one size, the one that was used last to be used next. */
+/** Buffers of one size; the most recently used one is reused first. */
 class BufferPool {
   readonly #bytes: number
   readonly #waiting: Buffer[] = []
@@ -26,16 +26,16 @@ const largeBytes = 64 * 1024
 const largeBuffers = new BufferPool(largeBytes)
 const middleBuffers = new BufferPool(largeBytes / 2)
 
-/** Up to a read of a socket; no slab is left more than half empty. */
+/** Up to the size of a socket read. No buffer is less than half used. */
 function findPool(bytes: number): BufferPool | undefined {
   if (bytes <= smallBytes || bytes > largeBytes) return undefined
   return bytes <= largeBytes / 2 ? middleBuffers : largeBuffers
 }
 
 /**
- * Bytes that were lent, kept for longer: until they have been passed on. Large ones lie in memory that is used again. V8
- * counts what each copy would take of its own, and looks at the whole heap for every few dozen megabytes of it: some twice
- * in a second of large bodies, and every request waits for that.
+ * A copy of a borrowed buffer, kept until it is passed on. Large copies reuse pooled memory. V8 counts fresh buffers as
+ * external memory, and collects the whole heap for every few dozen megabytes: twice a second under large bodies, while
+ * requests wait.
  */
 export class PooledCopy {
   readonly bytes: Buffer
@@ -53,7 +53,10 @@ export class PooledCopy {
     this.bytes = this.#buffer.subarray(0, bytes.length)
   }
 
-  /** To be called when nobody reads them any more, and never earlier. A copy that is never given back is the collector's. */
+  /**
+   * Returns the memory to its pool. Called only after the last read of the bytes; a copy that is never recycled is
+   * collected.
+   */
   recycle(): void {
     if (this.#buffer) this.#pool?.recycle(this.#buffer)
     this.#buffer = undefined

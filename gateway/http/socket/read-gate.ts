@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net'
 
-/** What Node's sockets read with; its types keep it to themselves. */
+/** The handle that Node's sockets read with, which its types omit. */
 type Handle = { reading: boolean; readStop: () => number }
 
-/** Lets a socket read, or not. One that gives its bytes to `onread` does as it is told. */
+/** Starts and stops the reads of a socket. One that uses `onread` obeys `pause`. */
 export type ReadGate = Readonly<{ close: () => void; open: () => void; detach: () => void }>
 
 export class SharedReadGate implements ReadGate {
@@ -27,8 +27,8 @@ export class SharedReadGate implements ReadGate {
 }
 
 /**
- * Any other socket that is paused goes on until its own buffer is full: of TLS, 64 KiB more that wait unseen. So its reads
- * are stopped below it, and what was read before still comes out, to be counted.
+ * A paused socket without `onread` still reads until its own buffer is full: with TLS, 64 KiB more that are not
+ * counted. So its reads are stopped at the handle, and earlier reads still come out.
  */
 export class HandleGate implements ReadGate {
   readonly #socket: Socket
@@ -62,7 +62,7 @@ export class HandleGate implements ReadGate {
     if (this.#socket.isPaused()) this.#socket.resume()
   }
 
-  /** From now on the socket is one like any other, and paused. */
+  /** Restores the socket, paused. */
   detach(): void {
     this.#socket.pause()
     this.#isClosed = false

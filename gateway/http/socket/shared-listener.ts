@@ -5,14 +5,14 @@ const connectionKey = Symbol('connection')
 
 type Joined = Socket & { [connectionKey]?: unknown }
 
-/** Tells a socket which connection its shared listeners act on. */
+/** Links a socket to the connection of its shared listeners. */
 export const joinConnection = (socket: Socket, connection: object): void => {
   Object.assign(socket, { [connectionKey]: connection })
 }
 
 /**
- * A guarded listener that the sockets of all connections share. One for each connection takes three objects: of ten
- * thousand connections that open at once, V8 copies 20 MB of them twice, while requests wait.
+ * A guarded listener that all connections share. One for each connection takes three objects: of ten thousand
+ * connections that open at once, V8 copies 20 MB of them twice, while requests wait.
  */
 export function guardedListener<Connection, First = void>(
   component: FaultComponent,
@@ -21,7 +21,7 @@ export function guardedListener<Connection, First = void>(
 ): (this: Socket, first: First) => void {
   const run = guarded<Connection, First>(component, work, onFault)
   return function (this: Socket, first: First): void {
-    // The class that joins the socket names its own type.
+    // The class that links the socket names its own type.
     run((this as Joined)[connectionKey] as Connection, first)
   }
 }

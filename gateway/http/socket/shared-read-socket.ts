@@ -8,15 +8,15 @@ import { type ReadSize, type SharedReader, shareReads } from './shared-reads.ts'
 type ReadSizes = Pick<SharedReader, 'chooseSize'>
 type SocketListener = (this: Socket, bytes: Buffer) => void
 
-/** A client's socket, and who is given what arrives on it. */
+/** A client's socket, and the listener of its bytes. */
 export class SharedReadSocket implements SharedReader {
   readonly socket: Socket
-  /** What arrives stays as it is; else whoever keeps it must ask for a copy. */
+  /** Whether received bytes may be kept; else they must be copied. */
   readonly ownsBytes: boolean
   readonly #sizes: ReadSizes
   #listener: SocketListener | undefined
 
-  /** Takes over a connection that is not read from yet. */
+  /** Takes over an unread connection. */
   constructor(accepted: Socket, sizes: ReadSizes) {
     this.#sizes = sizes
     const shared = accepted instanceof TLSSocket ? undefined : shareReads(accepted, this)
@@ -24,7 +24,6 @@ export class SharedReadSocket implements SharedReader {
     this.ownsBytes = shared === undefined
   }
 
-  /** Has what arrives given to a guarded listener. */
   listen(listener: SocketListener): void {
     this.#listener = listener
     if (!this.ownsBytes) return
@@ -35,18 +34,18 @@ export class SharedReadSocket implements SharedReader {
     )
   }
 
-  /** For what outlasts the event that it came with: by then its bytes may be another client's. */
+  /** A copy outlives the event, after which a shared buffer belongs to another connection. */
   copyIfShared(bytes: Buffer): Buffer {
     return this.ownsBytes ? bytes : Buffer.from(bytes)
   }
 
-  /** Gives the socket away; it must be paused. */
+  /** Hands the socket over; it must be paused. */
   detach(): TunnelEnd {
     const { socket } = this
     socket.removeAllListeners('data')
     this.#listener = undefined
     if (this.ownsBytes) return endOf(socket)
-    // Its bytes come as they did before: Node would read ahead for what it keeps itself.
+    // Reads stay shared, since Node would read ahead into a buffer of its own.
     return {
       socket,
       gate: new SharedReadGate(socket),

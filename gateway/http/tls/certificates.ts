@@ -2,7 +2,10 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 
 const block = /-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----[^-]*-----END (?:TRUSTED |X509 )?CERTIFICATE-----/g
 
-/** The certificates of a PEM text. Throws a sentence that quotes nothing: OpenSSL itself skips what it cannot read. */
+/**
+ * Reads the certificates of a PEM text. Throws a sentence that quotes nothing. Malformed ones fail here, since OpenSSL
+ * skips them.
+ */
 export function readCertificates(what: string, pem: string): readonly X509Certificate[] {
   const blocks = pem.match(block) ?? []
   if (blocks.length === 0) throw new Error(`${what} holds no certificate in PEM`)
@@ -15,7 +18,7 @@ export function readCertificates(what: string, pem: string): readonly X509Certif
   })
 }
 
-/** Whether a certificate (the first of its chain) and a private key belong together; throws a sentence if not. */
+/** Throws a sentence unless a certificate, the first of its chain, and a private key belong together. */
 export function checkPair(cert: string, key: string): void {
   const [own] = readCertificates('cert', cert)
   if (own?.checkPrivateKey(readKey(key)) !== true) throw new Error('cert and key do not belong together')
@@ -25,10 +28,10 @@ function readKey(pem: string): KeyObject {
   try {
     return createPrivateKey(pem)
   } catch {
-    // OpenSSL's own words may quote the input.
+    // OpenSSL's message may quote the input.
     throw new Error('key holds no private key in PEM, or one under a passphrase')
   }
 }
 
-/** When the first certificate of a chain ends. */
+/** Expiry of the first certificate of a chain. */
 export const readExpiry = (cert: string): Date => new Date(readCertificates('cert', cert)[0]?.validTo ?? '')

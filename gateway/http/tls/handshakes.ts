@@ -3,17 +3,17 @@ import type { Server, TLSSocket } from 'node:tls'
 import { guarded } from '../../fault/guarded.ts'
 import { noteTransport } from '../socket/transport.ts'
 
-/** The connections of a server on TLS, from before their handshakes on. */
+/** TLS connections, from before their handshakes on. */
 export type Handshakes = Readonly<{
-  /** How many connections are open, handshakes included. */
+  /** Open connections, handshakes included. */
   count: () => number
-  /** Breaks the handshakes that are under way. */
+  /** Breaks pending handshakes. */
   cut: () => void
 }>
 
 /**
- * Watches over what Node leaves open: a handshake that failed or took too long is told, but its connection stays; one
- * with a certificate that does not verify goes on where none is required.
+ * Closes connections that Node leaves open. Node reports a failed or late handshake, but keeps its connection, and it
+ * accepts a certificate that does not verify where none is required.
  */
 export function watchHandshakes(server: Server, onFailed: () => void): Handshakes {
   const shaking = new Map<string, Socket>()
@@ -33,7 +33,7 @@ export function watchHandshakes(server: Server, onFailed: () => void): Handshake
     const transport = shaking.get(key)
     if (transport) noteTransport(socket, transport)
     shaking.delete(key)
-    // As on plain HTTP; from the start it would keep whoever leaves in its handshake.
+    // Half-open as on plain HTTP. Set earlier, it would keep a client that leaves during its handshake.
     socket.allowHalfOpen = true
     if (socket.authorized || socket.getPeerX509Certificate() === undefined) return
     onFailed()
@@ -44,7 +44,7 @@ export function watchHandshakes(server: Server, onFailed: () => void): Handshake
   server.on('secureConnection', guarded('listener', agree, destroy))
   const refuse = (error: NodeJS.ErrnoException, socket: TLSSocket): void => {
     socket.destroy()
-    // Whoever just looks whether the port is open leaves like this. Node also calls it so when it refuses a certificate.
+    // A port check leaves like this. Node emits the same error when it refuses a certificate.
     const hasLeft = error.code === 'ECONNRESET' && !socket.authorizationError
     if (!hasLeft) onFailed()
   }
@@ -57,5 +57,5 @@ export function watchHandshakes(server: Server, onFailed: () => void): Handshake
   }
 }
 
-/** A TLS socket does not tell its transport, but is seen at the same peer. */
+/** A TLS socket does not expose its transport, but both have the same peer. */
 const keyOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`

@@ -3,19 +3,22 @@ import type { Server as PlainServer } from 'node:net'
 import { createSecureContext, type SecureContextOptions, Server, type TlsOptions } from 'node:tls'
 import { checkPair, readCertificates } from './certificates.ts'
 
-/** What a listener presents, and whose certificates it takes; all of it PEM. */
+/** The certificate of a listener and the authority of its clients, as PEM. */
 export type ServerIdentity = Readonly<{ cert: string; key: string; clientCa?: string | undefined }>
 
 export type ListenerTls = Readonly<{
   identity: ServerIdentity
-  /** Only with a `clientCa`: whether a client without a certificate may come in; one that does not verify never may. */
+  /**
+   * Only with a `clientCa`: whether a client without a certificate may connect. A certificate that does not verify is
+   * always refused.
+   */
   clientCertificates?: 'optional' | 'required' | undefined
   minVersion: 'TLSv1.2' | 'TLSv1.3'
-  /** For the whole handshake. */
+  /** Covers the whole handshake. */
   handshakeTimeoutMs: number
 }>
 
-/** Of TLS 1.2 only what has forward secrecy and authenticated encryption (Mozilla's "intermediate"); 1.3 has nothing else. */
+/** TLS 1.2 with forward secrecy and authenticated encryption (Mozilla's "intermediate"). TLS 1.3 has nothing else. */
 const ciphers = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -29,8 +32,8 @@ const ciphers = [
 ].join(':')
 
 /**
- * The part of a server's options that may be replaced while it runs. A new context has new keys for session tickets: what
- * was agreed under the old one, a client's certificate above all, is not resumed.
+ * The replaceable part of the server's options. A new context has new session ticket keys: sessions of the old one,
+ * with their client certificates, are not resumed.
  */
 export function composeContext({ cert, key, clientCa }: ServerIdentity, { minVersion }: ListenerTls) {
   return {
@@ -40,7 +43,7 @@ export function composeContext({ cert, key, clientCa }: ServerIdentity, { minVer
     minVersion,
     ciphers,
     honorCipherOrder: true,
-    // One client could have us do the costly half of a handshake again and again.
+    // Renegotiation would let one client demand the costly part of a handshake again and again.
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
   } satisfies SecureContextOptions
 }
@@ -53,7 +56,7 @@ export const composeServerOptions = (tls: ListenerTls): TlsOptions => ({
   rejectUnauthorized: tls.clientCertificates === 'required',
 })
 
-/** Throws a sentence, without a word of what it was given, where a listener could not serve with it. */
+/** Throws a sentence, without quoting its input, where a listener could not serve with it. */
 export function checkServerIdentity(identity: ServerIdentity): void {
   checkPair(identity.cert, identity.key)
   if (identity.clientCa !== undefined) readCertificates('clientCa', identity.clientCa)
@@ -65,7 +68,7 @@ export function checkServerIdentity(identity: ServerIdentity): void {
   }
 }
 
-/** Lets a running server present something else; whoever is connected stays so. */
+/** Replaces the identity of a running server; open connections stay. */
 export const replaceIdentity =
   (server: PlainServer, tls: ListenerTls | undefined) =>
   (identity: ServerIdentity): void => {

@@ -1,19 +1,19 @@
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { checkPair, readCertificates } from './certificates.ts'
 
-/** How an upstream is met on TLS. Connections are shared only by requests with the very same object. */
+/** The TLS configuration of an upstream. Only requests with the same object share connections. */
 export type UpstreamTls = Readonly<{
-  /** Whose connections these are: two upstreams may be at one origin. */
+  /** The name of the upstream: two upstreams may share an origin. */
   upstream: string
-  /** What its certificate must be for, and what SNI says, instead of the host. */
+  /** The name for SNI and the certificate, in place of the host. */
   serverName: string | undefined
   context: SecureContext
 }>
 
-/** PEM: whom to believe instead of the public authorities, and what to present. */
+/** PEM: the authorities in place of the public ones, and the certificate of the gateway. */
 export type ClientIdentity = Readonly<{ ca?: string | undefined; cert?: string | undefined; key?: string | undefined }>
 
-/** Throws a sentence, without a word of what it was given, where no connection could come of it. */
+/** Throws a sentence, without quoting its input, where no connection could succeed. */
 export function createUpstreamTls(
   upstream: string,
   { ca, cert, key }: ClientIdentity,

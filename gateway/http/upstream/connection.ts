@@ -22,16 +22,15 @@ import type { Resolvers } from './response.ts'
 
 const headLimitBytes = 64 * 1024
 
-/** What may wait for a slow upstream before its client is held up. From Node 22 on the default is four times as much. */
+/** Buffer before its client is paused. From Node 22 on the default is four times as large. */
 const highWaterMark = 16 * 1024
 
 /**
- * So many full reads are passed on before more is read at once: more than the system takes for a client that takes nothing,
- * for whom what was read last has to be kept.
+ * Full reads that are passed on before reads become larger. They are more than the system buffers for a client that
+ * takes nothing, for whom the last read must be kept.
  */
 const smallReads = 4
 
-/** How connections tell their pool what becomes of them. */
 export type ConnectionEvents = Readonly<{
   keep: (connection: UpstreamConnection) => void
   forget: (connection: UpstreamConnection) => void
@@ -39,18 +38,17 @@ export type ConnectionEvents = Readonly<{
 
 const destroy = (connection: UpstreamConnection): void => connection.destroy()
 
-/** One connection to an upstream: open, busy with one request, idle, gone. */
+/** One connection to an upstream: connecting, busy with one request, idle or closed. */
 export class UpstreamConnection implements CycleConnection, SharedReader {
   readonly authority: string
-  /** Scheme, host and port. */
   readonly origin: string
   readonly deadline: Deadline
-  /** Its place among the open connections of its pool. */
+  /** Its slot in the list of open connections. */
   slot: Slot<UpstreamConnection> | undefined
   #parser: MessageParser | undefined
-  /** Where it leads, once it is open. */
+  /** The remote address, once connected. */
   peerAddress: string | undefined
-  /** True once an answer came by it: its upstream may close it under the next request. */
+  /** Whether a response was received: its upstream may close a reused connection under the next request. */
   hasServed = false
   readonly #socket: Socket
   readonly #reader: FairReader
@@ -68,7 +66,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     this.authority = origin.authority
     this.origin = origin.origin
     this.#events = events
-    // A socket that leaves HTTP must be one like any other; so must one on TLS.
+    // A socket that may leave HTTP cannot share its read buffer; nor can TLS.
     const isLikeAnyOther = isForUpgrade || origin.isEncrypted
     const socket = origin.open(isLikeAnyOther ? { highWaterMark } : { highWaterMark, onread: sharedReads })
     this.#socket = socket
@@ -84,18 +82,18 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     socket.on('close', UpstreamConnection.#onClose)
   }
 
-  /** Made at the first byte of a response, which thousands of connections may wait for. */
+  /** Created at the first byte of a response, for which thousands of connections may wait. */
   get parser(): MessageParser {
     this.#parser ??= new MessageParser('response', headLimitBytes)
     return this.#parser
   }
 
-  /** Sends a request, as soon as the connection is open. */
+  /** Sends a request once the connection is open. */
   begin(request: UpstreamRequest, resolvers: Resolvers): void {
     this.#cycle = new RequestCycle(this, request, resolvers)
     this.#charge(request.account ?? freeAccount)
     this.#writer.hasWritten = false
-    // Its time without work is over, whatever its request waits for first: a body may take longer.
+    // Its idle timeout ends here, whatever the request waits for first: a body may take longer.
     this.deadline.stop()
     if (this.#isOpen) this.#cycle.start()
     else this.deadline.set(request.timeouts.connectMs, this, UpstreamConnection.#onUnreachable)
@@ -149,7 +147,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     this.#socket.destroy()
   }
 
-  /** Breaks the connection, and a cycle that is under way on it. */
+  /** Breaks the connection and its request. */
   async close(): Promise<void> {
     const closed = this.#socket.closed ? undefined : once(this.#socket, 'close')
     const cycle = this.#cycle
@@ -172,7 +170,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     this.#events.forget(this)
   }
 
-  /** Ends the connection, and the cycle on it, for a callback that threw. */
+  /** Breaks the connection and its request after a callback threw. */
   destroy(): void {
     this.#break(new Error('a callback failed'))
   }
@@ -248,10 +246,10 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     destroy,
   )
 
-  /** Unsolicited bytes could pass for the answer to the next client's request: never read as one. */
+  /** Unsolicited bytes could pass for the response to the next request, so they are never read. */
   #take(bytes: Buffer): void {
     if (this.#isDropped) return
-    if (!this.#writer.hasWritten) this.#break(new Error('bytes that nobody asked for'))
+    if (!this.#writer.hasWritten) this.#break(new Error('unsolicited bytes'))
     else if (this.#cycle?.isPending) this.#cycle.read(bytes)
     else this.drop()
     this.#reader.count(bytes.length, this.#account.isThrottled)
@@ -259,7 +257,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
 
   onRead(bytes: Buffer): true {
     UpstreamConnection.#onData.call(this.#socket, bytes)
-    // Once its clients have taken much, they may wait now and then.
+    // After enough full reads they stay large, even if a client pauses now and then.
     if (bytes.length === smallReadBytes && this.#fullReads < smallReads)
       this.#fullReads = this.#socket.isPaused() ? 0 : this.#fullReads + 1
     return true

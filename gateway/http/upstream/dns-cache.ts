@@ -4,36 +4,35 @@ import { guarded } from '../../fault/guarded.ts'
 import { type Address, createResolver, type Resolver } from './resolver.ts'
 
 export type DnsCacheOptions = Readonly<{
-  /** For how long an answer is good. */
+  /** How long an answer is fresh. */
   cacheMs: number
-  /** For how long the last addresses go on while the name is not resolved. */
+  /** How long stale addresses serve while the name does not resolve. */
   maxStaleMs?: number
   /** How long a connection waits for the first addresses of a name. */
   timeoutMs?: number
-  /** Whether the names come from tenants, who may choose one that is never answered. */
+  /** Whether tenants choose the names, which may then never resolve. */
   isForeign?: boolean
   resolver?: Resolver
   monotonicMs?: () => number
-  /** Told when a name's lookups begin to fail, with the reason, and when they are good again. */
+  /** Told when lookups of a name begin to fail, with the reason, and when they succeed again. */
   onState?: (name: string, failure: string | undefined) => void
 }>
 
-/** The addresses of names. */
 export type DnsCache = Readonly<{
-  /** For `connect`: all addresses, each time another one first. */
+  /** For `connect`: all addresses, rotated at each call. */
   lookup: LookupFunction
-  /** The same in the order of the system. */
+  /** For `connect`: all addresses in the order of the system. */
   lookupInOrder: LookupFunction
-  /** How often the addresses have changed; asks again in the background where the answer is too old. */
+  /** A number that grows with each change. Refreshes a stale answer in the background. */
   versionOf: (name: string) => number
-  /** Whether the name still leads there, as far as is known. */
+  /** Whether the name still resolves to the address, as far as is known. */
   includes: (name: string, address: string | undefined) => boolean
-  /** Age of the oldest addresses in use whose name is not resolved any more, in milliseconds; 0 where all are. */
+  /** Age in milliseconds of the oldest stale addresses in use, else 0. */
   oldestStaleMs: () => number
 }>
 
 type Entry = {
-  /** None once they are too old. */
+  /** Empty once they are too old. */
   addresses: readonly Address[]
   answeredAtMs: number
   askedAtMs: number
@@ -44,22 +43,22 @@ type Entry = {
 
 type Waiting = (error: NodeJS.ErrnoException | null) => void
 
-/** A lookup under way: slow where patience with it has run out once, late where its time is over. */
+/** A lookup under way: slow once a connection stopped waiting for it, late beyond its time limit. */
 type Lookup = { waiting: Waiting[]; isSlow: boolean; isLate: boolean }
 
-/** Names come from the configuration, and from clusters: those of the latter must not add up for ever. */
+/** Names come from the configuration and from clusters, which must not add up. */
 const maximumNames = 1_000
 
 /**
- * An address may be another machine's by now: a newer answer is waited for as long as a name server in reach takes, before
- * the last addresses are used (the client response timer of RFC 8767, section 5).
+ * The address may have moved to another machine. So a connection waits as long as a reachable name server takes before
+ * it uses a stale answer (the client response timer of RFC 8767, section 5).
  */
 const clientResponseMs = 50
 
-/** A name that nothing connected to for so long is not in use. */
+/** A name without connections for this long is unused. */
 const usedMs = 60_000
 
-/** Remembers answers for a while: every new connection would else wait for one. */
+/** Caches answers, since each new connection would wait for one. */
 export function createDnsCache(options: DnsCacheOptions): DnsCache {
   const entries = createEntries(options)
   const failures = createFailures(options)
@@ -93,16 +92,16 @@ export function createDnsCache(options: DnsCacheOptions): DnsCache {
 }
 
 type Entries = Readonly<{
-  /** Its addresses are gone where they are too old. */
+  /** Returns the entry, without addresses that are too old. */
   find: (name: string) => Entry | undefined
   take: (name: string, addresses: readonly Address[]) => void
-  /** Notes that the name was asked for without an answer; whether it is known at all. */
+  /** Records an unanswered request for the name. Returns whether the name is known at all. */
   noteAsked: (name: string) => boolean
   noteUse: (entry: Entry) => void
   isInUse: (entry: Entry) => boolean
-  /** Whether it is time to ask again. */
+  /** Whether the entry needs a refresh. */
   isOld: (entry: Entry) => boolean
-  /** Age of the oldest addresses in use among those of these names. */
+  /** Age of the oldest addresses in use among these names. */
   oldestMs: (names: readonly string[]) => number
 }>
 
@@ -156,7 +155,7 @@ function createEntries({
 }
 
 type Failures = Readonly<{
-  /** Notes how the last lookup ended; undefined where it was good. */
+  /** Records the outcome of the last lookup; undefined is success. */
   note: (name: string, reason: string | undefined) => void
   reasonOf: (name: string) => string | undefined
   names: () => readonly string[]
@@ -183,7 +182,7 @@ type Lookups = Readonly<{
   underWay: (name: string) => Lookup | undefined
 }>
 
-/** One lookup of a name at a time, however many wait for it. */
+/** Shares one lookup among all connections that wait for the name. */
 function createLookups(
   entries: Entries,
   failures: Failures,
@@ -222,7 +221,10 @@ function createLookups(
       tell(lookup, isGood ? null : (error ?? failure('ENOTFOUND', name)))
     })
   }
-  /** The database of a gateway may need no new connection for hours: the end of its failures is to be seen all the same. */
+  /**
+   * Retries failed names without a request: the database may need no new connection for hours, and the end of a failure
+   * must still be seen.
+   */
   const retry = (name: string): void => {
     if (retrying.has(name)) return
     retrying.add(name)
@@ -244,12 +246,15 @@ type Found = (error: NodeJS.ErrnoException | null, entry?: Entry) => void
 
 type DnsCacheParts = Readonly<{ entries: Entries; failures: Failures; lookups: Lookups }>
 
-/** The addresses that are known, at once or after a short wait for newer ones; the first ones within the time-out. */
+/**
+ * Answers with known addresses at once, or after a short wait for fresher ones. First addresses are awaited up to the
+ * time-out.
+ */
 function findAddresses(name: string, { entries, failures, lookups }: DnsCacheParts, answer: Found): void {
   const known = entries.find(name)
   if (known) entries.noteUse(known)
   const hasAddresses = known !== undefined && known.addresses.length > 0
-  // Only the first ones wait: with a silent name server every connection would else.
+  // Only the first connections wait: with a silent name server each one would.
   const isSlow = failures.reasonOf(name) !== undefined || lookups.underWay(name)?.isSlow === true
   let isAnswered = false
   const finish = (error: NodeJS.ErrnoException | null): void => {
@@ -262,7 +267,7 @@ function findAddresses(name: string, { entries, failures, lookups }: DnsCachePar
   }
   const finishGuarded = guarded('upstream', finish)
   const finishSoon = (error: NodeJS.ErrnoException | null): void => process.nextTick(finishGuarded, error)
-  // An answer that has come while the event loop was busy goes first.
+  // An answer that arrived while the event loop was busy goes first.
   const giveUp = (): void => {
     const lookup = lookups.underWay(name)
     if (lookup) lookup.isSlow = true
@@ -275,8 +280,8 @@ function findAddresses(name: string, { entries, failures, lookups }: DnsCachePar
 }
 
 /**
- * Has everything in this process that names no lookup of its own find its host by these names: the drivers of PostgreSQL and
- * Redis, `fetch`, and the exporters of traces. `dns.lookup` is the one place that all of them ask. Gives what ends that.
+ * Replaces `dns.lookup`, so that the drivers of PostgreSQL and Redis, `fetch` and trace exporters use this cache.
+ * Returns a function that restores it.
  */
 export function lookUpEverywhere(names: DnsCache): () => void {
   const lookup = (name: string, ...rest: unknown[]): void => {
@@ -296,7 +301,7 @@ export function lookUpEverywhere(names: DnsCache): () => void {
 
 const systemLookup = dns.lookup
 
-/** Turns the addresses of the family that the system prefers; others stay behind them. */
+/** Rotates the addresses of the family that the system prefers; the others stay behind them. */
 function rotate(entry: Entry): readonly Address[] {
   const { addresses } = entry
   const preferred = addresses.filter(({ family }) => family === addresses[0]?.family)

@@ -1,6 +1,6 @@
 import { isIPv6 } from 'node:net'
 
-/** Where an address of IPv6 holds one of IPv4: the groups that it begins with, the places of the bytes, and what is 0 behind. */
+/** Forms of IPv6 that embed IPv4: their prefix, the positions of the four bytes, and the zeros behind them. */
 const forms: readonly Readonly<{
   begins: readonly number[]
   at: readonly number[]
@@ -23,11 +23,11 @@ const forms: readonly Readonly<{
   { begins: [0x2001, 0], at: [12, 13, 14, 15], isInverted: true },
 ]
 
-/** The addresses of IPv4 that one of IPv6 may lead to; none where it holds none. */
+/** The IPv4 addresses that an IPv6 address may lead to. */
 export function embeddedAddresses(address: string): readonly string[] {
   if (!isIPv6(address)) return []
   const groups = readGroups(address)
-  // `::` and `::1` are no form of IPv4.
+  // `::` and `::1` do not embed IPv4.
   if (groups.slice(0, 7).every((group) => group === 0) && (groups[7] ?? 0) <= 1) return []
   const bytes = groups.flatMap((group) => [group >> 8, group & 0xff])
   const held = forms
@@ -35,14 +35,14 @@ export function embeddedAddresses(address: string): readonly string[] {
       ({ begins, zeroFrom = 16 }) => begins.every((group, index) => groups[index] === group) && isZero(bytes, zeroFrom),
     )
     .map(({ at, isInverted }) => at.map((place) => (bytes[place] ?? 0) ^ (isInverted ? 0xff : 0)).join('.'))
-  // Where several lengths of a prefix are possible, zeros are no address but the end of another form.
+  // With a prefix of several possible lengths, zeros are the end of another form.
   const meant = held.filter((each) => each !== '0.0.0.0')
   return meant.length > 0 ? meant : held
 }
 
 const isZero = (bytes: readonly number[], from: number): boolean => bytes.slice(from).every((byte) => byte === 0)
 
-/** The eight groups of an address that is one. */
+/** The eight groups of a valid address. */
 export function readGroups(address: string): readonly number[] {
   const [head = '', tail] = address.split('::')
   const before = readPart(head)

@@ -2,13 +2,12 @@ import { BlockList, isIP, type LookupFunction } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { embeddedAddresses } from './embedded-address.ts'
 
-/** Which addresses may be connected to. */
+/** The addresses that may be connected to. */
 export type Networks = Readonly<{ admits: (address: string, port: number) => boolean }>
 
-/** Addresses and CIDR blocks. */
 export type NetworkRules = Readonly<{ allow: readonly string[]; deny: readonly string[] }>
 
-/** This machine, this link, every machine, no machine (RFC 6890, RFC 4291, RFC 5771). */
+/** Loopback, link-local, multicast and unspecified networks (RFC 6890, RFC 4291, RFC 5771). */
 const neverPublic = [
   '0.0.0.0/8',
   '127.0.0.0/8',
@@ -33,8 +32,8 @@ const metadata = [
 ]
 
 /**
- * Networks as the rules say. `deny` wins. What is this machine's or this link's takes a block of `allow`, a cloud's
- * metadata service its very address; a listener of this gateway is never admitted. Throws a sentence for a malformed block.
+ * Compiles the rules; `deny` wins. Loopback and link-local networks need a block of `allow`, and a metadata service its
+ * exact address. A listener of this gateway is never admitted. Throws a sentence for a malformed block.
  */
 export function createNetworks({ allow, deny }: NetworkRules, listenerPorts: ReadonlySet<number>): Networks {
   const denied = new Blocks(deny)
@@ -52,7 +51,7 @@ export function createNetworks({ allow, deny }: NetworkRules, listenerPorts: Rea
       const [address = ''] = text.split('%')
       if (isIP(address) === 0) return false
       const meant = embeddedAddresses(address)
-      // One that only wraps another is judged as that one, but a block may refuse the wrapping.
+      // An embedded address is judged by itself, but a block may refuse its wrapping.
       if (meant.length > 0 && denied.has(address)) return false
       const reached = meant.length > 0 ? meant : [address]
       return reached.every((each) => isOpen(each) && !(listenerPorts.has(port) && isOwn(each)))
@@ -60,7 +59,7 @@ export function createNetworks({ allow, deny }: NetworkRules, listenerPorts: Rea
   }
 }
 
-/** Finds the addresses of names as another one does, and keeps those that are admitted. */
+/** Filters a lookup by the admitted addresses. */
 export const admittedOnly =
   (lookup: LookupFunction, networks: Networks, port: number): LookupFunction =>
   (name, options, callback) =>
@@ -76,19 +75,19 @@ export const admittedOnly =
       else callback(null, first.address, first.family)
     })
 
-/** What an address that is not admitted fails with. */
+/** The error of an address that is not admitted. */
 export const refused = (host: string): NodeJS.ErrnoException =>
   Object.assign(new Error(`cluster.networks does not admit the address of ${host}`), { code: 'EACCES' })
 
 const loopback = ['127.0.0.0/8', '0.0.0.0/8', '::/128', '::1/128']
 
-/** Asked only where the port is a listener's: interfaces come and go. */
+/** Called only for the port of a listener, since interfaces come and go. */
 function isOwn(address: string): boolean {
   const own = Object.values(networkInterfaces()).flatMap((all) => (all ?? []).map((each) => each.address))
   return new Blocks([...loopback, ...own.map((each) => each.split('%')[0] ?? '')]).has(address)
 }
 
-/** A list for each family: a `BlockList` takes an IPv4 address for one of IPv6 as well. */
+/** A list for each family: one `BlockList` takes an IPv4 address for an IPv6 one as well. */
 class Blocks {
   readonly #lists = { 4: new BlockList(), 6: new BlockList() }
 

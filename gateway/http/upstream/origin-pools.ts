@@ -2,34 +2,33 @@ import type { UpstreamRequest } from '../engine.ts'
 import type { DnsCache } from './dns-cache.ts'
 import { type Origin, readOrigin } from './origin.ts'
 
-/** What the connections to one place share. */
+/** Connections to one origin with the same certificates and networks. */
 export type OriginPool<Connection> = {
   readonly key: string
   readonly origin: Origin
   readonly dns: DnsCache
   readonly tls: UpstreamRequest['tls']
   readonly networks: UpstreamRequest['networks']
-  /** The one that fell idle last comes last. */
+  /** Ordered by the time they became idle. */
   readonly idle: Connection[]
   dnsVersion: number
 }
 
-/** Where a request goes, and what a connection must be for it. */
+/** The origin of a request, and the demands on its connection. */
 export type UpstreamTarget = Pick<UpstreamRequest, 'origin' | 'tls' | 'networks'>
 
 export type OriginPoolsOptions<Connection> = Readonly<{
   dns: DnsCache
-  /** Of places that only some addresses are admitted for: clusters. */
+  /** For origins whose addresses are restricted: clusters. */
   clusterDns: DnsCache
-  /** The address that a connection leads to. */
   peerOf: (connection: Connection) => string | undefined
   drop: (connection: Connection) => void
 }>
 
-/** Clusters' addresses come and go: those of the past must not add up. */
+/** Clusters' addresses come and go, and must not add up. */
 export const mostPools = 1_000
 
-/** Idle connections by where they lead, and with which certificates. */
+/** Idle connections by origin and certificates. */
 export class OriginPools<Connection> {
   readonly #pools = new Map<string, OriginPool<Connection>>()
   readonly #options: OriginPoolsOptions<Connection>
@@ -40,7 +39,7 @@ export class OriginPools<Connection> {
 
   find({ origin, tls, networks }: UpstreamTarget): OriginPool<Connection> {
     const place = tls ? `${tls.upstream} ${origin}` : origin
-    // A connection whose address was not asked about serves no request that asks.
+    // A connection whose address was not checked serves no request that demands the check.
     const key = networks ? `admitted ${place}` : place
     const known = this.#pools.get(key)
     if (known && known.tls === tls && known.networks === networks) return known
@@ -49,7 +48,7 @@ export class OriginPools<Connection> {
     const pool = { key, origin: found, dns, tls, networks, idle: [], dnsVersion: 0 }
     this.#pools.set(key, pool)
     if (this.#pools.size > mostPools) this.#dropOldest()
-    // Other certificates are in force: what was opened with those before serves nobody new.
+    // Certificates were replaced, so idle connections with the old ones close.
     for (const connection of [...(known?.idle ?? [])]) this.#options.drop(connection)
     return pool
   }
@@ -66,7 +65,7 @@ export class OriginPools<Connection> {
     return true
   }
 
-  /** The first one that was found: where it is still used, it is found again. */
+  /** Drops the oldest pool. One that is still in use is created again. */
   #dropOldest(): void {
     const [oldest] = this.#pools.values()
     if (!oldest) return
@@ -78,7 +77,7 @@ export class OriginPools<Connection> {
     return this.#pools.size
   }
 
-  /** An idle one of whatever origin, to make room. */
+  /** The longest idle connection of any origin, to make room. */
   oldestIdle(): Connection | undefined {
     for (const { idle } of this.#pools.values()) if (idle[0] !== undefined) return idle[0]
     return undefined

@@ -8,22 +8,22 @@ import { admittedOnly, type Networks, refused } from './networks.ts'
 
 export type OpenOptions = Readonly<{ onread?: OnReadOpts; highWaterMark?: number }>
 
-/** Where an upstream listens. */
+/** The address of an upstream. */
 export type Origin = Readonly<{
-  /** Scheme, host and port, and the default port left out. */
+  /** Scheme, host and port, without a default port. */
   origin: string
-  /** As `Host` says it. */
+  /** The value of `Host`. */
   authority: string
   isEncrypted: boolean
-  /** The event of a connection that may be used. */
+  /** The event after which the connection may be used. */
   openEvent: 'connect' | 'secureConnect'
-  /** The host, where it is a name, which may lead elsewhere tomorrow. */
+  /** The host where it is a DNS name, whose addresses may change. */
   name: string | undefined
-  /** Opens a connection; on TLS the options are nobody's. */
+  /** Opens a connection. TLS ignores the options. */
   open: (options: OpenOptions) => Socket
 }>
 
-/** With `networks`, a connection to any other address fails as one that cannot be reached. */
+/** With `networks`, a connection to any other address fails as unreachable. */
 export function readOrigin(
   text: string,
   tls: UpstreamTls | undefined,
@@ -42,7 +42,7 @@ export function readOrigin(
     isEncrypted,
     name: isIP(host) === 0 ? host : undefined,
   }
-  // No name to look up: what it says is where it leads.
+  // An IP address needs no lookup, and is checked here.
   if (networks && facts.name === undefined && !networks.admits(host, portNumber))
     return { ...facts, openEvent: 'connect', open: () => failing(refused(host)) }
   if (isEncrypted) return { ...facts, openEvent: 'secureConnect', open: secureOpener(address, tls) }
@@ -50,7 +50,7 @@ export function readOrigin(
   return { ...facts, openEvent: 'connect', open: (more) => connect({ ...options, ...more }) }
 }
 
-/** A socket that never opens, and says so as one does that cannot. */
+/** A socket that fails to connect. */
 function failing(error: Error): Socket {
   const socket = new Socket()
   setImmediate(() => socket.destroy(error))
@@ -59,10 +59,10 @@ function failing(error: Error): Socket {
 
 type Address = Readonly<{ host: string; port: number; lookup: DnsCache['lookup'] }>
 
-/** As every upstream that nothing else is said of: the public authorities that Node knows are believed. */
+/** Shared by upstreams without a TLS configuration: they trust the public authorities of Node. */
 let usualContext: SecureContext | undefined
 
-/** Resumes the last session of the origin. */
+/** Resumes the last TLS session of the origin. */
 function secureOpener(address: Address, tls: UpstreamTls | undefined): Origin['open'] {
   const { host } = address
   usualContext ??= createSecureContext({ minVersion: 'TLSv1.2' })
@@ -74,7 +74,7 @@ function secureOpener(address: Address, tls: UpstreamTls | undefined): Origin['o
       ...address,
       secureContext,
       ALPNProtocols: ['http/1.1'],
-      // Whatever the environment says.
+      // Set explicitly, since NODE_TLS_REJECT_UNAUTHORIZED could disable it.
       rejectUnauthorized: true,
       ...(serverName !== undefined && { servername: serverName }),
       ...(session && { session }),

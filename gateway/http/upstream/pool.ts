@@ -5,16 +5,16 @@ import { type OriginPool, OriginPools, type UpstreamTarget } from './origin-pool
 
 /** Connections to upstreams, each for one request at a time. */
 export type Pool = Readonly<{
-  /** The connection that fell idle last, or a new one. Undefined where all are busy. */
+  /** Returns the most recently idle connection or a new one; undefined where all are busy. */
   acquire: (place: UpstreamTarget, needs: Needs) => UpstreamConnection | undefined
-  /** How many are open, by origin. */
+  /** Open connections by origin. */
   count: () => ReadonlyMap<string, number>
   close: () => Promise<void>
 }>
 
 type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
 
-/** Keeps idle connections: each takes itself out when it closes, or has been idle for too long. */
+/** Keeps idle connections, which remove themselves when they close or were idle for too long. */
 export function createPool(limit: number, names: DnsCache, clusterNames: DnsCache): Pool {
   const open = new UnorderedList<UpstreamConnection>()
   const pools = new OriginPools<UpstreamConnection>({
@@ -24,14 +24,13 @@ export function createPool(limit: number, names: DnsCache, clusterNames: DnsCach
     drop: (connection) => connection.drop(),
   })
 
-  /** Makes room by an idle one of whatever origin. */
+  /** Makes room by closing an idle connection of any origin. */
   const hasRoom = (): boolean => {
     if (open.size < limit) return true
     const spare = pools.oldestIdle()
     spare?.drop()
     return spare !== undefined
   }
-  /** One for all connections of a pool. */
   const eventsByPool = new WeakMap<OriginPool<UpstreamConnection>, ConnectionEvents>()
   const counts = new Map<string, number>()
   const count = (origin: string, change: 1 | -1): void => {

@@ -12,39 +12,38 @@ import { type Resolvers, type ResponseSource, ResponseStream } from './response.
 import { hasUnambiguousFraming } from './response-framing.ts'
 import { Upload, type UploadConnection, type UploadEvents } from './upload.ts'
 
-/** Interim answers before the final one; an upstream that says more is not going to answer. */
+/** Interim responses before the final one. An upstream that sends more is broken or hostile. */
 const mostInterimHeads = 32
 const mostInterimBytes = 64 * 1024
 
-/** The connection, as a request cycle uses it. */
 export type CycleConnection = ResponseSource &
   UploadConnection &
   Readonly<{
     authority: string
     parser: MessageParser
-    /** It was kept before: its upstream may close it under this very request. */
+    /** Whether it was reused: its upstream may close it under this very request. */
     hasServed: boolean
-    /** Ends the cycle: the connection may be kept for so long, or not at all. */
+    /** Ends the cycle. The connection may stay idle for that time; at 0 it closes. */
     finish: (keepMs: number) => void
-    /** Gives the socket away, with what has arrived on it. */
+    /** Hands the socket over, with the bytes received on it. */
     release: (rest: Buffer) => Socket
   }>
 
-/** One request on a connection: from its first byte out to the last byte of its answer. */
+/** One request on a connection, from its first byte to the last byte of its response. */
 export class RequestCycle implements UploadEvents {
   readonly #connection: CycleConnection
   readonly #response: ResponseStream
   readonly #isForHead: boolean
-  /** Let go of at the head of the answer, which may last for hours. */
+  /** Released at the head of the response, which may last for hours. */
   #request: UpstreamRequest | undefined
   #upload: Upload | undefined
-  /** A head that is not whole yet. */
+  /** Bytes of an incomplete head. */
   readonly #head: Holding
   #isSent = false
   #hasAnswered = false
   #keepMs = 0
   #interimHeads = 0
-  /** Of what came before the final head. */
+  /** Bytes before the final head. */
   #interimBytes = 0
 
   constructor(connection: CycleConnection, request: UpstreamRequest, resolvers: Resolvers) {
@@ -57,7 +56,7 @@ export class RequestCycle implements UploadEvents {
     request.onCancellable(() => this.#response.fail('cancelled'))
   }
 
-  /** False once nobody waits for the answer, or its end has come. */
+  /** False once the client has left, or the response has ended. */
   get isPending(): boolean {
     return this.#response.isPending
   }
@@ -95,12 +94,10 @@ export class RequestCycle implements UploadEvents {
     this.#response.fail(error)
   }
 
-  /** The upstream takes more. */
   goOn(): void {
     this.#upload?.goOn()
   }
 
-  /** The connection is no longer this cycle's. */
   detach(): void {
     this.#head.set(0)
     this.#upload?.detach()
@@ -130,13 +127,13 @@ export class RequestCycle implements UploadEvents {
     const { parser } = this.#connection
     if (head) this.#begin(head)
     for (const chunk of parser.body) this.#response.data(chunk)
-    // Its reader may have left just now.
+    // The sink may have aborted just now.
     if (!this.isPending) return
     if (fault) this.#response.fail('protocol-error', new Error(fault.code))
     else if (parser.isComplete) this.#complete(isAll && this.#isSent ? this.#keepMs : 0)
   }
 
-  /** The upstream says no more: the end of an answer without a length, or of one that is not whole. */
+  /** The upstream has ended its side, which ends a response without a length, or truncates one. */
   end(): void {
     const { parser } = this.#connection
     const isWhole = parser.finish() && parser.isComplete && !this.#request
@@ -148,7 +145,7 @@ export class RequestCycle implements UploadEvents {
     this.#response.truncate(new UpstreamError(this.#faultOfBreak()))
   }
 
-  /** The connection has gone. */
+  /** The connection has closed. */
   close(hasBeenOpen: boolean, cause: Error | undefined): void {
     this.#response.fail(hasBeenOpen ? this.#faultOfBreak() : 'unreachable', cause)
   }
@@ -158,7 +155,7 @@ export class RequestCycle implements UploadEvents {
     return this.#connection.hasServed ? 'stale' : 'no-response'
   }
 
-  /** Only for what the upstream itself is waited for. */
+  /** The time-out covers only the time that the upstream itself takes. */
   #awaitResponse(): void {
     if (this.#request) this.#connection.deadline.set(this.#request.timeouts.firstByteMs, this.#response, failLate)
   }
@@ -175,7 +172,10 @@ export class RequestCycle implements UploadEvents {
     this.#response.begin(head)
   }
 
-  /** RFC 9110 15.2: more may follow; but we ask for no `100 Continue`, and for no other protocol unless we do. */
+  /**
+   * RFC 9110 15.2: several interim responses may come. The gateway never asks for `100 Continue`, and for a switch of
+   * protocols only with a handshake.
+   */
   #takeInterim(head: MessageHead, rest: Buffer): void {
     if (head.status === 101 && head.isUpgrade && this.#request?.asksForWebSocket) {
       this.#switch(this.#request, head, rest)
@@ -195,7 +195,7 @@ export class RequestCycle implements UploadEvents {
     else this.#response.fail('protocol-error', new Error('not the answer to this handshake'))
   }
 
-  /** The connection is free before anybody hears of the end, who may need one at once. */
+  /** Frees the connection before the client learns of the end and sends its next request. */
   #complete(keepMs: number): void {
     this.#connection.finish(keepMs)
     this.#response.complete()
@@ -204,18 +204,18 @@ export class RequestCycle implements UploadEvents {
 
 const failLate = (response: ResponseStream): void => response.fail('timeout')
 
-/** What neither the parser nor the house's own rule lets pass: a version that is none, and a length told twice. */
+/** Refuses heads that the parser and the framing rule let pass: an invalid version, or two lengths. */
 const isReadableHead = ({ status, version, headers }: MessageHead): boolean =>
   (version === '1.1' || version === '1.0') && hasUnambiguousFraming(status, headers)
 
-/** Shorter than the idle time-out of common backends, so that fewer reuses meet a closing connection. */
+/** Shorter than the idle time-out of common backends, so that fewer requests meet a closing connection. */
 const usualIdleMs = 4_000
 
-/** What an upstream's word may take on its way, and the longest that is believed. */
+/** Margin for the delay of an upstream's `Keep-Alive`, and the longest that is believed. */
 const keepAliveMarginMs = 2_000
 const longestIdleMs = 600_000
 
-/** For how long a connection may be kept after an answer: a `Keep-Alive` line says how long its upstream does. */
+/** How long a connection stays idle: by the upstream's `Keep-Alive` line, else the default. */
 export function readIdleMs(headers: readonly string[]): number {
   for (let index = 0; index < headers.length; index += 2) {
     const name = headers[index] ?? ''

@@ -1,19 +1,19 @@
 import type { UpstreamRequest } from '../engine.ts'
 import { composeLine, readLineName } from '../header-line.ts'
 
-/** A request without one says so where one is expected (RFC 9110 8.6). */
+/** These state a missing body by its length (RFC 9110 8.6). */
 const methodsWithBody = new Set(['POST', 'PUT', 'PATCH'])
 
-/** Framing is the engine's: whoever names one of these means something else. */
+/** The engine sets framing and connection itself: such a header here is a mistake of the caller. */
 const ownNames = new Set(['connection', 'keep-alive', 'transfer-encoding', 'upgrade', 'expect'])
 
 const hostName = readLineName('host')
 
-/** RFC 9112 3: nothing in them may end the request line. */
+/** RFC 9112 3: neither may end the request line. */
 const wordPattern = /^[A-Z]+$/
 const targetPattern = /^[\x21-\x7e\x80-\xff]+$/
 
-/** A request's head up to its framing, always in the same order: `Host` and `Connection` first. */
+/** The head without its framing, in a fixed order: `Host` and `Connection` first. */
 export function composeRequestHead(request: UpstreamRequest, originHost: string): string {
   const { method, path, headers, prepared } = request
   if (!wordPattern.test(method) || !targetPattern.test(path)) throw new TypeError('not a request line')
@@ -35,11 +35,11 @@ export function composeRequestHead(request: UpstreamRequest, originHost: string)
 
 function chooseConnection({ method, asksForWebSocket }: UpstreamRequest): string {
   if (asksForWebSocket) return 'connection: upgrade\r\nupgrade: websocket\r\n'
-  // Some answer HEAD with a body all the same, which could come late enough to pass for the next answer.
+  // Some backends send a body to HEAD anyway, late enough to pass for the next response.
   return method === 'HEAD' ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
 }
 
-/** The last lines of a head, with the blank one; `bodyLength` is undefined where the body comes in chunks. */
+/** The framing and the blank line. `bodyLength` is undefined for chunks. */
 export function composeFraming(method: string, bodyLength: number | undefined): string {
   if (bodyLength === undefined) return 'transfer-encoding: chunked\r\n\r\n'
   return bodyLength > 0 || methodsWithBody.has(method) ? `content-length: ${bodyLength}\r\n\r\n` : '\r\n'

@@ -5,26 +5,27 @@ export type Address = Readonly<{ address: string; family: number }>
 
 type Answer = (error: NodeJS.ErrnoException | null, addresses: readonly Address[]) => void
 
-/** Asks for all addresses of a name. */
 export type ResolveName = (name: string, answer: Answer) => void
 
-/** Asks the system, so that /etc/hosts counts. */
+/** Asks the system, which reads /etc/hosts. */
 const askSystem: ResolveName = (name, answer) => lookupSystem(name, { all: true, verbatim: true }, answer)
 
 export type Resolver = Readonly<{
-  /** A doubtful lookup may take the system's whole time-out; others never wait for the last slot behind it. */
+  /** A doubtful lookup may take the whole time-out of the system. The last slot is kept free of such lookups. */
   resolve: (name: string, isDoubtful: boolean, answer: Answer) => void
 }>
 
-/** libuv gives lookups half of its threads, so that files and keys never wait for a name server; the rest of them queue. */
+/**
+ * libuv gives lookups half of its threads, so that files and keys never wait for a name server. Further lookups queue.
+ */
 const countSlots = (): number => {
   const threads = Number(process.env.UV_THREADPOOL_SIZE ?? 4)
   return Number.isInteger(threads) && threads > 0 ? Math.floor((threads + 1) / 2) : 2
 }
 
 /**
- * Asks for so many names at once as the system can, and leaves one place that no doubtful lookup takes. A lookup cannot be
- * called off: with a silent name server each holds its thread for 10 s (resolv.conf(5): 5 s, two attempts).
+ * Asks for as many names at once as the system can, and keeps one slot free of doubtful lookups. A lookup cannot be
+ * cancelled, and with a silent name server it holds its thread for 10 s (resolv.conf(5): 5 s, two attempts).
  */
 export function createResolver(ask: ResolveName = askSystem, slots: number = countSlots()): Resolver {
   const queues = { sure: [] as (() => void)[], doubtful: [] as (() => void)[] }

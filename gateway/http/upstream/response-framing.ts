@@ -1,11 +1,11 @@
 import type { RawHeaders } from '../exchange.ts'
 
-/** RFC 9112 6.3: these end with their head, whatever length it names. */
+/** RFC 9112 6.3: these end with their head, whatever length it states. */
 export const endsWithHead = (status: number): boolean => status === 204 || status === 304
 
 /**
- * Whether the framing of a final head can be read in one way only. llhttp lets statuses through that are none (RFC 9110 15), and gives the bytes of
- * a transfer coding that it does not know as if they were the content.
+ * Whether the framing of a final head has one reading. llhttp passes invalid statuses (RFC 9110 15), and the bytes of
+ * an unknown transfer coding as content.
  */
 export function hasUnambiguousFraming(status: number, headers: RawHeaders): boolean {
   if (status > 599) return false

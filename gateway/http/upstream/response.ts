@@ -6,23 +6,21 @@ import { HeldChunks } from '../socket/held-chunks.ts'
 import type { UpgradedSocket } from '../tunnel.ts'
 import { endsWithHead } from './response-framing.ts'
 
-/** What is kept of a body that nobody reads yet: about one read of a socket. */
+/** Bytes buffered of a body before it is piped: about one read of a socket. */
 const heldLimitBytes = 64 * 1024
 
 export type Resolvers = Readonly<{ resolve: (answer: UpstreamResult) => void; reject: (error: UpstreamError) => void }>
 
-/** The connection, as a response reads it. */
 export type ResponseSource = Readonly<{
   pauseReading: () => void
   resumeReading: () => void
-  /** Set to the reader's patience with a silent upstream. */
   deadline: Deadline
   drop: () => void
 }>
 
-/** One request's answer, from its head to its end: it outlives its cycle on the connection, if its reader is slow. */
+/** One response, from its head to its end. With a slow client it outlives its cycle on the connection. */
 export class ResponseStream {
-  /** Undefined once the connection is another's, or no more. */
+  /** Undefined once the connection serves another request, or is closed. */
   #source: ResponseSource | undefined
   #resolvers: Resolvers | undefined
   #idleMs: number
@@ -71,7 +69,7 @@ export class ResponseStream {
     this.#endsWithHead = endsWithHead(status)
     const resolvers = this.#resolvers
     this.#resolvers = undefined
-    // What a writer would refuse is left out.
+    // A reason that the writer would refuse is omitted.
     const reason = /^[\t\x20-\x7e]*$/.test(firstLine) ? firstLine : ''
     resolvers?.resolve({
       status,
@@ -91,12 +89,12 @@ export class ResponseStream {
     resolvers?.resolve({ headers, connection })
   }
 
-  /** Given bytes that are another's as soon as it returns. */
+  /** Takes a borrowed buffer. */
   data(chunk: Buffer): void {
     if (this.#outcome !== 'pending' || this.#endsWithHead) return
     if (this.#sink && !this.#isPaused) {
       this.#isPaused = !this.#sink.data(chunk)
-      // At once: what is read for a client that takes nothing is memory, and that of thousands makes work of its own.
+      // Pause at once: bytes read for thousands of stalled clients take memory and time.
       if (this.#isPaused) this.#source?.pauseReading()
       this.#watch()
       return
@@ -105,13 +103,12 @@ export class ResponseStream {
     if (this.#held.isFull) this.#source?.pauseReading()
   }
 
-  /** The answer is whole. */
   complete(): void {
     this.#settle('complete')
     this.#tellIfRead()
   }
 
-  /** The upstream has closed in the middle: what it said before is still good. */
+  /** The upstream closed early: earlier bytes are still delivered. */
   truncate(error: UpstreamError): void {
     this.#settle(error)
     this.#resolvers?.reject(error)
@@ -119,7 +116,7 @@ export class ResponseStream {
     this.#tellIfRead()
   }
 
-  /** Ends the response at once, and its connection. */
+  /** Ends the response and its connection at once. */
   fail(fault: UpstreamFault | UpstreamError, cause?: unknown): void {
     if (this.#outcome !== 'pending') return
     const error = typeof fault === 'string' ? new UpstreamError(fault, { cause }) : fault
@@ -155,7 +152,7 @@ export class ResponseStream {
   }
 
   static #onSilence(response: ResponseStream): void {
-    // A paused reader keeps the upstream waiting, not the other way round.
+    // A paused client keeps the upstream waiting, not the other way round.
     if (response.#isPaused) response.#watch()
     else response.fail('timeout')
   }

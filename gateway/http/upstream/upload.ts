@@ -2,31 +2,30 @@ import type { UpstreamError } from '../engine.ts'
 import type { BodyConsumer, Http1RequestBody } from '../server/request-body.ts'
 import { composeFraming } from './request-head.ts'
 
-/** Where a request goes: the connection to its upstream. False when it can take no more for now. */
+/** The upstream connection. `write` returns false when its buffer is full. */
 export type UploadConnection = Readonly<{
   write: (text: string) => boolean
-  /** Writes bytes that are another's as soon as it returns. */
+  /** Writes a borrowed buffer. */
   writeBorrowed: (bytes: Buffer) => boolean
 }>
 
 export type UploadEvents = Readonly<{
-  /** All of it has been written. */
   sent: () => void
-  /** Whether the upstream is waited for, rather than the client. */
+  /** Whether the upstream, rather than the client, is waited for. */
   blocked: (isBlocked: boolean) => void
   failed: (error: UpstreamError) => void
 }>
 
-/** A body up to this goes out with its head, in one string. */
+/** A body up to this size is sent with its head as one string. */
 const smallBytes = 16 * 1024
 
-/** Writes a request: its head, and its body as it comes. The head waits for the body's first bytes, or its end. */
+/** Writes a head and its body. The head waits for the first bytes or the end of the body. */
 export class Upload implements BodyConsumer {
   readonly #connection: UploadConnection
   readonly #method: string
   readonly #body: Http1RequestBody
   readonly #events: UploadEvents
-  /** Until it has gone out. */
+  /** Empty once written. */
   #head: string
 
   constructor(
@@ -80,13 +79,12 @@ export class Upload implements BodyConsumer {
 
   readonly fail = (error: UpstreamError): void => this.#events.failed(error)
 
-  /** The upstream takes more. */
   goOn(): void {
     this.#events.blocked(false)
     this.#body.resume()
   }
 
-  /** Nobody needs the rest. */
+  /** Stops reading the body. */
   detach(): void {
     this.#body.detach()
   }
