@@ -37,6 +37,6 @@ function install(name, title) {
   // No package's scripts run: nothing here needs them.
   const args = [...first, 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
   execFileSync(command, args, { cwd: folder, stdio: 'inherit' })
-  // Last: a half-made folder is none.
+  // Last: a half-made folder has no stamp.
   writeFileSync(stamp, lock)
 }

@@ -1,4 +1,4 @@
-// `npm run site`: renders docs/ as a site into .sallyport/site-pages; `npm run site -- --help`.
+// `npm run site -- --help`. Renders the documents into .sallyport/site-pages.
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
