@@ -13,7 +13,7 @@ import { bearer } from '../support/world.ts'
 
 testUnlessLacking(t, 'a backend in AdonisJS and a gateway on one database', testTogether, adonisLack)
 
-/** A change of the other side is felt within a second; the rest is for a machine that does other things beside. */
+/** The gateway sees the backend's changes within a second; the rest is for a busy machine. */
 const boundMs = 2_000
 
 async function testTogether(t: Test): Promise<void> {
@@ -37,7 +37,6 @@ async function testTogether(t: Test): Promise<void> {
     'x-oauth-access-token': await issuer.mint({ sub, email }),
   })
 
-  // The backend's own data, written by the backend.
   await backend.query(`
     insert into organizations (name, slug, account_type, created_at) values ('Acme', 'acme', 'enterprise', now());
     insert into roles (name, slug) values ('Owner', 'org-owner'), ('Admin', 'org-admin'), ('Member', 'org-member')`)
@@ -52,7 +51,6 @@ async function testTogether(t: Test): Promise<void> {
     return id
   }
   const robot = await createUser('robot@acme.example', 'client-managed', 'org-admin')
-  /** A token by the gateway's own endpoint, for the robot. */
   const mintHere = async (body: object): Promise<Answer> => {
     const headers = await login('admin', 'admin@acme.example')
     return send({ method: 'POST', path: `/organizations/1/users/${robot}/tokens`, headers, body: JSON.stringify(body) })
@@ -103,7 +101,7 @@ async function testTogether(t: Test): Promise<void> {
     const reading = await adonis.mint(robot, ['datasets:read'])
     t.equal(await use(reading.value), 200)
     t.equal(await use(reading.value, 'POST'), 403)
-    // AdonisJS' word for everything is everything of the role, and no more.
+    // AdonisJS' `*` covers every ability of the role, and no more.
     const everything = await adonis.mint(robot)
     t.same(everything.abilities, ['*'])
     t.equal(await use(everything.value, 'POST'), 200)
@@ -139,13 +137,13 @@ async function testTogether(t: Test): Promise<void> {
       t.equal(await adonis.verify(forged), null)
     }
     t.equal(await use(value), 200)
-    // The checksum is looked at here for its own sake: AdonisJS would take what hashes to the stored value.
+    // AdonisJS would accept any text that hashes to the stored value, so the test checks the checksum itself.
     await backend.query('update auth_access_tokens set hash = $2 where id = $1', [id, hashSecret(misspelt)])
     t.ok(await adonis.verify(forge(misspelt)))
     t.equal(await use(forge(misspelt)), 401)
   })
 
-  t.test('a token for another purpose is none here', async (t) => {
+  t.test('a token for another purpose is refused', async (t) => {
     t.equal(await use(await adonis.mintOther(robot, 'password_reset')), 401)
   })
 
@@ -156,7 +154,7 @@ async function testTogether(t: Test): Promise<void> {
     t.equal(await use(value), 401)
   })
 
-  t.test('who logs in for the first time becomes a user of the backend, whom no password lets in', async (t) => {
+  t.test('a first login creates a user of the backend, without a password', async (t) => {
     const headers = await login('newcomer', 'newcomer@acme.example')
     const me = await send({ path: '/users/me', headers })
     t.match(me, { status: 200 }, me.text)
@@ -169,7 +167,7 @@ async function testTogether(t: Test): Promise<void> {
     t.equal((await send({ path: '/users/me', headers })).json().data.id, me.json().data.id, 'and stays the same')
   })
 
-  t.test('an address that the backend has already is no second user: 401, and nothing is written', async (t) => {
+  t.test('a known address does not make a second user: 401, and nothing is written', async (t) => {
     const count = async () => (await backend.query('select count(*)::int as n from users')).rows[0].n
     const before = await count()
     const answer = await send({ path: '/users/me', headers: await login('impostor', 'robot@acme.example') })
@@ -177,7 +175,7 @@ async function testTogether(t: Test): Promise<void> {
     t.equal(await count(), before)
   })
 
-  t.test('whom the backend locks out is refused within the bound, and not made anew', async (t) => {
+  t.test('a user that the backend locks out is refused within the bound, and not created again', async (t) => {
     const headers = await login('leaver', 'leaver@acme.example')
     t.equal((await send({ path: '/users/me', headers })).status, 200)
     await backend.query("update users set deleted_at = now(), email = 'gone' where email = 'leaver@acme.example'")
@@ -252,7 +250,7 @@ async function testTogether(t: Test): Promise<void> {
     )
     await until(async () => (await use(value, 'POST')) === 403, 'the refusal', boundMs)
     t.equal(await use(value), 200)
-    // A renamed role tells of nobody by name, and so of everybody.
+    // The trigger of a renamed role names no user, so every cache entry goes.
     await backend.query("update roles set slug = 'retired' where slug = 'org-member'")
     await until(async () => (await use(value)) === 403, 'the refusal', boundMs)
   })

@@ -36,7 +36,7 @@ t.test('an address that is taken, and must be unique, is 401 and writes nothing'
   t.equal((await backend.query('select from sallyport_directory.user_identities')).rowCount, 0)
 })
 
-t.test('whom the view does not show any more is 401, and not made anew under another address', async (t) => {
+t.test('a user missing from the view is 401, and not created again under another address', async (t) => {
   t.equal((await login('leaver', 'leaver@acme.example')).status, 200)
   await backend.query("update users set deleted_at = now() where email = 'leaver@acme.example'")
   await until(async () => (await login('leaver', 'leaver@acme.example')).status === 401, 'the refusal')
@@ -45,7 +45,7 @@ t.test('whom the view does not show any more is 401, and not made anew under ano
   t.equal(await countUsers(), before)
 })
 
-t.test('who was deleted altogether is new', async (t) => {
+t.test('a deleted user is created again', async (t) => {
   const first = (await login('returner', 'returner@acme.example')).json().data.id
   t.type(first, 'number')
   await backend.query('delete from users where id = $1', [first])

@@ -97,14 +97,14 @@ t.test('a sink that cannot be opened ends the start with 2, and says which and w
   t.match(mistaken.stderr(), /gateway\.yaml:1:\d+: audit\.sink /)
 })
 
-t.test('off: there is no audit', async (t) => {
+t.test('off: no audit is written', async (t) => {
   const serving = await startServing(t, { world, upstream: upstream.url, settings: { audit: { sink: 'off' } } })
   t.equal((await call(serving.public, { path: '/public/x', headers: oauth(owner) })).status, 200)
   t.same(await countAudited(serving).then(({ written, dropped }) => ({ written, dropped })), { written: 0, dropped: 0 })
 })
 
 t.test('lines of audit and log stay whole when several processes write into a full pipe', { skip }, async (t) => {
-  // Bursts, so that lines wait and are written together; and a reader that makes little room at a time.
+  // Bursts, so that lines are written together, to a reader that makes little room at a time.
   const script = `
     import { createAudit } from '${toBuilt('observe/audit/audit.js')}'
     import { openPlace } from '${toBuilt('observe/audit/sink.js')}'

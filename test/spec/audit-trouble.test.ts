@@ -54,12 +54,11 @@ t.test('wait: nothing is forwarded or answered before its line is written', { sk
       index % 3 === 0 ? ['/nowhere', {}] : index % 3 === 1 ? ['/users/me', oauth(owner)] : ['/public/x', oauth(owner)]
     statuses.push((await call(serving.public, { path, headers: { ...headers, 'x-request-id': id } })).status)
   })
-  // The pipe itself takes some.
   await until(async () => {
     const { inFlight, written } = await countAudited(serving)
     return written > 50 && inFlight + statuses.length === 300
   }, 'that all others are held')
-  // Both are read before the count of lines, which may have grown by then.
+  // Read before the count of lines, which may grow meanwhile.
   const answered = statuses.length
   const forwarded = ids.filter((id) => upstream.ids().includes(id)).length
   const { written } = await countAudited(serving)
@@ -72,7 +71,7 @@ t.test('wait: nothing is forwarded or answered before its line is written', { sk
   await until(() => pipe.text().split('\n').length - 1 === 300, 'every line')
 })
 
-t.test('wait: what cannot be written in time is 503, and nobody has seen it', { skip }, async (t) => {
+t.test('wait: a decision that cannot be written in time is 503, and reaches no backend', { skip }, async (t) => {
   const pipe = await holdPipe(t)
   const { serving } = await start(t, { sink: pipe.path, onFull: 'wait', waitMs: 300 })
   const ids = Array.from({ length: 400 }, makeId)
@@ -136,7 +135,7 @@ for (const [what, kill] of Object.entries({
         const { status } = await call(serving.public, { path: '/public/x', headers: oauth(owner) })
         if (status !== 200) throw new Error(`answered ${status}`)
       })
-      // A removed file is noticed at the next write after its look-out: lines may be dropped for want of room before.
+      // The writer looks for a removed file once a second; until then lines may be dropped.
       const isTold = serving.log().some(({ msg }) => msg === 'audit not written')
       return isTold && (await countAudited(serving)).dropped > 0
     }, 'dropped lines, and a line of the log')

@@ -15,7 +15,6 @@ const { robot } = world.serviceAccounts
 const upstream = await startAuditUpstream(t)
 const start = createStart(world, upstream)
 
-/** Every request of the storm has one line, and nothing else has. */
 function checkLines(t: Test, lines: readonly JsonValue[], { certain, possible, unreadable }: Storm) {
   const counts = countIds(lines)
   t.same(
@@ -42,7 +41,7 @@ t.test('every request has one line, whatever became of it', async (t) => {
   const lines = readAudit(file)
   t.equal(dropped, 0)
   t.equal(lines.length, written)
-  // A body that breaks off is counted among what could not be read, but its request was decided on before.
+  // A broken body counts as malformed, but the decision about its request came first.
   t.equal(lines.length, requests + malformed - stormed.brokenBodies)
   checkLines(t, lines, stormed)
   const text = readFileSync(file, 'utf8')
@@ -51,17 +50,16 @@ t.test('every request has one line, whatever became of it', async (t) => {
   t.equal(statSync(file).mode & 0o777, 0o640 & ~process.umask())
 })
 
-/** By a reset alone: Node's own would say goodbye first. */
+/** A reset alone: Node's own close would first send a shutdown of TLS. */
 function reset(socket: Socket): void {
   const { _handle } = socket as unknown as { _handle: { reset: (done: () => void) => void } } // not in node's types
   _handle.reset(() => {})
 }
 
-t.test('a connection that breaks off, or says nothing, is no request', async (t) => {
+t.test('a connection that breaks off, or stays silent, has no line', async (t) => {
   const { serving, file } = await start(t, {}, { timeouts: { headersMs: 1_500 } })
   const half = await openRawClient(t, serving.public)
   half.send('GET /nowhere HTTP/1.1\r\nHo')
-  // By its answer the half head has been read as well.
   const idle = await openRawClient(t, serving.public)
   idle.send('GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n')
   await idle.until(/404/)

@@ -11,7 +11,6 @@ const acme = String(world.organizations.acme.id)
 const credential = `x-oauth-access-token: ${world.users.member.jwt}\r\n`
 const host = 'Host: api.example.com\r\n'
 
-/** One allowed request, and what its backend saw. */
 async function forward(request: Partial<Call>): Promise<RecordedRequest> {
   await world.clearRecorder()
   const { status } = await world.call({ path: '/public/x', ...request, headers: { ...member, ...request.headers } })
@@ -20,7 +19,6 @@ async function forward(request: Partial<Call>): Promise<RecordedRequest> {
   return seen
 }
 
-/** The same with lines as they stand on the wire, each with its CRLF. */
 async function forwardLines(lines: string, requestLine = 'GET /public/x'): Promise<RecordedRequest> {
   await world.clearRecorder()
   const text = await world.raw(`${requestLine} HTTP/1.1\r\n${host}${credential}${lines}Connection: close\r\n\r\n`)
@@ -210,7 +208,6 @@ t.test('a bound upstream learns method and target in the identity header, each t
   t.match(claimsOf(pinned), { htm: 'PUT', htu: '/public/a?b' }, 'the request that a proxy asks for')
 })
 
-/** The demo's platform backend, as it named itself in a Host header. */
 async function platformUrl(): Promise<string> {
   const [authority] = linesOf(await forward({}), 'host')
   return `http://${authority}`
@@ -256,7 +253,7 @@ t.test('a forged identity header is dropped in every spelling', async (t) => {
   }
 })
 
-t.test('what Connection names is dropped, but never what we add', async (t) => {
+t.test('headers that Connection names are dropped, but never those that the gateway adds', async (t) => {
   const ours = 'x-gateway-identity, X-Organization-Id, x-request-id, x-forwarded-for, host, content-length'
   const seen = await forwardLines(`Connection: ${ours}\r\nx-organization-id: ${acme}\r\nx-request-id: mine\r\n`)
   for (const [name, value] of [
@@ -323,7 +320,7 @@ t.test('x-request-id is kept if sane, on the way out and in a refusal', async (t
   }
 })
 
-t.test('x-request-id is made where there is none, or none that is sane', async (t) => {
+t.test('x-request-id is created if it is missing or malformed', async (t) => {
   for (const lines of [
     '',
     'x-request-id:\r\n',
@@ -359,7 +356,7 @@ t.test('a malformed or repeated traceparent is dropped', async (t) => {
     t.same(linesOf(await forwardLines(lines), 'traceparent'), [], lines)
 })
 
-t.test('what an untrusted peer says in X-Forwarded-* and Forwarded is replaced', async (t) => {
+t.test('X-Forwarded-* and Forwarded of an untrusted peer are replaced', async (t) => {
   const seen = await forward({
     headers: {
       'x-forwarded-for': '6.6.6.6, 7.7.7.7',
@@ -429,14 +426,14 @@ t.test('an alias of a header that decides is never forwarded and never believed'
   }
 })
 
-t.test('an alias is no credential', async (t) => {
+t.test('an alias is not a credential', async (t) => {
   await world.clearRecorder()
   for (const name of ['x_oauth_access_token', 'x.oauth.access.token'])
     t.equal((await world.call({ path: '/public/x', headers: { [name]: world.users.owner.jwt } })).status, 401)
   t.same(await world.recorded(), [])
 })
 
-t.test('the identity header is no credential', async (t) => {
+t.test('the identity header is not a credential', async (t) => {
   const [identity = ''] = linesOf(await forward({}), 'x-gateway-identity')
   await world.clearRecorder()
   for (const headers of [
@@ -574,7 +571,6 @@ t.test('the upstream’s own Host is sent, or the client’s where the configura
   t.same(linesOf(seen as RecordedRequest, 'host'), ['api.example.com'])
 })
 
-/** The answer of a backend that was told what to say. */
 const answered = (headers: object, status = 200) =>
   world.call({
     path: '/public/x',

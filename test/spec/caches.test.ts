@@ -13,7 +13,7 @@ const world = await startTestWorld(t)
 const { robot } = world.serviceAccounts
 const { insert, writer } = await populate(t, world)
 
-/** Everything that the gateway asks of its database goes this way; what it hears of changes too. */
+/** All queries and notifications of the gateway pass this proxy. */
 const statements = countStatements()
 const databaseUrl = new URL(world.databaseUrl)
 const proxy = await startTcpProxy(t, { port: Number(databaseUrl.port), hearServer: statements.hearServer })
@@ -23,7 +23,7 @@ const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
 })
 const names = ['platform', 'agents', 'files', 'graphql', 'data']
-// In a process of its own: one that is busy with our requests could not ask for proofs in time.
+// A process of its own: one that is busy with the test's requests would ask for proofs too late.
 const gateway = await startReplica(t, {
   world,
   settings: { database: { url: databaseUrl.href } },
@@ -33,7 +33,6 @@ await writer.query('update clusters set base_url = $1 where id = $2', [upstream.
 
 const send = (request: Call) => call(gateway.public, request)
 
-/** Many at once, again and again; what they were answered. */
 async function repeat(times: number, request: Call): Promise<ReadonlySet<number>> {
   const answers = new Set<number>()
   let left = times
@@ -59,12 +58,11 @@ const warm: readonly Call[] = [
   { method: 'POST', path: `/agent/${world.agents.acme}/responses`, headers: bearer(robot.apiKey), body: '{}' },
 ]
 
-/** What the work gave, and how many statements the gateway asked for it. */
 type Counted<Result> = Readonly<{ result: Result; count: number }>
 
 /**
- * Where the machine stands still for so long that changes may go unheard, a gateway asks more, or makes its connection
- * anew, or answers 503: such a time says nothing, and the work is done once more.
+ * If the machine stalls for a second, changes may go unheard. Then the gateway asks more, reconnects or answers 503.
+ * Such a run proves nothing and is repeated.
  */
 async function countStatementsOf<Result>(work: () => Promise<Result>): Promise<Counted<Result>> {
   for (let attempt = 0; attempt < 5; attempt += 1) {
@@ -80,7 +78,7 @@ async function countStatementsOf<Result>(work: () => Promise<Result>): Promise<C
 
 t.test('warm requests make no query', async (t) => {
   for (const request of warm) t.equal((await send(request)).status, 200, request.path)
-  // The first uses of these tokens are written within five seconds, off everybody's way.
+  // The first uses of these tokens are written in the background, within five seconds.
   await until(
     async () => (await writer.query('select from auth_access_tokens where last_used_at is not null')).rowCount === 2,
     'the uses of the tokens',
@@ -108,7 +106,7 @@ t.test('a malformed token, or one with a wrong checksum, makes no query', async 
 })
 
 t.test('5,000 requests with one cold token make at most two queries', async (t) => {
-  // One look, and the write of its use if that falls into this time.
+  // One lookup, and the write of its use if that falls into this time.
   const { result, count } = await countStatementsOf(async () => {
     const { secret, hash } = makeSecret(randomInt)
     const id = await insert(
@@ -159,8 +157,8 @@ t.test('first logins that come at once share their looks and one creation', asyn
   })
   t.same(result.answers, new Set([200]))
   t.equal(result.inserts, 2, 'the user and the identity, once')
-  // A creation is begin, lock, look, two inserts, look, commit. Those who come while it is under way share a look in each
-  // of its steps, and one more follows once the inserts were heard of.
+  // A creation is begin, lock, look, two inserts, look, commit. Concurrent logins share a lookup at each step, and one
+  // more follows once the inserts are heard of.
   t.ok(count <= 25, `${count} statements of 100 requests`)
 })
 

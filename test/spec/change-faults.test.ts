@@ -11,7 +11,6 @@ import { startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const { addAccount, writer } = await populate(t, world)
 
-/** The database by way of a proxy. */
 async function reroute(t: Test, hearServer?: HearServer): Promise<Readonly<{ url: string; proxy: TcpProxy }>> {
   const url = new URL(world.databaseUrl)
   const proxy = await startTcpProxy(t, { port: Number(url.port), ...(hearServer && { hearServer }) })
@@ -23,7 +22,6 @@ const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
 })
 
-/** What a use of the account's token is answered. */
 type Ask = (account: Account) => Promise<number>
 
 const createAsk =
@@ -31,7 +29,7 @@ const createAsk =
   async ({ headers }) =>
     (await call(origin, { path: '/datasets', headers })).status
 
-/** Asks again where PostgreSQL took a second to answer: that tells of the machine, which stood still. */
+/** Repeats the request if PostgreSQL took a second to answer, because the machine stalled. */
 const settle =
   (ask: Ask): Ask =>
   async (account) => {
@@ -40,7 +38,7 @@ const settle =
     return status
   }
 
-/** A gateway whose queries and whose notifications come by wires of their own, and what a test asks of it. */
+/** A gateway with separate proxies for queries and notifications. */
 async function startWired(t: Test) {
   let heard = ''
   let held: (() => void)[] | undefined
@@ -48,7 +46,7 @@ async function startWired(t: Test) {
     held?.push(release)
     return held ? 'hold' : 'pass'
   })
-  /** Lets no answer to a question pass until what it resolves to is called; resolves once there is one. */
+  /** Holds the next answer until the returned function is called; resolves once one is held. */
   const holdAnswer = async (): Promise<() => void> => {
     held = []
     await until(() => held?.length, 'an answer')
@@ -74,7 +72,7 @@ async function startWired(t: Test) {
     )
   const isTold = (kind: 'user' | 'token', id: number): boolean =>
     new RegExp(`"kind" ?: ?"${kind}", ?"id" ?: ?${id}}`).test(heard)
-  /** Makes an account, and waits until the gateway has been told: what it is told later ends what is held. */
+  /** Creates an account and waits for its notification: a later one would clear the caches. */
   const makeAccount = async (name: string): Promise<Account> => {
     const account = await addAccount(name)
     await until(() => isTold('user', account.id), 'the notification of its role')
@@ -96,8 +94,8 @@ async function startWired(t: Test) {
 const revoke = ({ tokenId }: Account) => writer.query('delete from auth_access_tokens where id = $1', [tokenId])
 
 /**
- * The promise is 1 s while PostgreSQL can be asked, which the cache's own tests hold to the millisecond; the rest is
- * for a machine that does other things beside.
+ * The bound is 1 s while PostgreSQL answers, which the cache's own tests hold to the millisecond. The rest is for a
+ * busy machine.
  */
 const boundMs = 4_000
 
@@ -128,7 +126,7 @@ t.test('without notifications requests are served, by looks that are a second ol
   await until(async () => (await use(account)) === 401, 'the refusal', boundMs)
 })
 
-t.test('what changed while nobody listened is known as soon as somebody does again', async (t) => {
+t.test('a change during a lost connection is known once the gateway listens again', async (t) => {
   const { notifications, use, isHearing } = await startWired(t)
   await until(isHearing, 'the connection for changes')
   const account = await addAccount('changed-meanwhile')
@@ -147,13 +145,11 @@ t.test('a look that began before a change is neither kept nor shared after it', 
   await until(isHearing, 'the connection for changes')
   for (let round = 0; round < 5; round += 1) {
     const account = await makeAccount(`in-flight-${round}`)
-    // A connection that is ready, so that the look is on the wire at once.
     await use(await makeAccount(`warm-up-${round}`))
     const holding = holdAnswer()
     const early = ask(account)
     const release = await holding
     await revoke(account)
-    // The notifications' wire is another one.
     await until(() => isTold('token', account.tokenId), 'the notification')
     await new Promise((resolve) => setTimeout(resolve, 50))
     release()
@@ -177,7 +173,7 @@ t.test('a database that is frozen altogether is 503 after a second, and never 40
     seen.add(status)
     if (status === 200) t.ok(startedMs - frozenAtMs < 1_000, 'held for a second at most')
   }
-  // Whether 200 comes first is up to the machine, which may stand still for as long as anything is held.
+  // 200 may come first if the machine stalls for as long as an entry is held.
   seen.delete(200)
   t.same([...seen], [503])
   queries.thaw()
@@ -186,7 +182,6 @@ t.test('a database that is frozen altogether is 503 after a second, and never 40
   await until(isHearing, 'the connection again')
 })
 
-/** A gateway that hears changes from elsewhere than it asks its questions. */
 async function startListeningAt(t: Test, listenUrl: string) {
   const gateway = await startTestGateway(t, {
     world,
@@ -202,7 +197,7 @@ t.test('a connection pooler that swallows notifications is found out', async (t)
   const url = new URL(world.databaseUrl)
   const notificationResponse = 'A'.charCodeAt(0)
   let dropped = 0
-  // PgBouncer in transaction mode passes what comes beside an answer, and drops what comes while nobody asks.
+  // PgBouncer in transaction mode passes notifications beside an answer, and drops those that come between queries.
   const pooler = await startTcpProxy(t, {
     port: Number(url.port),
     hearServer: (bytes) => {

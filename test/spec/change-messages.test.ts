@@ -20,11 +20,9 @@ const name = (change: Change): string => (change.kind === 'everything' ? change.
 listener.on('notification', ({ payload = '' }) => heard.push(name(parseChange(payload))))
 await listener.query('listen sallyport_changes')
 
-/** What is told of some SQL, in the order of the names. */
 async function tell(sql: string): Promise<readonly string[]> {
   heard.length = 0
   await writer.query(sql)
-  // What was committed before a question is told before its answer.
   await listener.query('')
   return [...heard].sort()
 }
@@ -40,9 +38,8 @@ await tell(`
   insert into clusters (organization_id, name, slug, base_url, last_heartbeat_at)
     values (1, 'a', 'a', 'http://a', now()), (2, 'b', 'b', 'http://b', null)`)
 
-/** Each statement changes what the ones before have left. */
 const statements: readonly (readonly [sql: string, told: readonly string[]])[] = [
-  // Both owners, when a row goes from one to the other.
+  // Both owners, if a membership moves from one to the other.
   [
     'update role_assignments set user_id = 5, organization_id = 3 where user_id = 2',
     ['members:1', 'members:3', 'user:2', 'user:5'],
@@ -53,10 +50,10 @@ const statements: readonly (readonly [sql: string, told: readonly string[]])[] =
   ],
   ['update auth_access_tokens set id = 1000 where id = 7', ['token:1000', 'token:7']],
   ['update auth_access_tokens set tokenable_id = 8 where id = 6', ['token:6']],
-  // On the platform there is no organization to speak of.
+  // A platform role has no organization.
   ['update role_assignments set organization_id = 3 where user_id = 4', ['members:3', 'user:4']],
   ['update role_assignments set organization_id = null where user_id = 4', ['members:3', 'user:4']],
-  // What reads as it did before is no change, nor is one that decides nothing, alone.
+  // An update to equal values, or of columns that decide nothing, is not a change.
   ['update users set email = email, updated_at = now()', []],
   ['update auth_access_tokens set last_used_at = now(), updated_at = now()', []],
   [
@@ -66,9 +63,9 @@ const statements: readonly (readonly [sql: string, told: readonly string[]])[] =
   ["update clusters set last_heartbeat_at = now() + interval '1 second'", []],
   ["update clusters set last_heartbeat_at = now() - interval '1 second' where id = 1", ['cluster:1']],
   ['update clusters set last_heartbeat_at = null where id = 2', ['cluster:2']],
-  // One row among many that were written.
+  // One of many written entries.
   ["update users set email = case id when 9 then 'z' else email end", ['user:9']],
-  // Several tables in one statement, several statements in one transaction, and what is taken back.
+  // Several tables in one statement, several statements in a transaction, and a rollback.
   [
     `with gone as (delete from role_assignments where user_id = 3 returning user_id),
       new as (insert into organizations (name, slug) values ('d', 'd'))
@@ -84,11 +81,11 @@ const statements: readonly (readonly [sql: string, told: readonly string[]])[] =
     "insert into role_assignments (user_id, organization_id, role) values (1, 1, 'y'), (6, 1, 'y') on conflict (user_id, organization_id) do update set role = excluded.role",
     ['members:1', 'user:1', 'user:6'],
   ],
-  // What the database deletes or changes by itself.
+  // Cascades and triggers of the database.
   ['update users set current_organization_id = 2 where id = 2', ['user:2']],
   ['delete from organizations where id = 2', ['agent:2', 'cluster:2', 'organization:2', 'user:2']],
   ['delete from users where id = 1', ['members:1', 'token:1', 'user:1']],
-  // From a hundred rows on it is not worth counting.
+  // From a hundred changes on one message clears everything.
   [
     "update users set email = email || 'x' where id > 400",
     Array.from({ length: 100 }, (_, index) => `user:${401 + index}`),
@@ -104,11 +101,11 @@ const statements: readonly (readonly [sql: string, told: readonly string[]])[] =
   ['truncate organizations cascade', ['everything']],
 ]
 
-t.test('every change tells of all rows that read otherwise, and of no other', async (t) => {
+t.test('every change names all entries that read otherwise, and no other', async (t) => {
   for (const [sql, told] of statements) t.same(await tell(sql), [...told].sort(), sql)
 })
 
-t.test('nobody’s search path or temporary tables come between', async (t) => {
+t.test('a search path or temporary tables do not interfere', async (t) => {
   await writer.query(`
     insert into users (email, user_type) values ('a', 'human'), ('b', 'human');
     create schema other; create function other.pg_notify(text, text) returns void language sql as 'select';

@@ -11,7 +11,7 @@ const { acme, globex, initech } = world.organizations
 
 const { writer, insert, assign, addAccount } = await populate(t, world)
 
-/** The promise is 1 s; the rest is for a machine that does other things beside. */
+/** The bound is 1 s; the rest is for a busy machine. */
 const visibleWithinMs = 2_000
 
 type Judge = (answer: Answer) => boolean
@@ -21,9 +21,9 @@ const answers =
   (answer) =>
     answer.status === status
 
-/** A request that is held by every cache on its way before the change, and judged anew after it. */
+/** The request is in every cache before the change, and judged anew after it. */
 async function expectChange(request: Call, before: Judge, sql: string, values: readonly unknown[], after: Judge) {
-  // What was changed for an earlier test may still be on its way.
+  // Notifications of an earlier test may still arrive.
   await until(async () => before(await world.call(request)), `the state before: ${sql}`)
   for (let warm = 0; warm < 3; warm += 1) await world.call(request)
   await writer.query(sql, [...values])
@@ -32,7 +32,7 @@ async function expectChange(request: Call, before: Judge, sql: string, values: r
     if (!after(await world.call(request))) throw new Error(`taken back: ${sql}`)
 }
 
-/** A human with a role in an organization, and what this human's requests carry. */
+/** A human with a role in an organization, and the headers of its requests. */
 async function addHuman(name: string, organization: number, role: string) {
   const jwt = await world.mint({ sub: name, email: `${name}@demo.example` })
   const headers = oauth({ jwt })
@@ -103,7 +103,7 @@ t.test('a role that is raised counts', async () => {
   await expectChange(datasets(headers), answers(403), sql, [id], answers(200))
 })
 
-t.test('a membership that ends is none', async () => {
+t.test('an ended membership no longer counts', async () => {
   const { id, headers } = await addHuman('leaving', acme.id, 'org-member')
   const request = datasets({ ...headers, 'x-organization-id': String(acme.id) })
   await expectChange(request, answers(200), 'delete from role_assignments where user_id = $1', [id], answers(401))
@@ -152,7 +152,6 @@ t.test('an organization’s new account type and number of members count', async
   const { headers, id } = await addHuman('of-new', organization, 'org-admin')
   const tokens: Call = { path: `/organizations/${organization}/users/${id}/tokens`, headers }
   const sql = "update organizations set account_type = 'enterprise' where id = $1"
-  // Beyond the account, the target is a human: 422.
   await expectChange(tokens, answers(403), sql, [organization], answers(422))
   await expectChange(
     { path: '/users/me', headers },
@@ -171,7 +170,7 @@ t.test('an organization’s new account type and number of members count', async
   t.pass()
 })
 
-t.test('an organization that is deleted is nobody’s any more', async () => {
+t.test('a deleted organization has no members', async () => {
   const organization = await insert("organizations (name, slug) values ('Gone', 'gone')")
   const { headers } = await addHuman('of-gone', organization, 'org-member')
   const sql = 'delete from organizations where id = $1'
@@ -230,7 +229,7 @@ t.test('a bulk change reaches everything that is held', async () => {
     await until(async () => (await world.call(datasets(headers))).status === 403, 'the bulk change', visibleWithinMs)
 })
 
-t.test('what changes all the time and decides nothing notifies nobody', async (t) => {
+t.test('columns that change often and decide nothing send no message', async (t) => {
   const listener = new pg.Client({ connectionString: world.databaseUrl })
   await listener.connect()
   t.teardown(() => listener.end())
@@ -248,8 +247,8 @@ t.test('what changes all the time and decides nothing notifies nobody', async (t
 })
 
 /**
- * An account whose revocation nobody is told of: it is still held. On a machine that stalls for a second nothing is
- * held any more, so there it takes another try.
+ * An account whose revocation sends no message, so that the entry stays held. After a stall of a second no entry is
+ * held, so the test tries again.
  */
 async function revokeUnheard(name: string): Promise<Account> {
   for (let attempt = 0; attempt < 10; attempt += 1) {
@@ -264,7 +263,7 @@ async function revokeUnheard(name: string): Promise<Account> {
   throw new Error(`${name} was never held`)
 }
 
-t.test('a message that nobody understands empties the caches', async () => {
+t.test('an unknown message clears the caches', async () => {
   for (const text of ['', 'no JSON', '{"kind":"galaxy","id":1}', '{"kind":"user","id":"1"}', 'x'.repeat(7_000)]) {
     const { headers } = await revokeUnheard(`unheard-${text.length}`)
     await writer.query("select pg_notify('sallyport_changes', $1)", [text])

@@ -9,7 +9,6 @@ import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const { addAccount, writer } = await populate(t, world)
-/** The identity header of the request that came last. */
 let identity = ''
 const upstream = await startRawUpstream(t, (socket, soFar) => {
   identity = [...soFar.matchAll(/^x-gateway-identity: (\S+)/gim)].at(-1)?.[1] ?? ''

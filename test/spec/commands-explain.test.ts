@@ -13,7 +13,7 @@ const configurationFile = writeConfiguration(t, { world })
 const explain = (...words: readonly (string | number)[]) =>
   runCommand(['policy', 'explain', ...words.map(String), '--config', configurationFile])
 
-/** The row that a token names: `oat_`, the number in base64url, a dot, the secret. */
+/** The stored token that a raw token names: `oat_`, the number in base64url, a dot, the secret. */
 const numberOf = (token: string): string => Buffer.from(token.slice(4).split('.')[0] ?? '', 'base64url').toString()
 
 type Asked = Readonly<{

@@ -12,7 +12,6 @@ import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 
-/** Runs it with a configuration whose admin listener is there. */
 async function check(
   t: Test,
   admin: Readonly<{ host: string; port: number }>,
@@ -34,7 +33,7 @@ async function check(
 
 const portOf = (url: string): number => Number(new URL(url).port)
 
-/** Another program at the admin listener's port. */
+/** Another program listens on the admin port. */
 async function startStranger(t: Test, answer: RequestListener): Promise<Readonly<{ host: string; port: number }>> {
   const server = createServer(answer).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -98,7 +97,7 @@ t.test('another program at its port is not taken for it', async (t) => {
   for (const [index, { code }] of ends.entries()) t.equal(code, 1, String(answers[index]))
 })
 
-t.test('what cannot be asked, or waited for, is bad usage', async (t) => {
+t.test('an unusable address or time-out is bad usage', async (t) => {
   const { code, stderr } = await check(t, { host: '127.0.0.1', port: 0 })
   t.equal(code, 2)
   t.match(stderr, /listeners\.admin\.port is 0/)

@@ -49,7 +49,7 @@ t.test('policy check shows the lines that lead to a mistake or a warning, and no
   t.notMatch(configured.stderr, /hunter2/)
 })
 
-t.test('whoever reads the output may stop before its end', async (t) => {
+t.test('a reader of the output may stop before its end', async (t) => {
   const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
   const piped = `"$0" "$1" policy matrix --policies "$2" --format json | head -c 10; exit "\${PIPESTATUS[0]}"`
   const shell = spawnSync('bash', ['-c', piped, process.execPath, program, policies], { encoding: 'utf8' })
@@ -120,7 +120,7 @@ t.test('the matrix is what the running gateway answers, cell by cell', async (t)
         .replace(':clusterId', String(clusters.healthy))
         .replace(/:\w+/g, '999')
         .replace('*', 'x')
-      // HEAD follows GET, and another method of a row is judged like the first.
+      // HEAD follows GET, and another method of a route is judged like the first.
       const [method = ''] = methods
       const { status } = await world.call({ method, path: filled, headers })
       const said = status === 401 || status === 403 ? status : 'passed'

@@ -40,7 +40,6 @@ const tokens = (args: readonly (string | number)[], url = world.databaseUrl): Pr
 const mint = (...more: readonly (string | number)[]) =>
   tokens(['mint', '--organization', acme.id, '--user', robot.id, '--scope', 'api-key', ...more])
 const use = async (token: string) => (await world.call({ path: '/datasets', headers: bearer(token) })).status
-/** A token by the endpoint, as a fixture. */
 const mintByEndpoint = async (body: Readonly<Record<string, unknown>> = {}): Promise<JsonValue> =>
   (
     await world.call({
@@ -58,7 +57,6 @@ const countRows = async () =>
     )
   ).rows[0]
 
-/** What the trail says of a deed of the command line. */
 const byOperator = {
   actor_id: null,
   credential: 'command-line',
@@ -113,7 +111,7 @@ t.test('a refused mint says what to do, and leaves nothing', async (t) => {
   t.same(await countRows(), before)
 })
 
-t.test('what a command needs is asked for', async (t) => {
+t.test('missing options are reported', async (t) => {
   t.match(await tokens(['mint', '--user', '8']), { code: 2, stderr: /--organization.*not specified/ })
 })
 
@@ -149,7 +147,7 @@ t.test('a list has all of one user’s tokens, however many pages they would be'
   t.notMatch(stdout, /hash/)
 })
 
-t.test('a user who is not there is no empty list', async (t) => {
+t.test('an unknown user is an error and not an empty list', async (t) => {
   t.match(await tokens(['list', '--user', 99_999]), {
     ...{ code: 1, stdout: '', stderr: /user 99999 does not exist\. Name another/ },
   })
@@ -183,7 +181,7 @@ t.test('a database that cannot be asked ends with 1, what to do, and no secret',
 })
 
 t.test(
-  'a schema of an earlier release ends with 1 and asks for a migration; a token without its event is none',
+  'a schema of an earlier release ends with 1 and asks for a migration; a token is not minted without its event',
   async (t) => {
     await database.query('create database earlier template template0')
     const url = new URL(world.databaseUrl)

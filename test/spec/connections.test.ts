@@ -24,7 +24,6 @@ async function startUpstream(t: Test) {
 
 const health = async ({ admin }: Serving): Promise<number> => (await call(admin, { path: '/healthz' })).status
 
-/** Asks for life signs until the work is done; resolves to how many there were. */
 async function watchHealth(serving: Serving, work: () => Promise<unknown>): Promise<number> {
   let isDone = false
   let beats = 0
@@ -100,7 +99,7 @@ t.test(
       const [first] = crowd.open()
       t.ok(crowd.open().length > 50, `${crowd.open().length} may stay`)
       t.ok((await openFiles(serving)) < 512)
-      // Whoever is inside is served, its upstream's connection included.
+      // Accepted clients are served, including their upstream connections.
       let text = ''
       first?.on('data', (chunk) => {
         text += chunk.toString()

@@ -14,7 +14,7 @@ const pictures = fileURLToPath(new URL('../../docs/guides/', import.meta.url))
 
 const asked = '/?method=DELETE&path=%2Fdatasets%2F5&credential=oauth&role=org-member'
 
-/** Nothing went wrong in the browser, and nobody but the console was asked for anything. */
+/** No error in the browser, and no request except to the console. */
 function checkQuiet(t: Test, { complaints, origins }: WatchedPage, expected: readonly string[]): void {
   t.same(complaints, [], 'no error, and nothing that the content security policy forbids')
   t.same(origins(), expected)
@@ -33,7 +33,7 @@ testChromium(t, 'in a browser', async (t) => {
   const { admin } = stage.gateway
   await stage.callAround()
 
-  await t.test('the page works, and asks nobody but its listener', async (t) => {
+  await t.test('the page works, and sends requests only to its listener', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
     const { page } = watched
     t.equal(await page.title(), 'Sallyport console')
@@ -63,7 +63,7 @@ testChromium(t, 'in a browser', async (t) => {
     await page.context().close()
   })
 
-  await t.test('what somebody is about to copy stays, until it is copied', async (t) => {
+  await t.test('a selection stays until it is copied', async (t) => {
     const { page } = await openPage(browser, `${admin}/`)
     await page.evaluate(`getSelection().selectAllChildren(document.querySelector('#requests-table td code'))`)
     const selected = await page.evaluate('String(getSelection())')
@@ -76,7 +76,7 @@ testChromium(t, 'in a browser', async (t) => {
     await page.context().close()
   })
 
-  await t.test('the search leaves the rows that match as one types', async (t) => {
+  await t.test('the search shows matching routes while typing', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
     const { page } = watched
     const search = page.getByRole('searchbox', { name: 'Search routes' })
@@ -188,7 +188,7 @@ testChromium(t, 'in a browser', async (t) => {
     await page.context().close()
   })
 
-  await t.test('the matrix as a file is searched too, and asks nobody', async (t) => {
+  await t.test('the matrix as a file can be searched, and sends no request', async (t) => {
     const { stdout } = await runCommand(['policy', 'matrix', '--policies', stage.policies, '--format', 'html'])
     const file = `${t.testdir({})}/matrix.html`
     writeFileSync(file, stdout)
@@ -204,7 +204,7 @@ testChromium(t, 'in a browser', async (t) => {
   if (writesScreenshots) await t.test('the pictures of the documentation', (t) => takePictures(t, browser, stage))
 })
 
-/** Runs in the page: texts whose contrast with what is behind them is less than 4.5 to 1 (WCAG 2.2, 1.4.3). */
+/** Runs in the page: texts with a contrast below 4.5 to 1 (WCAG 2.2, 1.4.3). */
 const findPale = `(() => {
   const read = (colour) => (colour.match(/[\\d.]+/g) ?? []).map(Number)
   const light = (colour) => {
@@ -229,7 +229,6 @@ const findPale = `(() => {
   return pale
 })()`
 
-/** The upper part in light, the lower part in dark. */
 async function takePictures(t: Test, browser: Browser, { gateway, callAround }: ConsoleStage): Promise<void> {
   const views = [
     { colorScheme: 'light', part: '#overview', height: 1_180 },

@@ -10,7 +10,6 @@ const world = await startTestWorld(t)
 const stage = await startConsoleStage(t, world)
 const { gateway } = stage
 
-/** The rows of the remembered requests as texts, newest first. */
 async function readRefusals(admin: string): Promise<readonly string[]> {
   const { text } = await call(admin, { path: '/console/live' })
   const [, rows = ''] = /id="requests-table".*?<tbody>(.*?)<\/tbody>/s.exec(text) ?? []
@@ -36,7 +35,7 @@ t.test('the console is at /, never stored, sniffed or framed, and is read alone'
     t.match(await call(gateway.admin, { method: 'POST', path }), { status: 405, headers: { allow: 'GET, HEAD' } })
 })
 
-t.test('a name that anybody could point at this machine is shown no page of a loopback listener', async (t) => {
+t.test('a host that any site could point at this machine gets no page of a loopback listener', async (t) => {
   const ask = async (host: string, path = '/') => (await call(gateway.admin, { path, headers: { host } })).status
   for (const host of ['127.0.0.1:9090', 'localhost', 'LOCALHOST:9090', '[::1]:9090', 'admin.localhost', '192.0.2.1'])
     t.equal(await ask(host), 200, host)
@@ -46,7 +45,7 @@ t.test('a name that anybody could point at this machine is shown no page of a lo
   t.equal(await ask('localhost', '/metrics'), 200)
 })
 
-t.test('who was refused, where and why, stands there; what was secret or hostile does not', async (t) => {
+t.test('refused callers, routes and causes appear; secret or hostile text does not', async (t) => {
   const { users } = world
   const secret = 'oat_MTI.c2VjcmV0LXNlY3JldC1zZWNyZXQ'
   const requestId = 'the-first-request'
@@ -72,7 +71,7 @@ t.test('who was refused, where and why, stands there; what was secret or hostile
   t.notMatch(text, /hunter2|c2Vj|<img|<script>alert|<b>|eyJ/)
 })
 
-t.test('what upstreams, issuers, caches and clusters do is told by the same numbers as the metrics', async (t) => {
+t.test('upstreams, issuers, caches and clusters show the same numbers as the metrics', async (t) => {
   await call(gateway.public, { path: '/datasets', headers: oauth(world.users.member) })
   const { text } = await call(gateway.admin, { path: '/' })
   const rows = [...text.matchAll(/<tr[^>]*>(.*?)<\/tr>/gs)].map(([, row = '']) =>

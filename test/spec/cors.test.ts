@@ -16,7 +16,7 @@ const routes = [
   { ...openRoute, id: 'options', match: { methods: ['OPTIONS', 'GET'], path: '/own/*' } },
 ]
 
-/** A gateway before a backend that claims to be open to everybody. */
+/** A backend that allows every origin. */
 async function start(t: Test, cors?: Readonly<Record<string, unknown>>, more: Readonly<Record<string, unknown>> = {}) {
   const upstream = await startRawUpstream(t, (socket) => {
     const own = 'access-control-allow-origin: *\r\naccess-control-allow-credentials: true\r\nvary: accept\r\n'
@@ -34,7 +34,7 @@ const preflight = (path: string, headers: Record<string, string | string[]> = {}
   headers: { origin: page, 'access-control-request-method': 'PUT', ...headers },
 })
 
-t.test('a preflight is answered from the table’s own methods, without a credential', async (t) => {
+t.test('a preflight is answered from the policy’s methods, without a credential', async (t) => {
   const { send, upstream } = await start(t, { origins: [page], maxAgeSeconds: 60 })
   const asked = { 'access-control-request-headers': 'x-oauth-access-token, Content-Type, b@d' }
   const { status, headers, text } = await send(preflight('/things/7', asked))
@@ -91,7 +91,7 @@ t.test('every answer says who may read it, refusals included', async (t) => {
   }
 })
 
-t.test('what a backend says about other origins is dropped, and the answer varies', async (t) => {
+t.test('a backend’s CORS headers are dropped, and the response varies', async (t) => {
   const { send } = await start(t, { origins: [page] })
   for (const headers of [{}, { origin: 'https://evil.example' }]) {
     const answer = await send({ path: '/open/x', headers })
@@ -101,7 +101,7 @@ t.test('what a backend says about other origins is dropped, and the answer varie
   }
 })
 
-t.test('* is for all, and says so without naming anybody', async (t) => {
+t.test('* allows every origin, and names none', async (t) => {
   const { send } = await start(t, { origins: ['*'] })
   const { headers } = await send({ path: '/open/x', headers: { origin: 'https://anybody.example' } })
   t.equal(headers['access-control-allow-origin'], '*')

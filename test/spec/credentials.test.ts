@@ -19,14 +19,12 @@ const database = new pg.Pool({ connectionString: world.databaseUrl, max: 2 })
 database.on('error', () => undefined)
 t.teardown(() => database.end())
 
-/** A path that asks for a caller and nothing else, and that a backend answers. */
 const path = '/public/credentials'
 
 type Headers = Readonly<Record<string, string | string[]>>
 
 const ask = (headers: Headers, target = path): Promise<Answer> => world.call({ path: target, headers })
 
-/** The caller as the gateway knows it, and by what credential. */
 async function whoIs(headers: Headers): Promise<JsonValue> {
   const answer = await ask(headers, '/users/me')
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.text}`)
@@ -39,7 +37,7 @@ const refusal = {
   error: { status: 401, code: 'unauthenticated' },
 }
 
-/** 401 in the one shape that all share, and nothing of it at a backend. */
+/** 401 in the one shape, and no request at a backend. */
 async function isRefused(t: Test, headers: Headers, name: string): Promise<void> {
   await world.clearRecorder()
   const answer = await ask(headers)
@@ -72,7 +70,7 @@ async function isAmbiguous(t: Test, headers: Headers, name: string): Promise<voi
   t.same(await world.recorded(), [], `${name}: no backend heard of it`)
 }
 
-/** For what takes seconds by design, on a machine that others use too. */
+/** For tests that take seconds by design, on a busy machine. */
 const patienceMs = 20_000
 
 const base62 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
@@ -86,7 +84,6 @@ const encode = (text: string): string => Buffer.from(text).toString('base64url')
 const composeToken = (id: number, secret: string): string => `oat_${encode(String(id))}.${encode(secret)}`
 const hashOf = (secret: string): string => createHash('sha256').update(secret).digest('hex')
 
-/** The id and the secret within a token. */
 function takeApart(token: string): Readonly<{ id: number; secret: string }> {
   const [id = '', secret = ''] = token
     .slice(4)
@@ -95,7 +92,7 @@ function takeApart(token: string): Readonly<{ id: number; secret: string }> {
   return { id: Number(id), secret }
 }
 
-/** Stores a token of a user's and gives its raw value; `expiry` is SQL. */
+/** Stores a token of a user and returns its raw value; `expiry` is SQL. */
 async function storeToken(userId: number, expiry = 'null'): Promise<Readonly<{ id: number; token: string }>> {
   const secret = drawSecret()
   const { rows } = await database.query<{ id: number }>(
@@ -148,7 +145,7 @@ t.test('another scheme is ignored beside a JWT', async (t) => {
     await isAccepted(t, { ...oauth(member), authorization }, authorization)
 })
 
-t.test('another scheme alone is no credential', async (t) => {
+t.test('another scheme alone is not a credential', async (t) => {
   for (const authorization of [
     'Basic dXNlcjpwYXNz',
     `Basic ${robot.apiKey}`,
@@ -226,7 +223,7 @@ t.test('two lines are two lines in whatever case their names are written', async
   }
 })
 
-t.test('two credentials in one line are no credential', async (t) => {
+t.test('two credentials in one line are refused', async (t) => {
   await isRefused(t, bearer(`${robot.apiKey}, ${robot.apiKey}`), 'two tokens')
   await isRefused(t, bearer(`${robot.apiKey}, Bearer ${robot.apiKey}`), 'two values')
   await isRefused(t, { authorization: `Basic abc, Bearer ${robot.apiKey}` }, 'two schemes')
@@ -234,7 +231,7 @@ t.test('two credentials in one line are no credential', async (t) => {
   await isRefused(t, { 'x-oauth-access-token': `Bearer ${member.jwt}` }, 'a scheme before a JWT')
 })
 
-t.test('a header whose name only resembles ours is no credential, and does not go on', async (t) => {
+t.test('a header with a similar name is not a credential, and is not forwarded', async (t) => {
   for (const name of [
     'x_oauth_access_token',
     'x.oauth.access.token',
@@ -246,7 +243,7 @@ t.test('a header whose name only resembles ours is no credential, and does not g
   await isAccepted(t, { ...bearer(robot.apiKey), x_oauth_access_token: member.jwt }, 'beside an API token')
 })
 
-t.test('a credential in the query, a cookie or a body is none', async (t) => {
+t.test('a credential in the query, a cookie or a body does not count', async (t) => {
   await world.clearRecorder()
   const answer = await world.call({
     method: 'POST',
@@ -322,13 +319,13 @@ t.test('a stored id with another secret is 401', async (t) => {
   await isRefused(t, bearer(composeToken(id, takeApart(robotAdmin.apiKey).secret)), 'a secret of another account')
 })
 
-t.test('the stored hash is no credential', async (t) => {
+t.test('the stored hash is not a credential', async (t) => {
   const { id, secret } = takeApart(robot.apiKey)
   await isRefused(t, bearer(hashOf(secret)), 'alone')
   await isRefused(t, bearer(`oat_${encode(String(id))}.${encode(hashOf(secret))}`), 'as the secret')
 })
 
-/** Good tokens with something of their form spoilt. */
+/** Good tokens with one part of their form broken. */
 const malformedTokens = (() => {
   const [head = '', tail = ''] = robot.apiKey.split('.')
   const { id, secret } = takeApart(robot.apiKey)
@@ -449,7 +446,7 @@ t.test('a JWT of another issuer or audience, or of none, is 401', async (t) => {
     await isRefused(t, oauth({ jwt: await world.mint({ sub: member.sub, claims }) }), JSON.stringify(claims))
 })
 
-t.test('a JWT whose subject is no text is 401, and makes no user', async (t) => {
+t.test('a JWT whose subject is not a string is 401, and creates no user', async (t) => {
   const before = await count('users', [])
   for (const sub of [
     null,
@@ -565,7 +562,7 @@ t.test('a JWT that brings its own key is 401', async (t) => {
     new SignJWT(JSON.parse(Buffer.from(member.jwt.split('.')[1] ?? '', 'base64url').toString()))
       .setProtectedHeader({ alg: 'RS256', kid, ...header })
       .sign(privateKey)
-  // The recorder listens: had anybody fetched a key there, it would show.
+  // The recorder would show a fetch of that key.
   const { recorder } = world.backends
   for (const header of [
     {},
@@ -621,7 +618,7 @@ t.test('a first login without names or an address creates a user without them', 
   t.match(user.email, /^[0-9a-f]+@users\.invalid$/)
 })
 
-t.test('claims that are no names or no address are left out', async (t) => {
+t.test('malformed names and addresses in claims are left out', async (t) => {
   const claims = { given_name: 1, family_name: ['x'], preferred_username: 'a\u0000b', email: 'nobody' }
   const user = await whoIs(oauth({ jwt: await world.mint({ sub: 'odd-names', claims }) }))
   t.match(user, { username: null, firstName: null, lastName: null, fullName: null, email: /@users\.invalid$/ })
@@ -646,14 +643,14 @@ t.test('subjects that differ in case or in spaces are different users', async (t
   t.equal(new Set(ids).size, 4)
 })
 
-t.test('a refused first login creates nobody', async (t) => {
+t.test('a refused first login creates no user', async (t) => {
   const jwt = await world.mint({ sub: 'never', email: 'never@first.example', expiresIn: -60 })
   await isRefused(t, oauth({ jwt }), 'expired')
   t.equal(await count('users where email = $1', ['never@first.example']), 0)
   t.equal(await count('user_identities where subject = $1', ['never']), 0)
 })
 
-/** Logs in at a gateway on the same database that trusts the issuer's word about addresses; gives the user's id. */
+/** Logs in at a gateway on the same database that trusts the issuer's addresses; returns the user's id. */
 async function trustVerifiedEmail(t: Test): Promise<(jwt: string) => Promise<number>> {
   const { issuer, audience } = world.oidc
   const issuers = [{ issuer, audience, clockToleranceSeconds: 0, linkVerifiedEmail: true }]
@@ -661,7 +658,7 @@ async function trustVerifiedEmail(t: Test): Promise<(jwt: string) => Promise<num
   return async (jwt) => (await call(gateway.public, { path: '/users/me', headers: oauth({ jwt }) })).json().data.id
 }
 
-t.test('where the issuer may, a first login is linked to the one human with its verified e-mail', async (t) => {
+t.test('a first login is linked to the one human with its verified e-mail, if the issuer may', async (t) => {
   const logIn = await trustVerifiedEmail(t)
   const verified = { email_verified: true }
   const mint = (sub: string, email: string, claims: object = verified) => world.mint({ sub, email, claims })
@@ -732,7 +729,6 @@ t.test('the use of an API token is written some seconds later, and only a succes
   await until(async () => (await lastUse(used.id)) !== null, 'the use is written', patienceMs)
   const atMs = (await lastUse(used.id))?.getTime() ?? 0
   t.ok(atMs >= beforeMs && atMs <= afterMs, 'with the time of the use')
-  // One batch, in which they would have been.
   t.same([await lastUse(refused.id), await lastUse(humans.id)], [null, null])
 })
 
@@ -816,11 +812,11 @@ t.test('uses that could not be written are written later', async (t) => {
   )
 })
 
-/** Stops every process of the database for as long as the work takes: whoever asks it anything waits in vain. */
+/** Stops every process of the database during `work`, so that queries hang. */
 async function whileFrozen(work: () => Promise<void>): Promise<void> {
   const thaw = freezePostgres(Number(world.world.postgres.pid()))
   try {
-    // For a second what is held in memory still answers.
+    // Cached entries answer for a second.
     await new Promise((resolve) => setTimeout(resolve, 1_000))
     await work()
   } finally {
@@ -854,7 +850,7 @@ t.test('with the database frozen a bad JWT is still 401, while a good one is 503
   const late = await world.mint({ sub: member.sub, expiresIn: -1 })
   await whileFrozen(async () => {
     await isRefused(t, oauth({ jwt: late }), 'expired')
-    // By a known key: for an unknown one the issuer would be asked, which a busy machine's may not answer in time.
+    // A known key: for an unknown one the gateway would ask the issuer, which may be slow on a busy machine.
     await isRefused(t, oauth({ jwt: member.jwt.replace(/[^.]+$/, late.split('.')[2] ?? '') }), 'forged')
     await isRefused(t, {}, 'none')
     await world.clearRecorder()

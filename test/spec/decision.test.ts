@@ -20,7 +20,7 @@ t.test('200 carries the pinned headers and nothing reaches a backend', async (t)
   t.same(await world.recorded(), [])
 })
 
-t.test('the same table decides: refusals have the first door’s status and shape', async (t) => {
+t.test('the same policy decides: refusals have the public listener’s status and shape', async (t) => {
   const cases = [
     ['GET', '/datasets', {}],
     ['POST', '/datasets', oauth(world.users.member)],
@@ -82,7 +82,7 @@ t.test('an owned endpoint is judged like any route', async (t) => {
   t.equal((await ask({ path: '/authorize', headers })).status, 401)
 })
 
-t.test('its paths are not on the public listener, and the table’s are not on this one', async (t) => {
+t.test('its paths are not on the public listener, and the policy’s are not on this one', async (t) => {
   const headers = { ...about('GET', '/datasets'), ...oauth(world.users.owner) }
   t.equal((await world.call({ path: '/authorize', headers })).status, 404)
   t.equal((await ask({ path: '/datasets', headers })).status, 404)

@@ -24,7 +24,7 @@ const urlOf = (name: string, url = server.url): string => {
   return at.href
 }
 let databases = 0
-/** A copy of a database that nobody is connected to. */
+/** A copy of a database without connections. */
 async function copy(template: string): Promise<string> {
   const name = `copy_${databases++}`
   await administrator.query(`create database ${name} template ${template} strategy file_copy`)
@@ -76,7 +76,7 @@ t.test('nor with an adopted one that the example maps, for a role that has no ot
     await t.rejects(gateway.query(sql), { code: '42501' }, sql)
 })
 
-t.test('what is tried is taken back, and told to nobody', async (t) => {
+t.test('tried writes are rolled back, and send no message', async (t) => {
   const listener = new pg.Client({ connectionString: urlOf('adopted') })
   await listener.connect()
   t.teardown(() => listener.end())
@@ -97,7 +97,6 @@ t.test('what is tried is taken back, and told to nobody', async (t) => {
 const view = (name: string): string => `sallyport_directory.${name}`
 const withoutSearchIndex = 'drop index user_roles_user_id_idx'
 
-/** What goes wrong with an adopted database, and what is said of it. */
 const faults: readonly (readonly [title: string, sql: string, said: readonly string[], triesWrites?: true])[] = [
   ['no schema', 'drop schema sallyport_directory cascade', [`not-migrated sallyport_directory`]],
   [
@@ -213,7 +212,6 @@ t.test('each fault is found, and nothing else is said', async (t) => {
   }
 })
 
-/** What an installation needs to be asked from the command line. */
 function writeInstallation(t: Test): string {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))

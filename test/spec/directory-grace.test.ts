@@ -32,7 +32,7 @@ async function startBehind(t: Test, settings: Readonly<Record<string, unknown>>)
   const readMetrics = async (): Promise<string> => (await fetch(`${serving.admin}/metrics`)).text()
   const hears = async () => {
     await until(async () => (await readMetrics()).includes('source_up{source="postgres"} 1'), 'the changes', 20_000)
-    // Whoever routes to it has asked before the outage.
+    // Its callers have used it before the outage.
     await until(async () => (await fetch(`${serving.admin}/readyz`)).status === 200, 'readiness', 20_000)
   }
   const countHeard = async (): Promise<number> => {
@@ -41,7 +41,7 @@ async function startBehind(t: Test, settings: Readonly<Record<string, unknown>>)
     )
     return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
   }
-  /** Adds an account, and waits until its changes are heard: one that came later would end what is known of it. */
+  /** Adds an account and waits for its messages: a later one would clear the caches. */
   const addHeard = async (name: string): Promise<Account> => {
     const before = await countHeard()
     const account = await addAccount(name)
@@ -92,7 +92,7 @@ testRedisServer(t, 'a change that was heard of ends it, even where PostgreSQL ca
   t.equal(await gateway.ask(kept), 200)
 })
 
-t.test('by default there is none', async (t) => {
+t.test('grace is off by default', async (t) => {
   const gateway = await startBehind(t, {})
   await gateway.hears()
   const known = await addAccount('default')

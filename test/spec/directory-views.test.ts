@@ -131,7 +131,7 @@ t.test('a database at migration 6 goes on: its tokens, and a role that was grant
     grant select on users to upgraded_reader; grant upgraded_reader to current_user`)
   t.match((await migrate(url))[0], { version: 7 })
   t.same(await migrate(url), [])
-  // The views give nobody a right that the tables do not.
+  // The views grant no right that the tables do not.
   await client.query('set role upgraded_reader')
   t.equal((await client.query('select id from sallyport_directory.users')).rowCount, 1)
   for (const sql of [
@@ -160,7 +160,7 @@ t.test('a database at migration 6 goes on: its tokens, and a role that was grant
     )
   await until(isHearing, 'the connection for changes')
   t.equal(await use(), 200)
-  // As a gateway of the version before would, which runs until it is replaced.
+  // As the previous version of the gateway does, until it is replaced.
   await client.query('delete from auth_access_tokens')
   await until(async () => (await use()) === 401, 'the refusal')
 })
@@ -217,11 +217,9 @@ t.test('a watched table tells of what counts, and never fails its owner', async 
   t.same(await tell("update words set word = 'c'"), ['everything'])
   t.same(await tell("delete from words where word = 'none'"), [])
   t.same(await tell("delete from words where word = 'c'"), ['everything'])
-  // With other arguments it takes the place of what was there.
   await client.query("call sallyport_directory.watch('things', '{user:id}', '{}', '{delete}')")
   t.same(await tell("insert into things values (3, 7, 'a', 'b')"), [])
   t.same(await tell('delete from things where id = 3'), ['user:3'])
-  // What would fail later is refused now.
   for (const call of [
     "'things', '{user:nobody}'",
     "'things', '{user:id}', '{nothing}'",

@@ -8,7 +8,7 @@ import { responsesPath, startStreamPair, streamHead } from '../support/streams.t
 const ok = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
 const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`
 
-/** A gateway whose upstream answers what is whole, but for `/held`: that is answered when the test says so. */
+/** An upstream that answers at once, but `/held` only when the test says so. */
 async function start(t: Test) {
   const answers: (() => void)[] = []
   const upstream = await startRawUpstream(t, (socket, soFar) => {

@@ -29,7 +29,6 @@ async function insert(text: string, values: readonly unknown[]): Promise<number>
 
 type Membership = readonly [organization: number | null, role: string]
 
-/** A human of one test's own. */
 async function createUser(...memberships: Membership[]): Promise<Readonly<{ id: number; headers: Headers }>> {
   const sub = randomUUID()
   const id = await insert("users (email, user_type) values ($1, 'human')", [`${sub}@example.com`])
@@ -51,7 +50,6 @@ async function createToken(userId: number, name: string | null, expiresAt: Date 
   return `oat_${encode(String(id))}.${encode(secret)}`
 }
 
-/** The data of a successful answer in the platform's envelope. */
 async function data(t: Test, request: Call): Promise<JsonValue> {
   const answer = await world.call(request)
   t.equal(answer.status, 200, answer.text)
@@ -395,7 +393,7 @@ t.test('a switch does not care for a body', async (t) => {
   }
 })
 
-t.test("one user's switch is nobody else's", async (t) => {
+t.test("one user's switch does not affect others", async (t) => {
   const one = await createUser([acme.id, 'org-member'], [globex.id, 'org-member'])
   const two = await createUser([acme.id, 'org-member'], [globex.id, 'org-member'])
   await data(t, switchTo(globex.id, one.headers))
@@ -404,7 +402,6 @@ t.test("one user's switch is nobody else's", async (t) => {
 
 const proxy = (cluster: number | string, rest = 'entries'): string => `/clusters/${cluster}/proxy/${rest}`
 
-/** The one request that arrived with this answer. */
 async function proxied(t: Test, request: Call): Promise<RecordedRequest | undefined> {
   await world.clearRecorder()
   const answer = await world.call(request)
@@ -502,7 +499,7 @@ async function createCluster({ silentSeconds, status = 'active', baseUrl }: Clus
   const organization = await insert('organizations (slug, name) values ($1, $1)', [randomUUID()])
   const { headers } = await createUser([organization, 'org-member'])
   const { rows } = await database.query('select base_url from clusters where id = $1', [clusters.healthy])
-  // By this name the demo's own heartbeats pass it over.
+  // The demo's own heartbeats skip this name.
   const id = await insert(
     `clusters (organization_id, name, slug, base_url, status, last_heartbeat_at)
      values ($1, 'Own', 'stale', $2, $3, now() - make_interval(secs => $4))`,

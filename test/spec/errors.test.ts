@@ -12,7 +12,6 @@ const member = oauth(users.member)
 /** The same users, but no upstream that answers. */
 const withoutUpstreams = await startTestGateway(t, { world })
 
-/** The same issuer, but no database that answers. */
 const withoutDirectory = await startTestGateway(t, {
   world,
   settings: { database: { url: 'postgres://nobody@127.0.0.1:1/nowhere' } },
@@ -33,7 +32,6 @@ const routes: readonly (readonly [surface: Surface, call: Call])[] = [
   ['graphql', { method: 'POST', path: '/graphql', body: '{}' }],
 ]
 
-/** Those whose answers come from a backend. */
 const forwarded = routes.filter(([, { path }]) => path !== '/users/me')
 
 const modelTypes: Readonly<Record<number, string>> = {
@@ -43,7 +41,7 @@ const modelTypes: Readonly<Record<number, string>> = {
 }
 const graphqlCodes: Readonly<Record<number, string>> = { 401: 'UNAUTHENTICATED', 403: 'FORBIDDEN' }
 
-/** Holds an answer of the gateway's own against the shape of its surface, written out from SPEC section 7. */
+/** Checks an answer of the gateway against the shape of its surface (SPEC section 7). */
 function hasShape(t: Test, surface: Surface, answer: Answer, { status, code, check }: Expected): void {
   t.equal(answer.status, status, `${surface} ${code}`)
   t.match(answer.headers['content-type'], /^application\/json/)
@@ -323,7 +321,7 @@ t.test("an upstream's header lines pass in their order, case and number", async 
     t.equal(lines.filter(([name]) => name?.toLowerCase() === single).length, 1, single)
 })
 
-t.test('bytes that are no text pass unchanged', async (t) => {
+t.test('binary bytes pass unchanged', async (t) => {
   const bytes = Buffer.from(Array.from({ length: 256 }, (_, index) => index))
   const demo = JSON.stringify({ status: 200, headers: {}, bodyBase64: bytes.toString('base64') })
   const head = `GET /public/x HTTP/1.1\r\nHost: a\r\nx-oauth-access-token: ${users.member.jwt}\r\n`
@@ -368,7 +366,6 @@ for (const [what, body] of Object.entries(bodies))
     }
   })
 
-/** The one answer of a connection, which has a length. */
 function parseAnswer(bytes: string): Answer {
   const [head = '', ...rest] = bytes.split('\r\n\r\n')
   const [line = '', ...lines] = head.split('\r\n')

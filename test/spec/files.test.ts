@@ -13,7 +13,7 @@ const mebibyte = 1024 * 1024
 const boundary = 'a boundary'
 const formType = `multipart/form-data; boundary="${boundary}"`
 
-/** A form as browsers and SDKs write it, with one file in it. */
+/** A form as browsers and SDKs write it, with one file. */
 const writeForm = (content: Buffer): Buffer =>
   Buffer.concat([
     Buffer.from(`--${boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nassistants\r\n`),
@@ -61,7 +61,7 @@ for (const framing of ['a length', 'chunks'])
     t.match(JSON.parse(text.slice(text.indexOf('\r\n\r\n'))), { object: 'file', bytes: content.length })
   })
 
-/** No envelope is around an object of the Files API. */
+/** Objects of the Files API have no envelope. */
 const isBare = (t: Test, answer: Answer, shape: JsonValue): void => {
   t.equal(answer.status, 200)
   t.match(answer.json(), shape)
@@ -106,7 +106,7 @@ t.test('content comes back as it went, whole and by ranges', async (t) => {
   t.equal(bodyOf(head).length, 0)
 })
 
-t.test('what asks for a part, or for what is new, reaches the backend as it is', async (t) => {
+t.test('range and conditional headers reach the backend unchanged', async (t) => {
   await world.clearRecorder()
   const conditions = {
     Range: 'bytes=0-1, 4-5',

@@ -9,7 +9,7 @@ const world = await startTestWorld(t)
 const replicas = await Promise.all(
   ['replica-1', 'replica-2'].map((name) => {
     const url = `${world.databaseUrl}?application_name=${name}`
-    // A crowd at a closed gate must not be sent away before it opens.
+    // A crowd that is queued must not time out.
     return startReplica(t, { world, settings: { database: { url, connectTimeoutMs: 20_000, queryTimeoutMs: 20_000 } } })
   }),
 )
@@ -20,7 +20,7 @@ t.teardown(() => database.end())
 
 const crowdSize = 100
 
-/** As many first requests of a new identity as there are in a crowd, at every replica in turn. */
+/** Many first requests of one new identity, at every replica in turn. */
 async function logIn(subject: string): Promise<readonly Answer[]> {
   const headers = oauth({ jwt: await world.mint({ sub: subject, email: emailOf(subject) }) })
   const origins = Array.from({ length: crowdSize }, (_, index) => replicas[index % replicas.length]?.public ?? '')
@@ -34,7 +34,7 @@ async function count(what: string, values: readonly unknown[] = []): Promise<num
   return rows[0]?.count ?? Number.NaN
 }
 
-/** What a crowd's answers and the tables say; one word for all of them, so that a failure shows the numbers. */
+/** The answers of a crowd and the contents of the tables, as one text so that a failure shows the numbers. */
 const summarize = async (subject: string, answers: readonly Answer[]) => ({
   succeeded: answers.filter(({ status }) => status === 200).length,
   answeredUsers: new Set(answers.map((answer) => answer.json().data?.id)).size,
@@ -45,7 +45,7 @@ const summarize = async (subject: string, answers: readonly Answer[]) => ({
 const oneOfEach = { succeeded: crowdSize, answeredUsers: 1, users: 1, identities: 1 }
 
 t.test('100 parallel first requests over two replicas make one user', async (t) => {
-  // Nobody can write an identity until both are about to: without this one is through before the other comes.
+  // Holds both logins before their insert: otherwise the first one is done before the second comes.
   const gate = await database.connect()
   await gate.query('begin; lock table user_identities in exclusive mode')
   const answering = logIn('crowd')

@@ -24,7 +24,7 @@ const credential = `x-oauth-access-token: ${world.users.owner.jwt}\r\n`
 const sha256 = (bytes: string | Buffer): string => createHash('sha256').update(bytes).digest('hex')
 const mebibyte = 1024 * 1024
 
-/** An upstream of a test's own behind a gateway that lets everybody through. */
+/** An upstream of the test behind a gateway with a public route. */
 async function startPair(t: Test, take: TakeBytes, settings: TestGatewayOptions['settings'] = {}) {
   const upstream = await startRawUpstream(t, take)
   const gateway = await startTestGateway(t, {
@@ -39,7 +39,6 @@ const answerOk = (socket: Socket, body = 'ok'): void => {
   socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
 }
 
-/** Every connection that carried a request has been closed by the gateway. */
 const untilReleased = ({ received, sockets }: RawUpstream): Promise<void> =>
   until(
     () => sockets().every((socket, index) => received()[index] === '' || socket.readableEnded || socket.destroyed),
@@ -51,7 +50,6 @@ const requestsOf = ({ received }: RawUpstream): number => received().reduce((sum
 
 const host = 'Host: h\r\n'
 
-/** Answers whole requests, framed either way. */
 const answerWhole: TakeBytes = (socket, soFar) => {
   const body = soFar.slice(soFar.lastIndexOf(' HTTP/1.1\r\n'))
   const [head = '', rest] = body.split(/\r\n\r\n([\s\S]*)/)
@@ -294,7 +292,7 @@ t.test('an answer that falls silent in its body is broken at the idle time-out',
   t.match(await client.closed(), /\r\n\r\npart$/)
 })
 
-/** Answers the first request of the first connection, and does to the second what a closing server would. */
+/** Answers the first request of the first connection, and closes on the second as a server may. */
 const closeOnReuse =
   (end: (socket: Socket) => void): TakeBytes =>
   (socket, soFar, connection) => {
@@ -383,7 +381,7 @@ for (const [what, bytes] of Object.entries(unreadable)) {
   })
 }
 
-t.test('what an upstream says beyond its answer never reaches another client', async (t) => {
+t.test('bytes of an upstream after its answer never reach another client', async (t) => {
   const { gateway } = await startPair(t, (socket, _soFar, connection) => {
     const poison = connection === 0 ? 'HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison' : ''
     socket.write(`HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok${poison}`)
@@ -399,7 +397,6 @@ t.test('a reason phrase beyond ASCII does not cost the answer', async (t) => {
   t.match(answer, { status: 200, text: 'ok', headers: { 'x-place': 'caf\xe9' } })
 })
 
-/** How long after the client's departure the backend's connection closed. */
 async function measureRelease(path: string, leftAtMs: number): Promise<number> {
   let releasedMs: number | undefined
   await until(async () => {
@@ -459,7 +456,7 @@ t.test('a client that leaves releases what it had pipelined as well', async (t) 
   await until(async () => /in_flight 0\n/.test((await call(gateway.admin, { path: '/metrics' })).text), 'an idle gauge')
 })
 
-t.test('a body that breaks off in its framing is no complete request', async (t) => {
+t.test('a body that breaks off in its framing is an incomplete request', async (t) => {
   const { upstream, gateway } = await startPair(t, () => {})
   const client = await openRawClient(t, gateway.public)
   client.send(`POST /x HTTP/1.1\r\n${host}Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`)
@@ -481,7 +478,7 @@ t.test('events of a stream pass one by one, at once', async (t) => {
   for (let number = 1; number <= 5; number++) {
     const event = `event: ${sent.type}\ndata: ${JSON.stringify({ ...sent, sequence_number: number })}\n\n`
     for (const socket of upstream.sockets()) socket.write(`${event.length.toString(16)}\r\n${event}\r\n`)
-    // The next one is written only when this one has come through: a buffer would hold both ends up.
+    // The next part is written only after this one has arrived, so that a buffering gateway stalls the test.
     await client.until(new RegExp(`"sequence_number":${number}\\}\\n\\n`))
   }
   for (const socket of upstream.sockets()) socket.write('0\r\n\r\n')
@@ -489,7 +486,7 @@ t.test('events of a stream pass one by one, at once', async (t) => {
   t.notMatch(client.text(), /content-length/i)
 })
 
-/** What loopback sockets and streams hold on the way, both sides together. */
+/** Bytes that loopback sockets and streams buffer, both sides together. */
 const slackBytes = 16 * mebibyte
 
 t.test('a client that does not read holds its upstream back', async (t) => {
@@ -619,7 +616,7 @@ for (const status of ['204 No Content', '304 Not Modified']) {
   })
 }
 
-/** The connection is where it should be: the next request on it gets its own answer. */
+/** The connection is in step: the next request on it gets its own answer. */
 async function goesOn(t: Test, client: RawClient): Promise<void> {
   const before = client.text().length
   client.send(`BREW /x HTTP/1.1\r\n${host}\r\n`)

@@ -67,7 +67,7 @@ const secret = tableOf([guarded('secret', '/public/secret')])
 const openMine = tableOf([open('public', '/public/*'), open('mine', '/mine')])
 
 t.test(
-  'a file that is missing for a while lets nobody in; one that stays away is held until it is confirmed',
+  'a file that is missing for a while changes no access; one that stays away is held until it is confirmed',
   async (t) => {
     const { replica, folder, status, isHeld, lines, configuration, console } = await start(t)
     replace(folder, 'secret.yaml', secret)
@@ -140,7 +140,7 @@ t.test('a table that lost its routes with their file is held, and so is a direct
   await checkKept()
 })
 
-t.test('what a reload gains, loses and widens is named', async (t) => {
+t.test('gained, lost and widened routes of a reload are named', async (t) => {
   const { folder, status, metric, lines, console } = await start(t)
   replace(folder, 'routes.yaml', tableOf([open('mine', '/mine'), guarded('new', '/new')]))
   await until(async () => (await status('/mine')) === 200, 'the table')
@@ -169,7 +169,7 @@ for (const workers of [1, 2])
     t.equal(code, 0, stderr)
     await until(async () => (await status('/mine')) === 200, 'what was confirmed')
     await until(async () => !(await isHeld()), 'the gauge')
-    // Less than before needs no word of anybody.
+    // A narrower policy needs no confirmation.
     replace(folder, 'routes.yaml', tableOf([guarded('mine', '/mine')]))
     await until(async () => (await status('/mine')) === 401, 'the narrower table')
   })
@@ -184,7 +184,7 @@ t.test('a pipe in the place of a file stops no reload', async (t) => {
   await until(async () => (await status('/mine')) === 200, 'the file')
 })
 
-t.test('a start says what has changed since the last one', async (t) => {
+t.test('a start logs the changes since the previous start', async (t) => {
   const world = await startTestWorld(t)
   const started = async (routes: Rows) => {
     const replica = await startReplica(t, { world, routes, settings: { policies: { directory } } })

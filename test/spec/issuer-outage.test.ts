@@ -32,7 +32,6 @@ async function createSigner(kid: string, alg: string): Promise<Readonly<{ jwk: J
 
 const [first, second] = await Promise.all([createSigner('first', 'RS256'), createSigner('second', 'ES256')])
 
-/** An identity provider that behaves as badly as the test wants. */
 async function startIssuer(t: Test, published: readonly JWK[] = [first.jwk]) {
   const state = { keys: published, asked: [] as string[], misbehave: undefined as RequestListener | undefined }
   let answering = 0
@@ -78,7 +77,7 @@ async function expectEntry(t: Test, gateway: TestGateway, jwt: string, what: str
   t.equal(status, 200, `${what}: ${text.slice(0, 200)}`)
 }
 
-/** A second is what the contract gives; what is more is for a busy machine. The rule itself is held by a clock's test. */
+/** The specification gives a second; the rest is for a busy machine. A test with a clock holds the rule itself. */
 const answerWithinMs = 1_000 + 500
 
 async function expectUnavailable(t: Test, gateway: TestGateway, jwt: string): Promise<void> {
@@ -107,7 +106,7 @@ const answerAll =
     response.writeHead(status, headers).end(body)
   }
 
-/** Each way of an issuer to fail; whatever is not listed here ends in one of these for `fetch`. */
+/** The failures of an issuer; `fetch` reports every other one as one of these. */
 const misbehaviours: Readonly<Record<string, RequestListener | 'refuse'>> = {
   'refuses connections': 'refuse',
   'never answers': () => undefined,
@@ -189,7 +188,7 @@ t.test('a restart during an outage serves the keys of before, with its first req
   }
 })
 
-t.test('stored keys that are too old serve nobody', async (t) => {
+t.test('stored keys that are too old verify no token', async (t) => {
   const issuer = await startIssuer(t)
   await store.save(issuer.origin, [first.jwk], new Date(Date.now() - 60_000))
   await issuer.refuse()
@@ -227,7 +226,7 @@ t.test('a database and an issuer that both hang delay neither the start nor an a
   await expectUnavailable(t, gateway, jwt)
 })
 
-t.test('without a database the issuer’s keys are fetched all the same', async (t) => {
+t.test('without a database the issuer’s keys are fetched anyway', async (t) => {
   const issuer = await startIssuer(t)
   const gateway = await startTestGateway(t, {
     settings: { issuers: [{ issuer: issuer.origin, audience: 'sallyport-demo' }] },
@@ -263,7 +262,7 @@ t.test('of stored key sets the one that was fetched last stays', async (t) => {
   t.equal(await store.load('https://other.example'), undefined, 'each issuer has its own')
 })
 
-t.test('a clock that is ahead does not keep its key set in the store for ever', async (t) => {
+t.test('a clock that is ahead does not keep its key set in the store forever', async (t) => {
   const issuer = 'https://ahead.example'
   await store.save(issuer, [first.jwk], new Date('2999-01-01T00:00:00Z'))
   const stored = await store.load(issuer)

@@ -14,7 +14,6 @@ import { oauth, startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const member = oauth(world.users.member)
 
-/** An upstream that answers with the identity header it was sent. */
 const mirror = createServer((request, response) => response.end(request.headers['x-gateway-identity']))
 await new Promise<void>((resolve) => mirror.listen(0, '127.0.0.1', resolve))
 t.teardown(() => mirror.close().closeAllConnections())
@@ -33,7 +32,7 @@ const kidsOf = async (file: string) =>
 const publishedKids = async ({ admin }: TestGateway): Promise<readonly string[]> =>
   (await publishedBy(admin)).keys.map(({ kid }: { kid: string }) => kid)
 
-/** One request, verified as a backend would by the keys published at that moment; resolves to the key it was signed by. */
+/** Verifies one request by the keys published at that moment; resolves to the signing key. */
 async function verifyOne(gateway: TestGateway): Promise<string> {
   const answer = await call(gateway.public, { path: '/public/x', headers: member })
   if (answer.status !== 200) throw new Error(`answered ${answer.status}`)
@@ -43,7 +42,7 @@ async function verifyOne(gateway: TestGateway): Promise<string> {
   return protectedHeader.kid ?? ''
 }
 
-/** Requests without a pause until it is told to stop; resolves to the keys that signed, in their order. */
+/** Sends requests until it is stopped; resolves to the signing keys in order. */
 function verifyContinuously(gateway: TestGateway) {
   const kids: string[] = []
   const failures: unknown[] = []

@@ -7,14 +7,13 @@ import { pidOf, readiness, startGroup, visitBoth, workersOf } from '../support/w
 /** `/status` is public: it needs neither a database nor an issuer. */
 const path = '/status'
 
-/** On a signal it fails in a way that nobody catches. */
+/** On a signal it throws where no handler catches. */
 const preload = `
   const plant = () => { throw new TypeError('planted, with oat_MTI.c2VjcmV0 and postgres://user:hunter2@db/x') }
   process.on('SIGUSR2', () => setImmediate(plant))
   process.on('SIGWINCH', () => { void (async () => plant())() })
 `
 
-/** An upstream that answers a request when it is told to. */
 async function startHeldUpstream(t: Test) {
   const held: (() => void)[] = []
   const upstream = await startRawUpstream(t, (socket) => {
@@ -66,13 +65,13 @@ t.test('a second fault ends the process at once', async (t) => {
   t.equal(await underWay, 'broken')
 })
 
-t.test('what does not end in time is cut', async (t) => {
+t.test('a request that does not end in time is cut', async (t) => {
   const upstream = await startHeldUpstream(t)
   const serving = await startServing(t, { upstream: upstream.url, preload })
   const underWay = call(serving.public, { path }).catch(() => 'broken')
   await until(() => upstream.held.length === 1, 'the request at the upstream')
   serving.child.kill('SIGUSR2')
-  // Even somebody who asks it to stop, and would wait for long, hears of the fault by the exit code.
+  // A stop request under way must not hide the fault's exit code.
   serving.child.kill('SIGTERM')
   t.equal(await serving.ended, 1)
   t.equal(await underWay, 'broken')

@@ -12,10 +12,9 @@ const upstream = await startRawUpstream(t, (socket, soFar) => {
   if (target.includes('/half')) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf')
   else if (isWhole(soFar)) socket.write(answerOf('ok'))
 })
-/** Takes connections, and never says a word on them: no handshake of TLS ends. */
+/** Accepts connections and sends nothing, so that no TLS handshake ends. */
 const mute = await startRawUpstream(t, () => {})
 
-/** What a row says beyond its path and surface. */
 const rows: Readonly<Record<string, object>> = {
   usual: {},
   narrow: { limits: { headerBytes: 500, targetBytes: 100, bodyBytes: 10 } },
@@ -40,7 +39,6 @@ const gateway = await startTestGateway(t, { routes, upstreams, settings })
 const head = (target: string, lines = '', method = 'GET'): string =>
   `${method} ${target} HTTP/1.1\r\nHost: h\r\n${lines}\r\n`
 
-/** A head whose lines weigh exactly this much. */
 const heavyHead = (target: string, bytes: number): string =>
   head(target, `x-fill: ${'x'.repeat(bytes - 'Host: h\r\nx-fill: \r\n'.length)}\r\n`)
 
@@ -49,7 +47,7 @@ const longHead = (route: string, length: number): string => head(`${route}/${'x'
 const chunkedBody = (target: string, bytes: number): string =>
   `${head(target, 'Transfer-Encoding: chunked\r\n', 'POST')}${bytes.toString(16)}\r\n${'x'.repeat(bytes)}\r\n0\r\n\r\n`
 
-/** Sends bytes on a connection of their own; gives the status and the body of the answer, which has a length. */
+/** Sends bytes on their own connection; returns status and body of the answer, which has a length. */
 async function ask(t: Test, bytes: string): Promise<Readonly<{ status: number; text: string }>> {
   const client = await openRawClient(t, gateway.public)
   client.send(bytes)
@@ -58,7 +56,6 @@ async function ask(t: Test, bytes: string): Promise<Readonly<{ status: number; t
   return { status: Number(text.split(' ')[1]), text: text.slice(text.indexOf('\r\n\r\n') + 4) }
 }
 
-/** Holds a refusal against the shape of its surface (SPEC section 7). */
 function hasShape(t: Test, surface: Surface, text: string, status: number, code: string): void {
   const body: JsonValue = JSON.parse(text)
   const type = status >= 500 ? 'server_error' : 'invalid_request_error'
@@ -113,7 +110,7 @@ for (const { what, status, code, over, bounds } of limits)
         t.equal((await ask(t, over(route, bound))).status, 200, `${route}: ${bound}`)
         const refused = await ask(t, over(route, bound + 1))
         t.equal(refused.status, status, `${route}: ${bound + 1}`)
-        // A head beyond every route's limit is refused before its route is looked for.
+        // A head beyond every route's limit is refused before its route is looked up.
         const isEarly = name === 'wide' && status !== 413
         hasShape(t, isEarly ? 'platform' : surface, refused.text, status, code)
       }

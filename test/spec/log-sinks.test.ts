@@ -12,7 +12,7 @@ import { askAtOnce, nowhere, readMetric } from '../support/workers.ts'
 
 const skip = process.platform === 'linux' ? false : 'looks at pipes and /dev/full'
 
-/** Little room, so that few lines fill it, and a drain that takes no time of its own. */
+/** A small buffer, so that few lines fill it, and a drain without delay. */
 const settings = {
   log: { bufferBytes: 65_536 },
   audit: { sink: 'off' },
@@ -31,7 +31,6 @@ const ask = async ({ public: origin }: Serving): Promise<void> => {
 
 const askMany = (serving: Serving): Promise<void> => askAtOnce(10, 100, () => ask(serving))
 
-/** Asks until lines are dropped; a busy machine takes its time. */
 async function fill(serving: Serving): Promise<void> {
   const isFull = async (): Promise<boolean> => {
     await askMany(serving)
@@ -40,11 +39,10 @@ async function fill(serving: Serving): Promise<void> {
   await until(isFull, 'dropped lines', 30_000)
 }
 
-/** A pipe that holds what is written until the test reads it. */
 function openPipe(t: Test) {
   const path = join(makeAuditFolder(t), 'pipe')
   execFileSync('mkfifo', [path])
-  // Open for both, so that opening waits for no other side.
+  // Open for both, so that opening does not wait for the other side.
   const descriptor = openSync(path, constants.O_RDWR | constants.O_NONBLOCK)
   const writing = openSync(path, constants.O_WRONLY)
   let isOpen = true
@@ -72,7 +70,6 @@ function openPipe(t: Test) {
 const start = (t: Test, workers: number, options: Partial<ServeOptions> = {}): Promise<Serving> =>
   startServing(t, { ...options, settings: { ...settings, workers, ...options.settings } })
 
-/** Every request is answered, lines are dropped and counted, and SIGTERM ends it in the drain's time. */
 async function checkUnharmed(t: Test, serving: Serving): Promise<void> {
   await fill(serving)
   t.equal((await call(serving.admin, { path: '/healthz' })).status, 200)
@@ -102,7 +99,7 @@ for (const [kind, workers] of Object.entries(kinds)) {
     await fill(serving)
     t.equal((await call(serving.admin, { path: '/healthz' })).status, 200)
     serving.child.kill('SIGTERM')
-    // A write that waits for the reader may hold a thread: then a signal ends the process.
+    // A write that waits for the reader may hold a thread; then a signal ends the process.
     await until(() => !isAlive(serving.pid), 'the end', 10_000)
     serving.child.stdout?.resume()
     t.ok([0, null].includes(await serving.ended))
@@ -160,10 +157,10 @@ t.test('a file that does not open keeps no process from its end', { skip }, asyn
   const path = join(makeAuditFolder(t), 'pipe')
   execFileSync('mkfifo', [path])
   for (const workers of [1, 2]) {
-    // A pipe that has no writer: opening it waits in a thread.
+    // A pipe without a writer: opening it waits in a thread.
     const serving = await start(t, workers, { preload: `require('node:fs').open('${path}', 'r', () => {})` })
     await ask(serving)
-    // By SIGTERM itself where a thread does not come back.
+    // SIGTERM itself ends a process whose thread hangs.
     await checkEnd(t, serving, [null])
   }
 })

@@ -12,7 +12,7 @@ const world = await startTestWorld(t)
 const { robot } = world.serviceAccounts
 const { admin, member } = world.users
 
-/** Passwords of stores that nobody answers for, and every credential that is of any use. */
+/** Passwords of stores that do not answer, and every valid credential. */
 const passwords = { database: 'hunter2-of-postgres', redis: 'hunter2-of-redis', collector: 'hunter2-of-otlp' }
 const partsOf = (token: string): readonly string[] => [token, ...token.split('.').filter((part) => part.length >= 20)]
 const secrets = [...Object.values(passwords), ...partsOf(robot.apiKey), ...partsOf(member.jwt)]
@@ -22,7 +22,7 @@ const environment = {
   OTEL_EXPORTER_OTLP_HEADERS: `authorization=${passwords.collector}`,
 }
 
-/** Everything that makes a gateway talk: tokens in every place, upstreams and stores that are not there. */
+/** Requests that make a gateway log: tokens in every place, and upstreams and stores that are down. */
 async function provoke({ public: origin, decision }: Serving): Promise<void> {
   for (const token of [robot.apiKey, member.jwt]) {
     for (const headers of [

@@ -9,7 +9,7 @@ import { makeTraffic } from '../support/metrics-traffic.ts'
 import { runPromtool, startPrometheus, testPrometheus } from '../support/prometheus.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
-/** `WRITE_SCREENSHOTS=1` takes the picture of the documentation anew: a minute of the upper rows. */
+/** `WRITE_SCREENSHOTS=1` renews the picture in the documentation. */
 const writesPictures = process.env.WRITE_SCREENSHOTS === '1'
 const picture = fileURLToPath(new URL('../../docs/guides/dashboard.svg', import.meta.url))
 const pictureSeconds = 60
@@ -20,10 +20,10 @@ await makeTraffic(world)
 
 const scrape = async (): Promise<string> => (await call(world.admin, { path: '/metrics' })).text
 
-/** Only a group of processes has them. */
+/** Metrics of a group of processes only. */
 const ofGroups = ['sallyport_workers', 'sallyport_worker_restarts_total']
 
-t.test('what is documented is in a scrape, and the other way round', async (t) => {
+t.test('every documented metric is in a scrape, and every scraped one is documented', async (t) => {
   const types = [...(await scrape()).matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = '', type = '']) => ({
     name,
     type,
@@ -48,8 +48,8 @@ t.test('a series has the labels that are documented, and no others', async (t) =
     }
 })
 
-t.test('what happened was counted', async (t) => {
-  // A connection to the upstream is open for seconds after this, and those of the traffic may be closed by now.
+t.test('requests and failures are counted', async (t) => {
+  // Upstream connections close after seconds, so this one is new.
   await world.call({ path: '/datasets', headers: oauth(world.users.member) })
   const text = await scrape()
   for (const line of [
@@ -79,7 +79,7 @@ testPrometheus(t, 'Prometheus takes the page, the examples and the dashboard', a
 
   await t.test('promtool has nothing to say of the page', async (t) => {
     const { code, text } = runPromtool(['check', 'metrics'], await scrape())
-    // Names of prom-client's own that Prometheus would rather have otherwise.
+    // promtool warns of these names of prom-client.
     const complaints = text.split('\n').filter((line) => line !== '' && !/^(?:nodejs|process)_/.test(line))
     t.same(complaints, [], `exit code ${code}`)
   })

@@ -10,10 +10,9 @@ import { oauth, startTestWorld } from '../support/world.ts'
 
 const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
 
-/** To start a gateway takes longer than all else here, so each dies with several mints between COMMIT and answer. */
+/** A start takes longest, so each gateway dies with several mints between COMMIT and response. */
 const victims = 20
 const mintsEach = 10
-/** As many gateways start and die side by side. */
 const lanes = 3
 
 const world = await startTestWorld(t)
@@ -33,11 +32,11 @@ const mint = (origin: string, name: string) =>
     body: JSON.stringify({ name, scope: 'api-key' }),
   })
 
-/** The database's word that a row is in, and that a transaction is done: messages so short that they come in one piece. */
+/** The messages for an insert and for an ended transaction, short enough to arrive in one piece. */
 const insertComplete = Buffer.from('C\0\0\0\x0fINSERT 0 1\0', 'latin1')
 const commitComplete = Buffer.from('C\0\0\0\x0bCOMMIT\0', 'latin1')
 
-/** Kills a gateway whose mints are all committed and not yet known to it to be; says how each ended for its client. */
+/** Kills a gateway with committed mints whose results it has not received; returns each client's outcome. */
 const killBetween = (names: readonly string[]): Promise<readonly string[]> =>
   withOwner(async (owner) => {
     const minting = new Set<number>()
@@ -52,9 +51,9 @@ const killBetween = (names: readonly string[]): Promise<readonly string[]> =>
       },
     })
     const url = leadThrough(proxy, world.databaseUrl)
-    // However slow the machine is: what we hold back is the answer, and it must not be missed before all are there.
+    // Waits for all commits on any machine: the held responses must not be missed.
     const patience = { connectTimeoutMs: 60_000, queryTimeoutMs: 60_000 }
-    // Each commit that is held keeps its connection.
+    // Each held commit occupies a connection.
     const settings = { database: { url, poolSize: mintsEach + 2, ...patience } }
     const victim = await startReplica(owner, { world, settings })
     const ends = names.map((name) =>
@@ -68,7 +67,6 @@ const killBetween = (names: readonly string[]): Promise<readonly string[]> =>
     return Promise.all(ends)
   })
 
-/** All tokens of the account, as a living gateway lists them. */
 async function listTokens(): Promise<readonly number[]> {
   const ids: number[] = []
   for (let page = 1, lastPage = 1; page <= lastPage; page++) {
@@ -136,7 +134,7 @@ t.test('no raw token is anywhere in the database: not in a row, not in a file', 
   t.equal(unseen.size, 0, 'the dump holds every hash')
   for (const hash of hashes) unseen.add(hash)
   const directory = dataDirectoryOf(Number(world.world.postgres.pid()))
-  // Shut down in order it writes everything into the tables' files; it is started again three seconds later.
+  // An orderly stop writes everything to disk; the server starts again three seconds later.
   process.kill(Number(world.world.postgres.pid()), 'SIGINT')
   await until(() => world.world.postgres.pid() === undefined, 'the shutdown', 20_000)
   for (const { place, text } of readFiles(directory)) search(place, text)

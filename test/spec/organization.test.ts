@@ -22,7 +22,6 @@ const owner = oauth(users.owner)
 const homeless = oauth(users.homeless)
 const member = oauth(users.member)
 
-/** What a backend saw of the organization, by the echo of a request that needs no role. */
 async function seen(headers: Headers) {
   const answer = await world.call({ path: '/public/seen', headers })
   if (answer.status !== 200) throw new Error(`${answer.status}: ${answer.text}`)
@@ -33,10 +32,9 @@ async function seen(headers: Headers) {
   return { headers: named('x-organization-id'), identities, claims: readClaims(identities[0]) }
 }
 
-/** The claims of the identity header; its signature is another file's matter. */
 const readClaims = (jws = ''): JsonValue => JSON.parse(Buffer.from(jws.split('.')[1] ?? '', 'base64url').toString())
 
-/** The organization that was pinned: one header line, one identity header, and both say the same. */
+/** The pinned organization: one header line and one identity header that agree. */
 async function pinned(headers: Headers): Promise<number | null> {
   const { headers: lines, identities, claims } = await seen(headers)
   const id = claims.organization?.id ?? null
@@ -45,7 +43,7 @@ async function pinned(headers: Headers): Promise<number | null> {
   return id
 }
 
-/** Refused, and nothing of it reached any backend. */
+/** Refused, without a request at a backend. */
 async function refused(t: Test, headers: Headers, { method = 'GET', path = '/public/x' } = {}): Promise<Answer> {
   const mark = randomUUID()
   const answer = await world.call({ method, path, headers: { ...headers, 'x-mark': mark } })
@@ -54,7 +52,7 @@ async function refused(t: Test, headers: Headers, { method = 'GET', path = '/pub
   return answer
 }
 
-/** A human of this test's own, who has never been seen before; memberships in the order given. */
+/** A new human with the memberships in the given order. */
 async function createUser(memberships: readonly number[], current: number | null = null): Promise<Headers> {
   const sub = randomUUID()
   const { rows } = await database.query<{ id: number }>(
@@ -113,7 +111,7 @@ t.test('the role that counts is the one in the organization in force', async (t)
   t.equal(there.json().error.check, 'role')
 })
 
-t.test('a header that is no positive integer up to 2147483647 is 400', async (t) => {
+t.test('a header other than a positive integer up to 2147483647 is 400', async (t) => {
   for (const value of noIds) {
     const answer = await refused(t, { ...owner, ...at(latin1(value)) })
     t.equal(answer.status, 400, JSON.stringify(value))
@@ -172,7 +170,7 @@ t.test('spellings that resemble the header are neither believed nor forwarded', 
   }
 })
 
-t.test('the header is read even where Connection names it, and the backend still gets ours', async (t) => {
+t.test('the header is read even if Connection names it, and the backend gets the gateway’s', async (t) => {
   const connection = { connection: 'x-organization-id, x-gateway-identity' }
   t.equal(await pinned({ ...owner, ...at(globex.id), ...connection }), globex.id)
   t.equal(await pinned({ ...owner, ...connection }), acme.id)
@@ -232,7 +230,7 @@ t.test('a stored organization whose membership was revoked falls back to the old
   t.equal(await pinned(await createUser([initech.id, globex.id], acme.id)), globex.id)
 })
 
-t.test('a stored organization of a user without any membership is no organization', async (t) => {
+t.test('a stored organization does not count for a user without memberships', async (t) => {
   t.equal(await pinned(await createUser([], acme.id)), null)
 })
 

@@ -8,7 +8,7 @@ import { bearer, oauth, startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const { robot, robotAdmin } = world.serviceAccounts
 
-/** What cannot be answered without the directory, by callers that it has not been asked about before. */
+/** Requests that need the directory, by callers without cache entries. */
 async function composeCalls(subject: string, token: string): Promise<readonly Call[]> {
   const newcomer = oauth({ jwt: await world.mint({ sub: subject, email: `${subject}@demo.example` }) })
   return [
@@ -21,10 +21,9 @@ async function composeCalls(subject: string, token: string): Promise<readonly Ca
   ]
 }
 
-/** What is held in memory answers for a moment longer than the database; readiness does not. */
+/** Cached entries answer for a moment longer than the database; readiness does not. */
 const isWell = async (): Promise<boolean> => (await fetch(`${world.admin}/readyz`)).status === 200
 
-/** More at once than the pool has connections. */
 async function expectUnavailable(t: Test, calls: readonly Call[]): Promise<void> {
   await world.clearRecorder()
   await Promise.all(
@@ -47,13 +46,13 @@ async function expectPublicRoute(t: Test): Promise<void> {
   t.match(await ready.json(), { checks: { database: 'failing' } })
 }
 
-/** Fills the pool, so that an outage meets connections in use as well as new ones. */
+/** Fills the pool, so that an outage hits both busy and new connections. */
 const warmUp = async (): Promise<void> => {
   await until(isWell, 'a working directory', 20_000)
   await Promise.all(Array.from({ length: 20 }, isWell))
 }
 
-t.test('a killed database is 503 for whoever needs it, at once, and it recovers by itself', async (t) => {
+t.test('a killed database is 503 at once for requests that need it, and recovers by itself', async (t) => {
   const calls = await composeCalls('newcomer-killed', robot.apiSecret)
   await warmUp()
   process.kill(Number(world.world.postgres.pid()), 'SIGKILL')
@@ -64,7 +63,7 @@ t.test('a killed database is 503 for whoever needs it, at once, and it recovers 
   for (const request of calls) t.not((await world.call(request)).status, 503, `${request.path} afterwards`)
 })
 
-t.test('a frozen database is 503 within 2 s for whoever needs it, and it recovers by itself', async (t) => {
+t.test('a frozen database is 503 within 2 s for requests that need it, and recovers by itself', async (t) => {
   const calls = await composeCalls('newcomer-frozen', robotAdmin.apiSecret)
   await warmUp()
   const thaw = freezePostgres(Number(world.world.postgres.pid()))

@@ -5,7 +5,7 @@ import { bearer, oauth, startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const { users, serviceAccounts, organizations, agents, clusters } = world
 
-/** Everybody who calls, by the names that the table below uses. */
+/** All callers, by the names that the table below uses. */
 const callers = {
   owner: oauth(users.owner),
   admin: oauth(users.admin),
@@ -29,16 +29,16 @@ type Caller = keyof typeof callers
 
 const everybody = Object.keys(callers) as Caller[]
 
-/** Callers whose credential or organization does not hold: 401 wherever one is asked for. */
+/** Callers with an invalid credential or organization: 401 on every route that needs one. */
 const strangers: readonly Caller[] = ['memberInGlobex', 'expired', 'revoked', 'nobody']
 
 const authenticated = everybody.filter((caller) => !strangers.includes(caller))
 const withOrganization = authenticated.filter((caller) => caller !== 'homeless')
 
-/** In force in globex: acme's resources are not theirs. The others are in acme. */
+/** Callers in globex, who do not own acme's resources. The others are in acme. */
 const inGlobex: readonly Caller[] = ['outsider', 'ownerInGlobex']
 
-/** Who passes role and ability, by the specification's roles and scopes: written out, not computed. */
+/** Callers who pass role and ability, by the specification's roles and scopes: written out, not computed. */
 const passes = {
   authenticated,
   'org-client *:execute': withOrganization,
@@ -57,7 +57,7 @@ const passes = {
   'org-owner': ['owner', 'outsider', 'platformAdmin'],
 } satisfies Record<string, readonly Caller[]>
 
-/** Who holds the role alone: what the others of these lack is the ability. */
+/** Callers with the role alone, who lack the ability. */
 const holds: Readonly<Record<string, readonly Caller[]>> = {
   'org-client': withOrganization,
   'org-member': withOrganization.filter((caller) => caller !== 'client'),
@@ -67,10 +67,10 @@ const holds: Readonly<Record<string, readonly Caller[]>> = {
 
 type Requirement = keyof typeof passes | 'public'
 
-/** What the demo backends are told to answer: a status that the gateway itself never gives. */
+/** A status for the demo backends that the gateway itself never sends. */
 const fromBackend = 218
 
-/** What becomes of those who pass role and ability: a backend's name, or the gateway's own status. */
+/** The outcome for callers who pass role and ability: a backend's name, or the gateway's own status. */
 type Outcome = string | number
 
 type Line = Readonly<{
@@ -78,7 +78,7 @@ type Line = Readonly<{
   path: string
   require: Requirement
   outcome: Outcome
-  /** For those in force in globex, where it differs. */
+  /** For callers in globex, if it differs. */
   outcomeInGlobex?: Outcome
 }>
 
@@ -116,7 +116,7 @@ const cluster = (id: number, outcome: Outcome, inOther: Outcome): readonly Line[
   ...write(writes, proxy(id), outcome, inOther),
 ]
 
-/** The table of SPEC section 9, line by line. */
+/** SPEC section 9, line by line. */
 const table: Readonly<Record<string, readonly Line[]>> = {
   '/status': each(reads, (method) => line(method, '/status', 'public', 'platform')),
   '/public/*': each(all, (method) => line(method, '/public/a/b', 'authenticated', 'platform')),
@@ -162,7 +162,7 @@ const table: Readonly<Record<string, readonly Line[]>> = {
   '/users/me/abilities': each(reads, (method) => line(method, '/users/me/abilities', 'authenticated', 200)),
 }
 
-/** Methods that a path of the table does not take: the same for everybody, before any credential is read. */
+/** Methods that a path does not take: refused for all callers, before any credential is read. */
 const otherMethods: readonly (readonly [path: string, methods: readonly string[], allow: string])[] = [
   ['/status', writes, 'GET, HEAD'],
   ['/datasets', ['PUT', 'PATCH', 'DELETE', 'OPTIONS'], 'GET, HEAD, POST'],
@@ -218,11 +218,10 @@ type Case = Readonly<{
   caller: Caller
   status: number
   backend?: string | undefined
-  /** What a 403 says; where its shape has no room for it, nothing. */
   check?: string
 }>
 
-/** Independent of the product: by the lists above alone. */
+/** Computed from the lists above alone, independent of the product. */
 function expectation({ method, path, require, outcome, outcomeInGlobex }: Line, caller: Caller): Case {
   const of = (status: number, more: Pick<Case, 'backend' | 'check'> = {}): Case => ({
     method,
@@ -243,7 +242,6 @@ function expectation({ method, path, require, outcome, outcomeInGlobex }: Line, 
   return typeof mine === 'number' ? of(mine) : of(fromBackend, { backend: mine })
 }
 
-/** The check that a refusal names, wherever its surface puts it. */
 function readCheck({ status, text }: Answer): string | undefined {
   if (status !== 403 || text === '') return undefined
   const { error, errors } = JSON.parse(text)
@@ -253,7 +251,7 @@ function readCheck({ status, text }: Answer): string | undefined {
 const inFlight = 16
 const answerOfBackend = JSON.stringify({ status: fromBackend, body: 'from the backend' })
 
-/** Runs all cases, and names every one whose status, or whose arrival at the backends, is not as expected. */
+/** Runs all cases, and names each whose status or arrival at the backends is unexpected. */
 async function judge(cases: readonly Case[]): Promise<readonly string[]> {
   await world.clearRecorder()
   const results: string[] = []
@@ -279,7 +277,7 @@ async function judge(cases: readonly Case[]): Promise<readonly string[]> {
 }
 
 for (const [name, lines] of Object.entries(table))
-  t.test(`${name} takes whom its requirement names, and nobody else`, async (t) => {
+  t.test(`${name} takes only the callers that its requirement names`, async (t) => {
     const cases = lines.flatMap((line) => everybody.map((caller) => expectation(line, caller)))
     t.strictSame(await judge(cases), [])
     t.comment(`${cases.length} cases`)
@@ -287,7 +285,7 @@ for (const [name, lines] of Object.entries(table))
 
 const sample: readonly Caller[] = ['owner', 'client', 'homeless', 'robotKey', 'expired', 'nobody']
 
-t.test('another method of a known path is 405 for everybody and reaches no backend', async (t) => {
+t.test('another method of a known path is 405 for every caller and reaches no backend', async (t) => {
   const cases = otherMethods.flatMap(([path, methods]) =>
     methods.flatMap((method) => sample.map((caller) => ({ method, path, caller, status: 405 }))),
   )
@@ -300,7 +298,7 @@ t.test('a 405 lists exactly the methods that the path takes', async (t) => {
     t.equal((await world.call({ method, path })).headers.allow, allow, path)
 })
 
-t.test('a path outside the table is 404 for everybody and reaches no backend', async (t) => {
+t.test('a path outside the policy is 404 for every caller and reaches no backend', async (t) => {
   const cases = unknownPaths.flatMap((path) =>
     ['GET', 'POST'].flatMap((method) => sample.map((caller) => ({ method, path, caller, status: 404 }))),
   )

@@ -24,7 +24,6 @@ const { robot, robotAdmin } = serviceAccounts
 
 const inGlobex = { 'x-organization-id': String(organizations.globex.id) }
 
-/** One request, and what of it arrived at the backends. */
 async function send({
   headers,
   ...request
@@ -35,7 +34,7 @@ async function send({
   return { ...answer, arrived: recorded.filter(({ headers }) => headers.some(([, value]) => value === mark)) }
 }
 
-/** Refused with this status, before any backend; says which check failed, where one did. */
+/** Refused with this status before any backend; `check` is the failed check, if any. */
 async function refuses(t: Test, status: number, check: string | undefined, request: Call): Promise<Answer> {
   const answer = await send(request)
   const name = `${request.method ?? 'GET'} ${request.path}`
@@ -46,7 +45,6 @@ async function refuses(t: Test, status: number, check: string | undefined, reque
   return answer
 }
 
-/** Allowed, and arrived at exactly one backend. */
 async function allows(t: Test, backend: string, request: Call): Promise<RecordedRequest | undefined> {
   const { status, arrived } = await send(request)
   const name = `${request.method ?? 'GET'} ${request.path}`
@@ -80,7 +78,6 @@ async function createToken(userId: number | undefined, abilities: readonly strin
   return `oat_${encode(String(rows[0]?.id))}.${encode(secret)}`
 }
 
-/** A service account of one test's own. */
 async function createServiceAccount(
   ...memberships: (readonly [organization: number | null, role: string])[]
 ): Promise<number | undefined> {
@@ -149,7 +146,7 @@ t.test('a 403 does not say what would have been enough', async (t) => {
     t.notMatch(`${text}${rawHeaders.join()}`, /org-|datasets|entries|:write|:read|owner|admin/)
 })
 
-t.test('what an API token may do is the intersection of its abilities and the role of its account', async (t) => {
+t.test('the rights of an API token are the intersection of its abilities and its account’s role', async (t) => {
   const write = { method: 'POST', path: '/datasets' }
   await allows(t, 'platform', { ...write, headers: bearer(robotAdmin.apiSecret) })
   await refuses(t, 403, 'ability', { ...write, headers: bearer(robotAdmin.apiKey) })
@@ -321,7 +318,7 @@ t.test('a public agent opens nothing else of its organization', async (t) => {
   await refuses(t, 405, undefined, { path: `/agent/${agents.public}/responses`, headers: homeless })
 })
 
-t.test('a public route takes anybody and reads no credential', async (t) => {
+t.test('a public route takes every caller and reads no credential', async (t) => {
   const credentials: readonly Call['headers'][] = [
     {},
     owner,
@@ -340,7 +337,6 @@ t.test('a public route takes anybody and reads no credential', async (t) => {
   }
 })
 
-/** A backend of this test's own, that remembers the last head it saw. */
 async function startBackend(t: Test): Promise<Readonly<{ url: string; last: () => IncomingMessage['headers'] }>> {
   let last: IncomingMessage['headers'] = {}
   const server = createServer((request, response) => {
@@ -378,7 +374,7 @@ t.test('a public route forwards no credential to an upstream that gets them else
   }
 })
 
-t.test('of two rows the more specific one decides, whichever is the stricter', async (t) => {
+t.test('of two routes the more specific one decides, whichever is stricter', async (t) => {
   const backend = await startBackend(t)
   const to = { surface: 'platform', upstream: 'platform' }
   const gateway = await startTestGateway(t, {
@@ -408,7 +404,7 @@ const code = (answer: Answer): string => {
 }
 
 t.test('the order of refusal is the order of the stages', async (t) => {
-  // One request with everything wrong; each step mends the foremost fault alone.
+  // One request with every fault; each step removes the first one.
   const proxy = (cluster: number): string => `/clusters/${cluster}/proxy/x`
   const ambiguous = { ...client, ...bearer('oat_nonsense') }
   const malformed = { 'x-organization-id': 'x' }
@@ -472,7 +468,7 @@ t.test('a body is never waited for before the permit: every refusal comes at onc
   t.strictSame(await world.recorded(), [])
 })
 
-t.test('an endpoint of ours that takes no body does not wait for one either', async (t) => {
+t.test('an endpoint of the gateway without a body does not wait for one', async (t) => {
   const target = `POST /organizations/${organizations.acme.id}/switch HTTP/1.1`
   const text = await world.raw(
     `${target}\r\nHost: a\r\nContent-Length: 90000000\r\nx-oauth-access-token: ${users.admin.jwt}\r\n\r\n`,

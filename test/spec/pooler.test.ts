@@ -20,7 +20,7 @@ const upstream = await startRawUpstream(t, (socket) => {
 
 type Settings = Readonly<Record<string, unknown>>
 
-/** A gateway whose questions go through a pooler, and whose changes are heard at the server itself. */
+/** A gateway whose queries go through a pooler, and whose notifications come from the server itself. */
 async function startPooled(t: Test, pgbouncer: PgBouncer, settings: Settings, pooler?: PoolerSettings) {
   const url = await startPgBouncer(t, pgbouncer, world.databaseUrl, pooler)
   const gateway = await startTestGateway(t, {
@@ -34,14 +34,13 @@ async function startPooled(t: Test, pgbouncer: PgBouncer, settings: Settings, po
   return { ...gateway, ask, metrics }
 }
 
-/** One after another: a connection of pg takes a statement at a time. */
+/** One after another: a connection of pg runs one statement at a time. */
 async function addAccounts(name: string): Promise<readonly Account[]> {
   const accounts: Account[] = []
   for (let index = 0; index < 40; index += 1) accounts.push(await addAccount(`${name}-${index}`))
   return accounts
 }
 
-/** Statements of gateways that the server still works on, or that wait for a lock. */
 async function countRunning(): Promise<number> {
   const { rows } = await writer.query<{ count: number }>(
     `select count(*)::int as count from pg_stat_activity
@@ -61,7 +60,7 @@ pgbouncers.forEach((pgbouncer, at) => {
         const accounts = await addAccounts(`together-${at}`)
         for (let round = 0; round < 3; round += 1) {
           t.same(new Set(await Promise.all(accounts.map(ask))), new Set([200]))
-          // Ends what is held, so that each is looked up again.
+          // Clears the caches, so that each entry is looked up again.
           await writer.query('update users set username = username || $1 where true', ['x'])
         }
         t.ok((await metrics()).includes('sallyport_database_errors_total{kind="statement"} 0'))
@@ -112,7 +111,7 @@ pgbouncers.forEach((pgbouncer, at) => {
 
       t.test('named statements behind a pooler that ignores the parameter are named where they collide', async (t) => {
         const lenient = { ignore_startup_parameters: 'statement_timeout' }
-        // What the newer one does unless it is told to follow prepared statements.
+        // The newer PgBouncer does so unless it is told to track prepared statements.
         const url = await startPgBouncer(t, pgbouncer, world.databaseUrl, {
           ...lenient,
           ...(pgbouncer.followsStatements && { max_prepared_statements: 0 }),

@@ -17,7 +17,7 @@ const { acme, globex } = world.organizations
 
 const surfaces = ['platform', 'files', 'data', 'model', 'graphql'] as const
 
-/** So long that no test sees its end. */
+/** Longer than any test. */
 const hour = { seconds: 3_600 }
 
 const rateLimits = {
@@ -95,7 +95,7 @@ t.test('so many requests pass, one more is 429 and reaches no backend; answers t
   t.match(await metrics(), 'sallyport_rate_limited_total{route="user",limit="user"} 1')
 })
 
-t.test('by principal: the user’s on every route that names the limit, and nobody else’s', async (t) => {
+t.test('by principal: one budget a user on every route that names the limit', async (t) => {
   const { statuses } = await start(t)
   t.same(await statuses(get('/user', oauth(member)), 2), [200, 200])
   t.same(await statuses(get('/user2', oauth(member)), 2), [200, 429])
@@ -105,7 +105,7 @@ t.test('by principal: the user’s on every route that names the limit, and nobo
   t.same(await statuses(get('/users/me', oauth(owner)), 4), [200, 200, 200, 429], 'endpoints of the gateway too')
 })
 
-t.test('by organization: that in force, whoever asks', async (t) => {
+t.test('by organization: one budget for the organization in force, for all its users', async (t) => {
   const { statuses } = await start(t)
   const inGlobex = { ...oauth(owner), 'x-organization-id': String(globex.id) }
   t.same(await statuses(get('/team', oauth(member)), 2), [200, 200])
@@ -140,7 +140,7 @@ t.test('by address: that behind trusted proxies', async (t) => {
   t.same(await statuses(from('2001:db8:1:3::3'), 1), [200])
 })
 
-t.test('who is refused anyhow spends of nobody’s budget', async (t) => {
+t.test('a request that is refused anyway uses no budget', async (t) => {
   const { statuses } = await start(t)
   const foreign = { ...oauth(outsider), 'x-organization-id': String(acme.id) }
   for (const path of ['/user', '/team', '/whole']) {
@@ -209,7 +209,7 @@ t.test('the decision listener spends of the same budgets, and answers 429 alike'
   t.match(await ask('/user', '/authorize?statuses=nginx'), { status: 403, headers: { 'x-gateway-status': '429' } })
 })
 
-t.test('what comes to both listeners is counted once', async (t) => {
+t.test('a request at both listeners is counted once', async (t) => {
   const { gateway, statuses } = await start(t)
   for (let time = 0; time < 5; time += 1) {
     const headers = { 'x-original-method': 'GET', 'x-original-uri': '/users/me', ...oauth(admin) }

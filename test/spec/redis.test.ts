@@ -19,7 +19,7 @@ const upstream = await startRawUpstream(t, (socket) => {
 })
 await writer.query('update clusters set base_url = $1', [upstream.url])
 
-/** A gateway with this Redis, and the wire of its notifications from PostgreSQL. */
+/** A gateway with this Redis, and the proxy of its notifications from PostgreSQL. */
 async function startWith(t: Test, redis: Readonly<Record<string, unknown>>) {
   const listenUrl = new URL(world.databaseUrl)
   const notifications = await startTcpProxy(t, { port: Number(listenUrl.port) })
@@ -45,7 +45,6 @@ async function startWith(t: Test, redis: Readonly<Record<string, unknown>>) {
   }
 }
 
-/** Another backend's connection. */
 function connectRedis(t: Test, url: string): Redis {
   const redis = new Redis(url)
   redis.on('error', () => {})
@@ -53,7 +52,7 @@ function connectRedis(t: Test, url: string): Redis {
   return redis
 }
 
-/** A revocation that PostgreSQL tells nobody of. */
+/** A revocation for which PostgreSQL sends no message. */
 async function revokeSilently({ tokenId }: Account): Promise<void> {
   await writer.query('alter table auth_access_tokens disable trigger sallyport_delete')
   await writer.query('delete from auth_access_tokens where id = $1', [tokenId])
@@ -61,8 +60,8 @@ async function revokeSilently({ tokenId }: Account): Promise<void> {
 }
 
 /**
- * An account whose revocation nobody has heard of: it is still held. On a machine that stalls for a second nothing is
- * held any more, so there it takes another try.
+ * An account whose revocation sends no message, so that the entry stays held. After a stall of a second no entry is
+ * held, so the test tries again.
  */
 async function revokeUnheard(
   name: string,
@@ -79,7 +78,7 @@ async function revokeUnheard(
   throw new Error(`${name} was never held`)
 }
 
-testRedis(t, 'what a backend publishes is known at once', async () => {
+testRedis(t, 'a change that a backend publishes is known at once', async () => {
   const { url } = await startRedis(t)
   const { use } = await startWith(t, { url })
   const redis = connectRedis(t, url)
@@ -105,7 +104,7 @@ testRedis(t, 'a change that we make is published', async (t) => {
   t.same(heard, [JSON.stringify({ kind: 'token', id: account.tokenId })])
 })
 
-testRedis(t, 'of two heartbeats the newer counts, and what is none is ignored', async (t) => {
+testRedis(t, 'of two heartbeats the newer counts, and malformed ones are ignored', async (t) => {
   const { url } = await startRedis(t)
   const { reach } = await startWith(t, { url })
   const redis = connectRedis(t, url)
@@ -124,7 +123,7 @@ testRedis(t, 'of two heartbeats the newer counts, and what is none is ignored', 
   t.equal(await reach(healthy), 200, 'the column is newer')
 })
 
-testRedisServer(t, 'a Redis that is frozen, flushed or killed costs nobody an answer', async (t) => {
+testRedisServer(t, 'a frozen, flushed or killed Redis fails no request', async (t) => {
   const redis = await startRedisServer(t)
   const { use, reach, isUp } = await startWith(t, { url: redis.url })
   const expectService = async (what: string): Promise<void> => {
@@ -159,11 +158,11 @@ testRedisServer(t, 'Redis alone is trusted only where it hears every writer', as
     notifications.refuse()
     notifications.cut()
     await until(async () => !(await isUp('postgres')), 'the loss')
-    // Longer than anything is believed without a proof.
+    // Longer than any entry is held without a proof.
     const account = await revokeUnheard(`trust-${allWritersPublish}`, use, allWritersPublish ? 1_500 : 0)
     if (!allWritersPublish)
       await until(async () => (await use(account)) === 401, 'the end of what nobody proves', boundMs)
-    // With both ways down nothing is believed for long.
+    // With both sources down entries expire soon.
     redis.freeze()
     await until(async () => (await use(account)) === 401, 'the refusal', 5_000)
     redis.thaw()

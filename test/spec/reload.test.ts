@@ -17,7 +17,7 @@ const startUpstream = (t: Test) =>
 
 const folderOf = ({ keyFile }: TestGateway): string => join(dirname(keyFile), 'policies')
 
-/** As careful operators and editors do it: written beside, then renamed over. */
+/** Written beside and renamed over, as careful operators and editors do. */
 function replace(folder: string, name: string, text: string): void {
   writeFileSync(join(folder, `.${name}.new`), text)
   renameSync(join(folder, `.${name}.new`), join(folder, name))
@@ -46,7 +46,7 @@ t.test('a changed table is in force within a second, whole', async (t) => {
   t.equal(await status('/a'), 401)
 })
 
-t.test('a file that is added belongs to the table at once; one that is taken away is waited for', async (t) => {
+t.test('an added file belongs to the policy at once; a removed one is waited for', async (t) => {
   const { folder, status, metric } = await start(t, [open('/a')])
   replace(folder, 'more.yaml', tableOf([open('/b')]))
   await until(async () => (await status('/b')) === 200, 'the added file')
@@ -98,10 +98,8 @@ t.test('a folder without policies changes nothing', async (t) => {
   t.equal(await status('/a'), 200)
 })
 
-/** The routes.yaml of a gateway in a process of its own. */
 const folderBeside = ({ logFile }: Replica): string => join(dirname(logFile), 'policies')
 
-/** The workers whose lines say so; a gateway without workers counts as one. */
 const tellersOf = ({ readLog }: Replica, message: string): ReadonlySet<number | undefined> =>
   new Set(
     readLog()
@@ -151,7 +149,7 @@ t.test('ten reloads under load: every answer is one of the old table or of the n
       const { status } = await call(replica.public, { path: '/always' })
       if (status !== 200) misjudged.push(`/always ${status}`)
       const { status: old } = await call(replica.public, { path: `/v${before}` })
-      // A new table may have come between.
+      // A new policy may have come into force between the two requests.
       if (old !== 200 && !(old === 404 && version !== before)) misjudged.push(`/v${before} ${old}`)
       const { status: never } = await call(replica.public, { path: '/never' })
       if (never !== 404) misjudged.push(`/never ${never}`)
@@ -198,7 +196,7 @@ t.test(
       'the new table',
       10_000,
     )
-    // The second answer may be of a later table than the first.
+    // The second answer may come from a later policy than the first.
     t.same(
       [...seen].filter((both) => !['200 404', '200 200', '404 200'].includes(both)),
       [],
@@ -212,7 +210,7 @@ t.test(
   },
 )
 
-/** What is on disk after each step of the published sequence, in its words. */
+/** The files on disk after each step of the published sequence. */
 const sequence: readonly (readonly [step: string, files: Readonly<Record<string, string>>])[] = [
   ['start with an empty rule list', { 'routes.yaml': tableOf([]) }],
   ['add rule /rules allow', { 'routes.yaml': tableOf([open('/rules')]) }],
@@ -227,7 +225,7 @@ const sequence: readonly (readonly [step: string, files: Readonly<Record<string,
   ['remove all rules', { 'routes.yaml': tableOf([]), 'other.yaml': tableOf([]) }],
 ]
 
-/** Who is not let in has shown no credential here; and what does not load changes nothing. */
+/** Refused requests carry no credential here, and a file that does not load changes nothing. */
 const ours: Readonly<Record<number, number>> = { 403: 401, 500: 401 }
 
 testVectors(t, 'proxy/reload-sequence.json', 'a published sequence of reloads, under load', async (t, { steps }) => {
@@ -239,7 +237,7 @@ testVectors(t, 'proxy/reload-sequence.json', 'a published sequence of reloads, u
   let isOver = false
   const seen = new Set<number>()
   const load = ['/rules', '/other-rules'].map(async (path) => {
-    // A connection that is dropped rejects, and fails the test.
+    // A dropped connection rejects, and fails the test.
     while (!isOver) seen.add((await call(gateway.public, { path })).status)
   })
   for (const [index, [step, files]] of sequence.entries()) {

@@ -23,7 +23,6 @@ const bare = { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '' }
 
 type Ended = Readonly<{ code: number | null; stdout: string; stderr: string }>
 
-/** Runs the command line to its end. */
 async function run(
   args: readonly string[],
   options: { cwd?: string; env?: Record<string, string> } = {},
@@ -48,7 +47,7 @@ function makeDirectory(t: Test): string {
   return directory
 }
 
-/** A reference to a variable, as a configuration writes it. */
+/** A variable reference in a configuration. */
 const variable = (name: string): string => `\${${name}}`
 
 const configuration = [
@@ -64,7 +63,7 @@ const configuration = [
   'drain: { delayMs: 400, timeoutMs: 5000 }',
 ].join('\n')
 
-/** A folder with a configuration, a key and one public route; `change` edits the configuration's text. */
+/** A folder with a configuration, a key and one public route; `change` edits the configuration. */
 function writeInstallation(t: Test, change = (text: string): string => text): string {
   const directory = makeDirectory(t)
   mkdirSync(join(directory, 'policies'))
@@ -153,7 +152,6 @@ t.test('a database that cannot be reached ends a migration with 1 and says what 
 
 type Help = Readonly<{ path: readonly string[]; help: string }>
 
-/** Every command that the help names, to the last level. */
 async function listCommands(path: readonly string[]): Promise<readonly Help[]> {
   const { code, stdout } = await run([...path, '--help'])
   if (code !== 0) throw new Error(`${path.join(' ')} --help ended with ${code}`)
@@ -313,7 +311,6 @@ t.test('no secret is ever in the log', async (t) => {
 
 type Serving = Readonly<{ child: ChildProcess; public: string; admin: string; ended: Promise<number | null> }>
 
-/** Runs `serve` until it listens. */
 async function startServing(t: Test, upstream: string, change?: (text: string) => string): Promise<Serving> {
   const child = spawn(process.execPath, [program, ...serve], {
     cwd: writeInstallation(t, change),
@@ -367,7 +364,7 @@ async function isRefused(origin: string): Promise<boolean> {
   }
 }
 
-t.test('SIGTERM: what does not finish is broken at the drain’s time-out, and the exit is 0 all the same', async (t) => {
+t.test('SIGTERM: requests that do not finish are cut at the drain’s time-out, and the exit code is 0', async (t) => {
   const upstream = await startRawUpstream(t, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\npart')
   })

@@ -16,7 +16,6 @@ const connect = async (t: Test, url: string): Promise<pg.Client> => {
 
 const owner = await connect(t, world.databaseUrl)
 
-/** An empty database, and its address. */
 async function createDatabase(name: string): Promise<string> {
   await owner.query(`create database ${name}`)
   const url = new URL(world.databaseUrl)
@@ -24,7 +23,7 @@ async function createDatabase(name: string): Promise<string> {
   return url.href
 }
 
-/** For a machine that does other things beside. */
+/** For a busy machine. */
 const patience = { connectTimeoutMs: 10_000, queryTimeoutMs: 10_000 }
 
 async function startOn(t: Test, url: string) {

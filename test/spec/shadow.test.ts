@@ -51,7 +51,7 @@ t.test('a shadow table is counted and never enforced, follows its files, and may
 
   await until(async () => (await metric('sallyport_shadow_reload_success')) === 0, 'the broken shadow is told of')
   t.equal(await metric('sallyport_policy_reload_success'), 1, 'the live table is another matter')
-  // Until it has the issuer's keys, which takes a busy machine a while, a gateway says 503.
+  // Until the issuer's keys have arrived the gateway answers 503.
   await until(async () => (await status('/members')) !== 503, 'the keys of the issuer', 10_000)
   t.same([await status('/members'), await status('/owners')], [200, 403], 'the live table serves')
 

@@ -9,7 +9,7 @@ import { nameServerLack, startNameServer } from '../support/name-server.ts'
 import { type Serving, startServing } from '../support/serve.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
-/** A backend that keeps no connection, so that every request opens one by its name. */
+/** A backend that keeps no connection alive, so that every request looks up its name. */
 async function startBackend(t: Test, host: string, port = 0) {
   const server = createServer((_request, response) => {
     response.setHeader('connection', 'close')
@@ -71,7 +71,7 @@ const run = async (t: Test): Promise<void> => {
   names.silence(true)
   const keysAt = await metric(gateway, 'sallyport_jwks_age_seconds{issuer=".*"}')
   const statuses: number[] = []
-  // Longer than a lookup of the system takes to fail, so that both its silence and its failure are met.
+  // Longer than the system's lookup takes to fail, so that both its silence and its failure occur.
   const endMs = performance.now() + 4_000
   while (performance.now() < endMs) {
     statuses.push(...(await Promise.all(Array.from({ length: 5 }, () => statusOf(gateway, '/status')))))
@@ -95,7 +95,7 @@ const run = async (t: Test): Promise<void> => {
     const { status } = await call(gateway.public, { path: '/data/x', headers: member })
     t.equal(status, 503)
   })
-  await t.test('keeps nobody from being refused, nor from the files of the gateway', async (t) => {
+  await t.test('delays neither refusals nor the files of the gateway', async (t) => {
     t.equal(await statusOf(gateway, '/datasets'), 401)
     t.equal((await call(gateway.admin, { path: '/healthz' })).status, 200)
   })

@@ -12,7 +12,6 @@ const streamRoute = { ...openRoute, surface: 'model' }
 
 const timeouts = { clientIdleMs: 1_000, keepAliveMs: 200, streamIdleMs: 600_000 }
 
-/** What a script over there has printed so far. */
 function hear(child: ChildProcess): () => string {
   let text = ''
   child.stdout?.on('data', (chunk: Buffer) => {
@@ -48,7 +47,7 @@ async function start(t: Test, host: string, url: string, route: Readonly<Record<
   return { gateway, port: new URL(gateway.public).port }
 }
 
-/** An event stream that never ends, and says nothing by itself. */
+/** An event stream that never ends, and sends nothing by itself. */
 async function startStream(t: Test): Promise<Readonly<{ url: string; open: () => number }>> {
   const streams = new Set<ServerResponse>()
   const server: Server = createServer((_request, response) => {
@@ -66,7 +65,7 @@ async function startStream(t: Test): Promise<Readonly<{ url: string; open: () =>
   return { url: `http://127.0.0.1:${port}`, open: () => streams.size }
 }
 
-/** The system's own patience is a quarter of an hour; the test's is far below it, and far above the gateway's. */
+/** The system gives up after a quarter of an hour; the test's limit is far below it, and far above the gateway's. */
 const soonMs = 60_000
 
 const run = async (t: Test): Promise<void> => {

@@ -44,7 +44,7 @@ async function startOn(t: Test, database: Settings) {
   return { ...gateway, ask, metrics, hears, settled }
 }
 
-/** On the primary, and on the standby as well. */
+/** On the primary, and on the standby. */
 async function addReplicated(name: string): Promise<Account> {
   const account = await addAccount(name)
   await untilReplayed()
@@ -53,7 +53,6 @@ async function addReplicated(name: string): Promise<Account> {
 
 const revoke = ({ tokenId }: Account) => writer.query('delete from auth_access_tokens where id = $1', [tokenId])
 
-/** All statuses of an account's requests for so long. */
 async function watch(ask: () => Promise<number>, forMs: number): Promise<readonly (readonly [number, number])[]> {
   const startedMs = performance.now()
   const seen: (readonly [number, number])[] = []
@@ -75,7 +74,7 @@ t.test('a revocation that a standby does not show yet is not overlooked for long
   await revoke(account)
   const seen = await watch(() => gateway.ask(account), 6_000)
   t.same(new Set(seen.map(([status]) => status).filter((status) => status !== 200)), new Set([503]), 'never a 401')
-  // The promise is a second behind and a second believed; the rest is for a machine that does other things beside.
+  // The bound is a second behind and a second of caching; the rest is for a busy machine.
   t.same(
     seen.filter(([status, atMs]) => status === 200 && atMs > 4_000),
     [],
@@ -107,7 +106,7 @@ t.test('an idle standby is never taken for one that lags', async (t) => {
   const gateway = await startOn(t, { url: standby.url, listenUrl: primary.url })
   await gateway.hears()
   const account = await addReplicated('idle')
-  // Fills the rest of a page of the log, so that the primary names a place behind the next page's header.
+  // Fills the rest of a WAL page, so that the primary names a position behind the next page's header.
   await primary.administrator.query('select pg_switch_wal()')
   await untilReplayed()
   await gateway.settled(account, 200)
@@ -148,7 +147,7 @@ t.test('minting and first logins are 503 directory_read_only, and readiness name
 t.test('an answer of one server is not kept by what another one tells', async (t) => {
   const other = await startReplication(t)
   await migrate(other.primary.url)
-  // Changes are heard of a server that has nothing to do with the answers.
+  // Notifications come from a server that answers no queries.
   const gateway = await startOn(t, { url: primary.url, listenUrl: other.primary.url })
   await gateway.hears()
   const account = await addAccount('elsewhere')
@@ -167,7 +166,7 @@ t.test('answers of the server that tells of changes are kept', async (t) => {
   const before = await readTokens()
   const seen = await watch(() => gateway.ask(account), 4_000)
   t.same(new Set(seen.map(([status]) => status)), new Set([200]))
-  // A machine that stands still for a second may cost one; without any proof it would be four.
+  // A stall of a second may cost one request; without any proof it would be four.
   t.ok((await readTokens()) - before <= 1, 'it was not looked up again')
 })
 

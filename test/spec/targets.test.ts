@@ -17,7 +17,7 @@ const statusesOf = (text: string): readonly number[] =>
 
 const statusOf = async (bytes: string): Promise<number> => statusesOf(await world.raw(bytes))[0] ?? 0
 
-/** Each target with its status, for somebody who may see what is under /public and /datasets. */
+/** Each target with its status, for a caller who may use /public and /datasets. */
 async function expectTargets(t: Test, status: number, targets: readonly string[]): Promise<void> {
   await world.clearRecorder()
   for (const target of targets) t.equal(await statusOf(`${get(target, close)}\r\n`), status, JSON.stringify(target))
@@ -167,7 +167,7 @@ t.test('headers beyond what the parser takes are 431 as well', async (t) => {
   t.match(text, /^HTTP\/1\.1 431 /)
 })
 
-t.test('methods that nobody takes are 405 with Allow', async (t) => {
+t.test('methods that no route takes are 405 with Allow', async (t) => {
   await world.clearRecorder()
   for (const method of ['TRACE', 'CONNECT', 'PROPFIND', 'MKCOL', 'PURGE', 'M-SEARCH', 'LINK']) {
     const target = method === 'CONNECT' ? 'h:80' : '/public/x'
@@ -200,7 +200,7 @@ t.test('an Expect that is not 100-continue is 417', async (t) => {
   t.same(await world.recorded(), [])
 })
 
-/** What came back until the gateway closed the connection, which the bytes never ask for. */
+/** All bytes until the gateway closed the connection, which the request does not ask for. */
 async function closedAfter(t: Test, bytes: string, origin = world.public): Promise<{ text: string }> {
   const client = await openRawClient(t, origin)
   client.send(bytes)
@@ -301,7 +301,7 @@ for (const [what, bytes] of Object.entries(framings)) {
   })
 }
 
-t.test('the keys on the public listener are no way past these rules', async (t) => {
+t.test('the keys on the public listener follow the same rules', async (t) => {
   const identity = { keys: ['file:identity.pem'], publishOnPublicListener: true }
   const gateway = await startTestGateway(t, { routes: [openRoute], settings: { identity } })
   const ask = async (lines: string): Promise<string> => {
@@ -339,7 +339,7 @@ t.test('refusals of unreadable bytes come in the platform shape', async (t) => {
   t.match(body, { success: false, message: String, error: { status: 400, code: 'headers_malformed' } })
 })
 
-t.test('what follows an ambiguous head is never read as a request', async (t) => {
+t.test('bytes after an ambiguous head are never read as a request', async (t) => {
   const smuggled = `${get('/public/smuggled')}\r\n`
   for (const [what, lines] of [
     ['an alias of Content-Length', `Content_Length: ${smuggled.length}\r\n`],
@@ -405,7 +405,7 @@ for (const [what, middle, status] of [
   })
 }
 
-t.test('what follows a request that closes the connection is not read', async (t) => {
+t.test('bytes after a request that closes the connection are not read', async (t) => {
   await world.clearRecorder()
   const { text } = await closedAfter(t, `${get('/public/1', close)}\r\n${get('/public/2')}\r\n`)
   t.equal(statusesOf(text)[0], 200)
@@ -504,7 +504,6 @@ const habits: readonly ((path: string) => string)[] = [
   (path) => path.replace(/[;?#].*$/, ''),
 ]
 
-/** Every path that some backend may read from a target. */
 function readAsBackends(target: string): readonly string[] {
   const path = target.replace(/[?#].*$/s, '')
   return readings.flatMap((read) =>
@@ -539,7 +538,7 @@ t.test('the models of careless backends see what they should', async (t) => {
     t.notOk(isProtected(target), target)
 })
 
-/** Sends each target as a member, who may not see /admin; returns what reached a backend all the same. */
+/** Sends each target as a member, who may not use /admin; returns the targets that reached a backend anyway. */
 async function reachedBy(targets: readonly string[]): Promise<readonly string[]> {
   await world.clearRecorder()
   const waiting = [...targets]
@@ -598,7 +597,7 @@ testVectors(
     const gateway = await startTestGateway(t, { routes: [openRoute], upstreams: { platform: { url: upstream.url } } })
     let passed = 0
     for (const { target, whatwg } of vectors.cases as readonly { target: string; whatwg: string }[]) {
-      if (whatwg === 'FAILURE') continue // of its base, which a request has not
+      if (whatwg === 'FAILURE') continue // of its base, which a request does not have
       const bytes = Buffer.from(`GET ${target} HTTP/1.1\r\n${host}${close}\r\n`)
       const [status] = statusesOf(await callRaw(gateway.public, bytes, 2_000))
       if (status === 204) {

@@ -7,7 +7,7 @@ import { startHttpUpstream } from '../support/http-upstream.ts'
 import { callSecurely, toSecure } from '../support/secure-client.ts'
 import { busyWorkers, pidOf, readMetric, startGroup } from '../support/workers.ts'
 
-/** The serial number of what is presented at a door just now. */
+/** The serial number of the certificate that a listener presents. */
 const readSerial = (origin: string, ca: string): Promise<string> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(origin)
@@ -71,7 +71,7 @@ testCertificates(t, 'every worker presents a listener’s certificate, and its s
     15_000,
   )
   const complaints = () => serving.log().filter(({ msg }) => /certificate reload failed/.test(msg))
-  // A worker's line takes its own way out, and its metric another.
+  // A worker's log line and its metric arrive independently.
   await until(() => complaints().length > 0, 'the complaint')
   t.match(complaints()[0], {
     level: 'error',

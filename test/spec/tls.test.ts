@@ -21,7 +21,7 @@ type Options = Readonly<{
   clientCa?: string
 }>
 
-/** A gateway whose public listener is on TLS; its certificate's files may be written anew. */
+/** A gateway with TLS on the public listener; the test may rewrite its certificate files. */
 async function start(t: Test, authority: Authority, { tls, trustedProxies = [], clientCa }: Options = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-tls-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
@@ -57,7 +57,7 @@ async function start(t: Test, authority: Authority, { tls, trustedProxies = [], 
   return { gateway, upstream, present, metric, url: toSecure(gateway.public) }
 }
 
-/** Whether a handshake comes about, and what is presented in it. */
+/** Whether a handshake succeeds, and the certificate in it. */
 async function shake(t: Test, url: string, options: ConnectionOptions): Promise<string> {
   const client = await openSecureClient(t, url, options)
   const presented = client.secure.getPeerX509Certificate()
@@ -108,7 +108,7 @@ testCertificates(t, 'TLS towards clients', async (t) => {
     await until(() => usual.metric('sallyport_connections_open{listener="public"}').then((open) => open === 0), 'none')
   })
 
-  await t.test('plain HTTP at the port of TLS is no request', async (t) => {
+  await t.test('plain HTTP at the TLS port is dropped', async (t) => {
     const { gateway, upstream, metric } = await start(t, authority)
     t.notMatch(await callRaw(gateway.public, get), /HTTP\/1\.1 [12]/)
     t.same(upstream.received(), [])
@@ -152,7 +152,7 @@ testCertificates(t, 'TLS towards clients', async (t) => {
     }
   })
 
-  await t.test('where a client’s certificate is required, nobody comes in without, or with another’s', async (t) => {
+  await t.test('a required client certificate keeps out clients without one, or with another’s', async (t) => {
     const clients = createAuthority(t)
     const { url, upstream } = await start(t, authority, { clientCa: clients.cert })
     const [known, foreign] = [clients.issue(['DNS:client']), createAuthority(t).issue(['DNS:client'])]
@@ -166,7 +166,7 @@ testCertificates(t, 'TLS towards clients', async (t) => {
     t.equal(upstream.received().length, arrived)
   })
 
-  await t.test('where it is optional, one that does not verify is refused all the same', async (t) => {
+  await t.test('an optional certificate that does not verify is refused anyway', async (t) => {
     const clients = createAuthority(t)
     const tls = { clientCertificates: 'optional' }
     const { url, upstream, metric } = await start(t, authority, { tls, clientCa: clients.cert })
@@ -207,7 +207,7 @@ testCertificates(t, 'TLS towards clients', async (t) => {
   })
 })
 
-testCertificates(t, 'what no listener could serve with is told at the start', async (t) => {
+testCertificates(t, 'certificates that no listener can use are reported at the start', async (t) => {
   const authority = createAuthority(t)
   const [one, other] = [authority.issue(ownNames), authority.issue(ownNames)]
   const place = { host: '127.0.0.1', port: 0 }

@@ -48,7 +48,6 @@ t.test('a mint answers 201 with the raw token, once, and says not to store it', 
   )
 })
 
-/** The head of a mint, with lines of its own. */
 const mintHead = (lines: string): string =>
   `POST ${tokensOf(robot.id)} HTTP/1.1\r\nHost: h\r\nx-oauth-access-token: ${admin.jwt}\r\n${lines}\r\n`
 
@@ -88,7 +87,7 @@ t.test('a scope’s abilities are the token’s: api-key cannot write, api-secre
 })
 
 t.test('an expiry in the future is kept, and ends the token', async (t) => {
-  // Long enough for a busy machine to mint it and to use it.
+  // Long enough for a busy machine to mint and use it.
   const expiresAt = new Date(Date.now() + 4_000).toISOString()
   const { data } = (await mint({ scope: 'api-key', expiresAt })).json()
   t.equal(data.expiresAt, expiresAt)
@@ -133,7 +132,7 @@ t.test('validation failures are 422 with field and rule, all at once', async (t)
   }
 })
 
-t.test('a body that is no JSON is 400, an empty one too', async (t) => {
+t.test('a body that is not JSON is 400, an empty one too', async (t) => {
   t.equal((await mint('{"scope":')).status, 400)
   t.equal((await world.call({ method: 'POST', path: tokensOf(robot.id), headers: oauth(admin) })).status, 400)
 })
@@ -150,7 +149,7 @@ t.test('a human target is 422 clientManaged on mint, list and revoke', async (t)
   }
 })
 
-t.test('a target that is no member is 404, and a malformed id too', async (t) => {
+t.test('a target that is not a member is 404, and a malformed id too', async (t) => {
   for (const id of [outsider.id, 999_999, 'x', '0', '01'])
     t.equal((await mint({ scope: 'api-key' }, oauth(admin), tokensOf(id as number))).status, 404, String(id))
 })
@@ -206,7 +205,7 @@ t.test('a revoked token is 401 from then on; revoking twice is 404, and another 
   t.equal((await revoke(`${tokensOf(robot.id)}/${data.id}`)).status, 404)
 })
 
-t.test('mint, revoke and switch leave an audit event each: who, for whom, from where; never a secret', async (t) => {
+t.test('mint, revoke and switch write an audit event each, with actor, target and address but no secret', async (t) => {
   await database.query('delete from audit_events')
   const headers = { ...oauth(admin), 'x-request-id': 'audited' }
   const { data } = (await mint({ scope: 'api-key' }, headers)).json()

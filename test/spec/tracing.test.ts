@@ -17,7 +17,7 @@ const parentId = '00f067aa0ba902b7'
 const traceparent = `00-${traceId}-${parentId}-01`
 const secretHeader = 'collector-password'
 
-/** A backend that remembers what it was sent last, and answers as the path says. */
+/** A backend that remembers the last request, and answers as the path says. */
 async function startBackend(t: Test): Promise<Readonly<{ url: string; seen: () => IncomingHttpHeaders }>> {
   let seen: IncomingHttpHeaders = {}
   const server = createServer((request, response) => {
@@ -37,7 +37,7 @@ const variablesOf = ({ url }: Collector): Readonly<Record<string, string>> => ({
   OTEL_BSP_SCHEDULE_DELAY: '50',
 })
 
-/** The spans of one request, by the id that it was sent with: its own, and those below it. */
+/** The spans of one request id: its own, and those below it. */
 async function spansOf(collector: Collector, requestId: string, count: number): Promise<readonly Span[]> {
   const find = (): readonly Span[] => {
     const own = collector.spans().filter(({ attributes }) => attributes['sallyport.request_id'] === requestId)
@@ -108,7 +108,7 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
     }
   })
 
-  await t.test('what a client does not want sampled is not exported, and still propagated', async (t) => {
+  await t.test('an unsampled trace is not exported, but propagated', async (t) => {
     await ask('/datasets', 'unsampled', { traceparent: `00-${traceId}-${parentId}-00` })
     t.match(backend.seen().traceparent, new RegExp(`^00-${traceId}-(?!${parentId})[0-9a-f]{16}-00$`))
     await ask('/datasets', 'after')
@@ -116,7 +116,7 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
     t.notOk(collector.text().includes('unsampled'))
   })
 
-  await t.test('a refusal is no error; an upstream’s failure is one', async (t) => {
+  await t.test('a refusal is not an error; an upstream’s failure is one', async (t) => {
     await ask('/admin/x', 'refused')
     const [refused, ...none] = await spansOf(collector, 'refused', 1)
     t.same(none, [], 'nothing was called')
@@ -156,7 +156,7 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
     t.match(collector.text(), /\[redacted\]/)
   })
 
-  await t.test('what has not been sent by the end is sent then', async (t) => {
+  await t.test('pending spans are sent at the end', async (t) => {
     await ask('/datasets', 'last')
     serving.child.kill('SIGTERM')
     t.equal(await serving.ended, 0)
@@ -195,7 +195,7 @@ t.test('asked for traces without the SDK the gateway says what is missing, and s
   t.match(complaint, { level: 'warn', package: '@opentelemetry/sdk-node' })
 })
 
-t.test('nobody is told anything where nobody asked for traces', async (t) => {
+t.test('without a request for traces no span is made', async (t) => {
   const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' }
   const environments = [{}, { ...endpoint, OTEL_TRACES_EXPORTER: 'none' }, { ...endpoint, OTEL_SDK_DISABLED: 'true' }]
   const all = environments.map((environment) => startServing(t, { environment, packages: sdkPackages }))

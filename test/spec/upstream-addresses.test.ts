@@ -7,7 +7,7 @@ import { handshake, socketRoute, switching } from '../support/websocket.ts'
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void
 
-/** A backend that says its own name, can go and come back at the same port, and counts what it is asked. */
+/** A backend that sends its own name, can go and come back at the same port, and counts its requests. */
 async function startBackend(t: Test, name: string) {
   let asked = 0
   let answer: Answer = (_request, response) => response.end(name)
@@ -91,7 +91,7 @@ t.test('several addresses of one upstream', async (t) => {
     t.equal(await isUp(one.place), 1)
   })
 
-  await t.test('what may have been done is not tried at another address', async (t) => {
+  await t.test('a request that may have been processed is not tried at another address', async (t) => {
     const breaking: Answer = (request) => request.socket.destroy()
     const [one, two] = [await startBackend(t, 'one'), await startBackend(t, 'two')]
     one.answer(breaking)
@@ -105,7 +105,7 @@ t.test('several addresses of one upstream', async (t) => {
     t.ok(one.asked() > 0 && two.asked() > 0)
   })
 
-  await t.test('a refused connection is no try: every method and body goes to an address that is well', async (t) => {
+  await t.test('after a refused connection every method and body goes to a healthy address', async (t) => {
     const backends = [
       await startBackend(t, 'one'),
       await startBackend(t, 'two'),
@@ -154,7 +154,7 @@ t.test('several addresses of one upstream', async (t) => {
     t.equal(await isUp(one.place), 1)
   })
 
-  await t.test('kept connections that close under a request are nobody’s failure', async (t) => {
+  await t.test('kept connections that close under a request do not count as failures', async (t) => {
     const [one, two] = [await startBackend(t, 'one'), await startBackend(t, 'two')]
     for (const [backend, name] of [
       [one, 'one'],
@@ -198,7 +198,7 @@ t.test('several addresses of one upstream', async (t) => {
       await client.until(/\r\n\r\n/)
       return client
     }
-    // They take turns, and one of them does not switch.
+    // The addresses take turns, and one of them does not switch.
     const clients = [await shake(), await shake()]
     t.equal(clients.filter((client) => client.text().startsWith('HTTP/1.1 101 ')).length, 1)
     t.same(await askMany(6), ['quick'])

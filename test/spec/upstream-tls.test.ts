@@ -109,7 +109,7 @@ testCertificates(t, 'upstreams on TLS', async (t) => {
   })
 
   await t.test(
-    'an upstream that wants a certificate gets ours, and the next one from its next connection on',
+    'an upstream that asks for a certificate gets the gateway’s, and a new one on the next connection',
     async (t) => {
       const clients = createAuthority(t)
       const demanding = { requestCert: true, rejectUnauthorized: true, ca: clients.cert }
@@ -205,7 +205,7 @@ const serials = ({ visits }: Awaited<ReturnType<typeof startSecureUpstream>>) =>
 
 const hash = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')
 
-testCertificates(t, 'what no connection could come of is told at the start', async (t) => {
+testCertificates(t, 'TLS settings that no connection can use are reported at the start', async (t) => {
   const authority = createAuthority(t)
   const [one, other] = [authority.issue(ownNames), authority.issue(ownNames)]
   const load = async (upstream: Settings) => {

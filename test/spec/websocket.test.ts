@@ -22,7 +22,6 @@ const world = await startTestWorld(t)
 const member = oauth(world.users.member)
 const socketUrl = `${world.public.replace('http', 'ws')}/socket`
 
-/** A WebSocket through the demo's gateway, open. */
 async function openSocket(t: Test, headers: Record<string, string> = {}, protocols: string[] = []): Promise<WebSocket> {
   const socket = new WebSocket(socketUrl, protocols, { headers: { ...member, ...headers } })
   t.teardown(() => socket.terminate())
@@ -31,7 +30,6 @@ async function openSocket(t: Test, headers: Record<string, string> = {}, protoco
   return socket
 }
 
-/** The next messages, in their order. */
 function collect(socket: WebSocket, count: number): Promise<readonly Readonly<{ data: Buffer; isBinary: boolean }>[]> {
   const messages: { data: Buffer; isBinary: boolean }[] = []
   return new Promise((resolve, reject) => {
@@ -128,7 +126,6 @@ t.test('without a credential it is 401, without the role 403, and nothing reache
   t.same(await world.recorded(), [])
 })
 
-/** The lines of the gateway's log about one request. */
 const readLog = (requestId: string): readonly JsonValue[] =>
   readFileSync(join(world.directory, 'gateway.log'), 'utf8')
     .split('\n')
@@ -167,7 +164,7 @@ t.test('one that broke off is not complete in the log', async (t) => {
   t.match(readLog('broken-1'), [{ status: 101, isComplete: false }])
 })
 
-/** An upstream of a test's own behind a gateway that joins everybody to it. */
+/** An upstream of the test behind a gateway that joins every client to it. */
 async function startPair(t: Test, take: TakeBytes, options: Readonly<{ route?: object; settings?: object }> = {}) {
   const upstream = await startRawUpstream(t, take)
   const gateway = await startTestGateway(t, {
@@ -178,7 +175,7 @@ async function startPair(t: Test, take: TakeBytes, options: Readonly<{ route?: o
   return { upstream, gateway }
 }
 
-/** Switches at the first head, and takes what follows in silence. */
+/** Switches protocols at the first head, and discards the rest. */
 const switchOnce: TakeBytes = (socket, soFar) => {
   if (countHeads(soFar) === 1 && soFar.endsWith('\r\n\r\n')) socket.write(switching)
 }
@@ -191,7 +188,6 @@ const switchAndEnd: TakeBytes = (socket, soFar, connection) => {
 
 const behindHead = (bytes = ''): string => bytes.split('\r\n\r\n').slice(1).join('\r\n\r\n')
 
-/** A client that has been joined. */
 async function openJoined(t: Test, origin: string): Promise<RawClient> {
   const client = await openRawClient(t, origin)
   client.send(handshake())
@@ -250,7 +246,7 @@ t.test('an upstream that talks at once, in the packet of its 101, is heard', asy
   await client.until(/\r\n\r\nhello$/)
 })
 
-t.test('what a client says before its 101 is passed on only after that', async (t) => {
+t.test('a client’s bytes before its 101 are passed on only after that', async (t) => {
   const { upstream, gateway } = await startPair(t, () => {})
   const client = await openRawClient(t, gateway.public)
   client.send(`${handshake()}one`)
@@ -297,7 +293,7 @@ t.test('long answers before a handshake reach a slow reader whole, and do not st
   })
   client.socket.pause()
   client.send('GET /first HTTP/1.1\r\nHost: h\r\n\r\n')
-  // The gateway has more to write than the client takes: it reads no further than the next packet.
+  // The gateway has more to write than the client takes, so it stops reading.
   await new Promise((resolve) => setTimeout(resolve, 300))
   client.send(`GET /second HTTP/1.1\r\nHost: h\r\n\r\n${handshake()}early`)
   await new Promise((resolve) => setTimeout(resolve, 100))
@@ -330,7 +326,7 @@ t.test('a client that leaves before the upstream has answered releases it', asyn
     client.socket[leave]()
     await untilReleased(upstream)
     await untilIdle(gateway.admin)
-    // Too late: nobody is there to be joined.
+    // The client has left before the 101.
     for (const socket of upstream.sockets()) socket.write(`${switching}late`)
   }
   t.pass('in three ways')
@@ -350,7 +346,7 @@ t.test('a joined client that leaves releases the upstream, and the upstream the 
   t.pass('in three ways')
 })
 
-t.test('what either side said before it left arrives', async (t) => {
+t.test('bytes that either side sent before it left arrive', async (t) => {
   const { upstream, gateway } = await startPair(t, switchOnce)
   const client = await openJoined(t, gateway.public)
   client.socket.end('last words')

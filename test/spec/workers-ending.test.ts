@@ -18,7 +18,7 @@ t.test('SIGTERM: unready at once, still accepting, finishing what is in flight, 
   await until(() => upstream.sockets().length === 6, 'the requests at the upstream')
 
   serving.child.kill('SIGTERM')
-  // Service managers tell every process, and the workers leave it to the primary.
+  // Service managers signal every process, and workers leave it to the primary.
   for (const pid of workers) process.kill(pid, 'SIGTERM')
   await until(async () => (await readiness(serving)).status === 503, 'unreadiness', 2_000)
   t.equal((await call(serving.public, nowhere)).status, 404, 'still accepting')
@@ -58,7 +58,7 @@ t.test('a second signal ends everything at once', { skip }, async (t) => {
   await until(() => serving.stdout().includes('draining'), 'the drain')
   serving.child.kill('SIGTERM')
   t.equal(await serving.ended, 1)
-  // A killed process is there until the kernel has run it once more.
+  // A killed process exists until the kernel has run it once more.
   await until(() => !workers.some(isAlive), 'the end of the workers', 2_000)
 })
 
@@ -116,7 +116,7 @@ t.test('a taken port is told once, with 1', async (t) => {
   t.match(serve.stderr(), new RegExp(`^sallyport: .*${taken.port}.*change listeners.*\\n$`))
 })
 
-/** Signals the process as soon as it has a handler for it, which is long before it serves. */
+/** Signals the process as soon as it has a handler, long before it serves. */
 const signalEarly = (signal: string): string =>
   `if (!process.env.SALLYPORT_ASSIGNMENT) process.on('newListener', function tell(name) {
     if (name !== '${signal}') return

@@ -7,7 +7,7 @@ import type { Log, LogFields } from '../../gateway/observe/log/log.ts'
 import { startWorkerPool, type WorkerPool, type WorkerPoolOptions } from '../../gateway/workers/worker-pool.ts'
 import { until } from '../support/gateway.ts'
 
-/** A worker that serves, answers what it is asked, and stops when it is told: without a gateway. */
+/** A worker without a gateway: it serves, answers questions, and stops when it is told. */
 const worker = `
   const { number, listeners } = JSON.parse(process.env.SALLYPORT_ASSIGNMENT)
   process.on('message', ({ kind, id, question }) => {
@@ -21,7 +21,6 @@ type Line = Readonly<{ fields: LogFields; message: string }>
 
 type TestCrew = WorkerPool & Readonly<{ lines: readonly Line[]; failures: readonly Error[]; restarts: () => number }>
 
-/** Keeps processes that run this script. */
 function keep(t: Test, script: string, options: Partial<WorkerPoolOptions> = {}): TestCrew {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   const exec = join(directory, 'worker.cjs')
@@ -108,7 +107,7 @@ t.test('while others serve, one that dies again and again ends nothing', async (
   )
 })
 
-t.test('when nobody serves any more and every start fails, it is given up', async (t) => {
+t.test('the pool gives up when no worker serves and every start fails', async (t) => {
   const crew = keep(t, 'serve(); setTimeout(() => process.exit(3), 50)')
   await crew.started
   await until(() => crew.failures.length > 0, 'the failure', 60_000)
@@ -116,7 +115,7 @@ t.test('when nobody serves any more and every start fails, it is given up', asyn
   t.equal(crew.failures.length, 1)
 })
 
-t.test('what a worker says of its own failure is a matter of the start alone', async (t) => {
+t.test('a worker’s own report of its failure ends the start alone', async (t) => {
   const fail = "process.send({ kind: 'failed', failure: { exitCode: 2, message: 'gone' } }, () => process.exit(1))"
   const atStart = keep(t, fail)
   await until(() => atStart.failures.length > 0, 'the failure', 20_000)

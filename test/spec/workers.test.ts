@@ -27,7 +27,7 @@ const skip = process.platform === 'linux' ? false : 'looks at processes by /proc
 
 const world = await startTestWorld(t)
 
-/** For the tests that leave a group as they found it; they tell its counts by differences. */
+/** For tests that leave the group as they found it; they compare counts by differences. */
 const shared = await startGroup(t, { world })
 
 t.test('two gateways on one database serve the same users, and a token of one works at the other', async (t) => {
@@ -62,7 +62,7 @@ t.test('one worker, the default, is one process whose log and metrics know no wo
   t.equal(readFileSync(`/proc/${serving.pid}/task/${serving.pid}/children`, 'utf8'), '')
 })
 
-t.test('both workers serve at the same doors, and each line of the log says whose it is', async (t) => {
+t.test('both workers serve at the same listeners, and each log line names its worker', async (t) => {
   await visitBoth(shared)
   t.same([...busyWorkers(shared)].sort(), [1, 2])
   const judged = await call(shared.decision, {
@@ -83,7 +83,7 @@ t.test('both workers serve at the same doors, and each line of the log says whos
 
 t.test('lines of the log stay whole when workers write into a full pipe', async (t) => {
   const log = fileURLToPath(new URL('../../dist/observe/log/log.js', import.meta.url))
-  // Bursts, so that lines wait and are written together; and a reader that makes little room at a time.
+  // Bursts, so that lines are written together, to a reader that makes little room at a time.
   const script = `
     import { createLog } from '${log}'
     const log = createLog('info', { worker: Number(process.argv[1]) })
@@ -135,7 +135,7 @@ t.test('kill -9 of a worker: the other goes on, another takes its place, and no 
   t.equal((await readiness(shared)).status, 200)
 })
 
-t.test('when all workers die at once, new ones stand at the same doors', { skip }, async (t) => {
+t.test('when all workers die at once, new ones serve at the same listeners', { skip }, async (t) => {
   const restarts = await countRestarts(shared)
   const victims = [pidOf(shared, 1), pidOf(shared, 2)]
   for (const pid of victims) process.kill(pid, 'SIGKILL')
