@@ -124,6 +124,7 @@ const isProse = (text) =>
   !/^[\s(]*(select|insert|update|delete from|create|alter|drop|with|begin|set|listen|grant|not exists|json_build_object)\b/i.test(
     text,
   ) &&
+  !/\$\d/.test(text) &&
   !/<\/?[a-z]+[^>]*>/.test(text) &&
   !/[;{}]$/m.test(text)
 

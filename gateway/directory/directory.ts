@@ -98,7 +98,6 @@ export type NewIdentity = Readonly<{
   firstName: string | null
   lastName: string | null
   linkByEmail: string | undefined
-  /** Whether a trusted issuer has verified the address. */
   isEmailVerified: boolean
 }>
 
@@ -111,9 +110,6 @@ export type Arrival = Pick<AuditContext, 'clientAddress' | 'requestId'>
 export interface Directory {
   findByIdentity(issuer: string, subject: string): Awaitable<UserRecord | undefined>
   createByIdentity(identity: NewIdentity, arrival: Arrival): Promise<UserRecord>
-  /**
-   * Returns false if the address is another user's, and undefined if the database does not record verified addresses.
-   */
   verifyEmail(userId: number, address: string): Promise<boolean | undefined>
   /**
    * Finds a token by its id; the caller compares the hash. `hash` only names a cached absence. A token that was never

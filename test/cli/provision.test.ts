@@ -55,6 +55,6 @@ t.test('from nothing to a member by three commands', async (t) => {
   t.match(await add('org-member'), { code: 0, stdout: `user ${user} is org-member of organization ${id}\n` })
   const { stdout } = await run('members', 'list', '--organization', 'umbrella')
   t.match(stdout, new RegExp(`^USER +ROLE +TYPE +EMAIL +STATE\n${user} +org-member +human +\\?\\[2Jada@.* active\n$`))
-  t.match(await run('organizations', 'show', 'nowhere'), { code: 1, stderr: /there is no organization "nowhere"/ })
+  t.match(await run('organizations', 'show', 'nowhere'), { code: 1, stderr: /organization "nowhere" does not exist/ })
   t.match((await run('organizations', 'list')).stdout, /^ID +SLUG .*\n(?:.*\n)*.*umbrella .* 1 +crm-1 +active\n/)
 })

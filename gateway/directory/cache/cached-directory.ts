@@ -36,7 +36,6 @@ type Verification = Readonly<{ userId: number; address: string }>
 /** A directory that records no verified addresses is asked again only after this time. */
 const verificationsRestMs = 60_000
 
-/** A silent cluster is looked up at most this often. */
 const silentClusterMs = 1_000
 
 export function createCachedDirectory(store: Directory, options: CachedDirectoryOptions): CachedDirectory {
@@ -159,7 +158,6 @@ const countEntries = ({ users, tokens, organizations, agents, clusters }: Caches
   clusters: clusters.size(),
 })
 
-/** A user's record also holds data of the organizations. */
 const tagsOfUser = ({ id, roles }: UserRecord): readonly Tag[] => [
   `user:${id}`,
   ...roles.flatMap(({ organization }): readonly Tag[] => (organization ? [`organization:${organization.id}`] : [])),

@@ -3,7 +3,6 @@ import type { Tag } from '../change.ts'
 export type TagIndex = Readonly<{
   add: (key: string, tags: readonly Tag[]) => void
   remove: (key: string, tags: readonly Tag[]) => void
-  /** A copy, so that a caller may remove keys while it iterates. */
   keys: (tag: Tag) => readonly string[]
   clear: () => void
 }>

@@ -16,7 +16,6 @@ export type Load<Value> = () => Awaitable<Value | undefined>
 
 export type ReadOptions = Readonly<{
   maxAgeMs?: number
-  /** The name of a cached absence and of a shared load, by default the key; null to cache no absence. */
   absenceKey?: string | null
 }>
 
@@ -80,7 +79,6 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
     },
     drop: (tag) => {
       loads.forget()
-      // Absences are few and live a second, so they need no tags.
       absences.clear()
       entries.drop(tag)
     },
@@ -135,7 +133,6 @@ function createEntries<Value>(maxEntries: number) {
     holds: (key: string, entry: Held<Value>): boolean => held.peek(key) === entry,
     put: (key: string, entry: Held<Value>): void => {
       held.set(key, entry)
-      // The cache refuses an entry that is too large.
       if (held.peek(key) === entry) index.add(key, entry.tags)
     },
     drop: (tag: Tag): void => {

@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache'
 
-/** Limit of unknown tokens per address: `burst` at once, and `perSecond` after that. */
 export type AttemptLimit = Readonly<{ perSecond: number; burst: number }>
 
 export type Attempts = Readonly<{

@@ -40,7 +40,6 @@ export function guardLookups(store: Directory, options: GuardOptions) {
     monotonicMs,
   })
   const attempts = limit && createAttempts(limit, monotonicMs)
-  /** Hashes of tokens that were found, whose next request is not a guess. */
   const found = new LRUCache<number, string>({ max: maxEntries })
 
   const spend = (owner: string): void => {

@@ -53,7 +53,6 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
   }
   const look = async (claims: readonly Claim[]): Promise<void> => {
     const [first, second] = claims
-    // Without recent guesses, one query for the whole token is enough.
     if (first && !second && !pace.isSuspicious()) {
       const token = await findToken(first.id)
       judge(first, token?.hash, async () => token)
@@ -101,7 +100,6 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
   }
 }
 
-/** The pause between two queries; none without a recent wrong token. */
 function createPace(monotonicMs: () => number) {
   let wrongAtMs = Number.NEGATIVE_INFINITY
   let askedAtMs = Number.NEGATIVE_INFINITY

@@ -1,7 +1,6 @@
 export type Turns<Item> = Readonly<{
   /** Queues an item. If the queue is full, the last item of the owner with most items is dropped and returned. */
   push: (owner: string, item: Item) => Item | undefined
-  /** Takes up to `count` items, one of each owner in turn. A served owner goes to the end. */
   take: (count: number) => readonly Item[]
   size: () => number
 }>

@@ -21,7 +21,6 @@ export async function writeAudit(query: Query, deed: AuditedAction, context: Aud
   await query(statements.writeAudit, [action, actorId, credential, ...subjects, clientAddress, requestId])
 }
 
-/** What was done to an API token: when, by whom and from where. */
 export type TokenDeed = Readonly<{
   at: Date
   action: 'token.minted' | 'token.revoked'

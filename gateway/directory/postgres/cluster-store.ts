@@ -14,7 +14,6 @@ export type ClusterStatus = Readonly<{
 
 export type ClusterStore = Readonly<{
   list: () => Promise<readonly ClusterStatus[]>
-  /** Does not change a cluster that is being deleted; the returned status shows it. */
   suspend: (id: number, audit: AuditContext) => Promise<ClusterStatus | undefined>
   resume: (id: number, audit: AuditContext) => Promise<ClusterStatus | undefined>
   beat: (id: number) => Promise<ClusterStatus | undefined>

@@ -109,7 +109,6 @@ async function createUser(query: Query, identity: NewIdentity): Promise<number> 
   const { email, username, firstName, lastName, isEmailVerified } = identity
   const fullName = [firstName, lastName].filter((name) => name !== null).join(' ') || null
   const values = [email, username, firstName, lastName, fullName]
-  // A backend with unique addresses may already have this one.
   const [row] = await refuseDuplicate(query<{ id: number }>(statements.createUser, values))
   // A trigger may also refuse the insert, if the backend takes no users from the gateway.
   if (!row) throw new GatewayError('user_declined')
@@ -129,7 +128,6 @@ async function refuseDuplicate<Result>(result: Promise<Result>): Promise<Result>
   }
 }
 
-/** For operators, who know user ids; no credential names one. */
 export async function findUser(query: Query, id: number): Promise<UserRecord | undefined> {
   const [row] = await query<{ user: UserRecord }>(statements.findUser, [id])
   return row?.user

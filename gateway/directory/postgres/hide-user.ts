@@ -17,7 +17,6 @@ export function createHideUser(url: string): <Thrown>(error: Thrown) => Thrown {
   }
 }
 
-/** Parsed by the driver, so that its defaults count too. */
 function readUser(url: string): string | undefined {
   try {
     return new pg.Client({ connectionString: url }).user

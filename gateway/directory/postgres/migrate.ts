@@ -14,7 +14,6 @@ export function newestVersion(kind: keyof typeof scripts): number {
   return Math.max(...versions)
 }
 
-/** Any number that no other program's advisory lock is likely to use. */
 const lockKey = 7_255_978_001
 
 export type AppliedMigration = Readonly<{ version: number; name: string }>

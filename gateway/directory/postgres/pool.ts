@@ -18,7 +18,6 @@ export type DatabaseSettings = Readonly<{
 
 export type Pooler = 'none' | 'transaction'
 
-/** A statement, prepared once on each connection under its name. Behind a pooler it has no name. */
 export type Statement = Readonly<{ name: string; text: string }>
 
 export type Query = <Row extends pg.QueryResultRow>(
@@ -199,13 +198,11 @@ async function onConnection<Result>(pool: pg.Pool, work: (client: pg.PoolClient)
   } catch (error) {
     const isGood = wasAnswered(error)
     if (isGood) client.off('error', ignore)
-    // The connection may fail again while it closes.
     client.release(!isGood)
     throw error
   }
 }
 
-/** `work` also gets the rows of the last statement in `begin`. */
 const inTransaction = <Result>(
   pool: pg.Pool,
   begin: string,
@@ -218,7 +215,6 @@ const inTransaction = <Result>(
       await client.query('commit')
       return result
     } catch (error) {
-      // Otherwise the connection closes, and the server rolls back.
       if (wasAnswered(error)) await client.query('rollback')
       throw error
     }

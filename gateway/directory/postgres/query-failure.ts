@@ -4,7 +4,6 @@ export type QueryFailure = 'statement' | 'timeout' | 'connection'
 
 const sqlState = /^[0-9A-Z]{5}$/
 
-/** `query_canceled`: by `statement_timeout`. */
 const canceled = '57014'
 
 /** Classes of a server that shuts down or accepts no connections: 08, 53 and 57P. */

@@ -1,10 +1,8 @@
-/** The type of a column; `check/columns.ts` lists the PostgreSQL types that fit. A `?` also allows nulls. */
 export type ColumnType = `${'integer' | 'text' | 'boolean' | 'timestamptz' | 'jsonb'}${'' | '?'}`
 
 export type Relation = Readonly<{
   name: string
   columns: Readonly<Record<string, ColumnType>>
-  /** A view without these columns reads as if they were false. */
   optional?: readonly string[]
   inserts?: readonly string[]
   updates?: readonly string[]

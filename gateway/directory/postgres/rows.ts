@@ -52,7 +52,6 @@ export const toMetadata = (row: TokenMetadataRow): TokenMetadata => ({
   createdAt: row.created_at,
 })
 
-/** Undefined if an ancestor is gone, because the token is then revoked too. */
 export function toToken(row: TokenRow): TokenRecord | undefined {
   const line = row.ancestors ?? []
   if (!isUnbroken(line)) return undefined

@@ -15,7 +15,6 @@ const badMs = 1_000
 
 export type SchemaWatch = Readonly<{
   find: FindSchemaFault
-  /** Discards the last good result if this error contradicts it. */
   noteFailure: (error: unknown) => void
 }>
 
@@ -29,7 +28,6 @@ export function watchSchema(look: FindSchemaFault, monotonicMs: () => number): S
       last = { fault, atMs }
       return fault
     } catch (error) {
-      // Another check reports whether the database responds.
       if (last) return last.fault
       throw error
     } finally {

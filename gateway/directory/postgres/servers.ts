@@ -2,7 +2,6 @@ export type Server = Readonly<{
   /** Id of the data directory, shared by a primary and its standbys. Null if the role may not read it. */
   system: string | null
   timeline: number | null
-  /** Microseconds since the epoch; distinguishes the servers of one system. */
   startedAt: string
   isStandby: boolean
   /** Bytes of the log: a primary's end, or the part that a standby has replayed. */
@@ -31,7 +30,6 @@ export type Servers = Readonly<{
 
 export type ServersOptions = Readonly<{
   monotonicMs: () => number
-  /** Whether queries may go to other servers than the listening one. */
   isSplit: boolean
   /** Whether changes also arrive in another way, whichever primary answers. */
   hearsElsewhere: boolean
@@ -62,7 +60,6 @@ export function createServers({ monotonicMs, isSplit, hearsElsewhere, onForeign 
     if (!isFollowed(server) || samples.length === 0) return undefined
     const nowMs = monotonicMs()
     const reached = samples.findLast(({ position }) => position <= server.position)
-    // A lower bound.
     return nowMs - (reached ?? samples[0] ?? { atMs: nowMs }).atMs
   }
   return {
@@ -160,7 +157,6 @@ export function createQuestion(): ServerQuestion {
     reduce: (asked, error) => {
       const { code } = error as { code?: unknown }
       if (typeof code !== 'string' || !refusals.test(code)) return false
-      // Another connection has reduced it already.
       if (asked !== descriptions[at]) return true
       if (at + 1 === descriptions.length) return false
       at += 1

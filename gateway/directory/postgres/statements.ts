@@ -79,7 +79,6 @@ export const findTokenHashes: Statement = {
 
 export const findLenderAndOwner: Statement = {
   name: 'find-lender-and-owner',
-  // Lender, owner and parent token come from one snapshot.
   text: `select
       (select ${userJson} from sallyport_directory.users u where u.id = $1) as lender,
       (select ${userJson} from sallyport_directory.users u where u.id = $2) as owner,
@@ -148,7 +147,6 @@ export const listClusters: Statement = {
 
 export const setClusterStatus: Statement = {
   name: 'set-cluster-status',
-  // A cluster that is being deleted stays so.
   text: `with before as (select id, status from sallyport_directory.clusters where id = $1 for update)
     update sallyport_directory.clusters c
     set status = case when before.status in ('active', 'suspended') then $2 else before.status end

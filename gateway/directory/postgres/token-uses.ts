@@ -5,7 +5,6 @@ import { noteTokenUses } from './statements.ts'
 
 const flushIntervalMs = 5_000
 
-/** Shortest time between two writes for one token. */
 const writeIntervalMs = 60_000
 
 /** Beyond this, the oldest tokens are forgotten, which costs one more write each. */
@@ -13,7 +12,6 @@ const rememberedTokens = 50_000
 
 export type TokenUses = Readonly<{
   note: Directory['noteTokenUse']
-  /** Writes the noted uses now. If that fails it rejects and keeps them. */
   flush: () => Promise<void>
   stop: () => void
 }>

@@ -5,9 +5,7 @@ import { withoutServerWords } from './refusals.ts'
 
 export type RedisServers = Readonly<{
   url: string
-  /** `nodes` are `host:port`; credentials and TLS are those of the sentinels. */
   sentinels?: Readonly<{ name: string; nodes: readonly string[]; username?: string; password?: string; tls: boolean }>
-  /** Further nodes as `host:port`; the cluster names the rest. */
   cluster?: Readonly<{ nodes: readonly string[] }>
 }>
 
@@ -16,7 +14,6 @@ export type Clients = Readonly<{ listener: Redis; talker: Redis | Cluster }>
 
 const connectTimeoutMs = 1_000
 
-/** A later result is useless to the request. */
 export const commandTimeoutMs = 200
 
 /** ioredis must neither queue nor retry, because `maintainConnection` makes the next connection. */
@@ -154,7 +151,6 @@ function readUrl(url: string) {
 
 const defaultPort = 6379
 
-/** `host:port` or `[address]:port`, which the schema has checked. */
 function readNode(node: string): Readonly<{ host: string; port: number }> {
   const colon = node.lastIndexOf(':')
   return { host: node.slice(0, colon).replace(/^\[|\]$/g, ''), port: Number(node.slice(colon + 1)) }

@@ -19,7 +19,6 @@ const channel = 'sallyport:changes'
 /** No cluster has this heartbeat; reading it shows whether Redis responds. */
 const probeKey = 'sallyport:cluster:0:heartbeat'
 
-/** Covers several sentinels or nodes, which are asked one after the other. */
 const connectMs = 5_000
 
 /** A node that receives nothing from the others for this long is cut off from its cluster. */

@@ -1,6 +1,5 @@
 export type RefusableCommand = 'get' | 'publish' | 'count'
 
-/** Each is called once: when a reachable Redis begins to refuse a command, and when it accepts it again. */
 export type RefusalHandlers = Readonly<{
   /** `cause` is the first word of the error, such as `NOPERM`, or `timeout`. */
   onRefused: (command: RefusableCommand, cause: string) => void
@@ -11,7 +10,6 @@ export type Refusals = Readonly<{
   noteGood: (command: RefusableCommand) => void
   noteFailure: (command: RefusableCommand, error: unknown) => void
   isRefused: (command: RefusableCommand) => boolean
-  /** Ends refusals that no command has met for a while; called regularly. */
   review: () => void
 }>
 

@@ -55,7 +55,6 @@ async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOpt
   const writes = triesWrites && errors.length === 0 ? await tryWrites(client) : []
   // Last, because it changes settings of the connection.
   const plans = await checkPlans(client, usable)
-  // A missing view has been reported already.
   const silent = triggers.filter(({ where }) => !broken.has(where.replace(`${schema}.`, '')))
   return { isAdopted, relations: relations.length, problems: [...columns, ...rows, ...silent, ...writes, ...plans] }
 }

@@ -86,7 +86,6 @@ async function explain(client: pg.Client, { text }: Statement, values: string): 
 function findWholeReads(plans: readonly Plan[]): readonly Readonly<{ table: string; condition: string }>[] {
   return plans.flatMap((plan) => {
     const { Schema: of, 'Relation Name': name, Filter: condition } = plan
-    // A scan of a whole index is as slow.
     const isWhole = /^Seq Scan$|^Index (Only )?Scan$/.test(plan['Node Type']) && plan['Index Cond'] === undefined
     const found =
       isWhole && name !== undefined && condition !== undefined ? [{ table: `${of}.${name}`, condition }] : []

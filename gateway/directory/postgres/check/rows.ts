@@ -28,7 +28,6 @@ async function checkSample(client: pg.Client, relation: Relation, check: (row: R
   const faults = new Map<string, DirectoryProblem>()
   for (const row of sample.rows) {
     const nulls = required.filter(([column]) => row[column] === null).map(([column]) => nullIn(column))
-    // A null explains the other problems of its row.
     for (const { column, isError, ...rest } of nulls.length > 0 ? nulls : check(row)) {
       const problem: DirectoryProblem = {
         severity: isError ? 'error' : 'warning',

@@ -3,7 +3,6 @@ import { type OrganizationReference, requireActiveOrganization, requireOrganizat
 import { type PersonReference, requirePerson } from './people.ts'
 import { listedRows, type Provision, ProvisionRefusal, sourceOf } from './provisioning.ts'
 
-/** A user's role in an organization. */
 export type Membership = Readonly<{
   organizationId: number
   userId: number
@@ -24,7 +23,6 @@ async function select(provision: Provision, name: string, condition: string, val
 const findMembership = async (provision: Provision, organizationId: number, userId: number) =>
   (await select(provision, 'find-membership', 'r.user_id = $2', [organizationId, userId]))[0]
 
-/** In the order of the users' ids, after one of them. */
 export async function listMembers(
   provision: Provision,
   organization: OrganizationReference,
@@ -38,7 +36,7 @@ export type MembershipRequest = Readonly<{
   organization: OrganizationReference
   person: PersonReference
   role: string
-  /** Whether another role that the user has there gives way. */
+  /** Whether the new role replaces another one of the user there. */
   replaces: boolean
 }>
 
@@ -48,7 +46,6 @@ const insertMember = {
     on conflict (user_id, organization_id) do update set role = excluded.role`,
 }
 
-/** The membership, and whether it is other than before. */
 export type MembershipChange = Readonly<{ membership: Membership; isNew: boolean }>
 
 export async function addMember(
@@ -76,7 +73,6 @@ const deleteMember = {
   text: 'delete from sallyport_directory.role_assignments where organization_id = $1 and user_id = $2 returning role',
 }
 
-/** The membership that ended; refuses where there was none. */
 export async function removeMember(
   provision: Provision,
   organization: OrganizationReference,

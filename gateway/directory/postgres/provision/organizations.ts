@@ -9,7 +9,6 @@ import {
   sourceOf,
 } from './provisioning.ts'
 
-/** An organization as operators see it, archived ones included. */
 export type ManagedOrganization = Readonly<{
   id: number
   slug: string
@@ -27,7 +26,6 @@ export type NewOrganization = Readonly<{
   externalId: string | undefined
 }>
 
-/** How an operator names an organization. */
 export type OrganizationReference = Readonly<{ id: number } | { slug: string }>
 
 async function select(provision: Provision, name: string, condition: string, values: readonly unknown[]) {
@@ -39,11 +37,9 @@ async function select(provision: Provision, name: string, condition: string, val
   return provision.query<ManagedOrganization>({ name, text }, values)
 }
 
-/** In the order of their ids, after one of them. */
 export const listOrganizations = (provision: Provision, afterId: number): Promise<readonly ManagedOrganization[]> =>
   select(provision, 'list-organizations', `o.id > $1 order by o.id limit ${listedRows}`, [afterId])
 
-/** Refuses where there is none. */
 export async function requireOrganization(
   provision: Provision,
   reference: OrganizationReference,
@@ -54,10 +50,9 @@ export async function requireOrganization(
       : await select(provision, 'find-organization-by-slug', 'o.slug = $1', [reference.slug])
   if (found) return found
   const named = 'id' in reference ? String(reference.id) : `"${reference.slug}"`
-  throw new ProvisionRefusal(`there is no organization ${named}; "sallyport organizations list" shows them`)
+  throw new ProvisionRefusal(`organization ${named} does not exist; "sallyport organizations list" shows all`)
 }
 
-/** Refuses an archived one too. */
 export async function requireActiveOrganization(
   provision: Provision,
   reference: OrganizationReference,
@@ -114,7 +109,7 @@ const archiveAgentsOf = {
     where organization_id = $1 and archived_at is null returning id`,
 }
 
-/** Its agents go with it, since a public agent asks for no membership. Once archived it stays so. */
+/** Its agents are archived too, because a public agent requires no membership. It stays archived. */
 export async function archiveOrganization(
   provision: Provision,
   reference: OrganizationReference,

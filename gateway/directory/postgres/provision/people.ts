@@ -9,7 +9,6 @@ import {
   sourceOf,
 } from './provisioning.ts'
 
-/** A user as operators see it, disabled ones included. */
 export type ManagedUser = Readonly<{
   id: number
   email: string
@@ -36,7 +35,7 @@ export type NewPerson = Readonly<{
   externalId: string | undefined
 }>
 
-/** How an operator names a user. An address names one only where it is verified, since others may be chosen freely. */
+/** An operator's reference to a user. An address counts only if it is verified, since others may be chosen freely. */
 export type PersonReference = Readonly<{ id: number } | PersonIdentity | { email: string }>
 
 async function select(provision: Provision, name: string, condition: string, values: readonly unknown[]) {
@@ -55,7 +54,6 @@ async function select(provision: Provision, name: string, condition: string, val
 const byIdentity = `u.id in (select i.user_id from sallyport_directory.user_identities i
   where i.issuer = $1 and i.subject = $2)`
 
-/** Refuses where there is none, or an address leaves open which one. */
 export async function requirePerson(provision: Provision, reference: PersonReference): Promise<ManagedUser> {
   if ('email' in reference) return requireByEmail(provision, reference.email)
   const [found] =
@@ -65,16 +63,14 @@ export async function requirePerson(provision: Provision, reference: PersonRefer
   if (found) return found
   throw new ProvisionRefusal(
     'id' in reference
-      ? `there is no user ${reference.id}; "sallyport users find --issuer URL --subject SUB" looks for another`
-      : `there is no user "${reference.subject}" of issuer ${reference.issuer}: ` +
-          'a first login creates one, and so does "sallyport users create"',
+      ? `user ${reference.id} does not exist; "sallyport users find --issuer URL --subject SUB" finds another`
+      : `no user has the subject "${reference.subject}" of issuer ${reference.issuer}; ` +
+          'log in once, or run "sallyport users create"',
   )
 }
 
-/** Users with one address that an error names at most. */
 const namedUsers = 10
 
-/** The one human with this verified address. All that have it are named otherwise, so that one can be chosen. */
 async function requireByEmail(provision: Provision, email: string): Promise<ManagedUser> {
   const condition = `lower(u.email::text collate "C") = lower($1::text collate "C") and u.user_type = 'human'
     order by coalesce(to_jsonb(u) -> 'email_verified' = 'true'::jsonb, false) desc, u.id limit ${namedUsers}`
@@ -83,12 +79,12 @@ async function requireByEmail(provision: Provision, email: string): Promise<Mana
   const [only] = verified
   if (only && verified.length === 1) return only
   const help = 'name the user by its id, or by --issuer and --subject'
-  if (users.length === 0) throw new ProvisionRefusal(`there is no user with the address ${email}; ${help}`)
-  const named = users.map(({ id, isEmailVerified }) => `${id} (${isEmailVerified ? 'verified' : 'not verified'})`)
+  if (users.length === 0) throw new ProvisionRefusal(`no user has the address ${email}; ${help}`)
+  const named = users.map(({ id, isEmailVerified }) => `${id} ${isEmailVerified ? 'verified' : 'not verified'}`)
   throw new ProvisionRefusal(
     verified.length > 1
-      ? `more than one user has the verified address ${email}: ${named.join(', ')}; ${help}`
-      : `the address ${email} is verified of no user, and may be another person's: ${named.join(', ')}; ${help}`,
+      ? `more than one user has the verified address ${email} (${named.join(', ')}); ${help}`
+      : `the address ${email} is not verified and may be another person's (${named.join(', ')}); ${help}`,
   )
 }
 
@@ -128,7 +124,6 @@ export async function createPerson(provision: Provision, person: NewPerson): Pro
   })
 }
 
-/** A first login may have been here before. */
 async function refuseTaken(provision: Provision, { issuer, subject }: PersonIdentity): Promise<void> {
   const [taken] = await select(provision, 'find-person-by-identity', byIdentity, [issuer, subject])
   if (taken)
@@ -149,7 +144,6 @@ function findDifferences(row: ManagedUser, { identity, ...person }: NewPerson): 
   ]
 }
 
-/** Service accounts in the order of their ids, after one of them; of one organization, or of all. */
 export function listServiceAccounts(
   provision: Provision,
   afterId: number,
@@ -167,7 +161,7 @@ const setDisabled = {
     where id = $1 and (disabled_at is not null) <> $2 returning id`,
 }
 
-/** To the gateway a disabled user does not exist, and neither do its tokens. Its memberships stay. */
+/** To the gateway, a disabled user and its tokens do not exist. Its memberships stay. */
 export async function setPersonDisabled(
   provision: Provision,
   reference: PersonReference,

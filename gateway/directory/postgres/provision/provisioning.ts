@@ -3,25 +3,21 @@ import { escapeControls } from '../../../lib/text-table.ts'
 import type { AuditContext } from '../../directory.ts'
 import type { Database, Query } from '../pool.ts'
 
-/** A change that the directory does not take, in an operator's words. */
 export class ProvisionRefusal extends Error {
   override readonly name = 'ProvisionRefusal'
 
   constructor(message: string) {
-    super(escapeControls(message)) // names of rows are in it
+    super(escapeControls(message)) // its message quotes names from the database
   }
 }
 
-/** One transaction of an operator, or one reading. */
 export type Provision = Readonly<{
   query: Query
-  /** Whether another program keeps the tables: they are read by the gateway's views, and never written. */
+  /** Whether another program owns the tables. Then they are read through the views and never written. */
   isAdopted: boolean
-  /** Writes into the trail, within the transaction of the deed. */
   note: (deed: ProvisionDeed) => Promise<void>
 }>
 
-/** A deed, and the rows that it concerned. */
 export type ProvisionDeed = Readonly<{
   action: `${'organization' | 'user' | 'agent' | 'cluster'}.created` | `${'organization' | 'agent'}.archived` | UserDeed
   organizationId?: number
@@ -33,10 +29,9 @@ export type ProvisionDeed = Readonly<{
 
 type UserDeed = `member.${'added' | 'changed' | 'removed'}` | `user.${'disabled' | 'enabled'}`
 
-/** How operators read and fill the directory. */
 export type Provisioning = Readonly<{
   read: <Result>(work: (provision: Provision) => Promise<Result>) => Promise<Result>
-  /** All or nothing: whatever `work` rejects with takes its changes back. */
+  /** Rolls back if `work` rejects. */
   write: <Result>(audit: AuditContext, work: (provision: Provision) => Promise<Result>) => Promise<Result>
 }>
 
@@ -45,7 +40,7 @@ const look = {
   text: `select to_regclass('sallyport_directory.sallyport_migrations') is not null as is_adopted`,
 }
 
-/** One writer at a time: two that look for the same external id would both find nothing, and both create. */
+/** One writer at a time: two that look for the same external id would both find nothing and create it twice. */
 const lock = { name: 'lock-provisioning', text: 'select pg_advisory_xact_lock(7255978002)' }
 
 const noteDeed = {
@@ -70,7 +65,7 @@ export function createProvisioning({ query, transaction }: Database): Provisioni
           return work({ query: within, isAdopted: false, note: (deed) => note(within, deed, audit) })
         })
       } catch (error) {
-        // The pool takes whatever ends a transaction for a failure of the database.
+        // The pool wraps each error that ends a transaction as a database failure.
         const cause = error instanceof GatewayError ? error.cause : undefined
         throw cause instanceof ProvisionRefusal ? cause : error
       }
@@ -89,22 +84,19 @@ async function note(query: Query, deed: ProvisionDeed, audit: AuditContext): Pro
   await query(noteDeed, [action, actorId, credential, ...rows, clientAddress, requestId])
 }
 
-/** A row, and whether this command created it. */
 export type Created<Row> = Readonly<{ row: Row; isNew: boolean }>
 
 export type ReferencedKind = 'organization' | 'user' | 'agent' | 'cluster'
 
-/** A row to be created once under the name that another system has for it. */
 export type Creation<Row> = Readonly<{
   kind: ReferencedKind
   externalId: string | undefined
   find: (id: number) => Promise<Row | undefined>
-  /** The fields in which a row is other than what was asked for. */
   differences: (row: Row) => readonly string[]
   insert: () => Promise<number>
 }>
 
-/** Finds the row of an external id, or creates it. A row that is other than what was asked for stays as it is. */
+/** Finds the row of an external id, or creates it. A row with other values than requested stays as it is. */
 export async function createOnce<Row>({ query }: Provision, creation: Creation<Row>): Promise<Created<Row>> {
   const { kind, externalId, find, differences, insert } = creation
   if (externalId !== undefined) {
@@ -130,15 +122,13 @@ export async function createOnce<Row>({ query }: Provision, creation: Creation<R
   return { row, isNew: true }
 }
 
-/** The relation to read a kind of rows from: those out of use included, where the tables are the gateway's own. */
+/** The relation of a kind of rows, including disabled and archived ones if the tables are the gateway's own. */
 export const sourceOf = ({ isAdopted }: Provision, relation: 'users' | 'organizations' | 'agents'): string =>
   `sallyport_directory.${isAdopted ? '' : 'managed_'}${relation}`
 
-/** An expression for the external id of a row. */
 export const externalIdOf = ({ isAdopted }: Provision, kind: ReferencedKind, id: string): string =>
   isAdopted
     ? 'null::text'
     : `(select x.external_id from sallyport_directory.external_references x where x.${kind}_id = ${id})`
 
-/** Rows of a list at most: the next ones come with the last id that was shown. */
 export const listedRows = 1_000
