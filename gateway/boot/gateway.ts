@@ -269,7 +269,7 @@ async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: E
 
 function collectFacts(
   configuration: Configuration,
-  { opened, keys, policies, shadow, snapshot }: Services,
+  { opened, keys, policies, shadow, issuers, snapshot }: Services,
   isDraining: () => boolean,
   { metrics, history }: ProcessContext,
 ): AdminState {
@@ -286,6 +286,7 @@ function collectFacts(
         { name: 'database', check: opened.checkAnswers },
         { name: 'schema', check: opened.checkSchema },
         { name: 'writes', check: opened.checkWrites },
+        { name: 'issuers', check: issuers.requireKeys },
         { name: 'policy', check: () => void snapshot().table },
         { name: 'draining', check: requireServing },
       ]),

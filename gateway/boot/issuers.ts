@@ -1,3 +1,4 @@
+import { PartError } from '../admin/readiness.ts'
 import type { Clock } from '../authenticate/clock.ts'
 import { createKeyLoader, isAsSecure } from '../authenticate/jwks/fetch.ts'
 import { createKeySet } from '../authenticate/jwks/key-set.ts'
@@ -8,10 +9,16 @@ import type { Configuration } from '../configuration/configuration.ts'
 import { guarded } from '../fault/guarded.ts'
 import { createBoundedMap } from '../lib/bounded-map.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
+import { redact } from '../observe/log/redact.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 
-export type Issuers = Readonly<{ byName: VerifyOptions['issuers']; stop: () => void }>
+export type Issuers = Readonly<{
+  byName: VerifyOptions['issuers']
+  /** Rejects with `PartError` until each required issuer has given keys once, fetched or stored. */
+  requireKeys: () => Promise<void>
+  stop: () => void
+}>
 
 type IssuerDependencies = Readonly<{
   log: Log
@@ -44,22 +51,30 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   const { log, metrics, now, monotonicMs, keyStore } = dependencies
   const clock: Clock = { now, monotonicMs, after }
   const stops: (() => void)[] = []
+  const required: FirstKeys[] = []
   const byName = new Map(
     configuration.issuers.map((settings) => {
       const { issuer, audience, jwksUri, clockToleranceSeconds, linkVerifiedEmail } = settings
       const { trustEmailVerified = linkVerifiedEmail, requireType } = settings
       const stopping = new AbortController()
+      const report = createReport(issuer, log, metrics)
+      let failure: unknown
       stops.push(() => stopping.abort())
       const keys = createKeySet(createKeyLoader(issuer, jwksUri), {
         issuer,
         ...configuration.jwks,
         clock,
         store: keyStore,
-        onEvent: createReport(issuer, log, metrics),
+        onEvent: (event) => {
+          report(event)
+          if (event.kind === 'fetch-failed') failure = event.error
+        },
         signal: stopping.signal,
       })
       metrics.watchJwksAge(issuer, keys.ageMs)
-      void keys.refresh()
+      const first = keys.refresh()
+      if (settings.required)
+        required.push({ issuer, first, hasKeys: () => keys.version() !== undefined, failure: () => failure })
       const audiences = typeof audience === 'string' ? [audience] : audience
       const trust = {
         issuer,
@@ -74,10 +89,46 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   )
   return {
     byName,
+    requireKeys: createRequireKeys(required),
     stop: () => {
       for (const stop of stops) stop()
     },
   }
+}
+
+/** One required issuer on its way to its first keys. */
+type FirstKeys = Readonly<{
+  issuer: string
+  /** The first fetch; it resolves also where it failed. */
+  first: Promise<boolean>
+  hasKeys: () => boolean
+  /** What the last fetch failed with. */
+  failure: () => unknown
+}>
+
+/** A probe waits for a first fetch that is under way: a gateway that has just started answers for itself. */
+const firstFetchMs = 500
+
+/** Keys that were there once are enough: an issuer that fails later must not take every replica away. */
+function createRequireKeys(required: readonly FirstKeys[]): Issuers['requireKeys'] {
+  let missing = required
+  const look = (): void => {
+    missing = missing.filter(({ hasKeys }) => !hasKeys())
+  }
+  return async () => {
+    look()
+    if (missing.length === 0) return
+    const waited = new Promise((resolve) => after(firstFetchMs, () => resolve(undefined)))
+    await Promise.race([Promise.all(missing.map(({ first }) => first)), waited])
+    look()
+    if (missing.length > 0) throw new PartError('failing', missing.map(describeMissing).join('; '))
+  }
+}
+
+function describeMissing({ issuer, failure }: FirstKeys): string {
+  const error = failure()
+  const reason = error instanceof Error ? redact(error.message) : 'no usable key has come yet'
+  return `${redact(issuer)} has given no keys: ${reason}`
 }
 
 const after: Clock['after'] = (ms, work) => {

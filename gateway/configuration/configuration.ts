@@ -34,6 +34,7 @@ export type Configuration = Readonly<{
     linkVerifiedEmail: boolean
     trustEmailVerified?: boolean
     requireType?: 'at+jwt'
+    required: boolean
   }>[]
   jwks: Readonly<{ refreshMs: number; maxStaleMs: number }>
   identity: Readonly<{

@@ -11,15 +11,15 @@ const keyLimit = 256
 export function createKeyLoader(issuer: string, jwksUri: string | undefined): LoadKeys {
   let discovered: string | undefined
   return ({ reason, signal }) =>
-    inTime(signal, async (bounded) => {
+    inTime(signal, jwksUri ?? issuer, async (bounded) => {
       // An unknown key may be the only sign that the key set has moved, because the old address may still answer.
       const known = jwksUri ?? (reason === 'unknown-key' ? undefined : discovered)
       // Set again only after the keys have arrived: a failure may also mean that they have moved.
       discovered = undefined
       const address = known ?? (await discover(issuer, bounded))
       const { keys } = await fetchJson(address, bounded)
-      if (!Array.isArray(keys)) throw new Error('the key set has no keys')
-      if (keys.length > keyLimit) throw new Error('the key set has too many keys')
+      if (!Array.isArray(keys)) throw new Error(`the key set at ${nameAddress(address)} has no keys`)
+      if (keys.length > keyLimit) throw new Error(`the key set at ${nameAddress(address)} has too many keys`)
       discovered = address
       return keys
     })
@@ -29,22 +29,33 @@ export function createKeyLoader(issuer: string, jwksUri: string | undefined): Lo
 export const isAsSecure = (jwksUri: string, issuer: string): boolean =>
   !/^https:/i.test(issuer) || /^https:/i.test(jwksUri)
 
+/** A name from the document may hold anything; a few characters tell which realm or host answers. */
+const quote = (name: unknown): string =>
+  typeof name === 'string' ? `"${name.slice(0, 200).replace(/[^\x20-\x7e]/g, '?')}"` : 'of no text'
+
 async function discover(issuer: string, signal: AbortSignal): Promise<string> {
-  const document = await fetchJson(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, signal)
+  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+  const document = await fetchJson(url, signal)
   // Discovery 4.3: a document that names another issuer would bring that issuer's keys.
-  if (document.issuer !== issuer) throw new Error('the discovery document names another issuer')
-  if (typeof document.jwks_uri !== 'string') throw new Error('the discovery document has no jwks_uri')
-  if (!isAsSecure(document.jwks_uri, issuer)) throw new Error('the jwks_uri of an https issuer is not https')
+  if (document.issuer !== issuer)
+    throw new Error(`the document at ${url} names the issuer ${quote(document.issuer)}, and issuers has "${issuer}"`)
+  if (typeof document.jwks_uri !== 'string') throw new Error(`the document at ${url} has no jwks_uri`)
+  if (!isAsSecure(document.jwks_uri, issuer)) throw new Error(`the jwks_uri at ${url} is not https`)
   return document.jwks_uri
 }
 
-async function inTime<Result>(signal: AbortSignal, work: (bounded: AbortSignal) => Promise<Result>): Promise<Result> {
+async function inTime<Result>(
+  signal: AbortSignal,
+  address: string,
+  work: (bounded: AbortSignal) => Promise<Result>,
+): Promise<Result> {
   const controller = new AbortController()
   const aborted = new Promise<never>((_resolve, reject) => {
     controller.signal.addEventListener('abort', () => reject(controller.signal.reason as Error), { once: true })
   })
   const stop = (): void => controller.abort(new Error('the gateway is stopping'))
-  const giveUp = (): void => controller.abort(new Error(`the issuer did not answer in ${responseTimeoutMs} ms`))
+  const giveUp = (): void =>
+    controller.abort(new Error(`${nameAddress(address)} did not answer in ${responseTimeoutMs} ms`))
   signal.addEventListener('abort', stop, { once: true })
   const timer = setTimeout(giveUp, responseTimeoutMs)
   if (signal.aborted) stop()
@@ -61,14 +72,42 @@ async function fetchJson(url: string, signal: AbortSignal): Promise<Readonly<Rec
   const { username, password } = new URL(url)
   // `fetch` refuses them too, but its message quotes them.
   if (username !== '' || password !== '') throw new Error('the address holds a user name or password')
-  const { status, body } = await fetch(url, { redirect: 'error', headers: { accept: 'application/json' }, signal })
+  const { status, body } = await fetch(url, {
+    redirect: 'error',
+    headers: { accept: 'application/json' },
+    signal,
+  }).catch((error: unknown) => {
+    throw new Error(`${nameAddress(url)} could not be asked: ${nameFailure(error)}`, { cause: error })
+  })
   if (status !== 200 || !body) {
     await body?.cancel()
-    throw new Error(`the issuer answered ${status}`)
+    throw new Error(`${nameAddress(url)} answered ${status}`)
   }
-  const value: unknown = parseShallow(await readText(body.getReader(), signal))
-  if (typeof value !== 'object' || value === null) throw new Error('the response is not a JSON object')
+  const value = parseDocument(await readText(body.getReader(), signal), url)
+  if (typeof value !== 'object' || value === null)
+    throw new Error(`the response of ${nameAddress(url)} is not a JSON object`)
   return value as Record<string, unknown> // an object, as just checked; the caller checks its members
+}
+
+/** The parser's own message quotes what it could not read. */
+function parseDocument(text: string, url: string): unknown {
+  try {
+    return parseShallow(text)
+  } catch (error) {
+    throw new Error(`the response of ${nameAddress(url)} is not JSON, or is nested too deeply`, { cause: error })
+  }
+}
+
+/** Without query and user, where secrets may stand. */
+function nameAddress(address: string): string {
+  const url = URL.canParse(address) ? new URL(address) : undefined
+  return url ? `${url.origin}${url.pathname}` : 'the address of the keys'
+}
+
+/** `fetch` says `fetch failed`, and has the reason in its cause. */
+function nameFailure(error: unknown): string {
+  const { cause, name } = error as Error
+  return cause instanceof Error ? ((cause as NodeJS.ErrnoException).code ?? cause.message) : name
 }
 
 /** Key sets and discovery documents are flatter; 1 MiB of brackets costs the garbage collector over 80 ms. */

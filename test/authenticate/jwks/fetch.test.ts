@@ -74,10 +74,14 @@ t.test('without an address the keys are found by discovery', async (t) => {
 t.test('a discovery document that names another issuer is refused', async (t) => {
   for (const issuer of ['https://other.example', undefined, null, 1]) {
     const origin = await serveDiscovery(t, '', (origin) => ({ issuer, jwks_uri: `${origin}/keys` }))
-    await t.rejects(loadOnce(origin, undefined), /another issuer/)
+    await t.rejects(loadOnce(origin, undefined), /names the issuer .*, and issuers has/)
   }
   const origin = await serveDiscovery(t, '', (origin) => ({ issuer: `${origin}/`, jwks_uri: `${origin}/keys` }))
-  await t.rejects(loadOnce(origin, undefined), /another issuer/, 'a slash makes another name')
+  await t.rejects(
+    loadOnce(origin, undefined),
+    /names the issuer "http.*\/", and issuers has/,
+    'a slash makes another name',
+  )
 })
 
 t.test('a discovery document without an address is refused', async (t) => {
