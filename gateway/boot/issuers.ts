@@ -102,7 +102,7 @@ type FirstKeys = Readonly<{
   /** The first fetch; it resolves also where it failed. */
   first: Promise<boolean>
   hasKeys: () => boolean
-  /** What the last fetch failed with. */
+  /** The error of the last fetch that failed. */
   failure: () => unknown
 }>
 
