@@ -14,7 +14,7 @@ const mebibyte = 1024 * 1024
 const largeBytes = 2 * 1024 * mebibyte
 const smallBytes = 32 * mebibyte
 
-/** Of any body: what is on its way, and V8 collects buffers in lots of 32 MiB; newer ones make the next lot meanwhile. */
+/** Bytes of a body under way: V8 collects buffers in lots of 32 MiB, while newer ones fill the next lot. */
 const heldLimitBytes = 96 * mebibyte
 
 /** All bytes go through three processes and six sockets; a busy machine takes its time. */
@@ -145,7 +145,7 @@ async function testLarge(t: Test): Promise<void> {
     })
   })
 
-  t.test('who reads slowly, upstream or client, holds the other side up', async (t) => {
+  t.test('a slow reader, upstream or client, holds the other side up', async (t) => {
     slowUpstreamDown(100)
     await testGrowth(t, replica, async () => {
       let uploadedBytes = 0
@@ -168,7 +168,7 @@ async function testLarge(t: Test): Promise<void> {
   })
 }
 
-/** What is on the way between the two sides comes to an end, far below the whole, while the reader goes on. */
+/** The bytes between the two sides stay far below the whole body while the reader goes on. */
 async function testHeldUp(t: Test, sentBytes: () => number, reading: () => Checker): Promise<void> {
   await sleep(3_000)
   const receivedBytes = reading().receivedBytes()

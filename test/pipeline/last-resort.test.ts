@@ -54,7 +54,7 @@ async function start(t: Test, spoil: Spoil, options: Partial<FaultyOptions> = {}
   return { gateway, upstream, ...controls, arm }
 }
 
-t.test('a client that asks for an unknown method or coding (501) is no error in the log', async (t) => {
+t.test('an unknown method or coding (501) is not an error in the log', async (t) => {
   const { gateway } = await start(t, () => ({}))
   for (const head of ['BREW /x HTTP/1.1\r\n', 'POST /x HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n']) {
     const client = await openRawClient(t, gateway.public)
@@ -160,7 +160,7 @@ const spoilResponse =
     },
   })
 
-/** What the relay is given in the place of bytes. */
+/** Values that the relay gets instead of bytes. */
 const noBytes = undefined as unknown as Buffer
 
 const inBody = spoilResponse(({ pipe }) => ({
@@ -213,7 +213,7 @@ t.test('an exception in a stream that cannot even say so breaks the connection',
     isArmed = armed
     return {}
   }
-  // A response without an id, for which the closing event needs one of ours.
+  // A response without an id, so the closing event needs one of the gateway.
   const faulty = await start(t, spoil, { relay: { now: failLater } })
   await checkUnharmed(t, faulty, async () => {
     const answer = await readAnswer(faulty.gateway.public + responsesPath)
@@ -274,7 +274,7 @@ t.test('an exception when a slow client is ready again breaks that connection al
   await checkLog(t, faulty.gateway)
 })
 
-t.test('an exception when a request has ended harms nobody', async (t) => {
+t.test('an exception after a request has ended harms no other request', async (t) => {
   let isArmed = () => false
   const onLine = ({ message }: LoggedLine): void => {
     if (message === 'request' && isArmed()) fail()

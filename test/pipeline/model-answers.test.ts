@@ -76,7 +76,7 @@ t.test('409 says that it is not to be retried', async (t) => {
   }
 })
 
-t.test('a 5xx that is no JSON takes the model’s shape, with its status and Retry-After', async (t) => {
+t.test('a 5xx that is not JSON takes the model’s shape, with its status and Retry-After', async (t) => {
   for (const status of [500, 502, 503, 504]) {
     const answer = await open(responsesPath, (socket) =>
       socket.write(
@@ -99,7 +99,7 @@ t.test('a 5xx in JSON passes unchanged, whatever its shape', async (t) => {
   }
 })
 
-t.test('an answer that has no body is no stream, whatever its type', async (t) => {
+t.test('an answer without a body is not a stream, whatever its type', async (t) => {
   const heads = [
     ['HEAD', `${streamHead}\r\n`, 200],
     ['POST', `${streamHead.replace('200 OK', '204 No Content')}\r\n`, 204],

@@ -11,6 +11,6 @@ const stage = await startStage(t)
 
 t.test(`openai ${version6} for JavaScript`, async (t) => testSdk(t, stage, javascriptSdk(OpenAI6)))
 
-// Version 7 asks for Node 22, but runs on 20.19, too. What is used of it here is as in version 6.
+// Version 7 asks for Node 22, but runs on 20.19, too. The parts used here are as in version 6.
 const newest = javascriptSdk(OpenAINewest as unknown as typeof OpenAI6)
 t.test(`openai ${versionNewest} for JavaScript`, async (t) => testSdk(t, stage, newest))

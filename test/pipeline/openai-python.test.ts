@@ -7,7 +7,7 @@ let stage: Promise<Stage> | undefined
 
 for (const name of ['openai-1', 'openai-newest'] as const)
   testPython(t, name, async (own, sdk) => {
-    // Where there is no Python, nothing needs to be started.
+    // Without Python no server needs to start.
     stage ??= startStage(t)
     testSdk(own, await stage, sdk)
   })

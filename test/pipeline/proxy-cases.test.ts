@@ -67,7 +67,7 @@ const covers: readonly Cover[] = [
 
 const is503 = 'the users’ clients try 500 and 503 again and nothing else of the kind, so a bad upstream is 503'
 
-/** Where this gateway does something else than a row expects, or chooses among what it allows, and why. */
+/** Cases in which this gateway differs from the expectation, or chooses among allowed outcomes, with the reason. */
 const deviations: Readonly<Record<string, string>> = {
   A05: 'trailers end at the gateway (docs/explanation/contract.md), so no upstream is told that they are welcome',
   A11: 'a trusted peer is believed about address, scheme and host; method and path are never taken from a header here',
@@ -88,7 +88,7 @@ const deviations: Readonly<Record<string, string>> = {
 const rowPattern = /\b[A-E]\d\d\b/g
 const rowsOf = (text: string): readonly string[] => text.match(rowPattern) ?? []
 
-/** The rows that the files beside this one name at the beginning of a title. */
+/** The cases that titles of the files beside this one begin with. */
 const driven = readdirSync(`${repository}test/pipeline`)
   .filter((file) => /^proxy-(?!cases).*\.test\.ts$/.test(file))
   .flatMap((file) => [...read(`test/pipeline/${file}`).matchAll(/['"`]((?:[A-E]\d\d ?)+): /g)])
@@ -96,7 +96,7 @@ const driven = readdirSync(`${repository}test/pipeline`)
 
 const answered = new Set([...driven, ...covers.flatMap(({ rows }) => rowsOf(rows))])
 
-testVectors(t, 'proxy/cases.md', 'every published row is driven, or another test has it', (t, text: string) => {
+testVectors(t, 'proxy/cases.md', 'every published case is run here or in another test', (t, text: string) => {
   const rows = [...text.matchAll(/^\| ([A-E]\d\d) \|/gm)].map(([, row = '']) => row)
   t.ok(rows.length > 60)
   t.same(
@@ -125,7 +125,7 @@ for (const { rows, file, title } of covers) {
   })
 }
 
-t.test('a row that is driven is not answered for as well, unless a part of it is elsewhere', async (t) => {
+t.test('a case that is run is not excused as well, unless a part of it is elsewhere', async (t) => {
   const twice = new Set(covers.flatMap(({ rows }) => rowsOf(rows)).filter((row) => driven.includes(row)))
   t.same([...twice].sort(), ['A14', 'C15'])
 })

@@ -99,7 +99,7 @@ for (const [name, method, target] of [
       t.match(text, /^HTTP\/1\.1 405 /)
       t.match(valuesOf(text, 'allow'), [/GET/])
       client.send(`GET /x/1 HTTP/1.1\r\n${host}${credential}Connection: close\r\n\r\n`)
-      // What follows a CONNECT may be anything, and is not read as a request.
+      // Bytes after a CONNECT may be anything, and are not read as a request.
       t.equal((await client.closed()).includes('HTTP/1.1 200 '), method === 'TRACE')
       t.notMatch(received().join(), /CONNECT|TRACE/)
     },

@@ -10,7 +10,7 @@ const testPassing = (name: string, target: string, sent = target): void =>
     t.match(await client.closed(), /^HTTP\/1\.1 200 /)
   })
 
-/** A target that is refused, of whoever it comes. */
+/** A target that is refused for every caller. */
 const testRefused = (name: string, target: string, status: number, method = 'GET'): void =>
   proxy.testCase(
     t,

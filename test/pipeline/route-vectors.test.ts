@@ -17,7 +17,7 @@ const translate = (pattern: string): string =>
     )
     .join('/')
 
-/** How often each row was taken, by its id. */
+/** How often each route matched, by its id. */
 async function countMatches(admin: string): Promise<ReadonlyMap<string, number>> {
   const { text } = await call(admin, { path: '/metrics' })
   const counts = new Map<string, number>()
@@ -29,19 +29,19 @@ async function countMatches(admin: string): Promise<ReadonlyMap<string, number>>
 testVectors(
   t,
   'proxy/route-match.json',
-  'through a whole gateway the row wins that wins in another',
+  'through a whole gateway the same route wins as in another implementation',
   async (t, read) => {
     const { patterns, cases } = read as Vectors
     t.equal(cases.length, 46)
     const upstream = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'))
-    // A backslash inside a segment is refused at load here, and in a request before the table is asked.
+    // A backslash inside a segment is refused at load here, and in a request before it is matched.
     const listed = patterns
       .map((pattern, index) => ({ ...openRoute, id: `row-${index}`, match: { path: translate(pattern) } }))
       .filter(({ match }) => !match.path.includes('\\'))
     for (const [order, routes] of Object.entries({ listed, reversed: listed.toReversed() })) {
       const gateway = await startTestGateway(t, { routes, upstreams: { platform: { url: upstream.url } } })
       for (const { path, match } of cases) {
-        // Their paths come parsed; on the wire a character beyond ASCII is escaped.
+        // Their paths come parsed; in a request a character beyond ASCII is escaped.
         const wire = path.replace(/[^\x21-\x7e]+/gu, encodeURIComponent)
         const isMalformed = path.includes('//') || /%2f/i.test(path) || path.includes('\\')
         const before = await countMatches(gateway.admin)

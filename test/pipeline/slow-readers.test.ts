@@ -12,7 +12,7 @@ import { connectSlowly } from '../support/slow-reader.ts'
 import { modelRoutes, responsesPath, toChunk } from '../support/streams.ts'
 import { watchRss } from '../support/watch-rss.ts'
 
-/** For what a loaded machine may keep anybody waiting. */
+/** The longest wait on a loaded machine. */
 const patienceMs = 30_000
 
 const slowCount = 100

@@ -32,7 +32,7 @@ async function forEach<T>(items: readonly T[], work: (item: T) => Promise<void>)
   await Promise.all(Array.from({ length: 16 }, take))
 }
 
-testVectors(t, 'sse/cases.json', 'published streams pass byte for byte over the wire', async (t, { cases }) => {
+testVectors(t, 'sse/cases.json', 'published streams pass byte for byte', async (t, { cases }) => {
   const draw = drawNumbers(3)
   await forEach(cases, async ({ id, chunks_b64, expected }: JsonValue) => {
     const chunks: readonly Buffer[] = chunks_b64.map((chunk: string) => Buffer.from(chunk, 'base64'))
@@ -64,7 +64,7 @@ const streams: Readonly<Record<string, readonly [path: string, text: string]>> =
   chat: [chatPath, `${chatChunk}${chatChunk}data: [DONE]\n\n`],
 }
 
-/** What a client must have seen of a stream of which only this much was sent; undefined for a refusal. */
+/** The bytes that a client must have received of a cut stream; undefined for a refusal. */
 function expectAnswer(whole: Buffer, cut: number): JsonValue {
   const before = whole.subarray(0, cut)
   const events = parseEvents(before)

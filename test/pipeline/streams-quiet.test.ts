@@ -59,7 +59,7 @@ t.test('a stream may be silent for longer than an ordinary answer, and then fail
   await until(() => last?.destroyed || last?.readableEnded, 'the close of the upstream', 1_000)
 })
 
-t.test('comments of the upstream are no silence', async (t) => {
+t.test('comments of the upstream are not silence', async (t) => {
   const startedMs = performance.now()
   const answer = await open(responsesPath, (socket) => {
     socket.write(`${streamHead}\r\n${createdEvent}`)

@@ -43,7 +43,7 @@ async function start(t: Test, { url, own, maxConnections = 100, timeouts = {}, r
 
 const get = 'GET /x HTTP/1.1\r\nHost: h\r\n\r\n'
 
-testCertificates(t, 'what lasts, on TLS', async (t) => {
+testCertificates(t, 'long connections on TLS', async (t) => {
   const authority = createAuthority(t)
   const own = authority.issue(ownNames)
   const ca = authority.cert
@@ -133,7 +133,7 @@ testCertificates(t, 'what lasts, on TLS', async (t) => {
     )
   })
 
-  await t.test('whoever says nothing after the handshake is cut, and has asked for nothing', async (t) => {
+  await t.test('a client that is silent after the handshake is cut, without a request', async (t) => {
     const upstream = await startHttpUpstream(t)
     const { url, metric } = await start(t, { own, url: upstream.url, timeouts: { headersMs: 300 } })
     const client = await openSecureClient(t, url, { ca })
