@@ -255,8 +255,7 @@ export const findUser: Statement = {
 
 export const noteTokenUses: Statement = {
   name: 'note-token-uses',
-  // Of several replicas that saw the token within a minute, the first one writes. A late batch never sets the time
-  // back.
+  // The first replica that saw the token within a minute writes. A late batch never sets the time back.
   text: `update sallyport_directory.auth_access_tokens t set last_used_at = n.at
     from unnest($1::int[], $2::timestamptz[]) as n (id, at)
     where t.id = n.id and (t.last_used_at is null or n.at - t.last_used_at >= interval '1 minute')`,
