@@ -26,7 +26,7 @@ export async function runAddMember(options: AddMemberOptions): Promise<void> {
       role: readRole('--role', options.role, roles),
       replaces: options.replace ?? false,
     }
-    return provisioning.write(commandLineAudit(null, randomUUID()), (provision) => addMember(provision, request))
+    return provisioning.change(commandLineAudit(null, randomUUID()), (provision) => addMember(provision, request))
   })
   const { userId, role, organizationId } = membership
   const state = isNew ? 'is' : 'is already'
@@ -37,7 +37,7 @@ export async function runRemoveMember(options: OfOrganization & PersonOptions): 
   const organization = readOrganization('--organization', options.organization)
   const person = readPerson(options)
   const ended = await withDirectory(options.config, ({ provisioning }) =>
-    provisioning.write(commandLineAudit(null, randomUUID()), (provision) =>
+    provisioning.change(commandLineAudit(null, randomUUID()), (provision) =>
       removeMember(provision, organization, person),
     ),
   )

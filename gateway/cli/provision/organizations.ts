@@ -25,7 +25,7 @@ export async function runCreateOrganization(options: CreateOrganizationOptions):
     externalId: readExternalId(options.externalId),
   }
   const { row, isNew } = await withDirectory(options.config, ({ provisioning }) =>
-    provisioning.write(commandLineAudit(null, randomUUID()), (provision) => createOrganization(provision, wanted)),
+    provisioning.change(commandLineAudit(null, randomUUID()), (provision) => createOrganization(provision, wanted)),
   )
   const named = nameOrganization(row)
   printRow(options, { ...row, isNew }, isNew ? `created ${named}` : `${named} is there already`)
@@ -74,7 +74,7 @@ export async function runShowOrganization(named: string, options: Common): Promi
 export async function runArchiveOrganization(named: string, options: Common): Promise<void> {
   const reference = readOrganization('the organization', named)
   const row = await withDirectory(options.config, ({ provisioning }) =>
-    provisioning.write(commandLineAudit(null, randomUUID()), (provision) => archiveOrganization(provision, reference)),
+    provisioning.change(commandLineAudit(null, randomUUID()), (provision) => archiveOrganization(provision, reference)),
   )
   printRow(options, row, `${nameOrganization(row)} is archived: to the gateway it does not exist`)
 }

@@ -45,7 +45,7 @@ const audit = {
 /** A change is felt within a second; the rest is for a machine that does other things beside. */
 const boundMs = 2_000
 
-const write = <Result>(work: (provision: Provision) => Promise<Result>) => provisioning.write(audit, work)
+const write = <Result>(work: (provision: Provision) => Promise<Result>) => provisioning.change(audit, work)
 const { read } = provisioning
 
 const readTrail = async (action: string) =>
@@ -208,5 +208,5 @@ t.test("another program's tables are read, and never written", async (t) => {
   const members = await adopted.read((provision) => listMembers(provision, { slug: 'acme' }, 0))
   t.match(members, [{ email: 'robot@acme.example', role: 'org-admin', disabledAt: null }])
   const work = (provision: Provision) => archiveOrganization(provision, { slug: 'acme' })
-  await t.rejects(adopted.write(audit, work), refusal(/another program's tables .* make the change there/))
+  await t.rejects(adopted.change(audit, work), refusal(/another program's tables .* make the change there/))
 })

@@ -32,7 +32,7 @@ type UserDeed = `member.${'added' | 'changed' | 'removed'}` | `user.${'disabled'
 export type Provisioning = Readonly<{
   read: <Result>(work: (provision: Provision) => Promise<Result>) => Promise<Result>
   /** Rolls back if `work` rejects. */
-  write: <Result>(audit: AuditContext, work: (provision: Provision) => Promise<Result>) => Promise<Result>
+  change: <Result>(audit: AuditContext, work: (provision: Provision) => Promise<Result>) => Promise<Result>
 }>
 
 const look = {
@@ -57,7 +57,7 @@ export function createProvisioning({ query, transaction }: Database): Provisioni
   }
   return {
     read: async (work) => work({ query, isAdopted: await isAdopted(), note: async () => undefined }),
-    write: async (audit, work) => {
+    change: async (audit, work) => {
       if (await isAdopted()) throw new ProvisionRefusal(adopted)
       try {
         return await transaction(async (within) => {
