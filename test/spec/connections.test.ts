@@ -89,7 +89,7 @@ t.test(
     const { url } = await startUpstream(t)
     const serving = await startServing(t, { upstream: url, descriptors: 512 })
     const isWarning = ({ msg, listener, descriptors }: JsonValue): boolean =>
-      /fewer connections/.test(msg) && listener === 'public' && descriptors === 512
+      /connection limit lowered/.test(msg) && listener === 'public' && descriptors === 512
     await until(() => serving.log().some(isWarning), 'the warning')
     await call(serving.public, { path })
     const before = await openFiles(serving)
@@ -112,7 +112,7 @@ t.test(
     })
     t.ok(beats > 0)
     await checkAsBefore(t, serving, before)
-    const linesOfIt = () => serving.log().filter(({ msg }) => /turned away/.test(msg))
+    const linesOfIt = () => serving.log().filter(({ msg }) => /connections refused/.test(msg))
     await until(() => linesOfIt().length > 0, 'the line of the log')
     serving.child.kill('SIGTERM')
     await serving.ended
@@ -172,7 +172,7 @@ t.test('a promise that the descriptors do not keep is told at the start', { skip
   const serving = await startServing(t, { upstream: url, descriptors: 4_096, settings: { listeners } })
   serving.child.kill('SIGTERM')
   t.equal(await serving.ended, 0)
-  const warnings = serving.log().filter(({ msg }) => /fewer connections/.test(msg))
+  const warnings = serving.log().filter(({ msg }) => /connection limit lowered/.test(msg))
   t.match(warnings, [{ level: 'warn', listener: 'public', wanted: 5_000, maxConnections: Number, descriptors: 4_096 }])
   t.equal(warnings.length, 1, 'what was not promised needs no word')
 })
