@@ -1,3 +1,4 @@
+import { suggestName } from '../policy/near-name.ts'
 import type { Roles } from '../policy/role.ts'
 import type { HypotheticalCaller } from './hypothetical-caller.ts'
 
@@ -12,9 +13,7 @@ export type CallerOptions = Readonly<{
 
 export function findUnknown({ role, platformRoles = [], scope }: CallerOptions, roles: Roles): readonly string[] {
   const explain = (what: string, name: string | undefined, known: ReadonlyMap<string, unknown>): readonly string[] =>
-    name === undefined || known.has(name)
-      ? []
-      : [`unknown ${what} "${name}"; known: ${[...known.keys()].join(', ') || 'none'}`]
+    name === undefined || known.has(name) ? [] : [`there is no ${what} "${name}"; ${suggestName(name, known.keys())}`]
   return [
     ...explain('role', role, roles.organization),
     ...platformRoles.flatMap((platformRole) => explain('platform role', platformRole, roles.platform)),

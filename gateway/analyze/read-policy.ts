@@ -2,7 +2,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { loadConfiguration } from '../configuration/configuration.ts'
 import type { Policy } from '../policy/compile.ts'
-import { ConfigurationError } from '../policy/configuration-error.ts'
+import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
 import { loadPolicy, parsePolicy } from '../policy/load.ts'
 
 export type PolicySource = Readonly<{ config: string; policies?: string }>
@@ -27,9 +27,7 @@ export function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    // The code alone: the system's message repeats the path.
-    const message = `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`
-    throw new ConfigurationError([{ file: path, line: 1, column: 1, message }])
+    throw new ConfigurationError([{ file: path, message: explainUnreadable(error) }])
   }
 }
 

@@ -7,13 +7,13 @@ import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './s
 import { checkUpstreams } from './upstreams.ts'
 
 /** Opens nothing. Throws `ConfigurationError` for every mistake that would keep a gateway from starting. */
-export async function checkConfiguration(configuration: Configuration, file: string): Promise<void> {
-  checkIssuers(configuration, file)
-  readTrustedProxies(configuration, file)
-  readClusterNetworks(configuration, file, new Set())
-  checkPassedHeaders(configuration, file)
-  checkListenerTls(configuration, file)
-  checkUpstreams(configuration, file)
-  await openKeyring(configuration, file, () => new Date())
+export async function checkConfiguration(configuration: Configuration): Promise<void> {
+  checkIssuers(configuration)
+  readTrustedProxies(configuration)
+  readClusterNetworks(configuration, new Set())
+  checkPassedHeaders(configuration)
+  checkListenerTls(configuration)
+  checkUpstreams(configuration)
+  await openKeyring(configuration, () => new Date())
   loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
 }

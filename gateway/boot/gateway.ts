@@ -94,14 +94,10 @@ const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
 /** Throws `ConfigurationError` before it opens a listener. */
-export async function startListeners(
-  configuration: Configuration,
-  configurationFile: string,
-  context: ProcessContext,
-): Promise<RequestListeners> {
+export async function startListeners(configuration: Configuration, context: ProcessContext): Promise<RequestListeners> {
   const { log, metrics } = context
-  const networks = readNetworks(configuration, configurationFile, context)
-  const services = await startServices(configuration, configurationFile, networks.ofClusters, context)
+  const networks = readNetworks(configuration, context)
+  const services = await startServices(configuration, networks.ofClusters, context)
   const wired = wireStages(configuration, networks.isTrustedProxy, services, context)
   const inFlight = trackInFlight(log)
   metrics.watchInFlight(inFlight.count)
@@ -126,13 +122,13 @@ export async function startListeners(
 
 type NetworkRules = Readonly<{ isTrustedProxy: TrustedProxies; ofClusters: Networks }>
 
-function readNetworks(configuration: Configuration, file: string, { listenerPorts }: ProcessContext): NetworkRules {
-  checkIssuers(configuration, file)
-  const isTrustedProxy = readTrustedProxies(configuration, file)
-  const ofClusters = readClusterNetworks(configuration, file, listenerPorts)
-  checkPassedHeaders(configuration, file)
-  checkListenerTls(configuration, file)
-  checkUpstreams(configuration, file)
+function readNetworks(configuration: Configuration, { listenerPorts }: ProcessContext): NetworkRules {
+  checkIssuers(configuration)
+  const isTrustedProxy = readTrustedProxies(configuration)
+  const ofClusters = readClusterNetworks(configuration, listenerPorts)
+  checkPassedHeaders(configuration)
+  checkListenerTls(configuration)
+  checkUpstreams(configuration)
   return { isTrustedProxy, ofClusters }
 }
 
@@ -150,13 +146,12 @@ type Services = Readonly<{
 
 async function startServices(
   configuration: Configuration,
-  configurationFile: string,
   clusterNetworks: Networks,
   { log, metrics, engine }: ProcessContext,
 ): Promise<Services> {
   const tracing = await openTracing(process.env, readVersion(), log)
-  const audit = openAudit(configuration, configurationFile, { log, metrics, monotonicMs })
-  const keys = await startKeys(configuration, configurationFile, { log, metrics, now })
+  const audit = openAudit(configuration, { log, metrics, monotonicMs })
+  const keys = await startKeys(configuration, { log, metrics, now })
 
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
@@ -344,11 +339,11 @@ async function closeListeners(
   clearTimeout(timer)
 }
 
-export async function startGateway(configuration: Configuration, configurationFile: string): Promise<Gateway> {
+export async function startGateway(configuration: Configuration): Promise<Gateway> {
   const context = createProcessContext(configuration)
   const { log, metrics, engine } = context
   warnOfOpenSecrets(configuration.secretFiles, log)
-  const listeners = await startListeners(configuration, configurationFile, context)
+  const listeners = await startListeners(configuration, context)
   const admin = await openAdmin(configuration, context, {
     ...listeners.facts,
     metrics: async () => ({ contentType: metrics.contentType, text: await metrics.text() }),

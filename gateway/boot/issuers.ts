@@ -31,17 +31,22 @@ type IssuerDependencies = Readonly<{
 /**
  * Throws for an issuer that is listed twice, whose rules would be ambiguous, and for keys from a less secure address.
  */
-export function checkIssuers({ issuers }: Configuration, file: string): void {
+export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuers' | 'problemAt'>): void {
   const names = issuers.map(({ issuer }) => issuer)
-  const twice = names.filter((name, index) => names.indexOf(name) !== index)
-  const messages = [
-    ...twice.map((name) => `issuers: ${name} is listed twice`),
-    ...issuers
-      .filter(({ issuer, jwksUri }) => jwksUri !== undefined && !isAsSecure(jwksUri, issuer))
-      .map(({ issuer }) => `issuers: jwksUri of ${issuer} is not https. Give its https address.`),
-  ]
-  if (messages.length === 0) return
-  throw new ConfigurationError(messages.map((message) => ({ file, line: 1, column: 1, message })))
+  const problems = issuers.flatMap(({ issuer, jwksUri }, index) => [
+    ...(names.indexOf(issuer) === index
+      ? []
+      : [problemAt(['issuers', index, 'issuer'], `issuers: ${issuer} is listed twice; keep one of the two`)]),
+    ...(jwksUri === undefined || isAsSecure(jwksUri, issuer)
+      ? []
+      : [
+          problemAt(
+            ['issuers', index, 'jwksUri'],
+            `issuers: jwksUri of ${issuer} is not https; give its https address`,
+          ),
+        ]),
+  ])
+  if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
 /**

@@ -2,6 +2,7 @@ import { isLoopback } from '../admin/console-host.ts'
 import { createHistory, type RequestHistory } from '../admin/history/history.ts'
 import { type AdminPages, createAdmin } from '../admin/listener.ts'
 import type { Configuration, RequestListenerSettings } from '../configuration/configuration.ts'
+import { ReportedError } from '../configuration/failure.ts'
 import {
   type ConnectionLimits,
   findShortages,
@@ -20,6 +21,7 @@ import { createDnsCache, lookUpEverywhere } from '../http/upstream/dns-cache.ts'
 import { createResolver } from '../http/upstream/resolver.ts'
 import { createLog, describeBug, type Log, type ProcessLog } from '../observe/log/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics/metrics.ts'
+import { placeOf } from '../policy/configuration-error.ts'
 import { readListenerTls } from '../reload/listener-tls.ts'
 import { nameOrigins } from './instrument.ts'
 
@@ -117,10 +119,31 @@ export async function openListener(
       log.info({ requestId, clientAddress: peerAddress, reason: code }, 'malformed request')
     },
   }
-  const listener = await engine.listen(options, handle)
+  const listener = await engine.listen(options, handle).catch((error: unknown) => {
+    throw explainListen(error, name, configuration)
+  })
   context.listenerPorts.add(listener.address.port)
   metrics.watchConnections(name, listener.countConnections, maxConnections)
   return listener
+}
+
+/** The key to change and the reason, by the code of the system. */
+const listenAdvice: Readonly<Record<string, readonly [key: 'host' | 'port', why: string]>> = {
+  EADDRINUSE: ['port', 'is taken by another program; stop it, or set another port'],
+  EACCES: ['port', 'may not be opened by this user; set a port above 1023'],
+  EADDRNOTAVAIL: ['host', 'is not an address of this machine; set one that is, or 0.0.0.0'],
+  ENOTFOUND: ['host', 'is not known; set an address of this machine, or 0.0.0.0'],
+}
+
+/** The exit code is that of a failure, since the file may be right for another machine. */
+function explainListen(error: unknown, name: keyof Configuration['listeners'], configuration: Configuration): unknown {
+  const { code = '' } = error as NodeJS.ErrnoException
+  const [key, why] = listenAdvice[code] ?? []
+  if (key === undefined) return error
+  const { host, port } = configuration.listeners[name]
+  const message = `listeners.${name}.${key}: ${host}:${port} ${why} (${code})`
+  const problem = configuration.problemAt(['listeners', name, key], message)
+  return new ReportedError({ exitCode: 1, message: `${placeOf(problem)}: ${message}` })
 }
 
 function reportDrops(

@@ -45,47 +45,63 @@ export function createSnapshot(
   return Object.freeze({ table: compileRoutes(policy.routes), roles: policy.roles, locate, headLimits })
 }
 
-export function readTrustedProxies({ trustedProxies }: Configuration, file: string): TrustedProxies {
-  try {
-    return trustProxies(trustedProxies)
-  } catch (error) {
-    throw new ConfigurationError([{ file, line: 1, column: 1, message: `trustedProxies: ${(error as Error).message}` }])
-  }
+export function readTrustedProxies({ trustedProxies, problemAt }: Configuration): TrustedProxies {
+  refuseBlocks(trustedProxies, ['trustedProxies'], problemAt, trustProxies)
+  return trustProxies(trustedProxies)
 }
 
 export function readClusterNetworks(
-  { cluster }: Configuration,
-  file: string,
+  { cluster, problemAt }: Configuration,
   listenerPorts: ReadonlySet<number>,
 ): Networks {
-  try {
-    return createNetworks(cluster.networks, listenerPorts)
-  } catch (error) {
-    const message = `cluster.networks: ${(error as Error).message}`
-    throw new ConfigurationError([{ file, line: 1, column: 1, message }])
-  }
+  const { allow, deny } = cluster.networks
+  const compile = (blocks: readonly string[]) => createNetworks({ allow: blocks, deny: [] }, listenerPorts)
+  refuseBlocks(allow, ['cluster', 'networks', 'allow'], problemAt, compile)
+  refuseBlocks(deny, ['cluster', 'networks', 'deny'], problemAt, compile)
+  return createNetworks(cluster.networks, listenerPorts)
+}
+
+/** Each is compiled alone, so that a mistake is told with its place. */
+function refuseBlocks(
+  blocks: readonly string[],
+  path: readonly string[],
+  problemAt: Configuration['problemAt'],
+  compile: (blocks: readonly string[]) => unknown,
+): void {
+  const problems = blocks.flatMap((block, index) => {
+    try {
+      compile([block])
+      return []
+    } catch (error) {
+      return [problemAt([...path, index], `${path.join('.')}: ${(error as Error).message}, such as 10.0.0.0/8`)]
+    }
+  })
+  if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
 /** Throws for names in `passHeaders` and `passResponseHeaders` that pass anyway, or never do. */
-export function checkPassedHeaders({ upstreams }: Configuration, file: string): void {
-  const complain = (key: string, name: string, why: string) => ({
-    file,
-    line: 1,
-    column: 1,
-    message: `upstreams.${key}: ${name} ${why}`,
+export function checkPassedHeaders({ upstreams, problemAt }: Configuration): void {
+  const problems = Object.entries(upstreams).flatMap(([upstream, { passHeaders, passResponseHeaders }]) => {
+    const complain = (key: string, names: readonly string[], explain: (name: string) => string | undefined) =>
+      names.flatMap((name, index) => {
+        const why = explain(name)
+        return why === undefined
+          ? []
+          : [problemAt(['upstreams', upstream, key, index], `upstreams.${upstream}.${key}: ${name} ${why}`)]
+      })
+    return [
+      ...complain('passHeaders', passHeaders, (name) => explainRole(headerRole(name).kind)),
+      ...complain('passResponseHeaders', passResponseHeaders, (name) => explainAnswerRole(answerRole(name))),
+    ]
   })
-  const problems = Object.entries(upstreams).flatMap(([upstream, { passHeaders, passResponseHeaders }]) => [
-    ...passHeaders
-      .filter((name) => headerRole(name).kind !== 'override')
-      .map((name) => complain(`${upstream}.passHeaders`, name, headerRole(name).kind === 'pass' ? needless : useless)),
-    ...passResponseHeaders
-      .filter((name) => !passable.has(answerRole(name)))
-      .map((name) =>
-        complain(`${upstream}.passResponseHeaders`, name, answerRole(name) === 'hop' ? useless : needless),
-      ),
-  ])
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
+
+const explainRole = (kind: ReturnType<typeof headerRole>['kind']): string | undefined =>
+  kind === 'override' ? undefined : kind === 'pass' ? needless : useless
+
+const explainAnswerRole = (role: AnswerRole): string | undefined =>
+  passable.has(role) ? undefined : role === 'hop' ? useless : needless
 
 const passable: ReadonlySet<AnswerRole> = new Set(['command', 'targeted'])
 const needless = 'passes anyway; leave it out'

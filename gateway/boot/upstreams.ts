@@ -19,7 +19,7 @@ export type Upstreams = FilesWatcher & Readonly<{ settings: ReadonlyMap<string, 
 
 type UpstreamDependencies = Readonly<{ log: Log; metrics: Metrics; send: Engine['send']; monotonicMs: () => number }>
 
-export function checkUpstreams({ upstreams }: Configuration, file: string): void {
+export function checkUpstreams({ upstreams, problemAt }: Configuration): void {
   const problems = Object.entries(upstreams).flatMap(([name, written]): readonly Problem[] => {
     try {
       if (written.tls && !written.urls.every((url) => url.startsWith('https:')))
@@ -27,7 +27,7 @@ export function checkUpstreams({ upstreams }: Configuration, file: string): void
       if (written.tls) createTls(name, written.tls, textsOf(pemsOf(written.tls)))
       return []
     } catch (error) {
-      return [{ file, line: 1, column: 1, message: `upstreams.${name}.tls: ${(error as Error).message}` }]
+      return [problemAt(['upstreams', name, 'tls'], `upstreams.${name}.tls: ${(error as Error).message}`)]
     }
   })
   if (problems.length > 0) throw new ConfigurationError(problems)

@@ -55,6 +55,7 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
 async function start(configFile: string): Promise<Gateway> {
   const configuration = loadConfiguration(configFile, process.env)
   const workers = countWorkers(configuration)
-  if (workers === 1) return startGateway(configuration, configFile)
-  return startGroup(configuration, configFile, workers, (error) => void reportFailure(error))
+  // One worker needs no primary: the process does it all.
+  if (workers === 1) return startGateway(configuration)
+  return startGroup(configuration, workers, (error) => void reportFailure(error))
 }

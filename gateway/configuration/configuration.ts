@@ -5,7 +5,7 @@ import type { HealthRules } from '../forward/health-checks.ts'
 import type { NetworkRules } from '../http/upstream/networks.ts'
 import type { LogFormat, LogLevel } from '../observe/log/log.ts'
 import type { SigningAlgorithm } from '../pin/signing-keys.ts'
-import { ConfigurationError } from '../policy/configuration-error.ts'
+import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
 import { parseYaml, validateYaml, type YamlFile } from '../policy/document.ts'
 import { compileSchema } from '../policy/schema.ts'
 import { type Environment, interpolate } from './interpolate.ts'
@@ -98,6 +98,8 @@ export type Configuration = Readonly<{
   log: Readonly<{ level: LogLevel; format: LogFormat; bufferBytes: number }>
   /** `sink` is `stdout`, `stderr`, `off` or an absolute path. */
   audit: Readonly<{ sink: string; onFull: 'drop' | 'wait'; bufferBytes: number; waitMs: number; replica?: string }>
+  /** Places a mistake at a key of the file that this was read from. */
+  problemAt: YamlFile['problemAt']
 }>
 
 export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>
@@ -122,6 +124,7 @@ export function loadConfiguration(path: string, environment: Environment): Confi
   const written = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
   const configuration = sourcePems(written, (path) => files.byNode.get(file.document.getIn(path, true)))
   const directory = resolve(dirname(path), configuration.policies.directory)
+  checkDatabase(file, configuration.database)
   checkRedis(file, configuration.redis)
   const { shadow } = configuration.policies
   const keyFiles = configuration.identity.keys.map((_, index) =>
@@ -134,8 +137,20 @@ export function loadConfiguration(path: string, environment: Environment): Confi
     policies: { directory, ...(shadow && { shadow: resolve(dirname(path), shadow) }) },
     secretFiles: files.secrets,
     audit: { ...configuration.audit, sink: resolveSink(configuration.audit.sink, dirname(resolve(path))) },
+    problemAt: file.problemAt,
   })
 }
+
+/** The driver reads both as URLs; without a host the server is named by the query. */
+function checkDatabase(file: YamlFile, database: Configuration['database']): void {
+  const problems = (['url', 'listenUrl'] as const)
+    .filter((key) => !URL.canParse(database[key]?.replace('@/', '@localhost/') ?? 'postgres://localhost'))
+    .map((key) => file.problemAt(['database', key], `database.${key} ${malformedUrl}`))
+  if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+const malformedUrl =
+  'cannot be read as a URL; in user and password write %40 for @, %3A for :, %2F for /, %23 for # and %25 for %'
 
 /** With several servers, Redis does not prove that a published message arrives everywhere. */
 function checkRedis(file: YamlFile, { url, sentinels, cluster, allWritersPublish }: Configuration['redis']): void {
@@ -172,8 +187,8 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    const message = `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`
-    throw new ConfigurationError([{ file: path, line: 1, column: 1, message }])
+    const message = `${explainUnreadable(error)}; name the configuration by --config`
+    throw new ConfigurationError([{ file: path, message }])
   }
 }
 

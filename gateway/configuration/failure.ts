@@ -33,8 +33,6 @@ export async function reportFailure(error: unknown): Promise<never> {
 
 function explain(error: unknown, message: string): string {
   switch ((error as NodeJS.ErrnoException | undefined)?.code) {
-    case 'EADDRINUSE':
-      return `${message}. Another program has this port. Change listeners in the configuration.`
     case 'EACCES':
       return `${message}. This user may not open it. Use a port above 1023, or another file.`
     case 'ECONNREFUSED':
@@ -46,6 +44,18 @@ function explain(error: unknown, message: string): string {
     default:
       return message
   }
+}
+
+/** Advice by the code of the system, or of PostgreSQL. */
+const connectionAdvice: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'no server listens there; start it, or mend host and port',
+  ENOTFOUND: 'its host is not known; mend the host',
+  EAI_AGAIN: 'its host could not be resolved; mend the host, or the name server',
+  ENOENT: 'its socket does not exist; start the server, or mend the folder of the socket',
+  '28P01': 'the server refused the password; mend it',
+  '28000': 'the server refused the user; mend it, or pg_hba.conf',
+  '3D000': 'the server has no such database; create it, or mend its name',
+  '53300': 'the server has no connection left; raise max_connections, or lower database.poolSize',
 }
 
 /** SQLSTATEs of an outdated schema: a missing table or column, or a column that does not accept null yet. */
@@ -61,5 +71,6 @@ function explainDatabase(cause: unknown): string {
     return `the schema is not up to date (${code}). Run "sallyport migrate", then "sallyport directory check".`
   if (code === notAllowed)
     return `the role of database.url may not do this (${code}). Run "sallyport directory check" to see what it lacks.`
-  return `the database did not answer (${code ?? 'no answer'}). Check that it runs and that database.url is right.`
+  const advice = code === undefined ? undefined : connectionAdvice[code]
+  return `database.url: ${advice ?? 'the database could not be asked; start it, or mend the address'} (${code ?? 'no answer'})`
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isPair, isScalar, visit } from 'yaml'
-import { ConfigurationError, type Problem } from '../policy/configuration-error.ts'
+import { ConfigurationError, explainUnreadable, type Problem } from '../policy/configuration-error.ts'
 import type { YamlFile } from '../policy/document.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -57,7 +57,7 @@ function expand(text: string, environment: Environment): string {
     done.push(isSet ? value : (fallback ?? ''))
     rest = rest.replace(whole, () => `\u0000${done.length - 1}\u0001`)
   }
-  if (rest.includes('${')) throw new Error('has a malformed variable. See docs/guides/configure.md for the two forms.')
+  if (rest.includes('${')) throw new Error(`has a malformed variable; write \${NAME} or \${NAME:-default}`)
   for (let index = done.length - 1; index >= 0; index--)
     rest = rest.replace(`\u0000${index}\u0001`, () => done[index] ?? '')
   return rest
@@ -68,6 +68,6 @@ function readSecret(path: string): string {
   try {
     return readFileSync(path, 'utf8').replace(/\r?\n$/, '')
   } catch (error) {
-    throw new Error(`file ${path} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`)
+    throw new Error(`file ${path} ${explainUnreadable(error)}; a path after file: starts at the folder of this file`)
   }
 }

@@ -1,5 +1,7 @@
+import { dirname } from 'node:path'
 import type { Problem } from './configuration-error.ts'
 import type { PolicyFile } from './file.ts'
+import { suggestName } from './near-name.ts'
 import type { OrganizationRole, PlatformRole, Roles } from './role.ts'
 
 /** Roles that the specification defines. Other roles may stand between or around them. */
@@ -13,7 +15,8 @@ export function compileRoles(files: readonly PolicyFile[], problems: Problem[]):
   const highest = [...organization.values()].at(-1)
   if (!owner || !highest) {
     const [first] = files
-    if (first) problems.push(first.problemAt([], 'no policy file lists organizationRoles'))
+    const message = 'no policy file lists organizationRoles; write them as roles.yaml of the package does'
+    if (first && !owner) problems.push({ file: dirname(first.name), message })
     return undefined
   }
   const platform = new Map<string, PlatformRole>(
@@ -30,7 +33,7 @@ export function compileRoles(files: readonly PolicyFile[], problems: Problem[]):
           problems.push(
             scopesOwner.problemAt(
               ['tokenScopes', scope, index],
-              `no role grants "${ability}", so a scope cannot either`,
+              `no role grants "${ability}", so a scope cannot; ${suggestName(ability, granted)}`,
             ),
           )
       return [scope, new Set(abilities)] as const

@@ -1,4 +1,5 @@
 import type { RouteContent } from './file.ts'
+import { suggestName } from './near-name.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { OrganizationRole, Roles } from './role.ts'
 import { type Destination, type Method, methods, parsePattern, type Route } from './route.ts'
@@ -90,11 +91,9 @@ function readDestination(
     if (!names.has('*')) refuse(['match', 'path'], 'a cluster route must end in /*, the part that it forwards')
     return { kind: 'cluster', param: cluster.param }
   }
-  if (upstream !== undefined && upstreamNames.has(upstream)) return { kind: 'upstream', name: upstream }
-  refuse(
-    ['upstream'],
-    `upstream "${upstream}" is not configured; use one of ${[...upstreamNames].join(', ') || 'none'}`,
-  )
+  const name = upstream ?? ''
+  if (upstreamNames.has(name)) return { kind: 'upstream', name }
+  refuse(['upstream'], `upstream "${name}" is not configured; ${suggestName(name, upstreamNames)}`)
   return undefined
 }
 
@@ -103,7 +102,7 @@ function readRole(row: RouteContent, roles: Roles, refuse: Report): Organization
   if (slug === undefined) return undefined
   const role = roles.organization.get(slug)
   if (!role)
-    refuse(['require', 'role'], `role "${slug}" is not listed; use one of ${[...roles.organization.keys()].join(', ')}`)
+    refuse(['require', 'role'], `role "${slug}" is not listed; ${suggestName(slug, roles.organization.keys())}`)
   return role
 }
 
@@ -114,8 +113,11 @@ function readRateLimit(
 ): RateLimit | undefined {
   if (row.rateLimit === undefined) return undefined
   const limit = rateLimits.get(row.rateLimit)
-  const known = [...rateLimits.keys()].join(', ') || 'none'
-  if (!limit) refuse(['rateLimit'], `rate limit "${row.rateLimit}" is not listed; use one of ${known}`)
+  if (!limit)
+    refuse(
+      ['rateLimit'],
+      `rate limit "${row.rateLimit}" is not listed; ${suggestName(row.rateLimit, rateLimits.keys())}`,
+    )
   else if (row.access === 'public' && (limit.by === 'principal' || limit.by === 'organization'))
     refuse(['rateLimit'], `a public route has no caller, so it cannot be limited by ${limit.by}`)
   return limit
@@ -123,8 +125,8 @@ function readRateLimit(
 
 function checkAbility(row: RouteContent, roles: Roles, refuse: Report): void {
   const ability = row.require?.ability
-  if (ability !== undefined && !roles.highest.abilities.has(ability))
-    refuse(['require', 'ability'], `no role grants "${ability}", so no caller could pass`)
+  if (ability === undefined || roles.highest.abilities.has(ability)) return
+  refuse(['require', 'ability'], `no role grants "${ability}"; ${suggestName(ability, roles.highest.abilities)}`)
 }
 
 function checkPublic(row: RouteContent, refuse: Report): void {
@@ -147,5 +149,6 @@ function checkParam(
   names: ReadonlySet<string>,
   refuse: Report,
 ): void {
-  if (param !== undefined && !names.has(param)) refuse(path, `":${param}" is not in the path`)
+  if (param !== undefined && !names.has(param))
+    refuse(path, `parameter "${param}" is not in the path; ${suggestName(param, names)}`)
 }

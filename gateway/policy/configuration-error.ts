@@ -1,12 +1,31 @@
-/** An operator's mistake. Lines and columns count from 1. */
-export type Problem = Readonly<{ file: string; line: number; column: number; message: string }>
+/** An operator's mistake. Lines and columns count from 1; a mistake of a whole file has none. */
+export type Problem = Readonly<{ file: string; line?: number; column?: number; message: string }>
 
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError'
   readonly problems: readonly Problem[]
 
-  constructor(problems: readonly Problem[]) {
-    super(problems.map(({ file, line, column, message }) => `${file}:${line}:${column}: ${message}`).join('\n'))
-    this.problems = problems
+  constructor(found: readonly Problem[]) {
+    const problems = new Map(found.map((problem) => [`${placeOf(problem)}: ${problem.message}`, problem]))
+    super([...problems.keys()].join('\n'))
+    this.problems = [...problems.values()]
   }
+}
+
+/** `file:line:column`, or the file alone. */
+export const placeOf = ({ file, line, column }: Problem): string =>
+  line === undefined ? file : `${file}:${line}:${column ?? 1}`
+
+/** Why a file or folder cannot be read, by the code: the system's own message would name the path a second time. */
+export function explainUnreadable(error: unknown): string {
+  const { code = 'unknown error' } = error as NodeJS.ErrnoException
+  const reason = unreadable[code]
+  return `cannot be read: ${code}${reason === undefined ? '' : ` (${reason})`}`
+}
+
+const unreadable: Readonly<Record<string, string>> = {
+  ENOENT: 'it does not exist',
+  EACCES: 'this user may not read it',
+  EISDIR: 'it is a folder',
+  ENOTDIR: 'a part of its path is a file',
 }

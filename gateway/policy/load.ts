@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { compilePolicy, type Policy } from './compile.ts'
-import { ConfigurationError } from './configuration-error.ts'
+import { ConfigurationError, explainUnreadable } from './configuration-error.ts'
 import { parseYaml, type YamlFile } from './document.ts'
 import type { PolicyFile, PolicyReading, PolicyTexts } from './file.ts'
 import { readPolicyFiles } from './read-files.ts'
@@ -78,7 +78,7 @@ export async function readPolicyTexts(
   readText: (file: string) => Promise<string>,
 ): Promise<PolicyTexts> {
   const found = await readdir(directory).catch((error: unknown) => {
-    throw unreadable(directory, error)
+    throw unreadableFolder(directory, error)
   })
   const files: ReadFile[] = []
   // One after the other: on a file system that hangs, each read would block a thread of the pool.
@@ -101,7 +101,7 @@ function listFiles(directory: string): readonly string[] {
   try {
     return readdirSync(directory)
   } catch (error) {
-    throw unreadable(directory, error)
+    throw unreadableFolder(directory, error)
   }
 }
 
@@ -109,9 +109,13 @@ function listFiles(directory: string): readonly string[] {
 const choosePolicyFiles = (names: readonly string[]): readonly string[] =>
   names.filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml') && !name.startsWith('.')).sort()
 
-/** The error's code alone, because its message would repeat the path. */
-const unreadable = (file: string, error: unknown): ConfigurationError =>
-  fault(file, `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`)
+const unreadableFolder = (file: string, error: unknown): ConfigurationError =>
+  new ConfigurationError([
+    {
+      file,
+      message: `${explainUnreadable(error)}; name the folder of policies in policies.directory, or by --policies`,
+    },
+  ])
 
-const fault = (file: string, message: string): ConfigurationError =>
-  new ConfigurationError([{ file, line: 1, column: 1, message }])
+const unreadable = (file: string, error: unknown): ConfigurationError =>
+  new ConfigurationError([{ file, message: explainUnreadable(error) }])

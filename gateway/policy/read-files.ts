@@ -25,7 +25,7 @@ export function readPolicyFiles(directory: string, texts: PolicyTexts): Readonly
 }
 
 const noPolicy = (file: string): ConfigurationError =>
-  new ConfigurationError([{ file, line: 1, column: 1, message: 'holds no policy: expected at least one *.yaml file' }])
+  new ConfigurationError([{ file, message: 'holds no policy: expected at least one *.yaml file' }])
 
 function readPolicyFile(path: string, text: string, validate: ValidateFunction): PolicyReading {
   const yaml = parseYaml(path, text)

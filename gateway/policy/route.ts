@@ -74,6 +74,8 @@ export function parsePattern(path: string): readonly PatternSegment[] {
       names.add(name)
       return { kind: 'param', name }
     }
+    // OpenAPI's spelling of a parameter would be a literal that no client sends.
+    if (/^\{.*\}$/.test(part)) throw new Error('a parameter is written :name; for literal braces write %7B and %7D')
     if (/[?#\\]/.test(part)) throw new Error('a path holds no ?, # or backslash')
     if (part.startsWith('*')) throw new Error('write a literal leading * as %2A')
     return { kind: 'literal', text: readLiteral(part) }

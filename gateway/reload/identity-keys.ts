@@ -5,6 +5,7 @@ import type { Metrics } from '../observe/metrics/metrics.ts'
 import { createKeyring, type Keyring } from '../pin/keyring.ts'
 import { readSigningKeys, type SigningAlgorithm, type SigningKey } from '../pin/signing-keys.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
+import type { Path } from '../policy/document.ts'
 import { repeat } from './watch-files.ts'
 import { createKeyWatch } from './watch-keys.ts'
 
@@ -12,24 +13,33 @@ import { createKeyWatch } from './watch-keys.ts'
 export type IdentityKeys = Pick<Keyring, 'signing' | 'published'> &
   Readonly<{ reload: () => Promise<void>; stop: () => void }>
 
+type KeySettings = Pick<Configuration, 'identity' | 'problemAt'>
+
 type IdentityKeyDependencies = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 
 const pollIntervalMs = 500
 
 /** Throws `ConfigurationError`. */
-export const openKeyring = ({ identity }: Configuration, file: string, now: () => Date): Promise<Keyring> =>
-  readKeyring(identity.keys, identity.algorithm, now).catch((error: Error) => {
-    const message = `identity.keys: ${error.message}. Run "sallyport keys generate" to make one.`
-    throw new ConfigurationError([{ file, line: 1, column: 1, message }])
-  })
+export async function openKeyring({ identity, problemAt }: KeySettings, now: () => Date): Promise<Keyring> {
+  const refuse = (path: Path) => (error: unknown) => {
+    const message = `identity.keys: ${(error as Error).message}; run "sallyport keys generate" to make one`
+    throw new ConfigurationError([problemAt(path, message)])
+  }
+  const { keys, algorithm } = identity
+  const list = ['identity', 'keys']
+  const read = keys.map((text, index) => readSigningKeys(text, algorithm).catch(refuse([...list, index])))
+  const found = (await Promise.all(read)).flat()
+  return Promise.resolve()
+    .then(() => createKeyring(found, now))
+    .catch(refuse(list))
+}
 
 export async function startKeys(
-  configuration: Configuration,
-  file: string,
+  configuration: KeySettings,
   { log, metrics, now }: IdentityKeyDependencies,
 ): Promise<IdentityKeys> {
   const { keys, keyFiles, algorithm } = configuration.identity
-  const keyring = await openKeyring(configuration, file, now)
+  const keyring = await openKeyring(configuration, now)
   const look = createKeyWatch({
     texts: keys,
     files: keyFiles,
@@ -51,9 +61,6 @@ export async function startKeys(
 }
 
 const isPresent = (file: string | undefined): file is string => file !== undefined
-
-const readKeyring = async (texts: readonly string[], algorithm: SigningAlgorithm, now: () => Date): Promise<Keyring> =>
-  createKeyring(await readKeys(texts, algorithm), now)
 
 async function readKeys(texts: readonly string[], algorithm: SigningAlgorithm): Promise<readonly SigningKey[]> {
   const read = texts.map((text, index) =>

@@ -12,7 +12,7 @@ type Name = 'cert' | 'key' | 'clientCa'
 const listenerNames = ['public', 'decision'] as const
 
 /** Throws `ConfigurationError` for certificates and keys that a listener cannot serve with. */
-export function checkListenerTls({ listeners }: Configuration, file: string): void {
+export function checkListenerTls({ listeners, problemAt }: Configuration): void {
   const problems = listenerNames.flatMap((name): readonly Problem[] => {
     const { tls } = listeners[name]
     if (!tls) return []
@@ -20,8 +20,7 @@ export function checkListenerTls({ listeners }: Configuration, file: string): vo
       checkServerIdentity(readIdentity(textsOf(pemsOf(tls))))
       return []
     } catch (error) {
-      const message = `listeners.${name}.tls: ${(error as Error).message}`
-      return [{ file, line: 1, column: 1, message }]
+      return [problemAt(['listeners', name, 'tls'], `listeners.${name}.tls: ${(error as Error).message}`)]
     }
   })
   if (problems.length > 0) throw new ConfigurationError(problems)

@@ -17,11 +17,10 @@ const silenceMs = 30_000
  */
 export async function startGroup(
   configuration: Configuration,
-  configurationFile: string,
   size: number,
   onFailure: (error: Error) => void,
 ): Promise<Gateway> {
-  await checkConfiguration(configuration, configurationFile)
+  await checkConfiguration(configuration)
   const context = createProcessContext(configuration)
   const { log, metrics, engine } = context
   warnOfOpenSecrets(configuration.secretFiles, log)

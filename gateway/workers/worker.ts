@@ -63,7 +63,7 @@ async function start(configurationFile: string, { number, listeners }: Assignmen
     },
   }
   const context = createProcessContext(configuration, number)
-  return { listeners: await startListeners(configuration, configurationFile, context), context }
+  return { listeners: await startListeners(configuration, context), context }
 }
 
 async function execute(command: WorkerCommand, { listeners, context }: Running, isLeaving: boolean): Promise<void> {

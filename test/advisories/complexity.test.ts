@@ -95,8 +95,11 @@ t.test('YAML that is nested too deeply is a mistake in a file, and no more', asy
   const deep = ['[', '{"a":', '- ', '? ', 'a: {', ': ', '[{', '\n - ['].map((unit) => unit.repeat(4_096))
   const stairs = Array.from({ length: 600 }, (_, depth) => `${' '.repeat(depth)}a:`).join('\n')
   for (const text of [...deep, stairs])
-    t.same(listProblems(text), ['1:1 is nested more than 64 levels deep'], text.slice(0, 9))
+    t.match(listProblems(text), [/^(?!1:1 )\d+:\d+ is nested more than 64 levels deep$/], text.slice(0, 9))
   for (const text of [`a: ${'['.repeat(20)}${']'.repeat(20)}`, `a: ${'-'.repeat(100)}`, '---\na: 1'])
     t.same(listProblems(text), [], text)
-  t.same(listProblems('a: 1\nb: { c: 1, c: 2 }\na: 2'), ['3:1 Map keys must be unique', '2:12 Map keys must be unique'])
+  t.same(listProblems('a: 1\nb: { c: 1, c: 2 }\na: 2'), [
+    '3:1 "a" stands twice in this section; keep one',
+    '2:12 "c" stands twice in this section; keep one',
+  ])
 })

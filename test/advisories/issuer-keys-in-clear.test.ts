@@ -74,6 +74,6 @@ t.test('a configuration that names such an address does not start', async (t) =>
   for (const workers of [1, 2]) {
     const serve = runServe(t, { settings: { ...settings, workers } })
     t.equal(await serve.ended, 2)
-    t.match(serve.stderr(), /gateway\.yaml:1:1: issuers: jwksUri of https:\/\/login\.example is not https/)
+    t.match(serve.stderr(), /gateway\.yaml:1:\d+: issuers: jwksUri of https:\/\/login\.example is not https/)
   }
 })

@@ -166,7 +166,7 @@ t.test('what a file holds is not interpreted', async (t) => {
 })
 
 const problems: Readonly<Record<string, readonly [lines: readonly string[], problem: RegExp]>> = {
-  'an unknown key': [[...minimal, 'frobnicate: 1'], /^5:\d+ does not know "frobnicate"$/],
+  'an unknown key': [[...minimal, 'frobnicate: 1'], /^5:\d+ does not know "frobnicate"; use one of workers, /],
   'a key that has another name now': [
     [...minimal, 'redis:', '  hearsEveryWriter: true'],
     /^6:\d+ redis does not know "hearsEveryWriter"; it is called "allWritersPublish" now$/,
@@ -181,9 +181,9 @@ const problems: Readonly<Record<string, readonly [lines: readonly string[], prob
   ],
   'an old name where it never stood': [
     [...minimal, 'limits:', '  onTrouble: open'],
-    /^6:\d+ limits does not know "onTrouble"$/,
+    /^6:\d+ limits does not know "onTrouble"; use one of /,
   ],
-  'an unknown key inside': [[...minimal, 'limits:', '  bodySize: 1'], /^6:\d+ limits does not know "bodySize"$/],
+  'an unknown key inside': [[...minimal, 'limits:', '  bodySize: 1'], /^6:\d+ limits does not know "bodySize"; /],
   'a value out of range': [[...minimal, 'drain: { delayMs: -1 }'], /^5:19 drain\.delayMs /],
   'a tolerance beyond 60 s': [
     instead(1, 'issuers: [{ issuer: "https://i", audience: a, clockToleranceSeconds: 61 }]'),
@@ -207,14 +207,14 @@ const problems: Readonly<Record<string, readonly [lines: readonly string[], prob
     instead(3, 'upstreams: { platform: { url: "http://u@h" } }'),
     /^4:\d+ upstreams\.platform\.url /,
   ],
-  'a missing section': [minimal.slice(0, 3), /^1:1 .*upstreams/],
+  'a missing section': [minimal.slice(0, 3), /^3:\d+ the file lacks "upstreams"; add it$/],
   'a missing variable': [instead(0, `database: { url: "${variable('NO_SUCH')}" }`), /^1:18 .*NO_SUCH is not set/],
   'a malformed variable': [instead(0, `database: { url: "${variable('NO-SUCH')}" }`), /^1:18 has a malformed variable/],
   'a missing file': [
     instead(2, 'identity: { keys: ["file:no-such.pem"] }'),
-    /^3:20 file .*no-such\.pem cannot be read: ENOENT$/,
+    /^3:20 file .*no-such\.pem cannot be read: ENOENT /,
   ],
-  'a key given twice': [[...minimal, 'drain: {}', 'drain: {}'], /^6:1 .*unique/],
+  'a key given twice': [[...minimal, 'drain: {}', 'drain: {}'], /^6:1 "drain" stands twice/],
   'an anchor and its alias': [[...minimal, 'drain: &d { delayMs: 1 }', 'cluster: *d'], /^\d+:\d+ .*alias/],
   'an unknown tag': [[...minimal, 'drain: !secret { delayMs: 1 }'], /^5:\d+ .*tag/],
   'two documents': [[...minimal, '---', 'drain: {}'], /^\d+:\d+ .*document/],
@@ -248,7 +248,7 @@ t.test('no problem quotes a value', async (t) => {
 
 t.test('a configuration that is not there is a problem of its own', async (t) => {
   const found = problemsIn(() => loadConfiguration(join(t.testdir({}), 'no-such.yaml'), {}))
-  t.match(found, [{ line: 1, column: 1, message: 'cannot be read: ENOENT' }])
+  t.match(found, [{ line: undefined, message: /^cannot be read: ENOENT / }])
 })
 
 t.test('Redis is in one place, and only one server is believed alone', async (t) => {

@@ -151,7 +151,7 @@ test('the configuration that comes out is one that the gateway starts with', asy
   const example = readManifests(readFileSync(join(repository, 'examples/sidecar.yaml'), 'utf8'))
   for (const manifests of [...(await Promise.all(files.map(renderWhole))), example]) {
     const path = layOut(makeFolder(t), manifests, '-config', keys)
-    await t.resolves(checkConfiguration(loadConfiguration(path, environment), path))
+    await t.resolves(checkConfiguration(loadConfiguration(path, environment)))
   }
 })
 

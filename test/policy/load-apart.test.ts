@@ -52,7 +52,7 @@ t.test('its mistakes are the same, with their places', async (t) => {
     t.match(refusal, /^policies\/routes\.yaml:100[12]:\d+: /, what)
     t.equal(refusal, await refusalOf(() => parsePolicy('policies', texts, upstreams)), what)
   }
-  t.match(await refusalOf(() => parsePolicyApart('policies', new Map(), upstreams)), /^policies:1:1: holds no policy/)
+  t.match(await refusalOf(() => parsePolicyApart('policies', new Map(), upstreams)), /^policies: holds no policy/)
 })
 
 /** Processor time of this thread, in milliseconds: what the event loop is held up by. */

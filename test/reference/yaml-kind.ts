@@ -5,7 +5,8 @@ import { readSchema } from './schema-keys.ts'
 /** Compiles a schema for parts of a file: what a whole one requires may be missing. */
 function compileForParts(file: string): ValidateFunction {
   const { required: _required, ...schema } = readSchema(file)
-  return new Ajv2020({ strict: true, allErrors: true, allowUnionTypes: true, coerceTypes: true }).compile(schema)
+  const ajv = new Ajv2020({ strict: true, allErrors: true, allowUnionTypes: true, coerceTypes: true })
+  return ajv.addKeyword('patternErrorMessage').compile(schema)
 }
 
 const schemas = ['config/gateway.schema.json', 'policies/policy.schema.json', 'policies/policy-test.schema.json'].map(

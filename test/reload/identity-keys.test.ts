@@ -7,6 +7,7 @@ import type { Log } from '../../gateway/observe/log/log.ts'
 import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
 import { writeKeyBlock } from '../../gateway/pin/key-bundle.ts'
 import { readSigningKeys } from '../../gateway/pin/signing-keys.ts'
+import type { Path } from '../../gateway/policy/document.ts'
 import { startKeys } from '../../gateway/reload/identity-keys.ts'
 import { until } from '../support/gateway.ts'
 
@@ -24,8 +25,9 @@ async function start(t: Test, contents: readonly string[]) {
   const messages: string[] = []
   const note = (_: unknown, message: string) => void messages.push(message)
   const log: Log = { request: () => undefined, info: note, warn: note, error: note }
+  const problemAt = (path: Path, message: string) => ({ file: 'gateway.yaml', line: 3, column: path.length, message })
   const identity = { keys: contents, keyFiles: files, algorithm: 'EdDSA' }
-  const keys = await startKeys({ identity } as unknown as Configuration, 'gateway.yaml', {
+  const keys = await startKeys({ identity, problemAt } as unknown as Configuration, {
     log,
     metrics: createMetrics(),
     now: () => {
@@ -77,9 +79,12 @@ t.test('keys that cannot serve end the start with the entry, the block and what 
   for (const [contents, message] of [
     [
       ['hunter2'],
-      /^gateway\.yaml:1:1: identity\.keys: block 1 is not a private key.*Run "sallyport keys generate" to make one\.$/,
+      /^gateway\.yaml:3:3: identity\.keys: block 1 is not a private key.*run "sallyport keys generate" to make one$/,
     ],
-    [[key, `${generatePem('EdDSA')}${generatePem('ES256')}`], /identity\.keys: entry 2: block 2 does not fit EdDSA/],
+    [
+      [key, `${generatePem('EdDSA')}${generatePem('ES256')}`],
+      /^gateway\.yaml:3:3: identity\.keys: block 2 does not fit EdDSA/,
+    ],
     [[key, key], /identity\.keys: a key is listed twice/],
     [[`Signs-From: 2999-01-01T00:00:00Z\n${key}`], /identity\.keys: no key may sign yet/],
   ] as const)

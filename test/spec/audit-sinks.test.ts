@@ -90,7 +90,7 @@ t.test('a sink that cannot be opened ends the start with 2, and says which and w
   for (const workers of [1, 2]) {
     const serve = runServe(t, { settings: { audit: { sink: missing }, workers } })
     t.equal(await serve.ended, 2)
-    t.match(serve.stderr(), /gateway\.yaml:1:1: audit\.sink cannot be opened: ENOENT/)
+    t.match(serve.stderr(), /gateway\.yaml:1:\d+: audit\.sink cannot be opened: ENOENT/)
   }
   const mistaken = runServe(t, { settings: { audit: { sink: 'stdot' } } })
   t.equal(await mistaken.ended, 2)

@@ -96,7 +96,7 @@ t.test('bad usage ends with 2 and points to the help', async (t) => {
 t.test('a missing configuration ends with 2 and names the file', async (t) => {
   const { code, stderr, stdout } = await run(['serve', '--config', 'no-such.yaml'])
   t.equal(code, 2)
-  t.match(stderr, /^sallyport: no-such\.yaml:1:1: cannot be read: ENOENT/)
+  t.match(stderr, /^sallyport: no-such\.yaml: cannot be read: ENOENT/)
   t.equal(stdout, '')
 })
 
@@ -138,7 +138,12 @@ t.test('a taken port ends with 1 and says what to do', async (t) => {
   const cwd = writeInstallation(t, (text) => text.replace('port: 0', `port: ${port}`))
   const { code, stderr } = await run(serve, { cwd, env: database })
   t.equal(code, 1)
-  t.match(stderr, new RegExp(`${port}.*change listeners`))
+  t.match(
+    stderr,
+    new RegExp(
+      `^sallyport: gateway\\.yaml:\\d+:\\d+: listeners\\.\\w+\\.port: .*:${port} is taken by another program; stop it, or set another port \\(EADDRINUSE\\)\n$`,
+    ),
+  )
 })
 
 t.test('a database that cannot be reached ends a migration with 1 and says what to do', async (t) => {
@@ -146,8 +151,22 @@ t.test('a database that cannot be reached ends a migration with 1 and says what 
   const env = { DATABASE_URL: 'postgres://user:hunter2@127.0.0.1:1/x' }
   const { code, stderr } = await run(['migrate', '--config', 'gateway.yaml'], { cwd, env })
   t.equal(code, 1)
-  t.match(stderr, /ECONNREFUSED.*Check that the server runs/)
+  t.match(
+    stderr,
+    /^sallyport: database\.url: no server listens there; start it, or mend host and port \(ECONNREFUSED\)\n$/,
+  )
   t.notMatch(stderr, /hunter2/)
+})
+
+t.test('a database that does not exist is named by its key, and by what to do', async (t) => {
+  const url = new URL(world.databaseUrl)
+  url.pathname = '/nowhere'
+  const { code, stderr } = await run(['migrate', '--config', 'gateway.yaml'], {
+    cwd: writeInstallation(t),
+    env: { DATABASE_URL: url.href },
+  })
+  t.equal(code, 1)
+  t.equal(stderr, 'sallyport: database.url: the server has no such database; create it, or mend its name (3D000)\n')
 })
 
 type Help = Readonly<{ path: readonly string[]; help: string }>

@@ -215,7 +215,7 @@ testCertificates(t, 'certificates that no listener can use are reported at the s
     const file = writeConfiguration(t, {
       settings: { listeners: { public: place, decision: { ...place, tls }, admin: place } },
     })
-    await startGateway(loadConfiguration(file, {}), file)
+    await startGateway(loadConfiguration(file, {}))
   }
   const good = { cert: one.cert, key: one.key }
   const cases: readonly (readonly [tls: Readonly<Record<string, string>>, RegExp])[] = [

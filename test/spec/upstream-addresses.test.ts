@@ -233,7 +233,7 @@ t.test('an upstream has either an address or several', async (t) => {
     startTestGateway(t, { upstreams: { platform: upstream } }).catch((error: Error) => error)
   const url = 'http://127.0.0.1:1'
   t.match(JSON.stringify(await load({ url, urls: [url] })), /platform has url and urls; keep one of them/)
-  t.match(JSON.stringify(await load({ url: undefined })), /must have required property 'url'/)
-  t.match(JSON.stringify(await load({ url: undefined, urls: [] })), /urls must NOT have fewer than 1/)
-  t.match(JSON.stringify(await load({ url: undefined, urls: [url, url] })), /duplicate/)
+  t.match(JSON.stringify(await load({ url: undefined })), /lacks \\"url\\"; add it/)
+  t.match(JSON.stringify(await load({ url: undefined, urls: [] })), /urls must list at least one entry/)
+  t.match(JSON.stringify(await load({ url: undefined, urls: [url, url] })), /lists an entry twice/)
 })

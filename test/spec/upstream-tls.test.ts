@@ -210,7 +210,7 @@ testCertificates(t, 'TLS settings that no connection can use are reported at the
   const [one, other] = [authority.issue(ownNames), authority.issue(ownNames)]
   const load = async (upstream: Settings) => {
     const file = writeConfiguration(t, { upstreams: { platform: upstream } })
-    await startGateway(loadConfiguration(file, {}), file)
+    await startGateway(loadConfiguration(file, {}))
   }
   const url = 'https://h'
   const cases: readonly (readonly [upstream: Settings, RegExp])[] = [

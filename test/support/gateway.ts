@@ -36,7 +36,7 @@ const nowhere = 'http://127.0.0.1:1'
  */
 export async function startTestGateway(t: Test, options: TestGatewayOptions): Promise<TestGateway> {
   const file = writeConfiguration(t, options)
-  const gateway = await startGateway(loadConfiguration(file, {}), file)
+  const gateway = await startGateway(loadConfiguration(file, {}))
   t.teardown(() => gateway.drain({ delayMs: 0, timeoutMs: 0 }))
   const keyFile = join(dirname(file), 'identity.pem')
   const { public: clients, decision, admin, drain } = gateway

@@ -28,7 +28,7 @@ export function readExpectations(directory: string, policy: Policy): readonly Ex
   const names = readdirSync(directory).filter((name) => name.endsWith('.test.yaml') && !name.startsWith('.'))
   if (names.length === 0) {
     const message = 'holds no expectations: write at least one *.test.yaml'
-    throw new ConfigurationError([{ file: directory, line: 1, column: 1, message }])
+    throw new ConfigurationError([{ file: directory, message }])
   }
   const validate = compileSchema(schemaFile)
   const problems: Problem[] = []

@@ -4,7 +4,7 @@ import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { ReportedError } from '../../configuration/failure.ts'
 import { escapeControls } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
-import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
+import { ConfigurationError, type Problem, placeOf } from '../../policy/configuration-error.ts'
 
 type CheckOptions = PolicySource & Readonly<{ strict?: boolean; json?: boolean }>
 
@@ -34,7 +34,8 @@ function readOrReport(options: CheckOptions): Policy {
 const describe = (problems: readonly Problem[], config: string): string => {
   const all = problems.map((problem) => {
     const { file, line, column, message } = problem
-    return `${file}:${line}:${column}: error: ${escapeControls(message)}\n${file === config ? '' : renderFrame(problem)}`
+    const frame = file === config || line === undefined ? '' : renderFrame({ file, line, column })
+    return `${placeOf(problem)}: error: ${escapeControls(message)}\n${frame}`
   })
   return `the policy cannot be used\n${all.join('')}${count(problems.length, 'mistake')}`
 }
@@ -47,7 +48,7 @@ function renderWarning({ source, message }: Warning): string {
   return `${source}: warning: ${escapeControls(message)}\n${frame}`
 }
 
-type SourceLocation = Readonly<{ file: string; line: number; column?: number }>
+type SourceLocation = Readonly<{ file: string; line: number; column?: number | undefined }>
 
 const linesBefore = 2
 

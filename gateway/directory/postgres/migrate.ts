@@ -2,6 +2,7 @@ import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import Postgrator from 'postgrator'
+import { GatewayError } from '../../errors/gateway-error.ts'
 import { createHideUser } from './hide-user.ts'
 
 const scripts = {
@@ -34,7 +35,9 @@ export async function migrate(
     application_name: 'sallyport migrate',
   })
   try {
-    await client.connect()
+    await client.connect().catch((cause: unknown) => {
+      throw new GatewayError('directory_unavailable', { cause })
+    })
     await client.query('begin')
     await client.query('select pg_advisory_xact_lock($1)', [lockKey])
     const kind = await chooseKind(client, adopt)

@@ -28,7 +28,7 @@ export async function createDecide(configurationFile: string): Promise<Decide> {
     countUpstreamConnections: () => new Map(),
     close: async () => undefined,
   }
-  await startListeners(configuration, configurationFile, { ...createProcessContext(configuration), engine })
+  await startListeners(configuration, { ...createProcessContext(configuration), engine })
   // The public listener is opened first, and then that for decisions.
   const [, judge] = handlers
   if (!judge) throw new Error('there is no decision listener')
