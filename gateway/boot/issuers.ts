@@ -36,13 +36,13 @@ export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuer
   const problems = issuers.flatMap(({ issuer, jwksUri }, index) => [
     ...(names.indexOf(issuer) === index
       ? []
-      : [problemAt(['issuers', index, 'issuer'], `issuers: ${issuer} is listed twice; keep one of the two`)]),
+      : [problemAt(['issuers', index, 'issuer'], `issuers: ${issuer} is listed twice. Keep one of the two.`)]),
     ...(jwksUri === undefined || isAsSecure(jwksUri, issuer)
       ? []
       : [
           problemAt(
             ['issuers', index, 'jwksUri'],
-            `issuers: jwksUri of ${issuer} is not https; give its https address`,
+            `issuers: jwksUri of ${issuer} is not https. Give its https address.`,
           ),
         ]),
   ])

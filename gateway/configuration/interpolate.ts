@@ -68,6 +68,6 @@ function readSecret(path: string): string {
   try {
     return readFileSync(path, 'utf8').replace(/\r?\n$/, '')
   } catch (error) {
-    throw new Error(`file ${path} ${explainUnreadable(error)}; a path after file: starts at the folder of this file`)
+    throw new Error(`file ${path} ${explainUnreadable(error)}. A path after "file:" starts at the folder of this file.`)
   }
 }

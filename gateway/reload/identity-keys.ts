@@ -22,7 +22,7 @@ const pollIntervalMs = 500
 /** Throws `ConfigurationError`. */
 export async function openKeyring({ identity, problemAt }: KeySettings, now: () => Date): Promise<Keyring> {
   const refuse = (path: Path) => (error: unknown) => {
-    const message = `identity.keys: ${(error as Error).message}; run "sallyport keys generate" to make one`
+    const message = `identity.keys: ${(error as Error).message}. Run "sallyport keys generate" to make one.`
     throw new ConfigurationError([problemAt(path, message)])
   }
   const { keys, algorithm } = identity

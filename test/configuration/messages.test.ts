@@ -177,7 +177,7 @@ const mistakes: readonly Mistake[] = [
     sections: {
       issuers: 'issuers:\n  - { issuer: "https://login.example", audience: api, jwksUri: "http://login.example/keys" }',
     },
-    says: ['gateway.yaml:3:64: issuers: jwksUri of https://login.example is not https; give its https address'],
+    says: ['gateway.yaml:3:64: issuers: jwksUri of https://login.example is not https. Give its https address.'],
   },
   {
     what: 'an issuer listed twice',
@@ -185,7 +185,7 @@ const mistakes: readonly Mistake[] = [
       issuers:
         'issuers:\n  - { issuer: "https://login.example", audience: api }\n  - { issuer: "https://login.example", audience: other }',
     },
-    says: ['gateway.yaml:4:15: issuers: https://login.example is listed twice; keep one of the two'],
+    says: ['gateway.yaml:4:15: issuers: https://login.example is listed twice. Keep one of the two.'],
   },
   {
     what: 'no audience',
@@ -206,20 +206,20 @@ const mistakes: readonly Mistake[] = [
     what: 'a key file that does not exist',
     sections: { identity: 'identity: { keys: ["file:keys.pem"] }' },
     says: [
-      'gateway.yaml:3:20: file keys.pem cannot be read: ENOENT (it does not exist); a path after file: starts at the folder of this file',
+      'gateway.yaml:3:20: file keys.pem cannot be read: ENOENT (it does not exist). A path after "file:" starts at the folder of this file.',
     ],
   },
   {
     what: 'a key file that holds no key',
     sections: { identity: 'identity: { keys: ["file:broken.pem"] }' },
     says: [
-      'gateway.yaml:3:20: identity.keys: block 1 is not a private key in PEM (PKCS #8); run "sallyport keys generate" to make one',
+      'gateway.yaml:3:20: identity.keys: block 1 is not a private key in PEM (PKCS #8). Run "sallyport keys generate" to make one.',
     ],
   },
   {
     what: 'a key for another algorithm',
     sections: { identity: 'identity: { keys: ["file:key.pem", "file:other.pem"] }' },
-    says: ['gateway.yaml:3:36: identity.keys: block 1 does not fit EdDSA; run "sallyport keys generate" to make one'],
+    says: ['gateway.yaml:3:36: identity.keys: block 1 does not fit EdDSA. Run "sallyport keys generate" to make one.'],
   },
   {
     what: 'an upstream with a path',

@@ -79,7 +79,7 @@ t.test('keys that cannot serve end the start with the entry, the block and what 
   for (const [contents, message] of [
     [
       ['hunter2'],
-      /^gateway\.yaml:3:3: identity\.keys: block 1 is not a private key.*run "sallyport keys generate" to make one$/,
+      /^gateway\.yaml:3:3: identity\.keys: block 1 is not a private key.*Run "sallyport keys generate" to make one\.$/,
     ],
     [
       [key, `${generatePem('EdDSA')}${generatePem('ES256')}`],
