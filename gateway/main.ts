@@ -185,7 +185,7 @@ program
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport directory check'))
   .action(lazyCommand(() => import('./cli/check-directory.ts'), 'runCheckDirectory'))
 
-addProvisionCommands(program, defaultConfig)
+addProvisionCommands(program, clusters, defaultConfig)
 addPolicyCommands(program, defaultConfig)
 
 program

@@ -4,6 +4,7 @@ import { readCredential } from '../../gateway/authenticate/credential.ts'
 import { parseShallow } from '../../gateway/authenticate/jwks/fetch.ts'
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
+import { parseCsv } from '../../gateway/cli/provision/csv.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
 import { parseChange } from '../../gateway/directory/change.ts'
 import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
@@ -286,6 +287,7 @@ export const readers: readonly Reader[] = [
   ofFiles('YAML of policies and configuration', 'policy/document.ts', 4 * 1024, (text) =>
     parseYaml('f', text).document.toJS(),
   ),
+  ofFiles('CSV of an import', 'cli/provision/csv.ts', 64 * 1024, (text) => parseCsv('f', text)),
   ofFiles('a path pattern', 'policy/route.ts', 64 * 1024, (text) => parsePattern(`/${text}`)),
 ]
 

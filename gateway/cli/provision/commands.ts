@@ -4,14 +4,21 @@ import { lazyCommand } from '../lazy-command.ts'
 
 const loadOrganizations = () => import('./organizations.ts')
 const loadMembers = () => import('./members.ts')
+const loadPeople = () => import('./people.ts')
+const loadAgents = () => import('./agents.ts')
 
 const externalId = 'name of the row in another system; the same command again changes nothing'
 
 /** Adds the commands that fill the directory to the command line. */
-export function addProvisionCommands(program: Command, defaultConfig: string): void {
+export function addProvisionCommands(program: Command, clusters: Command, defaultConfig: string): void {
   const add = createAdd(defaultConfig)
   addOrganizations(program, add)
   addMembers(program, add)
+  addUsers(program, add)
+  addServiceAccounts(program, add)
+  addAgents(program, add)
+  addCreateCluster(clusters, add)
+  addImport(program, add)
 }
 
 type Add = (family: Command, name: string, description: string) => Command
@@ -83,3 +90,106 @@ function addMembers(program: Command, add: Add): void {
     .addHelpText('after', example('npx sallyport members list --organization acme'))
     .action(lazyCommand(loadMembers, 'runListMembers'))
 }
+
+function addUsers(program: Command, add: Add): void {
+  const family = program
+    .command('users')
+    .description('human users, straight in the database')
+    .addHelpText('after', example('npx sallyport users find --user 8'))
+  withPerson(add(family, 'find', 'show one user, disabled or not'))
+    .addHelpText('after', example('npx sallyport users find --issuer https://login.example --subject 4711'))
+    .action(lazyCommand(loadPeople, 'runFindUser'))
+  add(family, 'create', 'create a user before the first login')
+    .requiredOption('--email <address>', 'e-mail address')
+    .option('--email-verified', "the address is known to be the person's, and may link a first login")
+    .option('--issuer <url>', "issuer of the person's tokens")
+    .option('--subject <sub>', 'their subject, with --issuer')
+    .option('--username <text>', 'short name')
+    .option('--first-name <text>', 'first name')
+    .option('--last-name <text>', 'last name')
+    .option('--external-id <text>', externalId)
+    .addHelpText(
+      'after',
+      example('npx sallyport users create --email ada@acme.example --issuer https://login.example --subject 4711'),
+    )
+    .action(lazyCommand(loadPeople, 'runCreateUser'))
+  withPerson(add(family, 'disable', 'disable a user: every credential of it gets 401, and a login creates no new user'))
+    .addHelpText('after', example('npx sallyport users disable --user 8'))
+    .action(lazyCommand(loadPeople, 'runDisableUser'))
+  withPerson(add(family, 'enable', 'take the disabling of a user or service account back'))
+    .addHelpText('after', example('npx sallyport users enable --user 8'))
+    .action(lazyCommand(loadPeople, 'runEnableUser'))
+}
+
+function addServiceAccounts(program: Command, add: Add): void {
+  const family = program
+    .command('service-accounts')
+    .description('accounts of programs, which have API tokens, straight in the database')
+    .addHelpText('after', example('npx sallyport service-accounts list'))
+  add(family, 'create', 'create a service account in an Enterprise organization')
+    .requiredOption('--organization <organization>', 'id or slug')
+    .requiredOption('--name <text>', 'name of the program')
+    .requiredOption('--email <address>', 'mailbox of those who answer for it')
+    .option('--role <slug>', 'its role in the organization', 'org-member')
+    .option('--external-id <text>', externalId)
+    .addHelpText(
+      'after',
+      example('npx sallyport service-accounts create --organization acme --name ci --email ci@acme.example'),
+    )
+    .action(lazyCommand(loadPeople, 'runCreateServiceAccount'))
+  add(family, 'list', 'list service accounts by id, disabled ones included')
+    .option('--organization <organization>', 'only members of this one, by id or slug')
+    .option('--after <id>', 'only those behind this id')
+    .addHelpText('after', example('npx sallyport service-accounts list --organization acme'))
+    .action(lazyCommand(loadPeople, 'runListServiceAccounts'))
+  add(family, 'disable', 'disable a service account: its tokens get 401')
+    .argument('<id>', 'the number of the account, as "service-accounts list" shows it')
+    .addHelpText('after', example('npx sallyport service-accounts disable 8'))
+    .action(lazyCommand(loadPeople, 'runDisableServiceAccount'))
+}
+
+function addAgents(program: Command, add: Add): void {
+  const family = program
+    .command('agents')
+    .description('agents of organizations, straight in the database')
+    .addHelpText('after', example('npx sallyport agents list'))
+  add(family, 'create', 'create an agent of an organization')
+    .requiredOption('--organization <organization>', 'id or slug')
+    .requiredOption('--name <text>', 'name for people')
+    .option('--public', 'callers of other organizations may run it as well')
+    .option('--external-id <text>', externalId)
+    .addHelpText('after', example('npx sallyport agents create --organization acme --name Helper'))
+    .action(lazyCommand(loadAgents, 'runCreateAgent'))
+  add(family, 'list', 'list agents by id, archived ones included')
+    .option('--organization <organization>', 'only those of this one, by id or slug')
+    .option('--after <id>', 'only those behind this id')
+    .addHelpText('after', example('npx sallyport agents list --organization acme'))
+    .action(lazyCommand(loadAgents, 'runListAgents'))
+  add(family, 'archive', 'archive an agent: it gets no more requests')
+    .argument('<id>', 'the number of the agent, as "agents list" shows it')
+    .addHelpText('after', example('npx sallyport agents archive 3'))
+    .action(lazyCommand(loadAgents, 'runArchiveAgent'))
+}
+
+const addCreateCluster = (clusters: Command, add: Add): void =>
+  void add(clusters, 'create', 'create a cluster, which is offline until its first heartbeat')
+    .requiredOption('--organization <organization>', 'id or slug')
+    .requiredOption('--name <text>', 'name for people')
+    .requiredOption('--slug <slug>', 'short name, unique in the organization')
+    .requiredOption('--base-url <url>', 'where its Data API is')
+    .option('--external-id <text>', externalId)
+    .addHelpText(
+      'after',
+      example(
+        'npx sallyport clusters create --organization acme --name EU --slug eu --base-url https://eu.acme.example',
+      ),
+    )
+    .action(lazyCommand(loadAgents, 'runCreateCluster'))
+
+const addImport = (program: Command, add: Add): void =>
+  void add(program, 'import', 'create what a file lists: look by --dry-run, then apply exactly that by --expect')
+    .argument('<file>', 'YAML, or CSV where its name ends in .csv')
+    .option('--dry-run', 'print what would change, and its hash; changes nothing')
+    .option('--expect <hash>', 'apply, all or nothing, where the changes are those of this hash')
+    .addHelpText('after', example('npx sallyport import directory.yaml --dry-run'))
+    .action(lazyCommand(() => import('./import.ts'), 'runImport'))

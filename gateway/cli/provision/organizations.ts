@@ -1,6 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { UsageError } from '../../configuration/failure.ts'
-import type { AccountType } from '../../directory/directory.ts'
 import {
   archiveOrganization,
   createOrganization,
@@ -10,18 +8,25 @@ import {
 } from '../../directory/postgres/provision/organizations.ts'
 import { commandLineAudit, withDirectory } from '../directory.ts'
 import { printList, printRow } from './prints.ts'
-import { type Common, type Page, readAfter, readExternalId, readOrganization, readSlug, readText } from './readings.ts'
+import {
+  type Common,
+  type Page,
+  readAccountType,
+  readAfter,
+  readExternalId,
+  readOrganization,
+  readSlug,
+  readText,
+} from './readings.ts'
 
 export type CreateOrganizationOptions = Common &
   Readonly<{ name: string; slug: string; type: string; externalId?: string }>
-
-const accountTypes: readonly string[] = ['individual', 'team', 'enterprise'] satisfies readonly AccountType[]
 
 export async function runCreateOrganization(options: CreateOrganizationOptions): Promise<void> {
   const wanted = {
     name: readText('--name', options.name),
     slug: readSlug('--slug', options.slug),
-    accountType: readAccountType(options.type),
+    accountType: readAccountType('--type', options.type),
     externalId: readExternalId(options.externalId),
   }
   const { row, isNew } = await withDirectory(options.config, ({ provisioning }) =>
@@ -80,10 +85,3 @@ export async function runArchiveOrganization(named: string, options: Common): Pr
 }
 
 const nameOrganization = ({ id, slug }: ManagedOrganization): string => `organization ${id} (${slug})`
-
-/** The type of an account, as an operator wrote it. */
-export function readAccountType(text: string): AccountType {
-  // The list holds all of them.
-  if (accountTypes.includes(text)) return text as AccountType
-  throw new UsageError(`--type must be ${accountTypes.join(', ')}`)
-}

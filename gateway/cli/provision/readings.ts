@@ -1,4 +1,5 @@
 import { UsageError } from '../../configuration/failure.ts'
+import type { AccountType } from '../../directory/directory.ts'
 import type { OrganizationReference } from '../../directory/postgres/provision/organizations.ts'
 import type { PersonReference } from '../../directory/postgres/provision/people.ts'
 import type { Roles } from '../../policy/role.ts'
@@ -72,3 +73,27 @@ export function readRole(what: string, role: string, roles: Roles): string {
 }
 
 export const readAfter = ({ after }: Page): number => (after === undefined ? 0 : readId('--after', after))
+
+/** A password in it would be shown by lists. */
+export function readBaseUrl(what: string, text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  const isPlain =
+    url && ['http:', 'https:'].includes(url.protocol) && `${url.username}${url.password}${url.hash}` === ''
+  if (isPlain) return readText(what, text)
+  throw new UsageError(`${what} must be an http or https address without user and password, such as https://eu.example`)
+}
+
+const accountTypes: readonly string[] = ['individual', 'team', 'enterprise'] satisfies readonly AccountType[]
+
+export function readAccountType(what: string, text: string): AccountType {
+  // The list holds all of them.
+  if (accountTypes.includes(text)) return text as AccountType
+  throw new UsageError(`${what} must be ${accountTypes.join(', ')}`)
+}
+
+/** An identity of an issuer that the gateway trusts; undefined where none is given. */
+export function readIssuer(options: Pick<PersonOptions, 'issuer' | 'subject'>, issuers: ReadonlySet<string>) {
+  const identity = readIdentity(options)
+  if (!identity || issuers.has(identity.issuer)) return identity
+  throw new UsageError(`--issuer must be an issuer of the configuration: ${[...issuers].join(', ')}`)
+}

@@ -2,6 +2,8 @@ import pg from 'pg'
 import t from 'tap'
 import { startPostgres } from '../../../gateway/demo/postgres.ts'
 import { openDatabase } from '../../../gateway/directory/postgres/pool.ts'
+import { archiveAgent, createAgent, listAgents } from '../../../gateway/directory/postgres/provision/agents.ts'
+import { createCluster } from '../../../gateway/directory/postgres/provision/clusters.ts'
 import { addMember, listMembers, removeMember } from '../../../gateway/directory/postgres/provision/members.ts'
 import {
   archiveOrganization,
@@ -10,17 +12,24 @@ import {
   type OrganizationReference,
   requireOrganization,
 } from '../../../gateway/directory/postgres/provision/organizations.ts'
-import type { PersonReference } from '../../../gateway/directory/postgres/provision/people.ts'
+import {
+  createPerson,
+  listServiceAccounts,
+  type NewPerson,
+  type PersonReference,
+  setPersonDisabled,
+} from '../../../gateway/directory/postgres/provision/people.ts'
 import {
   createProvisioning,
   type Provision,
   ProvisionRefusal,
 } from '../../../gateway/directory/postgres/provision/provisioning.ts'
+import { createServiceAccount } from '../../../gateway/directory/postgres/provision/service-accounts.ts'
 import { adoptDatabase } from '../../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../../support/adonis/tables.ts'
 import { until } from '../../support/gateway.ts'
 import { populate } from '../../support/population.ts'
-import { oauth, startTestWorld } from '../../support/world.ts'
+import { bearer, oauth, startTestWorld } from '../../support/world.ts'
 
 const world = await startTestWorld(t)
 const { writer, insert } = await populate(t, world)
@@ -179,6 +188,110 @@ t.test('an archived organization has neither members nor public agents', async (
   await t.rejects(add({ id }, { id: user }, 'org-member'), refusal(/organization \d+ \(doomed\) is archived/))
 })
 
+const createUser = (email: string, more: Partial<NewPerson> = {}) => {
+  const names = { username: null, firstName: null, lastName: null }
+  const rest = { isEmailVerified: false, identity: undefined, externalId: undefined }
+  return write((provision) => createPerson(provision, { userType: 'human', email, ...names, ...rest, ...more }))
+}
+
+const disable = (person: PersonReference, isDisabled = true) =>
+  write((provision) => setPersonDisabled(provision, person, isDisabled))
+
+t.test('a user created before the first login is the one who logs in', async (t) => {
+  const identity = { issuer: world.oidc.issuer, subject: 'expected' }
+  const { row, isNew } = await createUser('expected@provision.example', { identity, externalId: 'hr-1' })
+  t.ok(isNew)
+  t.match(await logIn('expected'), { status: 200, id: row.id })
+  t.match(await createUser('expected@provision.example', { identity, externalId: 'hr-1' }), { isNew: false })
+  await t.rejects(
+    createUser('expected@provision.example', { identity, externalId: 'hr-2' }),
+    refusal(/"expected" of issuer .* is user \d+ already; nothing was created/),
+  )
+  await t.rejects(
+    createUser('other@provision.example', { externalId: 'hr-1', firstName: 'Ada' }),
+    refusal(/external id "hr-1" is user \d+, which has another address, name; nothing was changed/),
+  )
+  t.match(await readTrail('user.created'), [{ subject_id: row.id, credential: 'command-line' }])
+})
+
+t.test('a disabled user is refused within a second, and the next login creates no new user', async (t) => {
+  const { id, headers } = await logIn('leaver')
+  await writer.query('update users set email_verified = true where id = $1', [id])
+  const ask = async (given: Headers = headers) => (await world.call({ path: '/users/me', headers: given })).status
+  t.equal(await ask(), 200)
+  t.type((await disable({ issuer: world.oidc.issuer, subject: 'leaver' })).disabledAt, Date)
+  await until(async () => (await ask()) === 401, 'the refusal', boundMs)
+  const before = await countRows('users')
+  t.equal((await logIn('leaver')).status, 401)
+  t.equal((await logIn('leaver', 'other@provision.example')).status, 401, 'under another address')
+  t.equal((await logIn('leaver-again', 'Leaver@provision.example')).status, 401, 'by another subject')
+  t.equal(await countRows('users'), before)
+  await t.rejects(createUser('leaver@provision.example'), refusal(/a disabled user has the verified address/))
+  await t.rejects(add({ slug: 'acme' }, { id }, 'org-member'), refusal(/is disabled; "sallyport users enable"/))
+  t.equal((await disable({ id }, false)).disabledAt, null)
+  await until(async () => (await ask()) === 200, 'the return', boundMs)
+  t.equal((await logIn('leaver')).id, id)
+  t.match(await readTrail('user.disabled'), [{ subject_id: id }])
+  t.match(await readTrail('user.enabled'), [{ subject_id: id }])
+})
+
+t.test('an address that a disabled user never verified stops no other login', async (t) => {
+  const { id } = await logIn('pretender', 'victim@provision.example')
+  await disable({ id })
+  t.equal((await logIn('victim')).status, 200)
+})
+
+t.test('the tokens of a disabled service account are refused within a second', async (t) => {
+  const { robot } = world.serviceAccounts
+  const use = async () => (await world.call({ path: '/datasets', headers: bearer(robot.apiKey) })).status
+  t.equal(await use(), 200)
+  await disable({ id: robot.id })
+  await until(async () => (await use()) === 401, 'the refusal', boundMs)
+  await disable({ id: robot.id }, false)
+  await until(async () => (await use()) === 200, 'the return', boundMs)
+  const human = await logIn('human')
+  const disableAccount = write((provision) => setPersonDisabled(provision, { id: human.id }, true, 'client-managed'))
+  await t.rejects(disableAccount, refusal(/is human, and no service account/))
+})
+
+t.test('a service account is a member of its Enterprise organization from the start', async (t) => {
+  const account = { role: 'org-member', email: 'ci@provision.example', username: 'ci', externalId: 'ci' }
+  const createAccount = (slug: string, role = account.role) =>
+    write((provision) => createServiceAccount(provision, { ...account, organization: { slug }, role }))
+  const { row, isNew } = await createAccount('acme')
+  t.match({ row, isNew }, { isNew: true, row: { userType: 'client-managed', username: 'ci', externalId: 'ci' } })
+  t.equal((await createAccount('acme')).isNew, false)
+  const listed = await read((provision) => listServiceAccounts(provision, row.id - 1, acme.id))
+  t.match(listed, [{ id: row.id }])
+  await t.rejects(createAccount('acme', 'org-admin'), refusal(/is user \d+, who is not org-admin of organization/))
+  await t.rejects(createAccount('globex'), refusal(/globex.* is of type team, and only enterprise ones have/))
+})
+
+t.test('agents and clusters are created once, and an archived agent gets no request', async (t) => {
+  const { headers } = await logIn('asker')
+  const agent = { organization: { slug: 'acme' }, name: 'Helper', isPublic: true, externalId: 'helper' }
+  const createHelper = (isPublic = true) => write((provision) => createAgent(provision, { ...agent, isPublic }))
+  const { id } = (await createHelper()).row
+  t.match(await createHelper(), { isNew: false, row: { id } })
+  await t.rejects(createHelper(false), refusal(/which has another visibility/))
+  const ask = async () =>
+    (await world.call({ method: 'POST', path: `/agent/${id}/responses`, headers, body: '{}' })).status
+  await until(async () => (await ask()) === 200, 'the agent', boundMs)
+  await write((provision) => archiveAgent(provision, id))
+  await until(async () => (await ask()) === 403, 'its end', boundMs)
+  t.match((await read((provision) => listAgents(provision, id - 1, { slug: 'acme' })))[0], { id, name: 'Helper' })
+  await t.rejects(
+    write((provision) => archiveAgent(provision, 4_711)),
+    refusal(/there is no agent 4711/),
+  )
+  const cluster = { organization: { slug: 'acme' }, name: 'EU', slug: 'eu', baseUrl: 'https://eu.example' }
+  const createEu = (externalId: string) => write((provision) => createCluster(provision, { ...cluster, externalId }))
+  t.match(await createEu('eu'), { isNew: true, row: { status: 'active', slug: 'eu', externalId: 'eu' } })
+  t.match(await createEu('eu'), { isNew: false })
+  await t.rejects(createEu('eu-2'), refusal(/the slug "eu" is taken by cluster \d+ of organization/))
+  t.match(await readTrail('cluster.created'), [{ organization_id: acme.id }])
+})
+
 t.test('a list has a thousand rows at most, and goes on behind any of them', async (t) => {
   await writer.query(
     "insert into organizations (name, slug) select 'Many', 'many-' || n from generate_series(1, 1001) n",
@@ -207,6 +320,10 @@ t.test("another program's tables are read, and never written", async (t) => {
   t.match(organizations, [{ slug: 'acme', accountType: 'enterprise', externalId: null, archivedAt: null }])
   const members = await adopted.read((provision) => listMembers(provision, { slug: 'acme' }, 0))
   t.match(members, [{ email: 'robot@acme.example', role: 'org-admin', disabledAt: null }])
+  const agents = await adopted.read((provision) => listAgents(provision, 0, { slug: 'acme' }))
+  t.match(agents, [{ name: null, isPublic: false }])
+  const accounts = await adopted.read((provision) => listServiceAccounts(provision, 0, null))
+  t.match(accounts, [{ email: 'robot@acme.example', identities: [] }])
   const work = (provision: Provision) => archiveOrganization(provision, { slug: 'acme' })
   await t.rejects(adopted.change(audit, work), refusal(/another program's tables .* make the change there/))
 })

@@ -20,7 +20,7 @@ async function select(provision: Provision, name: string, condition: string, val
   return provision.query<Membership>({ name, text }, values)
 }
 
-const findMembership = async (provision: Provision, organizationId: number, userId: number) =>
+export const findMembership = async (provision: Provision, organizationId: number, userId: number) =>
   (await select(provision, 'find-membership', 'r.user_id = $2', [organizationId, userId]))[0]
 
 export async function listMembers(
@@ -46,7 +46,8 @@ const insertMember = {
     on conflict (user_id, organization_id) do update set role = excluded.role`,
 }
 
-export type MembershipChange = Readonly<{ membership: Membership; isNew: boolean }>
+/** The membership, whether it is other than before, and the role that gave way. */
+export type MembershipChange = Readonly<{ membership: Membership; isNew: boolean; was: string | undefined }>
 
 export async function addMember(
   provision: Provision,
@@ -56,7 +57,7 @@ export async function addMember(
   const { id: userId, disabledAt } = await requirePerson(provision, person)
   if (disabledAt) throw new ProvisionRefusal(`user ${userId} is disabled; "sallyport users enable" takes that back`)
   const before = await findMembership(provision, organizationId, userId)
-  if (before?.role === role) return { membership: before, isNew: false }
+  if (before?.role === role) return { membership: before, isNew: false, was: role }
   if (before && !replaces)
     throw new ProvisionRefusal(
       `user ${userId} is ${before.role} of organization ${organizationId} already; --replace changes the role`,
@@ -65,7 +66,7 @@ export async function addMember(
   await provision.note({ action: before ? 'member.changed' : 'member.added', organizationId, userId, role })
   const membership = await findMembership(provision, organizationId, userId)
   if (!membership) throw new ProvisionRefusal(`user ${userId} could not be made a member of ${organizationId}`)
-  return { membership, isNew: true }
+  return { membership, isNew: true, was: before?.role }
 }
 
 const deleteMember = {

@@ -35,8 +35,8 @@ export type NewPerson = Readonly<{
   externalId: string | undefined
 }>
 
-/** An operator's reference to a user. An address counts only if it is verified, since others may be chosen freely. */
-export type PersonReference = Readonly<{ id: number } | PersonIdentity | { email: string }>
+/** How an operator names a user. An address names one only where it is verified, since others may be chosen freely. */
+export type PersonReference = Readonly<{ id: number } | PersonIdentity | { email: string } | { externalId: string }>
 
 async function select(provision: Provision, name: string, condition: string, values: readonly unknown[]) {
   const text = `select u.id, u.email, coalesce(to_jsonb(u) -> 'email_verified' = 'true'::jsonb, false) as "isEmailVerified",
@@ -54,8 +54,17 @@ async function select(provision: Provision, name: string, condition: string, val
 const byIdentity = `u.id in (select i.user_id from sallyport_directory.user_identities i
   where i.issuer = $1 and i.subject = $2)`
 
+const byExternalId = `u.id in (select x.user_id from sallyport_directory.external_references x
+  where x.kind = 'user' and x.external_id = $1)`
+
+/** Refuses where there is none, or an address leaves open which one. */
 export async function requirePerson(provision: Provision, reference: PersonReference): Promise<ManagedUser> {
   if ('email' in reference) return requireByEmail(provision, reference.email)
+  if ('externalId' in reference) {
+    const [found] = await select(provision, 'find-person-by-external-id', byExternalId, [reference.externalId])
+    if (found) return found
+    throw new ProvisionRefusal(`there is no user with the external id "${reference.externalId}"`)
+  }
   const [found] =
     'id' in reference
       ? await select(provision, 'find-person-by-id', 'u.id = $1', [reference.id])
@@ -165,11 +174,12 @@ const setDisabled = {
 export async function setPersonDisabled(
   provision: Provision,
   reference: PersonReference,
-  { isDisabled, userType }: Readonly<{ isDisabled: boolean; userType?: UserRecord['userType'] }>,
+  isDisabled: boolean,
+  userType?: UserRecord['userType'],
 ): Promise<ManagedUser> {
   const found = await requirePerson(provision, reference)
   if (userType !== undefined && found.userType !== userType)
-    throw new ProvisionRefusal(`user ${found.id} is ${found.userType}; "sallyport users" is for those`)
+    throw new ProvisionRefusal(`user ${found.id} is ${found.userType}, and no service account; see "sallyport users"`)
   const changed = await provision.query(setDisabled, [found.id, isDisabled])
   if (changed.length > 0)
     await provision.note({ action: isDisabled ? 'user.disabled' : 'user.enabled', userId: found.id })

@@ -31,8 +31,12 @@ type UserDeed = `member.${'added' | 'changed' | 'removed'}` | `user.${'disabled'
 
 export type Provisioning = Readonly<{
   read: <Result>(work: (provision: Provision) => Promise<Result>) => Promise<Result>
-  /** Rolls back if `work` rejects. */
-  change: <Result>(audit: AuditContext, work: (provision: Provision) => Promise<Result>) => Promise<Result>
+  /** All or nothing: whatever `work` rejects with takes its changes back, and so does the end of a rehearsal. */
+  write: <Result>(
+    audit: AuditContext,
+    work: (provision: Provision) => Promise<Result>,
+    isRehearsal?: boolean,
+  ) => Promise<Result>
 }>
 
 const look = {
@@ -57,15 +61,20 @@ export function createProvisioning({ query, transaction }: Database): Provisioni
   }
   return {
     read: async (work) => work({ query, isAdopted: await isAdopted(), note: async () => undefined }),
-    change: async (audit, work) => {
+    write: async (audit, work, isRehearsal = false) => {
       if (await isAdopted()) throw new ProvisionRefusal(adopted)
+      let rehearsed: readonly [Awaited<ReturnType<typeof work>>] | undefined
       try {
         return await transaction(async (within) => {
           await within(lock, [])
-          return work({ query: within, isAdopted: false, note: (deed) => note(within, deed, audit) })
+          const result = await work({ query: within, isAdopted: false, note: (deed) => note(within, deed, audit) })
+          if (!isRehearsal) return result
+          rehearsed = [result]
+          throw new ProvisionRefusal('rehearsed')
         })
       } catch (error) {
-        // The pool wraps each error that ends a transaction as a database failure.
+        if (rehearsed) return rehearsed[0]
+        // The pool takes whatever ends a transaction for a failure of the database.
         const cause = error instanceof GatewayError ? error.cause : undefined
         throw cause instanceof ProvisionRefusal ? cause : error
       }
