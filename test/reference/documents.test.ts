@@ -36,7 +36,7 @@ t.test('every command that the documents mention in a sentence is there', async 
   for (const file of listDocuments()) {
     const prose = readDocument(file).replaceAll(/^ *```[\s\S]*?^ *```$/gm, '')
     for (const [, mention = ''] of prose.matchAll(/`(?:npx )?(sallyport [a-z][^`]*)`/g)) {
-      const words = mention.split(/\s+/).filter((word) => /^[a-z]+$/.test(word))
+      const words = mention.split(/\s+/).filter((word) => /^[a-z]+(?:-[a-z]+)*$/.test(word))
       const isThere = commands.some(({ name }) => `${name} `.startsWith(`${words.slice(0, 2).join(' ')} `))
       t.ok(isThere, `${file}: ${mention}`)
     }
