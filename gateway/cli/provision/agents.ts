@@ -25,7 +25,7 @@ export async function runCreateAgent(options: CreateAgentOptions): Promise<void>
     externalId: readExternalId(options.externalId),
   }
   const { row, isNew } = await withDirectory(options.config, ({ provisioning }) =>
-    provisioning.write(commandLineAudit(null, randomUUID()), (provision) => createAgent(provision, wanted)),
+    provisioning.change(commandLineAudit(null, randomUUID()), (provision) => createAgent(provision, wanted)),
   )
   const named = `agent ${row.id} (${row.name}) of organization ${row.organizationId}`
   printRow(options, { ...row, isNew }, isNew ? `created ${named}` : `${named} is there already`)
@@ -57,7 +57,7 @@ export async function runListAgents(options: Common & Page & Readonly<{ organiza
 export async function runArchiveAgent(text: string, options: Common): Promise<void> {
   const id = readId('the agent', text)
   const row = await withDirectory(options.config, ({ provisioning }) =>
-    provisioning.write(commandLineAudit(null, randomUUID()), (provision) => archiveAgent(provision, id)),
+    provisioning.change(commandLineAudit(null, randomUUID()), (provision) => archiveAgent(provision, id)),
   )
   printRow(options, row, `agent ${id} (${row.name}) is archived: to the gateway it does not exist`)
 }
@@ -74,7 +74,7 @@ export async function runCreateCluster(options: CreateClusterOptions): Promise<v
     externalId: readExternalId(options.externalId),
   }
   const { row, isNew } = await withDirectory(options.config, ({ provisioning }) =>
-    provisioning.write(commandLineAudit(null, randomUUID()), (provision) => createCluster(provision, wanted)),
+    provisioning.change(commandLineAudit(null, randomUUID()), (provision) => createCluster(provision, wanted)),
   )
   const named = `cluster ${row.id} (${row.slug}) of organization ${row.organizationId}`
   const text = isNew ? `created ${named}: offline until its first heartbeat` : `${named} is there already`

@@ -49,7 +49,7 @@ export async function runImport(file: string, options: ImportOptions): Promise<v
         )
       return found
     }
-    return provisioning.write(commandLineAudit(null, randomUUID()), work, dryRun)
+    return provisioning.change(commandLineAudit(null, randomUUID()), work, dryRun)
   })
   if (options.json) process.stdout.write(`${JSON.stringify({ ...plan, isApplied: !dryRun })}\n`)
   else process.stdout.write(describePlan(plan, file, dryRun))

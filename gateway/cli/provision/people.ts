@@ -69,7 +69,7 @@ export async function runCreateUser(options: CreateUserOptions): Promise<void> {
   } as const
   const { row, isNew } = await withDirectory(options.config, ({ provisioning, issuers }) => {
     const identity = readIssuer(options, issuers)
-    return provisioning.write(commandLineAudit(null, randomUUID()), (provision) =>
+    return provisioning.change(commandLineAudit(null, randomUUID()), (provision) =>
       createPerson(provision, { ...person, identity }),
     )
   })
@@ -88,7 +88,7 @@ export const runEnableUser = (options: Common & PersonOptions): Promise<void> =>
 async function setDisabled(options: Common & PersonOptions, isDisabled: boolean): Promise<void> {
   const reference = readPerson(options)
   const row = await withDirectory(options.config, ({ provisioning }) =>
-    provisioning.write(commandLineAudit(null, randomUUID()), (provision) =>
+    provisioning.change(commandLineAudit(null, randomUUID()), (provision) =>
       setPersonDisabled(provision, reference, isDisabled),
     ),
   )
@@ -108,7 +108,7 @@ export async function runCreateServiceAccount(options: CreateServiceAccountOptio
   }
   const { row, isNew } = await withDirectory(options.config, ({ provisioning, roles }) => {
     const role = readRole('--role', options.role, roles)
-    return provisioning.write(commandLineAudit(null, randomUUID()), (provision) =>
+    return provisioning.change(commandLineAudit(null, randomUUID()), (provision) =>
       createServiceAccount(provision, { ...account, role }),
     )
   })
@@ -144,7 +144,7 @@ export async function runListServiceAccounts(options: Common & Page & Readonly<{
 export const runDisableServiceAccount = async (id: string, options: Common): Promise<void> => {
   const reference = { id: readId('the service account', id) }
   const row = await withDirectory(options.config, ({ provisioning }) =>
-    provisioning.write(commandLineAudit(null, randomUUID()), (provision) =>
+    provisioning.change(commandLineAudit(null, randomUUID()), (provision) =>
       setPersonDisabled(provision, reference, true, 'client-managed'),
     ),
   )

@@ -32,7 +32,7 @@ type UserDeed = `member.${'added' | 'changed' | 'removed'}` | `user.${'disabled'
 export type Provisioning = Readonly<{
   read: <Result>(work: (provision: Provision) => Promise<Result>) => Promise<Result>
   /** All or nothing: whatever `work` rejects with takes its changes back, and so does the end of a rehearsal. */
-  write: <Result>(
+  change: <Result>(
     audit: AuditContext,
     work: (provision: Provision) => Promise<Result>,
     isRehearsal?: boolean,
@@ -61,7 +61,7 @@ export function createProvisioning({ query, transaction }: Database): Provisioni
   }
   return {
     read: async (work) => work({ query, isAdopted: await isAdopted(), note: async () => undefined }),
-    write: async (audit, work, isRehearsal = false) => {
+    change: async (audit, work, isRehearsal = false) => {
       if (await isAdopted()) throw new ProvisionRefusal(adopted)
       let rehearsed: readonly [Awaited<ReturnType<typeof work>>] | undefined
       try {
