@@ -21,8 +21,8 @@ export type Issuers = Readonly<{
 }>
 
 type IssuerDependencies = Readonly<{
-  log: Log
-  metrics: Metrics
+  log: Pick<Log, 'info' | 'warn'>
+  metrics: Pick<Metrics, 'watchJwksAge' | 'countJwksFetch'>
   now: Clock['now']
   monotonicMs: Clock['monotonicMs']
   keyStore: KeyStore
@@ -142,7 +142,11 @@ const after: Clock['after'] = (ms, work) => {
   return () => clearTimeout(timer)
 }
 
-function createReport(issuer: string, log: Log, metrics: Metrics): (event: KeyEvent) => void {
+function createReport(
+  issuer: string,
+  log: IssuerDependencies['log'],
+  metrics: IssuerDependencies['metrics'],
+): (event: KeyEvent) => void {
   let hasFailed = false
   return (event) => {
     switch (event.kind) {
@@ -176,4 +180,26 @@ export function rememberVerified(
   const verified = createBoundedMap<VerifiedToken>(cache.maxEntries)
   metrics.watchCacheSizes(() => ({ verifications: verified.size() }))
   return createVerify({ issuers, verified, onRead: (result) => metrics.countCacheRead('verifications', result) })
+}
+
+/** Verifies by keys that are fetched now, for a command; `failures` are the errors of those that did not come. */
+export function createVerifier(configuration: Configuration) {
+  const failures: string[] = []
+  const { byName, stop } = startIssuers(configuration, {
+    log: { info: () => undefined, warn: ({ error }) => failures.push(String(Object(error).message)) },
+    metrics: { watchJwksAge: () => undefined, countJwksFetch: () => undefined },
+    now: () => new Date(),
+    monotonicMs: () => performance.now(),
+    keyStore: { load: async () => undefined, save: async () => undefined },
+  })
+  const verifyNow = createVerify({
+    issuers: byName,
+    verified: createBoundedMap<VerifiedToken>(1),
+    onRead: () => undefined,
+  })
+  const verify: Verify = async (jwt) => {
+    await Promise.all([...byName.values()].map(({ keys }) => keys.refresh()))
+    return verifyNow(jwt)
+  }
+  return { verify, stop, failures: (): readonly string[] => failures }
 }

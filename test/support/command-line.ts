@@ -13,13 +13,15 @@ export type Ended = Readonly<{ code: number | null; stdout: string; stderr: stri
 /** Runs `sallyport` as users do, to its end. */
 export async function runCommand(
   args: readonly string[],
-  options: Readonly<{ cwd?: string; env?: Readonly<Record<string, string>> }> = {},
+  options: Readonly<{ cwd?: string; env?: Readonly<Record<string, string>>; input?: string }> = {},
 ): Promise<Ended> {
   const child = spawn(process.execPath, [program, ...args], {
     cwd: options.cwd ?? tmpdir(),
     env: { ...bare, ...options.env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['pipe', 'pipe', 'pipe'],
   })
+  // A command that does not read its input may end first.
+  child.stdin.on('error', () => undefined).end(options.input ?? '')
   const output = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const)
     child[name].on('data', (chunk: Buffer) => {

@@ -303,6 +303,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'boot/cluster-states.ts': compiled,
   'cli/provision/': operator,
   'cli/directory.ts': operator,
+  'cli/inspect-token.ts': operator,
   'cli/describe-request.ts': operator,
   'cli/explain-request.ts': operator,
   'cli/healthcheck.ts': operator,

@@ -1,0 +1,140 @@
+import { nameTokenFault, parseApiToken } from '../authenticate/api-token.ts'
+import { requireUsable } from '../authenticate/authenticate.ts'
+import { requireInForce } from '../authenticate/claims.ts'
+import { readCredential } from '../authenticate/credential.ts'
+import { parseObject, parseToken } from '../authenticate/signature.ts'
+import type { Verify } from '../authenticate/verify.ts'
+import type { Directory, UserRecord } from '../directory/directory.ts'
+import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
+import { redact } from '../observe/log/redact.ts'
+
+/** One check of a token, in the order of the gateway; `unknown` was not reached, or could not be made. */
+export type TokenCheck = Readonly<{ check: string; result: 'pass' | 'fail' | 'unknown' }>
+
+export type TokenInspection = Readonly<{
+  kind: 'jwt' | 'api-token'
+  /** The first cause that the gateway would refuse it for. */
+  cause: RefusalCause | null
+  checks: readonly TokenCheck[]
+  /** Claims and facts; never the token. */
+  facts: Readonly<Record<string, unknown>>
+}>
+
+const jwtChecks = [
+  ...['carrier', 'syntax', 'issuer known', 'algorithm, typ and crit', 'key known', 'signature', 'audience'],
+  ...['claims', 'cnf and events', 'time bounds', 'user'],
+]
+const apiTokenChecks = ['carrier', 'syntax', 'token known', 'secret', 'time bounds', 'owner']
+
+/** The check that each cause fails. */
+const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
+  credential_missing: 'carrier',
+  jwt_in_authorization: 'carrier',
+  token_in_oauth_header: 'carrier',
+  malformed: 'syntax',
+  jwt_too_long: 'syntax',
+  token_checksum: 'syntax',
+  unknown_issuer: 'issuer known',
+  algorithm_not_allowed: 'algorithm, typ and crit',
+  critical_extension: 'algorithm, typ and crit',
+  wrong_type: 'algorithm, typ and crit',
+  unknown_key: 'key known',
+  ambiguous_key: 'key known',
+  unfit_key: 'key known',
+  issuer_unavailable: 'key known',
+  bad_signature: 'signature',
+  wrong_audience: 'audience',
+  subject_invalid: 'claims',
+  expiry_missing: 'claims',
+  time_malformed: 'claims',
+  proof_missing: 'cnf and events',
+  not_an_access_token: 'cnf and events',
+  expired: 'time bounds',
+  not_yet_valid: 'time bounds',
+  issued_in_future: 'time bounds',
+  token_unknown: 'token known',
+  token_secret_wrong: 'secret',
+  token_expired: 'time bounds',
+  token_of_human: 'owner',
+}
+
+export type InspectionTools = Readonly<{
+  verify: Verify
+  now: () => Date
+  /** Undefined where the database cannot be asked. */
+  directory: Pick<Directory, 'findByIdentity' | 'findToken'> | undefined
+}>
+
+/** Judges a token, or the header line that carries it, by the functions of the gateway. Nothing is written. */
+export async function inspectToken(text: string, tools: InspectionTools): Promise<TokenInspection> {
+  const headers = readCarrier(text)
+  const [bare = ''] = [...headers.oauthAccessToken, ...headers.authorization]
+  const isApiToken = bare.replace(/^bearer +/i, '').startsWith('oat_')
+  const kind = isApiToken ? 'api-token' : 'jwt'
+  const facts: Record<string, unknown> = {}
+  try {
+    const credential = readCredential(headers)
+    const isWhole = await (credential.kind === 'oauth'
+      ? inspectJwt(credential.jwt, tools, facts)
+      : inspectApiToken(credential.token, tools, facts))
+    return { kind, cause: null, checks: listChecks(kind, undefined, isWhole), facts }
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error
+    return { kind, cause: error.exactCause, checks: listChecks(kind, error.exactCause, false), facts }
+  }
+}
+
+/** A bare token is taken to come in the header of its kind. */
+function readCarrier(text: string): Parameters<typeof readCredential>[0] {
+  const [line = ''] = text.trim().split('\n')
+  const [, name, value = ''] = /^(authorization|x-oauth-access-token): *(.*)$/i.exec(line) ?? []
+  if (name !== undefined)
+    return name.toLowerCase() === 'authorization'
+      ? { authorization: [value], oauthAccessToken: [] }
+      : { authorization: [], oauthAccessToken: [value] }
+  if (/^bearer /i.test(line)) return { authorization: [line], oauthAccessToken: [] }
+  if (line.startsWith('oat_')) return { authorization: [`Bearer ${line}`], oauthAccessToken: [] }
+  return { authorization: [], oauthAccessToken: line === '' ? [] : [line] }
+}
+
+/** Until the check that failed all have passed; those behind it were not made. */
+function listChecks(kind: TokenInspection['kind'], cause: RefusalCause | undefined, isWhole: boolean) {
+  const names = kind === 'jwt' ? jwtChecks : apiTokenChecks
+  const failed = cause === undefined ? names.length : names.indexOf(failedChecks[cause] ?? 'user')
+  const last = isWhole || cause !== undefined ? names.length : kind === 'jwt' ? names.length - 1 : 2
+  return names.map((check, index): TokenCheck => {
+    if (index === failed) return { check, result: 'fail' }
+    return { check, result: index < failed && index < last ? 'pass' : 'unknown' }
+  })
+}
+
+async function inspectJwt(jwt: string, { verify, now, directory }: InspectionTools, facts: Record<string, unknown>) {
+  const { iss, aud, sub, exp, nbf, iat } = parseObject(parseToken(jwt).payload)
+  const said = Object.entries({ iss, aud, sub, exp, nbf, iat })
+  Object.assign(facts, Object.fromEntries(said.map(([name, value]) => [name, redact(JSON.stringify(value) ?? '')])))
+  const { issuer, claims } = await verify(jwt)
+  requireInForce(claims, issuer.trust, Math.floor(now().getTime() / 1000))
+  if (!directory) return false
+  const user = await directory.findByIdentity(issuer.trust.issuer, claims.subject)
+  Object.assign(facts, user ? describeUser(user) : { user: 'none yet: the first request creates one' })
+  return true
+}
+
+async function inspectApiToken(token: string, { now, directory }: InspectionTools, facts: Record<string, unknown>) {
+  const parsed = parseApiToken(token)
+  if (!parsed) throw new GatewayError(nameTokenFault(token))
+  facts.tokenId = parsed.id
+  if (!directory) return false
+  const record = requireUsable(await directory.findToken(parsed.id, parsed.hash), parsed, now())
+  Object.assign(facts, { name: record.name, abilities: record.abilities, expiresAt: record.expiresAt })
+  Object.assign(facts, describeUser(record.user))
+  return true
+}
+
+const describeUser = ({ id, userType, roles }: UserRecord) => ({
+  user: id,
+  userKind: userType,
+  memberships: roles.map(
+    ({ role, organization }) => `${role} ${organization ? `in ${organization.id}` : 'of the platform'}`,
+  ),
+})

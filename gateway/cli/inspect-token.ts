@@ -1,0 +1,59 @@
+import { inspectToken, type TokenInspection } from '../analyze/inspect-token.ts'
+import { createVerifier } from '../boot/issuers.ts'
+import { loadConfiguration } from '../configuration/configuration.ts'
+import { describeFailure, UsageError } from '../configuration/failure.ts'
+import { describeCause } from '../errors/remedies.ts'
+import { formatTable } from '../lib/text-table.ts'
+import { escapeJson } from './describe-request.ts'
+import { withDirectory } from './directory.ts'
+
+/** Longer than any header that the gateway takes. */
+const inputLimitBytes = 65_536
+
+/** Says of a token on standard input which checks of the gateway it passes; 1 where one fails. */
+export async function runInspectToken({ config, json }: Readonly<{ config: string; json?: boolean }>): Promise<void> {
+  const configuration = loadConfiguration(config, process.env)
+  const text = await readInput()
+  const { verify, stop, failures } = createVerifier(configuration)
+  const now = (): Date => new Date()
+  const notes: string[] = []
+  try {
+    const inspection = await withDirectory(config, ({ directory }) =>
+      inspectToken(text, { verify, now, directory }),
+    ).catch((error: unknown) => {
+      notes.push(`the database was left out: ${describeFailure(error).message}`)
+      return inspectToken(text, { verify, now, directory: undefined })
+    })
+    if (inspection.cause === 'issuer_unavailable') notes.push(...failures())
+    process.stdout.write(json ? `${escapeJson({ ...inspection, notes })}\n` : describe(inspection))
+    for (const note of json ? [] : notes) process.stderr.write(`note: ${escapeJson(note).slice(1, -1)}\n`)
+    if (inspection.cause !== null) process.exitCode = 1
+  } finally {
+    stop()
+  }
+}
+
+async function readInput(): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > inputLimitBytes) throw new UsageError('standard input is longer than a token: give the token alone')
+    chunks.push(chunk)
+  }
+  const text = Buffer.concat(chunks).toString('utf8').trim()
+  if (text === '') throw new UsageError('standard input has no token: pipe one into this command')
+  return text
+}
+
+function describe({ cause, checks, facts }: TokenInspection): string {
+  const rows = checks.map(({ check, result }) => [check, result === 'fail' ? 'FAIL' : result])
+  const known = Object.entries(facts).filter(([, value]) => value !== undefined && value !== null)
+  const told = formatTable(
+    ['fact', 'value'],
+    known.map(([name, value]) => [name, escapeJson(value)]),
+  )
+  const described = cause === null ? undefined : describeCause(cause)
+  const verdict = described ? `refused: ${cause}\n${described.meaning}\n${described.remedy}\n` : 'no check failed\n'
+  return `${formatTable(['check', ''], rows)}\n${told}\n${verdict}`
+}

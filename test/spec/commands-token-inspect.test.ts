@@ -1,0 +1,77 @@
+import t, { type Test } from 'tap'
+import { runCommand } from '../support/command-line.ts'
+import { writeConfiguration } from '../support/gateway.ts'
+import { startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const { member } = world.users
+const { robot } = world.serviceAccounts
+const config = writeConfiguration(t, { world })
+
+type Check = Readonly<{ check: string; result: 'pass' | 'fail' | 'unknown' }>
+
+/** Runs the command on a text, and proves that no part of the secret comes out. */
+async function inspect(t: Test, input: string, secret: string) {
+  const [plain, json] = await Promise.all([
+    runCommand(['token', 'inspect', '--config', config], { input }),
+    runCommand(['tokens', 'inspect', '--json', '--config', config], { input: `${input}\n` }),
+  ])
+  for (const text of [plain.stdout, plain.stderr, json.stdout, json.stderr]) t.notOk(text.includes(secret), 'no secret')
+  t.equal(plain.code, json.code, 'one verdict')
+  const said = JSON.parse(json.stdout) as { cause: string | null; checks: Check[]; facts: Record<string, unknown> }
+  return { ...said, code: json.code, plain: plain.stdout, failed: said.checks.find(({ result }) => result === 'fail') }
+}
+
+/** The signature of a JWT, which makes a credential of its readable claims. */
+const signatureOf = (jwt: string): string => jwt.slice(jwt.lastIndexOf('.') + 1)
+
+t.test('a JWT that the gateway takes passes every check', async (t) => {
+  const { code, cause, checks, facts, plain } = await inspect(t, member.jwt, signatureOf(member.jwt))
+  t.same([code, cause], [0, null])
+  t.ok(checks.length > 8 && checks.every(({ result }) => result === 'pass'))
+  t.equal(facts.user, member.id)
+  t.match(plain, /signature +pass\n/)
+  t.match(plain, /no check failed\n$/)
+})
+
+t.test('each JWT that the gateway refuses names the check and the cause', async (t) => {
+  const now = Math.floor(Date.now() / 1000)
+  const mint = (claims: Readonly<Record<string, unknown>>) => world.mint({ sub: member.sub, claims })
+  const [head, payload, signature] = member.jwt.split('.') as [string, string, string]
+  const forged = `${head}.${payload}.${signature.startsWith('A') ? 'B' : 'A'}${signature.slice(1)}`
+  for (const [jwt, cause, check] of [
+    [await mint({ aud: 'other' }), 'wrong_audience', 'audience'],
+    [await mint({ iss: 'https://issuer.example' }), 'unknown_issuer', 'issuer known'],
+    [await mint({ exp: now - 60 }), 'expired', 'time bounds'],
+    [await mint({ nbf: now + 600 }), 'not_yet_valid', 'time bounds'],
+    [await mint({ cnf: { jkt: 'x' } }), 'proof_missing', 'cnf and events'],
+    [forged, 'bad_signature', 'signature'],
+    ['not-a-token', 'malformed', 'syntax'],
+  ] as const) {
+    const said = await inspect(t, jwt, signatureOf(jwt))
+    t.same([said.code, said.cause, said.failed?.check], [1, cause, check], cause)
+    t.match(said.plain, new RegExp(`refused: ${cause}\n`))
+  }
+})
+
+t.test('a JWT in the header of API tokens fails the check of its carrier', async (t) => {
+  const { code, cause, failed } = await inspect(t, `Authorization: Bearer ${member.jwt}`, signatureOf(member.jwt))
+  t.same([code, cause, failed?.check], [1, 'jwt_in_authorization', 'carrier'])
+})
+
+t.test('an API token passes every check, and fails by its cause', async (t) => {
+  const secretOf = (token: string): string => token.slice(token.indexOf('.') + 1)
+  const { apiSecret } = robot
+  const good = await inspect(t, apiSecret, secretOf(apiSecret))
+  t.same([good.code, good.cause, good.facts.user], [0, null, robot.id])
+  t.ok(good.checks.every(({ result }) => result === 'pass'))
+  const altered = `${apiSecret.slice(0, -1)}${apiSecret.endsWith('0') ? '1' : '0'}`
+  const bad = await inspect(t, altered, secretOf(altered))
+  t.same([bad.code, bad.failed?.check], [1, 'syntax'])
+})
+
+t.test('an empty input is an error that says what to do, and ends with 2', async (t) => {
+  const { code, stderr } = await runCommand(['token', 'inspect', '--config', config])
+  t.equal(code, 2)
+  t.match(stderr, /pipe one into this command/)
+})
