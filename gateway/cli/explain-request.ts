@@ -93,7 +93,7 @@ async function searchFile(file: string, requestId: string, search: Search): Prom
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? 'unknown error'
     throw new UsageError(
-      `${file} cannot be read: ${code}; name the file of audit.sink with --audit, or - for standard input`,
+      `${file} cannot be read (${code}): name the file of audit.sink with --audit, or - for standard input`,
     )
   }
 }

@@ -19,7 +19,7 @@ const causes = `
 ## Causes
 
 Operators see more than clients: \`cause\` beside the reason in the [log](logs.md), the
-[audit](audit.md) and \`sallyport_decisions_total\`. No response has it. A code without rows here is its own
+[audit](audit.md) and \`sallyport_decisions_total\`. No response has it. A code that is not listed here is its own
 cause.
 
 `

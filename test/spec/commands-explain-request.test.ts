@@ -121,7 +121,10 @@ t.test('a file of an attacker steers no terminal, and no credential in it is sho
 t.test('an id that is not found ends with 1, and a place that cannot be searched is named', async (t) => {
   t.match(await explain('case-nowhere', '--audit', file), { code: 1, stderr: /was not found in .*audit\.jsonl; name/ })
   t.match(await explain('case-nowhere'), { code: 1, stderr: /was not found in .* or http:/ })
-  t.match(await explain('case-nowhere', '--audit', '/nowhere'), { code: 2, stderr: /\/nowhere cannot be read: ENOENT/ })
+  t.match(await explain('case-nowhere', '--audit', '/nowhere'), {
+    code: 2,
+    stderr: /\/nowhere cannot be read \(ENOENT\)/,
+  })
   t.match(await explain('case-nowhere', '--admin', 'http://127.0.0.1:4'), { code: 1, stderr: /ECONNREFUSED/ })
   t.match(await explain('case-nowhere', '--admin', 'file:///etc'), { code: 2, stderr: /--admin takes the address/ })
   const secret = await explain(robot.apiKey)

@@ -49,7 +49,7 @@ export async function runListAgents(options: Common & Page & Readonly<{ organiza
       externalId ?? '-',
       archivedAt ? 'archived' : 'active',
     ],
-    none: 'there are no agents',
+    none: 'no agent was found',
     idOf: ({ id }) => id,
   })
 }

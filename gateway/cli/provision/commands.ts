@@ -7,7 +7,7 @@ const loadMembers = () => import('./members.ts')
 const loadPeople = () => import('./people.ts')
 const loadAgents = () => import('./agents.ts')
 
-const externalId = 'name of the row in another system; the same command again changes nothing'
+const externalId = 'name of the entry in another system; the same command again changes nothing'
 
 /** Adds the commands that fill the directory to the command line. */
 export function addProvisionCommands(program: Command, clusters: Command, defaultConfig: string): void {

@@ -6,7 +6,7 @@ import { parseYaml } from '../../policy/document.ts'
 import { readRegularNow } from '../../policy/regular-file.ts'
 import { parseCsv } from './csv.ts'
 
-/** A row that an import asks for, as texts, and where they stand. */
+/** One entry of an import, as texts with their places. */
 export type ImportEntry = Readonly<{
   kind: ImportKind
   fields: Readonly<Record<string, string>>
@@ -16,7 +16,7 @@ export type ImportEntry = Readonly<{
 
 export type ImportKind = (typeof kinds)[number]
 
-/** In the order in which rows depend on each other. */
+/** In the order in which entries depend on each other. */
 export const kinds = ['organizations', 'users', 'serviceAccounts', 'members', 'agents', 'clusters'] as const
 
 type Fields = Readonly<{ required: readonly string[]; optional: readonly string[] }>
@@ -38,7 +38,7 @@ const fieldsOf: Readonly<Record<ImportKind, Fields>> = {
 const mostBytes = 1_048_576
 const mostEntries = 5_000
 
-/** Reads the rows of a YAML or CSV file, in the order of `kinds`; throws `ConfigurationError` with every place. */
+/** Reads the entries of a YAML or CSV file, in the order of `kinds`; throws `ConfigurationError` with every place. */
 export function readImportFile(path: string): readonly ImportEntry[] {
   const { size } = statSync(path)
   if (size > mostBytes) throw new UsageError(`${path} has ${size} bytes, and may have ${mostBytes}; split it`)
@@ -100,7 +100,7 @@ function readYamlEntries(name: string, text: string): readonly ImportEntry[] {
 const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The first line names the fields; its column `kind` says what a row is. An empty field is one that is not there. */
+/** The first line names the fields; its column `kind` says which kind an entry is. An empty field is one that is not there. */
 function readCsvEntries(file: string, text: string): readonly ImportEntry[] {
   const [header = [], ...rows] = parseCsv(file, text)
   const names = header.map((cell) => cell.text)

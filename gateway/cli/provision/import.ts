@@ -27,7 +27,7 @@ import {
 
 export type ImportOptions = Common & Readonly<{ dryRun?: boolean; expect?: string }>
 
-/** One row of the file against the database, and the ids of users that this import has created. */
+/** One entry of the file against the database, and the ids of users that this import has created. */
 type Step = (provision: Provision, newUsers: Set<number>) => Promise<Readonly<{ sign: '+' | '~' | '='; note?: string }>>
 
 type Plan = Readonly<{ hash: string; changes: readonly string[]; unchanged: number }>
@@ -44,7 +44,7 @@ export async function runImport(file: string, options: ImportOptions): Promise<v
       const found = await takeSteps(provision, steps)
       if (!dryRun && found.hash !== expect)
         throw new ProvisionRefusal(
-          `the import would change other rows than expected (its hash is ${found.hash}); nothing was changed: ` +
+          `the import would change other entries than expected (its hash is ${found.hash}); nothing was changed: ` +
             'look at it again by --dry-run',
         )
       return found
@@ -79,7 +79,7 @@ async function takeSteps(provision: Provision, steps: readonly (readonly [Import
   return { hash, changes, unchanged: steps.length - changes.length }
 }
 
-/** Checks the texts of a row before the database is asked. */
+/** Checks the texts of an entry before the database is asked. */
 function compileStep(entry: ImportEntry, roles: Roles, issuers: ReadonlySet<string>): Step {
   const { fields, problemAt } = entry
   const placed = <Value>(field: string | undefined, read: () => Value): Value => {

@@ -53,7 +53,7 @@ export async function runListOrganizations(options: Common & Page): Promise<void
       externalId ?? '-',
       archivedAt ? 'archived' : 'active',
     ],
-    none: 'there are no organizations',
+    none: 'no organization was found',
     idOf: ({ id }) => id,
   })
 }

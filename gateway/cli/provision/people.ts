@@ -135,7 +135,7 @@ export async function runListServiceAccounts(options: Common & Page & Readonly<{
       externalId ?? '-',
       disabledAt ? 'disabled' : 'active',
     ],
-    none: 'there are no service accounts',
+    none: 'no service account was found',
     idOf: ({ id }) => id,
   })
 }

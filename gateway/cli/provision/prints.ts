@@ -2,7 +2,7 @@ import { listedRows } from '../../directory/postgres/provision/provisioning.ts'
 import { escapeControls, formatTable } from '../../lib/text-table.ts'
 import type { Common } from './readings.ts'
 
-/** Prints a row as JSON, or lines about it. Names in them come from the database, and may not steer the terminal. */
+/** Prints an entry as JSON, or lines about it. Names in them come from the database, and may not steer the terminal. */
 export function printRow({ json }: Common, row: object, text: string): void {
   const lines = text.split('\n').map((line) => `${escapeControls(line)}\n`)
   process.stdout.write(json ? `${JSON.stringify(row)}\n` : lines.join(''))

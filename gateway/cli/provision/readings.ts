@@ -16,7 +16,7 @@ export type PersonOptions = Readonly<{ user?: string; issuer?: string; subject?:
 
 const longestText = 255
 
-/** A text for a row: visible, so that two names that look alike are alike to a reader of a table as well. */
+/** A text for an entry: visible, so that two names that look alike are alike to a reader of a table as well. */
 export function readText(what: string, text: string): string {
   const isPlain = !/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/u.test(text) && text.trim() === text
   if (isPlain && text.length > 0 && text.length <= longestText) return text

@@ -282,7 +282,7 @@ t.test('agents and clusters are created once, and an archived agent gets no requ
   t.match((await read((provision) => listAgents(provision, id - 1, { slug: 'acme' })))[0], { id, name: 'Helper' })
   await t.rejects(
     write((provision) => archiveAgent(provision, 4_711)),
-    refusal(/there is no agent 4711/),
+    refusal(/agent 4711 does not exist/),
   )
   const cluster = { organization: { slug: 'acme' }, name: 'EU', slug: 'eu', baseUrl: 'https://eu.example' }
   const createEu = (externalId: string) => write((provision) => createCluster(provision, { ...cluster, externalId }))

@@ -88,7 +88,7 @@ const archiveAgentRow = {
 export async function archiveAgent(provision: Provision, id: number): Promise<ManagedAgent> {
   const changed = await provision.query(archiveAgentRow, [id])
   const agent = await findAgent(provision, id)
-  if (!agent) throw new ProvisionRefusal(`there is no agent ${id}; "sallyport agents list" shows them`)
+  if (!agent) throw new ProvisionRefusal(`agent ${id} does not exist; "sallyport agents list" shows those that do`)
   if (changed.length > 0)
     await provision.note({ action: 'agent.archived', organizationId: agent.organizationId, agentId: id })
   return agent

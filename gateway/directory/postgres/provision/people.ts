@@ -57,13 +57,13 @@ const byIdentity = `u.id in (select i.user_id from sallyport_directory.user_iden
 const byExternalId = `u.id in (select x.user_id from sallyport_directory.external_references x
   where x.kind = 'user' and x.external_id = $1)`
 
-/** Refuses where there is none, or an address leaves open which one. */
+/** Refuses where no user is found, or an address leaves open which one. */
 export async function requirePerson(provision: Provision, reference: PersonReference): Promise<ManagedUser> {
   if ('email' in reference) return requireByEmail(provision, reference.email)
   if ('externalId' in reference) {
     const [found] = await select(provision, 'find-person-by-external-id', byExternalId, [reference.externalId])
     if (found) return found
-    throw new ProvisionRefusal(`there is no user with the external id "${reference.externalId}"`)
+    throw new ProvisionRefusal(`no user has the external id "${reference.externalId}"`)
   }
   const [found] =
     'id' in reference
