@@ -252,7 +252,7 @@ t.test('a question is answered on the page, and stands in the form again', async
   t.match(page, '<option value="token:api-key" selected>')
   t.match(await read('/?path=/things&method=TRACE'), '<option value="TRACE" selected>')
   t.match(await read('/?path=/things&role=org-owner'), /<strong>allowed<\/strong>, by route <code>r0</)
-  t.match(await read('/?path=/things&role=nobody'), /unknown role &quot;nobody&quot;/)
+  t.match(await read('/?path=/things&role=nobody'), /there is no role &quot;nobody&quot;/)
 })
 
 t.test('upstreams are judged by what they answered in the last minute', async (t) => {

@@ -62,14 +62,20 @@ t.test('each word of an expectation that does not hold is a fault', async (t) =>
 t.test('what a file says of callers and routes that do not exist is a mistake, with its place', async (t) => {
   const begin = 'requests: [GET /things]'
   for (const [line, message] of [
-    [`${begin}, callers: [{ role: king }], expect: deny`, /x\.test\.yaml:2:42: unknown role "king"; known: org-client/],
-    [`${begin}, callers: [{ scope: all }], expect: deny`, /2:42: unknown scope "all"; known: api-key, api-secret/],
-    [`${begin}, callers: [{ platformRoles: [x] }], expect: deny`, /unknown platform role "x"; known: admin/],
+    [
+      `${begin}, callers: [{ role: king }], expect: deny`,
+      /x\.test\.yaml:2:42: there is no role "king"; use one of org-client/,
+    ],
+    [
+      `${begin}, callers: [{ scope: all }], expect: deny`,
+      /2:42: there is no scope "all"; use one of api-key, api-secret/,
+    ],
+    [`${begin}, callers: [{ platformRoles: [x] }], expect: deny`, /there is no platform role "x"; use one of admin/],
     [`${begin}, callers: [{}], expect: deny, route: r9`, /2:68: unknown route "r9"/],
     [`${begin}, callers: [{ anonymous: true, role: org-owner }], expect: deny`, /an anonymous caller holds nothing/],
-    [`${begin}, callers: [], expect: deny`, /must NOT have fewer than 1 items/],
+    [`${begin}, callers: [], expect: deny`, /must list at least one entry/],
     [`${begin}, callers: [{}], expects: deny`, /does not know "expects"/],
-    [`requests: [things], callers: [{}], expect: deny`, /must match pattern/],
+    [`requests: [things], callers: [{}], expect: deny`, /must be a method and a path, such as GET/],
   ] as const)
     t.throws(() => read(t, line), { name: 'ConfigurationError', message }, line)
 })

@@ -83,7 +83,7 @@ t.test('templates become patterns, whatever stands in them', async (t) => {
 t.test('what cannot be read is told with its place', async (t) => {
   t.throws(() => readOperations('x', '{"swagger":"2.0"}', undefined), {
     name: 'ConfigurationError',
-    message: /^x:1:1: is not an OpenAPI 3/,
+    message: /^x:1:18: is not an OpenAPI 3/,
   })
   t.throws(() => read({ '/a//b': { get: {} } }), { message: /^api\.json:\d+:\d+: a path has no empty segment/ })
   t.throws(() => read({ '/a?b': { get: {} } }), { message: /no query or fragment/ })
