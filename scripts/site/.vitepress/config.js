@@ -7,7 +7,7 @@ const root = fileURLToPath(new URL('../../..', import.meta.url))
 
 /** Pages beside docs/, to which pages of docs/ lead. */
 const others = ['README.md', 'SECURITY.md', 'SUPPORT.md', 'CONTRIBUTING.md', 'CODE_OF_CONDUCT.md', 'CHANGELOG.md']
-const inner = ['helm/sallyport/README.md', 'test/advisories/README.md']
+const inner = ['helm/sallyport/README.md', 'test/README.md', 'test/advisories/README.md']
 const isPage = (file) =>
   file.endsWith('.md') && (file.startsWith('docs/') || others.includes(file) || inner.includes(file))
 
@@ -76,6 +76,7 @@ const sidebar = [
       guide('Upstreams', 'upstreams'),
       guide('Connections and memory', 'connections'),
       guide('Rotate keys', 'rotate-keys'),
+      guide('Explain a refusal', 'explain-a-refusal'),
       guide('Console', 'console'),
       guide('Dashboard', 'dashboard'),
       guide('Tracing', 'tracing'),
@@ -124,7 +125,7 @@ export default {
   srcDir: root,
   outDir: resolve(root, '.sallyport/site-pages'),
   cacheDir: resolve(root, '.sallyport/site-cache'),
-  srcExclude: ['{coverage,dist*,examples,gateway,policies,scripts}/**', 'test/!(advisories)/**'],
+  srcExclude: ['{coverage,dist*,examples,gateway,policies,scripts}/**', 'test/!(advisories|README.md)/**'],
   rewrites: (page) => page.replace(/(^|\/)README\.md$/, '$1index.md'),
   // A page by its path, on any server of files.
   cleanUrls: false,
