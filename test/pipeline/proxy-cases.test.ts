@@ -62,7 +62,7 @@ const covers: readonly Cover[] = [
     title: 'an upgrade to h2c is an ordinary request, and its connection goes on',
   },
   { rows: 'E10', file: 'route/table', title: 'the most specific pattern wins, in any order of the table' },
-  { rows: 'E10', file: 'spec/policy', title: 'of two rows the more specific one decides, whichever is the stricter' },
+  { rows: 'E10', file: 'spec/policy', title: 'of two routes the more specific one decides, whichever is stricter' },
 ]
 
 const is503 = 'the users’ clients try 500 and 503 again and nothing else of the kind, so a bad upstream is 503'

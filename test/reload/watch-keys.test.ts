@@ -87,7 +87,7 @@ t.test('a bad file is told once and keeps what is in use; a good one is taken ag
   await lookTwice()
   t.same(adopted, [])
   t.equal(outcomes.at(-1), false)
-  t.match(lines, [{ message: /last good ones go on/, error: { message: 'refused 11' } }])
+  t.match(lines, [{ message: /the last good ones stay in use/, error: { message: 'refused 11' } }])
   t.equal(lines.length, 1)
   t.notMatch(JSON.stringify(lines), /hunter2/)
   writeFileSync(file, 'second')
