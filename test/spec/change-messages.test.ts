@@ -97,7 +97,7 @@ const statements: readonly (readonly [sql: string, told: readonly string[]])[] =
   ],
   ['delete from auth_access_tokens where id between 300 and 400', ['everything']],
   ["insert into role_assignments (user_id, role) select id, 'z' from users where id > 399", ['everything']],
-  ['truncate agents', ['everything']],
+  ['truncate agents cascade', ['everything']],
   ['truncate organizations cascade', ['everything']],
 ]
 

@@ -42,7 +42,7 @@ t.test('a refusal is explained from the audit file with its facts and its route 
   const { code, stdout, stderr } = await explain('case-role')
   t.match([code, stderr], [0, ''])
   t.match(stdout, /refused 403 role_insufficient \(check: role\) cause: role_too_low\n/)
-  t.match(stdout, /why: .*lower than the route asks for.*\n {2}do: .*higher role/)
+  t.match(stdout, /why: .*lower than the route requires.*\n {2}do: .*higher role/)
   t.match(stdout, /request: +GET \/datasets, at the public listener\n/)
   t.match(stdout, /route: +\S+ \(\/.*\.yaml:\d+\)\n/)
   t.match(stdout, new RegExp(`caller: +user ${users.client.id}, human, by oauth\n`))
