@@ -194,7 +194,7 @@ t.test('a rotation without a file or with a bad delay is bad usage, and of a bad
     rotate(join(directory, 'bad')),
   ])
   t.match(ends, [
-    { code: 2, stderr: /none does not exist; .*--file.*keys generate/ },
+    { code: 2, stderr: /none does not exist\. .*--file.*keys generate/ },
     { code: 2, stderr: /--after must be a number of seconds/ },
     { code: 2, stderr: /--after must be a number of seconds/ },
     { code: 1, stderr: /bad: block 1 is not a private key in PEM/ },
