@@ -175,7 +175,7 @@ async function listCommands(path: readonly string[]): Promise<readonly Help[]> {
   const { code, stdout } = await run([...path, '--help'])
   if (code !== 0) throw new Error(`${path.join(' ')} --help ended with ${code}`)
   const [, list = ''] = /\nCommands:\n((?: {2}.*\n)+)/.exec(stdout) ?? []
-  const names = [...list.matchAll(/^ {2}([a-z]+)/gm)].map(([, name]) => name ?? '').filter((name) => name !== 'help')
+  const names = [...list.matchAll(/^ {2}([a-z-]+)/gm)].map(([, name]) => name ?? '').filter((name) => name !== 'help')
   if (names.length === 0) return [{ path, help: stdout }]
   return (await Promise.all(names.map((name) => listCommands([...path, name])))).flat()
 }
