@@ -107,9 +107,22 @@ keys
   .addHelpText('after', example('npx sallyport keys rotate --file /etc/sallyport/identity.pem'))
   .action(lazyCommand(() => import('./cli/rotate-keys.ts'), 'runRotateKeys'))
 
+program
+  .command('token')
+  .description('Judge a token as the gateway does')
+  .addHelpText('after', example('npx sallyport token inspect < token.txt'))
+  .command('inspect')
+  .description('Say which checks of the gateway the token on standard input passes, without printing it')
+  .option('-c, --config <file>', 'configuration file; names issuers and database', defaultConfig)
+  .option('--json', 'print the checks as JSON')
+  .addHelpText(
+    'after',
+    example('npx sallyport token inspect < token.txt', 'pbpaste | npx sallyport token inspect --json'),
+  )
+  .action(lazyCommand(() => import('./cli/inspect-token.ts'), 'runInspectToken'))
+
 const tokens = program
   .command('tokens')
-  .alias('token')
   .description('Manage API tokens of service accounts directly in the database')
   .addHelpText('after', example('npx sallyport tokens list --user 8'))
 
@@ -128,17 +141,6 @@ tokens
     example('TOKEN=$(npx sallyport tokens mint --organization 1 --user 8 --scope api-key --name ci)'),
   )
   .action(lazyCommand(loadTokens, 'runMintToken'))
-
-tokens
-  .command('inspect')
-  .description('say of the token on standard input which checks of the gateway it passes; never the token itself')
-  .option('-c, --config <file>', 'configuration file; names issuers and database', defaultConfig)
-  .option('--json', 'print the checks as JSON')
-  .addHelpText(
-    'after',
-    example('npx sallyport token inspect < token.txt', 'pbpaste | npx sallyport token inspect --json'),
-  )
-  .action(lazyCommand(() => import('./cli/inspect-token.ts'), 'runInspectToken'))
 
 tokens
   .command('list')

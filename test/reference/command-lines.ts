@@ -1,7 +1,7 @@
 import type { DescribedCommand, DescribedOption } from '../../gateway/cli/describe-program.ts'
 
 /** At the beginning of a command, behind its variables. */
-const begin = /(?:^|\$\(|[|&;])\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:npx )?sallyport ([^|>;)&]+)/g
+const begin = /(?:^|\$\(|[|&;])\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:npx )?sallyport ([^|<>;)&]+)/g
 
 /** The calls of `sallyport` in lines of a shell, without what the shell does with them. */
 export function findCalls(shell: string): readonly string[] {

@@ -14,7 +14,7 @@ type Check = Readonly<{ check: string; result: 'pass' | 'fail' | 'unknown' }>
 async function inspect(t: Test, input: string, secret: string) {
   const [plain, json] = await Promise.all([
     runCommand(['token', 'inspect', '--config', config], { input }),
-    runCommand(['tokens', 'inspect', '--json', '--config', config], { input: `${input}\n` }),
+    runCommand(['token', 'inspect', '--json', '--config', config], { input: `${input}\n` }),
   ])
   for (const text of [plain.stdout, plain.stderr, json.stdout, json.stderr]) t.notOk(text.includes(secret), 'no secret')
   t.equal(plain.code, json.code, 'one verdict')
