@@ -63,7 +63,7 @@ program
 
 program
   .command('explain-request')
-  .description('say why a request was refused, and what to do: every match in the audit file or at the admin listener')
+  .description('Say why a request was refused, from the audit file or the admin listener')
   .argument('<request-id>', 'x-request-id of the response')
   .option('--audit <file>', 'search this audit file; - is standard input')
   .option('--admin <url>', 'ask this admin listener for the requests that it remembers')
