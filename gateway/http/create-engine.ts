@@ -22,7 +22,6 @@ export function createEngine(
   }
 }
 
-/** Sends requests, and counts the open upstream connections by origin. */
 type Sender = Readonly<{
   send: Send
   countConnections: () => ReadonlyMap<string, number>

@@ -11,30 +11,21 @@ export type { Networks } from './upstream/networks.ts'
 export type ListenerOptions = Readonly<{
   host: string
   port: number
-  /** Undefined for plain HTTP. */
   tls?: ListenerTls | undefined
   /** Time for a request's head to arrive, from its first byte or from the connection's start. */
   headersTimeoutMs: number
-  /** Silence allowed inside a request's body. */
   bodyIdleTimeoutMs: number
   /** The least average rate of a body over that time. At 0 one byte is enough. */
   minBodyBytesPerSecond: number
-  /** Reports WebSocket handshakes as such. Without it they are requests like any other. */
+  /** Reports WebSocket handshakes as such, instead of as requests like any other. */
   takesHandshakes?: boolean
   /** How long a client may take nothing, or too little, of a waiting response. */
   clientIdleTimeoutMs: number
   /** The least average rate at which a client takes a response. At 0 one byte is enough. */
   minResponseBytesPerSecond: number
-  /** Connections open at once. One more is closed as soon as it is accepted. */
   maxConnections: number
-  /** Told of each request that was refused before it could be read. */
   onMalformed: (refusal: MalformedRequest) => void
-  /**
-   * Told of each connection that was closed for one connection too many, a stalled client, a failed TLS handshake, or
-   * too much memory.
-   */
   onDropped: (reason: 'limit' | 'stalled' | 'handshake' | 'memory') => void
-  /** Told of errors that a handler or a listener of an exchange threw. */
   onFault: (error: unknown) => void
 }>
 
@@ -57,7 +48,6 @@ export type Listener = Readonly<{
   replaceIdentity: (identity: ServerIdentity) => void
   /** Stops accepting, closes idle connections, and resolves when the last exchange has ended. */
   close: () => Promise<void>
-  /** Breaks all open connections. */
   destroy: () => void
 }>
 
@@ -70,26 +60,21 @@ export type UpstreamTimeouts = Readonly<{
 }>
 
 export type UpstreamRequest = Readonly<{
-  /** Scheme, host and port. */
   origin: string
   /** With none, the public authorities are trusted. Another object means other connections. */
   tls?: UpstreamTls | undefined
   /** The networks that may be connected to, by default any. Another object means other connections. */
   networks?: Networks | undefined
   method: string
-  /** Path and query, byte for byte. */
   path: string
   headers: RawHeaders
-  /** Lines that follow these. */
   prepared?: PreparedHeaders
   body: RequestBody | undefined
-  /** The account that is charged for buffered bytes, if any. */
   account?: MemoryAccount
   /** Asks the upstream to switch to WebSocket. */
   asksForWebSocket: boolean
   bodyLimitBytes: number
   timeouts: UpstreamTimeouts
-  /** Opens a connection of its own instead of taking one from the pool. */
   isFreshConnection: boolean
   /** Registers a function that cancels this request once the client has left. */
   onCancellable: (cancel: () => void) => void
@@ -115,7 +100,7 @@ export type UpstreamResponse = Readonly<{
   abort: () => void
 }>
 
-/** A 101 that was asked for. The connection has left HTTP, and its owner must join or destroy it. */
+/** A 101 that was asked for. Its owner must join or destroy the connection. */
 export type UpstreamUpgrade = Readonly<{ headers: RawHeaders; connection: UpgradedConnection }>
 
 export type UpstreamResult = UpstreamResponse | UpstreamUpgrade
@@ -150,7 +135,6 @@ export class UpstreamError extends Error {
 /** Sends a request and resolves when the final head of the answer is in; rejects with an `UpstreamError`. */
 export type Send = (request: UpstreamRequest) => Promise<UpstreamResult>
 
-/** The lifetime of upstreams' DNS answers unless configured. */
 export const usualDnsCacheMs = 5_000
 
 export type HeldMemory = Readonly<{
@@ -159,13 +143,11 @@ export type HeldMemory = Readonly<{
   throttledConnections: number
 }>
 
-/** Both sides of HTTP/1.1: listeners and upstream connections. */
 export interface Engine {
   listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener>
   readonly send: Send
   /** Bytes buffered for slow peers at the moment. */
   readHeldMemory(): HeldMemory
-  /** Open upstream connections by origin. */
   countUpstreamConnections(): ReadonlyMap<string, number>
   close(): Promise<void>
 }

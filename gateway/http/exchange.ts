@@ -46,7 +46,6 @@ export interface MemoryAccount {
   onRelief(listener: (() => void) | undefined): void
 }
 
-/** The bytes that one buffer holds on an account. */
 export class Holding {
   #account: MemoryAccount
   #bytes = 0
@@ -67,7 +66,6 @@ export class Holding {
     else this.#account.release(-change)
   }
 
-  /** Moves the bytes to another account. */
   moveTo(account: MemoryAccount): void {
     this.#account.release(this.#bytes)
     this.#account = account
@@ -92,7 +90,6 @@ export interface Exchange {
   readonly isHandshake: boolean
   /** Whether a head was sent: a later refusal can only break the connection. */
   readonly hasStarted: boolean
-  /** The status that was sent, else 0. */
   readonly status: number
   /** Changes the headers of the response, the gateway's or an upstream's. Several changes apply in order. */
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void
@@ -102,7 +99,6 @@ export interface Exchange {
    */
   willRefuse(status: number): void
   respond(head: ResponseHead, body: string): void
-  /** Begins a response whose body is written in chunks. */
   startResponse(head: ResponseHead): ResponseWriter
   /** Answers a handshake with 101 and joins both connections, until one closes or both are silent for `idleMs`. */
   tunnel(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void

@@ -10,7 +10,6 @@ const rememberedNames = 1_024
 const rememberedLength = 64
 const remembered = new Map<string, LineName>()
 
-/** Throws for a malformed name. */
 export function readLineName(name: string): LineName {
   const known = remembered.get(name)
   if (known) return known
@@ -20,7 +19,6 @@ export function readLineName(name: string): LineName {
   return read
 }
 
-/** Throws for a value that would end its line and begin another. */
 export function composeLine({ start }: LineName, value: string): string {
   // Checked apart: a joined line would be copied for the check.
   if (!valuePattern.test(value)) throw new TypeError('not a header line')

@@ -8,10 +8,8 @@ const pressedPart = 1 / 2
 /** Share down to which connections are cut, so that not every later read cuts one more. */
 const relievedPart = 7 / 8
 
-/** A connection that can be closed to free its memory. */
 type Holder = Readonly<{ relieve: () => void }>
 
-/** The connections of one network or organization, and the bytes held for them. */
 class Group {
   heldBytes = 0
   connections = 0
@@ -23,7 +21,6 @@ class Group {
 }
 
 class Groups {
-  /** Groups that hold bytes. */
   holding = 0
   readonly #byKey = new Map<string | number, Group>()
 
@@ -77,14 +74,12 @@ export class MemoryBudget {
     this.#pressedBytes = limitBytes * pressedPart
   }
 
-  /** Opens an account that closes with its connection. */
   open(address: string, holder: Holder): ConnectionAccount {
     const account = new ConnectionAccount(this, address, this.#networks.join(readNetwork(address)), holder)
     account.place = this.#accounts.add(account)
     return account
   }
 
-  /** Networks and organizations with a connection. */
   countGroups(): number {
     return this.#networks.size + this.#organizations.size
   }
@@ -174,7 +169,6 @@ export const freeAccount: MemoryAccount = {
   onRelief: () => undefined,
 }
 
-/** Bytes held for one connection, whichever side is slow. */
 export class ConnectionAccount implements MemoryAccount {
   heldBytes = 0
   network: Group
@@ -237,7 +231,6 @@ export class ConnectionAccount implements MemoryAccount {
     this.#holder.relieve()
   }
 
-  /** Forgets all that was held for the connection, which has closed. */
   close(): void {
     if (this.#isClosed) return
     this.#isClosed = true

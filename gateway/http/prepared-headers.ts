@@ -15,7 +15,6 @@ const perRequestHeaders = new Set([
 /** Header lines that are validated and joined once, then sent with many requests. */
 export class PreparedHeaders {
   readonly headers: RawHeaders
-  /** The lines as sent. */
   readonly text: string
 
   /** Throws for a malformed line, and for a header that differs by request. */

@@ -3,7 +3,6 @@ import { GatewayError, type PlainCode } from '../errors/gateway-error.ts'
 import { render } from '../errors/render.ts'
 import { methods } from '../policy/route.ts'
 
-/** The whole response to bytes that are not a valid request. */
 export function composeRefusal(code: PlainCode, requestId: string): string {
   const details = code === 'method_not_allowed' ? { allow: methods } : {}
   const { status, headers, body } = render(new GatewayError(code, details), 'platform', requestId)

@@ -5,7 +5,6 @@ import { closeLingering } from './socket/close-lingering.ts'
 import { HandleGate, type ReadGate } from './socket/read-gate.ts'
 import { notePartner } from './socket/transport.ts'
 
-/** An upstream's socket that left HTTP after a 101. */
 export class UpgradedSocket implements UpgradedConnection {
   readonly socket: Socket
 
@@ -23,11 +22,9 @@ export class UpgradedSocket implements UpgradedConnection {
 export type TunnelEnd = Readonly<{
   socket: Socket
   gate: ReadGate
-  /** Passes bytes to a listener, which may keep them. */
   listen: (listener: (bytes: Buffer) => void) => void
 }>
 
-/** The end of a paused socket that does not share its read buffer. */
 export const endOf = (socket: Socket): TunnelEnd => ({
   socket,
   gate: new HandleGate(socket),
@@ -38,9 +35,7 @@ export const endOf = (socket: Socket): TunnelEnd => ({
     ),
 })
 
-/** Two joined connections. */
 export type Tunnel = Readonly<{
-  /** Whether both sides ended in order, rather than broke off. */
   isWhole: () => boolean
 }>
 
@@ -107,7 +102,6 @@ function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void
     gate.open()
   }
   to.on('drain', guarded('client', onDrain, cut))
-  // Drain the rest, which has no receiver.
   to.on(
     'close',
     guarded('client', () => gate.open(), cut),

@@ -7,7 +7,6 @@ const keyPattern = /^[+/0-9A-Za-z]{22}==$/
 /** RFC 6455 1.3: a suffix that only WebSocket servers append. */
 const acceptGuid = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
-/** Names are in lower case, and the lines of one name are joined. */
 export type HandshakeHead = Readonly<{
   method: string
   httpVersion: string

@@ -8,14 +8,12 @@ export class ParseLimits {
   #headBytes = 0
   #packetBytes = 0
   #framingBytes = 0
-  /** The offset up to which callbacks have reported. */
   #contentEnd = 0
 
   constructor(headLimitBytes: number) {
     this.#headLimitBytes = headLimitBytes
   }
 
-  /** Bytes of the last head so far. */
   get headBytes(): number {
     return Math.max(this.#headBytes, this.#packetBytes)
   }
@@ -52,7 +50,6 @@ export class ParseLimits {
     return !this.isHeadTooLarge
   }
 
-  /** Counts the bytes before a body piece as framing. False beyond the limit. */
   countBody(start: number, end: number): boolean {
     this.#framingBytes += start - this.#contentEnd
     if (this.isFramingTooLarge) return false

@@ -29,7 +29,6 @@ type Exports = Readonly<{
 
 type Imports = Readonly<Record<string, (parser: number, ...rest: number[]) => number>>
 
-/** The used part of `WebAssembly`, whose types Node leaves to browsers. */
 declare const WebAssembly: Readonly<{
   Module: new (bytes: Uint8Array) => object
   Instance: new (module: object, imports: Readonly<{ env: Imports }>) => Readonly<{ exports: unknown }>
@@ -43,7 +42,6 @@ function compileBest(): object {
   try {
     return compile('llhttp_simd-wasm')
   } catch {
-    // A processor without SIMD.
     return compile('llhttp-wasm')
   }
 }
@@ -80,7 +78,6 @@ export const resetParser = llhttp.llhttp_reset
 
 /** Reads at most `inputBytes`, and returns an `ERROR` number. A reader must not call a parser itself. */
 export function parse(parser: number, bytes: Uint8Array, by: Reader): number {
-  // Memory moves when it grows.
   if (memory.buffer !== llhttp.memory.buffer) memory = new Uint8Array(llhttp.memory.buffer)
   memory.set(bytes, input)
   reader = by
@@ -91,7 +88,6 @@ export function parse(parser: number, bytes: Uint8Array, by: Reader): number {
   }
 }
 
-/** Tells a parser that the input has ended. Returns an `ERROR` number. */
 export function parseEnd(parser: number, by: Reader): number {
   reader = by
   try {
@@ -122,5 +118,4 @@ export const pause = ERROR.PAUSED ?? -1
 
 const errorNames = new Map(Object.entries(ERROR).map(([name, code]) => [code, `HPE_${name}`]))
 
-/** As Node calls it. */
 export const nameError = (code: number): string => errorNames.get(code) ?? 'HPE_INTERNAL'

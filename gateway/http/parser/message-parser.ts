@@ -18,7 +18,6 @@ import { RequestLine } from './request-line.ts'
 /** The head of a request or a response. Fields that belong to the other kind are empty. */
 export type MessageHead = Readonly<{
   method: string
-  /** The request-target, or the reason. */
   firstLine: string
   status: number
   version: string
@@ -51,22 +50,17 @@ const nothing: Buffer = Buffer.alloc(0)
 export class MessageParser {
   /** The pieces of the body in the last read. */
   body: Buffer[] = []
-  /** Whether the message has ended. */
   isComplete = false
-  /** How many bytes of the last read belong to the message. */
   consumedBytes = 0
-  /** Whether a head has begun and not ended. */
   isInHead = false
   /** A response to HEAD has no body, whatever length it states. */
   hasNoBody = false
   readonly #parser: number
-  /** Undefined for responses. */
   readonly #requestLine: RequestLine | undefined
   #head: MessageHead | undefined
   readonly #limits: ParseLimits
   #isFreed = false
   #bytes: Buffer = nothing
-  /** The beginning of the current read as text, made at the first value. */
   #window: string | undefined
   #firstLine = ''
   #headers: string[] = []
@@ -78,7 +72,6 @@ export class MessageParser {
     this.#limits = new ParseLimits(headLimitBytes)
   }
 
-  /** Bytes of the last head so far. */
   get headBytes(): number {
     return this.#limits.headBytes
   }
@@ -102,7 +95,6 @@ export class MessageParser {
     return head
   }
 
-  /** Ends the input. False where a message was incomplete. */
   finish(): boolean {
     const code = this.#isFreed ? undefined : parseEnd(this.#parser, this)
     return code === 0 || code === pause

@@ -1,6 +1,5 @@
 import type { PlainCode } from '../../errors/gateway-error.ts'
 
-/** A malformed message, with the error code and offset of llhttp. */
 export type ParseFault = Readonly<{ code: string; rawPacket: Buffer; bytesParsed: number }>
 
 /** A head that is too large because of its target. llhttp has no code for it. */

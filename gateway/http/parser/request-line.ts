@@ -11,7 +11,6 @@ const mostEmptyLines = 2
  * kept.
  */
 export class RequestLine {
-  /** False from the first malformed line on. */
   isValid = true
   #isAwaited = true
   #isOver = false

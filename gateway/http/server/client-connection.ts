@@ -25,13 +25,11 @@ import { keepAliveMs } from './response-head.ts'
  */
 const headBytes = 32 * 1024
 
-/** Nearly all heads are smaller. */
 const usualHeadBytes = 4 * 1024
 
 /** Copies of a head: the one that was read, and the one composed for the upstream. */
 const headCopies = 2
 
-/** How long an unread body is drained before its connection closes. */
 const unwantedBodyMs = 5_000
 
 export type ListenerContext = Readonly<{
@@ -55,7 +53,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   /** Later bytes are ignored: after a refusal the position of the next request is unknown. */
   #isRefused = false
   #isTunnel = false
-  /** The body was malformed, so later bytes are ignored. */
   #isPoisoned = false
 
   constructor(accepted: Socket, context: ListenerContext) {
@@ -78,12 +75,10 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     }
   }
 
-  /** The current exchange, or the most recent. */
   get work(): object | undefined {
     return this.#exchange
   }
 
-  /** Closes the connection if no request is under way. */
   closeIdle(): void {
     const isIdle = !this.#exchange && !this.#parser.isInHead && this.#ahead.isEmpty
     if (isIdle && !this.#isRefused) this.socket.destroy()
@@ -169,7 +164,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     if (fault) this.#takeFault(refusalOf(fault))
   }
 
-  /** Only large heads count: a small one is part of the cost of any connection. */
   #holdHead(headBytes: number): void {
     if (headBytes > usualHeadBytes) this.#head.set(headBytes * headCopies)
   }

@@ -10,7 +10,6 @@ import type { ReadSize } from '../socket/shared-reads.ts'
 import { resetConnection } from '../socket/transport.ts'
 import type { Http1RequestBody } from './request-body.ts'
 
-/** The part of a client connection that exchanges and bodies use. */
 export class ClientSocket {
   readonly socket: Socket
   readonly peerAddress: string
@@ -55,7 +54,6 @@ export class ClientSocket {
     this.reader.resume()
   }
 
-  /** Counts the bytes buffered for the client. Cheap where nothing was written. */
   count(): void {
     if (!this.#mayWait) return
     this.writer.count()
@@ -80,7 +78,6 @@ export class ClientSocket {
     return this.writer.isCongested()
   }
 
-  /** Resets the connection to free its memory. */
   relieve(): void {
     this.reset()
   }

@@ -26,13 +26,9 @@ export type ExchangeConnection = ResponseConnection &
     peerAddress: string
     isEncrypted: boolean
     account: MemoryAccount
-    /** Whether no request may follow. */
     isClosing: () => boolean
-    /** Ignores all later bytes. */
     markRefused: () => void
-    /** Called when a response has been sent. */
     responseSent: (isLast: boolean) => void
-    /** Releases the memory of the request's head. */
     releaseHead: () => void
     /** Hands the socket over, with the bytes that were read ahead. */
     detach: () => Readonly<{ end: TunnelEnd; early: Buffer }>
@@ -104,7 +100,6 @@ export class Http1Exchange implements Exchange {
     this.#connection.markRefused()
   }
 
-  /** Closes the connection after the response. */
   closeAfter(): void {
     this.#isClosing = true
   }
@@ -149,7 +144,6 @@ export class Http1Exchange implements Exchange {
     else this.#onEnd = this.#onEnd.concat(listener)
   }
 
-  /** The client takes more. */
   goOn(): void {
     try {
       this.#writer?.goOn()
@@ -159,7 +153,6 @@ export class Http1Exchange implements Exchange {
     }
   }
 
-  /** The client has left, or was refused by its connection. */
   abandon(): void {
     this.#writer?.abandon()
     this.body.abort()

@@ -28,7 +28,6 @@ const chooseNewcomersPart = (turnMs: number): number =>
 /** Interval for counting the bytes buffered for clients, who may take more at any time. */
 const countEveryMs = 500
 
-/** Listens on TCP or TLS, and reads with the strict parser. */
 export async function listen(
   options: ListenerOptions,
   handle: (exchange: Exchange) => void,
@@ -72,7 +71,6 @@ export async function listen(
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
       handshakes?.cut()
       for (const socket of arriving.clear()) socket.destroy()
-      // A connection with an exchange closes after it.
       for (const connection of connections) connection.closeIdle()
       await closed
       stopWatches()
@@ -85,7 +83,6 @@ export async function listen(
   }
 }
 
-/** Rejects where the address cannot be bound. */
 const startListening = (server: Server, { host, port }: ListenerOptions): Promise<void> =>
   new Promise<void>((resolve, reject) => {
     server.once('error', reject)
@@ -98,7 +95,7 @@ const startListening = (server: Server, { host, port }: ListenerOptions): Promis
     server.listen({ host, port, backlog: 4096 }, guarded('listener', onListening))
   })
 
-/** Cuts stalled clients, and counts the bytes buffered for the others. Returns a function that stops both. */
+/** Returns a function that stops the watch. */
 function watchConnections(connections: UnorderedList<ClientConnection>, options: ListenerOptions): () => void {
   const cutStalled = (socket: Socket): void => {
     options.onDropped('stalled')
@@ -136,7 +133,6 @@ function open(accept: (socket: Socket) => void): Opened {
   return { server: createServer({ ...everyConnection, allowHalfOpen: true, pauseOnConnect: true }, accept) }
 }
 
-/** Connections arrive one by one, as handshakes end. */
 function openSecure({ onDropped }: ListenerOptions, tls: ListenerTls, accept: (socket: Socket) => void): Opened {
   const server = createSecureServer({ ...everyConnection, ...composeServerOptions(tls) })
   // Registered first: a refused connection must not be read.

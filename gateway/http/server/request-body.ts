@@ -13,7 +13,6 @@ function refusalOfBodyFault(fault: UpstreamFault): RefusalCause {
   return fault === 'body-malformed' ? 'body_malformed' : 'request_timeout'
 }
 
-/** The client connection of a body. */
 export type BodySource = Readonly<{
   deadline: Deadline
   account: MemoryAccount
@@ -22,9 +21,7 @@ export type BodySource = Readonly<{
   writeContinue: () => void
 }>
 
-/** The consumer of a body, which may `pause` and `resume` it at any time. */
 export type BodyConsumer = Readonly<{
-  /** Takes a borrowed buffer. */
   data: (chunk: Buffer) => void
   end: () => void
   fail: (error: UpstreamError) => void
@@ -35,9 +32,7 @@ export type MinUploadRate = Pick<ListenerOptions, 'bodyIdleTimeoutMs' | 'minBody
 /** A body that waits to be consumed: only then is `Expect: 100-continue` answered. */
 export class Http1RequestBody implements RequestBody {
   readonly length: number | undefined
-  /** True until the client has been told to continue. */
   awaitsContinue: boolean
-  /** True once the last byte was received. */
   isReceived = false
   /** True once the consumer needs no more of it: no response waits for the rest. */
   isDetached = false
@@ -47,12 +42,10 @@ export class Http1RequestBody implements RequestBody {
   readonly #held: HeldChunks
   #isPaused = false
   #isUnwanted = false
-  /** Set once the body is malformed. */
   #onPoisoned: (() => void) | undefined
   #limitBytes = 0
   #idleMs = 0
   #receivedBytes = 0
-  /** Bytes received since the deadline was set. */
   #freshBytes = 0
 
   constructor(source: BodySource, length: number | undefined, awaitsContinue: boolean, minRate: MinUploadRate) {
@@ -63,7 +56,6 @@ export class Http1RequestBody implements RequestBody {
     this.#minRate = minRate
   }
 
-  /** Passes the bytes to a consumer, within a size limit and a minimum rate. */
   consume(consumer: BodyConsumer, limitBytes: number, idleMs: number = this.#minRate.bodyIdleTimeoutMs): void {
     this.#answerExpectation()
     this.#consumer = consumer
@@ -116,7 +108,6 @@ export class Http1RequestBody implements RequestBody {
     }
   }
 
-  /** Whether received bytes are passed on at once. */
   get isFlowing(): boolean {
     return this.#consumer !== undefined && !this.#isPaused
   }
@@ -133,7 +124,6 @@ export class Http1RequestBody implements RequestBody {
     this.#source.deadline.stop()
   }
 
-  /** Drops buffered bytes and all later ones. */
   discard(): void {
     this.detach()
     this.#isUnwanted = true
@@ -152,23 +142,18 @@ export class Http1RequestBody implements RequestBody {
     if (this.#held.isFull) this.#source.pauseReading()
   }
 
-  /** Called by the connection at the end of the body. */
   finish(): void {
     this.isReceived = true
     if (this.#consumer && !this.#isPaused) this.#finish()
   }
 
-  /**
-   * Called by the connection when the body is malformed. The connection reports it first, then the consumer fails, now
-   * or when there is one.
-   */
+  /** The connection reports a malformed body first, then the consumer fails, now or when there is one. */
   poison(onWanted: () => void): void {
     this.#held.clear()
     this.#onPoisoned = onWanted
     if (this.#consumer) this.#refusePoisoned()
   }
 
-  /** Called by the connection when it has closed, or the body is malformed. */
   abort(): void {
     this.#isUnwanted = true
     if (!this.isReceived) this.#fail('cancelled')

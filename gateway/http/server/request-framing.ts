@@ -6,7 +6,6 @@ export type RequestFraming = Readonly<{
   /** 0 without a body, undefined when chunked. */
   bodyLength: number | undefined
   awaitsContinue: boolean
-  /** Whether this is a WebSocket handshake. Any other `Upgrade` is ignored (RFC 9110 7.8). */
   isHandshake: boolean
 }>
 

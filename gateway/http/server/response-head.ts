@@ -6,14 +6,11 @@ import { composeLine, readLineName } from '../header-line.ts'
 export type ResponseFraming = 'length' | 'chunks' | 'close' | 'head'
 
 export type ComposedHead = Readonly<{
-  /** Includes the blank line. */
   text: string
   framing: ResponseFraming
-  /** Whether the connection ends with this response. */
   isLast: boolean
 }>
 
-/** The request's terms for its response. */
 export type ResponseTerms = Readonly<{ isHead: boolean; isHttp10: boolean; isKeptAlive: boolean }>
 
 /** Idle time-out of a connection, which its client is told. */

@@ -2,11 +2,9 @@ import type { ResponseWriter } from '../exchange.ts'
 import { coalesceLimit } from '../socket/batched-writer.ts'
 import type { ResponseFraming } from './response-head.ts'
 
-/** The client connection of a response. */
 export type ResponseConnection = Readonly<{
   /** Calls back when all bytes have left. Returns false when the client is slow or has left. */
   write: (bytes: string | Buffer, onWritten?: (error?: Error | null) => void) => boolean
-  /** Writes a borrowed buffer. */
   writeBorrowed: (bytes: Buffer) => boolean
   isCongested: () => boolean
 }>
@@ -21,7 +19,6 @@ export class Http1ResponseWriter implements ResponseWriter {
   #isOver = false
   #onDrain: (() => void) | undefined
 
-  /** `onEnd` gets the last bytes to write. */
   constructor(connection: ResponseConnection, head: string, framing: ResponseFraming, onEnd: (last: string) => void) {
     this.#connection = connection
     this.#framing = framing
@@ -52,7 +49,6 @@ export class Http1ResponseWriter implements ResponseWriter {
     this.#onEnd(this.#framing === 'chunks' ? '0\r\n\r\n' : '')
   }
 
-  /** The client takes more. */
   goOn(): void {
     const listener = this.#onDrain
     if (!this.#isOver) listener?.()

@@ -13,7 +13,6 @@ const tables = ['/proc/self/net/tcp', '/proc/self/net/tcp6']
 
 export type Busy = Readonly<{ socket: Socket; work: object }>
 
-/** Unacknowledged transmissions at the last check, and the number of checks since they began. */
 type Mark = Readonly<{ unacknowledged: number; count: number }>
 
 /**
@@ -28,7 +27,6 @@ export function watchSilentPeers(
   onSilent: (socket: Socket) => void,
 ): () => void {
   const marks = new WeakMap<Socket, Mark>()
-  /** Bytes written when all of them were acknowledged. */
   const acknowledged = new WeakMap<Socket, number>()
   let known = new WeakSet<object>()
   let isChecking = false
@@ -81,7 +79,6 @@ export function watchSilentPeers(
   return () => clearInterval(timer)
 }
 
-/** One socket of a connection or of its partner, and the bytes written to it. */
 type Side = Readonly<{ socket: Socket; bytes: number }>
 
 function listSides(socket: Socket): readonly Side[] {
@@ -91,7 +88,6 @@ function listSides(socket: Socket): readonly Side[] {
 
 type Unacknowledged = Readonly<{ ports: ReadonlySet<number>; counts: ReadonlyMap<string, number> }>
 
-/** Unacknowledged transmissions or probes by connection, and the ports of their peers. */
 async function readUnacknowledged(): Promise<Unacknowledged> {
   const counts = new Map<string, number>()
   const ports = new Set<number>()

@@ -9,7 +9,6 @@ const checks = 4
 /** The write counters of libuv: Node counts a write only once it is complete. */
 type Handle = Readonly<{ bytesWritten: number; writeQueueSize: number }>
 
-/** Bytes taken when the current period began, and checks since then. */
 type Mark = Readonly<{ takenBytes: number; count: number }>
 
 export type MinDataRate = Readonly<{
@@ -29,7 +28,6 @@ export function watchSlowReaders(
   onStalled: (socket: Socket) => void,
 ): () => void {
   const leastBytes = Math.max(1, (bytesPerSecond * idleMs) / 1_000)
-  // A cut frees system buffers, which takes time.
   const stalled = new TimeSlicer<Socket>(onStalled)
   const marks = new WeakMap<Socket, Mark>()
   const check = (socket: Socket): void => {
@@ -52,9 +50,8 @@ export function watchSlowReaders(
   return () => clearInterval(timer)
 }
 
-/** Bytes that the peer has made room for. */
 function countTaken(socket: Socket): number {
-  // TLS passes on whole records, so only its transport knows what has left.
-  const { _handle } = transportOf(socket) as unknown as { _handle?: Handle | null } // not in node's types
+  // TLS passes on whole records, so only its transport knows what has left. Node's types omit the handle.
+  const { _handle } = transportOf(socket) as unknown as { _handle?: Handle | null }
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0
 }

@@ -20,7 +20,6 @@ const waiting = new EndOfTickBatch<BatchedWriter>(
  * that of other connections.
  */
 export class BatchedWriter {
-  /** Whether anything was written since this was set to false. */
   hasWritten = false
   readonly #socket: Socket
   /** TLS buffers bytes twice: as plain text and encrypted. */
@@ -39,7 +38,6 @@ export class BatchedWriter {
     this.#waiting = new Holding(account)
   }
 
-  /** Moves the buffered bytes to another account. */
   charge(account: MemoryAccount): void {
     this.#account = account
     this.#waiting.moveTo(account)
@@ -70,7 +68,6 @@ export class BatchedWriter {
     return !isCongested
   }
 
-  /** Writes a borrowed buffer. */
   writeBorrowed(bytes: Buffer): boolean {
     const copy = new PooledCopy(bytes)
     return this.write(copy.bytes, () => copy.recycle())
@@ -109,7 +106,6 @@ export class BatchedWriter {
     this.flush()
   }
 
-  /** Writes the waiting text, before the socket is ended or handed over. */
   flush(): void {
     if (!this.#isWaiting) return
     this.#isWaiting = false

@@ -5,7 +5,6 @@ import { TimeSlicer } from '../../lib/time-slicer.ts'
 /** Deadlines within so many milliseconds share one timer of Node. */
 const granularityMs = 8
 
-/** Due, and about to fire. */
 const now = Number.NEGATIVE_INFINITY
 
 /** Thousands may be due at once, and each cuts or answers a connection. */
@@ -46,7 +45,6 @@ export class Deadline {
     if (key < this.#key) this.#enter(key)
   }
 
-  /** Stops it, but leaves it in its bucket for the next time it is set. */
   stop(): void {
     this.#dueMs = Number.POSITIVE_INFINITY
     this.#onDue = undefined
@@ -57,7 +55,6 @@ export class Deadline {
     return this.#onDue !== undefined
   }
 
-  /** Removes it from its bucket, which may outlive its owner. */
   discard(): void {
     this.stop()
     buckets.get(this.#key)?.delete(this)
@@ -90,7 +87,7 @@ export class Deadline {
     // An earlier due callback may have set or stopped it.
     if (this.#dueMs !== now) return
     const onDue = this.#onDue
-    const target = this.#target as never // it was set with the callback
+    const target = this.#target as never
     this.stop()
     onDue?.(target)
   }

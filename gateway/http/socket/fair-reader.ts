@@ -29,7 +29,6 @@ export class FairReader {
   #isWanted = true
   #isThrottled = false
 
-  /** `isShared`: the socket reads into the shared buffer. */
   constructor(socket: Socket, isShared: boolean) {
     this.#gate = isShared ? new SharedReadGate(socket) : new HandleGate(socket)
   }
@@ -44,7 +43,6 @@ export class FairReader {
     if (!this.#isThrottled) this.#gate.open()
   }
 
-  /** Leaves the socket paused, for another reader. */
   detach(): void {
     this.#isWanted = false
     this.#gate.detach()

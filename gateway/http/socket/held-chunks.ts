@@ -8,7 +8,6 @@ export class HeldChunks {
   #chunks: PooledCopy[] = []
   bytes = 0
 
-  /** Reading should pause beyond about `limitBytes`. */
   constructor(account: MemoryAccount, limitBytes: number) {
     this.#account = account
     this.#limitBytes = limitBytes
@@ -37,7 +36,6 @@ export class HeldChunks {
     return chunk
   }
 
-  /** Returns all bytes in memory of their own. */
   takeAll(): Buffer {
     const chunks = this.#chunks.map(({ bytes }) => bytes)
     const [first, ...more] = chunks

@@ -26,7 +26,6 @@ const largeBytes = 64 * 1024
 const largeBuffers = new BufferPool(largeBytes)
 const middleBuffers = new BufferPool(largeBytes / 2)
 
-/** Up to the size of a socket read. No buffer is less than half used. */
 function findPool(bytes: number): BufferPool | undefined {
   if (bytes <= smallBytes || bytes > largeBytes) return undefined
   return bytes <= largeBytes / 2 ? middleBuffers : largeBuffers

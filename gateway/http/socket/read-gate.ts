@@ -62,7 +62,6 @@ export class HandleGate implements ReadGate {
     if (this.#socket.isPaused()) this.#socket.resume()
   }
 
-  /** Restores the socket, paused. */
   detach(): void {
     this.#socket.pause()
     this.#isClosed = false

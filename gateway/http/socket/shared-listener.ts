@@ -5,7 +5,6 @@ const connectionKey = Symbol('connection')
 
 type Joined = Socket & { [connectionKey]?: unknown }
 
-/** Links a socket to the connection of its shared listeners. */
 export const joinConnection = (socket: Socket, connection: object): void => {
   Object.assign(socket, { [connectionKey]: connection })
 }

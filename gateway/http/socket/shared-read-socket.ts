@@ -8,15 +8,12 @@ import { type ReadSize, type SharedReader, shareReads } from './shared-reads.ts'
 type ReadSizes = Pick<SharedReader, 'chooseSize'>
 type SocketListener = (this: Socket, bytes: Buffer) => void
 
-/** A client's socket, and the listener of its bytes. */
 export class SharedReadSocket implements SharedReader {
   readonly socket: Socket
-  /** Whether received bytes may be kept; else they must be copied. */
   readonly ownsBytes: boolean
   readonly #sizes: ReadSizes
   #listener: SocketListener | undefined
 
-  /** Takes over an unread connection. */
   constructor(accepted: Socket, sizes: ReadSizes) {
     this.#sizes = sizes
     const shared = accepted instanceof TLSSocket ? undefined : shareReads(accepted, this)
@@ -39,7 +36,6 @@ export class SharedReadSocket implements SharedReader {
     return this.ownsBytes ? bytes : Buffer.from(bytes)
   }
 
-  /** Hands the socket over; it must be paused. */
   detach(): TunnelEnd {
     const { socket } = this
     socket.removeAllListeners('data')

@@ -17,11 +17,9 @@ const buffers: Readonly<Record<ReadSize, Buffer>> = {
   large: readBuffer,
 }
 
-/** The owner of a socket that reads into the shared buffer. */
 export type SharedReader = Readonly<{
   /** Takes a borrowed buffer. False stops reading until it is resumed. */
   onRead: (bytes: Buffer) => boolean
-  /** Called before each read. */
   chooseSize: () => ReadSize
 }>
 
@@ -59,13 +57,11 @@ function chooseBuffer(): Buffer | undefined {
   return reader && chosen === lastBuffer ? undefined : chosen
 }
 
-/** One object for all sockets with a shared reader. */
 export const sharedReads: OnReadOpts = {
   buffer: chooseBuffer as () => Buffer, // Node takes undefined, too
   callback: takeBytes,
 }
 
-/** Fields that Node's server sets on an accepted socket, which its types omit. */
 type Accepted = { _handle: object | null; _server: object | null; server: object | null }
 type AcceptedOptions = SocketConstructorOpts & Readonly<Record<string, unknown>>
 
@@ -86,12 +82,10 @@ export function shareReads(accepted: Socket, reader: SharedReader): Socket | und
     readableHighWaterMark: accepted.readableHighWaterMark,
     writableHighWaterMark: accepted.writableHighWaterMark,
   }
-  // The constructor asks for the first buffer.
   lastReader = reader
   lastBuffer = undefined
   const socket = new Socket(options)
   setSharedReader(socket, reader)
-  // The server counts its connections by these fields.
   Object.assign(socket, { _server: server, server } satisfies Omit<Accepted, '_handle'>)
   Object.assign(first, { _handle: null, _server: null, server: null } satisfies Accepted)
   return socket

@@ -5,17 +5,14 @@ export const keepAliveProbeMs = 30_000
 
 const transports = new WeakMap<Socket, Socket>()
 
-/** Links a TLS connection to its TCP socket. */
 export const noteTransport = (socket: Socket, transport: Socket): void => {
   transports.set(socket, transport)
 }
 
-/** The TCP socket of a connection: itself, or the one below TLS. */
 export const transportOf = (socket: Socket): Socket => transports.get(socket) ?? socket
 
 const partners = new WeakMap<Socket, Socket>()
 
-/** Links a client's connection to the upstream's that it was joined to. */
 export const notePartner = (client: Socket, upstream: Socket): void => {
   partners.set(client, upstream)
 }

@@ -33,5 +33,4 @@ function readKey(pem: string): KeyObject {
   }
 }
 
-/** Expiry of the first certificate of a chain. */
 export const readExpiry = (cert: string): Date => new Date(readCertificates('cert', cert)[0]?.validTo ?? '')

@@ -3,11 +3,8 @@ import type { Server, TLSSocket } from 'node:tls'
 import { guarded } from '../../fault/guarded.ts'
 import { noteTransport } from '../socket/transport.ts'
 
-/** TLS connections, from before their handshakes on. */
 export type Handshakes = Readonly<{
-  /** Open connections, handshakes included. */
   count: () => number
-  /** Breaks pending handshakes. */
   cut: () => void
 }>
 

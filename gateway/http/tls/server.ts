@@ -14,7 +14,6 @@ export type ListenerTls = Readonly<{
    */
   clientCertificates?: 'optional' | 'required' | undefined
   minVersion: 'TLSv1.2' | 'TLSv1.3'
-  /** Covers the whole handshake. */
   handshakeTimeoutMs: number
 }>
 
@@ -63,12 +62,10 @@ export function checkServerIdentity(identity: ServerIdentity): void {
   try {
     createSecureContext({ ...identity, ciphers })
   } catch (error) {
-    // Such as a key that is too small for this OpenSSL.
     throw new Error(`cert or key cannot serve (${(error as NodeJS.ErrnoException).code ?? 'unknown reason'})`)
   }
 }
 
-/** Replaces the identity of a running server; open connections stay. */
 export const replaceIdentity =
   (server: PlainServer, tls: ListenerTls | undefined) =>
   (identity: ServerIdentity): void => {

@@ -38,15 +38,12 @@ export type ConnectionEvents = Readonly<{
 
 const destroy = (connection: UpstreamConnection): void => connection.destroy()
 
-/** One connection to an upstream: connecting, busy with one request, idle or closed. */
 export class UpstreamConnection implements CycleConnection, SharedReader {
   readonly authority: string
   readonly origin: string
   readonly deadline: Deadline
-  /** Its slot in the list of open connections. */
   slot: Slot<UpstreamConnection> | undefined
   #parser: MessageParser | undefined
-  /** The remote address, once connected. */
   peerAddress: string | undefined
   /** Whether a response was received: its upstream may close a reused connection under the next request. */
   hasServed = false
@@ -88,7 +85,6 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     return this.#parser
   }
 
-  /** Sends a request once the connection is open. */
   begin(request: UpstreamRequest, resolvers: Resolvers): void {
     this.#cycle = new RequestCycle(this, request, resolvers)
     this.#charge(request.account ?? freeAccount)
@@ -140,14 +136,12 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     return socket
   }
 
-  /** Breaks the connection. */
   drop(): void {
     if (this.#isDropped) return
     this.#detach()
     this.#socket.destroy()
   }
 
-  /** Breaks the connection and its request. */
   async close(): Promise<void> {
     const closed = this.#socket.closed ? undefined : once(this.#socket, 'close')
     const cycle = this.#cycle
@@ -170,7 +164,6 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     this.#events.forget(this)
   }
 
-  /** Breaks the connection and its request after a callback threw. */
   destroy(): void {
     this.#break(new Error('a callback failed'))
   }

@@ -4,11 +4,8 @@ import { guarded } from '../../fault/guarded.ts'
 import { type Address, createResolver, type Resolver } from './resolver.ts'
 
 export type DnsCacheOptions = Readonly<{
-  /** How long an answer is fresh. */
   cacheMs: number
-  /** How long stale addresses serve while the name does not resolve. */
   maxStaleMs?: number
-  /** How long a connection waits for the first addresses of a name. */
   timeoutMs?: number
   /** Whether tenants choose the names, which may then never resolve. */
   isForeign?: boolean
@@ -25,14 +22,11 @@ export type DnsCache = Readonly<{
   lookupInOrder: LookupFunction
   /** A number that grows with each change. Refreshes a stale answer in the background. */
   versionOf: (name: string) => number
-  /** Whether the name still resolves to the address, as far as is known. */
   includes: (name: string, address: string | undefined) => boolean
-  /** Age in milliseconds of the oldest stale addresses in use, else 0. */
   oldestStaleMs: () => number
 }>
 
 type Entry = {
-  /** Empty once they are too old. */
   addresses: readonly Address[]
   answeredAtMs: number
   askedAtMs: number
@@ -92,16 +86,12 @@ export function createDnsCache(options: DnsCacheOptions): DnsCache {
 }
 
 type Entries = Readonly<{
-  /** Returns the entry, without addresses that are too old. */
   find: (name: string) => Entry | undefined
   take: (name: string, addresses: readonly Address[]) => void
-  /** Records an unanswered request for the name. Returns whether the name is known at all. */
   noteAsked: (name: string) => boolean
   noteUse: (entry: Entry) => void
   isInUse: (entry: Entry) => boolean
-  /** Whether the entry needs a refresh. */
   isOld: (entry: Entry) => boolean
-  /** Age of the oldest addresses in use among these names. */
   oldestMs: (names: readonly string[]) => number
 }>
 
@@ -155,13 +145,11 @@ function createEntries({
 }
 
 type Failures = Readonly<{
-  /** Records the outcome of the last lookup; undefined is success. */
   note: (name: string, reason: string | undefined) => void
   reasonOf: (name: string) => string | undefined
   names: () => readonly string[]
 }>
 
-/** Names whose last lookup failed or took too long, with the reason. */
 function createFailures({ onState = () => undefined }: DnsCacheOptions): Failures {
   const failing = new Map<string, string>()
   return {
@@ -182,7 +170,6 @@ type Lookups = Readonly<{
   underWay: (name: string) => Lookup | undefined
 }>
 
-/** Shares one lookup among all connections that wait for the name. */
 function createLookups(
   entries: Entries,
   failures: Failures,

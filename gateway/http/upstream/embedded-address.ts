@@ -42,7 +42,6 @@ export function embeddedAddresses(address: string): readonly string[] {
 
 const isZero = (bytes: readonly number[], from: number): boolean => bytes.slice(from).every((byte) => byte === 0)
 
-/** The eight groups of a valid address. */
 export function readGroups(address: string): readonly number[] {
   const [head = '', tail] = address.split('::')
   const before = readPart(head)

@@ -2,7 +2,6 @@ import { BlockList, isIP, type LookupFunction } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { embeddedAddresses } from './embedded-address.ts'
 
-/** The addresses that may be connected to. */
 export type Networks = Readonly<{ admits: (address: string, port: number) => boolean }>
 
 export type NetworkRules = Readonly<{ allow: readonly string[]; deny: readonly string[] }>
@@ -59,7 +58,6 @@ export function createNetworks({ allow, deny }: NetworkRules, listenerPorts: Rea
   }
 }
 
-/** Filters a lookup by the admitted addresses. */
 export const admittedOnly =
   (lookup: LookupFunction, networks: Networks, port: number): LookupFunction =>
   (name, options, callback) =>
@@ -75,7 +73,6 @@ export const admittedOnly =
       else callback(null, first.address, first.family)
     })
 
-/** The error of an address that is not admitted. */
 export const refused = (host: string): NodeJS.ErrnoException =>
   Object.assign(new Error(`cluster.networks does not admit the address of ${host}`), { code: 'EACCES' })
 

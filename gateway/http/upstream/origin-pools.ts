@@ -2,19 +2,16 @@ import type { UpstreamRequest } from '../engine.ts'
 import type { DnsCache } from './dns-cache.ts'
 import { type Origin, readOrigin } from './origin.ts'
 
-/** Connections to one origin with the same certificates and networks. */
 export type OriginPool<Connection> = {
   readonly key: string
   readonly origin: Origin
   readonly dns: DnsCache
   readonly tls: UpstreamRequest['tls']
   readonly networks: UpstreamRequest['networks']
-  /** Ordered by the time they became idle. */
   readonly idle: Connection[]
   dnsVersion: number
 }
 
-/** The origin of a request, and the demands on its connection. */
 export type UpstreamTarget = Pick<UpstreamRequest, 'origin' | 'tls' | 'networks'>
 
 export type OriginPoolsOptions<Connection> = Readonly<{
@@ -28,7 +25,6 @@ export type OriginPoolsOptions<Connection> = Readonly<{
 /** Clusters' addresses come and go, and must not add up. */
 export const mostPools = 1_000
 
-/** Idle connections by origin and certificates. */
 export class OriginPools<Connection> {
   readonly #pools = new Map<string, OriginPool<Connection>>()
   readonly #options: OriginPoolsOptions<Connection>
@@ -48,7 +44,6 @@ export class OriginPools<Connection> {
     const pool = { key, origin: found, dns, tls, networks, idle: [], dnsVersion: 0 }
     this.#pools.set(key, pool)
     if (this.#pools.size > mostPools) this.#dropOldest()
-    // Certificates were replaced, so idle connections with the old ones close.
     for (const connection of [...(known?.idle ?? [])]) this.#options.drop(connection)
     return pool
   }
@@ -58,7 +53,6 @@ export class OriginPools<Connection> {
     return pool.idle.pop()
   }
 
-  /** False for a connection that must not serve again. */
   keep(pool: OriginPool<Connection>, connection: Connection): boolean {
     if (this.#pools.get(pool.key) !== pool || !this.#isCurrentAddress(pool, connection)) return false
     pool.idle.push(connection)

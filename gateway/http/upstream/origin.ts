@@ -8,18 +8,14 @@ import { admittedOnly, type Networks, refused } from './networks.ts'
 
 export type OpenOptions = Readonly<{ onread?: OnReadOpts; highWaterMark?: number }>
 
-/** The address of an upstream. */
 export type Origin = Readonly<{
-  /** Scheme, host and port, without a default port. */
   origin: string
-  /** The value of `Host`. */
   authority: string
   isEncrypted: boolean
   /** The event after which the connection may be used. */
   openEvent: 'connect' | 'secureConnect'
   /** The host where it is a DNS name, whose addresses may change. */
   name: string | undefined
-  /** Opens a connection. TLS ignores the options. */
   open: (options: OpenOptions) => Socket
 }>
 
@@ -50,7 +46,6 @@ export function readOrigin(
   return { ...facts, openEvent: 'connect', open: (more) => connect({ ...options, ...more }) }
 }
 
-/** A socket that fails to connect. */
 function failing(error: Error): Socket {
   const socket = new Socket()
   setImmediate(() => socket.destroy(error))
@@ -62,7 +57,6 @@ type Address = Readonly<{ host: string; port: number; lookup: DnsCache['lookup']
 /** Shared by upstreams without a TLS configuration: they trust the public authorities of Node. */
 let usualContext: SecureContext | undefined
 
-/** Resumes the last TLS session of the origin. */
 function secureOpener(address: Address, tls: UpstreamTls | undefined): Origin['open'] {
   const { host } = address
   usualContext ??= createSecureContext({ minVersion: 'TLSv1.2' })

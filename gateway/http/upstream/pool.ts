@@ -3,11 +3,9 @@ import { type ConnectionEvents, UpstreamConnection } from './connection.ts'
 import type { DnsCache } from './dns-cache.ts'
 import { type OriginPool, OriginPools, type UpstreamTarget } from './origin-pools.ts'
 
-/** Connections to upstreams, each for one request at a time. */
 export type Pool = Readonly<{
   /** Returns the most recently idle connection or a new one; undefined where all are busy. */
   acquire: (place: UpstreamTarget, needs: Needs) => UpstreamConnection | undefined
-  /** Open connections by origin. */
   count: () => ReadonlyMap<string, number>
   close: () => Promise<void>
 }>
@@ -24,7 +22,6 @@ export function createPool(limit: number, names: DnsCache, clusterNames: DnsCach
     drop: (connection) => connection.drop(),
   })
 
-  /** Makes room by closing an idle connection of any origin. */
   const hasRoom = (): boolean => {
     if (open.size < limit) return true
     const spare = pools.oldestIdle()

@@ -23,13 +23,10 @@ export type CycleConnection = ResponseSource &
     parser: MessageParser
     /** Whether it was reused: its upstream may close it under this very request. */
     hasServed: boolean
-    /** Ends the cycle. The connection may stay idle for that time; at 0 it closes. */
     finish: (keepMs: number) => void
-    /** Hands the socket over, with the bytes received on it. */
     release: (rest: Buffer) => Socket
   }>
 
-/** One request on a connection, from its first byte to the last byte of its response. */
 export class RequestCycle implements UploadEvents {
   readonly #connection: CycleConnection
   readonly #response: ResponseStream
@@ -37,13 +34,11 @@ export class RequestCycle implements UploadEvents {
   /** Released at the head of the response, which may last for hours. */
   #request: UpstreamRequest | undefined
   #upload: Upload | undefined
-  /** Bytes of an incomplete head. */
   readonly #head: Holding
   #isSent = false
   #hasAnswered = false
   #keepMs = 0
   #interimHeads = 0
-  /** Bytes before the final head. */
   #interimBytes = 0
 
   constructor(connection: CycleConnection, request: UpstreamRequest, resolvers: Resolvers) {
@@ -56,7 +51,6 @@ export class RequestCycle implements UploadEvents {
     request.onCancellable(() => this.#response.fail('cancelled'))
   }
 
-  /** False once the client has left, or the response has ended. */
   get isPending(): boolean {
     return this.#response.isPending
   }
@@ -127,7 +121,6 @@ export class RequestCycle implements UploadEvents {
     const { parser } = this.#connection
     if (head) this.#begin(head)
     for (const chunk of parser.body) this.#response.data(chunk)
-    // The sink may have aborted just now.
     if (!this.isPending) return
     if (fault) this.#response.fail('protocol-error', new Error(fault.code))
     else if (parser.isComplete) this.#complete(isAll && this.#isSent ? this.#keepMs : 0)
@@ -145,7 +138,6 @@ export class RequestCycle implements UploadEvents {
     this.#response.truncate(new UpstreamError(this.#faultOfBreak()))
   }
 
-  /** The connection has closed. */
   close(hasBeenOpen: boolean, cause: Error | undefined): void {
     this.#response.fail(hasBeenOpen ? this.#faultOfBreak() : 'unreachable', cause)
   }

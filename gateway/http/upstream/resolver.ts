@@ -7,7 +7,6 @@ type Answer = (error: NodeJS.ErrnoException | null, addresses: readonly Address[
 
 export type ResolveName = (name: string, answer: Answer) => void
 
-/** Asks the system, which reads /etc/hosts. */
 const askSystem: ResolveName = (name, answer) => lookupSystem(name, { all: true, verbatim: true }, answer)
 
 export type Resolver = Readonly<{

@@ -69,7 +69,6 @@ export class ResponseStream {
     this.#endsWithHead = endsWithHead(status)
     const resolvers = this.#resolvers
     this.#resolvers = undefined
-    // A reason that the writer would refuse is omitted.
     const reason = /^[\t\x20-\x7e]*$/.test(firstLine) ? firstLine : ''
     resolvers?.resolve({
       status,
@@ -89,7 +88,6 @@ export class ResponseStream {
     resolvers?.resolve({ headers, connection })
   }
 
-  /** Takes a borrowed buffer. */
   data(chunk: Buffer): void {
     if (this.#outcome !== 'pending' || this.#endsWithHead) return
     if (this.#sink && !this.#isPaused) {
@@ -116,7 +114,6 @@ export class ResponseStream {
     this.#tellIfRead()
   }
 
-  /** Ends the response and its connection at once. */
   fail(fault: UpstreamFault | UpstreamError, cause?: unknown): void {
     if (this.#outcome !== 'pending') return
     const error = typeof fault === 'string' ? new UpstreamError(fault, { cause }) : fault

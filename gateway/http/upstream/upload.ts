@@ -2,10 +2,8 @@ import type { UpstreamError } from '../engine.ts'
 import type { BodyConsumer, Http1RequestBody } from '../server/request-body.ts'
 import { composeFraming } from './request-head.ts'
 
-/** The upstream connection. `write` returns false when its buffer is full. */
 export type UploadConnection = Readonly<{
   write: (text: string) => boolean
-  /** Writes a borrowed buffer. */
   writeBorrowed: (bytes: Buffer) => boolean
 }>
 
@@ -25,7 +23,6 @@ export class Upload implements BodyConsumer {
   readonly #method: string
   readonly #body: Http1RequestBody
   readonly #events: UploadEvents
-  /** Empty once written. */
   #head: string
 
   constructor(
@@ -84,7 +81,6 @@ export class Upload implements BodyConsumer {
     this.#body.resume()
   }
 
-  /** Stops reading the body. */
   detach(): void {
     this.#body.detach()
   }
