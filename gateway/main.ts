@@ -20,7 +20,6 @@ const program = new Command('sallyport')
   .showHelpAfterError('(add --help for usage and an example)')
   .addHelpText('after', example('npx sallyport demo', 'npx sallyport serve --config config/gateway.yaml'))
   .hook('preAction', (_program, command) => {
-    // `serve` installs its own handlers once it serves.
     if (command.name() === 'serve') takeEarlySignals()
     else if (command.name() !== 'demo') endWithReader()
   })

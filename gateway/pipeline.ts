@@ -198,7 +198,6 @@ export function passAudit(
   return decision && audit.record(decision)
 }
 
-/** Resolves to the error for the client: this refusal, or the failure to record it. */
 export async function auditRefusal(
   audit: Audit,
   record: RequestRecord,
@@ -218,9 +217,6 @@ export async function auditRefusal(
   }
 }
 
-/**
- * Renders in the format of the route's surface. A method that is not allowed has no route, but its path has a surface.
- */
 export const renderRefusal = (error: GatewayError, record: RequestRecord, requestId: string): Rendered =>
   render(error, error instanceof MethodNotAllowed ? error.surface : record.surface, requestId)
 

@@ -6,7 +6,6 @@ export type ClusterState = Readonly<{
   slug: string
   state: ClusterCondition
   lastHeartbeatAt: string | undefined
-  /** Scheme and host alone. */
   origin: string
 }>
 

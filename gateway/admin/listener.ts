@@ -7,10 +7,8 @@ import type { HistoryQuery, HistoryReading } from './history/history.ts'
 import type { PolicyStates } from './policy-state.ts'
 import { isReady, type Readiness, stateOf } from './readiness.ts'
 
-/** The members of a JSON Web Key Set that are read here (RFC 7517 5). */
 export type PublicKeys = Readonly<{ keys: readonly Readonly<{ kid?: string }>[] }>
 
-/** The facts of one process as plain data: workers send them to their primary. */
 export type AdminState = Readonly<{
   readiness: () => Promise<Readiness>
   metrics: () => Promise<MetricsSnapshot>

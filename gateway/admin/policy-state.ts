@@ -1,11 +1,9 @@
 export type PolicyState = Readonly<{
   directory: string
-  /** ISO time at which the policy came into force; undefined before the first good one. */
   loadedAt: string | undefined
   files: readonly string[]
   /** The same for the same files on every replica; undefined before the first good policy. */
   fingerprint: string | undefined
-  /** The reason that the current files are not in force; undefined while they are valid. */
   trouble: PolicyTrouble | undefined
   held: PolicyHold | undefined
   change: PolicyChange | undefined
@@ -29,12 +27,10 @@ export type PolicyChange = Readonly<{
   widened: readonly string[]
 }>
 
-/** One line a mistake, `file:line:column: message`. */
 export type PolicyTrouble = Readonly<{ since: string; message: string }>
 
 export type PolicyStates = Readonly<{ live: PolicyState; shadow: PolicyState | undefined }>
 
-/** A group reports the worker with an error first, then the one with the oldest policy. */
 export function choosePolicyStates(states: readonly PolicyStates[]): PolicyStates | undefined {
   const live = chooseWorst(states.map((state) => state.live))
   return live && { live, shadow: chooseWorst(states.flatMap(({ shadow }) => shadow ?? [])) }

@@ -8,7 +8,7 @@ export type PartReport = PartState | Readonly<{ state: Exclude<PartState, 'ok'>;
 
 export type Readiness = Readonly<Record<string, PartReport>>
 
-/** The message is shown to every caller of the admin listener. */
+/** Every caller of the admin listener sees the message. */
 export class PartError extends Error {
   override readonly name = 'PartError'
   readonly state: Exclude<PartState, 'ok'>
@@ -32,7 +32,6 @@ export async function checkReadiness(checks: readonly ReadinessCheck[]): Promise
         return [name, 'ok']
       } catch (error) {
         if (error instanceof PartError) return [name, { state: error.state, cause: error.message }]
-        // The name is enough here; the log has the cause.
         return [name, 'failing']
       }
     }),
@@ -42,7 +41,6 @@ export async function checkReadiness(checks: readonly ReadinessCheck[]): Promise
 
 const severity: Readonly<Record<PartState, number>> = { ok: 0, limited: 1, failing: 2 }
 
-/** Each part takes the worst state that a process reports. */
 export function combineReadiness(parts: readonly Readiness[]): Readiness {
   const combined: Record<string, PartReport> = {}
   for (const part of parts)

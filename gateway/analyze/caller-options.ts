@@ -21,7 +21,6 @@ export function findUnknown({ role, platformRoles = [], scope }: CallerOptions, 
   ]
 }
 
-/** A scope or an ability makes the caller use a token; otherwise the credential is OAuth. */
 export function imagineFromWords(words: CallerOptions, roles: Roles): HypotheticalCaller {
   const { role, platformRoles = [], scope, abilities, agent = 'own', organization = 'own' } = words
   const granted = scope === undefined ? [] : [...(roles.tokenScopes.get(scope) ?? [])]

@@ -16,7 +16,6 @@ type Tools = Readonly<{
   findUser: (id: number) => Promise<UserRecord | undefined>
 }>
 
-/** Resolves the user as the gateway would for this request: organization, role and relation to the agent. */
 export async function findCaller(
   request: Pick<ExplainedRequest, 'method' | 'target' | 'host'>,
   wanted: Wanted,

@@ -17,11 +17,9 @@ import { compileRoutes, type RouteMatch, type RouteTable } from '../route/table.
 import { evaluate, isForeignOrganization } from './evaluate.ts'
 import { createHypotheticalCaller, type HypotheticalCaller } from './hypothetical-caller.ts'
 
-/** A check that the route asks for. Checks stand in order and end with the first failure. */
 export type ExplainedCheck = Readonly<{ check: string; isPassed: boolean; why: string }>
 
 export type Explanation = Readonly<{
-  /** 200 stands for any status of the upstream. */
   status: number
   outcome: 'allowed' | RefusalCode
   route: string | undefined

@@ -1,8 +1,6 @@
 import { redact } from '../observe/log/redact.ts'
 
-/** One request as the audit or the admin listener remembers it. */
 export type FoundRequest = Readonly<{
-  /** The file and line, or the address, that it was found at. */
   source: string
   time: string
   listener: string | null
@@ -10,7 +8,6 @@ export type FoundRequest = Readonly<{
   status: number | null
   reason: string | null
   cause: string | null
-  /** The check of the policy that a 403 failed. */
   check: string | null
   userId: number | null
   userKind: string | null
@@ -29,7 +26,6 @@ export type FoundRequest = Readonly<{
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** A gateway writes no longer value. */
 const textLimit = 2_048
 
 /** A file or a listener may hold what no gateway wrote: a credential in it stays out of the output. */
@@ -41,7 +37,6 @@ const readNumber = (value: unknown): number | null =>
 
 const readFields = (value: unknown): Fields => Object(value) as Fields // a member that is missing reads as undefined
 
-/** The decision on a line of the audit; undefined for any other line, or another request's. */
 export function readDecision(line: string, requestId: string, source: string): FoundRequest | undefined {
   const fields = readFields(parseJson(line))
   if (fields.audit !== 'decision' || fields.requestId !== requestId) return undefined
@@ -67,7 +62,6 @@ const outcomes: Readonly<Record<string, FoundRequest['outcome']>> = {
   slow: 'slow',
 }
 
-/** The requests of an answer of the admin listener. Throws for anything else. */
 export function readRemembered(body: string, requestId: string, source: string): readonly FoundRequest[] {
   const { requests: list } = readFields(parseJson(body))
   if (!Array.isArray(list)) throw new Error('the answer is not a list of requests')

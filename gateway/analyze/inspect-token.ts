@@ -26,7 +26,6 @@ const jwtChecks = [
 ]
 const apiTokenChecks = ['carrier', 'syntax', 'token known', 'secret', 'time bounds', 'owner']
 
-/** The check that each cause fails. */
 const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
   credential_missing: 'carrier',
   jwt_in_authorization: 'carrier',
@@ -61,7 +60,6 @@ const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
 export type InspectionTools = Readonly<{
   verify: Verify
   now: () => Date
-  /** Undefined where the database cannot be asked. */
   directory: Pick<Directory, 'findByIdentity' | 'findToken'> | undefined
 }>
 
@@ -97,7 +95,6 @@ function readCarrier(text: string): Parameters<typeof readCredential>[0] {
   return { authorization: [], oauthAccessToken: line === '' ? [] : [line] }
 }
 
-/** Until the check that failed all have passed; those behind it were not made. */
 function listChecks(kind: TokenInspection['kind'], cause: RefusalCause | undefined, isWhole: boolean) {
   const names = kind === 'jwt' ? jwtChecks : apiTokenChecks
   const failed = cause === undefined ? names.length : names.indexOf(failedChecks[cause] ?? 'user')

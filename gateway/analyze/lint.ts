@@ -2,7 +2,6 @@ import type { Policy } from '../policy/compile.ts'
 
 export type Warning = Readonly<{ source: string; message: string }>
 
-/** Warns of rules that are valid but seldom intended. */
 export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warning[] {
   const required = new Set(routes.flatMap(({ ability }) => ability ?? []))
   const unused = [...roles.highest.abilities].filter((ability) => !required.has(ability))

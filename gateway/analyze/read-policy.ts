@@ -17,7 +17,6 @@ export function readPolicy({ config, policies }: PolicySource): Readonly<{ polic
   return { policy: loadPolicy(directory, new Set(Object.keys(configuration.upstreams))), directory }
 }
 
-/** Reads a folder, or one file that holds the whole policy, for any upstreams. */
 export function readPolicyAt(path: string): Policy {
   if (!isFile(path)) return loadPolicy(path, anyName)
   return parsePolicy(dirname(path), new Map([[basename(path), readText(path)]]), anyName)

@@ -1,11 +1,9 @@
 import { type PatternSegment, parsePattern, type Route } from '../policy/route.ts'
 
-/** A segment of a region's paths: a literal, or any text that no route names there. */
 export type Step = Readonly<{ text: string; isNamed: boolean }>
 
 /** Requests that none of the given routes tells apart. The texts of `steps` are a path that stands for all of them. */
 export type Region = Readonly<{
-  /** Undefined for every host that no route names. */
   host: string | undefined
   steps: readonly Step[]
   isOpen: boolean
@@ -39,7 +37,6 @@ const slash: Step = { text: '', isNamed: true }
 
 type Paths = Pick<Region, 'steps' | 'isOpen'>
 
-/** All regions below a path; `alive` are the patterns that still match it. */
 function follow(alive: readonly Pattern[], steps: readonly Step[], other: Step): readonly Paths[] {
   const depth = steps.length
   const open = alive.filter((pattern) => isOpenAt(pattern, depth))

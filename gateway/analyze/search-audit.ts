@@ -1,7 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { type FoundRequest, readDecision } from './found-request.ts'
 
-/** The decisions of one request, and how many more there are than memory is given to. */
 export type AuditSearch = Readonly<{ found: readonly FoundRequest[]; left: number }>
 
 /** Every line of the audit is shorter (docs/reference/audit.md); longer ones are another program's. */
@@ -33,7 +32,6 @@ export async function searchAudit(file: string, requestId: string): Promise<Audi
   return { found, left }
 }
 
-/** Calls back with each line and its number from 1; one that is too long is counted and left out. */
 export async function splitLines(
   bytes: AsyncIterable<Buffer>,
   take: (line: Buffer, number: number) => void,

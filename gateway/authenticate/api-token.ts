@@ -38,7 +38,6 @@ function decodeCanonical(encoded: string): string | undefined {
   return bytes.toString('base64url') === encoded ? bytes.toString('latin1') : undefined
 }
 
-/** Compares two hex digests in constant time. */
 export function isSameHash(left: string, right: string): boolean {
   const a = Buffer.from(left, 'hex')
   const b = Buffer.from(right, 'hex')

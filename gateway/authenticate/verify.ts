@@ -31,7 +31,6 @@ export type VerifyOptions = Readonly<{
 
 export type Verify = (jwt: string) => Awaitable<VerifiedToken>
 
-/** Verifies a signature once and caches the result for as long as the issuer's keys stay the same. */
 export function createVerify({ issuers, verified, onRead }: VerifyOptions): Verify {
   const pending = new Map<string, Promise<VerifiedToken>>()
   return (jwt) => {

@@ -92,7 +92,6 @@ function nameMissingAbility(ability: string | undefined, caller: CallerWithPermi
   return organization === undefined ? 'no_organization_for_ability' : 'role_ability_missing'
 }
 
-/** The policy decision point, without I/O, clock or state. */
 export function decide(match: RouteMatch, caller: Caller | undefined, roles: Roles): Decision {
   const { route } = match
   if (route.isPublic) return allow(match, undefined)

@@ -6,7 +6,7 @@ import { checkIssuers } from './issuers.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
 
-/** Opens nothing. Throws `ConfigurationError` for every mistake that would keep a gateway from starting. */
+/** Opens nothing. */
 export async function checkConfiguration(configuration: Configuration): Promise<void> {
   checkIssuers(configuration)
   readTrustedProxies(configuration)

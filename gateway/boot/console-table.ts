@@ -13,7 +13,6 @@ export async function compileConsoleTable(
   texts: PolicyTextList,
   upstreams: ReadonlySet<string>,
 ): Promise<ConsoleTable> {
-  // Without the folder, which the page shows once.
   const policy = await parsePolicyApart('', new Map(texts), upstreams)
   const table = compileRoutes(policy.routes)
   const destinations = policy.routes.flatMap(({ id, destination }) =>

@@ -26,7 +26,6 @@ export function openConsole(configuration: Configuration, facts: AdminState): Ad
   })
 }
 
-/** Images may leave the documentation out. */
 function readRunbook(): string | undefined {
   const file = new URL('../../docs/guides/runbook.md', import.meta.url)
   return existsSync(file) ? readFileSync(file, 'utf8') : undefined

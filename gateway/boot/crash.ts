@@ -23,7 +23,6 @@ export function handleUncaught(report: (error: unknown) => void, drain: Drain): 
       return
     }
     isEnding = true
-    // Another path that ends the process may set exit code 0.
     process.once('exit', () => {
       process.exitCode = 1
     })

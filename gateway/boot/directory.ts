@@ -37,7 +37,6 @@ export type OpenDirectory = Readonly<{
   checkWrites: () => Promise<void>
   checkSchema: () => Promise<void>
   readHeartbeat: ReadHeartbeat
-  /** Counts rate limits in Redis; undefined without Redis. */
   countBy: CountBy | undefined
   close: () => Promise<void>
 }>

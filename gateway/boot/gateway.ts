@@ -69,7 +69,6 @@ export type Gateway = Readonly<{
 /** Stops in order (SPEC section 6, Drain); resolves once every connection has ended. */
 export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
 
-/** Reads policies and keys again at once; a faulty file leaves the last good one in force. */
 export type Reload = () => Promise<void>
 
 export type RequestListeners = Readonly<{
@@ -93,7 +92,6 @@ const traceCloseMs = 2_000
 const now = (): Date => new Date()
 const monotonicMs = (): number => performance.now()
 
-/** Throws `ConfigurationError` before it opens a listener. */
 export async function startListeners(configuration: Configuration, context: ProcessContext): Promise<RequestListeners> {
   const { log, metrics } = context
   const networks = readNetworks(configuration, context)
@@ -331,7 +329,6 @@ async function closeListeners(
     for (const listener of listeners) listener.destroy()
   }
   const endStreams = (): void => {
-    // A stream still has to send its last event to the client.
     timer = setTimeout(guarded('process', cut), drainStreams() > 0 ? lastWordsMs : 0)
   }
   let timer = setTimeout(guarded('process', endStreams, cut), timeoutMs)

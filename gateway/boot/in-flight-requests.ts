@@ -7,7 +7,6 @@ import { describeBug, type Log } from '../observe/log/log.ts'
 export type InFlightRequests = Readonly<{
   count: () => number
   countJoined: () => number
-  /** Wraps a handler so that its error ends that exchange alone. */
   track: (work: (exchange: Exchange) => Promise<void>) => (exchange: Exchange) => void
   /** Resolves when no handler runs, or after `withinMs`: a handler may outlive its client. */
   untilIdle: (withinMs: number) => Promise<void>

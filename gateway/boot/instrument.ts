@@ -66,7 +66,6 @@ function nameOutcome(error: unknown): RefusalCode | 'client_disconnected' {
   return cause instanceof UpstreamError && cause.fault === 'cancelled' ? 'client_disconnected' : code
 }
 
-/** The engine asks for a fresh connection only when it sends a request again. */
 export const countRetries =
   (send: Send, metrics: Metrics, log: ProcessLog): Send =>
   (request) => {

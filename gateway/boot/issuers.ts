@@ -28,9 +28,6 @@ type IssuerDependencies = Readonly<{
   keyStore: KeyStore
 }>
 
-/**
- * Throws for an issuer that is listed twice, whose rules would be ambiguous, and for keys from a less secure address.
- */
 export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuers' | 'problemAt'>): void {
   const names = issuers.map(({ issuer }) => issuer)
   const problems = issuers.flatMap(({ issuer, jwksUri }, index) => [
@@ -101,13 +98,10 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   }
 }
 
-/** One required issuer on its way to its first keys. */
 type FirstKeys = Readonly<{
   issuer: string
-  /** The first fetch; it resolves also where it failed. */
   first: Promise<boolean>
   hasKeys: () => boolean
-  /** The error of the last fetch that failed. */
   failure: () => unknown
 }>
 
@@ -182,7 +176,6 @@ export function rememberVerified(
   return createVerify({ issuers, verified, onRead: (result) => metrics.countCacheRead('verifications', result) })
 }
 
-/** Verifies by keys that are fetched now, for a command; `failures` are the errors of those that did not come. */
 export function createVerifier(configuration: Configuration) {
   const failures: string[] = []
   const { byName, stop } = startIssuers(configuration, {

@@ -4,7 +4,6 @@ import type { CountBy } from '../limit/count-in-redis.ts'
 import { createLimit, type Limit } from '../limit/limit.ts'
 import type { LimitMetrics } from '../observe/metrics/limit.ts'
 
-/** About 15 MB. */
 const maxBudgets = 100_000
 
 type LimitDependencies = Readonly<{ metrics: LimitMetrics; monotonicMs: () => number }>

@@ -76,7 +76,6 @@ export function createProcessContext(configuration: Configuration, worker?: numb
 
 const complaintMs = 10_000
 
-/** The last line of a process in an unknown state. */
 export const reportFaultTo =
   (log: ProcessLog) =>
   (error: unknown): void =>
@@ -87,7 +86,6 @@ export const reportWarningTo =
   (warning: Error): void =>
     log.warn({ error: describeBug(warning) }, 'node warning')
 
-/** `onRefused` receives requests that could not be parsed. */
 export async function openListener(
   name: keyof Configuration['listeners'],
   configuration: Configuration,
@@ -127,7 +125,6 @@ export async function openListener(
   return listener
 }
 
-/** The key to change and the reason, by the code of the system. */
 const listenAdvice: Readonly<Record<string, readonly [key: 'host' | 'port', why: string]>> = {
   EADDRINUSE: ['port', 'is taken by another program; stop it, or set another port'],
   EACCES: ['port', 'may not be opened by this user; set a port above 1023'],
@@ -179,7 +176,6 @@ export async function openAdmin(
   return { ...listener, close }
 }
 
-/** A fault that repeats within this time is counted but not logged. */
 const silenceMs = 60_000
 
 const rememberedFaults = 100

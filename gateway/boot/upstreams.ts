@@ -14,7 +14,6 @@ type Written = Configuration['upstreams'][string]
 
 type Name = 'ca' | 'cert' | 'key'
 
-/** The configured upstreams. Their state outlives every policy, and their certificates follow their files. */
 export type Upstreams = FilesWatcher & Readonly<{ settings: ReadonlyMap<string, UpstreamSettings> }>
 
 type UpstreamDependencies = Readonly<{ log: Log; metrics: Metrics; send: Engine['send']; monotonicMs: () => number }>

@@ -7,7 +7,6 @@ export type CheckDirectoryOptions = Readonly<{ config: string; tryWrites?: boole
 
 const timeoutMs = 30_000
 
-/** Exit code 1 if there is an error. */
 export async function runCheckDirectory({ config, tryWrites = false, json = false }: CheckDirectoryOptions) {
   const { database, policies, upstreams } = loadConfiguration(config, process.env)
   const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))

@@ -1,7 +1,6 @@
 import type { Command } from 'commander'
 
 export type DescribedCommand = Readonly<{
-  /** The full name, such as `sallyport keys rotate`. */
   name: string
   description: string
   usage: string

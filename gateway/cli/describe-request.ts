@@ -2,12 +2,10 @@ import type { FoundRequest } from '../analyze/found-request.ts'
 import type { TokenDeed } from '../directory/postgres/audit.ts'
 import { escapeControls } from '../lib/text-table.ts'
 
-/** One request with its reason in words. */
 export type ExplainedMatch = FoundRequest &
   Readonly<{
     meaning: string
     remedy: string | null
-    /** The place of the route in the policy, as file:line. */
     policy: string | null
     /** For a token that the directory does not have; null where that was not looked up. */
     tokenTrail: readonly TokenDeed[] | null
@@ -17,7 +15,6 @@ export type ExplainedMatch = FoundRequest &
 export const escapeJson = (value: unknown): string =>
   JSON.stringify(value).replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 
-/** A request for a terminal, one fact a line; the facts that are not known are left out. */
 export function describeRequest(match: ExplainedMatch): string {
   const facts: readonly (readonly [name: string, value: string | undefined])[] = [
     ['why', match.meaning],
@@ -84,7 +81,6 @@ const describeDeed = ({ at, action, actorId, credential, ownerId, clientAddress,
     actorId === null ? 'an operator at the command line' : `user ${actorId} (${credential}) from ${clientAddress}`
   }${ownerId === null ? '' : `, owner user ${ownerId}`}, request ${requestId}`
 
-/** Another command that says more of a refusal by the policy. */
 function suggestNext({ outcome, status, method, path, userId, organizationId, credential, tokenId }: ExplainedMatch) {
   if (outcome !== 'refused' || (status !== 403 && status !== 404)) return undefined
   if (userId === null || method === null || path === null) return undefined

@@ -37,7 +37,6 @@ export async function runExplainRequest(requestId: string, options: ExplainReque
   )
 }
 
-/** With a place named by hand the rest of the command goes on without it. */
 function readConfiguration(
   { audit, admin, config }: ExplainRequestOptions,
   notes: string[],
@@ -51,7 +50,6 @@ function readConfiguration(
   }
 }
 
-/** The places that are named; else the audit file of the configuration and its admin listener on this machine. */
 async function findRequest(
   requestId: string,
   { audit, admin }: ExplainRequestOptions,

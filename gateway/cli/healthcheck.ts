@@ -8,7 +8,6 @@ type Words = Readonly<Record<string, string>>
 
 type Health = Readonly<{ status: string; checks?: Words; causes?: Words; isGood: boolean }>
 
-/** Exit code 1 unless the gateway is ready. */
 export async function runHealthcheck({ config, live = false, timeoutMs, json }: HealthcheckOptions): Promise<void> {
   const { admin } = loadConfiguration(config, process.env).listeners
   if (admin.port === 0) throw new UsageError('listeners.admin.port is 0, any free port. Give it a number.')
@@ -20,7 +19,6 @@ export async function runHealthcheck({ config, live = false, timeoutMs, json }: 
     process.stdout.write(`${health.status}${health.checks ? `: ${listStates(health.checks, health.causes)}` : ''}\n`)
 }
 
-/** A listener on every address is reached at loopback. */
 export function toOrigin({ host, port }: Readonly<{ host: string; port: number }>): string {
   const address = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host
   return `http://${address.includes(':') ? `[${address}]` : address}:${port}`

@@ -7,7 +7,6 @@ import { formatTable } from '../lib/text-table.ts'
 import { escapeJson } from './describe-request.ts'
 import { withDirectory } from './directory.ts'
 
-/** Longer than any header that the gateway takes. */
 const inputLimitBytes = 65_536
 
 /** Says of a token on standard input which checks of the gateway it passes; 1 where one fails. */

@@ -22,7 +22,6 @@ export type Rotation = Readonly<{
 /** A signed identity header expires after a minute; the rest is for replicas that see the change late. */
 const keepSupersededMs = 10 * 60_000
 
-/** Rejects if the file, or a rotation under way, forbids it. */
 export async function rotateBundle(old: string, options: RotationOptions): Promise<Rotation> {
   const { nowMs, afterMs, isForced, generatePem } = options
   const blocks = readKeyBundle(old)

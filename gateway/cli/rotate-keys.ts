@@ -3,7 +3,6 @@ import { generatePem } from './keys.ts'
 import { replaceFile } from './replace-file.ts'
 import { type Rotation, rotateBundle } from './rotate-bundle.ts'
 
-/** `after` is in seconds. */
 export type RotateOptions = Readonly<{ file: string; after: string; force?: boolean; json?: boolean }>
 
 export async function runRotateKeys(options: RotateOptions): Promise<void> {

@@ -52,7 +52,6 @@ export async function runListTokens(options: Common & Readonly<{ user: string }>
   else process.stdout.write(describeTokens(tokens, roles.tokenScopes, new Date()))
 }
 
-/** A revoked token is as unknown as one that never existed. */
 export async function runRevokeToken(tokenId: string, options: Common): Promise<void> {
   const id = readId('the token', tokenId)
   const { revoked, userId } = await withDirectory(options.config, async ({ directory }) => {

@@ -98,7 +98,6 @@ export type Configuration = Readonly<{
   log: Readonly<{ level: LogLevel; format: LogFormat; bufferBytes: number }>
   /** `sink` is `stdout`, `stderr`, `off` or an absolute path. */
   audit: Readonly<{ sink: string; onFull: 'drop' | 'wait'; bufferBytes: number; waitMs: number; replica?: string }>
-  /** Places a mistake at a key of the file that this was read from. */
   problemAt: YamlFile['problemAt']
 }>
 
@@ -116,7 +115,6 @@ export type ListenerTlsSettings = Readonly<{
 
 const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
 
-/** Reads the configuration file; paths in it are relative to it. Throws `ConfigurationError`. */
 export function loadConfiguration(path: string, environment: Environment): Configuration {
   const file = parseYaml(path, readText(path))
   const files = interpolate(file, dirname(resolve(path)), environment)
@@ -169,7 +167,6 @@ function checkRedis(file: YamlFile, { url, sentinels, cluster, allWritersPublish
 
 type Upstreams = Configuration['upstreams']
 
-/** An upstream has either `url` or `urls` in the file; this makes a list of both. */
 function listUrls(file: YamlFile, upstreams: Upstreams): Upstreams {
   const written = Object.entries(upstreams as Readonly<Record<string, Upstreams[string] & { url?: string }>>)
   const problems = written

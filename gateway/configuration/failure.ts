@@ -46,7 +46,6 @@ function explain(error: unknown, message: string): string {
   }
 }
 
-/** Advice by the code of the system, or of PostgreSQL. */
 const connectionAdvice: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'no server listens there; start it, or mend host and port',
   ENOTFOUND: 'its host is not known; mend the host',

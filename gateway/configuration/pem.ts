@@ -8,7 +8,6 @@ type Sections = Readonly<Record<'listeners' | 'upstreams', object>>
 
 type Owner = Readonly<{ tls?: object }>
 
-/** Adds to each PEM of a `tls` section the file that it came from, so that the file can be watched. */
 export function sourcePems<Written extends Sections>(written: Written, fileOf: (path: Path) => string | undefined) {
   const source = (name: keyof Sections) =>
     mapValues(written[name] as Readonly<Record<string, Owner>>, (owner, key) =>

@@ -46,7 +46,6 @@ export function limitConnections(
   const left = Math.max(0, descriptors - ownDescriptors - database.poolSize)
   const admin = Math.min(want('admin'), atLeastFew(left / 8))
   const rest = left - admin
-  // Half each; a listener that wants less leaves the rest to the other.
   const decision = Math.min(want('decision'), atLeastFew(Math.max(rest / 3, rest - 2 * want('public'))))
   const open = Math.min(want('public'), atLeastFew((rest - decision) / 2))
   return { public: open, decision, admin, upstreams: Math.max(fewest, rest - open - decision) }

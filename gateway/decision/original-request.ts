@@ -77,7 +77,6 @@ function collect(headers: readonly string[]): Lines {
   return lines
 }
 
-/** Proxies never spell these names in another way, so an alias is from the client. */
 function only(lines: readonly Line[]): string | undefined {
   if (lines.length > 1 || lines[0]?.isAlias) throw new GatewayError('original_header_repeated')
   return lines[0]?.value

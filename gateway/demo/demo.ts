@@ -15,7 +15,6 @@ export async function runDemo(): Promise<void> {
   let isStopping = false
   let stop: () => Promise<number> = async () => process.exit(1)
   const end = (): void => {
-    // A second Ctrl-C ends at once; the watchdog removes the rest.
     if (isStopping) process.exit(1)
     isStopping = true
     void stop().then((code) => process.exit(code))

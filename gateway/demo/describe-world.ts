@@ -15,7 +15,6 @@ type Parts = Readonly<{
 
 export type WorldDescription = Awaited<ReturnType<typeof describeWorld>>
 
-/** The contents of `.sallyport/demo.json` (SPEC section 9), from which programs read all they need. */
 export async function describeWorld({ population, gateway, postgres, issuer, backends, audience }: Parts) {
   const users = await Promise.all(
     demoUsers.map(async (user) => {

@@ -11,7 +11,6 @@ const portCount = 12_000
 
 const attempts = 100
 
-/** A port of 127.0.0.1 that is free now, and that the system gives to no connection. */
 export async function findFreePort(): Promise<number> {
   for (let attempt = 0; attempt < attempts; attempt += 1) {
     const port = firstPort + randomInt(portCount)

@@ -8,7 +8,6 @@ export type Binaries = Readonly<{ initdb: string; postgres: string }>
 
 type Package = Readonly<{ folder: string; name: string }>
 
-/** Uses the installed package if the account can run it, otherwise a copy. */
 export async function prepareBinaries(account: Account, root: string, privateFolder: string): Promise<Binaries> {
   const installed = findPackage()
   const native = join(installed.folder, 'native')

@@ -5,7 +5,6 @@ import { lookUp } from './postgres-account.ts'
 
 type Entry = Readonly<{ path: string; kind: 'folder' | 'file' | 'link'; size: number }>
 
-/** Copies the binaries to a folder that all runs share, or to a private one if the shared name cannot be trusted. */
 export async function copyBinaries(native: string, sharedName: string, privateFolder: string): Promise<string> {
   const shared = `${sharedName}-${ownUserId()}`
   const entries = await listEntries(native)

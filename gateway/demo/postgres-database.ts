@@ -3,7 +3,6 @@ import pg from 'pg'
 
 export type DatabaseAccess = Readonly<{ port: number; superuserPassword: string; password: string }>
 
-/** Starts the server and owns its catalogue; its password stays in this process. */
 export const superuser = 'postgres'
 
 const retryMs = 15

@@ -68,7 +68,6 @@ async function startServer(cluster: Cluster, options: EmbeddedPostgresOptions): 
     try {
       return await startOnPort(port, cluster, options.onUnexpectedExit ?? (() => undefined))
     } catch (cause) {
-      // Another process took the free port before the server did.
       if (options.port !== undefined || attempt === portAttempts || (await isPortFree(port))) throw cause
     }
   }

@@ -1,4 +1,3 @@
-/** The server of `data`, the directory around it and the files that a watchdog removes after its owner's crash. */
 export type WatchdogDuty = Readonly<{ directory: string; data: string; files: readonly string[] }>
 
 /** An owner that has cleaned up writes this before it closes the pipe. */

@@ -38,7 +38,6 @@ export type ChangeSource = Readonly<{
 export type ChangeHandlers = Readonly<{
   onChange: (change: Change) => void
   onConnected: () => void
-  /** All changes committed before this moment of the monotonic clock have arrived. */
   onSynced: (atMs: number) => void
   onLost: (error: unknown) => void
 }>

@@ -61,7 +61,7 @@ export type NewToken = Readonly<{
 
 export type Lender = Readonly<{
   userId: number
-  /** The caller's token, with which the new one ends. Null for an OAuth session. */
+  /** Ends the new token with the caller's. Null for an OAuth session. */
   parentId: number | null
   /** Throws to refuse. Both records are from the mint's own transaction, not from a cache. */
   requireReach: (lender: UserRecord, owner: UserRecord) => void

@@ -41,7 +41,6 @@ export function maintainConnection(
     const connecting = connect({ onBroken: (error) => life.abort(error) })
     try {
       const link = await abandonOn(stopping.signal, connecting)
-      // Cached facts may have changed while no connection listened.
       handlers.onConnected()
       return await keepProving(link, life, monotonicMs, (askedAtMs) => {
         handlers.onSynced(askedAtMs)
@@ -49,7 +48,6 @@ export function maintainConnection(
         isLossTold = false
       })
     } catch (error) {
-      // The cause of the broken connection says more than the call that failed with it.
       throw signal.aborted ? signal.reason : error
     } finally {
       isUp = false

@@ -20,7 +20,6 @@ export function requireReach(caller: UserRecord, account: UserRecord, organizati
     if (organization.id === organizationId && (roles.organization.get(role)?.rank ?? 0) > held.rank)
       throw new GatewayError('account_role_higher')
   }
-  // The account may have left since it was looked up.
   if (!findMembership(account, organizationId)) throw new GatewayError('user_not_a_member')
 }
 

@@ -9,7 +9,6 @@ export type RefusalDetails = Readonly<{
   allow?: readonly string[]
   status?: number
   retryAfter?: string
-  /** Id that a refused API token claims, for log and audit alone. */
   tokenId?: number
 }>
 

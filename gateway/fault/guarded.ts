@@ -9,7 +9,7 @@ export function hearFaults(hear: HearFault): () => void {
   return () => void hearers.delete(hear)
 }
 
-/** Reports an error. Without a listener, as in a command, the error becomes an uncaught exception. */
+/** Without a listener, as in a command, the error becomes an uncaught exception. */
 export function reportFault(component: FaultComponent, error: unknown): void {
   if (hearers.size === 0) {
     queueMicrotask(() => {

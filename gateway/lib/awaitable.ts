@@ -4,7 +4,6 @@
  */
 export type Awaitable<Value> = Value | Promise<Value>
 
-/** Calls `next` with the value, in the same turn where it is not a promise. */
 export const andThen = <Value, Result>(
   value: Awaitable<Value>,
   next: (value: Value) => Awaitable<Result>,

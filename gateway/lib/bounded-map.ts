@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache'
 
-/** A map that evicts the least recently used entry once it is full. */
 export type BoundedMap<Value extends object> = Readonly<{
   get: (key: string) => Value | undefined
   set: (key: string, value: Value) => void

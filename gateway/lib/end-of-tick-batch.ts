@@ -13,7 +13,6 @@ export class EndOfTickBatch<Item> {
   #waiting: Item[] = []
   #isPlanned = false
 
-  /** An item whose work throws is passed to `onFault`; the others go on. */
   constructor(work: (item: Item) => void, onFault?: (item: Item) => void) {
     this.#work = guarded('timer', work, onFault)
   }

@@ -3,7 +3,6 @@ import { guarded } from '../fault/guarded.ts'
 /** The milliseconds of a turn that a burst may take, by how long the turn before it took. */
 export type ChoosePart = (turnMs: number) => number
 
-/** For items that cause little work later. */
 const usualPart: ChoosePart = () => 1
 
 /**
@@ -19,10 +18,8 @@ export class TimeSlicer<Item> {
   #turnMs: number | undefined
   #waiting: Item[] = []
   #isPlanned = false
-  /** Spent in this turn. */
   #spentMs = 0
 
-  /** An item whose work throws is passed to `onFault`; the others go on. */
   constructor(
     work: (item: Item) => void,
     onFault?: (item: Item) => void,
@@ -35,7 +32,6 @@ export class TimeSlicer<Item> {
     this.#partMs = choosePart(0)
   }
 
-  /** Works on the item now, unless this turn has spent its share or earlier items wait. */
   add(item: Item): void {
     if (!this.#isPlanned) this.#plan(0)
     if (this.#spentMs >= this.#partMs || this.#waiting.length > 0) {
@@ -47,7 +43,6 @@ export class TimeSlicer<Item> {
     this.#spentMs += this.#monotonicMs() - startedMs
   }
 
-  /** Empties the queue, and returns it. */
   clear(): readonly Item[] {
     const waiting = this.#waiting
     this.#waiting = []

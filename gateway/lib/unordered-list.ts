@@ -1,4 +1,3 @@
-/** A member's slot, by which the list removes it. */
 export type Slot<Member> = { member: Member | undefined; index: number }
 
 /**

@@ -6,7 +6,6 @@ export type Timeouts = UpstreamTimeouts & Readonly<{ streamIdleMs: number }>
 
 export type Upstream = Readonly<{
   name: string
-  /** Address, unless `balancer` chooses one. */
   origin: string
   balancer?: LoadBalancer | undefined
   tls?: UpstreamTls | undefined
@@ -19,7 +18,6 @@ export type Upstream = Readonly<{
   passedOverrides: ReadonlySet<string>
   cookies: CookieRules
   answers: AnswerRules
-  /** Whether the identity header is bound to method and path. */
   isBound: boolean
   timeouts: Timeouts
   bodyLimitBytes: number

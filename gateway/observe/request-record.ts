@@ -38,7 +38,6 @@ export type RequestObserver = Readonly<{
 
 export type RequestRecord = RequestObserver &
   Readonly<{
-    /** The matched route's surface; `platform` before a match. */
     surface: Surface
     /** The decision for the audit, if `isOn`; undefined after the first call. */
     takeDecision: (isOn: boolean, status: number | undefined, error?: GatewayError) => AuditedDecision | undefined
@@ -58,7 +57,6 @@ export type EndedRequest = Readonly<{
   requestId: string
   listener: AuditedListener
   facts: AccessLogFacts
-  /** The decision of a refused request, whose facts may lack method and path. */
   decision: AuditedDecision | undefined
   durationMs: number
   isComplete: boolean
@@ -216,7 +214,6 @@ function composeDecision(
     principal,
     organization,
     route,
-    // The request at the decision listener is about another one, of which nothing is known yet.
     method: target?.method ?? (verdict.listener === 'public' ? exchange.method : undefined),
     path: target?.path,
     clientAddress: clientAddress ?? exchange.peerAddress,

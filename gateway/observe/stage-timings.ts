@@ -65,7 +65,6 @@ class StageTimings implements RequestObserver {
   onAllowed(): void {
     this.#next.onAllowed()
     this.#isAllowed = true
-    // A preflight is allowed before there is a route.
     this.#end(this.#current === place.route ? place.route : place.decide)
   }
 

@@ -14,7 +14,7 @@ export type IdentityClaims = Readonly<{
   htu?: string
 }>
 
-/** Claims of a permit for one upstream. The role is the member's own; a bypass scope shows in the abilities. */
+/** The role is the member's own; a bypass scope shows in the abilities. */
 export function composeIdentity(
   issuer: string,
   permit: Permit,

@@ -12,7 +12,6 @@ export class ConfigurationError extends Error {
   }
 }
 
-/** `file:line:column`, or the file alone. */
 export const placeOf = ({ file, line, column }: Problem): string =>
   line === undefined ? file : `${file}:${line}:${column ?? 1}`
 

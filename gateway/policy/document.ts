@@ -8,7 +8,6 @@ export type Path = readonly (string | number)[]
 export type YamlFile = Readonly<{
   name: string
   document: Document.Parsed
-  /** A problem at the value of this path, or at the nearest one above that exists. */
   problemAt: (path: Path, message: string) => Required<Problem>
   problemAtOffset: (offset: number, message: string) => Required<Problem>
 }>
@@ -74,7 +73,6 @@ const isIndicator = (character: string, next = ' '): boolean => '-?:'.includes(c
 const firstOfLines = (problems: readonly Required<Problem>[]): readonly Problem[] =>
   [...new Map(problems.toReversed().map((problem) => [problem.line, problem])).values()].reverse()
 
-/** The package's own message, but where another tells what to write. */
 function explainFault({ code, message }: YAMLError): string {
   switch (code) {
     case 'TAB_AS_INDENT':

@@ -1,7 +1,6 @@
 /** Longer names would take long to compare. */
 const longestName = 64
 
-/** The known name that a written one most likely means; undefined where none is near. */
 export function findNearName(written: string, known: Iterable<string>): string | undefined {
   if (written.length > longestName) return undefined
   const plain = toPlain(written)
@@ -17,18 +16,15 @@ export function findNearName(written: string, known: Iterable<string>): string |
   return nearest
 }
 
-/** The advice after "is not known": the near name, or else all that are known. */
 export function suggestName(written: string, known: Iterable<string>): string {
   const names = [...known]
   const near = findNearName(written, names)
   return near === undefined ? `use one of ${names.join(', ') || 'none'}` : `did you mean "${near}"?`
 }
 
-/** Whether one is the other's beginning, as in `warn` and `warning`. */
 const isShortened = (one: string, other: string): boolean =>
   Math.min(one.length, other.length) >= 3 && (one.startsWith(other) || other.startsWith(one))
 
-/** Case and hyphens apart, names are the same. */
 const toPlain = (name: string): string => name.toLowerCase().replace(/[-_]/g, '')
 
 /** Letters to add, drop, change or swap with their neighbour (optimal string alignment); `limit` where it is no less. */

@@ -23,7 +23,6 @@ export function readSoundFilesApart(task: ReadingTask): Promise<ReadonlyMap<stri
     }
     thread.once('message', guarded('process', take))
     thread.once('error', reject)
-    // Has no effect after a message or an error.
     thread.once('exit', (code) =>
       reject(new Error(`policy reader thread exited with code ${code} before it returned a result`)),
     )

@@ -1,4 +1,3 @@
-// Entry of the thread of `readSoundFilesApart`.
 import { parentPort, workerData } from 'node:worker_threads'
 import { ConfigurationError } from './configuration-error.ts'
 import { readSoundFiles } from './load.ts'

@@ -4,7 +4,6 @@ export type OrganizationRole = Readonly<{
   name: string
   description: string | null
   rank: number
-  /** Its own abilities and those of all lower roles. */
   abilities: ReadonlySet<string>
 }>
 

@@ -1,10 +1,8 @@
 import type { ErrorObject } from 'ajv/dist/2020.js'
 import { findNearName, suggestName } from './near-name.ts'
 
-/** A breach of a schema in words; `path` leads to its value from the root of the file. */
 export type Violation = Readonly<{ path: readonly string[]; message: string }>
 
-/** The annotations of a schema that its messages are made of. */
 type Annotated = Readonly<{
   properties?: Readonly<Record<string, Annotated>>
   examples?: readonly unknown[]
@@ -25,7 +23,6 @@ export function describeViolations(errors: readonly ErrorObject[]): readonly Vio
 /** These say nothing that their parts do not. */
 const summaries: ReadonlySet<string> = new Set(['if', 'propertyNames'])
 
-/** The key that an unknown one stands for, as a pointer. */
 function nameMeant({ instancePath, params, parentSchema }: ErrorObject): string | undefined {
   const { additionalProperty } = params as Params
   if (typeof additionalProperty !== 'string') return undefined
@@ -66,7 +63,6 @@ function describe(error: ErrorObject): Violation {
   const above = instancePath.split('/').slice(1).map(unescapePointer)
   const key = additionalProperty ?? propertyName
   const path = typeof key === 'string' ? [...above, key] : above
-  // The owner of an unknown key is the subject of its sentence.
   const subject = (typeof additionalProperty === 'string' ? above : path).join('.')
   const message = explain(error, path)
   if (subject === '' && keyword === 'required')
@@ -125,7 +121,6 @@ function explainEnum(data: unknown, allowed: readonly unknown[]): string {
   return `must be one of ${allowed.join(', ')}${near === undefined ? '' : `; did you mean "${near}"?`}`
 }
 
-/** An example of the schema, after its key. */
 function suchAs(schema: Annotated | undefined, before = ''): string {
   const [example] = schema?.examples ?? []
   if (example === undefined) return ''

@@ -2,7 +2,6 @@ import { BlockList, isIP } from 'node:net'
 import type { Exchange } from '../http/exchange.ts'
 import { type ForwardedHeaders, isHost, type RequestHeaders } from './headers.ts'
 
-/** The client behind a request, and the forwarding headers for its backend. */
 export type Client = Readonly<{
   /** The nearest address in the chain that is not a trusted proxy. */
   address: string
@@ -12,7 +11,6 @@ export type Client = Readonly<{
   host: string
 }>
 
-/** Whether an address is a proxy whose X-Forwarded-* headers are trusted. */
 export type TrustedProxies = (address: string) => boolean
 
 /** Compiles CIDR blocks and single addresses. Throws a sentence for a malformed one. */

@@ -1,6 +1,5 @@
 import { GatewayError } from '../errors/gateway-error.ts'
 
-/** Limits for a request's head. */
 export type HeadLimits = Readonly<{ headerBytes: number; targetBytes: number }>
 
 /** SPEC section 6. */
@@ -12,7 +11,6 @@ export const widenLimits = (usual: HeadLimits, rows: readonly Partial<HeadLimits
   targetBytes: Math.max(usual.targetBytes, ...rows.map(({ targetBytes = 0 }) => targetBytes)),
 })
 
-/** Checks a head against its route's own limits, with the usual ones as defaults. */
 export function requireHead(
   headers: Readonly<{ bytes: number }>,
   target: Readonly<{ path: string; search: string }>,

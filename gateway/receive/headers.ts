@@ -19,7 +19,6 @@ export type RequestHeaders = Readonly<{
   passing: RawHeaders
   /** The lines that could make a backend see another request. They are forwarded only where an upstream names them. */
   overrides: RawHeaders
-  /** The lines of credentials, for the rare backend that needs them. */
   credentials: RawHeaders
 }>
 
@@ -74,7 +73,6 @@ export function readHeaders(
   }
 }
 
-/** Shared, since most requests leave most of these empty. */
 const none: string[] = []
 Object.freeze(none)
 const noValues: Readonly<Record<ReadHeader, string[]>> = {
@@ -170,7 +168,6 @@ function readNominated(connection: readonly string[]): ReadonlySet<string> | und
   return nominated.size === 0 ? undefined : nominated
 }
 
-/** Removes lines that were meant for the gateway alone. */
 function withoutNominated(passing: readonly string[], nominated: ReadonlySet<string> | undefined): RawHeaders {
   if (!nominated) return passing
   return passing.filter((_, index) => !nominated.has((passing[index - (index % 2)] ?? '').toLowerCase()))

@@ -6,7 +6,6 @@ const sane = /^[A-Za-z0-9._-]{1,128}$/
 /** Ids go into logs and to backends, so a credential put there by mistake must not pass. */
 const credentialLike = /oat_|^eyJ/
 
-/** Whether an id from another program may be logged. */
 export const isRequestId = (id: string): boolean => sane.test(id) && !credentialLike.test(id)
 
 /** The client's `x-request-id` where it is well-formed, else a new id. */

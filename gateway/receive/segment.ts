@@ -21,7 +21,6 @@ export function decodeSegment(raw: string): string {
   return decoded
 }
 
-/** The text decoded again and again, until a decoding changes nothing. */
 function decodeFurther(text: string): readonly string[] {
   const readings: string[] = []
   for (let deeper = text; hasEscape(deeper) && readings.length < decodingDepth; readings.push(deeper))
@@ -31,7 +30,6 @@ function decodeFurther(text: string): readonly string[] {
 
 const hasEscape = (text: string): boolean => /%[0-9a-f]{2}/i.test(text)
 
-/** Decodes valid escapes and leaves the rest. */
 export function decodeOnce(text: string): string {
   try {
     // One call for the whole text: a call for each run of escapes costs ten times as much.
@@ -43,7 +41,6 @@ export function decodeOnce(text: string): string {
 
 const strayPercent = /%(?![0-9a-f]{2})/gi
 
-/** Refuses what must not appear at any depth of decoding. */
 function refuseAtAnyDepth(piece: string): void {
   const readings = [piece, ...decodeFurther(piece)]
   // Each further decoding costs an attacker a longer target, and the gateway one more check.

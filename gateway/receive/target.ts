@@ -11,7 +11,6 @@ export type RequestTarget = Readonly<{
   search: string
   /** The segments that the policy matches, decoded once. `/a/` ends in an empty one. */
   segments: readonly string[]
-  /** Whether a segment holds an encoded slash, which only some routes take. */
   hasEncodedSlash: boolean
 }>
 

@@ -13,7 +13,6 @@ export function parseTraceContext(parents: readonly string[], tracestate: readon
   return { traceparent, tracestate }
 }
 
-/** Finds the trace among the lines of a request that no stage has read yet. */
 export function findTraceContext(headers: RawHeaders): TraceContext | undefined {
   const parents: string[] = []
   const states: string[] = []

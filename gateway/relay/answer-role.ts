@@ -80,7 +80,6 @@ function findRole(name: string): AnswerRole {
   // A proxy that reads this spelling as Content-Length would see a second length.
   if (canonical === 'content-length') return 'hop'
   if (ofTheSite.has(canonical)) return 'site'
-  // This header only asks the proxy to hold nothing back.
   if (canonical === 'x-accel-buffering') return 'pass'
   if (mayCommand(canonical)) return 'command'
   return /(?:^|-)cache-control$/.test(canonical) ? 'targeted' : 'pass'

@@ -99,7 +99,6 @@ export class EventStreamRelay implements ResponseSink {
   }
 
   fail(error: UpstreamError): void {
-    // The gateway cancels a request whose client has left, and that is not a failure.
     if (error.fault === 'cancelled') return
     this.#tryStop(error.fault === 'timeout' ? 'upstream_timeout' : 'worker_disconnected', error)
   }

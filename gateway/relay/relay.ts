@@ -103,7 +103,6 @@ function breakOff(response: UpstreamResponse, exchange: Exchange): void {
   exchange.destroy()
 }
 
-/** If the head cannot be written, the upstream's body must not wait for a reader. */
 function startAnswer(response: UpstreamResponse, exchange: Exchange, head: ResponseHead): ResponseWriter {
   try {
     return exchange.startResponse(head)

@@ -32,7 +32,6 @@ export function createMissingFiles(directory: string, monotonicMs: () => number)
   const listMissing = (inForce: Table, texts: PolicyTexts): readonly string[] =>
     [...inForce.texts.keys()].filter((name) => !texts.has(name))
   return {
-    /** Called before the files are parsed: a missing file may come back. */
     wait: (inForce: Table, texts: PolicyTexts): HoldReason | undefined => {
       const names = listMissing(inForce, texts)
       if (names.length === 0) since = undefined
@@ -56,7 +55,6 @@ export function createMissingFiles(directory: string, monotonicMs: () => number)
   }
 }
 
-/** Whether every remaining file lies in a new folder: the set was replaced as a whole. */
 const isTurned = (inForce: Table, fresh: Table): boolean =>
   inForce.places.size > 0 && fresh.places.size > 0 && ![...fresh.places].some((place) => inForce.places.has(place))
 

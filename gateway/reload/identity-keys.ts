@@ -9,7 +9,6 @@ import type { Path } from '../policy/document.ts'
 import { repeat } from './watch-files.ts'
 import { createKeyWatch } from './watch-keys.ts'
 
-/** The keys of the identity header, which follow their files until `stop`; `reload` reads the files at once. */
 export type IdentityKeys = Pick<Keyring, 'signing' | 'published'> &
   Readonly<{ reload: () => Promise<void>; stop: () => void }>
 
@@ -19,7 +18,6 @@ type IdentityKeyDependencies = Readonly<{ log: Log; metrics: Metrics; now: () =>
 
 const pollIntervalMs = 500
 
-/** Throws `ConfigurationError`. */
 export async function openKeyring({ identity, problemAt }: KeySettings, now: () => Date): Promise<Keyring> {
   const refuse = (path: Path) => (error: unknown) => {
     const message = `identity.keys: ${(error as Error).message}. Run "sallyport keys generate" to make one.`
@@ -45,7 +43,6 @@ export async function startKeys(
     files: keyFiles,
     apply: async (texts) => {
       keyring.replace(await readKeys(texts, algorithm))
-      // A replaced file has its own permissions.
       warnOfOpenSecrets(keyFiles.filter(isPresent), log)
     },
     noteOutcome: metrics.noteKeysReload,

@@ -11,7 +11,6 @@ type Name = 'cert' | 'key' | 'clientCa'
 
 const listenerNames = ['public', 'decision'] as const
 
-/** Throws `ConfigurationError` for certificates and keys that a listener cannot serve with. */
 export function checkListenerTls({ listeners, problemAt }: Configuration): void {
   const problems = listenerNames.flatMap((name): readonly Problem[] => {
     const { tls } = listeners[name]

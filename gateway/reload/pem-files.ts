@@ -10,7 +10,6 @@ export type Texts<Name extends string> = Readonly<Partial<Record<Name, string>>>
 export type PemsWatch<Name extends string> = Readonly<{
   owner: Readonly<Record<string, string>>
   pems: Pems<Name>
-  /** Takes new texts, or throws and changes nothing. */
   apply: (texts: Texts<Name>) => void
   noteOutcome: (isGood: boolean) => void
   log: Log

@@ -32,7 +32,6 @@ type PolicyDependencies = Readonly<{
 
 export const pollIntervalMs = 250
 
-/** Interval of attempts to store the policy while the database does not answer. */
 const keepEveryMs = 30_000
 
 const namedAtMost = 50
@@ -193,7 +192,6 @@ function createKeepTable(
 type Intake = Reader &
   Readonly<{
     inForce: () => Table
-    /** Whether a policy that gives more access is taken like any other. */
     takesWider: boolean
     missing: MissingFiles
     holder: Holder

@@ -49,7 +49,6 @@ export function keepPolicyLedger(directory: string, now: () => Date): PolicyStat
   }
 }
 
-/** Short enough to compare by eye. */
 export const takeFingerprint = (texts: PolicyTextList): string =>
   createHash('sha256').update(JSON.stringify(texts)).digest('hex').slice(0, 12)
 

@@ -14,7 +14,6 @@ import { type Policies, pollIntervalMs } from './policies.ts'
 import { keepPolicyLedger } from './policy-status.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
 
-/** A policy that is evaluated beside the one in force and never enforced; it follows its files in the same way. */
 export type Shadow = Policies &
   Readonly<{
     observe: ObserveRequest

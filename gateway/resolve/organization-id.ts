@@ -48,7 +48,6 @@ const cookieName = 'current-org-id'
 
 const visibleOrBlank = /^[\t\x20-\x7e]*$/
 
-/** An escape may hide any character of the name. */
 const mayHoldCookie = /current-org-id|%[0-9a-f]{2}/i
 
 /**
@@ -62,7 +61,7 @@ function countMentions(pair: string): number {
   return mentions
 }
 
-/** Returns the name after quotes and the equals sign of a nameless cookie (CVE-2023-23934). */
+/** Drops quotes and the equals sign of a nameless cookie (CVE-2023-23934). */
 function readName(word: string): string {
   let start = 0
   while (word[start] === '=' || word[start] === '"') start++

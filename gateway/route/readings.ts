@@ -95,7 +95,7 @@ function foldCompatible(reading: string): string {
   return reading.normalize('NFKC')
 }
 
-/** One pass finds all traits: a test for each change would cost more than most changes. */
+/** One pass: a test for each change would cost more than most changes. */
 function findTraits(reading: string): number {
   const end = reading.length
   let traits = 0

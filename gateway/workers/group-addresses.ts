@@ -2,7 +2,6 @@ import type { Assignment, ListenerAddresses } from './messages.ts'
 
 export type GroupAddresses = Readonly<{
   listeners: () => Assignment['listeners']
-  /** Takes the first worker's addresses as the group's; false for a worker that has others. */
   accept: (addresses: ListenerAddresses) => boolean
 }>
 

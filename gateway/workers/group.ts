@@ -11,10 +11,6 @@ import { startWorkerPool } from './worker-pool.ts'
 /** A hundred times longer than any request keeps the event loop busy. */
 const silenceMs = 30_000
 
-/**
- * A gateway of several processes: this primary keeps `size` workers and the admin listener, and serves no request.
- * `onFailure` is called when the workers cannot be kept.
- */
 export async function startGroup(
   configuration: Configuration,
   size: number,

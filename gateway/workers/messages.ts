@@ -27,7 +27,7 @@ export type WorkerCommand =
   | Readonly<{ kind: 'reload' }>
   | (Readonly<{ kind: 'drain' }> & DrainTimes)
 
-/** From a worker to the primary. An answer without a value means that the question failed. */
+/** An answer without a value means that the question failed. */
 export type WorkerMessage =
   | Readonly<{ kind: 'serving'; addresses: ListenerAddresses }>
   | Readonly<{ kind: 'failed'; failure: Failure }>

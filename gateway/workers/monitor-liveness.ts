@@ -2,10 +2,7 @@ import type { WorkerProcess } from './worker-process.ts'
 
 const missesAllowed = 3
 
-/**
- * Pings a worker while it lives, and calls `onSilent` after `silenceMs` without an answer. Liveness probes see only the
- * primary, so a worker with a blocked event loop would stay.
- */
+/** Liveness probes see only the primary, so a worker with a blocked event loop would stay. */
 export async function monitorLiveness(worker: WorkerProcess, silenceMs: number, onSilent: () => void): Promise<void> {
   let isGone = false
   void worker.ended.then(() => {

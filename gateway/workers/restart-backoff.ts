@@ -1,6 +1,5 @@
 export type RestartDecision = Readonly<{ delayMs: number; quickDeaths: number }>
 
-/** A worker that lived this long has not died of its start. */
 const quickMs = 10_000
 
 const firstDelayMs = 100

@@ -11,7 +11,6 @@ import { forkWorker, type WorkerEnd, type WorkerProcess } from './worker-process
 export type WorkerPool = Readonly<{
   started: Promise<ListenerAddresses>
   serving: () => readonly WorkerProcess[]
-  /** Drains every worker; rejects when one had to be killed or failed. */
   drain: (times: DrainTimes) => Promise<void>
 }>
 
@@ -26,7 +25,6 @@ export type WorkerPoolOptions = Readonly<{
   onFailure: (error: Error) => void
 }>
 
-/** After this many failed starts in a row the next would fail too. */
 const maxStartFailures = 5
 
 /** Time that a worker may take beyond the drain's, for its last writes. */
@@ -63,7 +61,6 @@ export function startWorkerPool(options: WorkerPoolOptions): WorkerPool {
     pool.living.add(worker)
     void worker.served.then((addresses) => {
       if (!group.accept(addresses)) {
-        // Clients do not know its addresses.
         worker.kill()
         return
       }

@@ -16,18 +16,15 @@ import {
 export type WorkerEnd = Readonly<{
   code: number | null
   signal: string | null
-  /** The reason that a worker gave for not starting. */
   failure: Failure | undefined
 }>
 
 export type WorkerProcess = Readonly<{
   number: number
   pid: number
-  /** The worker's addresses; never resolves if it ends before it serves. */
   served: Promise<ListenerAddresses>
   isGone: () => boolean
   ended: Promise<WorkerEnd>
-  /** Rejects when the worker does not answer in time, or cannot. */
   ask: <Name extends WorkerQuestion>(
     question: Name,
     withinMs: number,
@@ -41,7 +38,6 @@ export type WorkerProcess = Readonly<{
 
 export function forkWorker(assignment: Assignment): WorkerProcess {
   const worker = cluster.fork(writeAssignment(assignment))
-  // Its exit reports its end; a failed send adds nothing.
   worker.on('error', () => undefined)
   let failure: Failure | undefined
   const send = (order: WorkerCommand): void => {

@@ -42,7 +42,6 @@ export function listComponents(
   ]
 }
 
-/** Words for checks that test something else than an answer. */
 const good: Readonly<Record<string, string>> = { schema: 'as needed', writes: 'taken' }
 
 function nameReadiness(name: string, report: PartReport): Component {

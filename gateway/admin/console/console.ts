@@ -12,7 +12,6 @@ import { judgeUpstreams, type UpstreamAddress } from './upstreams.ts'
 
 export type ConsoleSources = SnapshotSources &
   Readonly<{
-    /** The same name as in the audit. */
     replica: string
     version: string
     upstreams: readonly UpstreamAddress[]
@@ -21,7 +20,6 @@ export type ConsoleSources = SnapshotSources &
     runbook: string | undefined
   }>
 
-/** The operator's read-only page at `/`, and its refreshed parts at `/console/live`. */
 export function createConsole(sources: ConsoleSources): AdminPages['console'] {
   const look = async (query: ConsoleQuery): Promise<Parts> => {
     const { replica, version, upstreams, issuers, isAudited } = sources

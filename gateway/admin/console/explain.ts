@@ -7,7 +7,6 @@ export type ExplainQuestion = Readonly<{
   host: string
   role: string
   platformRole: string
-  /** `oauth`, `none`, or `token:` and a scope. */
   credential: string
   agent: string
 }>

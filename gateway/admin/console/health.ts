@@ -50,7 +50,6 @@ export const renderSources = (figures: MetricsReader): Html =>
     empty: 'None.',
   })
 
-/** `states` is undefined while the database does not answer. */
 export const renderClusters = (states: ClusterStates | undefined, now: Date): Html =>
   renderLiveTable({
     id: 'clusters',
@@ -64,7 +63,6 @@ export const renderClusters = (states: ClusterStates | undefined, now: Date): Ht
     isLarge: true,
   })
 
-/** An operator suspended it, so a suspended cluster is neither good nor bad. */
 const judgements = { active: true, suspended: undefined, offline: false } as const
 
 function nameRest(states: ClusterStates | undefined): string {

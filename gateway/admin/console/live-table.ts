@@ -8,7 +8,6 @@ export type LiveTable = Readonly<{
   heads: readonly Head[]
   rows: readonly Html[]
   empty: string
-  /** A table that often scrolls is reachable by keyboard. */
   isLarge?: boolean
 }>
 

@@ -5,7 +5,6 @@ export type Series = Readonly<{ labels: Readonly<Record<string, string>>; value:
 /** The console reads the same metrics as a dashboard, so that both show the same numbers. */
 export type MetricsReader = Readonly<{
   all: (name: string) => readonly Series[]
-  /** 0 before the first sample. */
   sum: (name: string, isWanted?: (labels: Series['labels']) => boolean) => number
   one: (name: string) => number | undefined
 }>

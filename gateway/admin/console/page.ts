@@ -29,7 +29,6 @@ export type Asked = Readonly<{
   explained: Explained | undefined
 }>
 
-/** The refreshed parts; each replaces the element with its id. */
 export const renderParts = (parts: Parts): Html => {
   const { word, overview, traffic, requests, policy, health } = renderLive(parts)
   return html`${[word, overview, traffic, requests, policy, health]}`

@@ -46,7 +46,6 @@ function drawCurve({ values }: Curve, index: number, highest: number, isFilled: 
   return html`<path class="curve c${index}" d="${joinRuns(points)}"/>`
 }
 
-/** A gap splits the line; a single point becomes a short dash. */
 function joinRuns(points: readonly (string | undefined)[]): string {
   let path = ''
   for (const [index, point] of points.entries()) {

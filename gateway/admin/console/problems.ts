@@ -7,7 +7,6 @@ import type { MetricsReader } from './metrics-reader.ts'
 export type ConsoleProblem = Readonly<{
   name: string
   finding: string
-  /** The alert whose runbook section says what to do. */
   alert?: string
 }>
 

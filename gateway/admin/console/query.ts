@@ -4,7 +4,6 @@ import { slotAt, slotMs } from '../history/slot-ring.ts'
 
 export type ConsoleQuery = Readonly<{ minutes: number; route: string; upstream: string; filter: RequestFilter }>
 
-/** Minutes of each range, with the slots of one point in its plots. */
 export const ranges: ReadonlyMap<number, number> = new Map([
   [5, 1],
   [15, 2],

@@ -7,7 +7,6 @@ import type { ExplainChoices, Explained, ExplainQuestion } from './explain.ts'
 import type { MatrixLine } from './matrix.ts'
 import { type MetricsReader, readMetrics } from './metrics-reader.ts'
 
-/** All facts of one page. A fact that could not be read is undefined or empty. */
 export type ConsoleSnapshot = Readonly<{
   now: Date
   readiness: Readiness | undefined
@@ -24,7 +23,6 @@ export type SnapshotSources = Pick<AdminState, 'readiness' | 'metrics' | 'polici
     now: () => Date
   }>
 
-/** Asks every source at once; one that fails leaves its part of the page empty. */
 export async function takeSnapshot(
   sources: SnapshotSources,
   ask: (now: Date) => HistoryQuery,
@@ -42,7 +40,6 @@ export async function takeSnapshot(
   return { now, readiness, figures: readMetrics(snapshot), policies: states, table, history, clusters }
 }
 
-/** Stands in until a process reports its history. */
 export const noHistory: HistoryReading = {
   traffic: { total: { rows: [], recent: [], before: [] }, routes: [], upstreams: [], causes: [], drops: [] },
   callers: [],

@@ -17,7 +17,6 @@ export type Evidence = Readonly<{
   figures: MetricsReader
 }>
 
-/** From the last minute of requests; the gateway's own failures come first. */
 export const listTrafficProblems = (evidence: Evidence): readonly ConsoleProblem[] => {
   const found = [...findOwnFailures(evidence), ...findUpstreams(evidence)]
   return [...found, ...findRoutes(evidence, found), ...findSurge(evidence), ...findOverload(evidence)]
@@ -36,7 +35,6 @@ const failureAlerts: Readonly<Record<string, string>> = {
   cluster_offline: 'SallyportClustersOffline',
 }
 
-/** Failures of calls appear with their upstream. */
 const isOfUpstream = (cause: string): boolean => cause.startsWith('upstream_')
 
 function findOwnFailures({ history: { traffic }, clusters }: Evidence): readonly ConsoleProblem[] {
@@ -83,7 +81,6 @@ function findLoneRoute({ name }: UpstreamHealth, { history, destinations }: Evid
 
 /** A slower call is slow even if it was usual; below it only a change counts. */
 const leastSlowMs = 1_000
-/** Used when too few calls came before to know what is usual. */
 const unusualMs = 2_000
 const slowFactor = 4
 const leastCalls = 5
@@ -101,7 +98,6 @@ function findSlow(name: string, { calls }: UpstreamHealth): readonly ConsoleProb
   return [{ name, finding, alert: 'SallyportStageSlow' }]
 }
 
-/** The figures of an upstream hide a route with few requests. */
 const leastFailures = 2
 const routeShare = 0.1
 
@@ -126,7 +122,6 @@ const minutesBefore = 10
 
 const guesses = ['unauthenticated', 'too_many_attempts']
 
-/** A jump of one kind of refusal: a client guesses credentials, or a change locks clients out. */
 function findSurge({ history: { traffic, callers } }: Evidence): readonly ConsoleProblem[] {
   const requests = read(traffic.total, columns.requests)
   const groups = new Map<string, { recent: number; before: number }>()

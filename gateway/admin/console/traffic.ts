@@ -22,7 +22,6 @@ ${renderChoice('route', 'Route', namesOf(traffic.routes), query.route)}${renderC
 
 const namesOf = (rings: readonly NamedRing[]): readonly string[] => rings.map(({ name }) => name).sort()
 
-/** The chosen value is offered even if the history does not have it. */
 export const renderChoice = (name: string, label: string, options: readonly string[], chosen: string): Html =>
   html`<label>${label} <select name="${name}"><option value="">all</option>${[
     ...new Set(chosen === '' ? options : [...options, chosen]),

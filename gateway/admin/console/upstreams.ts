@@ -19,7 +19,6 @@ export type UpstreamHealth = UpstreamAddress &
 
 export const failingShare = 0.01
 
-/** An upstream with waiting calls is silent after this time without a response. */
 export const silenceMs = 10_000
 export const leastWaiting = 4
 
@@ -40,7 +39,6 @@ export function judgeUpstreams(
   return [...configured, ...others].map((upstream) => ({ ...upstream, ...judge(upstream.calls, now) }))
 }
 
-/** Every upstream that is not configured is a cluster. */
 function describeCluster(name: string, states: ClusterStates | undefined): Readonly<{ label: string; origin: string }> {
   const id = Number(name.slice(name.indexOf(':') + 1))
   const known = states?.clusters.find((cluster) => cluster.id === id)

@@ -1,6 +1,5 @@
 import { slotCount, slotMs } from './slot-ring.ts'
 
-/** A user id, or an address of an unknown caller. */
 export type CallerKey = number | string
 
 export type CallerReading = Readonly<{ caller: CallerKey; requests: number; refused: number; failed: number }>

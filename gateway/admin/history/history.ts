@@ -15,7 +15,6 @@ export type HistoryReading = Readonly<{
   requests: readonly RecentRequest[]
 }>
 
-/** The last hour of one process, in bounded memory. */
 export type RequestHistory = Readonly<{
   noteEnd: (request: EndedRequest) => void
   noteMalformed: (listener: AuditedListener, request: MalformedRequest) => void

@@ -27,7 +27,6 @@ export type RecentRequest = Readonly<{
   durationMs: number | undefined
 }>
 
-/** An empty string matches everything. */
 export type RequestFilter = Readonly<{
   kind: string
   reason: string

@@ -4,7 +4,6 @@ export const slotCount = 360
 
 export const slotAt = (epochMs: number): number => Math.floor(epochMs / slotMs)
 
-/** `slots` slots up to `toSlot`, added up in groups of `step`. */
 export type SlotRange = Readonly<{ toSlot: number; slots: number; step: number }>
 
 /** Groups begin at multiples of `step`, so that a plot keeps its groups as time passes. */
@@ -13,9 +12,7 @@ export const firstSlotOf = ({ toSlot, slots, step }: SlotRange): number => {
   return first - (first % step)
 }
 
-/** The groups that are not empty, the last minute, and the ten minutes before it. */
 export type RingReading = Readonly<{
-  /** The first slot of a group, then its counters. */
   rows: readonly (readonly number[])[]
   recent: readonly number[]
   before: readonly number[]
@@ -25,7 +22,7 @@ export const recentSlots = 6
 
 const beforeSlots = 60
 
-/** Counters for each slot of the last hour. Memory is allocated once; a slot is cleared when it is used again. */
+/** Memory is allocated once; a slot is cleared when it is used again. */
 export class SlotRing {
   readonly #width: number
   readonly #slots = new Float64Array(slotCount).fill(-1)

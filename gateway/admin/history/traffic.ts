@@ -5,7 +5,6 @@ export const columns = { requests: 0, refused: 1, failed: 2, unreachable: 3, tim
 
 const firstLatency = Object.keys(columns).length
 
-/** Upper bounds of the buckets in milliseconds; the last bucket is open. */
 export const latencyBounds = [2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000] as const
 
 const width = firstLatency + latencyBounds.length + 1
@@ -139,7 +138,6 @@ export type NamedRing = RingReading & Readonly<{ name: string }>
 type UpstreamReading = RingReading &
   Readonly<{
     waiting: number
-    /** Epoch time of the newest response or failure, or of the first waiting call. */
     settledMs: number
   }>
 
@@ -206,7 +204,6 @@ export function readPercentile(counts: readonly number[], part: number): number 
   return latencyBounds.at(-1)
 }
 
-/** Beyond the limit a new entry replaces the one that has been idle longest. */
 function find<Value extends Readonly<{ lastSlot: number }>>(
   known: Map<string, Value>,
   name: string,

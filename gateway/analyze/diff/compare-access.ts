@@ -5,7 +5,6 @@ import { evaluate } from '../evaluate.ts'
 import { type ComparedCaller, imagineCallers } from './imagine-callers.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
-/** `no_route` and `no_credential` are for a route or credential that one policy does not have. */
 export type Outcome = 'allowed' | 'no_route' | 'no_credential' | RefusalCode
 
 export type ChangedCell = Readonly<{ role: string; credential: string; relation: string; was: Outcome; now: Outcome }>

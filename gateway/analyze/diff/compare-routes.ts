@@ -1,7 +1,6 @@
 import { describeRateLimit } from '../../policy/rate-limit.ts'
 import { parsePattern, type Route, timeoutNames } from '../../policy/route.ts'
 
-/** A difference that changes no caller's access. */
 export type RouteDifference = Readonly<{ what: string; old: string; new: string }>
 
 export function compareRoutes(old: Route, fresh: Route): readonly RouteDifference[] {

@@ -38,7 +38,7 @@ export function imagineCallers(policies: PolicyPair, routes: RoutePair): readonl
   ]
 }
 
-/** The roles of both policies. A bypass scope is paired with the lowest role, where its effect shows most. */
+/** A bypass scope is paired with the lowest role, where its effect shows most. */
 function listHolders(policies: PolicyPair) {
   const both = [policies.old.roles, policies.new.roles]
   const roles = new Set(both.flatMap(({ organization }) => [...organization.keys()]))
@@ -59,7 +59,6 @@ type Ownership = Pick<HypotheticalCaller, 'agent' | 'pathOrganization'>
 
 type Relation = Readonly<{ name: string; old: Ownership; new: Ownership }>
 
-/** The two routes may read different parameters, which vary independently. */
 function listRelations(routes: RoutePair): readonly Relation[] {
   const sides = [routes.old, routes.new]
   const agents = sides.map((route) => placeOf(route, route?.resource?.param))

@@ -7,7 +7,6 @@ import { compileSchema } from '../../policy/schema.ts'
 import { type CallerOptions, findUnknown } from '../caller-options.ts'
 import { readText } from '../read-policy.ts'
 
-/** Editors use the same schema, beside the policies' own. */
 const schemaFile = new URL('../../../policies/policy-test.schema.json', import.meta.url)
 
 export type ExpectationContent = Readonly<{

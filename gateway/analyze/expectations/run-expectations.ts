@@ -6,7 +6,6 @@ import { imagineFromWords } from '../caller-options.ts'
 import { type Explanation, explain } from '../explain.ts'
 import type { Expectation } from './read-expectations.ts'
 
-/** The result of one request by one caller; `faults` is empty if every expectation held. */
 export type TestResult = Readonly<{ name: string; place: string; faults: readonly string[] }>
 
 export function runExpectations(policy: Policy, expectations: readonly Expectation[]): readonly TestResult[] {

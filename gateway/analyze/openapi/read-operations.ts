@@ -4,7 +4,6 @@ import { parsePattern } from '../../policy/route.ts'
 
 export type Operation = Readonly<{
   method: string
-  /** As described, after the base path. */
   template: string
   pattern: string
   /** The pattern takes more paths than the template, because its parameter is a whole segment. */
@@ -116,7 +115,6 @@ function chooseBase(servers: unknown): string {
   return new URL(filled, 'http://localhost/').pathname.replace(/\/$/, '')
 }
 
-/** Wider than the template if a parameter is only part of a segment. */
 function toPattern(base: string, template: string): Readonly<{ pattern: string; isWider: boolean }> {
   if (/[?#]/.test(template)) throw new Error('a path holds no query or fragment')
   const names = new Set<string>()

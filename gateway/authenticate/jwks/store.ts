@@ -6,7 +6,6 @@ import { usableKeys } from './usable-keys.ts'
 export type KeyStore = Readonly<{
   /** Returns stored keys, which the caller must check as if they were fetched. */
   load: (issuer: string) => Promise<Readonly<{ keys: unknown; fetchedAt: Date }> | undefined>
-  /** An older set must not replace a newer one. */
   save: (issuer: string, keys: readonly object[], fetchedAt: Date) => Promise<void>
 }>
 

@@ -3,7 +3,6 @@ import { diffFormats, formatDiff } from '../../analyze/diff/format-diff.ts'
 import { readPolicyAt } from '../../analyze/read-policy.ts'
 import { chooseFormat, type FormatOptions } from './format-option.ts'
 
-/** Exit code 1 if a caller gains access, unless `--allow-widening` is given. */
 export function runDiff(
   old: string,
   fresh: string,

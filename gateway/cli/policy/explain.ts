@@ -25,7 +25,6 @@ type ExplainOptions = PolicySource &
     json?: boolean
   }>
 
-/** Exit code 1 if the request would be refused. */
 export async function runExplain(method: string, target: string, given: ExplainOptions): Promise<void> {
   const options = readOtherNames(given)
   const { policy } = readPolicy(options)

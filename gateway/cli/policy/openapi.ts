@@ -6,7 +6,6 @@ import { formatTable } from '../../lib/text-table.ts'
 
 type Described = Readonly<{ openapi: string; base?: string }>
 
-/** Exit code 1 if an operation has no route. */
 export function runCoverage(options: PolicySource & Described & Readonly<{ strict?: boolean; json?: boolean }>): void {
   const coverage = coverRoutes(readPolicy(options).policy, readDescribed(options))
   process.stdout.write(options.json ? `${JSON.stringify(coverage, undefined, 2)}\n` : describe(coverage))

@@ -3,7 +3,6 @@ import { formatTrials, runExpectations, trialFormats } from '../../analyze/expec
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { chooseFormat, type FormatOptions } from './format-option.ts'
 
-/** Exit code 1 if an expectation fails. */
 export function runTestPolicy(options: PolicySource & FormatOptions): void {
   const format = chooseFormat(options, trialFormats)
   const { policy, directory } = readPolicy(options)

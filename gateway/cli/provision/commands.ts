@@ -9,7 +9,6 @@ const loadAgents = () => import('./agents.ts')
 
 const externalId = 'name of the entry in another system; the same command again changes nothing'
 
-/** Adds the commands that fill the directory to the command line. */
 export function addProvisionCommands(program: Command, clusters: Command, defaultConfig: string): void {
   const add = createAdd(defaultConfig)
   addOrganizations(program, add)
@@ -32,7 +31,6 @@ const createAdd =
       .option('-c, --config <file>', 'configuration file', defaultConfig)
       .option('--json', 'print the result as JSON')
 
-/** The options by which a command finds one user. */
 const withPerson = (command: Command): Command =>
   command
     .option('--user <id>', 'a user by its id')

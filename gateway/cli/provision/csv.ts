@@ -1,6 +1,5 @@
 import { ConfigurationError } from '../../policy/configuration-error.ts'
 
-/** A field, and where it begins; lines and columns count from 1. */
 export type CsvCell = Readonly<{ text: string; line: number; column: number }>
 
 /** Reads comma-separated values by RFC 4180, character by character; throws `ConfigurationError`. */
@@ -13,7 +12,6 @@ export function parseCsv(file: string, text: string): readonly (readonly CsvCell
   const fail = (at: number, message: string): ConfigurationError =>
     new ConfigurationError([{ file, line, column: at - lineStart + 1, message }])
 
-  /** Leaves `index` behind the field. */
   const readCell = (): CsvCell => {
     const place = { line, column: index - lineStart + 1 }
     if (text[index] !== '"') {
@@ -46,7 +44,6 @@ export function parseCsv(file: string, text: string): readonly (readonly CsvCell
     row.push(readCell())
     if (text[index] === ',') {
       index += 1
-      // A comma at the very end has an empty field behind it.
       if (index < text.length) continue
       row.push({ text: '', line, column: index - lineStart + 1 })
     } else if (text[index] === '\r' && text[index + 1] === '\n') index += 1

@@ -6,17 +6,14 @@ import { parseYaml } from '../../policy/document.ts'
 import { readRegularNow } from '../../policy/regular-file.ts'
 import { parseCsv } from './csv.ts'
 
-/** One entry of an import, as texts with their places. */
 export type ImportEntry = Readonly<{
   kind: ImportKind
   fields: Readonly<Record<string, string>>
-  /** A problem at a field, or at the entry. */
   problemAt: (field: string | undefined, message: string) => Problem
 }>
 
 export type ImportKind = (typeof kinds)[number]
 
-/** In the order in which entries depend on each other. */
 export const kinds = ['organizations', 'users', 'serviceAccounts', 'members', 'agents', 'clusters'] as const
 
 type Fields = Readonly<{ required: readonly string[]; optional: readonly string[] }>
@@ -38,7 +35,6 @@ const fieldsOf: Readonly<Record<ImportKind, Fields>> = {
 const mostBytes = 1_048_576
 const mostEntries = 5_000
 
-/** Reads the entries of a YAML or CSV file, in the order of `kinds`; throws `ConfigurationError` with every place. */
 export function readImportFile(path: string): readonly ImportEntry[] {
   const { size } = statSync(path)
   if (size > mostBytes) throw new UsageError(`${path} has ${size} bytes, and may have ${mostBytes}; split it`)
@@ -53,7 +49,6 @@ export function readImportFile(path: string): readonly ImportEntry[] {
   return kinds.flatMap((kind) => entries.filter((entry) => entry.kind === kind))
 }
 
-/** More would scroll the first one away. */
 const mostProblems = 20
 
 function checkFields({ kind, fields, problemAt }: ImportEntry): readonly Problem[] {

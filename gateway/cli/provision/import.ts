@@ -27,12 +27,10 @@ import {
 
 export type ImportOptions = Common & Readonly<{ dryRun?: boolean; expect?: string }>
 
-/** One entry of the file against the database, and the ids of users that this import has created. */
 type Step = (provision: Provision, newUsers: Set<number>) => Promise<Readonly<{ sign: '+' | '~' | '='; note?: string }>>
 
 type Plan = Readonly<{ hash: string; changes: readonly string[]; unchanged: number }>
 
-/** Prints what an import would change, or changes exactly that, all or nothing. */
 export async function runImport(file: string, options: ImportOptions): Promise<void> {
   const { dryRun = false, expect } = options
   if (dryRun === (expect !== undefined))
@@ -79,7 +77,6 @@ async function takeSteps(provision: Provision, steps: readonly (readonly [Import
   return { hash, changes, unchanged: steps.length - changes.length }
 }
 
-/** Checks the texts of an entry before the database is asked. */
 function compileStep(entry: ImportEntry, roles: Roles, issuers: ReadonlySet<string>): Step {
   const { fields, problemAt } = entry
   const placed = <Value>(field: string | undefined, read: () => Value): Value => {

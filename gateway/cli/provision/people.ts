@@ -24,7 +24,6 @@ import {
   readText,
 } from './readings.ts'
 
-/** Prints one user, found as every command finds one. */
 export async function runFindUser(options: Common & PersonOptions): Promise<void> {
   const reference = readPerson(options)
   const row = await withDirectory(options.config, ({ provisioning }) =>
@@ -79,10 +78,8 @@ export async function runCreateUser(options: CreateUserOptions): Promise<void> {
 const describeCreated = (what: string, { id, email }: ManagedUser, isNew: boolean): string =>
   isNew ? `created ${what} ${id} (${email})` : `${what} ${id} (${email}) is there already`
 
-/** From then on the user's tokens of every kind are refused. */
 export const runDisableUser = (options: Common & PersonOptions): Promise<void> => setDisabled(options, true)
 
-/** Takes that back. */
 export const runEnableUser = (options: Common & PersonOptions): Promise<void> => setDisabled(options, false)
 
 async function setDisabled(options: Common & PersonOptions, isDisabled: boolean): Promise<void> {
@@ -140,7 +137,6 @@ export async function runListServiceAccounts(options: Common & Page & Readonly<{
   })
 }
 
-/** Ends a service account with its tokens; refuses a human, who is another command's. */
 export const runDisableServiceAccount = async (id: string, options: Common): Promise<void> => {
   const reference = { id: readId('the service account', id) }
   const row = await withDirectory(options.config, ({ provisioning }) =>

@@ -16,7 +16,6 @@ type List<Row> = Readonly<{
   idOf: (row: Row) => number
 }>
 
-/** Prints one page, and says beside it how to get the next one. */
 export function printList<Row>({ json }: Common, { rows, header, cells, none, idOf }: List<Row>): void {
   if (json) process.stdout.write(`${JSON.stringify(rows)}\n`)
   else process.stdout.write(rows.length === 0 ? `${none}\n` : formatTable(header, rows.map(cells)))

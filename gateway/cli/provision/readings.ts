@@ -8,10 +8,8 @@ import { readId } from '../directory.ts'
 
 export type Common = Readonly<{ config: string; json?: boolean }>
 
-/** The part of a list to print. */
 export type Page = Readonly<{ after?: string }>
 
-/** How the options name a user. */
 export type PersonOptions = Readonly<{ user?: string; issuer?: string; subject?: string; email?: string }>
 
 const longestText = 255
@@ -47,7 +45,6 @@ export function readEmail(what: string, text: string): string {
   throw new UsageError(`${what} must be an address, such as ada@acme.example`)
 }
 
-/** The one way in which a user is named. */
 export function readPerson(options: PersonOptions): PersonReference {
   const { user, issuer, subject, email } = options
   const ways = [user, issuer ?? subject, email].filter((way) => way !== undefined)
@@ -59,14 +56,12 @@ export function readPerson(options: PersonOptions): PersonReference {
   return identity
 }
 
-/** Undefined where neither is given. */
 export function readIdentity({ issuer, subject }: Pick<PersonOptions, 'issuer' | 'subject'>) {
   if (issuer === undefined && subject === undefined) return undefined
   if (issuer === undefined || subject === undefined) throw new UsageError('--issuer and --subject belong together')
   return { issuer: readText('--issuer', issuer), subject: readText('--subject', subject) }
 }
 
-/** A role that a member of an organization can have, by the policy. */
 export function readRole(what: string, role: string, roles: Roles): string {
   if (roles.organization.has(role)) return role
   throw new UsageError(`${what} must be a role of the policy: ${[...roles.organization.keys()].join(', ')}`)

@@ -14,7 +14,6 @@ export function composeResponse(turn: Turn): Fields {
   return complete(openResponse(turn), writeMessage(turn, `msg_${turn.makeId()}`), turn)
 }
 
-/** The order and fields that the official SDKs expect. */
 export function composeResponsesStream(turn: Turn): ScriptStep[] {
   const response = openResponse(turn)
   const itemId = `msg_${turn.makeId()}`

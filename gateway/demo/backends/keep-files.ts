@@ -10,7 +10,6 @@ export type FileObject = Readonly<{
   status: 'processed'
 }>
 
-/** `head` is the content, or the beginning of one too large to keep. */
 export type KeptFile = Readonly<{ file: FileObject; head: Buffer; sha256: string }>
 
 export type FileShelf = Readonly<{

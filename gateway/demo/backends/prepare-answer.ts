@@ -10,10 +10,6 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/**
- * Reads `{status, headers, body
- * bodyBase64}`; a body that is not a string is sent as JSON.
- */
 export function prepareAnswer(wanted: unknown): PreparedAnswer {
   if (!isObject(wanted)) throw new BadInstruction('an answer must be an object')
   const status = wanted.status ?? 200

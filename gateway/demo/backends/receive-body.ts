@@ -5,9 +5,7 @@ export type IncomingBody = Readonly<{
   bytes: () => number
   sha256: () => string
   isComplete: () => boolean
-  /** Resolves to true with the whole body, to false if the connection dropped first. */
   arrived: Promise<boolean>
-  /** Only a sink that is added before the first chunk receives all of them. */
   tap: (sink: (chunk: Buffer) => void) => void
 }>
 

@@ -21,7 +21,6 @@ export type BackendRequest = Readonly<{
 /** Undefined, at once, for a request that this backend does not know; it is echoed. */
 export type AnswerRequest = (arrival: BackendRequest, response: ServerResponse) => Promise<void> | undefined
 
-/** Takes over an upgraded connection, or returns false to have it answered like a request. */
 export type TakeUpgrade = (arrival: BackendRequest, socket: Duplex, head: Buffer) => boolean
 
 export type Backend = Readonly<{ name: string; answer: AnswerRequest; takeUpgrade?: TakeUpgrade }>

@@ -1,4 +1,3 @@
-/** Pause after a failed lookup; then one reader at a time tries again. */
 const retryMs = 1_000
 
 export type Grace = Readonly<{
@@ -26,7 +25,6 @@ export function createGrace({ graceMs, monotonicMs, isOutage, onBegin, onEnd }: 
       if (retryAtMs === undefined) return false
       const nowMs = monotonicMs()
       if (nowMs < retryAtMs) return true
-      // This reader tries; the others do not wait for the outcome.
       retryAtMs = nowMs + retryMs
       return false
     },

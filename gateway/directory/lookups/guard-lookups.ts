@@ -11,7 +11,6 @@ export type GuardOptions = Readonly<{
   poolSize: number
   maxEntries: number
   limit: AttemptLimit | undefined
-  /** Owner of a turn: an address, or the network that one client holds. */
   ownerOf: (clientAddress: string) => string
   monotonicMs: () => number
   onUnknown: (outcome: UnknownToken, owner: string) => void

@@ -65,7 +65,6 @@ export function createTurns<Item>(maxItems: number): Turns<Item> {
   }
 }
 
-/** Lines by their length, to find the longest without a scan. */
 function createRanks<Item>() {
   const byLength: Set<Line<Item>>[] = []
   let longest = 0

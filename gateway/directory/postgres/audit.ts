@@ -24,7 +24,6 @@ export async function writeAudit(query: Query, deed: AuditedAction, context: Aud
 export type TokenDeed = Readonly<{
   at: Date
   action: 'token.minted' | 'token.revoked'
-  /** Null for an operator at the command line. */
   actorId: number | null
   credential: string
   organizationId: number | null
@@ -44,7 +43,6 @@ type TrailRow = {
   request_id: string
 }
 
-/** The trail of a token by its number, oldest first; it outlives the token. */
 export async function readTokenTrail(query: Query, tokenId: number): Promise<readonly TokenDeed[]> {
   const rows = await query<TrailRow>(statements.readTokenTrail, [tokenId])
   return rows.map((row) => ({

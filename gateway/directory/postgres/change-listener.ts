@@ -58,7 +58,6 @@ async function openLink(
     servers.noteListening(await describe())
     await requireTriggers(client)
     await proveDelivery(client, settings)
-    // A change that could not be applied counts as lost, so the connection is replaced.
     const lost = (): void => events.onBroken(new Error('a change could not be taken'))
     const take = ({ channel: from, payload = '' }: pg.Notification): void => {
       if (from === channel) handlers.onChange(parseChange(payload))
@@ -139,7 +138,6 @@ async function sendProbe(payload: string, settings: ChangeListenerOptions): Prom
 const askWhetherReady = (client: pg.Client): Promise<void> =>
   new Promise((resolve, reject) => {
     const question = {
-      // pg wraps `callback` for its time-out.
       callback: (error?: Error) => (error ? reject(error) : resolve()),
       submit: (connection: pg.Connection) => connection.sync(),
       handleError: (error: Error) => question.callback(error),

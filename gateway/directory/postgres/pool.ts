@@ -9,7 +9,6 @@ import { StrictClient } from './strict-client.ts'
 
 export type DatabaseSettings = Readonly<{
   url: string
-  /** Whether a pooler at `url` shares its connections for each transaction. */
   pooler: Pooler
   poolSize: number
   connectTimeoutMs: number
@@ -220,7 +219,6 @@ const inTransaction = <Result>(
     }
   })
 
-/** Whether the connection is usable: the server refused the statement, or the gateway did. */
 const wasAnswered = (error: unknown): boolean =>
   error instanceof GatewayError || nameQueryFailure(error) === 'statement' || nameQueryFailure(error) === undefined
 

@@ -7,7 +7,6 @@ export type Relation = Readonly<{
   inserts?: readonly string[]
   updates?: readonly string[]
   deletes?: boolean
-  /** Events that the tables behind this relation must announce, because its rows are cached. */
   tells?: readonly ('insert' | 'update' | 'delete')[]
 }>
 

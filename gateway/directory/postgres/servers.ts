@@ -4,7 +4,6 @@ export type Server = Readonly<{
   timeline: number | null
   startedAt: string
   isStandby: boolean
-  /** Bytes of the log: a primary's end, or the part that a standby has replayed. */
   position: bigint
 }>
 
@@ -33,7 +32,6 @@ export type ServersOptions = Readonly<{
   isSplit: boolean
   /** Whether changes also arrive in another way, whichever primary answers. */
   hearsElsewhere: boolean
-  /** Called after an answer of a server whose changes the listening server does not send. */
   onForeign: () => void
 }>
 
@@ -146,7 +144,6 @@ const descriptions: readonly [string, ...string[]] = [
 
 export type ServerQuestion = Readonly<{
   text: () => string
-  /** Drops the part of the query that the server refused; returns whether a retry may help. */
   reduce: (asked: string, error: unknown) => boolean
 }>
 

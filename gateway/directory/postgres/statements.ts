@@ -242,7 +242,6 @@ export const writeAudit: Statement = {
 
 export const readTokenTrail: Statement = {
   name: 'read-token-trail',
-  // A number is given once, so that there are few of these.
   text: `select at, action, actor_id, credential, organization_id, subject_id, client_address, request_id
     from sallyport_directory.audit_events
     where token_id = $1 and action in ('token.minted', 'token.revoked') order by at limit 100`,

@@ -9,7 +9,6 @@ export type RedisServers = Readonly<{
   cluster?: Readonly<{ nodes: readonly string[] }>
 }>
 
-/** Redis allows no other command on a connection that has subscribed, so there are two. */
 export type Clients = Readonly<{ listener: Redis; talker: Redis | Cluster }>
 
 const connectTimeoutMs = 1_000
@@ -30,7 +29,6 @@ const common = {
 
 type Made = Readonly<{ onMade: (client: Redis | Cluster) => void; onBroken: (error: unknown) => void }>
 
-/** `onMade` gets each client before it connects, so that a failed attempt can be closed. */
 export async function openClients(servers: RedisServers, made: Made): Promise<Clients> {
   if (servers.cluster) return openCluster(servers, servers.cluster.nodes, made)
   const listener = watch(createClient(servers, answerTimeoutMs), made)
@@ -106,7 +104,6 @@ async function openCluster(servers: RedisServers, more: readonly string[], made:
     talker.connect().then(resolve, reject)
   })
   const [first, ...others] = talker.nodes('master')
-  // Connects now, so that the first request of each node does not wait for it.
   await Promise.allSettled(talker.nodes('master').map((one) => one.ping()))
   const sampled = [first, ...others][Math.floor(Math.random() * (others.length + 1))]
   if (!sampled) throw new Error('the Redis cluster names no node')

@@ -66,7 +66,6 @@ export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): Re
       (value) => value ?? undefined,
       () => undefined,
     )
-  /** After a successful probe, retries the commands that Redis refused before. */
   const retry = async (): Promise<void> => {
     refusals.review()
     if (refusals.isRefused('get')) await get(probeKey)
@@ -158,7 +157,6 @@ async function subscribe(
   const { monotonicMs, allWritersPublish } = settings
   const marks = `sallyport:probe:${randomUUID()}`
   let heardAtMs = monotonicMs()
-  // A change that could not be applied counts as lost, so the connection is replaced.
   const lost = (): void => events.onBroken(new Error('a change could not be taken'))
   const take = (from: string, message: string): void => {
     if (from === channel) handlers.onChange(parseChange(message))
@@ -169,7 +167,6 @@ async function subscribe(
     await requirePrimary(listener, allWritersPublish)
     await requireLoaded(talker)
     await listener.subscribe(channel)
-    // On one server, messages published before these commands arrive before their results.
     return async () => void (await Promise.all([listener.ping(), requirePrimary(talker, allWritersPublish)]))
   }
   await listener.subscribe(channel, marks)

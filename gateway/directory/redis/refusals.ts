@@ -1,7 +1,6 @@
 export type RefusableCommand = 'get' | 'publish' | 'count'
 
 export type RefusalHandlers = Readonly<{
-  /** `cause` is the first word of the error, such as `NOPERM`, or `timeout`. */
   onRefused: (command: RefusableCommand, cause: string) => void
   onTaken: (command: RefusableCommand) => void
 }>
@@ -35,7 +34,6 @@ export function createRefusals(monotonicMs: () => number, { onRefused, onTaken }
       const state = states.get(command)
       if (!state) return
       state.firstLateMs = undefined
-      // All publishes use one channel, so one success is enough.
       const isOver = command === 'publish' || monotonicMs() - state.lastFailureMs >= quietMs
       if (!state.isOpen || isOver) end(command, state)
     },

@@ -13,7 +13,6 @@ export type AuditSettings = Readonly<{
   onFull: 'drop' | 'wait'
   bufferBytes: number
   waitMs: number
-  /** Names this process among all writers. */
   replica: string
 }>
 

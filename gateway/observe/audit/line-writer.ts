@@ -146,7 +146,6 @@ export class LineWriter {
     if (this.#state === 'closed') return
     const isNews = !this.#isFailing
     this.#isFailing = true
-    // A missing file may be back at the next attempt.
     this.#followedAtMs = Number.NEGATIVE_INFINITY
     this.#giveUpWaiting()
     if (isNews) this.#options.onFailing(error)

@@ -2,7 +2,6 @@ import type { Log } from './log.ts'
 
 const minuteMs = 60_000
 
-/** Beyond this number addresses are counted together. */
 const addressesPerMinute = 1_000
 
 /** One line a minute for each address, and a bounded number of lines in all. */

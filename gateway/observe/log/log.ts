@@ -185,7 +185,6 @@ export function describeError(error: unknown, depth = 0): LogFields {
   }
 }
 
-/** Adds the stack, which locates a bug. */
 export const describeBug = (error: unknown): LogFields => ({
   ...describeError(error),
   ...(error instanceof Error && { stack: redact(String(error.stack).split('\n').slice(1, 12).join('\n')) }),

@@ -7,8 +7,8 @@ export type FastCounters = (...values: readonly (string | number)[]) => FastCoun
 type Branch = { readonly below: Map<string | number, Branch>; tally: FastCounter | undefined }
 
 /**
- * A counter for events of every request: found by a few look-ups, increased by `count += 1`. The library would compose
- * a key of all labels at each increase, so it gets the counts at each scrape.
+ * Found by a few look-ups and increased by `count += 1`. The library would compose a key of all labels at each
+ * increase, so it gets the counts at each scrape.
  */
 export function createTallies(
   { name, help, labelNames }: Readonly<{ name: string; help: string; labelNames: readonly string[] }>,

@@ -13,7 +13,6 @@ export type PolicyMetrics = Readonly<{
   ) => void
 }>
 
-/** Without a shadow policy the reload gauge stays 1. */
 export function createPolicyMetrics(registers: Registry[]): PolicyMetrics {
   const differences = new Counter({
     name: 'sallyport_shadow_differences_total',

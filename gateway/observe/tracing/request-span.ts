@@ -10,7 +10,6 @@ import { pathLimit } from './call-attributes.ts'
 
 type SpanFacts = Readonly<{ listener: AuditedListener; requestId: string; errorStatus: SpanStatusCode }>
 
-/** Records events in a span by the semantic conventions for HTTP servers, and ends it with the exchange. */
 export function followRequest(
   next: RequestObserver,
   exchange: Exchange,

@@ -74,7 +74,6 @@ export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
   }
 }
 
-/** The span that the caller reports; without one a trace begins here. */
 function readParent(api: typeof Api, found: TraceContext | undefined): Api.Context {
   if (!found) return api.ROOT_CONTEXT
   const [, traceId = '', spanId = '', flags = ''] = found.traceparent.split('-')

@@ -11,7 +11,6 @@ type Found = Readonly<{
   is_insertable: boolean
   is_updatable: boolean
   is_deletable: boolean
-  /** Whether the view never has rows, so that writes do not matter. */
   is_constant: boolean
 }>
 

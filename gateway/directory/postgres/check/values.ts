@@ -1,7 +1,6 @@
 import { parseAbilities } from '../rows.ts'
 import type { ProblemCode } from './problem.ts'
 
-/** A problem with a value, without the value itself, which may be a secret. */
 export type Fault = Readonly<{ column: string; code: ProblemCode; message: string; help: string; isError: boolean }>
 
 type Row = Readonly<Record<string, unknown>>

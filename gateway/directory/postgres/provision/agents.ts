@@ -37,7 +37,6 @@ async function select(provision: Provision, name: string, condition: string, val
 const findAgent = async (provision: Provision, id: number): Promise<ManagedAgent | undefined> =>
   (await select(provision, 'find-managed-agent', 'a.id = $1', [id]))[0]
 
-/** In the order of their ids, after one of them; of one organization, or of all. */
 export async function listAgents(
   provision: Provision,
   afterId: number,
@@ -84,7 +83,6 @@ const archiveAgentRow = {
     returning id`,
 }
 
-/** Once archived it stays so. */
 export async function archiveAgent(provision: Provision, id: number): Promise<ManagedAgent> {
   const changed = await provision.query(archiveAgentRow, [id])
   const agent = await findAgent(provision, id)

@@ -1,7 +1,6 @@
 import { type OrganizationReference, requireActiveOrganization } from './organizations.ts'
 import { type Created, createOnce, externalIdOf, type Provision, ProvisionRefusal } from './provisioning.ts'
 
-/** A data cluster as a command creates it. */
 export type ManagedCluster = Readonly<{
   id: number
   organizationId: number
@@ -33,7 +32,6 @@ const insertCluster = {
     values ($1, $2, $3, $4) on conflict (organization_id, slug) do nothing returning id`,
 }
 
-/** A new cluster is offline until its first heartbeat. */
 export async function createCluster(
   provision: Provision,
   { organization, slug, name, baseUrl, externalId }: NewCluster,

@@ -36,7 +36,6 @@ export type MembershipRequest = Readonly<{
   organization: OrganizationReference
   person: PersonReference
   role: string
-  /** Whether the new role replaces another one of the user there. */
   replaces: boolean
 }>
 
@@ -46,7 +45,6 @@ const insertMember = {
     on conflict (user_id, organization_id) do update set role = excluded.role`,
 }
 
-/** The membership, whether it is other than before, and the role that gave way. */
 export type MembershipChange = Readonly<{ membership: Membership; isNew: boolean; was: string | undefined }>
 
 export async function addMember(

@@ -35,7 +35,7 @@ export type NewPerson = Readonly<{
   externalId: string | undefined
 }>
 
-/** How an operator names a user. An address names one only where it is verified, since others may be chosen freely. */
+/** An address names a user only where it is verified, since others may be chosen freely. */
 export type PersonReference = Readonly<{ id: number } | PersonIdentity | { email: string } | { externalId: string }>
 
 async function select(provision: Provision, name: string, condition: string, values: readonly unknown[]) {
@@ -57,7 +57,6 @@ const byIdentity = `u.id in (select i.user_id from sallyport_directory.user_iden
 const byExternalId = `u.id in (select x.user_id from sallyport_directory.external_references x
   where x.kind = 'user' and x.external_id = $1)`
 
-/** Refuses where no user is found, or an address leaves open which one. */
 export async function requirePerson(provision: Provision, reference: PersonReference): Promise<ManagedUser> {
   if ('email' in reference) return requireByEmail(provision, reference.email)
   if ('externalId' in reference) {

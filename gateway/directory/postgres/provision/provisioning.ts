@@ -13,7 +13,7 @@ export class ProvisionRefusal extends Error {
 
 export type Provision = Readonly<{
   query: Query
-  /** Whether another program owns the tables. Then they are read through the views and never written. */
+  /** Another program's tables are read through the views and never written. */
   isAdopted: boolean
   note: (deed: ProvisionDeed) => Promise<void>
 }>
@@ -31,7 +31,7 @@ type UserDeed = `member.${'added' | 'changed' | 'removed'}` | `user.${'disabled'
 
 export type Provisioning = Readonly<{
   read: <Result>(work: (provision: Provision) => Promise<Result>) => Promise<Result>
-  /** All or nothing: whatever `work` rejects with takes its changes back, and so does the end of a rehearsal. */
+  /** Commits all or nothing; a rehearsal always rolls back. */
   change: <Result>(
     audit: AuditContext,
     work: (provision: Provision) => Promise<Result>,
@@ -74,7 +74,7 @@ export function createProvisioning({ query, transaction }: Database): Provisioni
         })
       } catch (error) {
         if (rehearsed) return rehearsed[0]
-        // The pool takes whatever ends a transaction for a failure of the database.
+        // The pool takes any rejection in a transaction for a failure of the database.
         const cause = error instanceof GatewayError ? error.cause : undefined
         throw cause instanceof ProvisionRefusal ? cause : error
       }

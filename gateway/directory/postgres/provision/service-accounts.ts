@@ -11,7 +11,7 @@ export type NewServiceAccount = Readonly<{
   externalId: string | undefined
 }>
 
-/** The account and its first membership, in an Enterprise organization: others may have no tokens. */
+/** The first membership is in an Enterprise organization: others may have no tokens. */
 export async function createServiceAccount(
   provision: Provision,
   { organization, role, email, username, externalId }: NewServiceAccount,
