@@ -2,7 +2,6 @@ export type PolicyState = Readonly<{
   directory: string
   loadedAt: string | undefined
   files: readonly string[]
-  /** The same for the same files on every replica; undefined before the first good policy. */
   fingerprint: string | undefined
   trouble: PolicyTrouble | undefined
   held: PolicyHold | undefined

@@ -12,7 +12,6 @@ export type FoundRequest = Readonly<{
   userId: number | null
   userKind: string | null
   credential: string | null
-  /** The number of the API token: proven where the request was allowed, else claimed. */
   tokenId: number | null
   organizationId: number | null
   route: string | null

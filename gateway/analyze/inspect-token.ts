@@ -13,7 +13,6 @@ export type TokenCheck = Readonly<{ check: string; result: 'pass' | 'fail' | 'un
 
 export type TokenInspection = Readonly<{
   kind: 'jwt' | 'api-token'
-  /** The first cause that the gateway would refuse it for. */
   cause: RefusalCause | null
   checks: readonly TokenCheck[]
   /** Claims and facts; never the token. */
@@ -63,7 +62,6 @@ export type InspectionTools = Readonly<{
   directory: Pick<Directory, 'findByIdentity' | 'findToken'> | undefined
 }>
 
-/** Judges a token, or the header line that carries it, by the functions of the gateway. Nothing is written. */
 export async function inspectToken(text: string, tools: InspectionTools): Promise<TokenInspection> {
   const headers = readCarrier(text)
   const [bare = ''] = [...headers.oauthAccessToken, ...headers.authorization]

@@ -6,7 +6,6 @@ export type TrustedIssuer = Readonly<{
   audiences: readonly string[]
   clockToleranceSeconds: number
   linkVerifiedEmail: boolean
-  /** Whether the issuer's `email_verified` claim counts. */
   trustEmailVerified: boolean
   /** `typ` that a token's header must have (RFC 9068). If absent, no type is required. */
   requireType?: 'at+jwt'

@@ -6,7 +6,6 @@ import { checkIssuers } from './issuers.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
 
-/** Opens nothing. */
 export async function checkConfiguration(configuration: Configuration): Promise<void> {
   checkIssuers(configuration)
   readTrustedProxies(configuration)

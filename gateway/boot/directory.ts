@@ -137,7 +137,6 @@ function openPostgres(
   return { database, schema, answeredAtMs: () => answeredAtMs }
 }
 
-/** Guesses of unknown tokens must not use up the connections that other requests need. */
 function guardUnknownTokens(
   configuration: Configuration,
   store: Directory,

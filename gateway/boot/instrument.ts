@@ -112,7 +112,6 @@ export const traceForward =
 
 const traceNames = ['traceparent', 'tracestate']
 
-/** Replaces the client's trace context: the upstream's parent is this call's span. */
 function withTrace(received: Received, trace: RawHeaders): Received {
   const { passing } = received.headers
   const others = passing.filter((_, index) => !traceNames.includes(passing[index - (index % 2)]?.toLowerCase() ?? ''))

@@ -15,7 +15,6 @@ import { ConfigurationError } from '../policy/configuration-error.ts'
 
 export type Issuers = Readonly<{
   byName: VerifyOptions['issuers']
-  /** Rejects with `PartError` until each required issuer has given keys once, fetched or stored. */
   requireKeys: () => Promise<void>
   stop: () => void
 }>

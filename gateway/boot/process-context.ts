@@ -160,7 +160,6 @@ function reportDrops(
   }
 }
 
-/** Its `close` breaks open connections: no probe needs its answer any more. */
 export async function openAdmin(
   configuration: Configuration,
   context: ProcessContext,

@@ -49,7 +49,6 @@ function describeCommand(command: Command, name: string): DescribedCommand {
   }
 }
 
-/** Commander keeps examples only in the help text that it prints. */
 function readExamples(command: Command): readonly string[] {
   const help: string[] = []
   command.configureOutput({ writeOut: (text) => void help.push(text) })

@@ -59,7 +59,6 @@ export async function withDirectory<Result>(
   }
 }
 
-/** Audit fields of a change that did not come in through a listener. */
 export const commandLineAudit = (organizationId: number | null, requestId: string): AuditContext => ({
   actorId: null,
   credential: 'command-line',

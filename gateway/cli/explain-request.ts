@@ -15,7 +15,6 @@ export type ExplainRequestOptions = Readonly<{ audit?: string; admin?: string; c
 
 type Search = { matches: readonly FoundRequest[]; readonly places: string[]; readonly notes: string[] }
 
-/** Prints why a request was refused, or what became of it; 1 where no place that was searched has it. */
 export async function runExplainRequest(requestId: string, options: ExplainRequestOptions): Promise<void> {
   if (!isRequestId(requestId))
     throw new UsageError(
@@ -124,7 +123,6 @@ const isKnown = (request: FoundRequest, known: readonly FoundRequest[]): boolean
       Math.abs(Date.parse(time) - Date.parse(request.time)) < sameMomentMs,
   )
 
-/** A decision is written before the request ends. */
 const sameMomentMs = 1_000
 
 const patienceMs = 5_000

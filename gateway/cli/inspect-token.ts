@@ -9,7 +9,6 @@ import { withDirectory } from './directory.ts'
 
 const inputLimitBytes = 65_536
 
-/** Says of a token on standard input which checks of the gateway it passes; 1 where one fails. */
 export async function runInspectToken({ config, json }: Readonly<{ config: string; json?: boolean }>): Promise<void> {
   const configuration = loadConfiguration(config, process.env)
   const text = await readInput()

@@ -60,6 +60,5 @@ const describePending = ({ kid, signsFromMs }: SigningKey): string =>
   `a rotation is under way: key ${kid} signs from ${new Date(signsFromMs).toISOString()}; ` +
   'wait until then, or replace that key with --force'
 
-/** `due` has the latest first, so each key but the first was superseded by the one before it. */
 const findLongSuperseded = (due: readonly SigningKey[], nowMs: number): readonly SigningKey[] =>
   due.slice(1).filter((_, index) => nowMs - (due[index]?.signsFromMs ?? nowMs) > keepSupersededMs)

@@ -96,7 +96,6 @@ export function describeTokens(tokens: readonly TokenMetadata[], scopes: Roles['
   return formatTable(header, rows)
 }
 
-/** The token may come from an older policy or another program, with abilities that match no current scope. */
 function nameScope(abilities: readonly string[], scopes: Roles['tokenScopes']): string {
   const held = new Set(abilities)
   for (const [scope, of] of scopes)

@@ -12,7 +12,6 @@ import { startWatchdog } from './watchdog-process.ts'
 
 export type EmbeddedPostgres = Readonly<{ url: string; pid: () => number | undefined; stop: () => Promise<void> }>
 
-/** A watchdog removes `filesToRemove` if this process crashes; a normal stop leaves them. */
 export type EmbeddedPostgresOptions = Readonly<{
   port?: number
   onUnexpectedExit?: (detail: string) => void

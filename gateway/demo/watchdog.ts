@@ -21,7 +21,6 @@ async function readToEnd(): Promise<string> {
   try {
     for await (const chunk of process.stdin) text += String(chunk)
   } catch {
-    // A killed owner may show as a reset, without the release word.
     return ''
   }
   return text

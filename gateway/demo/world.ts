@@ -134,7 +134,6 @@ async function choosePorts(preferred: WorldOptions['ports']): Promise<WorldOptio
   }
 }
 
-/** The clusters' own heartbeats; the next beat tries again after a failure. */
 function startHeartbeats(url: string): Readonly<{ stop: () => void }> {
   const timer = setInterval(() => {
     const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 1_000, query_timeout: 2_000 })

@@ -22,7 +22,6 @@ export const answerTimeoutMs = 1_000
 const firstRetryMs = 50
 const longestRetryMs = 1_000
 
-/** After a connection of this age, the next loss is retried at once. */
 const steadyMs = 5_000
 
 export function maintainConnection(

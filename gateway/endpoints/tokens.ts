@@ -47,7 +47,6 @@ export async function revokeToken(call: TokenCall, { directory }: TokenTools): P
   return renderSuccess(describeToken(revoked), call.facts.requestId)
 }
 
-/** The route's role and ability are checked already; here the Enterprise account and the membership are. */
 const findOwner = ({ caller, params }: TokenCall, directory: Directory): Promise<TokenOwner> =>
   findTokenOwner(caller.organization, parseId(params.get('userId') ?? ''), directory)
 

@@ -28,7 +28,6 @@ type Sender = Readonly<{
   close: () => Promise<void>
 }>
 
-/** Sends each request over a connection that serves it alone until its response is whole. */
 function createSender(maxConnections: number, names: DnsCache, clusterNames: DnsCache): Sender {
   const pool = createPool(maxConnections, names, clusterNames)
   const send: Send = (request) =>

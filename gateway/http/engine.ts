@@ -15,13 +15,11 @@ export type ListenerOptions = Readonly<{
   /** Time for a request's head to arrive, from its first byte or from the connection's start. */
   headersTimeoutMs: number
   bodyIdleTimeoutMs: number
-  /** The least average rate of a body over that time. At 0 one byte is enough. */
   minBodyBytesPerSecond: number
   /** Reports WebSocket handshakes as such, instead of as requests like any other. */
   takesHandshakes?: boolean
-  /** How long a client may take nothing, or too little, of a waiting response. */
+  /** Time and average rate at which a client must take a waiting response. At a rate of 0 one byte is enough. */
   clientIdleTimeoutMs: number
-  /** The least average rate at which a client takes a response. At 0 one byte is enough. */
   minResponseBytesPerSecond: number
   maxConnections: number
   onMalformed: (refusal: MalformedRequest) => void
@@ -31,7 +29,6 @@ export type ListenerOptions = Readonly<{
 
 export type MalformedRequest = Readonly<{
   code: PlainCode
-  /** Also in the response. */
   requestId: string
   peerAddress: string
   /** Whether the head was read before and only the body is malformed. */
@@ -55,15 +52,14 @@ export type UpstreamTimeouts = Readonly<{
   connectMs: number
   firstByteMs: number
   idleMs: number
-  /** Silence allowed inside the request body, where it differs from the listener's. */
   bodyIdleMs?: number
 }>
 
 export type UpstreamRequest = Readonly<{
   origin: string
-  /** With none, the public authorities are trusted. Another object means other connections. */
+  /** Without it the public authorities are trusted. Another object means other connections. */
   tls?: UpstreamTls | undefined
-  /** The networks that may be connected to, by default any. Another object means other connections. */
+  /** Another object means other connections. */
   networks?: Networks | undefined
   method: string
   path: string
@@ -71,7 +67,6 @@ export type UpstreamRequest = Readonly<{
   prepared?: PreparedHeaders
   body: RequestBody | undefined
   account?: MemoryAccount
-  /** Asks the upstream to switch to WebSocket. */
   asksForWebSocket: boolean
   bodyLimitBytes: number
   timeouts: UpstreamTimeouts
@@ -146,7 +141,6 @@ export type HeldMemory = Readonly<{
 export interface Engine {
   listen(options: ListenerOptions, handle: (exchange: Exchange) => void): Promise<Listener>
   readonly send: Send
-  /** Bytes buffered for slow peers at the moment. */
   readHeldMemory(): HeldMemory
   countUpstreamConnections(): ReadonlyMap<string, number>
   close(): Promise<void>

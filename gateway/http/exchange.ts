@@ -81,7 +81,6 @@ export interface Exchange {
   readonly httpVersion: string
   /** Emptied once the response has begun: a stream would hold them for hours. */
   readonly headers: RawHeaders
-  /** The TCP peer, which may be a proxy. */
   readonly peerAddress: string
   readonly isEncrypted: boolean
   readonly body: RequestBody
@@ -93,10 +92,7 @@ export interface Exchange {
   readonly status: number
   /** Changes the headers of the response, the gateway's or an upstream's. Several changes apply in order. */
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void
-  /**
-   * Announces a refusal, which may have to wait. After a framing error nothing more may be read from the connection
-   * meanwhile.
-   */
+  /** After a framing error nothing more may be read from the connection, even while the refusal waits. */
   willRefuse(status: number): void
   respond(head: ResponseHead, body: string): void
   startResponse(head: ResponseHead): ResponseWriter

@@ -1,4 +1,3 @@
-/** A header name in lower case, and the beginning of its line as sent. */
 export type LineName = Readonly<{ key: string; start: string }>
 
 /** RFC 9110 5.1 and 5.5: a token, and a value that cannot end its line. */

@@ -142,7 +142,6 @@ export class MemoryBudget {
     }
   }
 
-  /** Cuts the largest connections of a group until another group is as large. */
   #relieveOfGreediest(): void {
     const groups = [...this.#networks.all(), ...this.#organizations.all()]
     groups.sort((one, other) => other.heldBytes - one.heldBytes)
@@ -159,7 +158,6 @@ export class MemoryBudget {
   }
 }
 
-/** For bytes without a client: counts nothing. */
 export const freeAccount: MemoryAccount = {
   isThrottled: false,
   fromAddress: () => undefined,
@@ -220,7 +218,6 @@ export class ConnectionAccount implements MemoryAccount {
     this.#onRelief = listener
   }
 
-  /** Frees at least half of its bytes, through its listener or by closing the connection. */
   relieve(): void {
     const { heldBytes } = this
     const listener = this.#onRelief

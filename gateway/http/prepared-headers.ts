@@ -17,7 +17,6 @@ export class PreparedHeaders {
   readonly headers: RawHeaders
   readonly text: string
 
-  /** Throws for a malformed line, and for a header that differs by request. */
   constructor(headers: RawHeaders) {
     this.headers = [...headers]
     let text = ''

@@ -1,6 +1,5 @@
 import { guarded } from '../fault/guarded.ts'
 
-/** The milliseconds of a turn that a burst may take, by how long the turn before it took. */
 export type ChoosePart = (turnMs: number) => number
 
 const usualPart: ChoosePart = () => 1
@@ -14,7 +13,6 @@ export class TimeSlicer<Item> {
   readonly #monotonicMs: () => number
   readonly #choosePart: ChoosePart
   #partMs: number
-  /** When the last planned turn began; undefined where the loop may have been idle since. */
   #turnMs: number | undefined
   #waiting: Item[] = []
   #isPlanned = false

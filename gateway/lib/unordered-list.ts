@@ -17,7 +17,6 @@ export class UnorderedList<Member> implements Iterable<Member> {
     return place
   }
 
-  /** A second call for the same slot does nothing. */
   remove(place: Slot<Member>): void {
     if (place.member === undefined) return
     place.member = undefined

@@ -29,7 +29,6 @@ export type RequestObserver = Readonly<{
   onUpstream: (upstream: Upstream) => void
   onSettled: () => void
   onRefusal: (error: GatewayError) => void
-  /** The audit could not record the refusal, so the client gets this error. */
   onUnrecorded: (error: GatewayError) => void
   onUpstreamRequestId: (upstreamRequestId: string) => void
   onBug: (error: unknown) => void

@@ -1,6 +1,5 @@
 export type KeyBlock = Readonly<{
   pem: string
-  /** Start of signing; 0 without a Signs-From. */
   signsFromMs: number
   /** As in the file, with the text before the key, so that a rewritten file keeps an operator's notes. */
   text: string

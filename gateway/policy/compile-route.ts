@@ -135,7 +135,6 @@ function checkPublic(row: RouteContent, refuse: Report): void {
     if (row[key] !== undefined) refuse([key], `a public route has no caller, so it cannot have "${key}"`)
 }
 
-/** Settings of an upstream would have no effect here, so they are refused. */
 function checkOwned(row: RouteContent, refuse: Report): void {
   if (row.answer === undefined) return
   const rule = 'an endpoint of the gateway has no upstream, so it cannot have'

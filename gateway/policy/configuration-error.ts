@@ -1,4 +1,4 @@
-/** An operator's mistake. Lines and columns count from 1; a mistake of a whole file has none. */
+/** Lines and columns count from 1; a mistake of a whole file has none. */
 export type Problem = Readonly<{ file: string; line?: number; column?: number; message: string }>
 
 export class ConfigurationError extends Error {

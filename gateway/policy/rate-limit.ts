@@ -2,7 +2,6 @@ export const budgetOwners = ['principal', 'organization', 'route', 'address'] as
 
 export type BudgetOwner = (typeof budgetOwners)[number]
 
-/** All routes that name a limit share its budgets. */
 export type RateLimit = Readonly<{
   name: string
   requests: number

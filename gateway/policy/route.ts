@@ -46,7 +46,6 @@ export type Route = Readonly<{
   timeouts: RouteTimeouts
 }>
 
-/** Timeouts that a route may set in the place of the configuration's. */
 export const timeoutNames = ['bodyIdleMs', 'connectMs', 'firstByteMs', 'idleMs', 'streamIdleMs'] as const
 
 export type RouteTimeouts = Readonly<Partial<Record<(typeof timeoutNames)[number], number>>>

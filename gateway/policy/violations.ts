@@ -20,7 +20,6 @@ export function describeViolations(errors: readonly ErrorObject[]): readonly Vio
     .map(describe)
 }
 
-/** These say nothing that their parts do not. */
 const summaries: ReadonlySet<string> = new Set(['if', 'propertyNames'])
 
 function nameMeant({ instancePath, params, parentSchema }: ErrorObject): string | undefined {

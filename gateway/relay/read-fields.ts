@@ -3,7 +3,6 @@ import { findLineEnds, lineFeed } from './line-ends.ts'
 /** A block of an event stream (WHATWG HTML 9.2.6). A block without `data` is not an event. */
 export type EventFields = Readonly<{
   name: string | undefined
-  /** Several `data` lines, joined by LF. A single line is a view of the block. */
   data: Buffer | undefined
   hasId: boolean
 }>

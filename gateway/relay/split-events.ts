@@ -1,6 +1,5 @@
 import { carriageReturn, findLineEnds, lineFeed } from './line-ends.ts'
 
-/** Result of a chunk: whole blocks that follow each other from the start of `bytes`, each up to one of `ends`. */
 export type Split = Readonly<{
   bytes: Buffer
   ends: readonly number[]

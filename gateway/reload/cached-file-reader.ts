@@ -31,10 +31,6 @@ const settledAfterMs = 2_000
 /** Some network file systems report a change only once the file is opened. */
 const believedMs = 5_000
 
-/**
- * Reads files that are polled: one whose status is unchanged is not opened. A file that changed within `settledAfterMs`
- * is opened at each poll.
- */
 export function createCachedFileReader({ nowMs = Date.now, open: read = readWhole } = {}): ReadText {
   const known = new Map<string, Readonly<{ status: string; text: string; readAtMs: number }>>()
   return async (file) => {

@@ -27,7 +27,6 @@ export type WorkerCommand =
   | Readonly<{ kind: 'reload' }>
   | (Readonly<{ kind: 'drain' }> & DrainTimes)
 
-/** An answer without a value means that the question failed. */
 export type WorkerMessage =
   | Readonly<{ kind: 'serving'; addresses: ListenerAddresses }>
   | Readonly<{ kind: 'failed'; failure: Failure }>

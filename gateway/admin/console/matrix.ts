@@ -104,7 +104,6 @@ ${renderSearch(lines, '')}${renderMatrix(lines)}</section></main>
 `,
   }).text
 
-/** The value of `error.check` in the response, or the reason that it is missing. */
 export function nameOutcome(outcome: 'allowed' | RefusalCode): 'yes' | '401' | 'role' | 'ability' | 'resource' {
   switch (outcome) {
     case 'allowed':

@@ -3,7 +3,7 @@ import type { Component } from './components.ts'
 import { type Html, html } from './html.ts'
 import type { MetricsReader } from './metrics-reader.ts'
 
-/** A problem for an operator. The name stays the same while the problem lasts; the finding has its current figures. */
+/** The name stays the same while the problem lasts; the finding has its current figures. */
 export type ConsoleProblem = Readonly<{
   name: string
   finding: string

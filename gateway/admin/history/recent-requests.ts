@@ -11,10 +11,8 @@ export type RecentRequest = Readonly<{
   requestId: string
   listener: AuditedListener
   status: number | undefined
-  /** The code that the client saw, or the status of a failing upstream. */
   reason: string
   cause: string
-  /** The token id that a refused credential claims. */
   tokenId: number | undefined
   method: string | undefined
   /** Without the query, and with credentials redacted. */

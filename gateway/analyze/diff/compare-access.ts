@@ -31,7 +31,6 @@ export function compareAccess(policies: PolicyPair, routes: RoutePair): Access {
 const evaluateAt = (route: Route | undefined, caller: ComparedCaller['new'], roles: Roles): Outcome =>
   route ? evaluate(route, caller, roles) : 'no_route'
 
-/** If every relation of a caller changed, one cell without a relation stands for them. */
 function shorten(cells: readonly ChangedCell[], isChanged: (cell: ChangedCell) => boolean): readonly ChangedCell[] {
   const chosen = new Map<string, ChangedCell>()
   for (const cell of cells.filter(isChanged)) {

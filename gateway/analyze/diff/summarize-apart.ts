@@ -13,7 +13,6 @@ export type ComparisonTask = Readonly<{
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const script = new URL(`./diff-thread.${extension}`, import.meta.url)
 
-/** Compares in a thread, so that requests do not wait for it. */
 export function summarizeApart(task: ComparisonTask): Promise<PolicySummary> {
   return new Promise((resolve, reject) => {
     // The environment holds secrets, and policies read none of it.

@@ -3,7 +3,6 @@ import { redact } from '../../observe/log/redact.ts'
 import type { PolicyMetrics } from '../../observe/metrics/policy.ts'
 import type { DifferenceKind, Facts, Verdict } from './compare.ts'
 
-/** A request that the policies judge differently; `failed` if the shadow policy threw. */
 export type Difference = Readonly<{ live: Verdict; facts: Facts; requestId: string }> &
   (Readonly<{ kind: DifferenceKind; shadow: Verdict }> | Readonly<{ kind: 'failed'; error: unknown }>)
 

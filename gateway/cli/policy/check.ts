@@ -30,7 +30,7 @@ function readOrReport(options: CheckOptions): Policy {
   }
 }
 
-/** In the form of compilers. Lines of the configuration are not shown: they may hold secrets. */
+/** Lines of the configuration are not shown: they may hold secrets. */
 const describe = (problems: readonly Problem[], config: string): string => {
   const all = problems.map((problem) => {
     const { file, line, column, message } = problem

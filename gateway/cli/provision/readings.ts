@@ -14,7 +14,7 @@ export type PersonOptions = Readonly<{ user?: string; issuer?: string; subject?:
 
 const longestText = 255
 
-/** A text for an entry: visible, so that two names that look alike are alike to a reader of a table as well. */
+/** Visible characters alone, so that two names that look alike are alike. */
 export function readText(what: string, text: string): string {
   const isPlain = !/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/u.test(text) && text.trim() === text
   if (isPlain && text.length > 0 && text.length <= longestText) return text
@@ -86,7 +86,6 @@ export function readAccountType(what: string, text: string): AccountType {
   throw new UsageError(`${what} must be ${accountTypes.join(', ')}`)
 }
 
-/** An identity of an issuer that the gateway trusts; undefined where none is given. */
 export function readIssuer(options: Pick<PersonOptions, 'issuer' | 'subject'>, issuers: ReadonlySet<string>) {
   const identity = readIdentity(options)
   if (!identity || issuers.has(identity.issuer)) return identity

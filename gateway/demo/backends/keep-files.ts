@@ -50,7 +50,6 @@ export function openShelf(now: () => number): FileShelf {
   }
 }
 
-/** Files of zero bytes in any length, made while they are sent, for tests of size. */
 export function isZeros(id: string): boolean {
   return /^file-zeros-\d{1,15}$/.test(id)
 }

@@ -22,7 +22,6 @@ const readers: Readonly<Record<string, (fields: Fields, dialect: Dialect) => Scr
   status: (fields) => ({ kind: 'answer', answer: prepareAnswer(fields) }),
 }
 
-// A step has one of the keys above; only `status` has others beside it.
 const companions: ReadonlySet<string> = new Set(['headers', 'body'])
 
 export function readScript(script: unknown, dialect: Dialect): ScriptStep[] {

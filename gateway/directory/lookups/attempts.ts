@@ -7,7 +7,6 @@ export type Attempts = Readonly<{
   giveBack: (owner: string) => void
 }>
 
-/** Beyond this, the longest idle address is forgotten and gets a full bucket again. */
 const rememberedOwners = 50_000
 
 type Bucket = { left: number; atMs: number }

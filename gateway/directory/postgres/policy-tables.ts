@@ -5,7 +5,6 @@ export type KeptPolicyTable = Readonly<{
   files: readonly (readonly [name: string, text: string])[]
 }>
 
-/** The last accepted policy of a folder, shared by the replicas whose folder has this path. */
 export type PolicyTableStore = Readonly<{
   load: (directory: string) => Promise<KeptPolicyTable | undefined>
   save: (directory: string, table: KeptPolicyTable) => Promise<void>

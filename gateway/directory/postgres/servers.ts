@@ -23,14 +23,12 @@ export type Servers = Readonly<{
   requireRecent: (server: Server) => void
   noteAnswer: (server: Server) => void
   current: () => Server | undefined
-  /** Largest possible age of the last standby's answer. Undefined if unknown, or for a primary. */
   lagMs: () => number | undefined
 }>
 
 export type ServersOptions = Readonly<{
   monotonicMs: () => number
   isSplit: boolean
-  /** Whether changes also arrive in another way, whichever primary answers. */
   hearsElsewhere: boolean
   onForeign: () => void
 }>

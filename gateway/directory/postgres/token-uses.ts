@@ -27,7 +27,6 @@ export function collectTokenUses(query: Query, onError: (error: unknown) => void
     batch.sort(([left], [right]) => left - right)
     await query(noteTokenUses, [batch.map(([id]) => id), batch.map(([, at]) => at)])
     for (const [id, at] of batch) {
-      // Uses from the meantime count as written, except those of another minute.
       if (!isDue(noted.get(id) ?? at, at.getTime())) noted.delete(id)
       writtenAtMs.delete(id)
       writtenAtMs.set(id, at.getTime())

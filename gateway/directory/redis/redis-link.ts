@@ -16,7 +16,6 @@ import {
 /** Backends may publish their changes here too, beside the gateway. */
 const channel = 'sallyport:changes'
 
-/** No cluster has this heartbeat; reading it shows whether Redis responds. */
 const probeKey = 'sallyport:cluster:0:heartbeat'
 
 const connectMs = 5_000

@@ -42,7 +42,6 @@ export function createRefusals(monotonicMs: () => number, { onRefused, onTaken }
       const state = states.get(command) ?? { isOpen: false, firstLateMs: undefined, lastFailureMs: nowMs }
       states.set(command, state)
       const code = readCode(error)
-      // An old late response belongs to another incident.
       if (code === undefined && nowMs - state.lastFailureMs > lateMs) state.firstLateMs = nowMs
       if (code === undefined) state.firstLateMs ??= nowMs
       state.lastFailureMs = nowMs

@@ -4,7 +4,6 @@ import { ERROR, METHODS, TYPE } from 'undici/lib/llhttp/constants.js'
 /** Callbacks of a parser. Positions are offsets into the current read, and any return value but 0 stops it. */
 export interface Reader {
   onBegin(): number
-  /** A piece of the request-target, or of a response's reason. */
   onFirstLine(start: number, end: number): number
   onName(start: number, end: number): number
   onValue(start: number, end: number): number
@@ -97,7 +96,6 @@ export function parseEnd(parser: number, by: Reader): number {
   }
 }
 
-/** The offset at which a parser stopped in the last read. */
 export const readPosition = (parser: number): number => llhttp.llhttp_get_error_pos(parser) - input
 
 const methodNames: readonly string[] = Object.entries(METHODS).reduce<string[]>((names, [name, code]) => {
@@ -113,7 +111,6 @@ export function readVersion(parser: number): string {
   return major === 1 && minor === 1 ? '1.1' : `${major}.${minor}`
 }
 
-/** Returned by a reader to stop at its position. */
 export const pause = ERROR.PAUSED ?? -1
 
 const errorNames = new Map(Object.entries(ERROR).map(([name, code]) => [code, `HPE_${name}`]))

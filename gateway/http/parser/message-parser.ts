@@ -48,7 +48,6 @@ const nothing: Buffer = Buffer.alloc(0)
  * has returned: no callback can call back into a parser that is at work.
  */
 export class MessageParser {
-  /** The pieces of the body in the last read. */
   body: Buffer[] = []
   isComplete = false
   consumedBytes = 0
@@ -76,7 +75,6 @@ export class MessageParser {
     return this.#limits.headBytes
   }
 
-  /** Reads up to the end of a message, and returns the fault if there is one. */
   execute(bytes: Buffer): ParseFault | undefined {
     // Most messages have no body, and share one empty array.
     if (this.body.length > 0) this.body = []

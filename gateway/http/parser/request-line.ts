@@ -28,10 +28,7 @@ export class RequestLine {
     this.#isInWord = false
   }
 
-  /**
-   * Takes the bytes before the parser does, and ignores those after the line. False while there are only empty lines,
-   * which the parser would skip in silence.
-   */
+  /** False while there are only empty lines, which the parser would skip in silence. */
   read(bytes: Uint8Array): boolean {
     if (this.#isOver || !this.isValid) return true
     const start = this.#isAwaited ? this.#skipEmptyLines(bytes) : 0

@@ -19,7 +19,6 @@ export class ClientSocket {
   protected readonly input: SharedReadSocket
   protected readonly reader: FairReader
   protected readonly writer: BatchedWriter
-  /** Whether buffered bytes may have changed since the last count. */
   #mayWait = false
   protected body: Http1RequestBody | undefined
 

@@ -30,7 +30,6 @@ export type ExchangeConnection = ResponseConnection &
     markRefused: () => void
     responseSent: (isLast: boolean) => void
     releaseHead: () => void
-    /** Hands the socket over, with the bytes that were read ahead. */
     detach: () => Readonly<{ end: TunnelEnd; early: Buffer }>
     destroy: () => void
     reset: () => void
@@ -54,7 +53,6 @@ export class Http1Exchange implements Exchange {
   #end: 'none' | 'whole' | 'broken' = 'none'
   #isClosing = false
   #isLast = false
-  /** Only the end of the connection ends this response. */
   #endsByClose = false
 
   constructor(connection: ExchangeConnection, head: MessageHead, body: Http1RequestBody, isHandshake: boolean) {

@@ -95,7 +95,6 @@ const startListening = (server: Server, { host, port }: ListenerOptions): Promis
     server.listen({ host, port, backlog: 4096 }, guarded('listener', onListening))
   })
 
-/** Returns a function that stops the watch. */
 function watchConnections(connections: UnorderedList<ClientConnection>, options: ListenerOptions): () => void {
   const cutStalled = (socket: Socket): void => {
     options.onDropped('stalled')

@@ -34,7 +34,6 @@ export class Http1RequestBody implements RequestBody {
   readonly length: number | undefined
   awaitsContinue: boolean
   isReceived = false
-  /** True once the consumer needs no more of it: no response waits for the rest. */
   isDetached = false
   readonly #source: BodySource
   readonly #minRate: MinUploadRate
@@ -112,7 +111,6 @@ export class Http1RequestBody implements RequestBody {
     return this.#consumer !== undefined && !this.#isPaused
   }
 
-  /** Called by a consumer that needs no more. Reading stops until the rest is discarded. */
   detach(): void {
     this.isDetached = true
     this.#release()
@@ -131,7 +129,6 @@ export class Http1RequestBody implements RequestBody {
     this.#source.resumeReading()
   }
 
-  /** Called by the connection with more of the body, in a borrowed buffer. */
   push(chunk: Buffer): void {
     if (this.#isUnwanted) return
     if (this.#consumer && !this.#isPaused) {

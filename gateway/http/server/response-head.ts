@@ -13,7 +13,6 @@ export type ComposedHead = Readonly<{
 
 export type ResponseTerms = Readonly<{ isHead: boolean; isHttp10: boolean; isKeptAlive: boolean }>
 
-/** Idle time-out of a connection, which its client is told. */
 export const keepAliveMs = 65_000
 
 const keepAliveLines = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliveMs / 1_000}\r\n`

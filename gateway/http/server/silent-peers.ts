@@ -32,7 +32,6 @@ export function watchSilentPeers(
   let isChecking = false
   const isSilent = (socket: Socket, unacknowledged: number): boolean => {
     const mark = marks.get(socket)
-    // An acknowledgement resets the count.
     const count = mark && unacknowledged >= mark.unacknowledged ? mark.count + 1 : 0
     if (unacknowledged === 0) marks.delete(socket)
     else marks.set(socket, { unacknowledged, count })

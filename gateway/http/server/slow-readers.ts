@@ -13,7 +13,6 @@ type Mark = Readonly<{ takenBytes: number; count: number }>
 
 export type MinDataRate = Readonly<{
   idleMs: number
-  /** The least average over that time. At 0 one byte is enough. */
   bytesPerSecond: number
 }>
 

@@ -43,7 +43,6 @@ export class BatchedWriter {
     this.#waiting.moveTo(account)
   }
 
-  /** Counts the bytes buffered now. A timer counts again while the peer takes them. */
   count(): void {
     this.#waiting.set(this.#socket.destroyed ? 0 : this.#socket.writableLength * this.#copies)
   }

@@ -25,10 +25,8 @@ export class Deadline {
   #onDue: ((target: never) => void) | undefined
   #target: unknown
   readonly #owner: Owner | undefined
-  /** The bucket that checks this deadline at its time or before. */
   #key = Number.POSITIVE_INFINITY
 
-  /** Destroys the owner if a callback throws. */
   constructor(owner?: Owner) {
     this.#owner = owner
   }

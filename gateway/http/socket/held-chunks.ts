@@ -27,7 +27,6 @@ export class HeldChunks {
     this.#account.hold(lent.length)
   }
 
-  /** Removes the oldest copy, which the caller recycles after use. */
   shift(): PooledCopy {
     const chunk = this.#chunks.shift()
     if (!chunk) throw new Error('nothing is held')

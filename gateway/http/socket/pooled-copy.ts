@@ -4,7 +4,6 @@ const smallBytes = 16 * 1024
 /** Few copies exist at a time: most writes have left when the call returns. */
 const mostWaiting = 32
 
-/** Buffers of one size; the most recently used one is reused first. */
 class BufferPool {
   readonly #bytes: number
   readonly #waiting: Buffer[] = []

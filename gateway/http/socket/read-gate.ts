@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 /** The handle that Node's sockets read with, which its types omit. */
 type Handle = { reading: boolean; readStop: () => number }
 
-/** Starts and stops the reads of a socket. One that uses `onread` obeys `pause`. */
+/** A socket that uses `onread` obeys `pause`; any other is stopped at its handle. */
 export type ReadGate = Readonly<{ close: () => void; open: () => void; detach: () => void }>
 
 export class SharedReadGate implements ReadGate {

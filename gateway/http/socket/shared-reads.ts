@@ -18,7 +18,6 @@ const buffers: Readonly<Record<ReadSize, Buffer>> = {
 }
 
 export type SharedReader = Readonly<{
-  /** Takes a borrowed buffer. False stops reading until it is resumed. */
   onRead: (bytes: Buffer) => boolean
   chooseSize: () => ReadSize
 }>
@@ -27,7 +26,6 @@ const readerKey = Symbol('reader')
 
 type Read = Socket & { [readerKey]?: SharedReader }
 
-/** Called before anything can arrive. */
 export const setSharedReader = (socket: Socket, reader: SharedReader): void => {
   Object.assign(socket, { [readerKey]: reader })
 }

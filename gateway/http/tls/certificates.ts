@@ -18,7 +18,6 @@ export function readCertificates(what: string, pem: string): readonly X509Certif
   })
 }
 
-/** Throws a sentence unless a certificate, the first of its chain, and a private key belong together. */
 export function checkPair(cert: string, key: string): void {
   const [own] = readCertificates('cert', cert)
   if (own?.checkPrivateKey(readKey(key)) !== true) throw new Error('cert and key do not belong together')

@@ -55,7 +55,6 @@ export const composeServerOptions = (tls: ListenerTls): TlsOptions => ({
   rejectUnauthorized: tls.clientCertificates === 'required',
 })
 
-/** Throws a sentence, without quoting its input, where a listener could not serve with it. */
 export function checkServerIdentity(identity: ServerIdentity): void {
   checkPair(identity.cert, identity.key)
   if (identity.clientCa !== undefined) readCertificates('clientCa', identity.clientCa)

@@ -13,7 +13,6 @@ export type UpstreamTls = Readonly<{
 /** PEM: the authorities in place of the public ones, and the certificate of the gateway. */
 export type ClientIdentity = Readonly<{ ca?: string | undefined; cert?: string | undefined; key?: string | undefined }>
 
-/** Throws a sentence, without quoting its input, where no connection could succeed. */
 export function createUpstreamTls(
   upstream: string,
   { ca, cert, key }: ClientIdentity,

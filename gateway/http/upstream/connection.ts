@@ -45,7 +45,6 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
   slot: Slot<UpstreamConnection> | undefined
   #parser: MessageParser | undefined
   peerAddress: string | undefined
-  /** Whether a response was received: its upstream may close a reused connection under the next request. */
   hasServed = false
   readonly #socket: Socket
   readonly #reader: FairReader

@@ -11,14 +11,11 @@ export type DnsCacheOptions = Readonly<{
   isForeign?: boolean
   resolver?: Resolver
   monotonicMs?: () => number
-  /** Told when lookups of a name begin to fail, with the reason, and when they succeed again. */
   onState?: (name: string, failure: string | undefined) => void
 }>
 
 export type DnsCache = Readonly<{
-  /** For `connect`: all addresses, rotated at each call. */
   lookup: LookupFunction
-  /** For `connect`: all addresses in the order of the system. */
   lookupInOrder: LookupFunction
   /** A number that grows with each change. Refreshes a stale answer in the background. */
   versionOf: (name: string) => number

@@ -23,7 +23,6 @@ const forms: readonly Readonly<{
   { begins: [0x2001, 0], at: [12, 13, 14, 15], isInverted: true },
 ]
 
-/** The IPv4 addresses that an IPv6 address may lead to. */
 export function embeddedAddresses(address: string): readonly string[] {
   if (!isIPv6(address)) return []
   const groups = readGroups(address)

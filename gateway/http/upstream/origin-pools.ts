@@ -59,7 +59,6 @@ export class OriginPools<Connection> {
     return true
   }
 
-  /** Drops the oldest pool. One that is still in use is created again. */
   #dropOldest(): void {
     const [oldest] = this.#pools.values()
     if (!oldest) return
@@ -71,7 +70,6 @@ export class OriginPools<Connection> {
     return this.#pools.size
   }
 
-  /** The longest idle connection of any origin, to make room. */
   oldestIdle(): Connection | undefined {
     for (const { idle } of this.#pools.values()) if (idle[0] !== undefined) return idle[0]
     return undefined

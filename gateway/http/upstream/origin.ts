@@ -12,7 +12,6 @@ export type Origin = Readonly<{
   origin: string
   authority: string
   isEncrypted: boolean
-  /** The event after which the connection may be used. */
   openEvent: 'connect' | 'secureConnect'
   /** The host where it is a DNS name, whose addresses may change. */
   name: string | undefined

@@ -12,7 +12,6 @@ export type Pool = Readonly<{
 
 type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
 
-/** Keeps idle connections, which remove themselves when they close or were idle for too long. */
 export function createPool(limit: number, names: DnsCache, clusterNames: DnsCache): Pool {
   const open = new UnorderedList<UpstreamConnection>()
   const pools = new OriginPools<UpstreamConnection>({

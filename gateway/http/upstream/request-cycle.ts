@@ -21,7 +21,6 @@ export type CycleConnection = ResponseSource &
   Readonly<{
     authority: string
     parser: MessageParser
-    /** Whether it was reused: its upstream may close it under this very request. */
     hasServed: boolean
     finish: (keepMs: number) => void
     release: (rest: Buffer) => Socket
@@ -126,7 +125,6 @@ export class RequestCycle implements UploadEvents {
     else if (parser.isComplete) this.#complete(isAll && this.#isSent ? this.#keepMs : 0)
   }
 
-  /** The upstream has ended its side, which ends a response without a length, or truncates one. */
   end(): void {
     const { parser } = this.#connection
     const isWhole = parser.finish() && parser.isComplete && !this.#request
@@ -207,7 +205,6 @@ const usualIdleMs = 4_000
 const keepAliveMarginMs = 2_000
 const longestIdleMs = 600_000
 
-/** How long a connection stays idle: by the upstream's `Keep-Alive` line, else the default. */
 export function readIdleMs(headers: readonly string[]): number {
   for (let index = 0; index < headers.length; index += 2) {
     const name = headers[index] ?? ''

@@ -20,7 +20,6 @@ export type ResponseSource = Readonly<{
 
 /** One response, from its head to its end. With a slow client it outlives its cycle on the connection. */
 export class ResponseStream {
-  /** Undefined once the connection serves another request, or is closed. */
   #source: ResponseSource | undefined
   #resolvers: Resolvers | undefined
   #idleMs: number
@@ -106,7 +105,6 @@ export class ResponseStream {
     this.#tellIfRead()
   }
 
-  /** The upstream closed early: earlier bytes are still delivered. */
   truncate(error: UpstreamError): void {
     this.#settle(error)
     this.#resolvers?.reject(error)

@@ -9,7 +9,6 @@ export type UploadConnection = Readonly<{
 
 export type UploadEvents = Readonly<{
   sent: () => void
-  /** Whether the upstream, rather than the client, is waited for. */
   blocked: (isBlocked: boolean) => void
   failed: (error: UpstreamError) => void
 }>

@@ -5,7 +5,6 @@ export type AuditMetrics = Readonly<{
   watchAuditSink: (isUp: () => boolean) => void
 }>
 
-/** Without a watched sink the gauge is 1, since there is nothing to write. */
 export function createAuditMetrics(registers: Registry[]): AuditMetrics {
   const written = new Counter({
     name: 'sallyport_audit_written_total',

@@ -63,7 +63,6 @@ export class LineWriter {
     return line
   }
 
-  /** The line is lost unless its write is under way. */
   giveUp(line: Line): void {
     const index = this.#queue.indexOf(line)
     if (index < 0) return

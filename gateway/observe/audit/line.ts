@@ -11,7 +11,6 @@ export type AuditedDecision = Readonly<{
   requestId: string
   listener: AuditedListener
   outcome: 'allowed' | 'refused'
-  /** Undefined for a response of the upstream, which is not there yet. */
   status: number | undefined
   error: Pick<GatewayError, 'code' | 'check' | 'exactCause' | 'details'> | undefined
   principal: Principal | undefined

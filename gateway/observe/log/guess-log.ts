@@ -4,7 +4,6 @@ const minuteMs = 60_000
 
 const addressesPerMinute = 1_000
 
-/** One line a minute for each address, and a bounded number of lines in all. */
 export function createGuessLog(log: Pick<Log, 'warn'>, monotonicMs: () => number): (owner: string) => void {
   let tried = new Map<string, number>()
   let others = 0

@@ -12,7 +12,6 @@ export type DatabaseMetrics = Readonly<{
 
 const buckets = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2]
 
-/** A primary of workers has no pool, so its gauges stay 0. */
 export function createDatabaseMetrics(registers: Registry[]): DatabaseMetrics {
   const durations = createBoundHistogram({
     name: 'sallyport_database_query_duration_seconds',

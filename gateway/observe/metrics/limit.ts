@@ -1,6 +1,5 @@
 import { Counter, type Registry } from 'prom-client'
 
-/** Names of limits and routes come from the policy, so their number is bounded. */
 export type LimitMetrics = Readonly<{
   countLimited: (route: string, limit: string) => void
   countLimitError: (limit: string, outcome: string) => void

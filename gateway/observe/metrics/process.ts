@@ -53,7 +53,6 @@ export function createBuildMetrics(registers: Registry[]): BuildMetrics {
 
 export type FaultMetrics = Readonly<{ countFault: (component: string) => void }>
 
-/** Each error is a bug that ended one connection or one task, but not the process. */
 export function createFaultMetrics(registers: Registry[]): FaultMetrics {
   const faults = new Counter({
     name: 'sallyport_callback_errors_total',

@@ -12,7 +12,6 @@ export type RedisMetrics = Readonly<{
 
 const buckets = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2]
 
-/** Failures are timed too; the time-out is 200 ms. */
 export function createRedisMetrics(registers: Registry[]): RedisMetrics {
   const durations = createBoundHistogram({
     name: 'sallyport_redis_command_duration_seconds',

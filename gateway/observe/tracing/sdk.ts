@@ -9,7 +9,6 @@ export type RunningSdk = Readonly<{ api: typeof Api; tracer: Api.Tracer; shutdow
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** The members used here. The SDK is not a dependency, so its types are not installed. */
 type SdkPackage = Readonly<{
   NodeSDK: new (options: object) => { start: () => void; shutdown: () => Promise<void> }
   resources?: Readonly<Record<'envDetector' | 'hostDetector', unknown>>

@@ -15,7 +15,6 @@ export type TracedCall = Readonly<{
   failed: (code: RefusalCode) => void
 }>
 
-/** Undefined tracing costs nothing: no stage asks for spans. */
 export type Tracing = Readonly<{
   observe: (listener: AuditedListener) => ObserveRequest
   beginCall: (exchange: Exchange, call: OutgoingCall) => TracedCall | undefined

@@ -4,10 +4,7 @@ import * as statements from '../statements.ts'
 import { attempt } from './attempt.ts'
 import { type DirectoryProblem, schema } from './problem.ts'
 
-/**
- * Performs each write of the gateway once; the caller rolls it back. Only a real write shows a missing default, a
- * sequence without rights, or a row policy.
- */
+/** Only a real write shows a missing default, a sequence without rights, or a row policy. The caller rolls it back. */
 export async function tryWrites(client: pg.Client): Promise<readonly DirectoryProblem[]> {
   const problems: DirectoryProblem[] = []
   const act = async (where: string, deed: string, { text }: Statement, values: readonly unknown[]) => {

@@ -105,7 +105,7 @@ export type Creation<Row> = Readonly<{
   insert: () => Promise<number>
 }>
 
-/** Finds the row of an external id, or creates it. A row with other values than requested stays as it is. */
+/** A row with other values than requested stays as it is. */
 export async function createOnce<Row>({ query }: Provision, creation: Creation<Row>): Promise<Created<Row>> {
   const { kind, externalId, find, differences, insert } = creation
   if (externalId !== undefined) {
@@ -131,7 +131,6 @@ export async function createOnce<Row>({ query }: Provision, creation: Creation<R
   return { row, isNew: true }
 }
 
-/** The relation of a kind of rows, including disabled and archived ones if the tables are the gateway's own. */
 export const sourceOf = ({ isAdopted }: Provision, relation: 'users' | 'organizations' | 'agents'): string =>
   `sallyport_directory.${isAdopted ? '' : 'managed_'}${relation}`
 
