@@ -28,13 +28,15 @@ type Entry = {
   answeredAtMs: number
   askedAtMs: number
   usedAtMs: number
+  /** Whether its last answer came too late for connections to wait for. */
+  isSlow: boolean
   version: number
   rotation: number
 }
 
 type Waiting = (error: NodeJS.ErrnoException | null) => void
 
-/** A lookup under way: slow once a connection stopped waiting for it, late beyond its time limit. */
+/** A lookup under way: slow once no connection waits for fresher addresses, late beyond its time limit. */
 type Lookup = { waiting: Waiting[]; isSlow: boolean; isLate: boolean }
 
 /** Names come from the configuration and from clusters, which must not add up. */
@@ -84,7 +86,7 @@ export function createDnsCache(options: DnsCacheOptions): DnsCache {
 
 type Entries = Readonly<{
   find: (name: string) => Entry | undefined
-  take: (name: string, addresses: readonly Address[]) => void
+  take: (name: string, addresses: readonly Address[], isSlow: boolean) => void
   noteAsked: (name: string) => boolean
   noteUse: (entry: Entry) => void
   isInUse: (entry: Entry) => boolean
@@ -108,7 +110,7 @@ function createEntries({
       }
       return entry
     },
-    take: (name, addresses) => {
+    take: (name, addresses, isSlow) => {
       const known = held.get(name)
       const isChanged = known !== undefined && !isSameSet(known.addresses, addresses)
       const nowMs = monotonicMs()
@@ -118,6 +120,7 @@ function createEntries({
         answeredAtMs: nowMs,
         askedAtMs: nowMs,
         usedAtMs: known?.usedAtMs ?? nowMs,
+        isSlow,
         version: (known?.version ?? 0) + (isChanged ? 1 : 0),
         rotation: known?.rotation ?? 0,
       })
@@ -188,15 +191,18 @@ function createLookups(
       failures.note(name, timedOut)
       tell(lookup, failure(timedOut, name))
     }
-    const timer = setTimeout(guarded('upstream', giveUp), timeoutMs)
-    timer.unref()
+    const noteSlow = (): void => {
+      lookup.isSlow = true
+    }
+    const timers = [afterPoll(clientResponseMs, noteSlow), setTimeout(guarded('upstream', giveUp), timeoutMs)]
+    for (const timer of timers) timer.unref()
     const isDoubtful = isForeign || failures.reasonOf(name) === timedOut
     resolver.resolve(name, isDoubtful, (error, addresses) => {
-      clearTimeout(timer)
+      for (const timer of timers) clearTimeout(timer)
       lookups.delete(name)
       const isGood = !error && addresses.length > 0
       if (isGood) {
-        entries.take(name, addresses)
+        entries.take(name, addresses, lookup.isSlow)
         failures.note(name, undefined)
       } else {
         if (entries.noteAsked(name) && !isForeign) retry(name)
@@ -238,8 +244,9 @@ function findAddresses(name: string, { entries, failures, lookups }: DnsCachePar
   const known = entries.find(name)
   if (known) entries.noteUse(known)
   const hasAddresses = known !== undefined && known.addresses.length > 0
-  // Only the first connections wait: with a silent name server each one would.
-  const isSlow = failures.reasonOf(name) !== undefined || lookups.underWay(name)?.isSlow === true
+  // Only the first connections wait: with a silent or slow name server each one would.
+  const isSlow =
+    failures.reasonOf(name) !== undefined || known?.isSlow === true || lookups.underWay(name)?.isSlow === true
   let isAnswered = false
   const finish = (error: NodeJS.ErrnoException | null): void => {
     if (isAnswered) return
@@ -251,17 +258,19 @@ function findAddresses(name: string, { entries, failures, lookups }: DnsCachePar
   }
   const finishGuarded = guarded('upstream', finish)
   const finishSoon = (error: NodeJS.ErrnoException | null): void => process.nextTick(finishGuarded, error)
-  // An answer that arrived while the event loop was busy goes first.
-  const giveUp = (): void => {
-    const lookup = lookups.underWay(name)
-    if (lookup) lookup.isSlow = true
-    finish(null)
-  }
-  const runOut = guarded('upstream', () => void setImmediate(guarded('upstream', giveUp)))
-  const patience = hasAddresses && entries.isOld(known) && !isSlow ? setTimeout(runOut, clientResponseMs) : undefined
+  const waits = hasAddresses && entries.isOld(known) && !isSlow
+  // Before the wait begins: with its end the lookup is slow.
   if (!hasAddresses || entries.isOld(known)) lookups.ask(name, finishSoon)
+  const patience = waits ? afterPoll(clientResponseMs, () => finish(null)) : undefined
   if (hasAddresses && !patience) finishSoon(null)
 }
+
+/** Calls back after that time; an answer that arrived while the event loop was busy goes first. */
+const afterPoll = (delayMs: number, work: () => void): NodeJS.Timeout =>
+  setTimeout(
+    guarded('upstream', () => void setImmediate(guarded('upstream', work))),
+    delayMs,
+  )
 
 /**
  * Replaces `dns.lookup`, so that the drivers of PostgreSQL and Redis, `fetch` and trace exporters use this cache.

@@ -162,6 +162,38 @@ t.test('a slow lookup is waited for once, and not by each connection', async (t)
   t.same(asked, ['a', 'a'])
 })
 
+t.test('a name server that is slow each time holds up the first connections alone', async (t) => {
+  const { names, answers, asked, pass, release } = silentNames({ timeoutMs: 60_000 })
+  const lookSoon = (): Promise<unknown> => {
+    const later = new Promise((resolve) => setImmediate(() => setImmediate(resolve, 'later')))
+    return Promise.race([look(names, 'a'), later])
+  }
+  answers.set('a', ['192.0.2.1'])
+  await look(names, 'a')
+  answers.delete('a')
+  pass(6_000)
+  t.equal(await lookSoon(), 'later')
+  for (let count = 0; count < 3; count++) {
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    answers.set('a', [`192.0.2.${count + 2}`])
+    release()
+    answers.delete('a')
+    pass(6_000)
+    t.same(await lookSoon(), [`192.0.2.${count + 2}`], 'the last addresses, which were late')
+    t.same(await lookSoon(), [`192.0.2.${count + 2}`], 'while the next lookup is under way, too')
+  }
+  answers.set('a', ['192.0.2.9'])
+  release()
+  pass(6_000)
+  t.same(await look(names, 'a'), ['192.0.2.9'], 'late once more')
+  pass(6_000)
+  await look(names, 'a')
+  answers.set('a', ['192.0.2.10'])
+  pass(6_000)
+  t.same(await look(names, 'a'), ['192.0.2.10'], 'waited for again after an answer in time')
+  t.equal(asked.length, 8)
+})
+
 t.test('where the name server answers, an old address is not used before it was asked', async (t) => {
   const { names, answers, pass } = silentNames()
   answers.set('a', ['192.0.2.1'])
