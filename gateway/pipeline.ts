@@ -1,5 +1,5 @@
 import type { Authenticate } from './authenticate/authenticate.ts'
-import { readCredential } from './authenticate/credential.ts'
+import { type Carriers, readCredential } from './authenticate/credential.ts'
 import { type Caller, type Decision, decide, enforce, type Permit } from './authorize/decide.ts'
 import type { Directory } from './directory/directory.ts'
 import type { Cors } from './endpoints/cors.ts'
@@ -39,6 +39,7 @@ export type Stages = Readonly<{
   snapshot: () => Snapshot
   isTrustedProxy: TrustedProxies
   cors: Cors
+  carriers: Carriers
   authenticate: Authenticate
   directory: Directory
   limit: Limit
@@ -128,7 +129,7 @@ type Admit = (
  * use it, so its order is the order of refusals.
  */
 export function createAdmit(
-  stage: Pick<Stages, 'authenticate' | 'directory' | 'limit'>,
+  stage: Pick<Stages, 'carriers' | 'authenticate' | 'directory' | 'limit'>,
   listener: AuditedListener,
 ): Admit {
   const issue = (decision: Decision, { exchange }: Received, observer: RequestObserver): Permit => {
@@ -147,7 +148,7 @@ export function createAdmit(
     if (match.route.isPublic) return issue(decide(match, undefined, roles), received, observer)
     const { headers, client, requestId } = received
     const arrival = { clientAddress: client.address, requestId }
-    return andThen(stage.authenticate(readCredential(headers), arrival), (principal) => {
+    return andThen(stage.authenticate(readCredential(headers, stage.carriers), arrival), (principal) => {
       observer.onPrincipal(principal)
       const organization = resolveOrganization(principal, match, headers)
       observer.onOrganization(organization)

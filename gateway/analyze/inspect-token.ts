@@ -1,7 +1,7 @@
 import { nameTokenFault, parseApiToken } from '../authenticate/api-token.ts'
-import { requireUsable } from '../authenticate/authenticate.ts'
+import { requireCarrier, requireUsable } from '../authenticate/authenticate.ts'
 import { requireInForce } from '../authenticate/claims.ts'
-import { readCredential } from '../authenticate/credential.ts'
+import { type Carrier, type Carriers, readCredential } from '../authenticate/credential.ts'
 import { parseObject, parseToken } from '../authenticate/signature.ts'
 import type { Verify } from '../authenticate/verify.ts'
 import type { Directory, UserRecord } from '../directory/directory.ts'
@@ -28,6 +28,7 @@ const apiTokenChecks = ['carrier', 'syntax', 'token known', 'secret', 'time boun
 const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
   credential_missing: 'carrier',
   jwt_in_authorization: 'carrier',
+  carrier_not_allowed: 'carrier',
   token_in_oauth_header: 'carrier',
   malformed: 'syntax',
   jwt_too_long: 'syntax',
@@ -58,20 +59,21 @@ const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
 
 export type InspectionTools = Readonly<{
   verify: Verify
+  carriers: Carriers
   now: () => Date
   directory: Pick<Directory, 'findByIdentity' | 'findToken'> | undefined
 }>
 
 export async function inspectToken(text: string, tools: InspectionTools): Promise<TokenInspection> {
-  const headers = readCarrier(text)
+  const { headers, isBare } = readCarrier(text)
   const [bare = ''] = [...headers.oauthAccessToken, ...headers.authorization]
   const isApiToken = bare.replace(/^bearer +/i, '').startsWith('oat_')
   const kind = isApiToken ? 'api-token' : 'jwt'
   const facts: Record<string, unknown> = {}
   try {
-    const credential = readCredential(headers)
+    const credential = readCredential(headers, tools.carriers)
     const isWhole = await (credential.kind === 'oauth'
-      ? inspectJwt(credential.jwt, tools, facts)
+      ? inspectJwt(credential.jwt, isBare ? undefined : credential.carrier, tools, facts)
       : inspectApiToken(credential.token, tools, facts))
     return { kind, cause: null, checks: listChecks(kind, undefined, isWhole), facts }
   } catch (error) {
@@ -80,17 +82,21 @@ export async function inspectToken(text: string, tools: InspectionTools): Promis
   }
 }
 
-/** A bare token is taken to come in the header of its kind. */
-function readCarrier(text: string): Parameters<typeof readCredential>[0] {
+type CarrierHeaders = Parameters<typeof readCredential>[0]
+
+/** A bare token says nothing of its carrier, and is read as if it came in the header of its kind. */
+function readCarrier(text: string): Readonly<{ headers: CarrierHeaders; isBare: boolean }> {
   const [line = ''] = text.trim().split('\n')
+  const inAuthorization = (value: string): CarrierHeaders => ({ authorization: [value], oauthAccessToken: [] })
+  const inOwnHeader = (value: string): CarrierHeaders => ({ authorization: [], oauthAccessToken: [value] })
   const [, name, value = ''] = /^(authorization|x-oauth-access-token): *(.*)$/i.exec(line) ?? []
-  if (name !== undefined)
-    return name.toLowerCase() === 'authorization'
-      ? { authorization: [value], oauthAccessToken: [] }
-      : { authorization: [], oauthAccessToken: [value] }
-  if (/^bearer /i.test(line)) return { authorization: [line], oauthAccessToken: [] }
-  if (line.startsWith('oat_')) return { authorization: [`Bearer ${line}`], oauthAccessToken: [] }
-  return { authorization: [], oauthAccessToken: line === '' ? [] : [line] }
+  if (name !== undefined) {
+    const isAuthorization = name.toLowerCase() === 'authorization'
+    return { headers: isAuthorization ? inAuthorization(value) : inOwnHeader(value), isBare: false }
+  }
+  if (/^bearer /i.test(line)) return { headers: inAuthorization(line), isBare: false }
+  if (line.startsWith('oat_')) return { headers: inAuthorization(`Bearer ${line}`), isBare: true }
+  return { headers: line === '' ? { authorization: [], oauthAccessToken: [] } : inOwnHeader(line), isBare: true }
 }
 
 function listChecks(kind: TokenInspection['kind'], cause: RefusalCause | undefined, isWhole: boolean) {
@@ -103,11 +109,17 @@ function listChecks(kind: TokenInspection['kind'], cause: RefusalCause | undefin
   })
 }
 
-async function inspectJwt(jwt: string, { verify, now, directory }: InspectionTools, facts: Record<string, unknown>) {
+async function inspectJwt(
+  jwt: string,
+  carrier: Carrier | undefined,
+  { verify, now, directory }: InspectionTools,
+  facts: Record<string, unknown>,
+) {
   const { iss, aud, sub, exp, nbf, iat } = parseObject(parseToken(jwt).payload)
   const said = Object.entries({ iss, aud, sub, exp, nbf, iat })
   Object.assign(facts, Object.fromEntries(said.map(([name, value]) => [name, redact(JSON.stringify(value) ?? '')])))
   const { issuer, claims } = await verify(jwt)
+  if (carrier) requireCarrier(issuer.trust, carrier)
   requireInForce(claims, issuer.trust, Math.floor(now().getTime() / 1000))
   if (!directory) return false
   const user = await directory.findByIdentity(issuer.trust.issuer, claims.subject)

@@ -3,7 +3,7 @@ import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { type ApiToken, isSameHash, nameTokenFault, parseApiToken } from './api-token.ts'
 import { type Claims, isSameAddress, placeholderEmail, requireInForce, type TrustedIssuer } from './claims.ts'
-import type { RawCredential } from './credential.ts'
+import type { Carrier, RawCredential } from './credential.ts'
 import type { Principal } from './principal.ts'
 import type { Verify } from './verify.ts'
 
@@ -20,7 +20,7 @@ export const createAuthenticate =
   (credential, arrival) => {
     switch (credential.kind) {
       case 'oauth':
-        return authenticateOauth(credential.jwt, arrival, guards)
+        return authenticateOauth(credential, arrival, guards)
       case 'api-token':
         return authenticateApiToken(credential.token, arrival, guards)
       default:
@@ -28,9 +28,12 @@ export const createAuthenticate =
     }
   }
 
-function authenticateOauth(jwt: string, arrival: Arrival, guards: Guards): Awaitable<Principal> {
+type OauthCredential = Extract<RawCredential, Readonly<{ kind: 'oauth' }>>
+
+function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, guards: Guards): Awaitable<Principal> {
   const { directory, verify, now } = guards
   return andThen(verify(jwt), ({ issuer: { trust }, claims }) => {
+    requireCarrier(trust, carrier)
     requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
     const proof = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
     const toPrincipal = (user: UserRecord): Principal => ({ user, credential: proof })
@@ -41,6 +44,11 @@ function authenticateOauth(jwt: string, arrival: Arrival, guards: Guards): Await
       return noteVerified(known, address, directory).then(toPrincipal)
     })
   })
+}
+
+/** Asked at every use: a token that was verified and cached in one carrier does not count in another. */
+export function requireCarrier(trust: TrustedIssuer, carrier: Carrier): void {
+  if (!trust.carriers.has(carrier)) throw new GatewayError('carrier_not_allowed')
 }
 
 const verifiedAddress = (claims: Claims, trust: TrustedIssuer): string | undefined =>

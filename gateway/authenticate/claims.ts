@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors/gateway-error.ts'
+import type { Carriers } from './credential.ts'
 
 export type TrustedIssuer = Readonly<{
   issuer: string
   audiences: readonly string[]
+  carriers: Carriers
   clockToleranceSeconds: number
   linkVerifiedEmail: boolean
   trustEmailVerified: boolean

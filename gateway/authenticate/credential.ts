@@ -1,19 +1,31 @@
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 
-/** The header decides the kind of a credential, never the value (SPEC section 2.1-2.2). */
-export type RawCredential = Readonly<{ kind: 'oauth'; jwt: string } | { kind: 'api-token'; token: string }>
+/** The place of a JWT in a request. An issuer allows each by itself, since each is exposed to other attacks. */
+export type Carrier = 'header' | 'bearer'
 
-export function readCredential(headers: Pick<RequestHeaders, 'authorization' | 'oauthAccessToken'>): RawCredential {
+/** The header decides the kind of a credential (SPEC section 2.1-2.2); a JWT as Bearer is told by its prefix. */
+export type RawCredential = Readonly<
+  { kind: 'oauth'; jwt: string; carrier: Carrier } | { kind: 'api-token'; token: string }
+>
+
+/** The carriers that at least one issuer allows. Each token's own issuer is asked at every use. */
+export type Carriers = ReadonlySet<Carrier>
+
+export function readCredential(
+  headers: Pick<RequestHeaders, 'authorization' | 'oauthAccessToken'>,
+  carriers: Carriers,
+): RawCredential {
   const { authorization, oauthAccessToken } = headers
   // Programs differ in which of two headers they read, so a repeated header is refused.
   if (authorization.length > 1 || oauthAccessToken.length > 1) throw new GatewayError('credential_repeated')
   const [jwt] = oauthAccessToken
   const bearer = readBearer(authorization[0])
   if (jwt !== undefined && bearer !== undefined) throw new GatewayError('ambiguous_credentials')
-  if (jwt !== undefined) return { kind: 'oauth', jwt }
-  if (bearer !== undefined) return { kind: 'api-token', token: bearer }
-  throw new GatewayError('credential_missing')
+  if (jwt !== undefined) return { kind: 'oauth', jwt, carrier: 'header' }
+  if (bearer === undefined) throw new GatewayError('credential_missing')
+  if (carriers.has('bearer') && !bearer.startsWith('oat_')) return { kind: 'oauth', jwt: bearer, carrier: 'bearer' }
+  return { kind: 'api-token', token: bearer }
 }
 
 /**

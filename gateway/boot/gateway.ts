@@ -205,6 +205,7 @@ function wireStages(
     snapshot,
     isTrustedProxy,
     cors: configuration.cors ? createCors(configuration.cors) : noCors,
+    carriers: issuers.carriers,
     authenticate: createAuthenticate({ directory, verify, now }),
     directory,
     limit: openLimit(opened.countBy, { metrics, monotonicMs }),

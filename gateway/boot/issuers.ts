@@ -1,5 +1,6 @@
 import { PartError } from '../admin/readiness.ts'
 import type { Clock } from '../authenticate/clock.ts'
+import type { Carrier, Carriers } from '../authenticate/credential.ts'
 import { createKeyLoader, isAsSecure } from '../authenticate/jwks/fetch.ts'
 import { createKeySet } from '../authenticate/jwks/key-set.ts'
 import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
@@ -15,6 +16,7 @@ import { ConfigurationError } from '../policy/configuration-error.ts'
 
 export type Issuers = Readonly<{
   byName: VerifyOptions['issuers']
+  carriers: Carriers
   requireKeys: () => Promise<void>
   stop: () => void
 }>
@@ -80,6 +82,7 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
       const trust = {
         issuer,
         audiences,
+        carriers: listCarriers(settings.tokens),
         clockToleranceSeconds,
         linkVerifiedEmail,
         trustEmailVerified,
@@ -90,12 +93,16 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   )
   return {
     byName,
+    carriers: new Set([...byName.values()].flatMap(({ trust }) => [...trust.carriers])),
     requireKeys: createRequireKeys(required),
     stop: () => {
       for (const stop of stops) stop()
     },
   }
 }
+
+const listCarriers = (tokens: Configuration['issuers'][number]['tokens']): Carriers =>
+  new Set((['header', 'bearer'] satisfies Carrier[]).filter((carrier) => tokens[carrier]))
 
 type FirstKeys = Readonly<{
   issuer: string
@@ -177,7 +184,7 @@ export function rememberVerified(
 
 export function createVerifier(configuration: Configuration) {
   const failures: string[] = []
-  const { byName, stop } = startIssuers(configuration, {
+  const { byName, carriers, stop } = startIssuers(configuration, {
     log: { info: () => undefined, warn: ({ error }) => failures.push(String(Object(error).message)) },
     metrics: { watchJwksAge: () => undefined, countJwksFetch: () => undefined },
     now: () => new Date(),
@@ -193,5 +200,5 @@ export function createVerifier(configuration: Configuration) {
     await Promise.all([...byName.values()].map(({ keys }) => keys.refresh()))
     return verifyNow(jwt)
   }
-  return { verify, stop, failures: (): readonly string[] => failures }
+  return { verify, stop, carriers, failures: (): readonly string[] => failures }
 }

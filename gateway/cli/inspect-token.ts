@@ -12,15 +12,15 @@ const inputLimitBytes = 65_536
 export async function runInspectToken({ config, json }: Readonly<{ config: string; json?: boolean }>): Promise<void> {
   const configuration = loadConfiguration(config, process.env)
   const text = await readInput()
-  const { verify, stop, failures } = createVerifier(configuration)
+  const { verify, stop, carriers, failures } = createVerifier(configuration)
   const now = (): Date => new Date()
   const notes: string[] = []
   try {
     const inspection = await withDirectory(config, ({ directory }) =>
-      inspectToken(text, { verify, now, directory }),
+      inspectToken(text, { verify, carriers, now, directory }),
     ).catch((error: unknown) => {
       notes.push(`the database was left out: ${describeFailure(error).message}`)
-      return inspectToken(text, { verify, now, directory: undefined })
+      return inspectToken(text, { verify, carriers, now, directory: undefined })
     })
     if (inspection.cause === 'issuer_unavailable') notes.push(...failures())
     process.stdout.write(json ? `${escapeJson({ ...inspection, notes })}\n` : describe(inspection))

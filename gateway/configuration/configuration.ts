@@ -29,6 +29,7 @@ export type Configuration = Readonly<{
   issuers: readonly Readonly<{
     issuer: string
     audience: string | readonly string[]
+    tokens: Readonly<{ header: boolean; bearer: boolean }>
     jwksUri?: string
     clockToleranceSeconds: number
     linkVerifiedEmail: boolean

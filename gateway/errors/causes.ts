@@ -16,7 +16,12 @@ export const causes = {
   jwt_in_authorization: [
     'unauthenticated',
     'A JWT came in `Authorization`, which is the header of API tokens.',
-    'Send the JWT in `x-oauth-access-token`, without `Bearer`.',
+    'Send the JWT in `x-oauth-access-token`, without `Bearer`, or set `issuers[].tokens.bearer`.',
+  ],
+  carrier_not_allowed: [
+    'unauthenticated',
+    'The issuer of the JWT does not allow the place where it came.',
+    'Send the JWT where `issuers[].tokens` of its issuer allows it.',
   ],
   token_in_oauth_header: [
     'unauthenticated',

@@ -38,6 +38,7 @@ async function createIssuers(): Promise<Readonly<{ issuers: ReadonlyMap<string, 
     const trust = {
       issuer,
       audiences: ['us'],
+      carriers: new Set(['header'] as const),
       clockToleranceSeconds: 0,
       linkVerifiedEmail: false,
       trustEmailVerified: false,
@@ -50,11 +51,11 @@ async function createIssuers(): Promise<Readonly<{ issuers: ReadonlyMap<string, 
     for (const subject of subjects) {
       const token = new SignJWT({ sub: subject, iss: issuer, aud: 'us' }).setExpirationTime('1h')
       const jwt = await token.setProtectedHeader({ alg: 'ES256' }).sign(privateKey)
-      cases.push({ credential: { kind: 'oauth', jwt }, owner: nameIdentity(issuer, subject) })
+      cases.push({ credential: { kind: 'oauth', jwt, carrier: 'header' }, owner: nameIdentity(issuer, subject) })
       const [header, payload, signature = ''] = jwt.split('.')
       const other = signature.startsWith('A') ? 'B' : 'A'
       const forged = `${header}.${payload}.${other}${signature.slice(1)}`
-      cases.push({ credential: { kind: 'oauth', jwt: forged }, owner: 'refused' })
+      cases.push({ credential: { kind: 'oauth', jwt: forged, carrier: 'header' }, owner: 'refused' })
     }
   }
   return { issuers, cases }
@@ -135,7 +136,10 @@ t.test('for any two principals no cache answers one for the other, however they 
     fc.asyncProperty(fc.array(wave, { minLength: 1, maxLength: 8 }), delays, async (waves, pauses) => {
       const { authenticate, forget } = createGuards(pauses)
       const judge = async (at: number): Promise<void> => {
-        const { credential, owner } = cases[at] ?? { credential: { kind: 'oauth', jwt: '' }, owner: 'refused' }
+        const { credential, owner } = cases[at] ?? {
+          credential: { kind: 'oauth', jwt: '', carrier: 'header' },
+          owner: 'refused',
+        }
         const authenticated = async () => authenticate(credential, { clientAddress: '192.0.2.7', requestId: 'r' })
         const answer = await authenticated().then(
           ({ user }) => user.email,

@@ -205,7 +205,7 @@ t.test(`of ${campaign} generated tokens nothing is accepted that jose refuses`, 
   t.teardown(held.stop)
   await held.keys.refresh()
   const trust = {
-    ...{ issuer, audiences: ['us'], clockToleranceSeconds: 0 },
+    ...{ issuer, audiences: ['us'], carriers: new Set(['header'] as const), clockToleranceSeconds: 0 },
     ...{ linkVerifiedEmail: false, trustEmailVerified: false },
   }
   const verify = createVerify({

@@ -18,6 +18,7 @@ const tolerance = 60
 const trust: TrustedIssuer = {
   issuer: 'https://issuer.example',
   audiences: ['api', 'web'],
+  carriers: new Set(['header']),
   clockToleranceSeconds: tolerance,
   linkVerifiedEmail: false,
   trustEmailVerified: false,
@@ -188,7 +189,8 @@ async function trustIssuers(settings: Readonly<Record<string, Partial<TrustedIss
     asked,
     sign: (issuer: string, claims = {}): Promise<string> =>
       signers[issuer]?.(claims) ?? Promise.reject(new Error(issuer)),
-    log: async (jwt: string) => authenticate({ kind: 'oauth', jwt }, { clientAddress: '192.0.2.7', requestId: 'r' }),
+    log: async (jwt: string) =>
+      authenticate({ kind: 'oauth', jwt, carrier: 'header' }, { clientAddress: '192.0.2.7', requestId: 'r' }),
   }
 }
 

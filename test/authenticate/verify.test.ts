@@ -12,6 +12,7 @@ const now = 1_800_000_000
 const trust: TrustedIssuer = {
   issuer: 'https://issuer.example',
   audiences: ['api'],
+  carriers: new Set(['header']),
   clockToleranceSeconds: 10,
   linkVerifiedEmail: false,
   trustEmailVerified: false,
@@ -93,7 +94,8 @@ async function holdVerify(maxEntries = 100) {
       monotonicMs += ms
     },
     release: () => release(),
-    log: async (jwt: string) => authenticate({ kind: 'oauth', jwt }, { clientAddress: '192.0.2.7', requestId: 'r' }),
+    log: async (jwt: string) =>
+      authenticate({ kind: 'oauth', jwt, carrier: 'header' }, { clientAddress: '192.0.2.7', requestId: 'r' }),
   }
 }
 

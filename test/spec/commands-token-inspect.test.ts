@@ -54,6 +54,23 @@ t.test('each JWT that the gateway refuses names the check and the cause', async 
   }
 })
 
+t.test('a JWT as Bearer passes where its issuer allows that', async (t) => {
+  const issuers = [{ issuer: world.oidc.issuer, audience: 'sallyport-demo', tokens: { header: false, bearer: true } }]
+  const opened = writeConfiguration(t, { world, settings: { issuers } })
+  const run = async (input: string) => {
+    const { code, stdout } = await runCommand(['token', 'inspect', '--json', '--config', opened], { input })
+    return [code, JSON.parse(stdout).cause]
+  }
+  const lines = [`Authorization: Bearer ${member.jwt}`, member.jwt, `x-oauth-access-token: ${member.jwt}`]
+  const said = await Promise.all(lines.map(run))
+  // A bare token says nothing of its carrier.
+  t.same(said, [
+    [0, null],
+    [0, null],
+    [1, 'carrier_not_allowed'],
+  ])
+})
+
 t.test('a JWT in the header of API tokens fails the check of its carrier', async (t) => {
   const { code, cause, failed } = await inspect(t, `Authorization: Bearer ${member.jwt}`, signatureOf(member.jwt))
   t.same([code, cause, failed?.check], [1, 'jwt_in_authorization', 'carrier'])

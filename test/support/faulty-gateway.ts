@@ -64,6 +64,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     snapshot: () => snapshot,
     isTrustedProxy: () => false,
     cors: noCors,
+    carriers: new Set(['header']),
     authenticate: unused,
     directory,
     limit: { checkAddress: unused, checkCaller: unused },

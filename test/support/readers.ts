@@ -64,6 +64,7 @@ const mebibyte = 1024 * 1024
 const issuer = {
   issuer: 'i',
   audiences: ['us'],
+  carriers: new Set(['header'] as const),
   clockToleranceSeconds: 0,
   linkVerifiedEmail: false,
   trustEmailVerified: false,
@@ -214,10 +215,10 @@ export const readers: readonly Reader[] = [
   reader('a line of a table of connections', 'http/server/silent-peers.ts', head, readConnection),
   reader('an address within another', 'http/upstream/embedded-address.ts', head, embeddedAddresses),
   reader('a Bearer', 'authenticate/credential.ts', head, (text) =>
-    readCredential({ authorization: [`Bearer ${text}`], oauthAccessToken: [] }),
+    readCredential({ authorization: [`Bearer ${text}`], oauthAccessToken: [] }, new Set(['bearer'])),
   ),
   reader('a scheme', 'authenticate/credential.ts', head, (text) =>
-    readCredential({ authorization: [text], oauthAccessToken: [] }),
+    readCredential({ authorization: [text], oauthAccessToken: [] }, new Set(['bearer'])),
   ),
   reader('an API token', 'authenticate/api-token.ts', head, (text) => parseApiToken(`oat_${text}`)),
   reader('a JWT', 'authenticate/signature.ts', tokenBytes, parseToken),
