@@ -7,7 +7,7 @@ import type { Serving } from './serve.ts'
 import { askAtOnce } from './workers.ts'
 import { bearer, oauth, type TestWorld } from './world.ts'
 
-/** What was asked: requests that were answered, those whose client may have left before, and the rest by number. */
+/** Counts of requests: answered ones, those whose client may have left before, and the rest by number. */
 export type Storm = Readonly<{
   certain: readonly string[]
   possible: readonly string[]
@@ -67,7 +67,10 @@ const framingErrors = [
   'GET /public/x HTTP/1.1\r\nHost: h\r\nx: a\u0000b\r\n\r\n',
 ]
 
-/** Some two thousand requests of every kind, at both doors. The upstream is to answer `/agent/` with a stream that stays open. */
+/**
+ * Some two thousand requests of every kind, at both listeners. The upstream must answer `/agent/` with a stream that
+ * stays open.
+ */
 export async function storm(serving: Serving, world: TestWorld): Promise<Storm> {
   const { owner, member, client } = world.users
   const { robot } = world.serviceAccounts

@@ -19,7 +19,7 @@ export function makeAuditFolder(owner: Owner): string {
   return directory
 }
 
-/** Every line of these files; one that is no whole line of JSON is an error. */
+/** Every line of these files. Throws for a line that is not whole JSON. */
 export const readAudit = (...files: readonly string[]): readonly JsonValue[] =>
   files.flatMap((file) => {
     const text = readFileSync(file, 'utf8')
@@ -43,7 +43,7 @@ export type HeldPipe = Readonly<{ path: string; kill: () => void; read: () => vo
 export async function holdPipe(owner: Owner): Promise<HeldPipe> {
   const path = join(makeAuditFolder(owner), 'pipe')
   execFileSync('mkfifo', [path])
-  // Open for both, so that opening waits for nobody; `cat` takes over when a line comes.
+  // Opened for both, so that opening does not wait; `cat` takes over when a line comes.
   const reader = spawn('sh', ['-c', 'exec 3<>"$0"; echo ready; read go; exec cat <&3', path], {
     stdio: ['pipe', 'pipe', 'inherit'],
   })
@@ -61,7 +61,7 @@ export async function holdPipe(owner: Owner): Promise<HeldPipe> {
   }
 }
 
-/** What the gateway itself has counted: every request has a line, or is missed. */
+/** The gateway's own counts: every request has a line, or is counted as lost. */
 export async function countAudited(serving: Serving) {
   // All of one scrape: a request that ends between two of them is in neither.
   const values = readMetrics((await call(serving.admin, { path: '/metrics' })).text)

@@ -1,6 +1,6 @@
 import { posix } from 'node:path'
 
-/** A path as somebody behind the gateway may come to understand it. */
+/** A path as a server behind the gateway may interpret it. */
 export type BackendReading = Readonly<{ name: string; read: (path: string) => string }>
 
 const decodeAll = (path: string): string =>

@@ -9,7 +9,7 @@ import type { Owner } from './owner.ts'
 /** A certificate and its private key, as files and as what they hold. */
 export type Issued = Readonly<{ certFile: string; keyFile: string; cert: string; key: string }>
 
-/** Whoever signs certificates. */
+/** A certificate authority. */
 export type Authority = Issued &
   Readonly<{
     /** For these names and addresses (`DNS:…`, `IP:…`), valid for so many days from now: negative ones have passed. */
@@ -45,7 +45,7 @@ export function createAuthority(owner: Owner): Authority {
   }
 }
 
-/** What every server of a test is called. */
+/** The names of every server of a test. */
 export const ownNames = ['DNS:localhost', 'IP:127.0.0.1']
 
 const opensslLack = spawnSync('openssl', ['version']).status === 0 ? undefined : 'there is no openssl'

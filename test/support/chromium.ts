@@ -15,7 +15,7 @@ export type WatchedPage = Readonly<{
   origins: () => readonly string[]
 }>
 
-/** Quiet towards everybody but the pages under test; as root there is no sandbox. */
+/** No requests but those of the pages under test. Chromium's sandbox does not run as root. */
 const args = [
   '--headless',
   '--no-sandbox',

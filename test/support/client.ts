@@ -16,7 +16,7 @@ export type Answer = Readonly<{
   headers: Readonly<Record<string, string | string[] | undefined>>
   rawHeaders: readonly string[]
   text: string
-  /** The body as JSON; throws where it is none. */
+  /** Throws for a body that is not JSON. */
   json: () => JsonValue
 }>
 

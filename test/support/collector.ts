@@ -28,7 +28,7 @@ export type Collector = Readonly<{
   headers: () => IncomingHttpHeaders
 }>
 
-/** Where `scripts/install-companions.js` puts the SDK. */
+/** The folder in which `scripts/install-companions.js` puts the SDK. */
 export const sdkPackages = fileURLToPath(new URL('../../.sallyport/otel/node_modules', import.meta.url))
 
 /** A test, or a block of them, that runs the real SDK. Without it it is skipped; `REQUIRE_ALL=1` forbids it. */

@@ -6,7 +6,7 @@ import { type ParsedRequest, sha256, startParsingBackend } from './parsed-reques
 import { type Reading, type ReferenceReading, readByNode } from './reference-server.ts'
 import { type RawAnswer, splitAnswers } from './split-answers.ts'
 
-/** What differs between the gateway and the reference, a sentence each, and how many requests arrived upstream. */
+/** The differences between the gateway and the reference, a sentence each, and how many requests arrived upstream. */
 export type Comparison = Readonly<{ problems: readonly string[]; arrived: number }>
 
 type Outcome = Readonly<{ answers: readonly RawAnswer[]; isClosed: boolean; arrived: readonly ParsedRequest[] }>
@@ -33,7 +33,7 @@ export async function startComparing(t: Test): Promise<(packets: readonly Buffer
       // Long enough for loopback to deliver it alone, mostly.
       if (packets.length > 1) await new Promise((resolve) => setTimeout(resolve, 2))
     }
-    // What is not finished never will be; but a client that ends its side does not wait for the answers before.
+    // An unfinished request never ends; but a client that ends its side does not wait for earlier answers.
     const wholeCount = reading.requests.filter(({ isWhole }) => isWhole).length
     const endWhenAnswered = (): void => {
       if (splitAnswers(text(), reading.requests).length >= wholeCount) socket.end()
@@ -86,13 +86,13 @@ function compare({ answers, isClosed, arrived }: Outcome, { requests, end }: Ref
   return [...problems, ...compareArrived(arrived, forwarded)]
 }
 
-/** Where the reference reads no request, the gateway reads none. */
+/** The gateway must read no request that the reference does not read. */
 function judgeRest({ status, isLast }: RawAnswer, end: ReferenceReading['end']): readonly string[] {
   if (end === 'idle') return [`an answer (${status}) that nothing asked for`]
   return status >= 400 && isLast ? [] : [`${status} for what is no request`]
 }
 
-/** What the engine says of a head that it cannot read; all other refusals are of requests that it has read. */
+/** The engine's refusals of an unreadable head; all other refusals are of requests that it has read. */
 const unreadable = /"(?:headers_malformed|headers_too_large|transfer_encoding_unknown|expectation_failed)"/
 
 function judgeAnswer({ status, isLast, body }: RawAnswer, request: Reading): readonly string[] {

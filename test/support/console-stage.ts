@@ -16,7 +16,7 @@ export type ConsoleStage = Readonly<{
   policies: string
   /** Changes a policy file, by renaming. */
   edit: (name: string, change: (text: string) => string) => void
-  /** What users of all kinds do all day, some of it in vain. */
+  /** Requests that users of all kinds make all day, some of them refused. */
   callAround: () => Promise<void>
 }>
 

@@ -15,7 +15,7 @@ export type CrowdUpstream = Readonly<{
 
 const streamStart = Buffer.concat([Buffer.from(chunkedHead), toChunk(createdEvent)])
 
-/** What an upstream says first: the head and one event, like every agent. */
+/** The head and one event, with which every agent begins. */
 export const beginStream = (socket: Socket): void => void socket.write(streamStart)
 
 /** Answers each request, once its body is whole, by beginning a stream. */

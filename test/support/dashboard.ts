@@ -18,6 +18,6 @@ export const dashboard = JSON.parse(
   readFileSync(new URL('../../helm/sallyport/files/dashboard.json', import.meta.url), 'utf8'),
 ) as Readonly<{ schemaVersion: number; panels: readonly Panel[]; templating: Readonly<{ list: readonly Variable[] }> }>
 
-/** What Grafana would ask for all replicas, over so long. */
+/** The question that Grafana would ask for all replicas, over this range. */
 export const askedBy = (expression: string, range: string): string =>
   expression.replaceAll('$__rate_interval', range).replaceAll('$instance', '.*')

@@ -12,7 +12,7 @@ export const repository = fileURLToPath(new URL('../..', import.meta.url))
 
 const tools = join(repository, '.sallyport', 'deploy')
 
-/** What `scripts/install-deploy.js` puts there; a caller first asks whether it is. */
+/** The programs that `scripts/install-deploy.js` installs; a caller first asks whether one is there. */
 export const tool = {
   helm: join(tools, 'bin', 'helm'),
   validate: join(tools, 'bin', 'kubectl-validate'),
@@ -77,7 +77,7 @@ export const readManifests = (text: string): readonly Manifest[] =>
 
 export const chart = join(repository, 'helm', 'sallyport')
 
-/** What Helm makes of the chart; fails with Helm's words. */
+/** Renders the chart; fails with Helm's message. */
 export async function renderChart(args: readonly string[], folder = chart): Promise<readonly Manifest[]> {
   const { code, stdout, stderr } = await run(tool.helm, ['template', 'gate', folder, '--namespace', 'edge', ...args])
   if (code !== 0) throw new Error(stderr)

@@ -39,7 +39,7 @@ export const lastOf = ({ instructions }: Stage, name: string): string =>
 /** A command in its exec form. */
 export const readCommand = (value: string): readonly string[] => JSON.parse(value)
 
-/** What the image starts Node with, before the name of the program. */
+/** The arguments of Node in the image, before the name of the program. */
 export function readNodeOptions(folder = repository): readonly string[] {
   const final = readDockerfile(folder).at(-1)
   return final ? readCommand(lastOf(final, 'ENTRYPOINT')).filter((word) => word.startsWith('--')) : []

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 
-/** A metric as its row in docs/reference/metrics.md says it. */
+/** A metric as docs/reference/metrics.md lists it. */
 export type DocumentedMetric = Readonly<{ name: string; type: string; labels: readonly string[]; example: string }>
 
 const text = readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')

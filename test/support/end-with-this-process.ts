@@ -7,6 +7,6 @@ export function endWithThisProcess(child: ChildProcess): void {
     stdio: ['pipe', 'ignore', 'ignore'],
     detached: true,
   })
-  // The child's number may be somebody else's after its end.
+  // The child's number may belong to another process after its end.
   child.once('exit', () => guard.kill('SIGKILL'))
 }

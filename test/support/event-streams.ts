@@ -18,7 +18,7 @@ export type ParsedEvent = Readonly<{ event?: string; data: string; id?: string }
 export function parseEvents(bytes: Buffer): readonly ParsedEvent[] {
   const text = bytes.toString('utf8').replace(/^\ufeff/, '')
   const lines = text.split(/\r\n|\n|\r/)
-  // What no line end closes is no line.
+  // Text without a line end is not a line.
   lines.pop()
   const events: ParsedEvent[] = []
   let data: string[] = []

@@ -47,7 +47,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   }
   const now = () => new Date()
   const monotonicMs = () => performance.now()
-  // Public routes ask nobody.
+  // Public routes do not use it.
   const directory = {} as Directory
   const configuration = loadConfiguration(writeConfiguration(t, options), {})
   const policy = loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))

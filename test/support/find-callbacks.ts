@@ -40,7 +40,7 @@ export function findBareCallbacks(file: string, source: string): readonly BareCa
   return found
 }
 
-/** What a node of the tree registers with the event loop. */
+/** The callbacks that a node of the tree registers with the event loop. */
 function callbacksOf(node: ts.Node): readonly ts.Expression[] {
   if (ts.isPropertyAssignment(node) && ts.isIdentifier(node.name) && options.has(node.name.text))
     return isFunction(node.initializer) ? [node.initializer] : []

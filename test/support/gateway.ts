@@ -31,8 +31,8 @@ const anyPort = { host: '127.0.0.1', port: 0 }
 const nowhere = 'http://127.0.0.1:1'
 
 /**
- * Starts a gateway from a written configuration and drains it with the test. Users and their tokens are those of
- * the world; without one there is no database, and only public routes answer.
+ * Starts a gateway from a written configuration and drains it with the test. Users and their tokens are those of the
+ * world; without one, only public routes answer.
  */
 export async function startTestGateway(t: Test, options: TestGatewayOptions): Promise<TestGateway> {
   const file = writeConfiguration(t, options)
@@ -90,7 +90,7 @@ export type TestGatewayOptions = Readonly<{
 
 const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string => `http://${host}:${port}`
 
-/** Every path, of anybody, to the platform's upstream. */
+/** Every path of the platform's upstream, public. */
 export const openRoute: Settings = {
   id: 'open',
   match: { path: '/*' },
@@ -102,7 +102,7 @@ export const openRoute: Settings = {
 /** An upstream that says exactly the bytes it is told to. */
 export type RawUpstream = Readonly<{
   url: string
-  /** What each connection has sent us so far, in the order of the connections. */
+  /** The bytes of each connection so far, in the order of the connections. */
   received: () => readonly string[]
   sockets: () => readonly Socket[]
 }>

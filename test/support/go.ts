@@ -13,7 +13,7 @@ export function findGo(): string | undefined {
   return ['go', ...(existsSync(installed) ? [installed] : [])].find((go) => readMinor(go) >= wanted)
 }
 
-/** Why there is no such Go. */
+/** The reason to skip. */
 export const goLack = 'there is no Go that is new enough: run scripts/install-go.js'
 
 function readMinor(go: string): number {

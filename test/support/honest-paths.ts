@@ -28,7 +28,7 @@ function fileName(random: () => number, bytes: number): string {
   return encodeURIComponent(name + extension)
 }
 
-/** What a generated client asks for: ids, UUIDs, and names of files up to 512 bytes long when escaped. */
+/** Targets of a generated client: ids, UUIDs, and names of files up to 512 bytes long when escaped. */
 export const honestPaths: readonly HonestPath[] = [
   { kind: 'number', make: (random) => `/datasets/${Math.floor(random() * 2 ** 31)}/entries` },
   { kind: 'UUID', make: () => `/files/${randomUUID()}` },

@@ -5,7 +5,7 @@ import { lastOf, readDockerfile, type Stage } from './dockerfile.ts'
 import type { Owner } from './owner.ts'
 import { buildArguments, type Container, type Mount } from './sandbox.ts'
 
-/** What the steps of the Dockerfile have made, in a folder, and how a container of it starts. */
+/** The files that the steps of the Dockerfile made, in a folder, and the start of its container. */
 export type Image = Readonly<{ root: string; container: Container }>
 
 /** A day on which nothing happened. */
@@ -18,8 +18,8 @@ export const contextOf = (): readonly string[] =>
     .flatMap((line) => (line.startsWith('!') ? [line.slice(1)] : []))
 
 /**
- * Runs the build stage step by step, as a builder does, in a sandbox without a network: packages are there as the
- * repository has them installed, and npm has its cache.
+ * Runs the build stage step by step, as a builder does, in a sandbox without a network. The repository's packages are
+ * installed there, and npm has its cache.
  */
 export async function buildImage(owner: Owner): Promise<Image> {
   const [build, final] = readDockerfile()
@@ -70,13 +70,13 @@ function copy(value: string, directory: string): void {
   }
 }
 
-/** What the last stage says of a container, with the built files where it copies them to. */
+/** Reads the container from the last stage; the built files are in `folder`. */
 function describeContainer(final: Stage, folder: string): Container {
   const root = join(folder, 'image')
   const variables = final.instructions
     .filter(({ name }) => name === 'ENV')
     .map(({ value }) => value.replace(/="(.*)"$/, '=$1').split(/=(.*)/))
-  // Whoever runs it may not be let into the folder of the repository.
+  // The user of the container may have no access to the folder of the repository.
   const node = join(folder, 'node')
   copyFileSync(tool.node, node)
   return {

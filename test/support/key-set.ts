@@ -14,7 +14,7 @@ export async function createSigner(kid: string) {
   return { jwk, sign }
 }
 
-/** A door that can be held shut; whoever stands before it goes on when it is opened. */
+/** A gate that can be held shut; its waiters go on when it is opened. */
 function createDoor() {
   let waiting: (() => void)[] = []
   return {

@@ -39,7 +39,7 @@ function measureSlope(reader: Reader, text: HostileText, samples: number): numbe
 const plain = 1.1
 const steepest = 1.3
 
-/** What a reading at its largest may take for its growth not to matter: 5 ms in 64 KiB, and 160 ms of a file. */
+/** Below these times the growth does not matter: 5 ms for 64 KiB, and 160 ms for a file. */
 const harmlessMs = ({ largest, isOfFiles }: Reader): number =>
   isOfFiles ? (largest / 65_536) * 160 : Math.min(10, (largest / 65_536) * 5)
 

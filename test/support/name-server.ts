@@ -15,7 +15,7 @@ export const nameServerLack: string | undefined =
 export type NameServer = Readonly<{
   /** A command that runs another one whose names are asked here: the other one's words follow. */
   command: readonly string[]
-  /** Where a name leads; no address: it does not exist. */
+  /** Sets the address of a name; without one the name does not exist. */
   set: (name: string, address: string | undefined) => void
   /** Says nothing at all, or nothing of some names, or answers again. */
   silence: (isSilent: boolean | ((name: string) => boolean)) => void

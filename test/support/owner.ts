@@ -1,4 +1,4 @@
-/** Whoever started something and ends it with itself: a tap test, or a program with a list of its own. */
+/** The scope that ends with its parts: a tap test, or a program with a list of its own. */
 export type Owner = Readonly<{ teardown: (end: () => unknown) => unknown }>
 
 /** Runs work that owns what it starts, and ends all of it afterwards, the latest first. */

@@ -127,7 +127,7 @@ export function findH11(): string | undefined {
   })
 }
 
-/** What h11 makes of each connection's bytes. */
+/** Parses each connection's bytes by h11. */
 export function parseByH11(python: string, connections: readonly ParsedConnection[]): readonly ParsedRequest[][] {
   const input = connections.map(({ bytes }) => `${bytes.toString('base64')}\n`).join('')
   const output = execFileSync(python, ['-c', h11Program], { input, maxBuffer: 256 * 1024 * 1024 }).toString('utf8')

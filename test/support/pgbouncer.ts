@@ -39,7 +39,7 @@ export async function startPgBouncer(
   const url = new URL(databaseUrl)
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-pgbouncer-'))
   chmodSync(directory, 0o755)
-  // Where it was built nobody but its owner may look.
+  // The build folder is closed to other users.
   const copy = join(directory, 'pgbouncer')
   copyFileSync(program, copy)
   chmodSync(copy, 0o755)

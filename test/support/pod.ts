@@ -4,7 +4,7 @@ import { generatePem } from '../../gateway/cli/keys.ts'
 import { findManifest, type Manifest, repository } from './deploy.ts'
 import { type Mount, nobody } from './sandbox.ts'
 
-/** What the files of a folder hold; null is a fresh private key. */
+/** Files of a folder with their contents; null is a fresh private key. */
 export type Content = Readonly<Record<string, string | null>>
 
 /** Folders with these files, to be mounted at these places; readable to the group alone, as Kubernetes mounts Secrets. */
@@ -14,7 +14,7 @@ export function mountContents(folder: string, contents: Readonly<Record<string, 
     mkdirSync(from)
     for (const [name, text] of Object.entries(files)) {
       writeFileSync(join(from, name), text ?? generatePem('EdDSA'))
-      // The owner is root, where the test is root; anybody else is both.
+      // The owner is root if the test is root; any other user is both.
       if (process.getuid?.() === 0) chownSync(join(from, name), 0, nobody.gid)
       chmodSync(join(from, name), 0o440)
     }
@@ -30,7 +30,7 @@ export const shippedPolicies = (): Content =>
       .map((file) => [file, readFileSync(join(repository, 'policies', file), 'utf8')]),
   )
 
-/** What the volumes of a pod hold where its container finds them: ConfigMaps of the chart, and Secrets by their names. */
+/** Contents of a pod's volumes at their mount paths: ConfigMaps of the chart, and Secrets by their names. */
 export function contentsOfPod(
   spec: Manifest,
   manifests: readonly Manifest[],

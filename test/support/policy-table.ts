@@ -1,7 +1,7 @@
 import type { Policy } from '../../gateway/policy/compile.ts'
 import { parsePolicy } from '../../gateway/policy/load.ts'
 
-/** What a small table consists of; what is left out is as usual. */
+/** The parts of a small policy; each has a default. */
 export type TableParts = Readonly<{
   /** Each is a path, methods with commas or none, and keys as in YAML, in any order. A comment stays one. */
   routes: readonly string[]

@@ -7,7 +7,7 @@ import { bearer, type TestWorld } from './world.ts'
 /** Writes to a world's database as another program would: the gateway learns of it by the database alone. */
 export type Population = Readonly<{
   writer: pg.Client
-  /** Inserts `table (columns) values (…)` and returns the row's id. */
+  /** Inserts `table (columns) values (…)` and returns the id. */
   insert: (row: string, values?: readonly unknown[]) => Promise<number>
   assign: (user: number, organization: number, role: string) => Promise<unknown>
   /** A service account that is a member of acme, with a token of every ability. */

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import type { Replica } from './replicas.ts'
 
-/** What a gateway holds, of the system and of its own. */
+/** The resources of a gateway, by the system's count and its own. */
 export type ProcessFigures = Readonly<{
   rssBytes: number
   /**
@@ -59,7 +59,7 @@ export async function readSettledFigures(replica: Replica): Promise<ProcessFigur
   return lowest
 }
 
-/** What a process cannot do without, of the memory that it occupies. */
+/** The memory that a process needs, of all that it occupies. */
 export const heldBytes = ({ rssBytes, spareBytes }: ProcessFigures): number => rssBytes - spareBytes
 
 /** The memory that a process occupies now, garbage included. */
@@ -82,7 +82,7 @@ export function findMeasureLack(sockets = 0): string | undefined {
   return limit < wanted ? `the limit of open files is ${limit}, and ${wanted} are wanted (ulimit -n)` : undefined
 }
 
-/** Ours, which is the gateway's too: Node raises the soft limit to the hard one at its start. */
+/** The gateway has the same limit: Node raises the soft limit to the hard one at its start. */
 function readDescriptorLimit(): number {
   const [, soft = ''] = /^Max open files\s+(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
   return soft === 'unlimited' ? Number.POSITIVE_INFINITY : Number(soft)

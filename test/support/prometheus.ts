@@ -19,7 +19,7 @@ export type Curve = Readonly<{
 
 /** A Prometheus of the test's own, which scrapes one address twice a second. */
 export type Prometheus = Readonly<{
-  /** Rejects with Prometheus' own words where the expression is no good. */
+  /** Rejects with Prometheus' own message if the expression is invalid. */
   query: (expression: string) => Promise<readonly Sample[]>
   /** The last so many seconds, in thirty steps. */
   range: (expression: string, seconds: number) => Promise<readonly Curve[]>
@@ -73,7 +73,7 @@ export async function startPrometheus(t: Test, scraped: string): Promise<Prometh
     const rows = await ask<RangeRow>('query_range', expression, span)
     const curves = rows.map(({ metric, values }) => ({
       metric,
-      // Nothing divided by nothing is no point.
+      // Zero divided by zero gives no point.
       points: values.flatMap(([at, value]) =>
         value === 'NaN' ? [] : [[(at - start) / seconds, Number(value)] as const],
       ),

@@ -12,15 +12,15 @@ import {
 } from './gateway.ts'
 import { startTestWorld, type TestWorld } from './world.ts'
 
-/** Who drives a case: somebody who may, by this line of the request, or a stranger without one. */
+/** The caller of a case: a permitted one, by this line of the request, or a stranger without one. */
 export type Credential = string
 
 export type ProxyCase = Readonly<{
   /** The bytes of the client; the credential's line, which may be empty, ends in its own CRLF. */
   request: (credential: Credential) => string | Buffer
-  /** What the upstream does with each chunk, given the bytes of this case that its connection has sent. */
+  /** The upstream's handling of each chunk, given the bytes of this case on its connection. */
   say?: TakeBytes
-  /** What a stranger is told. */
+  /** The status that a stranger gets. */
   strangerStatus?: number
 }>
 
@@ -32,7 +32,7 @@ export type ProxyOptions = Readonly<{
   platform?: Readonly<Record<string, unknown>>
 }>
 
-/** What a case left at the upstream, and the client that drives it. */
+/** The traces of a case at the upstream, and the client that drives it. */
 export type Drive = Readonly<{
   client: RawClient
   /** The bytes of this case, one text for each connection that carried any. */
@@ -46,7 +46,7 @@ export type Drive = Readonly<{
 export type Proxy = Readonly<{
   world: TestWorld
   gateway: TestGateway
-  /** The line of somebody who may use every route here, but `/owners`. */
+  /** The line of a caller who may use every route here, but `/owners`. */
   credential: Credential
   /** Drives a case first without a credential, when nothing may reach the upstream, and then with one. */
   testCase: (t: Test, name: string, options: ProxyCase, check: (t: Test, drive: Drive) => Promise<void>) => void
@@ -60,7 +60,7 @@ const route = (id: string, path: string, more: object = {}) => ({
   ...more,
 })
 
-/** `/x/*` is for everybody with a credential, `/owners/*` not for the member who asks. */
+/** `/x/*` takes every credential, `/owners/*` refuses the member who asks. */
 const routes = [
   route('any', '/x/*'),
   route('owners', '/owners/*', { require: { role: 'org-owner' } }),
@@ -182,5 +182,4 @@ const linesOf = (head: string): readonly (readonly [name: string, value: string]
       return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()]
     })
 
-/** What follows the head. */
 export const bodyOf = (message: string): string => message.slice(message.indexOf('\r\n\r\n') + 4)

@@ -12,15 +12,15 @@ export const pythonVariables = {
 
 export type PythonEnvironment = keyof typeof pythonVariables
 
-/** The interpreter of an environment, or undefined where there is none. */
+/** Undefined without the environment. */
 export function findPython(name: PythonEnvironment): string | undefined {
   const named = process.env[pythonVariables[name]]
   if (named) return named
   const environment = `${environments}/${name}`
-  // Written last: a half-made environment is none.
+  // Written last, so a half-made environment does not count.
   return existsSync(`${environment}/.requirements`) ? `${environment}/bin/python` : undefined
 }
 
-/** Why there is no such interpreter. */
+/** The reason to skip. */
 export const describePythonLack = (name: PythonEnvironment): string =>
   `there is no ${name}: run scripts/install-python.js, or set ${pythonVariables[name]}`

@@ -135,7 +135,7 @@ const reader = (
 
 const ofFiles = (...parts: Parameters<typeof reader>): Reader => ({ ...reader(...parts), isOfFiles: true })
 
-/** Who reads what a client, an upstream, an issuer, another process or an operator wrote. */
+/** Every reader of bytes from a client, an upstream, an issuer, another process or an operator. */
 export const readers: readonly Reader[] = [
   reader('bytes of a client', ['http/parser/message-parser.ts', 'http/parser/llhttp.ts'], head, (text) =>
     parseWire('request', text, mebibyte),

@@ -17,7 +17,7 @@ export type RedisServer = Readonly<{
   isOwn: true
   /** Undefined while it is down. */
   pid: () => number | undefined
-  /** Stops the process in its tracks: connections stay, nobody answers. */
+  /** Stops the process: connections stay, but it does not answer. */
   freeze: () => void
   thaw: () => void
   /** `kill -9`; resolves when it is gone. */
@@ -72,7 +72,7 @@ export async function startRedisServer(
     await kill()
     rmSync(directory, { recursive: true, force: true })
   })
-  // Somebody may take the free port between our look and the server's bind.
+  // Another process may take the free port before the server binds it.
   await start().catch(async () => {
     port = await findFreePort()
     await start()
@@ -99,7 +99,7 @@ export const drawPassword = (): string => randomBytes(18).toString('base64url')
 
 async function spawnRedis(settings: RedisConfiguration): Promise<ChildProcess> {
   const child = spawn(program, ['-'], { stdio: ['pipe', 'pipe', 'inherit'] })
-  // By the pipe: a command line can be read by everybody on the machine.
+  // By the pipe: every user of the machine can read a command line.
   child.stdin.end(
     Object.entries(settings)
       .map(([name, value]) => `${name} ${value}\n`)

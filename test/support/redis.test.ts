@@ -29,7 +29,7 @@ async function ask<Answer>(url: string, question: (redis: Redis) => Promise<Answ
 
 const ping = ({ url }: Readonly<{ url: string }>): Promise<string> => ask(url, (redis) => redis.ping())
 
-testRedis(t, 'a Redis answers, ours or the one that is named', async (t) => {
+testRedis(t, 'a Redis answers, the test’s own or the one that is named', async (t) => {
   const redis = await startRedis(t)
   t.equal(redis.isOwn, !process.env.REDIS_URL)
   t.equal(await ping(redis), 'PONG')

@@ -12,7 +12,7 @@ export async function startRedis(owner: Owner): Promise<TestRedis> {
   return url ? { url, isOwn: false } : startRedisServer(owner)
 }
 
-/** Why there is no Redis, or undefined where there is one. */
+/** The reason to skip, or undefined with a Redis. */
 export const findRedisLack = (): string | undefined =>
   process.env.REDIS_URL || hasRedisServer() ? undefined : 'there is neither REDIS_URL nor a redis-server on PATH'
 

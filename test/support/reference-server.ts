@@ -16,10 +16,10 @@ export type Reading = Readonly<{
   isKeptAlive: boolean
 }>
 
-/** What node:http makes of a connection's bytes. */
+/** A connection's bytes as node:http reads them. */
 export type ReferenceReading = Readonly<{
   requests: readonly Reading[]
-  /** How it ends: between two requests, within one, or by bytes that are no request. */
+  /** The end: between two requests, within one, or by bytes that are not a request. */
   end: 'idle' | 'unfinished' | 'refused'
 }>
 

@@ -28,7 +28,7 @@ type Address = Readonly<{ host: string; port: number }>
 /** A compiled program, what its image starts Node with, and that Node where it is not this process'. */
 export type Build = Readonly<{ program: string; nodeOptions: readonly string[]; node?: string }>
 
-/** Ours, compiled, since only that is what users run. */
+/** The compiled program, since users run that. */
 const own = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
 
 type Environment = Readonly<Record<string, string>>

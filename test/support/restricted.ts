@@ -16,7 +16,7 @@ const volumeKinds = [
   'secret',
 ]
 
-/** What a pod has, or lacks, against Pod Security "restricted" and the rules of this house; empty where all is well. */
+/** Breaches of Pod Security "restricted" and of this project's rules; empty for a good pod. */
 export function complaintsAbout({ spec }: Manifest): readonly string[] {
   const containers: readonly Manifest[] = [...(spec.initContainers ?? []), ...spec.containers]
   const shared = ['hostNetwork', 'hostPID', 'hostIPC'].filter((name) => spec[name])

@@ -14,10 +14,10 @@ export const sandboxLack: string | undefined =
 /** A folder or file of this machine, and where it stands in the sandbox; or a link within the sandbox. */
 export type Mount = Readonly<{ from: string; to: string; as?: 'writable' | 'link' }>
 
-/** Whom the image runs as. */
+/** The user of the image. */
 export const nobody = { uid: 65532, gid: 65532 } as const
 
-/** Only root can become somebody else. */
+/** Only root can become another user. */
 const isRoot = process.getuid?.() === 0
 
 const toArguments = (mounts: readonly Mount[]): readonly string[] =>

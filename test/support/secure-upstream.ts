@@ -6,7 +6,7 @@ import type { AnswerHttp } from './http-upstream.ts'
 import type { Owner } from './owner.ts'
 import { switching } from './websocket.ts'
 
-/** What is seen of one connection: the name that was asked for by SNI, and the client's certificate. */
+/** One connection as its server sees it: the name from SNI, and the client's certificate. */
 export type SecureVisit = Readonly<{ socket: TLSSocket; serverName: string | false; clientSerial: string | undefined }>
 
 export type SecureUpstream = Readonly<{ url: string; port: number; visits: () => readonly SecureVisit[] }>

@@ -25,11 +25,11 @@ export type Serve = Readonly<{
 export type Serving = Serve & Readonly<{ public: string; decision: string; admin: string }>
 
 export type ServeOptions = Readonly<{
-  /** Without one there is no database, and only public routes answer. */
+  /** Needed for a database; without a world only public routes answer. */
   world?: Pick<TestWorld, 'databaseUrl' | 'oidc'>
   /** Whole top-level sections of the configuration. */
   settings?: Readonly<Record<string, unknown>>
-  /** Where every upstream is. */
+  /** The address of every upstream. */
   upstream?: string
   /** A script that every process of the gateway runs first. */
   preload?: string
@@ -156,7 +156,7 @@ export function signalGroup(leader: number, signal: NodeJS.Signals): void {
   }
 }
 
-/** True while a process is there and is no zombie; on Linux. */
+/** True while a process runs and is not a zombie; on Linux. */
 export function isAlive(pid: number): boolean {
   try {
     return !/^State:\tZ/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))

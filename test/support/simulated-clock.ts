@@ -44,5 +44,5 @@ export function createSimulatedClock(): SimulatedClock {
   }
 }
 
-/** Whatever needs no time is done by the next turn of the event loop. */
+/** Work without a timer is done by the next turn of the event loop. */
 const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))

@@ -4,8 +4,8 @@ import type { Owner } from './owner.ts'
 export type SlowPace = Readonly<{ bytes: number; everyMs: number }>
 
 /**
- * A client that takes so many bytes from its connection, and no more for a while. What the system's own buffers hold
- * for it comes on top; nothing is read ahead of it here.
+ * A client that takes so many bytes from its connection, and then pauses. The system's own buffers hold more for it;
+ * nothing is read ahead of it here.
  */
 export function connectSlowly(owner: Owner, origin: string, pace: SlowPace, take: (bytes: Buffer) => void): Socket {
   const { hostname, port } = new URL(origin)
@@ -22,7 +22,7 @@ export function connectSlowly(owner: Owner, origin: string, pace: SlowPace, take
   return socket
 }
 
-/** Makes whoever reads a connection wait after each chunk, of 64 KiB at most; 0 is no wait. */
+/** Makes the reader of a connection wait after each chunk of at most 64 KiB; 0 means no wait. */
 export function slowDown(socket: Socket, pauseMs: () => number): void {
   socket.on('data', () => {
     const ms = pauseMs()

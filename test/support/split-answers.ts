@@ -1,4 +1,4 @@
-/** One final answer as it came over a connection; bytes that are none have the status 0. */
+/** One final answer as it came over a connection; other bytes have the status 0. */
 export type RawAnswer = Readonly<{ status: number; body: string; isLast: boolean }>
 
 /** The final answers in the bytes of one connection, one for each of these requests and perhaps one more. */
@@ -11,7 +11,7 @@ export function splitAnswers(text: string, requests: readonly Readonly<{ method:
     if (end < 0 || !status) return [...answers, { status: 0, body: text.slice(at), isLast: true }]
     at = end + 4
     if (status < 200) continue
-    // A HEAD that could not be read to its end is refused like bytes that are no request: with a body.
+    // A HEAD that is incomplete is refused like malformed bytes: with a body.
     const isForHead =
       requests[answers.length]?.method === 'HEAD' && (at === text.length || text.startsWith('HTTP/', at))
     const length =

@@ -1,6 +1,6 @@
 /**
- * The requests in the bytes of one connection: each head as it stood there, and its body without the framing of
- * chunks, whose borders are an accident. What is no whole request is given as it is.
+ * The requests in the bytes of one connection: each head as it stood there, and its body without chunk framing, whose
+ * borders vary. An incomplete request stays as it is.
  */
 export function splitRequests(bytes: Buffer): readonly string[] {
   const requests: string[] = []

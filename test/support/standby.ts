@@ -41,7 +41,7 @@ export async function startReplication(owner: Owner): Promise<Replication> {
   const { initdb, postgres: program } = await prepareBinaries(account, root, join(directory, 'binaries'))
   const [data, copy] = [join(directory, 'primary'), join(directory, 'standby')]
   const superuserPassword = await createCluster(initdb, account, directory, data)
-  // What initdb leaves is as good as a base backup: it was shut down in order.
+  // The result of initdb serves as a base backup: it was shut down in order.
   await cp(data, copy, { recursive: true })
   const [port, standbyPort] = [await findFreePort(), await findFreePort()]
   const source = `host=127.0.0.1 port=${port} user=${superuser} password=${superuserPassword}`

@@ -6,8 +6,8 @@ export type StatementCounter = Readonly<{
   /** All of them, or those of one command: `INSERT`. */
   count: (command?: string) => number
   /**
-   * The longest time since that moment (`performance.now()`) in which no proof passed that changes are heard. Where it
-   * comes near the 900 ms after which nothing is believed any more, a gateway rightly asks anew.
+   * The longest time since that moment (`performance.now()`) without a proof that changes arrive. Near 900 ms the
+   * caches expire, and a gateway rightly asks anew.
    */
   longestSilenceMs: (sinceMs: number) => number
 }>

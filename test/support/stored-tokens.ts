@@ -7,7 +7,7 @@ import type pg from 'pg'
 /** A place where something is stored, and what is there; bytes are read as latin1. */
 export type Stored = Readonly<{ place: string; text: string }>
 
-/** Every row of every table that is ours, as PostgreSQL writes it out. */
+/** The gateway's own tables, line by line as PostgreSQL writes them out. */
 export async function dumpTables(database: pg.Client | pg.Pool): Promise<readonly Stored[]> {
   const { rows: tables } = await database.query<{ name: string }>(
     `select format('%I.%I', schemaname, tablename) as name from pg_tables
@@ -21,7 +21,7 @@ export async function dumpTables(database: pg.Client | pg.Pool): Promise<readonl
   )
 }
 
-/** Where a running server keeps its files. */
+/** The folder of a running server's files. */
 export function dataDirectoryOf(postmaster: number): string {
   const args = readFileSync(`/proc/${postmaster}/cmdline`, 'utf8').split('\0')
   const directory = args[args.indexOf('-D') + 1]
@@ -42,8 +42,8 @@ export function* readFiles(directory: string): Generator<Stored> {
 }
 
 /**
- * What in a text is a raw token, or a secret of one of the hashes, plain or in base64url. Nobody has to know the
- * secrets: 40 characters and their checksum give themselves away.
+ * Raw tokens in a text, and secrets of these hashes, plain or in base64url. The secrets need not be known: 40
+ * characters and their checksum reveal them.
  */
 export function findRawTokens(text: string, hashes: ReadonlySet<string>): readonly string[] {
   const tokens = text.match(/oat_[\w-]{2,14}\.[\w-]{54,67}/g) ?? []
@@ -56,7 +56,7 @@ export function findRawTokens(text: string, hashes: ReadonlySet<string>): readon
   return [...tokens, ...secrets.filter((secret) => hashes.has(hashSecret(secret)))]
 }
 
-/** What the store keeps of a secret. */
+/** The stored form of a secret. */
 export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('hex')
 
 function findSecrets(text: string): readonly string[] {

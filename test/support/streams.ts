@@ -9,7 +9,7 @@ import {
   type TestGatewayOptions,
 } from './gateway.ts'
 
-/** What an upstream says to a request, once its head is in. */
+/** An upstream's answer to a request, once its head is in. */
 export type SayStream = (socket: Socket, head: string) => void
 
 export type StreamPair = Readonly<{
@@ -21,7 +21,7 @@ export type StreamPair = Readonly<{
   expect: (say: SayStream) => string
 }>
 
-/** The paths of the model API, for everybody. */
+/** The paths of the model API, public. */
 export const modelRoutes = [
   { id: 'responses', match: { path: '/agent/:id/responses' }, surface: 'model', access: 'public', upstream: 'agents' },
   {
@@ -64,7 +64,7 @@ export async function startStreamPair(
 export type ReadAnswer = Readonly<{
   status: number
   headers: IncomingHttpHeaders
-  /** What has come so far, without its framing. */
+  /** The text so far, without its framing. */
   text: () => string
   body: () => Buffer
   /** Resolves with the whole body at a clean end, rejects at a broken one. */

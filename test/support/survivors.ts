@@ -9,8 +9,8 @@ const present = 64
 const numbers = 512
 
 /**
- * What is left of members that came and went, after a scavenge, in MiB: of those only that came since the last full
- * collection. `come` takes a member in, and gives what lets it leave.
+ * MiB left of members that came and went since the last full collection, after a scavenge. `come` takes a member in,
+ * and returns the function that lets it leave.
  */
 export async function measureSurvivors(come: (member: object) => () => unknown): Promise<number> {
   const leaving: (() => unknown)[] = []
@@ -18,14 +18,14 @@ export async function measureSurvivors(come: (member: object) => () => unknown):
     for (let index = 0; index < count; index += 1) {
       leaving.push(come(Array.from({ length: numbers }, () => index)))
       if (leaving.length > present) leaving.shift()?.()
-      // Whoever works for one may end.
+      // Lets pending work for a member end.
       await undefined
     }
   }
   await pass(1_000)
   collect({ type: 'major' })
   await pass(1_000)
-  // What is here now grows old.
+  // The present objects grow old.
   collect({ type: 'minor' })
   collect({ type: 'minor' })
   const before = readUsed()

@@ -30,7 +30,7 @@ t.test('bytes and ends pass in both directions, however many', async (t) => {
   await until(() => proxy.connections() === 0, 'the end')
 })
 
-t.test('frozen: connections stay and are silent, new ones too; thawed, all of it arrives', async (t) => {
+t.test('frozen, old and new connections stay silent, and thawed, all bytes arrive', async (t) => {
   const { echo, proxy, connect } = await startEcho(t)
   const old = await connect()
   old.send('a')
@@ -82,7 +82,7 @@ t.test('cut: both ends are reset at once, and new connections pass', async (t) =
   await next.until(/b/)
 })
 
-t.test('refused: a new connection is reset, an old one goes on; accepted again, new ones pass', async (t) => {
+t.test('refused, a new connection is reset and an old one goes on, until new ones are accepted again', async (t) => {
   const { proxy, connect } = await startEcho(t)
   const old = await connect()
   old.send('a')
@@ -132,7 +132,7 @@ t.test('the hook hears the server, and what it holds waits for its release, with
   t.equal(proxy.connections(), 2)
 })
 
-t.test('what the hook drops never arrives; what comes after it does', async (t) => {
+t.test('dropped bytes never arrive, but later ones do', async (t) => {
   let heard = ''
   const { connect } = await startEcho(t, (bytes) => {
     heard += bytes.toString()

@@ -13,7 +13,7 @@ export type TcpProxy = Readonly<{
   thaw: () => void
   /** Resets every connection, at both ends. New ones are welcome. */
   cut: () => void
-  /** Resets whatever connects from now on; what is connected stays. The port is kept, or somebody might take it. */
+  /** Resets new connections; open ones stay. The port is kept, or another process might take it. */
   refuse: () => void
   accept: () => void
 }>

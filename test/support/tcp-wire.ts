@@ -11,7 +11,7 @@ export type TcpLink = Readonly<{
 /** Sees each chunk from the server; from a `hold` on, that connection's server is not heard until it is released. */
 export type HearServer = (bytes: Buffer, link: TcpLink) => 'pass' | 'hold' | 'drop'
 
-/** Where a wire leads, and who listens in. */
+/** The target of a wire, and its listeners. */
 export type WireEnd = Readonly<{
   host?: string
   port: number
@@ -20,7 +20,7 @@ export type WireEnd = Readonly<{
   hearClient?: (bytes: Buffer) => void
 }>
 
-/** A client's connection and ours to the server, joined. */
+/** A client's connection, joined to the one to the server. */
 export type Wire = Readonly<{ freeze: () => void; thaw: () => void; cut: () => void }>
 
 /** Leads a client's connection on to the server; a wire that is born frozen connects when it thaws. */
@@ -71,8 +71,8 @@ export function joinWire(client: Socket, end: WireEnd, index: number): Wire {
 }
 
 /**
- * Ends a connection by RST. One that is just saying goodbye is closed instead: Node 20 loses hold of a socket that is
- * reset while its FIN is on the way, and then the process never ends.
+ * Ends a connection by RST. One that is just closing is closed instead. Node 20 loses a socket that is reset while its
+ * FIN is on the way, and then the process never ends.
  */
 function reset(socket: Socket): void {
   if (socket.writableEnded && !socket.writableFinished) socket.destroy()

@@ -3,7 +3,7 @@
 import { getHeapStatistics, setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-// What `--expose-gc` does, which NODE_OPTIONS does not take on every Node.
+// Like `--expose-gc`, which NODE_OPTIONS does not take on every Node.
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc')
 

@@ -12,8 +12,8 @@ const folder = process.env.SALLYPORT_VECTORS
   : resolve(repository, '..', 'shared', 'vectors')
 
 /**
- * A test over one file of vectors, or over every `.json` of a folder of them; a file that is no JSON is given as text. Without the file the test is
- * skipped, visibly; with `REQUIRE_ALL=1` it fails.
+ * A test over one file of vectors, or over every file of a folder of them; a file that is not JSON is given as text.
+ * Without the file the test is skipped; with `REQUIRE_ALL=1` it fails.
  */
 export function testVectors(
   t: Test,

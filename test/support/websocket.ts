@@ -9,10 +9,10 @@ export const handshake = (path = '/socket', more = ''): string =>
   `GET ${path} HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
   `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n${more}\r\n`
 
-/** What a server says to it. */
+/** The server's answer to it. */
 export const switching =
   'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +
   `Sec-WebSocket-Accept: ${accept}\r\n\r\n`
 
-/** Every path, of anybody, to the platform's upstream, WebSockets too. */
+/** Every path of the platform's upstream, public, WebSockets too. */
 export const socketRoute = { ...openRoute, websocket: true }

@@ -4,7 +4,7 @@ import { call, type JsonValue } from './client.ts'
 import { until } from './gateway.ts'
 import { type ServeOptions, type Serving, startServing } from './serve.ts'
 
-/** The pids of the workers, by their numbers; the last one of each number counts. */
+/** The pid of each worker, by its number; the newest process of a number counts. */
 export const workersOf = ({ log }: Pick<Serving, 'log'>): ReadonlyMap<number, number> =>
   new Map(log().flatMap(({ msg, worker, pid }) => (msg === 'worker started' ? [[worker, pid] as const] : [])))
 

@@ -42,7 +42,7 @@ export type Adonis = Readonly<{
   verify: (value: string) => Promise<AdonisToken | null>
   delete: (userId: number, id: number) => Promise<number>
   list: (userId: number) => Promise<readonly AdonisToken[]>
-  /** What a log-in by password comes to. */
+  /** Whether a log-in by password succeeds. */
   checkPassword: (email: string, password: string) => Promise<boolean>
 }>
 

@@ -10,7 +10,7 @@ const example = new URL('../../../docs/guides/adopt-a-database/adonis.sql', impo
 export type AdoptedDatabase = Readonly<{
   /** As the backend itself. */
   backend: pg.Client
-  /** Where the gateway connects, with a role of its own. */
+  /** The database for the gateway, with a role of its own. */
   gatewayUrl: string
 }>
 

@@ -23,7 +23,6 @@ export const backendTables = `
     slug varchar(255) not null, url varchar(255) not null, status varchar(255) not null default 'active',
     heartbeat_at timestamptz)`
 
-/** A few rows in them. */
 export const backendRows = `
   insert into organizations (name, slug, account_type, created_at) values ('Acme', 'acme', 'enterprise', now());
   insert into users (email, password, user_type, created_at) values ('robot@acme.example', 'x', 'client-managed', now());

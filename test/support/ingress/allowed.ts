@@ -6,7 +6,7 @@ import { ownAnswer } from './backend.ts'
 import type { Manners } from './scenes.ts'
 import type { Stage } from './stage.ts'
 
-/** Whoever holds these words has got a body that only the backend may have. */
+/** A client that gets these words has a body that only the backend may have. */
 export const bodyMark = 'for the backend alone'
 
 /** Headers of a request that mean nothing to the gateway, and all to a backend. */
@@ -20,7 +20,7 @@ export const plainHeaders = {
   traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
 }
 
-/** What is allowed reaches the backend as it does behind a gateway alone, and its answer the client. */
+/** An allowed request and its answer pass as they do behind a gateway alone. */
 export function testAllowed(t: Test, stage: Stage, manners: Manners): void {
   const { users, serviceAccounts, organizations } = stage.world
   const body = JSON.stringify({ name: bodyMark, more: 'x'.repeat(200_000) })
@@ -55,7 +55,7 @@ export function testAllowed(t: Test, stage: Stage, manners: Manners): void {
       await testSameArrival(t, stage, manners, { ...request, headers: { ...plainHeaders, ...request.headers } })
     })
 
-  t.test('what the backend says is not taken for a word of the gateway', async (t) => {
+  t.test('an answer of the backend is not taken for one of the gateway', async (t) => {
     for (const status of [201, 400, 401, 403, 404, 429, 500, 502, 503, 504]) {
       const request = { path: `/public/answers/${status}`, headers: oauth(users.member) }
       const { answer } = await stage.front.ask(request)
@@ -63,7 +63,7 @@ export function testAllowed(t: Test, stage: Stage, manners: Manners): void {
     }
   })
 
-  t.test('what the gateway answers itself is answered', async (t) => {
+  t.test('the gateway’s own endpoints answer', async (t) => {
     const request = { path: '/users/me', headers: oauth(users.member) }
     const [front, alone] = await Promise.all([stage.front.ask(request), stage.alone.ask(request)])
     t.equal(front.answer.status, 200)

@@ -68,7 +68,7 @@ export const namesOf = ({ headers }: RecordedRequest): readonly string[] => head
 export const valuesOf = ({ headers }: RecordedRequest, name: string): readonly string[] =>
   headers.flatMap(([found, value]) => (found.toLowerCase() === name ? [value] : []))
 
-/** What of a refusal is the gateway's. */
+/** The part of a refusal that comes from the gateway. */
 export const refusalOf = ({ status, text, headers }: Answer) => ({
   status,
   text,

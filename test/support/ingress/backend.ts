@@ -8,14 +8,14 @@ import type { Owner } from '../owner.ts'
 export type Backend = Readonly<{
   port: number
   list: () => readonly RecordedRequest[]
-  /** Says one more event to whoever listens to `/public/events`. */
+  /** Sends one more event to each client of `/public/events`. */
   tellEvent: (data: string) => void
 }>
 
-/** What a backend says by itself, whatever a gateway would have said. */
+/** An answer of the backend that no gateway gives. */
 export const ownAnswer = 'of the backend'
 
-/** What it says where it commands the proxy in front. */
+/** An answer that commands the proxy in front. */
 export const commandingAnswer = '"and a command"'
 
 /** Another target, a file, an unhealthy host: everything that some proxy obeys. */

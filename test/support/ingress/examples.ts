@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import type { Owner } from '../owner.ts'
 
-/** Who listens where in every example of `docs/guides/external-authorization`. */
+/** The addresses of every example of `docs/guides/external-authorization`. */
 export type Places = Readonly<{
   /** 8000: the proxy. */
   front: number

@@ -41,11 +41,11 @@ const targets = [
 ]
 
 /**
- * A proxy may normalise a target or refuse it, but not after the gateway has judged it: the identity that arrives is
+ * A proxy may normalise a target or refuse it, but not after the gateway has judged it. The identity that arrives is
  * bound to the target, and the owners' path is not the member's.
  */
 export function testHostilePaths(t: Test, stage: Stage): void {
-  t.test('what was judged is what arrives, however a path is written', async (t) => {
+  t.test('the judged path is the one that arrives, however it is written', async (t) => {
     const headers = oauth(stage.world.users.member)
     for (const path of targets) {
       const alone = await stage.alone.ask({ path, headers })

@@ -4,7 +4,7 @@ import { oauth } from '../world.ts'
 import type { Manners } from './scenes.ts'
 import type { Stage } from './stage.ts'
 
-/** Nobody is let through because nobody could be asked. */
+/** An outage lets no request through. */
 export function testOutages(t: Test, stage: Stage, { gatewayDown, backendDown }: Manners): void {
   const headers = oauth(stage.world.users.member)
 

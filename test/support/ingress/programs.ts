@@ -8,7 +8,7 @@ import { testUnlessLacking } from '../lacks.ts'
 /** A proxy's program, by its path. */
 export type Program = Readonly<{ path: string; version: string }>
 
-/** What asks each program for its version. */
+/** The arguments by which each program prints its version. */
 const versionArguments = {
   nginx: ['-v'],
   caddy: ['version'],
@@ -24,7 +24,7 @@ export type ProgramName = keyof typeof versionArguments
 /** Those that can ask the decision listener. */
 export type ProxyName = Exclude<ProgramName, 'lighttpd' | 'varnishd'>
 
-/** What `scripts/install-proxies.js` made. */
+/** The folder of `scripts/install-proxies.js`. */
 const environment = fileURLToPath(new URL('../../../.sallyport/proxies', import.meta.url))
 
 /**
@@ -50,7 +50,7 @@ export function findPrograms(name: ProgramName): readonly Program[] {
 
 /** Envoy's wheel has a script of Python's in `bin`, which leads to the Python that made it. */
 function listInstalled(name: ProgramName): readonly string[] {
-  // Written last: a half-made environment is none.
+  // Written last, so a half-made environment does not count.
   if (!existsSync(join(environment, '.requirements'))) return []
   if (name !== 'envoy') return [join(environment, 'bin', name)]
   const library = join(environment, 'lib')
@@ -62,7 +62,7 @@ function isProgram(path: string): boolean {
     accessSync(path, constants.X_OK)
     return true
   } catch {
-    return false // it is not there, or not ours to run
+    return false // missing, or not executable for this user
   }
 }
 

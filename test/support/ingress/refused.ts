@@ -4,7 +4,7 @@ import { bearer, oauth } from '../world.ts'
 import { refusalOf } from './arrivals.ts'
 import type { Stage } from './stage.ts'
 
-/** What is refused never arrives, and the client is told so in the words of the gateway. */
+/** A refused request never arrives, and its client gets the gateway's answer. */
 export function testRefused(t: Test, stage: Stage): void {
   const { users, serviceAccounts, organizations } = stage.world
   const member = oauth(users.member)
@@ -48,7 +48,7 @@ export function testRefused(t: Test, stage: Stage): void {
       t.equal(front.answer.headers['x-gateway-identity'], undefined)
     })
 
-  t.test('a request with two lines of Authorization is refused, by whoever sees them first', async (t) => {
+  t.test('a request with two lines of Authorization is refused, by the gateway or the proxy', async (t) => {
     const authorization = Array<string>(2).fill(`Bearer ${serviceAccounts.robot.apiKey}`)
     const { answer, arrivals } = await stage.front.ask({ path: '/datasets', headers: { authorization } })
     // nginx does not pass them on at all.

@@ -8,15 +8,15 @@ import { testSpoofed } from './spoofed.ts'
 import type { Stage } from './stage.ts'
 import { testStreams } from './streams.ts'
 
-/** What a proxy does in its own way, as its page says. */
+/** The particular behaviour of a proxy, as its page says. */
 export type Manners = Readonly<{
   /** Whether it only asks, or leaves it to the gateway to forward. */
   forwards: 'itself' | 'by the gateway'
   /** Headers, in small letters, that it adds to what a gateway alone would send to the backend. */
   adds: readonly string[]
-  /** What a client is told while the proxy cannot ask the gateway, or cannot send a request on to it. */
+  /** Statuses while the proxy cannot ask the gateway, or cannot send a request on to it. */
   gatewayDown: Readonly<{ decision: number; public: number }>
-  /** What it is told while the backend cannot be reached. */
+  /** The status while the backend cannot be reached. */
   backendDown: number
 }>
 

@@ -39,7 +39,7 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   'what a proxy in front would say of a request or its user': [...families, 'remote-user', 'x-middleware-subrequest'],
 }
 
-/** What a client says in the name of a gateway or of a proxy changes nothing, and does not arrive. */
+/** A client's claims in the name of a gateway or of a proxy change nothing, and do not arrive. */
 export function testSpoofed(t: Test, stage: Stage, manners: Manners): void {
   const { member, homeless, owner } = stage.world.users
   for (const [name, names] of Object.entries(groups)) {
@@ -64,7 +64,7 @@ export function testSpoofed(t: Test, stage: Stage, manners: Manners): void {
     ['/status', oauth(owner)],
     ['/public/x', oauth(homeless)],
   ] as const)
-    t.test(`where ${path} has no identity or no organization, a forged one does not stand in for it`, async (t) => {
+    t.test(`${path} without an identity or an organization gets no forged one`, async (t) => {
       const isPublic = path === '/status'
       const claim = { [identityHeader]: forged, ...(isPublic && { 'x-organization-id': '1' }), x_organization_id: '1' }
       const { answer, arrivals } = await stage.front.ask({ path, headers: { ...headers, ...claim } })

@@ -13,7 +13,7 @@ export type Way = Readonly<{
   origin: string
   /** Asks, and resolves to the answer with what reached the backend because of it. */
   ask: (call: Call) => Promise<Readonly<{ answer: Answer; arrivals: readonly RecordedRequest[] }>>
-  /** Who is calling, as a backend that insists on a header bound to method and target learns it. */
+  /** Verifies the identity as a backend that requires a header bound to method and target. */
   verify: (arrival: RecordedRequest) => Promise<Identity>
 }>
 
@@ -24,10 +24,10 @@ export type Stage = Readonly<{
   front: Way
   /** Proxy mode: what every scene is measured by. */
   alone: Way
-  /** What the proxy has said to the decision listener, and to the public one, byte by byte. */
+  /** The bytes that the proxy sent to the decision listener, and to the public one. */
   heardByDecision: () => string
   heardByPublic: () => string
-  /** While it is cut, nobody gets through to the gateway, or to the backend. */
+  /** While it is cut, no request reaches the gateway, or the backend. */
   gateway: Wire
   backendWire: Wire
 }>

@@ -4,7 +4,7 @@ import { type Places, placeExample, writeFolder } from './examples.ts'
 import type { Program, ProxyName } from './programs.ts'
 import { startProgram } from './start-program.ts'
 
-/** Each proxy as its own documentation shows it, asking the decision listener; only addresses and names are ours. */
+/** Each proxy as its own documentation shows it, asking the decision listener. Only addresses and names differ. */
 export const startStock: Readonly<Record<ProxyName, (t: Test, program: Program, places: Places) => Promise<unknown>>> =
   {
     // doc.traefik.io, ForwardAuth: it sends all of the client's headers, to a host of its own.

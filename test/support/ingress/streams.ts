@@ -3,7 +3,7 @@ import { openRawClient, until } from '../gateway.ts'
 import { accept, handshake } from '../websocket.ts'
 import type { Stage } from './stage.ts'
 
-/** What goes on after its head: events come one by one, and WebSockets are joined where a route says so. */
+/** Answers that go on after their head: events come one by one, and WebSockets are joined if a route allows it. */
 export function testStreams(t: Test, stage: Stage): void {
   const { front, backend, world } = stage
   const credential = `x-oauth-access-token: ${world.users.member.jwt}\r\n`
@@ -27,7 +27,7 @@ export function testStreams(t: Test, stage: Stage): void {
 
   t.test('a WebSocket is joined where the route says so', async (t) => {
     const client = await openRawClient(t, front.origin)
-    // Whatever Connection names besides.
+    // Connection also names other headers.
     client.send(handshake('/socket', `${credential}Connection: x-gateway-identity, x-organization-id\r\n`))
     t.match(await client.until(/\r\n\r\n/), /^HTTP\/1.1 101 /)
     t.match(client.text().toLowerCase(), `sec-websocket-accept: ${accept}`.toLowerCase())

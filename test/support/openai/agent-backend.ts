@@ -9,7 +9,7 @@ import { type AnswerRequest, serveBackend } from '../../../gateway/demo/backends
 /** The demo's agent worker by itself, which may stumble at first. */
 export type AgentBackend = Readonly<{
   url: string
-  /** What came under an `x-request-id`, oldest first. */
+  /** Requests with this `x-request-id`, oldest first. */
   listRequests: (requestId: string) => readonly RecordedRequest[]
 }>
 

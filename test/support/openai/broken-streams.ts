@@ -20,7 +20,7 @@ export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
   }
   for (const [name, [scene, code]] of Object.entries(deaths))
     t.test(`a worker that ${name} mid-stream is told of, once`, async (t) => {
-      // What has been heard cannot be unheard: no SDK tries a broken stream again.
+      // No SDK tries a broken stream again, since its user has received events.
       for (const use of await stage.play(sdk, streamingWays, { maxRetries: 2, ...scene }))
         assertBroken(t, sdk, use, code, 'Hel')
     })

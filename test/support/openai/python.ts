@@ -26,7 +26,7 @@ async function startPythonSdk(owner: Owner, interpreter: string): Promise<Sdk> {
   })
   const ended = once(child, 'exit').then(([code]) => Promise.reject(new Error(`${interpreter} ended with ${code}`)))
   ended.catch(() => undefined)
-  // What is written to a program that has ended is missed by `ended` alone.
+  // A write to a program that has ended shows in `ended` alone.
   child.stdin.on('error', () => undefined)
   owner.teardown(() => child.kill('SIGKILL'))
   const lines = createInterface(child.stdout)

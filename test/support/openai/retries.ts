@@ -7,7 +7,7 @@ import { either } from './worker-scripts.ts'
 const slow = { error: { message: 'Slow down.', type: 'rate_limit_error', code: 'slow_down' } }
 const tooManyRequests = (retryAfter: string) => ({ status: 429, headers: { 'retry-after': retryAfter }, body: slow })
 
-/** What the SDKs try again by themselves, and how often the worker hears of it. */
+/** The retries of the SDKs, and how many of them reach the worker. */
 export function testRetries(t: Test, stage: Stage, sdk: Sdk): void {
   const stumbles: Readonly<Record<string, readonly unknown[]>> = {
     'closed its connection': [{ end: 'fin' }],
@@ -16,7 +16,7 @@ export function testRetries(t: Test, stage: Stage, sdk: Sdk): void {
     'answered 503 in HTML': [{ status: 503, headers: { 'content-type': 'text/html' }, body: '<h1>' }],
   }
   for (const [name, firstScript] of Object.entries(stumbles))
-    t.test(`a worker that ${name} and recovers is no failure`, async (t) => {
+    t.test(`a worker that ${name} and recovers does not fail the call`, async (t) => {
       for (const { title, outcome, listRequests } of await stage.play(sdk, ways, { firstScript, maxRetries: 1 })) {
         assertAnswered(t, outcome, title)
         t.equal(listRequests().length, 2, title)

@@ -2,7 +2,7 @@ import type { JsonValue } from '../client.ts'
 
 export const apis = ['responses', 'chat'] as const
 
-/** What a program may do: ask for a whole answer, go through a stream itself, or leave that to the SDK's helper. */
+/** The uses of a program: a whole answer, its own loop over a stream, or the SDK's helper. */
 export const ways = ['create', 'iterate', 'helper'] as const
 
 /** The ways that ask for a stream. */
@@ -25,7 +25,7 @@ export type SdkCall = Readonly<{
   leaveAfter?: number | undefined
 }>
 
-/** What came of a call, as far as the SDK tells the program that uses it. */
+/** The outcome of a call, as far as the SDK tells the program. */
 export type Outcome = Readonly<{
   text: string
   /** The types of the events; those of chat are each a `chunk`. */
@@ -53,9 +53,9 @@ export type Raised = Readonly<{
 export type Sdk = Readonly<{
   /** The clients that it has; Python's are two. */
   clients: readonly string[]
-  /** What its helper of Responses gives in the end when the response has failed. */
+  /** The end of the SDK's helper of Responses when the response has failed. */
   failedFinal: 'raises' | 'status'
-  /** What it raises when an ordinary answer breaks off, by the way that was asked for it. */
+  /** The error when an ordinary answer breaks off, by the way that was used. */
   halfAnswers: Readonly<Record<Way, string>>
   /** Whether its `create` asks again after such an answer. */
   createsAgain: boolean

@@ -7,7 +7,7 @@ import { type AgentBackend, firstScriptHeader, startAgentBackend } from './agent
 import { type Api, apis, type Outcome, type Sdk, type Way } from './sdk.ts'
 import type { Script } from './worker-scripts.ts'
 
-/** What is to happen when an SDK is used. */
+/** One use of an SDK. */
 export type Scene = Readonly<{
   /** The agent's worker plays this; without one it answers as it likes. */
   script?: Script
@@ -29,7 +29,7 @@ export type Use = Readonly<{
   api: Api
   way: Way
   outcome: Outcome
-  /** What has reached the worker, tries after the first included. */
+  /** The requests that reached the worker, retries included. */
   listRequests: () => readonly RecordedRequest[]
 }>
 
@@ -42,7 +42,7 @@ export type Stage = Readonly<{
   gateway: string
   /** Loses patience, and says so to those who wait, in about a second. */
   hastyGateway: string
-  /** Has nobody behind it. */
+  /** A gateway whose upstream does not run. */
   lonelyGateway: string
   /** Uses the SDK in each of these ways, on both APIs and with each of its clients, all at once. */
   play: (sdk: Sdk, ways: readonly Way[], scene: Scene) => Promise<readonly Use[]>

@@ -5,7 +5,7 @@ import { type Outcome, type Sdk, streamingWays, ways } from './sdk.ts'
 import { hasteMs, type Stage } from './stage.ts'
 import { either, firstHalf, joinScripts, numberEvents, secondHalf } from './worker-scripts.ts'
 
-/** What goes well, and what an SDK's user must not notice. */
+/** Calls that succeed, and events that an SDK's user must not notice. */
 export function testWholeAnswers(t: Test, stage: Stage, sdk: Sdk): void {
   t.test('an answer arrives whole, as an object and as a stream', async (t) => {
     for (const { title, api, way, outcome, listRequests } of await stage.play(sdk, ways, {})) {
@@ -21,7 +21,7 @@ export function testWholeAnswers(t: Test, stage: Stage, sdk: Sdk): void {
   const quiet = joinScripts(either({ comment: 'thinking' }), pause, firstHalf, pause, secondHalf)
   const quietStreams = { 'a quiet stream': quiet, 'a quiet stream of numbered events': numberEvents(quiet) }
   for (const [name, script] of Object.entries(quietStreams))
-    t.test(`${name} gets keep-alives that nobody notices`, async (t) => {
+    t.test(`${name} gets keep-alives that the user does not notice`, async (t) => {
       const gateway = stage.hastyGateway
       for (const { title, outcome } of await stage.play(sdk, streamingWays, { gateway, script })) {
         t.equal(outcome.raised, undefined, title)
@@ -35,7 +35,7 @@ export function testWholeAnswers(t: Test, stage: Stage, sdk: Sdk): void {
       assertAnswered(t, outcome, title)
   })
 
-  t.test('whoever leaves a stream sets the worker free', async (t) => {
+  t.test('a client that leaves a stream sets the worker free', async (t) => {
     const script = joinScripts(firstHalf, either({ end: 'hang' }))
     const uses = await stage.play(sdk, ['iterate'], { script, leaveAfter: 1 })
     for (const { title, outcome, listRequests } of uses) {

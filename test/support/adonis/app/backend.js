@@ -16,7 +16,7 @@ await app.init()
 await app.boot()
 await app.start(() => {})
 
-/** What `node ace configure @adonisjs/auth` writes, in JavaScript. */
+/** Writes the files of `node ace configure @adonisjs/auth` in JavaScript. */
 async function writeStub(name, file, entity) {
   const source = new URL('node_modules/@adonisjs/presets/build/src/auth/stubs', root).pathname
   const stub = await (await app.stubs.create()).build(name, { source })
@@ -76,7 +76,6 @@ const work = {
   delete: async (userId, id) => User.accessTokens.delete(await User.findOrFail(userId), id),
   list: async (userId) => (await User.accessTokens.all(await User.findOrFail(userId))).map(describe),
   createUser: async (fields) => (await User.create(fields)).id,
-  /** What a log-in by password would answer. */
   checkPassword: async (email, password) => {
     const user = await User.findByOrFail('email', email)
     return hash.verify(user.password, password)

@@ -1,6 +1,6 @@
 import { BaseSchema } from '@adonisjs/lucid/schema'
 
-/** What a multi-tenant platform adds to the tables of AdonisJS' starter kit, under names of its own. */
+/** Tables that a multi-tenant platform adds to those of AdonisJS' starter kit, under names of its own. */
 export default class extends BaseSchema {
   async up() {
     this.schema.createTable('organizations', (table) => {
