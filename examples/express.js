@@ -1,4 +1,4 @@
-// A backend with Express that lets nobody in but whom the gateway names.
+// A backend with Express that serves only callers with an identity from the gateway.
 import express from 'express'
 import { createVerifier, may } from 'sallyport/verify'
 
@@ -14,7 +14,7 @@ app.use(async (request, response, next) => {
     request.identity = await verify(request)
     next()
   } catch (error) {
-    // 401: it came past the gateway; 503: no keys could be fetched.
+    // 401: the request did not come through the gateway. 503: no keys could be fetched.
     response.status(error.status).end()
   }
 })

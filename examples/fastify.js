@@ -1,4 +1,4 @@
-// A backend with Fastify that lets nobody in but whom the gateway names.
+// A backend with Fastify that serves only callers with an identity from the gateway.
 import Fastify from 'fastify'
 import { createVerifier, may } from 'sallyport/verify'
 
@@ -14,7 +14,7 @@ app.addHook('onRequest', async (request, reply) => {
   try {
     request.identity = await verify(request)
   } catch (error) {
-    // 401: it came past the gateway; 503: no keys could be fetched.
+    // 401: the request did not come through the gateway. 503: no keys could be fetched.
     return reply.code(error.status).send()
   }
 })

@@ -75,7 +75,7 @@ function readComment(ranges, tree) {
   })
 }
 
-/** Tags of JSDoc begin a paragraph's text; directives of tools are no prose. */
+/** Tags of JSDoc begin a paragraph's text. Directives of tools are left out. */
 const toMarkdown = (line) =>
   /^(biome-ignore|@ts-|c8 |v8 |node:coverage|!\/|@type|@typedef)/.test(line)
     ? ''
@@ -84,7 +84,7 @@ const toMarkdown = (line) =>
         .replace(/\s+$/, '')
         .replace(/[<>]/g, '\\$&')
 
-/** Texts of three words and more: messages, descriptions, help; in tests the names of tests. */
+/** Texts of three words and more: messages, descriptions and help. In tests only the names of tests count. */
 function listStrings(tree, isTest) {
   const found = []
   const visit = (node) => {
@@ -118,7 +118,7 @@ function readText(node) {
   return node.head.text + node.templateSpans.map(({ literal }) => `\`x\`${literal.text}`).join('')
 }
 
-/** Neither SQL, HTML, CSS nor script, nor a list of names. */
+/** Neither SQL, HTML, CSS, script nor headers, nor a list of names. */
 const isProse = (text) =>
   /[a-z]+[,:;]? [a-z`(]+[^ ]* [a-z`(]+/.test(text) &&
   !/^[\s(]*(select|insert|update|delete from|create|alter|drop|with|begin|set|listen|grant|not exists|json_build_object)\b/i.test(
@@ -126,6 +126,7 @@ const isProse = (text) =>
   ) &&
   !/\$\d/.test(text) &&
   !/<\/?[a-z]+[^>]*>/.test(text) &&
-  !/[;{}]$/m.test(text)
+  !/[;{}]$/m.test(text) &&
+  !/\r\n|^data:|-src /.test(text)
 
 const capitalise = (text) => text.charAt(0).toUpperCase() + text.slice(1)

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 
 const installed = fileURLToPath(new URL('../.sallyport/go/bin/go', import.meta.url))
 
-/** The first Go of PATH, /usr/local/go and .sallyport/go that is new enough; throws where there is none. */
+/** The first Go of PATH, /usr/local/go and .sallyport/go that is new enough; throws without one. */
 export function findGo(wantedMinor) {
   const found = ['go', join('/usr', 'local', 'go', 'bin', 'go'), installed].find((go) => {
     const { stdout } = spawnSync(go, ['env', 'GOVERSION'], { encoding: 'utf8' })

@@ -1,6 +1,6 @@
-// Puts what `npm run bench` compares with, beyond Debian's packages, into .sallyport/bench: Node's forwarding engines from
-// npm, and by Go the loader fortio and heimdall; and the image's Node, which benches run on, into .sallyport/node-lts. The
-// installers of the tests' proxies bring Envoy, Traefik and Caddy.
+// Installs the programs that `npm run bench` compares with into .sallyport/bench, beyond Debian's packages. npm brings
+// Node's forwarding engines, and Go the loader fortio and heimdall. The image's Node, which benches run on, goes into
+// .sallyport/node-lts. The installers of the tests' proxies bring Envoy, Traefik and Caddy.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -28,7 +28,7 @@ const failed = [
 ].some((isDone) => !isDone)
 if (failed) process.exitCode = 1
 
-/** What is missing is left out of the table, which says so. */
+/** A program that is missing is left out of the figures, which say so. */
 function attempt(command, args, environment, cwd = folder) {
   try {
     execFileSync(command, args, { cwd, stdio: 'inherit', env: { ...process.env, ...environment } })

@@ -1,5 +1,5 @@
-// Puts a pinned Node with long-term support into .sallyport, unless it is there: the image's, for a run of all tests and
-// for the benches, or that of the line which the command line names.
+// Installs a pinned Node with long-term support into .sallyport, unless it is there. Without an argument it is the
+// image's, for all tests and the benches; else that of the named line.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

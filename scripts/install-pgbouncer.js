@@ -1,5 +1,5 @@
-// Builds a PgBouncer from 1.21 on into .sallyport/pgbouncer, unless it is there, from the source package of Debian 13:
-// Debian 12 has 1.18, and what the two do with prepared statements differs.
+// Builds PgBouncer 1.21 or later into .sallyport/pgbouncer, unless it is there, from the source package of Debian 13.
+// Debian 12 has 1.18, which treats prepared statements differently.
 import { execFileSync } from 'node:child_process'
 import {
   chmodSync,

@@ -6,7 +6,7 @@ const requirements = fileURLToPath(new URL('proxies/requirements.txt', import.me
 const environment = fileURLToPath(new URL('../.sallyport/proxies', import.meta.url))
 
 try {
-  // The very files that were tried: a name on PyPI is no proof of who made a program.
+  // The very files that were tried: a name on PyPI does not prove who made a program.
   makeEnvironment(requirements, environment, ['--no-deps', '--require-hashes'])
 } catch (error) {
   console.error(`

@@ -9,7 +9,7 @@ const root = fileURLToPath(new URL('../gateway', import.meta.url))
 const smallLines = 40
 const longestFunction = 60
 
-/** Folders from the ground up; folders in one row may import one another. An arrow to a later row runs upward. */
+/** Folders from the ground up; folders on one floor may import one another. An arrow to a later floor runs upward. */
 export const floors = [
   ['errors', 'fault', 'lib', 'network'],
   ['policy'],

@@ -69,7 +69,7 @@ const listFiles = () =>
     .map((file) => `test/${file}`)
     .sort()
 
-// What is under way ends with us.
+// Running test files end with this process.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
 const named = process.argv.slice(2)

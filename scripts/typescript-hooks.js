@@ -1,5 +1,5 @@
-// What `typescript.js` registers. Types are stripped here, and checked by `npm run types`. What was compiled once is kept:
-// most of a small test's time would go there.
+// The hooks of `typescript.js`. They only strip types, which `npm run types` checks. Compiled files are kept, because
+// compiling takes most of a small test's time.
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
@@ -37,7 +37,10 @@ function compile(url, text, name) {
   return outputText
 }
 
-/** Beside, then renamed: other processes may look for it at the same time. Where nothing can be kept, all goes on. */
+/**
+ * Written beside and then renamed, since other processes may read it at the same time. A failure to keep it does no
+ * harm.
+ */
 function keep(name, text) {
   try {
     mkdirSync(kept, { recursive: true })

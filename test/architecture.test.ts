@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { implementers, leaves, owners, rooms, starters, wiring } from './support/import-rights.ts'
 
-/** Implementations of the directory are known to boot alone; everybody else sees the interface. */
+/** Boot alone knows the implementations of the directory; all other folders see the interface. */
 const interfaceFiles: Readonly<Record<string, readonly string[]>> = {
   directory: ['directory/directory.ts'],
   http: ['http/engine.ts', 'http/exchange.ts', 'http/prepared-headers.ts'],
@@ -35,7 +35,7 @@ function violationsOf({ from, specifier }: Import): readonly string[] {
   if (isPrivate && !wiring.includes(room) && !implementers.includes(room))
     return complain('this is an implementation, known to boot alone')
   if (wiring.includes(room) || room === 'main.ts') return []
-  // The two front doors put the stages together.
+  // The listeners' two handlers put the stages together.
   if (room === 'pipeline.ts' || room === 'decision') return []
   if (room === 'authorize' && !leaves.includes(targetRoom) && !rooms.authorize?.includes(targetRoom))
     return complain('authorize is pure')
@@ -70,7 +70,7 @@ t.test('every import stays within its room’s rights', async (t) => {
   t.same(violations, [])
 })
 
-t.test('every folder is known to the table', async (t) => {
+t.test('every folder has its imports listed', async (t) => {
   const folders = new Set(files.filter((file) => file.includes('/')).map((file) => file.split('/')[0] ?? ''))
   t.same(
     [...folders].filter((folder) => !(folder in rooms) && !wiring.includes(folder) && folder !== 'decision'),
@@ -78,7 +78,7 @@ t.test('every folder is known to the table', async (t) => {
   )
 })
 
-/** What `npm run house` prints, with the names behind each figure. */
+/** The output of `npm run house`, with the names behind each figure. */
 const measured = spawnSync(
   process.execPath,
   [fileURLToPath(new URL('../scripts/house.js', import.meta.url)), '--json'],
@@ -145,7 +145,7 @@ t.test('authorize waits for nothing and reads no clock', async (t) => {
 /** They hand the target to `receive/`, or serve a listener without routes. */
 const targetReaders = ['pipeline.ts', 'admin/listener.ts', 'boot/gateway.ts']
 
-t.test('nobody past receive reads the raw target', async (t) => {
+t.test('no file past receive reads the raw target', async (t) => {
   for (const file of files.filter((name) => !/^(?:decision|demo|http|receive)\//.test(name))) {
     if (targetReaders.includes(file)) continue
     t.notMatch(readFileSync(`${root}/${file}`, 'utf8'), /request\.url\b|exchange\.target\b/, file)

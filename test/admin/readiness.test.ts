@@ -1,7 +1,7 @@
 import t from 'tap'
 import { checkReadiness, combineReadiness } from '../../gateway/admin/readiness.ts'
 
-t.test('a check that throws or rejects is failing, and the others are told all the same', async (t) => {
+t.test('a check that throws or rejects is failing, and the others are reported too', async (t) => {
   const readiness = await checkReadiness([
     { name: 'fine', check: () => undefined },
     {

@@ -12,8 +12,8 @@ import { startTestGateway, until, writeConfiguration } from '../support/gateway.
 import { startReplica } from '../support/replicas.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
-// "Pre-hijacked accounts" (Sudhodanan and Paverd, USENIX Security 2022): whoever logs in first with an address that was
-// never verified must not become the account that its owner is linked to later.
+// "Pre-hijacked accounts" (Sudhodanan and Paverd, USENIX Security 2022). A user who first logs in with an unverified
+// address must not become the account that its owner is linked to later.
 
 const world = await startTestWorld(t)
 const database = new pg.Pool({ connectionString: world.databaseUrl, max: 2 })
@@ -52,7 +52,7 @@ async function isVerified(id: number): Promise<boolean | undefined> {
   return rows[0]?.email_verified
 }
 
-t.test('whoever logs in first with an unverified address is not the account of its owner', async (t) => {
+t.test('a first login with an unverified address is not the account of the address’s owner', async (t) => {
   const logIn = await trustIssuer(t, { linkVerifiedEmail: true })
   for (const claim of [false, undefined]) {
     const email = `victim-${claim}@x.example`
@@ -65,7 +65,7 @@ t.test('whoever logs in first with an unverified address is not the account of i
   }
 })
 
-t.test('an attacker who was first keeps nobody from the account that an operator has made', async (t) => {
+t.test('an attacker who was first does not keep the owner from an account that an operator made', async (t) => {
   const logIn = await trustIssuer(t, { linkVerifiedEmail: true })
   const attacker = await logIn('early', 'made@x.example', false)
   const made = await createHuman('made@x.example')

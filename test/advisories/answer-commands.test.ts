@@ -8,7 +8,7 @@ import { testProxy } from '../support/ingress/programs.ts'
 import { startProgram } from '../support/ingress/start-program.ts'
 import { accept, handshake, socketRoute } from '../support/websocket.ts'
 
-/** Each by the program that acts on it: SECURITY.md has the table. */
+/** Each by the program that acts on it, as SECURITY.md lists them. */
 const commands = [
   ...['x-accel-redirect', 'x-accel-expires', 'x-accel-limit-rate', 'x-accel-charset', 'x-accel-any'],
   ...['x-sendfile', 'x-sendfile2', 'x-sendfile-temporary', 'x-send-file', 'x-lighttpd-send-file'],

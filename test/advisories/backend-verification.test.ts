@@ -28,7 +28,7 @@ function sign({ audience, issuer = 'sallyport', lifeSeconds = 60, ageSeconds = 0
     .sign(privateKey)
 }
 
-/** What a backend with these options, typed or not, makes of a header. */
+/** The verdict of a backend with these options, typed or not, on a header. */
 async function judge(options: object, header: Header): Promise<string> {
   try {
     const verify = createVerifier({ jwksUrl, ...options } as Parameters<typeof createVerifier>[0]) // as without types

@@ -26,8 +26,8 @@ async function kill(child: ChildProcess): Promise<void> {
 const stateOf = (pid: number): string | undefined =>
   /^State:\t(\w)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
 
-// Found here: `npm test` failed in two of three runs, since a backend of PostgreSQL ended between its listing and its
-// signal: kill ESRCH, and the server stayed frozen.
+// Two of three runs of `npm test` failed. A backend of PostgreSQL ended between its listing and its signal (kill
+// ESRCH), and the server stayed frozen.
 t.test('processes that end before they are stopped, or before they go on, stop no test', { skip }, async (t) => {
   const gone = await startSleeper(t)
   await kill(gone.child)
@@ -46,9 +46,9 @@ t.test('processes that end before they are stopped, or before they go on, stop n
   await until(() => stateOf(living.pid) === 'S', 'its going on')
 })
 
-// Found here: 2,402 lines for 2,397 counted. Broken bodies were taken for twenty, however many the gateway had read: a
-// busy machine's directory does not answer in time, and then a request is 503 before its body is looked at.
-t.test('bodies that nobody read are not counted as broken, and every request still has its line', async (t) => {
+// 2,402 lines for 2,397 counted: the count took twenty bodies for broken. A busy machine's directory does not answer in
+// time, so the request is 503 before its body is read.
+t.test('unread bodies are not counted as broken, and every request still has its line', async (t) => {
   const world = await startTestWorld(t)
   const start = createStart(world, await startAuditUpstream(t))
   const { serving, file } = await start(t, {}, { database: { url: 'postgres://nobody@127.0.0.1:1/nowhere' } })

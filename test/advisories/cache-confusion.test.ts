@@ -19,7 +19,7 @@ import { bearer, oauth, startTestWorld } from '../support/world.ts'
 // Ory Oathkeeper CVE-2021-32701 and GHSA-4mq7-pvjg-xp2r, fast-jwt CVE-2026-35039: what was remembered of one token, or
 // under one rule, answered for another.
 
-/** A credential, and whose it is: `refused` where it is nobody's. */
+/** A credential and its owner; `refused` for one without an owner. */
 type Case = Readonly<{ credential: RawCredential; owner: string }>
 
 const nameIdentity = (issuer: string, subject: string): string => JSON.stringify([issuer, subject])

@@ -9,7 +9,7 @@ const world = await startTestWorld(t)
 const { writer } = await populate(t, world)
 const member = oauth(world.users.member)
 
-t.test('what is no address or block is a mistake of the configuration', async (t) => {
+t.test('a text that is not an address or block is a mistake of the configuration', async (t) => {
   for (const block of ['localhost', '10.0.0.0/33', '::/129', '10.0.0.0/8/8', '10.0.0.0/', 'fe80::1%lo', ''])
     for (const key of ['allow', 'deny'])
       await t.rejects(

@@ -83,7 +83,7 @@ t.test('letters are read by their compatibility forms as well, and marks in ever
   t.throws(() => find(`/files/${encodeURIComponent('ＡＤＭＩＮ')}/KEYS`), misreadable)
 })
 
-t.test('names in compatibility forms pass where no other row is meant', async (t) => {
+t.test('names in compatibility forms pass where they mean no other route', async (t) => {
   for (const name of ['ﬁnal №5', '會議／記錄', 'half ½', 'ｶﾀｶﾅ', '…', 'x…y', 'a．b'])
     if (name !== '…') t.equal(find(`/files/x-${encodeURIComponent(name)}-x`), '/files/*', name)
 })

@@ -17,8 +17,8 @@ function createRandom(seed: number): () => number {
 
 const texts = composeTexts(createRandom(21), Number(process.env.MIXTURES) || 20)
 
-// path-to-regexp CVE-2024-45296: one request held everybody up. Found here: the log's own look at a path took 4 s for
-// 64 KiB of it, the reason for a refusal 2 s for 30 KiB of spaces, and a second look at a request line 4.5 s for 80 KB.
+// path-to-regexp CVE-2024-45296: one request delayed all others. Here redaction for the log took 4 s for 64 KiB, and
+// the reason of a refusal 2 s for 30 KiB of spaces. The second check of a request line took 4.5 s for 80 KB.
 for (const reader of readers)
   t.test(`${reader.name}: a hostile text takes as long as it is, and no deeper than another`, async (t) => {
     t.equal(findHarm(reader, texts), undefined)
@@ -78,7 +78,7 @@ t.test('a module is found by its pattern, its calls or its name', async (t) => {
   t.notOk(takesTextApart('export const add = (left: number, right: number) => left + right'))
 })
 
-/** What is wrong with a text, by line and column. */
+/** The mistakes in a text, by line and column. */
 function listProblems(text: string): readonly string[] {
   try {
     parseYaml('f', text)
@@ -89,8 +89,8 @@ function listProblems(text: string): readonly string[] {
   }
 }
 
-// The package recurses: 8 KiB of brackets ended the process, by a pattern that V8 could not compile on what was left of
-// the stack; and it compared each key of a map with each other one.
+// The package recurses: 8 KiB of brackets ended the process, by a pattern that V8 could not compile on the rest of the
+// stack. It also compared each key of a map with each other one.
 t.test('YAML that is nested too deeply is a mistake in a file, and no more', async (t) => {
   const deep = ['[', '{"a":', '- ', '? ', 'a: {', ': ', '[{', '\n - ['].map((unit) => unit.repeat(4_096))
   const stairs = Array.from({ length: 600 }, (_, depth) => `${' '.repeat(depth)}a:`).join('\n')

@@ -23,7 +23,7 @@ async function send(connection: readonly string[]): Promise<RecordedRequest> {
 const valuesOf = ({ headers }: RecordedRequest, wanted: string): readonly string[] =>
   headers.flatMap(([name, value]) => (name.toLowerCase() === wanted ? [value] : []))
 
-/** What a backend relies on, and only the gateway may say. */
+/** Headers that a backend relies on, and only the gateway may set. */
 const ours = [
   'x-gateway-identity',
   'x-organization-id',
@@ -34,8 +34,8 @@ const ours = [
   'host',
 ]
 
-// @fastify/reply-from CVE-2026-33805, Traefik CVE-2024-45410 and CVE-2021-32813, Ory Oathkeeper GHSA-w9mr-28mw-j8hg: a
-// client that names the proxy's own header in Connection had it removed on the way to the backend.
+// @fastify/reply-from CVE-2026-33805, Traefik CVE-2024-45410 and CVE-2021-32813, Ory Oathkeeper GHSA-w9mr-28mw-j8hg. A
+// client that named the proxy's own header in Connection had it removed on the way to the backend.
 for (const [how, connection] of Object.entries({
   'in one line': [`Connection: close, ${ours.join(', ')}`],
   'in capitals': [`Connection: ${ours.join(',').toUpperCase()}, close`],
@@ -48,7 +48,7 @@ for (const [how, connection] of Object.entries({
     'Connection: keep-alive, te, close',
   ],
 }))
-  t.test(`no header of ours is taken away by naming it ${how}`, async (t) => {
+  t.test(`no header of the gateway is removed by naming it ${how}`, async (t) => {
     const arrived = await send(connection)
     for (const name of ours) t.equal(valuesOf(arrived, name).length, 1, name)
     t.equal(decodeJwt(valuesOf(arrived, 'x-gateway-identity')[0] ?? '').sub, String(member.id))
@@ -67,7 +67,7 @@ t.test('naming what decides takes nothing from the decision', async (t) => {
   t.same(await world.recorded(), [], 'nothing arrived')
 })
 
-t.test('what was meant for us alone goes no further', async (t) => {
+t.test('lines for the gateway alone go no further', async (t) => {
   t.same(valuesOf(await send(['Connection: x-own, close']), 'x-own'), [])
   t.same(valuesOf(await send(['Connection: close']), 'x-own'), ['words'])
 })

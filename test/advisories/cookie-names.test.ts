@@ -6,7 +6,7 @@ import { testUnlessLacking } from '../support/lacks.ts'
 
 const refusal = { code: 'invalid_organization_id', status: 400 }
 
-/** As parsers of one language or another read the organization's cookie; to others it is none. */
+/** Some parsers read these as the organization's cookie, and others do not. */
 const misread = [
   'current-org-id =2',
   'current-org-id\t=2',

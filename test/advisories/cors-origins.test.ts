@@ -22,7 +22,7 @@ const others = [
   '',
 ]
 
-/** What a backend says that is open to everybody: it is not for it to say. */
+/** A backend that grants access to every origin, which is not its choice. */
 const upstream = await startRawUpstream(t, (socket, soFar) => {
   const origin = /\r\norigin: (.*)\r\n/i.exec(soFar.slice(soFar.lastIndexOf('HTTP/1.1')))?.[1] ?? '*'
   const grants = `access-control-allow-origin: ${origin}\r\naccess-control-allow-credentials: true\r\n`
@@ -52,7 +52,7 @@ t.test('only an origin that is listed may read an answer, and only as it is writ
   t.equal(own.headers['access-control-allow-credentials'], 'true')
 })
 
-t.test('what is open to everybody is open to nobody’s cookies', async (t) => {
+t.test('routes that are open to every origin take no cookies', async (t) => {
   const gateway = await start({ origins: ['*'] })
   for (const origin of [page, ...others]) {
     const { headers } = await call(gateway.public, { path: '/x', headers: { origin } })

@@ -56,7 +56,7 @@ const wanted = [
 
 type Ask = (call: Call & { headers: Readonly<Record<string, string>> }) => Promise<number>
 
-/** No words of a client's choose by which row it is judged. */
+/** No header of a client chooses the route that judges it. */
 async function testForgeries(t: Test, ask: Ask): Promise<void> {
   for (const honest of wanted) {
     const name = `${honest.method} ${honest.headers.host}${honest.path}`

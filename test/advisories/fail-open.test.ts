@@ -48,8 +48,8 @@ const start = (issuer: string, database: string): Promise<TestGateway> =>
     },
   })
 
-// ingress-nginx CVE-2026-24513: a refusal that went astray let the request through. Here nobody who cannot be asked is
-// taken to have said yes, nor to have said no.
+// ingress-nginx CVE-2026-24513: a refusal that was lost let the request through. Here a service that cannot be asked
+// has said neither yes nor no.
 for (const [what, issuer, database] of [
   ['no database', healthy, nowhere],
   ['a database that says nothing', healthy, `127.0.0.1:${silentPort}`],

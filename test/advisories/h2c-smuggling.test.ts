@@ -53,7 +53,7 @@ t.test('putting requests back leaves nothing on their connection', async (t) => 
   t.same(warnings, [])
 })
 
-t.test('what is pipelined around it is answered, in order', async (t) => {
+t.test('requests pipelined around it are answered, in order', async (t) => {
   const { gateway, untouched } = await startPair(t)
   const plain = (path: string): string => `GET ${path} HTTP/1.1\r\n${host}\r\n`
   const upgrade = (path: string): string => `GET ${path} HTTP/1.1\r\n${host}${h2c}\r\n`

@@ -12,13 +12,13 @@ import { oauth, type RecordedRequest, startTestWorld } from '../support/world.ts
 const world = await startTestWorld(t)
 const { member } = world.users
 
-/** What CGI, WSGI, PHP and others make of a header's name: two that give the same are one header to them. */
+/** The name by which CGI, WSGI, PHP and others know a header; two headers with the same one are one to them. */
 const alias = (name: string): string => name.toUpperCase().replace(/[^A-Z0-9]/g, '_')
 
 const valuesOf = ({ headers }: RecordedRequest, wanted: string): readonly string[] =>
   headers.flatMap(([name, value]) => (alias(name) === alias(wanted) ? [value] : []))
 
-/** What a name may have beside letters, digits and hyphens (RFC 9110 5.6.2). */
+/** Characters of a name beside letters, digits and hyphens (RFC 9110 5.6.2). */
 const others = [..."_.!#$%&'*+^`|~"]
 
 const spellings = (name: string): readonly string[] => [
@@ -42,10 +42,10 @@ async function send(lines: readonly string[], body = ''): Promise<RecordedReques
 
 const { acme, globex } = world.organizations
 
-// oauth2-proxy CVE-2025-64484, Traefik CVE-2026-39858 and GHSA-x677-9fxg-v5c5, Caddy GHSA-f59h-q822-g45g: an underscore
-// got a header past the proxy that the backend took for the proxy's own. Caddy GHSA-7r4p-vjf4-gxv4: it was never removed.
+// oauth2-proxy CVE-2025-64484, Traefik CVE-2026-39858 and GHSA-x677-9fxg-v5c5, Caddy GHSA-f59h-q822-g45g. With an
+// underscore a client's header passed for the proxy's own. In Caddy GHSA-7r4p-vjf4-gxv4 it was never removed.
 for (const name of ['x-gateway-identity', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-request-id'])
-  t.test(`${name} arrives once and as ours, however a client spells it`, async (t) => {
+  t.test(`${name} arrives once and as the gateway’s, however a client spells it`, async (t) => {
     const clean = await send([])
     for (const spelling of spellings(name)) {
       const arrived = await send([`${spelling}: forged value`])

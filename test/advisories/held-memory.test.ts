@@ -17,7 +17,7 @@ const get = (path: string, headers = ''): string => `GET ${path} HTTP/1.1\r\nHos
 
 type Way = (socket: Socket, soFar: string) => void
 
-/** What each path makes of its upstream. */
+/** The upstream of each path. */
 const ways: Readonly<Record<string, Way>> = {
   silent: () => undefined,
   deaf: (socket) => void socket.pause(),
@@ -171,7 +171,7 @@ t.test('of unfinished events the largest streams end, and say so', async (t) => 
     })
     socket.write(get('/stream/event'))
   }
-  // What is refused before its head went out is an answer like any other.
+  // A refusal before the head went out is an answer like any other.
   await until(
     () => texts.some((text) => text.includes('event_too_large') || text.startsWith('HTTP/1.1 503')),
     'an end',

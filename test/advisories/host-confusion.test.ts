@@ -6,7 +6,7 @@ const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok')
 })
 
-/** Anybody's on every host but one, where nobody gets in without a credential. */
+/** Public on every host but one, which requires a credential. */
 const routes = [
   openRoute,
   { ...openRoute, id: 'guarded', match: { host: 'admin.example', path: '/*' }, access: 'authenticated' },
@@ -111,7 +111,7 @@ t.test('a host that only holds the name of another is another', async (t) => {
     t.match(await ask(host), /^HTTP\/1\.1 200 /, host)
 })
 
-t.test('what a proxy says about the host is read as strictly', async (t) => {
+t.test('the host that a proxy names is read as strictly', async (t) => {
   const judge = (host: string) =>
     call(gateway.decision, {
       path: '/authorize',

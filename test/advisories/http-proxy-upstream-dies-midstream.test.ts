@@ -12,7 +12,7 @@ const framings: Readonly<Record<string, string>> = {
   'no framing': '\r\ndata: {}\n\n',
 }
 
-// http-proxy 1.18.1 on Node 20: the client of an upstream that dies in the middle of its answer waits for ever.
+// http-proxy 1.18.1 on Node 20: the client of an upstream that dies in the middle of its answer waits forever.
 for (const [how, die] of Object.entries(deaths))
   for (const [framing, rest] of Object.entries(framings))
     t.test(`an upstream that dies in a stream with ${framing} by ${how} never leaves its client waiting`, async (t) => {

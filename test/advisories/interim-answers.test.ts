@@ -51,7 +51,7 @@ for (const [name, head] of Object.entries(heads))
   t.test(`no number of interim answers ends the process: 16,000 of ${name}, as its first answer`, async (t) => {
     const upstream = await startUpstream(t, (socket) => socket.write(head.repeat(16_000) + whole))
     const serving = await serve(t, upstream)
-    // What may switch protocols is read in the largest pieces.
+    // An answer that may switch protocols is read in the largest pieces.
     const client = await openRawClient(t, serving.public)
     client.send(handshake)
     t.match(await client.closed(), /^HTTP\/1\.1 503 /)

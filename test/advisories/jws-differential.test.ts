@@ -91,7 +91,7 @@ const algorithmNames = [
   'EdDSA ',
 ]
 
-/** A header with something else in it; most of them are signed by the right key all the same. */
+/** A header with another member or value; most are still signed by the right key. */
 function changeHeader(header: Members): Members {
   switch (random(5)) {
     case 0:
@@ -131,7 +131,7 @@ function writeJson(value: Members): Buffer {
   }
 }
 
-/** How base64url may be written that some read all the same. */
+/** Variants of base64url that some libraries accept. */
 function encode(bytes: Buffer): string {
   const text = bytes.toString('base64url')
   switch (random(24)) {

@@ -49,7 +49,7 @@ const readGroups = (vectors: JsonValue): readonly Group[] =>
 
 const algorithms = ['RS256', 'PS256', 'ES256', 'EdDSA']
 
-/** In base64url. Under it every signature equals its message: anybody can make one. */
+/** In base64url. Under it every signature equals its message, so every client can make one. */
 const exponentOne = 'AQ'
 
 /** EMSA-PKCS1-v1_5 of SHA-256 (RFC 8017 9.2), which is what a signature is raised to. */
@@ -60,7 +60,7 @@ function padMessage(digest: string, { n = '' }: JWK, message: Buffer): Buffer {
   return Buffer.concat([Buffer.of(0, 1), Buffer.alloc(size - 2 - tail.length, 0xff), tail])
 }
 
-/** Signs as the name says, by this key; undefined where the key is none that can sign so. */
+/** Signs by this algorithm and key; undefined for a key that cannot sign so. */
 function signBy(alg: string, jwk: JWK, input: string): string | undefined {
   const bytes = Buffer.from(input)
   const digest = `sha${alg.slice(2)}`
@@ -90,8 +90,8 @@ const readHeader = (jws: string): JsonValue => {
 }
 
 /**
- * Every header of a group, with the key that it names. It is good if a vector with it is, by an algorithm of ours; and
- * whoever brings a key along is judged by the issuer's all the same.
+ * Every header of a group, with the key that it names. It is good if a vector with it is, by an allowed algorithm. A
+ * key that the token brings along does not count: the issuer's key judges it.
  */
 function headersOf({ tests, secrets, keys }: Group) {
   const found = new Map<string, { header: JsonValue; secret: JWK; isGood: boolean }>()
@@ -109,16 +109,15 @@ function headersOf({ tests, secrets, keys }: Group) {
 }
 
 /**
- * How many headers there are that do, and that do not, and how many have a key that nobody can sign with: a point off its
- * curve, one of another curve, and members of another kind of key.
+ * Headers that are accepted, that are refused, and whose key cannot sign: a point off its curve, one of another curve,
+ * or members of another kind of key.
  */
 type Counts = Readonly<{ accepted: number; refused: number; unsigned: number }>
 
 /**
- * The vectors' payloads are nobody's claims, so none may enter, good or forged; nor may claims that would do, under a
- * vector's header and signature. That a vector of somebody else's payload is accepted where it is good, is the
- * verifier's own test. But their private keys are there as well: signed with them, our claims must enter exactly where
- * key and algorithm are such as the contract allows.
+ * The vectors' payloads are not valid claims, so none may enter, good or forged. Neither may valid claims under a
+ * vector's header and signature. Signed with the vectors' private keys, valid claims must enter exactly if the contract
+ * allows key and algorithm.
  */
 for (const [file, counts] of [
   ['json_web_signature_test.json', { accepted: 8, refused: 25, unsigned: 0 }],
@@ -176,7 +175,7 @@ testVectors(t, 'jwt/rfc7520/jws', 'RFC 7520: no example enters, in whatever form
     }
   t.equal(sent, 20)
   t.equal(countArrived(), before, 'nothing arrived')
-  // Their keys are good, or not, as the algorithm is one of ours or not.
+  // Their keys are good, or not, as the algorithm is allowed or not.
   for (const [index, [name, { input }]] of list.entries())
     for (const [at, key] of [input.key].flat().entries()) {
       const alg = [input.alg].flat()[at]

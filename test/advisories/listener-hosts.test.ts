@@ -11,7 +11,7 @@ const usual = {
 }
 const tls = { cert: 'c', key: 'k' }
 
-/** What becomes of a section of listeners; undefined for a file without one. */
+/** Reads a section of listeners; undefined leaves it out of the file. */
 function read(listeners: unknown) {
   const folder = t.testdir({})
   const file = join(folder, 'gateway.yaml')

@@ -4,8 +4,8 @@ import { oauth, startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const member = oauth(world.users.member)
 
-// The class of every rule that is bound to a method: asked by another one, or by a word that only the backend takes
-// for one, it must not be passed by. A member may read datasets and not write them.
+// A rule for one method must not be passed by another one, or by a word that only the backend takes for one. A member
+// may read datasets and not write them.
 t.test('no way of naming a method gets a write past the rule for it', async (t) => {
   await world.clearRecorder()
   const wishes: readonly Readonly<Record<string, string | string[]>>[] = [
@@ -41,7 +41,7 @@ t.test('no way of naming a method gets a write past the rule for it', async (t) 
   t.same(await world.recorded(), [], 'nothing arrived')
 })
 
-t.test('HEAD is judged as GET is, and other words are nobody’s way round', async (t) => {
+t.test('HEAD is judged as GET is, and no other word is a way round', async (t) => {
   await world.clearRecorder()
   t.equal((await world.call({ method: 'HEAD', path: '/admin/x', headers: member })).status, 403)
   t.equal((await world.call({ method: 'HEAD', path: '/datasets' })).status, 401)

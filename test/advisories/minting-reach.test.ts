@@ -81,7 +81,7 @@ t.test('an administrator mints for no account that is also a member elsewhere', 
   }
 })
 
-t.test('a member elsewhere is no administrator there', async (t) => {
+t.test('a member elsewhere is not an administrator there', async (t) => {
   const shared = await createAccount([acme.id, 'org-member'], [globex.id, 'org-client'])
   t.same(refusal(await mint(shared, oauth(owner))), outOfReach, 'owner is org-member of globex')
 })
@@ -110,7 +110,7 @@ t.test('a membership that the account is given counts for the very next mint', a
   }
 })
 
-t.test('nobody mints for an account above themselves', async (t) => {
+t.test('no caller mints for an account above its own role', async (t) => {
   const above = await createAccount([acme.id, 'org-owner'])
   t.same(refusal(await mint(above, oauth(admin))), outOfReach)
   t.equal(await traces(above), 0)
@@ -119,7 +119,7 @@ t.test('nobody mints for an account above themselves', async (t) => {
   t.equal((await mint(beside, oauth(admin))).status, 201, 'an administrator for an administrator')
 })
 
-t.test('nobody mints for an account with a bypass scope', async (t) => {
+t.test('no caller mints for an account with a bypass scope', async (t) => {
   const mighty = await createAccount([acme.id, 'org-client'], [null, 'admin'])
   for (const caller of [admin, owner, platformAdmin]) t.same(refusal(await mint(mighty, oauth(caller))), outOfReach)
   const plain = await createAccount([acme.id, 'org-client'], [null, 'user'])
@@ -208,13 +208,13 @@ const endings: Readonly<Record<string, (parent: Minted, account: number) => Prom
 }
 
 for (const [name, end] of Object.entries(endings))
-  t.test(`what a token minted dies with it, by ${name}, on every replica`, async (t) => {
+  t.test(`a minted token dies with its parent, by ${name}, on every replica`, async (t) => {
     const { account, line } = await createLine()
     await end(line[0] as Minted, account)
     await die(t, line, name)
   })
 
-t.test('the last of a line ends with one in the middle, and what is before that goes on', async (t) => {
+t.test('the end of a line dies with a token in its middle, and earlier tokens stay', async (t) => {
   const { account, line } = await createLine()
   const path = `${tokensOf(account)}/${line[1]?.id}`
   t.equal((await world.call({ method: 'DELETE', path, headers: oauth(admin) })).status, 200)
@@ -231,7 +231,7 @@ t.test('the last of a line ends with one in the middle, and what is before that 
   )
 })
 
-t.test('a token lent to another account dies with the lender’s account', async (t) => {
+t.test('a token minted for another account dies with the minter’s account', async (t) => {
   const lender = await createAccount([acme.id, 'org-admin'])
   const borrower = await createAccount([acme.id, 'org-member'])
   const parent = await minted(lender, oauth(admin))
@@ -268,7 +268,7 @@ t.test('a line of tokens has an end', async (t) => {
   t.same(refusal(await mint(account, bearer(last.token))), [403, 'ability_missing'])
 })
 
-t.test('a circle of parents, written by hand, lets nobody in and keeps nobody waiting', async (t) => {
+t.test('a circle of parents, written by hand, lets no token in and delays no request', async (t) => {
   const account = await createAccount([acme.id, 'org-admin'])
   const [one, two] = [await minted(account, oauth(admin)), await minted(account, oauth(admin))]
   t.equal(await read(one.token), 200)
@@ -287,7 +287,7 @@ t.test('tokens minted with no token have no parent, and go on whatever ends', as
   t.equal(await read(apart.token), 200)
 })
 
-t.test('beside an adopted table a token dies with its parent as well, whoever deletes it', async (t) => {
+t.test('beside an adopted table a token dies with its parent as well, whichever program deletes it', async (t) => {
   const postgres = await startPostgres()
   t.teardown(() => postgres.stop())
   const backendOwner = new pg.Client({ connectionString: postgres.url })

@@ -5,13 +5,13 @@ import { startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const member = { 'x-oauth-access-token': world.users.member.jwt }
 
-/** What every client sends honestly, and what says nothing else to anybody. */
+/** Headers that honest clients send, or that change nothing for a backend. */
 const standard = new Set(['host', 'origin', 'referer', 'content-type'])
 
-/** These are made anew: the client's word is gone, ours stands in its place. */
+/** Set anew: the gateway's value replaces the client's. */
 const rewritten = new Set(['x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto'])
 
-/** Names that nobody's list of vectors has, and others of the families. */
+/** Names that no list of vectors has, and others of the families. */
 const furtherNames = [
   ...['cf-connecting-ipv6', 'destinationurl', 'fastly-client-ip', 'forwarded-for', 'forwarded-for-ip', 'redirect'],
   ...['x-azure-clientip', 'x-azure-socketip', 'x-cluster-client-ip', 'x-method', 'X_Method', 'x.real.ip'],
@@ -31,8 +31,8 @@ const furtherNames = [
 
 type Vectors = Readonly<{ cases: readonly Readonly<{ header: string }>[] }>
 
-// Symfony CVE-2018-14773 (X-Original-URL, X-Rewrite-URL), httpoxy CVE-2016-5385, gunicorn's SCRIPT_NAME, and every server that routes by such a
-// header: a request that is judged as one and acted upon as another.
+// Symfony CVE-2018-14773 (X-Original-URL, X-Rewrite-URL), httpoxy CVE-2016-5385, and gunicorn's SCRIPT_NAME. A server
+// that routes by such a header acts on another request than the judged one.
 testVectors(t, 'paths/override-headers.json', 'no header makes another request of one', async (t, vectors) => {
   const published = new Set((vectors as Vectors).cases.map(({ header }) => header.split(' ')[0] ?? ''))
   t.ok(published.size > 60, `${published.size} headers`)

@@ -13,7 +13,7 @@ const mebibyte = 1024 * 1024
 const { publicKey, privateKey } = await generateKeyPair('ES256')
 const key = { ...(await exportJWK(publicKey)), kid: 'k', use: 'sig' }
 
-/** What a token of this issuer is answered, whose key set is this answer. */
+/** The status for a token of this issuer, whose key set is this answer. */
 async function enterBy(t: Test, headers: Record<string, string>, body: string | Buffer): Promise<number> {
   const server = createServer((_request, response) => response.writeHead(200, headers).end(body))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -29,7 +29,7 @@ async function enterBy(t: Test, headers: Record<string, string>, body: string | 
 const setOf = (padding: number): string => JSON.stringify({ keys: [key], padding: 'x'.repeat(padding) })
 
 // undici CVE-2026-22036, jose CVE-2024-28176: a small answer that unfolds into a large one.
-t.test('a key set that is too large, packed or not, is no key set', async (t) => {
+t.test('a key set that is too large, packed or not, is refused', async (t) => {
   t.equal(await enterBy(t, {}, setOf(mebibyte / 2)), 200)
   t.equal(await enterBy(t, { 'content-encoding': 'gzip' }, gzipSync(setOf(mebibyte / 2))), 200)
   t.equal(await enterBy(t, {}, setOf(mebibyte)), 503)
@@ -65,7 +65,7 @@ t.test('a body over its limit is 413, however it is told, and no backend has it 
 })
 
 // Node CVE-2024-22019: what stands beside a chunk's size was read without end.
-t.test('chunk extensions, trailers and heads do not go on for ever', async (t) => {
+t.test('chunk extensions, trailers and heads do not go on forever', async (t) => {
   const upstream = await startRawUpstream(t, () => {})
   const gateway = await startTestGateway(t, { routes: [openRoute], upstreams: { platform: { url: upstream.url } } })
   const head = 'POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n'

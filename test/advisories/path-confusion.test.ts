@@ -6,7 +6,7 @@ import { oauth, startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const member = oauth(world.users.member)
 
-/** What a member may ask for is under /public; what these would reach at one backend or another is under /admin. */
+/** A member may ask for /public; some backend would read each of these as a path under /admin. */
 const confusing: Readonly<Record<string, readonly string[]>> = {
   'dot segments': ['/public/../admin/x', '/public/./../admin/x', '/public/x/../../admin/x', '/public/..'],
   'escaped dots': ['/public/%2e%2e/admin/x', '/public/.%2E/admin/x', '/public/%2e/../admin/x'],
@@ -26,11 +26,11 @@ const confusing: Readonly<Record<string, readonly string[]>> = {
   'another authority': ['http://elsewhere/admin/x', 'http:/admin/x', 'http:http://elsewhere/admin/x', 'admin/x', '*'],
 }
 
-// Ory Oathkeeper GHSA-p224-6x5r-fjpm, heimdall CVE-2026-42274 and CVE-2026-42272, Traefik CVE-2025-32431,
-// GHSA-vrch-868g-9jx5, GHSA-gm3x-23wp-hc2c and CVE-2026-88009, Envoy CVE-2019-9901, Istio CVE-2021-31920,
-// oauth2-proxy CVE-2026-41059, @fastify/reply-from GHSA-2q7r-29rg-6m5h: judged as one path, served as another.
+// Ory Oathkeeper GHSA-p224-6x5r-fjpm, heimdall CVE-2026-42274 and CVE-2026-42272, Traefik CVE-2025-32431. Traefik
+// GHSA-vrch-868g-9jx5, GHSA-gm3x-23wp-hc2c and CVE-2026-88009, Envoy CVE-2019-9901. Istio CVE-2021-31920, oauth2-proxy
+// CVE-2026-41059, @fastify/reply-from GHSA-2q7r-29rg-6m5h. Each judged one path and served another.
 for (const [what, targets] of Object.entries(confusing))
-  t.test(`${what} bring nobody from one path to another`, async (t) => {
+  t.test(`${what} lead no caller from one path to another`, async (t) => {
     await world.clearRecorder()
     for (const target of targets) {
       const lines = `Host: h\r\nx-oauth-access-token: ${world.users.member.jwt}\r\nConnection: close\r\n`
@@ -65,7 +65,7 @@ t.test('a spelling that only a backend would take for a guarded path is refused,
     '/a%3Bb;v/x',
     '/admin./x',
     '/..%20/admin/x',
-    // Names of dots or spaces alone are none to Windows.
+    // Windows ignores names of dots or spaces alone.
     '/.../admin/x',
     '/%20/admin/x',
   ])
@@ -74,7 +74,7 @@ t.test('a spelling that only a backend would take for a guarded path is refused,
   t.equal(await ask('/administrators/X;a'), 200)
 })
 
-t.test('what is allowed goes out as it was judged, byte for byte', async (t) => {
+t.test('an allowed target goes out as it was judged, byte for byte', async (t) => {
   for (const path of ['/public/a%20b', '/public/%61', '/public/a;b=c', '/public/%25', '/public/x?a=/../admin']) {
     await world.clearRecorder()
     t.equal((await world.call({ path, headers: member })).status, 200, path)

@@ -69,8 +69,8 @@ async function readSlowly(t: Test, answer: (socket: Socket) => void) {
   return read
 }
 
-// undici 7.30 paused its parser, and asserted that it was not paused when the connection then ended or was reset: an
-// exception that nothing caught, so the end of the process.
+// undici 7.30 paused its parser, and asserted that it was not paused when the connection then ended or was reset. The
+// exception was not caught and ended the process.
 for (const [framing, { lines, encode, begun = 'begun', last = '' }] of Object.entries(framings)) {
   const head = `HTTP/1.1 200 OK\r\n${lines}\r\n`
 

@@ -63,7 +63,7 @@ t.test('a token that may write does, and so does a session', async (t) => {
   t.equal((await switchTo(acme.id, oauth(admin))).status, 200)
 })
 
-t.test('a caller who is no member learns nothing of that', async (t) => {
+t.test('a caller who is not a member learns nothing of that', async (t) => {
   const answer = await switchTo(2_147_483_647, bearer(robot.apiKey))
   t.match(answer.json(), { error: { status: 403, code: 'organization_forbidden' } })
 })

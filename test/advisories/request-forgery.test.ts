@@ -72,7 +72,7 @@ t.test('a path never leaves its cluster’s base address', async (t) => {
   )
 })
 
-t.test('an address that is none of HTTP is a cluster that cannot be reached', async (t) => {
+t.test('an address of another protocol is a cluster that cannot be reached', async (t) => {
   for (const address of [
     'file:///etc/passwd',
     'gopher://127.0.0.1:1/',

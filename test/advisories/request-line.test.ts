@@ -3,7 +3,7 @@ import { MessageParser } from '../../gateway/http/parser/message-parser.ts'
 import { openRawClient, openRoute, startTestGateway } from '../support/gateway.ts'
 import { startParsingBackend } from '../support/parsed-requests.ts'
 
-/** What one read of a socket may hold. */
+/** The most that one read of a socket may hold. */
 const packetBytes = 80_000
 
 /** How much more than a well-formed head of as many bytes anything else may cost, in processor time. */
@@ -48,7 +48,7 @@ t.test('no first line costs more than ten times what a head of its length costs'
 const skipped = ['', '\r\n', '\n', '\r\n\r\n', '\n\n', '\r\r', '\r\n\n']
 const refused = ['\r\n\r\n\r\n', '\n\n\n', '\r\r\r', '\r\n\r\n\n', '\n\r\n\r', '\r'.repeat(200)]
 
-/** What is wrong with a request, if anything is, whose bytes come one at a time. */
+/** The mistake in a request whose bytes come one at a time, if there is one. */
 function readByteByByte(text: string): string | undefined {
   const parser = new MessageParser('request', 32 * 1024)
   let code: string | undefined

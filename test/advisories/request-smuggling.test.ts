@@ -38,7 +38,7 @@ async function send(t: Test, bytes: Buffer): Promise<Seen> {
 
 const python = findH11()
 
-/** Whatever the gateway sends has one length and plain names, and the client was answered for each. */
+/** Each request at the upstream has one length and plain names, and an answer at the client. */
 function checkFraming(t: Test, name: string, { statuses, connections }: Seen): void {
   const found = connections.flatMap(({ requests }) => requests)
   t.ok(found.length <= statuses.length, `${name}: ${found.length} requests arrived, ${statuses.length} were answered`)
@@ -84,7 +84,7 @@ else if (python === undefined)
   void t.test('a second parser', { skip: 'there is no python3 with h11: node alone reads what leaves' }, async () => {})
 
 // The class of CVE-2019-18277 (HAProxy), CVE-2021-33193 (Apache), CVE-2022-32213 (node:http) and of every published
-// desync: two servers on one connection that count its requests differently.
+// desync. Two servers on one connection count its requests differently.
 testVectors(t, 'http/desync-guardian.json', 'requests that desynchronise others are refused', async (t, vectors) => {
   const cases: readonly Case[] = vectors.cases
   const arrived: ParsedConnection[] = []
@@ -110,7 +110,7 @@ testVectors(t, 'http/desync-guardian.json', 'requests that desynchronise others 
   t.ok(accepted >= 10, `${accepted} requests that are well formed pass`)
 })
 
-/** What a server may refuse that reads what we drop or that only passes by. */
+/** Requests that a server may refuse for parts that the gateway drops or passes unread. */
 const harmless = new Set([
   'gunicorn-invalid-041', // two lines of Content-Type decide nothing here, and arrive as two lines
   'gunicorn-invalid-rfc9110_trailer_forbidden_host_01', // no trailer is passed on
@@ -140,7 +140,7 @@ testVectors(t, 'http/gunicorn.json', 'requests that another server refuses reach
   t.ok(accepted >= 10, `${accepted} requests that are well formed pass`)
 })
 
-t.test('what follows a refused request is never taken for another', async (t) => {
+t.test('bytes behind a refused request are never taken for another', async (t) => {
   const smuggled = 'GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n'
   for (const lines of [
     'Content-Length: 4\r\nTransfer-Encoding: chunked\r\n',
@@ -189,7 +189,7 @@ t.test('bodies go out with the length that they have, told one way', async (t) =
   }
 })
 
-t.test('a request line that some read in another way reaches nobody', async (t) => {
+t.test('a request line with a second reading reaches no upstream', async (t) => {
   const lines = [
     'GET  /x HTTP/1.1',
     'GET /x  HTTP/1.1',

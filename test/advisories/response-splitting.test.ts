@@ -11,7 +11,7 @@ const upstream = await startRawUpstream(t, (socket, soFar) => {
   if (!head.endsWith('\r\n\r\n')) return
   const path = head.split(' ')[1] ?? ''
   const own = `HTTP/1.1 200 OK\r\ncontent-length: ${path.length}\r\n\r\n${path}`
-  // What is held back until the next request is there cannot be told from its answer.
+  // Bytes that wait for the next request cannot be told from its answer.
   socket.setNoDelay(true)
   for (const bytes of says[path] ?? [own]) socket.write(Buffer.from(bytes, 'latin1'))
 })
@@ -57,8 +57,8 @@ const unreadable: Readonly<Record<string, string>> = {
   '10,000 headers': `${ok}${'x-own: words\r\n'.repeat(10_000)}content-length: 2\r\n\r\nok${poison}`,
 }
 
-// HTTP request splitting seen from behind: an upstream whose answer can be read in two ways, or that says more than it
-// was asked for, must reach nobody but whoever asked, and nothing more is asked of it on that connection.
+// HTTP request splitting from behind: an upstream's answer has two readings, or more bytes than asked for. It must
+// reach only the client that asked, and its connection is not used again.
 for (const [what, bytes] of Object.entries(unreadable))
   t.test(`an answer with ${what} is 503, and its connection is given up`, async (t) => {
     const path = `/lie/${Object.keys(unreadable).indexOf(what)}`
@@ -77,8 +77,8 @@ for (const [what, bytes] of Object.entries(unreadable))
     )
   })
 
-// Node CVE-2026-48931: an answer that nobody asked for, on a connection that is kept, was taken for the next one's.
-t.test('what comes behind a whole answer reaches nobody', async (t) => {
+// Node CVE-2026-48931: an unsolicited answer on a kept connection was taken for the next request's.
+t.test('bytes behind a whole answer reach no client', async (t) => {
   Object.assign(says, {
     '/at-once': [`${ok}content-length: 2\r\n\r\nok${poison}`],
     '/apart': [`${ok}content-length: 2\r\n\r\nok`, poison],
@@ -95,7 +95,7 @@ t.test('what comes behind a whole answer reaches nobody', async (t) => {
   }
 })
 
-t.test('an answer that comes while a connection waits idle reaches nobody', async (t) => {
+t.test('an answer that comes while a connection waits idle reaches no client', async (t) => {
   const idle = await startRawUpstream(t, (socket, soFar) => {
     const path = soFar.slice(soFar.lastIndexOf('GET ')).split(' ')[1] ?? ''
     socket.write(`${ok}content-length: ${path.length}\r\n\r\n${path}`)

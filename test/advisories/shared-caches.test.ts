@@ -13,7 +13,7 @@ const world = await startTestWorld(t)
 const owner = oauth(world.users.owner)
 const client = oauth(world.users.client)
 
-/** What its upstream says next. */
+/** The next head of its upstream. */
 let head = ''
 const upstream = await startRawUpstream(t, (socket, soFar) => {
   if (soFar.endsWith('\r\n\r\n')) socket.write(head)
@@ -44,7 +44,7 @@ const cases: readonly (readonly [lines: readonly string[], expected: readonly st
   [['cache-control: no-cache'], ['no-cache, private']],
   [['cache-control:'], ['private']],
   [[`cache-control: ${'max-age=60, '.repeat(800)}public`], ['no-store']],
-  // What says enough stays to the letter, on the lines where it stood.
+  // Values that already restrict caches stay unchanged, on their own lines.
   ...[
     'public',
     'PUBLIC, max-age=9',
@@ -119,7 +119,7 @@ t.test('public routes and cache: pass leave it to the upstream', async (t) => {
   t.same(valuesOf((await askPassing([])).rawHeaders, 'cache-control'), [])
 })
 
-t.test('clusters and event streams are no exception', async (t) => {
+t.test('clusters and event streams are not an exception', async (t) => {
   const cluster = await world.call({ path: `/clusters/${world.clusters.healthy}/proxy/x`, headers: owner })
   t.same([cluster.status, cluster.headers['cache-control']], [200, 'private'])
   const stream = await world.call({
@@ -132,7 +132,7 @@ t.test('clusters and event streams are no exception', async (t) => {
   t.match(stream.headers['cache-control'], /private|no-store/)
 })
 
-t.test('what the gateway says itself is stored by nobody', async (t) => {
+t.test('the gateway’s own answers are never stored', async (t) => {
   for (const [path, headers, status] of [
     ['/users/me', owner, 200],
     ['/users/me/abilities', owner, 200],
@@ -160,7 +160,8 @@ t.test('what the gateway says itself is stored by nobody', async (t) => {
   t.same([answer.status, answer.headers['cache-control']], [204, 'no-store'])
 })
 
-// Varnish keeps what has no Cache-Control for two minutes by itself, for whoever asks next without Authorization.
+// By default Varnish keeps an answer without Cache-Control for two minutes, and gives it to clients without
+// Authorization.
 testProxy(t, 'varnishd', async (t, { path }) => {
   const server = createServer((_request, response) => void response.end('for the owner'))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

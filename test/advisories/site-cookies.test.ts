@@ -9,7 +9,7 @@ import { startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const { writer } = await populate(t, world)
 
-/** What changes the browser's mind about the whole site, and so about the platform. */
+/** Headers that change what a browser keeps for the whole site, and so for the platform. */
 const siteLines = [
   ...['Set-Cookie: session=stolen; Path=/', 'set_cookie: session=stolen', 'set.cookie: session=stolen'],
   ...['Set-Cookie2: session=stolen', 'Clear-Site-Data: "*"', 'clear_site_data: "*"', 'Service-Worker-Allowed: /'],
@@ -98,7 +98,7 @@ for (const [route, text] of [
   })
 }
 
-t.test('a cookie without a name is none of those that are named', async (t) => {
+t.test('a cookie without a name matches no name', async (t) => {
   for (const said of ['=theme=dark', 'theme', ' ; theme=dark', 'theme =dark', 'theme\t=dark']) {
     const upstream = await startRawUpstream(t, (socket, soFar) => {
       if (soFar.endsWith('\r\n\r\n'))

@@ -14,13 +14,13 @@ const routes = [
 ]
 const gateway = await startTestGateway(t, { routes, upstreams: { platform: { url: upstream.url } } })
 
-t.test('what is public is public', async (t) => {
+t.test('a public route needs no credential', async (t) => {
   for (const path of ['/health', '/health?x', '/docs/one/public', '/v1.0/.well-known/x'])
     t.equal((await call(gateway.public, { path })).status, 200, path)
 })
 
-// oauth2-proxy GHSA-7rh7-c77v-6434 (a query that looks like a public path), CVE-2026-41059 (a fragment),
-// CVE-2026-34457 (a health check's user agent) and CVE-2026-40575 (another path in a header).
+// oauth2-proxy GHSA-7rh7-c77v-6434: a query that looks like a public path. CVE-2026-41059: a fragment. CVE-2026-34457:
+// a health check's user agent. CVE-2026-40575: another path in a header.
 t.test('nothing beside its path and method makes a request public', async (t) => {
   const before = upstream.received().join('').length
   for (const path of [

@@ -25,7 +25,7 @@ const cookie = (id: number | string): Record<string, string> => ({ cookie: `curr
 const header = (id: number | string): Record<string, string> => ({ 'x-organization-id': String(id) })
 
 // Broken access control across tenants: two places that name an organization, of which one was checked and the other used.
-t.test('whatever mixture names the organization, the one that was checked is the one that arrives', async (t) => {
+t.test('the organization that was checked arrives, however a mixture names it', async (t) => {
   const me = oauth(owner)
   t.same(await arriveIn(me), told(acme.id))
   t.same(await arriveIn({ ...me, ...header(globex.id), ...cookie(acme.id) }), told(globex.id))
@@ -79,7 +79,7 @@ t.test('a path, a header and a cookie that name different organizations are refu
   t.equal((await world.call({ path: tokens(initech.id), headers: { ...me, ...header(initech.id) } })).status, 403)
 })
 
-t.test('what belongs to another organization is not there, whatever organization is in force', async (t) => {
+t.test('another organization’s resources do not exist, whichever organization is in force', async (t) => {
   await world.clearRecorder()
   const agent = `/agent/${world.agents.globex}/responses`
   const cluster = `/clusters/${world.clusters.globex}/proxy/x`

@@ -8,7 +8,7 @@ const world = await startTestWorld(t)
 const { member } = world.users
 const { robot } = world.serviceAccounts
 
-/** Every part of a credential that would be of use to whoever reads it. */
+/** Every part of a credential that would be of use to a reader. */
 const secretsOf = (token: string): readonly string[] => {
   const [, ...parts] = token.split('.')
   return [token, ...parts, ...parts.map((part) => Buffer.from(part, 'base64url').toString('latin1'))].filter(
@@ -55,7 +55,7 @@ t.test('no credential comes back or is written down, wherever a client puts it',
   const readLog = (): string => readFileSync(join(world.directory, 'gateway.log'), 'utf8')
   await until(() => readLog().includes(mark), 'our last line in the log', 10_000)
   const metrics = await (await fetch(`${world.admin}/metrics`)).text()
-  // What is escaped is as good as plain to a reader.
+  // A reader can undo an escape.
   const places = { 'the answers': answers.join('\n'), 'the log': readLog(), 'the metrics': metrics }
   for (const [place, text] of Object.entries(places)) {
     const decoded = text.replace(/%([0-7][0-9a-f])/gi, (_escape, code: string) =>

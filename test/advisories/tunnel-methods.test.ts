@@ -10,7 +10,7 @@ const smuggled = `GET /admin/x HTTP/1.1\r\nHost: h\r\n${credential}\r\n`
 
 // A proxy that opens a tunnel no longer sees what goes through it; one that answers TRACE shows a page its own
 // credentials.
-t.test('CONNECT opens nothing, for whomever and wherever to', async (t) => {
+t.test('CONNECT opens nothing, for any caller and any target', async (t) => {
   await world.clearRecorder()
   for (const origin of [world.public, world.decision, world.admin])
     for (const target of ['127.0.0.1:80', new URL(world.public).host, 'h:443', '/public/x', 'http://h/public/x', '*'])
@@ -24,7 +24,7 @@ t.test('CONNECT opens nothing, for whomever and wherever to', async (t) => {
   t.same(await world.recorded(), [], 'nothing arrived')
 })
 
-t.test('TRACE and TRACK show nobody anything', async (t) => {
+t.test('TRACE and TRACK show nothing', async (t) => {
   await world.clearRecorder()
   for (const origin of [world.public, world.decision, world.admin])
     for (const method of ['TRACE', 'TRACK'])

@@ -23,7 +23,7 @@ const post = 'content-length: 2\r\n'
 
 type Asked = readonly [origin: string, firstLine: string, lines: string, body?: string]
 
-/** What the gateway says itself, at each of its listeners, and on the surfaces of the table. */
+/** The gateway's own answers, at each of its listeners, and on the surfaces of the policy. */
 const owned: readonly Asked[] = [
   [world.public, 'GET /users/me', as(member)],
   [world.public, 'HEAD /users/me', as(member)],
@@ -77,7 +77,7 @@ const ask = async ([origin, firstLine, lines, body = '']: Asked) =>
   )
 
 // An answer without an id cannot be found in the log, and one that says nothing of caches may be kept by any of them.
-t.test('what the gateway says itself has the id of its request, and is not stored', async (t) => {
+t.test('the gateway’s own answer has the id of its request, and is not stored', async (t) => {
   for (const asked of owned) {
     const { status, valuesOf } = await ask(asked)
     const name = `${asked[1].slice(0, 40)}: ${status}`
@@ -86,7 +86,7 @@ t.test('what the gateway says itself has the id of its request, and is not store
   }
 })
 
-t.test('so has what is forwarded, and nobody but its caller is to keep it, but for public routes', async (t) => {
+t.test('a forwarded answer has it too, and only its caller may keep it, except on public routes', async (t) => {
   for (const asked of forwarded) {
     const { status, valuesOf } = await ask(asked)
     const name = `${asked[1]}: ${status}`

@@ -2,9 +2,9 @@ import t, { type Test } from 'tap'
 import { openRawClient, openRoute, startTestGateway } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 
-// Node:http drops what a packet holds behind a request that asks for an upgrade and gets none: on every version where
-// nobody listens for upgrades, and from 24.9 on for those with a body that were declined. What follows in the next packet
-// would be read as a request, though it began as the rest of one.
+// node:http drops bytes behind a request with an upgrade that it does not perform. Without a listener for upgrades
+// every version does so, and from 24.9 on also for a declined one with a body. The next packet would then be read as a
+// request, though it is the rest of one.
 const upgrade = 'Connection: upgrade\r\nUpgrade: websocket\r\n'
 const within = 'GET /envoy/hidden HTTP/1.1\r\nHost: h\r\n\r\n'
 

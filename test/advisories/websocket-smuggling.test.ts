@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { countHeads, openRawClient, openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { accept, handshake, socketRoute } from '../support/websocket.ts'
 
-// Proxies that join the connections without a true 101 let clients send the upstream requests that nobody judged.
+// Proxies that join the connections without a true 101 let clients send unjudged requests to the upstream.
 const smuggled = 'GET /admin HTTP/1.1\r\nHost: h\r\n\r\n'
 
 /** Sends a handshake and a request behind it, before and after the upstream's answer; resolves with all that came back. */

@@ -16,7 +16,7 @@ const member: HypotheticalCaller = { role: 'org-member', platformRoles: [], toke
 const ask = (method: string, target: string, caller: HypotheticalCaller | 'nobody' = member) =>
   explain(policy, { method, target, host: 'h', caller: caller === 'nobody' ? undefined : caller })
 
-t.test('an explanation says for each check whether it was passed, and which row decided', async (t) => {
+t.test('an explanation says for each check whether it was passed, and which route decided', async (t) => {
   const refused = ask('DELETE', '/datasets/5?x')
   t.match(refused, {
     status: 403,
@@ -38,7 +38,7 @@ t.test('an explanation says for each check whether it was passed, and which row 
   t.match(ask('GET', '/status', 'nobody'), { status: 200, checks: [{ check: 'route' }, { check: 'public' }] })
 })
 
-t.test('what no row knows, or no target is, is explained as well', async (t) => {
+t.test('a target without a route, and a malformed one, are explained too', async (t) => {
   t.match(ask('GET', '/nothing'), { status: 404, outcome: 'route_not_found', route: undefined })
   t.match(ask('PUT', '/status'), { status: 405, outcome: 'method_not_allowed' })
   t.match(ask('GET', '/public/../x'), { status: 400, outcome: 'target_malformed', checks: [{ check: 'target' }] })
@@ -116,7 +116,7 @@ t.test('rate limits stand in the explanation and the matrix of the routes that n
   t.notOk(messages.some((message) => message.includes('"runs"')))
 })
 
-t.test('what is seldom meant is warned of', async (t) => {
+t.test('a rule that is seldom intended gets a warning', async (t) => {
   const messages = lintPolicy(policy).map(({ message }) => message)
   t.ok(messages.some((message) => /"status" is public/.test(message)))
   t.ok(messages.some((message) => /"public\.any" requires neither/.test(message)))

@@ -264,7 +264,7 @@ t.test('keys that change while a token is verified make it one to verify again',
   t.same(reads, ['miss', 'miss'])
 })
 
-t.test('a token whose verification fetched the first keys is not known by keys that nobody has', async (t) => {
+t.test('a token whose verification fetched the first keys is not cached under unknown keys', async (t) => {
   let isDown = false
   let monotonicMs = 0
   const load = async () => {
@@ -298,7 +298,7 @@ t.test('concurrent verifications of one token share', async (t) => {
   t.equal(reads.filter((result) => result === 'coalesced').length, 998)
 })
 
-t.test('a refusal is everybody’s who shared it, and is not kept', async (t) => {
+t.test('a refusal goes to each request that shared it, and is not kept', async (t) => {
   const { verify, lookups, verified, reads } = await holdVerify()
   const jwt = await second.sign()
   const verifications = Array.from({ length: 10 }, () => verify(jwt))
@@ -310,7 +310,7 @@ t.test('a refusal is everybody’s who shared it, and is not kept', async (t) =>
   t.same(reads.at(-1), 'miss')
 })
 
-t.test('what is no token, or nobody’s, leaves nothing behind and asks for no key', async (t) => {
+t.test('a malformed token, or one of an unknown issuer, leaves nothing behind and asks for no key', async (t) => {
   const { verify, lookups, verified } = await holdVerify()
   for (let index = 0; index < 1_000; index++) await t.rejects(verify(`no.token.${index}`), unauthenticated)
   await t.rejects(verify(await first.sign({ iss: 'https://other.example' })), unauthenticated)
@@ -325,7 +325,7 @@ t.test('of sound signatures over bad claims nothing is kept either', async (t) =
   t.equal(verified.size(), 0)
 })
 
-t.test('an issuer that cannot be asked is no refusal, and is not kept as one', async (t) => {
+t.test('an issuer that cannot be asked is not a refusal, and is not kept as one', async (t) => {
   const { verify, state, rotate } = await holdVerify()
   const jwt = await second.sign()
   state.isDown = true

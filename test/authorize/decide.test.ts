@@ -148,7 +148,7 @@ t.test('a route that requires nothing takes any authenticated caller, without an
   t.equal(verdict({}, { proof: tokenWith() }), 'allowed')
 })
 
-t.test('a route that is not public takes nobody without a caller', async (t) => {
+t.test('a route that is not public refuses a request without a caller', async (t) => {
   t.equal(verdict({}, undefined), 'unauthenticated')
   t.equal(verdict({ role: low }, undefined), 'unauthenticated')
 })
@@ -169,7 +169,7 @@ t.test('a role that the policy does not know weighs nothing', async (t) => {
   t.equal(verdict({ ability: 'things:run' }, { organization: inRole('emperor') }), 'ability_missing')
 })
 
-t.test('an organization role held on the platform is none', async (t) => {
+t.test('an organization role held on the platform does not count', async (t) => {
   t.equal(verdict({ role: low }, { platformRoles: ['high'] }), 'role_insufficient')
   t.equal(verdict({ role: high }, { organization: inRole('low'), platformRoles: ['high'] }), 'role_insufficient')
 })
@@ -236,12 +236,12 @@ t.test('a bypass scope does not reach resources of other organizations', async (
   t.equal(verdict(agentRoute, who), 'resource_not_found')
 })
 
-t.test('a platform role that is no bypass scope opens nothing', async (t) => {
+t.test('a platform role without a bypass scope opens nothing', async (t) => {
   t.equal(verdict({ role: high }, { organization: inRole('low'), platformRoles: ['user'] }), 'role_insufficient')
   t.equal(verdict({ role: high }, { organization: inRole('low'), platformRoles: ['unheard-of'] }), 'role_insufficient')
 })
 
-t.test('the name of a bypass scope as a role of an organization is no bypass', async (t) => {
+t.test('the name of a bypass scope as a role of an organization is not a bypass', async (t) => {
   t.equal(verdict({ role: low }, { organization: inRole('admin') }), 'role_insufficient')
 })
 

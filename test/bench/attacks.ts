@@ -1,4 +1,4 @@
-// What an outsider can still do to others, by the attacks that once stopped a gateway: `npm run bench:attacks -- --help`.
+// The effect of an outsider's attacks on other clients: `npm run bench:attacks -- --help`.
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { availableParallelism, setPriority } from 'node:os'
@@ -46,7 +46,7 @@ const options = new Command('bench:attacks')
   .addHelpText('after', '\nExamples:\n  $ npm run --silent bench:attacks -- --attack "paths" --seconds 10')
   .addHelpText('after', '  $ npm run --silent bench:attacks -- --commit HEAD~20')
   .showHelpAfterError('(add --help for usage and examples)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()
@@ -100,7 +100,7 @@ async function measure(owner: Owner): Promise<readonly Outcome[]> {
   return outcomes
 }
 
-/** What asks and what answers has the other processor, and those who ask come first there: their clock must be right. */
+/** Clients and servers share the other processor. Honest clients come first there, since their clock must be right. */
 function putAside(postgres: number): void {
   for (const pid of [process.pid, ...(postgres > 0 ? listTree(postgres) : [])])
     execFileSync('taskset', ['-a', '-p', '-c', otherCore, String(pid)], { stdio: 'ignore' })

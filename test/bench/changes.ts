@@ -27,7 +27,7 @@ export const createChanges = ({ world, database, upstream, changing }: Bench): r
     const status = await changing({ method: 'DELETE', path, headers: oauth(world.users.admin) })
     if (status !== 200) throw new Error(`a revocation was answered with ${status}`)
   }
-  /** As another writer would do it: nobody tells the gateway. */
+  /** Another writer, of whom the gateway is not told. */
   const sql = (text: string, ...values: readonly unknown[]) => database.query(text, [...values])
   const ofMembers = (text: string) => async (count: number) =>
     (await addMembers(database, world, count)).map(({ userId, headers }) => ({

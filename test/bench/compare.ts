@@ -1,4 +1,4 @@
-// What a change costs: two commits beside each other, in one run: `npm run bench:compare -- --help`.
+// The cost of a change, by two commits beside each other in one run. `npm run bench:compare -- --help`.
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { Command, InvalidArgumentError } from 'commander'
@@ -56,7 +56,7 @@ const command = new Command('bench:compare')
   .addHelpText('after', '\nExamples:\n  $ npm run --silent bench:compare -- HEAD~1 HEAD')
   .addHelpText('after', '  $ npm run --silent bench:compare -- v1.2.0 . --rows "new|40[0-4]" --allow "every one new=6"')
   .showHelpAfterError('(add --help for usage and examples)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
 const options = command.opts<Options>()
@@ -86,7 +86,7 @@ try {
 
 async function measure(owner: Owner) {
   notify(keepAwake(owner))
-  // What asks and what answers has a processor of its own.
+  // Clients and servers have a processor of their own.
   execFileSync('taskset', ['-a', '-p', '-c', otherCore, String(process.pid)], { stdio: 'ignore' })
   notify(`building ${a} and ${b}`)
   const [left, right] = [checkOut(owner, a), checkOut(owner, b)]

@@ -19,7 +19,7 @@ const { requests, seconds } = new Command('bench:endurance')
   .addHelpText('after', '\nExits 1 where a request fails, or more than a tenth of the memory was added.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:endurance -- --requests 20000 --seconds 1')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()

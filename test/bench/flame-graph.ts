@@ -1,6 +1,6 @@
 import { escapeText } from './peers/plot.ts'
 
-/** What V8's profiler tells, as far as it is of use here. */
+/** The used part of a profile of V8. */
 export type Profile = Readonly<{
   nodes: readonly Readonly<{
     id: number
@@ -84,7 +84,7 @@ function renderBox({ name, place }: Frame, { x, depth, part, microsPerRequest }:
   return `<g><title>${escapeText(told)}</title><rect x="${x.toFixed(1)}" y="${y}" width="${Math.max(0.5, boxWidth - 0.5).toFixed(1)}" height="${rowHeight - 1}" fill="${chooseColor(place, name)}"/>${label}</g>`
 }
 
-/** Ours, packages, Node's own, and what is neither: the garbage collector and the system's calls. */
+/** The gateway, packages, Node's own code, and the rest: the garbage collector and the system's calls. */
 function chooseColor(place: string, name: string): string {
   if (place.startsWith('dist/')) return '#8fb4f5'
   if (place.startsWith('node_modules/')) return '#bfe0c2'

@@ -1,4 +1,4 @@
-// Where the gateway's time goes, as a picture: `npm run bench:flame -- --help`.
+// The gateway's processor time as a picture: `npm run bench:flame -- --help`.
 import { writeFileSync } from 'node:fs'
 import { Command, InvalidArgumentError } from 'commander'
 import { type Owner, withOwner } from '../support/owner.ts'
@@ -22,7 +22,7 @@ const { out, title, seconds } = new Command('bench:flame')
   .option('--seconds <n>', 'how long it is profiled, after as long to warm up', parseCount, 5)
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:flame -- --seconds 2 --out flame.svg')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()

@@ -1,4 +1,4 @@
-/** What a crowd sends, and how its upstream behaves. */
+/** The requests of a crowd, and the behaviour of its upstream. */
 export type HeldScene = Readonly<{
   /** A way of held-upstream.ts. */
   upstream: string

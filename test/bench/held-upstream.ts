@@ -9,7 +9,7 @@ const ways: Readonly<Record<string, (socket: Socket) => void>> = {
   silent: (socket) => void socket.resume(),
   /** Does not even read. */
   deaf: (socket) => void socket.pause(),
-  /** Answers with more than anybody takes. */
+  /** Answers with more than any client takes. */
   large: (socket) =>
     void socket.once('data', () => {
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n')

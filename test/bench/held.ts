@@ -1,4 +1,4 @@
-// What a crowd can make a gateway hold in memory: `npm run bench:held -- --help`.
+// The memory that a crowd can make a gateway hold: `npm run bench:held -- --help`.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -23,7 +23,7 @@ const options = new Command('bench:held')
   .option('--held-bytes <n>', 'the budget; by default that of a container of 512 MiB', parseCount, 64 * 1024 * 1024)
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:held -- --scene bodies --connections 2000')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()

@@ -1,4 +1,4 @@
-// What a gateway holds while its standard output is not read: `npm run bench:log-unread -- --help`.
+// The memory of a gateway whose standard output is not read: `npm run bench:log-unread -- --help`.
 import { closeSync } from 'node:fs'
 import { Command, InvalidArgumentError } from 'commander'
 import { openPipe } from '../support/open-pipe.ts'
@@ -27,7 +27,7 @@ const { requests, seconds, json } = new Command('bench:log-unread')
   .addHelpText('after', 'does not end the gateway within its drain.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:log-unread -- --requests 200000')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()

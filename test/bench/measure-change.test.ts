@@ -1,13 +1,13 @@
 import t from 'tap'
 import { type Effect, giveUpMs, measureChange } from './measure-change.ts'
 
-/** What a gateway of this temper answers at a time, when the change was committed at `committedAtMs`. */
+/** The answer of a gateway at a time, when the change was committed at `committedAtMs`. */
 type Temper = (nowMs: number, committedAtMs: number) => boolean
 
 const requestMs = 4
 const changeMs = 10
 
-/** Measures against a clock that goes on only while somebody waits. */
+/** Measures against a clock that goes on only while a caller waits. */
 async function measure(isAccepted: Temper): Promise<Effect> {
   const clock = startClock()
   let committedAtMs = Number.POSITIVE_INFINITY
@@ -57,7 +57,7 @@ t.test('a change that is never felt is given up', async (t) => {
   t.same(await measure(() => true), { tookMs: giveUpMs, acceptedAfter: 0 })
 })
 
-t.test('what is accepted after the first refusal is counted', async (t) => {
+t.test('a request that is accepted after the first refusal is counted', async (t) => {
   let refusals = 0
   const { acceptedAfter } = await measure((nowMs, committedAtMs) => {
     if (nowMs < committedAtMs) return true
@@ -67,7 +67,7 @@ t.test('what is accepted after the first refusal is counted', async (t) => {
   t.equal(acceptedAfter, 3)
 })
 
-t.test('what was already under way when the first refusal came is not counted', async (t) => {
+t.test('a request that was under way at the first refusal is not counted', async (t) => {
   let answers = 0
   const { acceptedAfter } = await measure((nowMs, committedAtMs) => {
     if (nowMs < committedAtMs) return true

@@ -19,7 +19,7 @@ export const giveUpMs = 10_000
 
 /** Side by side, so that there is always one under way when the change comes. */
 const loops = 2
-/** What must stay refused, right after the first refusal. */
+/** Requests that must stay refused, right after the first refusal. */
 const furtherRequests = 20
 
 /** Asks without a pause, changes, and asks on until it has been refused for a while. */
@@ -47,6 +47,6 @@ export async function measureChange({ ask, change, nowMs }: MeasuredChange): Pro
   } finally {
     further = 0 // where one of them failed, the others end as well
   }
-  // What was under way at the commit may be refused already: then the change took no time.
+  // A request under way at the commit may be refused already: then the change took no time.
   return { tookMs: Math.min(giveUpMs, Math.max(0, refusedFromMs - committedAtMs)), acceptedAfter }
 }

@@ -6,7 +6,7 @@ import { heldBytes, type ProcessFigures } from '../support/process-figures.ts'
 import { toChunk } from '../support/streams.ts'
 import { findPercentile } from './statistics.ts'
 
-/** What so many open streams cost on one way to them, and how long their events take. */
+/** The cost of so many open streams on one way to them, and the delay of their events. */
 export type StreamFigures = Readonly<{
   way: string
   streams: number
@@ -24,7 +24,7 @@ export type StreamFigures = Readonly<{
   maxMs: number
 }>
 
-/** What the process holds now that it did not hold before, for each stream. */
+/** The growth of the process, for each stream. */
 export function divideCost(before: ProcessFigures, now: ProcessFigures, streams: number) {
   const each = (read: (figures: ProcessFigures) => number): number => Math.round((read(now) - read(before)) / streams)
   return {

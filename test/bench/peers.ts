@@ -1,4 +1,4 @@
-// What the way through the gateway costs beside others of the field, in one run: `npm run bench -- --help`.
+// The cost of the way through the gateway beside other programs, in one run: `npm run bench -- --help`.
 import { createPublicKey, type JsonWebKey } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { Command, InvalidArgumentError } from 'commander'
@@ -55,7 +55,7 @@ const options = new Command('bench')
   .addHelpText('after', 'All rows take some twenty minutes. BENCH_NODE names another Node than the image has.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench -- --rounds 2 --only "^(sallyport|nginx)"')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()

@@ -1,4 +1,4 @@
-// What the longest hostile text costs each reader of foreign bytes: `npm run bench:readers -- --help`.
+// The cost of the longest hostile text for each reader of foreign bytes: `npm run bench:readers -- --help`.
 import { Command, InvalidArgumentError } from 'commander'
 import { composeTexts } from '../support/hostile-texts.ts'
 import { measureSlowest } from '../support/measure-growth.ts'
@@ -14,7 +14,7 @@ const { mixtures, only } = new Command('bench:readers')
     '\nExample:\n  $ npm run --silent bench:readers -- --only cookie\n\nExits 1 where one takes more than 5 ms for 64 KiB.',
   )
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Readonly<{ mixtures: number; only: string }>>()
@@ -26,7 +26,7 @@ const measured = readers
   .filter(({ name, isOfFiles }) => !isOfFiles && new RegExp(only).test(name))
   .map((reader) => {
     const { ms, text } = measureSlowest(reader, texts)
-    // What is shorter than 64 KiB never takes 64 KiB's time.
+    // A reader of less than 64 KiB never takes 64 KiB's time.
     return { reader, ms, text, scaledMs: (ms * unit) / Math.max(unit, reader.largest) }
   })
   .sort((left, right) => right.scaledMs - left.scaledMs)

@@ -16,7 +16,7 @@ const { count, redis, json } = new Command('bench:revocation')
   .addHelpText('after', '\nExits 1 where a change took more than a second, or was not felt for good.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:revocation -- --count 200 --redis --json')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()
@@ -50,7 +50,7 @@ async function measure(owner: Owner): Promise<readonly Figures[]> {
   return all
 }
 
-/** What we promise: felt within a second, and from then on for good. */
+/** The promise: effective within a second, and from then on for good. */
 function isKept({ maxMs, acceptedAfter }: Figures): boolean {
   return maxMs <= 1_000 && acceptedAfter === 0
 }

@@ -35,7 +35,7 @@ export async function runChange(kind: Change, options: RunOptions): Promise<Figu
   let acceptedAfter = 0
   for (const { path, headers, change } of subjects) {
     signal.throwIfAborted()
-    // What is cached of it is cached now, at both.
+    // Fills the caches of both.
     for (const send of [changing, watching])
       if (!isAccepted(kind, await send({ path, headers }))) throw new Error(`${kind.name}: refused before any change`)
     const ask = async (): Promise<boolean> => isAccepted(kind, await watching({ path, headers }))

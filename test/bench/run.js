@@ -19,7 +19,10 @@ process.on('SIGINT', () => {})
 process.on('SIGTERM', () => child.kill('SIGTERM'))
 child.on('exit', (code) => process.exit(code ?? 1))
 
-/** What is measured is what is shipped: the gateway, and all else that runs on Node, on the image's unless told otherwise. */
+/**
+ * The shipped build is measured. The gateway, and all else on Node, runs on the image's Node unless the environment
+ * names another.
+ */
 function chooseNode() {
   const isAskedForHelp = options.some((option) => ['--help', '-h'].includes(option))
   if (process.env.BENCH_NODE === undefined && !isAskedForHelp && !image.isInstalled())

@@ -7,7 +7,7 @@ import { otherCore } from './peers/peer.ts'
 /** An attack on a gateway: what the attacker is told, and how many connections it opens. */
 export type Attack = Readonly<{ origin: string; options: readonly string[]; connections: number }>
 
-/** What became of the attacker's connections. */
+/** The outcome of the attacker's connections. */
 export type Attacked = Readonly<{
   /** The gateway's descriptors for them at the same time: one each, or two where an upstream is asked. */
   most: number
@@ -19,8 +19,8 @@ export type Attacked = Readonly<{
 const rate = 50
 
 /**
- * What the attacker is told, as its manual names it. The reader takes 32 bytes in five seconds; before that each one gets
- * what the system's buffers take.
+ * The attacker's options, as its manual names them. The reader takes 32 bytes in five seconds, once the system's
+ * buffers are full.
  */
 export const attacks: readonly (readonly [name: string, options: readonly string[]])[] = [
   ['slow heads', ['-H', '-i', '5', '-x', '24']],
@@ -28,7 +28,7 @@ export const attacks: readonly (readonly [name: string, options: readonly string
   ['slow readers', ['-X', '-n', '5', '-z', '32', '-w', '512', '-y', '1024']],
 ]
 
-/** Descriptors more or less that are no attacker's. */
+/** Descriptors more or less that do not belong to an attacker. */
 const spare = 20
 
 /**
@@ -38,8 +38,8 @@ const spare = 20
 const enough = 0.5
 
 /**
- * Resolves to how long its last connection stood, by the gateway's descriptors: the reader is the last to notice, and
- * whoever asks for metrics all the time is an attacker too.
+ * Resolves to the time that its longest connection stood, by the gateway's descriptors. The reader notices last, and
+ * frequent requests for metrics would be an attack too.
  */
 export async function attack({ origin, options, connections }: Attack, counter: ChildProcess): Promise<Attacked> {
   const countDescriptors = async (): Promise<number> => Number((await once(counter, 'message'))[0])
@@ -51,7 +51,7 @@ export async function attack({ origin, options, connections }: Attack, counter: 
     let openedMs = startedMs
     let most = before
     let open = before
-    // Each connection has a descriptor at least. As long as there are more than ever, the last one is not there.
+    // Each connection has a descriptor at least. As long as there are more than ever, one is still missing.
     while (open > before + spare || most < before + connections * enough) {
       if (open > most) [most, openedMs] = [open, performance.now()]
       if (performance.now() - startedMs > 120_000)
@@ -67,7 +67,7 @@ export async function attack({ origin, options, connections }: Attack, counter: 
   }
 }
 
-/** An attack that nobody waits to be ended. */
+/** An attack that runs on in the background. */
 export async function attackFor(ms: number, attack: Attack): Promise<void> {
   const child = startAttacker(attack)
   const ended = once(child, 'close')
@@ -84,7 +84,7 @@ function startAttacker({ origin, options, connections }: Attack): ChildProcess {
   })
 }
 
-/** Gives what in earnest has machines of its own one processor, and of that what nobody else wants. */
+/** Gives processes that would have machines of their own only the idle time of one processor. */
 export function setAside(pid: number | undefined): void {
   execFileSync('taskset', ['-a', '-p', '-c', otherCore, String(pid)], { stdio: 'ignore' })
   execFileSync('chrt', ['--all-tasks', '--idle', '--pid', '0', String(pid)], { stdio: 'ignore' })

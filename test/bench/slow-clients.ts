@@ -1,4 +1,4 @@
-// What a thousand slow clients cost everybody else, by a real attacker: `npm run bench:slow-clients -- --help`.
+// The cost of a thousand slow clients for all others, by a real attacker: `npm run bench:slow-clients -- --help`.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
@@ -20,7 +20,7 @@ import { findPercentile, renderTable } from './statistics.ts'
 
 type Options = Readonly<{ connections: number }>
 
-/** What one attack did. */
+/** The effect of one attack. */
 type Figures = Attacked &
   Readonly<{
     name: string
@@ -40,7 +40,7 @@ const { connections } = new Command('bench:slow-clients')
   .addHelpText('after', 'while the same attack goes against another server of this machine.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:slow-clients -- --connections 200')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()
@@ -53,9 +53,9 @@ const warmUpMs = 10_000
 const fewAttacksMs = 35_000
 
 /**
- * Linux sizes what a connection may have on its way by its packets, ten of them at first: of the loopback's 64 KiB that is
- * 2.5 MiB for each reader that stands still, and a thousand of them are more than all of TCP may have. On a network it is
- * fifty times less.
+ * Linux sizes a connection's bytes on their way by its packets, ten of them at first. With the loopback's 64 KiB that
+ * is 2.5 MiB for each reader that stands still. A thousand of them exceed all of TCP's memory. On a network it is fifty
+ * times less.
  */
 const largePackets = `loopback has packets of 64 KiB, which no network has: slow readers then fill the system's memory for TCP.
 As root, with packets as elsewhere: unshare -n sh -c 'ip link set lo up mtu 1500 && npm run bench:slow-clients'`
@@ -88,7 +88,7 @@ async function measure(owner: Owner): Promise<readonly Figures[]> {
   console.error('starting a database and a gateway')
   const world = await startBenchWorld(owner)
   const platform = await startUpstream(owner)
-  // Whatever it is made to do: in earnest it has a machine of its own, as attackers have.
+  // The upstream's work counts as another machine's.
   const files = await startUpstream(owner)
   setAside(files.pid)
   const decoy = await startUpstream(owner)
@@ -124,7 +124,7 @@ async function measure(owner: Owner): Promise<readonly Figures[]> {
   for (const [name, options] of attacks) {
     console.error(`${name}: ${connections} connections`)
     const quiet = await watch(ask, sleep(20_000))
-    // The attack itself takes time of a machine that has two processors, whomever it is for: no gateway's doing.
+    // The attack itself takes time of a machine that has two processors, whatever its target.
     const beside = await watch(ask, attackFor(30_000, { origin: decoy.url, options, connections }))
     let attacked: Attacked = { most: 0, cutAfterMs: 0 }
     const during = await watch(
@@ -148,8 +148,8 @@ async function measure(owner: Owner): Promise<readonly Figures[]> {
 }
 
 /**
- * What is compiled while it is measured would be counted as an attacker's doing. A gateway in use has that behind it: it
- * has some slow clients at any time, so a tenth of each attack comes first.
+ * A gateway in use has compiled its code, and has some slow clients at any time. So a tenth of each attack comes first,
+ * and its compilation is not measured.
  */
 async function warmUp(ask: () => Promise<boolean>, origin: string): Promise<void> {
   const untilMs = performance.now() + warmUpMs
@@ -206,14 +206,14 @@ function forkScript(name: string, options: readonly string[] = []): ChildProcess
 
 function readLoopbackMtu(): number {
   try {
-    // Where /sys shows the machine's, this shows that of our own network.
+    // The size of the own network's packets, where /sys shows the machine's.
     return Number(readFileSync('/proc/sys/net/ipv6/conf/lo/mtu', 'utf8'))
   } catch {
     return 0
   }
 }
 
-/** What we promise; a second is for node's look at late heads, and ours at the count. */
+/** The promise. A second is allowed for node's check of late heads and the gateway's count. */
 function isKept({ p99Ms, p99BesideMs, failed, cutAfterMs, streamsLeft }: Figures): boolean {
   return p99Ms < 2 * p99BesideMs && failed === 0 && cutAfterMs <= 31_000 && streamsLeft === streams
 }

@@ -32,7 +32,7 @@ const { minutes, rate, memory, json } = new Command('soak')
   .addHelpText('after', '\nExits 1 where an answer is not what it had to be, or memory or descriptors grow.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent soak -- --minutes 30 --rate 200')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()

@@ -1,4 +1,4 @@
-// What open event streams cost, and how long their events take: `npm run bench:streams -- --help`.
+// The cost of open event streams, and the delay of their events: `npm run bench:streams -- --help`.
 import type { Socket } from 'node:net'
 import { Command, InvalidArgumentError } from 'commander'
 import { type CrowdClient, leave, openCrowd } from '../support/crowd.ts'
@@ -34,21 +34,21 @@ const { streams, events, json } = new Command('bench:streams')
   .addHelpText('after', '\nExits 1 where a stream costs more than 20 KiB, or the 99th percentile is above 5 ms.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:streams -- --streams 100,1000 --json')
   .showHelpAfterError('(add --help for usage and an example)')
-  // Commander exits 1 on bad usage by itself; ours is 2 everywhere.
+  // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()
 
 /**
- * How many events go out a second while the processor's time is read, all streams together: at any size as many, so that
- * what a process does without work is the same part of each. It is read several times, and the median counts: a while after
- * many were opened, V8 looks at the whole of its memory for what it can give back.
+ * Events a second while the processor's time is read, all streams together. The same number at any size keeps the idle
+ * share of a process equal. It is read several times, and the median counts. A while after many were opened, V8 scans
+ * its whole memory for a part to give back.
  */
 const eventsPerSecond = 5_000
 const spraySeconds = 1
 const sprays = 9
 
-/** What is hot after so long at twice that rate is compiled. */
+/** Hot code is compiled after so long at twice that rate. */
 const warmUpSeconds = 4
 
 /** How many come while the others are open. */
@@ -119,7 +119,7 @@ async function measureWay(
       interruption.signal.throwIfAborted()
       await open(size - upstream.streams.size)
       const cost = divideCost(before, await way.readFigures(), size)
-      // What it takes to compile what serves them is nobody's, nor what their opening left to collect.
+      // Neither the compilation of the serving code nor the garbage of opening the streams counts.
       await stopwatch.spray([...upstream.streams], warmUpSeconds, 2 * eventsPerSecond, interruption.signal)
       const times = await stopwatch.run([...upstream.streams], events, interruption.signal)
       const cpuMicrosPerEvent = await readEventCost(way, [...upstream.streams], stopwatch.spray)
@@ -158,7 +158,7 @@ async function timeFirstEvents(open: () => Promise<readonly CrowdClient[]>, coun
   return Math.round(findPercentile(times, 0.5) * 100) / 100
 }
 
-/** What we promise; nginx promises nothing here. */
+/** The promise; nginx promises nothing here. */
 function isKept({ way, heldBytes, p99Ms }: StreamFigures): boolean {
   return way === 'nginx' || (heldBytes <= 20 * 1024 && p99Ms <= 5)
 }

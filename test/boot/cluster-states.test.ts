@@ -23,7 +23,7 @@ const read = (clusters: readonly ClusterStatus[], beats: Readonly<Record<number,
     60_000,
   )
 
-t.test('a cluster is judged by the newer of its heartbeats, that of the row and that of Redis', async (t) => {
+t.test('a cluster is judged by the newer of its heartbeats, that of the database and that of Redis', async (t) => {
   const rows = [cluster(1), cluster(2, { lastHeartbeatAt: before(90) }), cluster(3, { lastHeartbeatAt: null })]
   const told = async (beats?: Readonly<Record<number, Date>>) =>
     (await read(rows, beats)).clusters.map(({ state, lastHeartbeatAt }) => [state, lastHeartbeatAt])

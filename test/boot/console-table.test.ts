@@ -45,7 +45,7 @@ t.test('a form’s question is answered as the command line answers it', async (
   for (const [more, expected] of answers) t.match(explain({ ...asked, ...more }), expected, JSON.stringify(more))
 })
 
-t.test('what the form does not offer is answered by a sentence', async (t) => {
+t.test('a choice that the form does not offer gets a sentence', async (t) => {
   for (const more of [
     { role: 'nobody' },
     { platformRole: 'nobody' },
@@ -56,7 +56,7 @@ t.test('what the form does not offer is answered by a sentence', async (t) => {
     t.type(explain({ ...asked, ...more }), 'string', JSON.stringify(more))
 })
 
-t.test('places name the file without its folder, and upstreams and choices are the table’s', async (t) => {
+t.test('places name the file without its folder, and upstreams and choices are the policy’s', async (t) => {
   t.same(
     lines.map(({ source }) => source),
     ['table.yaml:11', 'table.yaml:12', 'table.yaml:13'],

@@ -7,7 +7,10 @@ import t from 'tap'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-/** The program with the package that reads its command line, and no other: away from ours, which Node would find. */
+/**
+ * The program with only the package that reads its command line, away from the repository's packages, which Node would
+ * find.
+ */
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-'))
 t.teardown(() => rmSync(folder, { recursive: true }))
 mkdirSync(join(folder, 'node_modules'))

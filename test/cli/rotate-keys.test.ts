@@ -71,7 +71,7 @@ t.test('at once is at once, and the newest of several at one moment signs', asyn
   t.equal(second.fresh.signsFromMs, startMs + 1)
 })
 
-t.test('notes that somebody wrote stay', async (t) => {
+t.test('an operator’s notes stay', async (t) => {
   const note = '# since the audit of spring'
   const { text } = await rotate(`${note}\n${generatePem('EdDSA')}`, 0)
   t.ok(text.includes(note))

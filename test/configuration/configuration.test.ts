@@ -24,7 +24,7 @@ function load(t: Test, lines: readonly string[], environment: Environment = {}, 
   return { directory, configuration: () => loadConfiguration(file, environment) }
 }
 
-/** What is wrong with a configuration file. */
+/** The mistakes of a configuration file. */
 function problemsIn(load: () => unknown): ConfigurationError['problems'] {
   try {
     load()
@@ -159,7 +159,7 @@ t.test('of each identity key it is known from which file it came, wherever its n
   t.same(keyFiles, [join(directory, 'one.pem'), undefined, join(directory, 'two.pem')])
 })
 
-t.test('what a file holds is not interpreted', async (t) => {
+t.test('the contents of a file are not interpreted', async (t) => {
   const content = `${variable('X')} file:x`
   const { configuration } = load(t, instead(2, 'identity: { keys: ["file:a"] }'), {}, { a: content })
   t.same(configuration().identity.keys, [content])

@@ -4,7 +4,7 @@ import { nameRemoved } from '../../gateway/decision/decision.ts'
 const identity = ['x-gateway-identity', 'a.b.c']
 const organization = ['x-organization-id', '1']
 
-t.test('what the gateway has not said is removed from what the client says', async (t) => {
+t.test('a header that the gateway does not set is removed from the client’s', async (t) => {
   const removed = (pinned: readonly string[]) => nameRemoved(pinned, { forwardsCredentials: true, cookies: 'forward' })
   t.same(removed([]), ['x-envoy-auth-headers-to-remove', 'x-gateway-identity,x-organization-id'])
   t.same(removed(identity), ['x-envoy-auth-headers-to-remove', 'x-organization-id'])

@@ -72,7 +72,7 @@ for (const [name, headers] of Object.entries({
     t.throws(() => read('/authorize', headers), { code: 'ambiguous_target', status: 400 })
   })
 
-t.test('a host that is none is refused as ambiguous_target', async (t) => {
+t.test('a malformed host is refused as ambiguous_target', async (t) => {
   for (const host of ['a.example:', 'a.example, b.example', 'x@a.example', ''])
     t.throws(() => read('/authorize', forwarded('GET', '/a', host)), { code: 'ambiguous_target', status: 400 }, host)
 })

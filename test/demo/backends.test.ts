@@ -129,7 +129,7 @@ t.test('the recorder lists the oldest first, and forgets when told', async (t) =
   t.same(await listRequests(), [])
 })
 
-t.test('bytes that are no request are recorded too', async (t) => {
+t.test('bytes that are not a request are recorded too', async (t) => {
   const path = makePath()
   await openRaw(urls.platform, `GET ${path} HTTP/9.9\r\n\r\n`).ended
   t.match(await findClosed(path), { requestLine: `GET ${path} HTTP/9.9`, headers: [], bodyComplete: false })
@@ -208,7 +208,7 @@ t.test('x-demo-answer waits for a body, but not for one that stalls', async (t) 
   socket.destroy()
 })
 
-t.test('each step of a script is on the wire as written', async (t) => {
+t.test('each step of a script is sent as written', async (t) => {
   const event = { type: 'response.created', sequence_number: 0, text: 'ü' }
   const { ended, path } = runScript([
     { event },
@@ -418,7 +418,7 @@ t.test('a large or empty upload is counted; only the start of its content is kep
   t.match(await (await upload(Buffer.alloc(0))).json(), { bytes: 0 })
 })
 
-t.test('an upload that is no form is 400 in the envelope', async (t) => {
+t.test('an upload that is not a form is 400 in the envelope', async (t) => {
   const plain = await fetch(`${urls.files}/v1/files`, { method: 'POST', body: 'x' })
   t.equal(plain.status, 400)
   t.match(await plain.json(), { success: false, error: { status: 400 } })

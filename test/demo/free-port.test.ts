@@ -11,7 +11,7 @@ t.test('a free port is one that no system gives to an outgoing connection', asyn
   }
 })
 
-t.test('a port at which somebody listens is not free', async (t) => {
+t.test('a port with a listener is not free', async (t) => {
   const port = await findFreePort()
   const server = createServer().listen(port, '127.0.0.1')
   await once(server, 'listening')

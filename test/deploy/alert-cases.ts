@@ -1,7 +1,7 @@
 /** Series as promtool writes them, a value a minute: `0+6x60` grows by 6 for an hour, `1x60` stays. */
 type Series = Readonly<Record<string, string>>
 
-/** What makes an alert fire after half an hour, and what comes close and does not. */
+/** Samples that make an alert fire after half an hour, and samples that come close and do not. */
 export type AlertCase = Readonly<{ fires: Series; stays: Series }>
 
 const hours = 'x40'
@@ -34,7 +34,7 @@ const one = (series: string, fires: string, stays: string): AlertCase => ({
 })
 
 const stateOf = (series: string, bad: number, good: number): AlertCase =>
-  // For a minute by then: nobody's sleep.
+  // For a minute by then, which wakes no operator.
   one(series, `${bad}${hours}`, `${good}x28 ${bad}${hours}`)
 
 const share = (part: string, whole: string): AlertCase => ({
@@ -67,7 +67,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
     fires: { 'sallyport_streams_failed_total{code="worker_disconnected"}': `0+3${hours}` },
     stays: {
       'sallyport_streams_failed_total{code="worker_disconnected"}': `0+0.5${hours}`,
-      // A rollout ends streams, and is no alarm.
+      // A rollout ends streams, and must not raise an alarm.
       'sallyport_streams_failed_total{code="gateway_draining"}': `0+9${hours}`,
     },
   },
@@ -135,7 +135,7 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
     },
     stays: {
       'nodejs_eventloop_lag_p99_seconds{instance="a"}': `0.02${hours}`,
-      // Another program of Node is not ours to watch.
+      // Another program of Node is not watched.
       'nodejs_eventloop_lag_p99_seconds{instance="b"}': `3${hours}`,
       'sallyport_build_info{instance="a"}': `1${hours}`,
     },

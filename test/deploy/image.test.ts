@@ -54,7 +54,7 @@ testUnlessLacking(t, 'the image, built and run without Docker', rehearse, sandbo
 async function rehearse(t: Test): Promise<void> {
   const [image, world] = await Promise.all([buildImage(t), startTestWorld(t)])
   await t.test('holds what runs, and nothing else', (t) => checkContent(t, image))
-  await t.test('serves with a read-only root, as nobody, and stops as asked', (t) => checkService(t, image, world))
+  await t.test('serves with a read-only root, without rights, and stops as asked', (t) => checkService(t, image, world))
   await t.test('does not start without a table', (t) => checkClosed(t, image, world))
   await t.test('serves as the chart says', (t) => checkPod(t, image, world))
 }
@@ -160,7 +160,7 @@ async function checkPod(t: Test, image: Image, world: TestWorld): Promise<void> 
     ...['--values', join(repository, 'helm/sallyport/ci/minimal-values.yaml')],
     ...['--set-json', `config.issuers=${JSON.stringify([{ issuer: env.OIDC_ISSUER, audience: env.OIDC_AUDIENCE }])}`],
     ...['--set-json', `config.upstreams=${JSON.stringify({ platform: { url: env.PLATFORM_URL } })}`],
-    // What a kubelet sends is SIGTERM, which drains.
+    // A kubelet sends SIGTERM, which drains.
     ...['--set', 'config.drain.delayMs=200'],
     ...['--set', `ports.public=${ports.clients},ports.decision=${ports.decision},ports.admin=${ports.admin}`],
   ])

@@ -23,7 +23,7 @@ const locked: readonly (readonly [path: string, entry: Locked])[] = Object.entri
 ).filter(([path]) => path !== '')
 const installed = locked.filter(([, { dev }]) => !dev)
 
-/** Permissive, and without words that a user of ours would have to repeat beyond a notice. */
+/** Permissive, and asking users only to keep a notice. */
 const allowedLicences = new Set(['Apache-2.0', 'BlueOak-1.0.0', 'BSD-2-Clause', 'BSD-3-Clause', 'ISC', 'MIT', '0BSD'])
 
 t.test('every package of a production install has a licence of the list', async (t) => {
@@ -35,7 +35,10 @@ t.test('every package of a production install has a licence of the list', async 
   )
 })
 
-/** Whose scripts npm would run on install: each name here was read. The gate and the image run none of them anyway. */
+/**
+ * Packages with scripts that npm would run on install: each name here was read. The gate and the image run none of
+ * them.
+ */
 const scripted = [
   // They only make the links between their own libraries.
   ...[
@@ -81,7 +84,7 @@ t.test('every package of a production install is one of the registry, by its dig
   )
 })
 
-/** What `npm pack` would take, in a copy: the lock of the package must not stand beside the repository's own. */
+/** The files of `npm pack`, in a copy: the lock of the package must not stand beside the repository's own. */
 async function listPackage(t: Test) {
   const folder = makeFolder(t)
   const parts = [
@@ -107,7 +110,7 @@ async function listPackage(t: Test) {
   return { lock, files: files.map(({ path }: Readonly<{ path: string }>) => path) as readonly string[] }
 }
 
-t.test('whoever installs the package gets the versions of the lock file, and nothing of development', async (t) => {
+t.test('an install of the package gets the versions of the lock file, and nothing of development', async (t) => {
   const { lock, files } = await listPackage(t)
   t.ok(files.includes('npm-shrinkwrap.json'))
   const { '': root, ...packages } = lock.packages

@@ -12,10 +12,10 @@ import { signalGroup } from '../support/serve.ts'
 
 const page = readFileSync(join(repository, 'docs/tutorials/first-request.md'), 'utf8')
 
-/** What the page tells its reader to type. */
+/** The commands of the page. */
 const blocks = [...page.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block]) => block ?? '')
 
-/** What each request of the page gets, by the comment on its line. */
+/** The status of each request of the page, by the comment on its line. */
 const promised = blocks.flatMap((block) => [...block.matchAll(/^curl .*# (\d{3})$/gm)].map(([, status]) => status))
 
 const lack = lackOf('cache') ?? (spawnSync('curl', ['--version']).status === 0 ? undefined : 'no curl on PATH')
@@ -68,7 +68,7 @@ async function fillIn(text: string, given: Readonly<Record<string, string>>): Pr
   return script
 }
 
-/** Types it all into a shell, in a group of its own; npm takes packages from the cache and asks nobody. */
+/** Types it all into a shell, in a group of its own; npm takes packages from the cache without a network. */
 async function follow(t: Test, script: string, folder: string) {
   const cache = makeFolder(t)
   cpSync(tool.cache, cache, { recursive: true })

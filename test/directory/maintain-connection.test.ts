@@ -14,7 +14,7 @@ type Attempt = Readonly<{
   events: LinkEvents
   succeed: () => void
   fail: (error: Error) => void
-  /** Questions that nobody has answered yet. */
+  /** Questions that are not answered yet. */
   questions: Settle[]
 }>
 
@@ -251,7 +251,7 @@ for (const state of stopped)
     }
     const before = diary.filter((entry) => entry !== 'closed')
     await Promise.all([stop(), stop()])
-    // What is connected too late is let go of, unheard.
+    // A connection that comes too late is closed, unused.
     current.succeed()
     current.events.onBroken(broken)
     await moment(120)

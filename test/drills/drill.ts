@@ -7,10 +7,10 @@ import type { Owner } from '../support/owner.ts'
 import type { FlowName, Flows } from './flows.ts'
 import type { Stage } from './stage.ts'
 
-/** A dependency of the gateway, and a kind of fault of it: a cell of the table in docs/explanation/outages.md. */
+/** A dependency of the gateway, and a kind of fault of it: a cell in docs/explanation/outages.md. */
 export type Cell = readonly [dependency: string, fault: string]
 
-/** What a flow may show while the fault lasts, beside its usual answers. */
+/** Statuses that a flow may show while the fault lasts, beside its usual answers. */
 export type Expectation = Readonly<{
   /** Statuses that refuse; 0 is a connection that broke. */
   statuses: readonly number[]
@@ -38,7 +38,7 @@ export type Drill = Readonly<{
   startDatabase?: (owner: Owner, notes: Stage['notes']) => Promise<EmbeddedPostgres>
   /** The flows as this drill sends them. */
   adapt?: (flows: Flows) => Flows
-  /** What the gateway is started with, beside the stage's own. */
+  /** Options of the gateway, beside the stage's own. */
   prepare?: (stage: Stage) => GatewayOptions | Promise<GatewayOptions>
   begin: (stage: Stage) => unknown
   end: (stage: Stage) => unknown
@@ -63,7 +63,7 @@ export type GatewayOptions = Readonly<{
   output?: number
   /** A command that runs it, its own words in front. */
   within?: readonly string[]
-  /** Where it finds each dependency by a name, `database.` and so on in front, instead of an address. */
+  /** The domain of each dependency's name, `database.` and so on, instead of an address. */
   domain?: string
 }>
 

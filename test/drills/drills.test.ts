@@ -42,7 +42,7 @@ t.test('each drill is described, and each alert that has one leads to it', async
     t.ok(drills.has(name) || name === 'dependencies', name)
 })
 
-t.test('each cell that a drill plays stands in the table of dependencies, and each drill there plays it', async (t) => {
+t.test('each cell that a drill plays stands in the page on outages, and each drill there plays it', async (t) => {
   const rows = [...read('docs/explanation/outages.md').matchAll(/^\| ([^|]+) \| ([^|]+) \|.*\| ([^|]*)\|$/gm)].slice(1)
   t.ok(rows.length > 20)
   const cellsOf = ([, dependency = '', faults = '']: RegExpMatchArray): readonly string[] =>

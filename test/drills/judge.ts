@@ -13,7 +13,7 @@ export type Played = Readonly<{
   holdings: Readonly<Record<'before' | 'highest' | 'after', Holdings>>
 }>
 
-/** What the processes of the gateway hold; `connections` are those of the load. */
+/** Resources of the gateway's processes; `connections` are those of the load. */
 export type Holdings = Readonly<{ rssBytes: number; descriptors: number; connections: number }>
 
 /** How hard it is judged: on a machine with other work to do, times say little. */
@@ -24,7 +24,7 @@ export type Rigor = Readonly<{
   patience: number
 }>
 
-/** Below this a slowest answer is no worse than one of half its time. */
+/** Below this a slowest answer counts like one of half its time. */
 const floorMs = 10
 
 const growthBytes = 32 * 1024 * 1024
@@ -42,7 +42,7 @@ export type FlowFigures = Readonly<{
   longestMs: number
 }>
 
-/** What each flow saw in each phase; the moments of recovery count as `after`. */
+/** The figures of each flow in each phase; the moments of recovery count as `after`. */
 export function summarize(flows: Flows, { samples, startedMs, beganMs, endedMs }: Played): readonly FlowFigures[] {
   // An answer that was under way when the fault began has met it.
   const phaseOf = ({ dueMs, tookMs }: Sample): Phase =>

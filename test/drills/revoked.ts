@@ -7,7 +7,7 @@ export const keepAccount = ({ notes }: Stage, population: Population): void => {
   notes.set('population', population)
 }
 
-/** What a drill does between the steps. */
+/** The work of a drill between the steps. */
 export type Steps = Readonly<{
   /** The token is in the database. */
   whenAdded?: () => Promise<unknown>

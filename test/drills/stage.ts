@@ -26,7 +26,7 @@ export type Stage = Readonly<{
   pids: () => readonly number[]
   /** A folder that goes with the stage. */
   directory: string
-  /** What a drill keeps from one of its steps to another. */
+  /** Values that a drill keeps from one of its steps to another. */
   notes: Map<string, unknown>
   metric: (name: string) => Promise<number>
 }>
@@ -134,7 +134,7 @@ const orNone =
 const readRssOf = orNone(readRss)
 const countDescriptorsOf = orNone(countDescriptors)
 
-/** Where an issuer shows its keys. */
+/** The address of an issuer's keys. */
 export async function readKeysUrl(issuer: string): Promise<string> {
   const answer = await fetch(`${issuer}/.well-known/openid-configuration`)
   const { jwks_uri } = (await answer.json()) as { jwks_uri: string }
@@ -165,7 +165,7 @@ async function startUpstream(owner: Owner): Promise<DrillUpstream> {
   }
 }
 
-/** Where a drill's audit goes, so that it can be put elsewhere. */
+/** The file of a drill's audit, so that it can be put elsewhere. */
 export const auditFile = ({ directory }: Stage): string => join(directory, 'drill-audit.jsonl')
 
 export const resumeAnswers = ({ upstream }: Stage): void => upstream.answer(answerWell)

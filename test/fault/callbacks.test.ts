@@ -5,7 +5,7 @@ import { findBareCallbacks } from '../support/find-callbacks.ts'
 
 const root = fileURLToPath(new URL('../../gateway', import.meta.url))
 
-/** What serves no request: the demo, a script for browsers, and the last line of a process that is ending. */
+/** Files that serve no request: the demo, a script for browsers, and the last line of a process that is ending. */
 const isElsewhere = (file: string): boolean =>
   /^demo\/|^fault\/|^console\/script\.ts$|^boot\/crash\.ts$|^main\.ts$|^cli\/healthcheck\.ts$/.test(file)
 

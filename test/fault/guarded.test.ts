@@ -3,7 +3,7 @@ import { reportFaults } from '../../gateway/boot/process-context.ts'
 import { guarded, hearFaults, reportFault } from '../../gateway/fault/guarded.ts'
 import type { LogFields } from '../../gateway/observe/log/log.ts'
 
-t.test('what a guarded callback throws is told, and ends its own work alone', async (t) => {
+t.test('an error of a guarded callback is reported, and ends its own work alone', async (t) => {
   const heard: unknown[] = []
   t.teardown(hearFaults((component, error) => heard.push([component, (error as Error).message])))
   const ended: string[] = []
@@ -39,7 +39,7 @@ t.test('so is a promise that rejects, and what the ending itself throws', async 
   t.same(heard, ['first', 'second', 'late'])
 })
 
-t.test('what does not throw is not touched', async (t) => {
+t.test('a callback that does not throw is not touched', async (t) => {
   const seen: unknown[] = []
   const work = guarded('upstream', (one: number, two: number) => seen.push([one, two]))
   work(1, 2)
@@ -71,7 +71,7 @@ t.test('each fault is counted, and its cause is logged once a minute, without a 
   t.equal(lines.length, 3, 'after a minute')
 })
 
-t.test('whatever is thrown, the memory of it has an end', async (t) => {
+t.test('memory for thrown errors is bounded', async (t) => {
   const { lines, components } = listen(t)
   for (let index = 0; index < 1_000; index += 1) {
     const error = new Error('x')

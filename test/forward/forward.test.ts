@@ -6,7 +6,7 @@ import { call } from '../support/client.ts'
 import { startFaultyGateway } from '../support/faulty-gateway.ts'
 import { openRoute } from '../support/gateway.ts'
 
-/** What the addresses are told of one request, each of whose sendings comes to this. */
+/** The reports to the addresses about one request, of which each attempt ends like this. */
 async function forwardTo(t: Test, send: () => Promise<never>) {
   const told: string[] = []
   const attempt = (origin: string) => ({
@@ -39,7 +39,7 @@ t.test('an attempt that fails ends at its address, and the other one is tried', 
 })
 
 t.test(
-  'a bug that is thrown at once ends the attempt like one that comes later, and is no fault of the address',
+  'a bug that is thrown at once ends the attempt like one that comes later, and is not a fault of the address',
   async (t) => {
     const atOnce = () => {
       throw new TypeError('planted')

@@ -98,7 +98,7 @@ t.test('a trial without a verdict leaves the next request to try', async (t) => 
   t.same(askMany(4), ['a', 'b'])
 })
 
-t.test('what cannot be tried elsewhere tries it only where nothing else has for as long again', async (t) => {
+t.test('a request that cannot be repeated tries an ejected address only after twice the time', async (t) => {
   const { addresses, finish, askMany, pass } = start(['a', 'b'])
   const chooseMany = (): readonly string[] =>
     [...new Set(Array.from({ length: 4 }, () => finish(addresses.pick(false), 'answered')))].sort()

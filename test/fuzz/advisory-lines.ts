@@ -1,4 +1,4 @@
-/** What published advisories and our own holes were made of: lines for any request, beside those of `vocabulary.ts`. */
+/** Lines from published advisories and from holes of this gateway, for any request, beside those of `vocabulary.ts`. */
 
 /** Every mark that a name may have, but the hyphen itself. */
 const marks = [..."!#$%&'*+.^_`|~"]
@@ -56,7 +56,7 @@ export const cookieLines: readonly string[] = [
   '$Version=1; current-org-id=2; $Path=/',
 ].map((cookie) => `Cookie: ${cookie}`)
 
-/** What may stand in `Host`, and what may not. */
+/** Good and bad values of `Host`. */
 export const hosts: readonly string[] = [
   ...['h', 'H', 'h:80', 'h.', 'a.example', '127.0.0.1', '[::1]', '[::1]:8080', 'xn--e1afmkfd.example', 'a_b.example'],
   ...['h..', '.h', '*', 'h;x', 'h:', 'h:80:80', 'h:x', 'h:99999', 'h,evil', 'h@evil', 'h/evil', 'h\\evil', 'h evil'],

@@ -4,7 +4,7 @@ import { hosts } from './advisory-lines.ts'
 import type { Caller } from './requests.ts'
 import { queries, segments } from './vocabulary.ts'
 
-/** What a client asked a proxy for. */
+/** The request that a client sent to a proxy. */
 type Truth = Readonly<{ method: string; target: string; host: string }>
 
 /** A question to the decision listener, as a proxy of one kind asks it, with what its client added. */
@@ -16,8 +16,7 @@ export type Question = Readonly<{
 }>
 
 /**
- * How proxies tell the truth. What `owns` names is the proxy's own, and a client's line of that very name does not pass;
- * any other spelling of it does.
+ * The headers by which proxies report it. A client's line with a name in `owns` does not pass; any other spelling does.
  */
 const proxies = {
   traefik: {
@@ -60,7 +59,7 @@ const proxies = {
 
 type ProxyKind = keyof typeof proxies
 
-/** Where members have no right: the owner's path, host and method. */
+/** Routes that members may not use: the owner's path, host and method. */
 export const decisionRoutes = [
   { id: 'any', match: { path: '/*', methods: ['GET', 'POST'] } },
   { id: 'admin', match: { path: '/admin' }, require: { role: 'org-owner' } },

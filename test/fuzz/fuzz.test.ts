@@ -25,7 +25,7 @@ t.test('no words of a client make the decision listener permit what its proxy di
   for (const status of [200, 400, 401, 403]) t.ok((report.statuses.get(status) ?? 0) > 50, `some were ${status}`)
 })
 
-t.test('what is the owner’s is so by its path in every reading, by its host and by its method', async (t) => {
+t.test('a route is the owner’s by its path in every reading, by its host and by its method', async (t) => {
   const truth = { method: 'GET', target: '/x', host: 'open.example' }
   t.notOk(isOwners(truth))
   t.notOk(isOwners({ ...truth, target: '/x?a=/admin' }))

@@ -1,4 +1,4 @@
-/** Lines of a backend's answer that command a proxy, pretend to be ours, or let a cache keep what is one caller's. */
+/** Lines of a backend's answer that command a proxy, imitate the gateway's, or let a cache keep one caller's answer. */
 const hostileLines: readonly (readonly string[])[] = [
   [],
   ['X-Accel-Redirect: /admin/x'],

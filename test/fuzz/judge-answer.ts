@@ -17,10 +17,10 @@ const commanding =
 /** For the next connection alone (RFC 9110 7.6.1). */
 const ofOneHop = /^(?:proxy-(?!status$)|upgrade$|te$|trailer$)/
 
-/** What lets a shared cache know whose an answer is (RFC 9111 3.5), or that its backend has thought of it. */
+/** Directives that allow a shared cache one caller's answer (RFC 9111 3.5), or forbid it. */
 const cacheRules = /^(?:public|s-maxage|must-revalidate|private|no-store)$/
 
-/** What is wrong with an answer: nothing, or a sentence each. */
+/** The mistakes of an answer, a sentence each. */
 export function judgeAnswer({ status, headers }: AnswerHead, isPublic: boolean): readonly string[] {
   if (status < 200) return status === 100 ? [] : [`an interim answer ${status}`]
   const problems: string[] = []
@@ -43,7 +43,7 @@ export function judgeAnswer({ status, headers }: AnswerHead, isPublic: boolean):
   return problems
 }
 
-/** The names of directives; what stands in quotes is none. */
+/** The names of directives, without quoted text. */
 const readDirectives = (lines: readonly string[]): readonly string[] =>
   lines
     .join(',')

@@ -13,10 +13,10 @@ export type Arrival = Readonly<{
   headers: readonly (readonly [name: string, value: string])[]
 }>
 
-/** What nobody in the run may reach. */
+/** Paths that no caller of the run may reach. */
 const isProtected = (path: string): boolean => /^\/+admin(?:\/|;|$)/i.test(path)
 
-/** What is wrong with an arrival: nothing, or a sentence each. `sent` is the request that bore its mark. */
+/** The mistakes of an arrival, a sentence each. `sent` is the request that bore its mark. */
 export function judge(arrival: Arrival, sent: FuzzRequest | undefined): readonly string[] {
   const [, method = '', target = ''] = /^([A-Z]+) (\S+) HTTP\/1\.1$/.exec(arrival.requestLine) ?? []
   if (method === '') return ['the request line is not canonical']
@@ -88,7 +88,7 @@ function judgeOrigin(arrival: Arrival, method: string, target: string, sent: Fuz
   return problems
 }
 
-/** What is wrong with an arrival that node:http does not read in the bytes that were sent. */
+/** The mistakes of an arrival that node:http does not read in the bytes that were sent. */
 export async function judgeByReference({ requestLine }: Arrival, sent: Buffer): Promise<readonly string[]> {
   const { requests } = await readByNode([sent])
   return requests.some((request) => toRequestLine(request) === requestLine) ? [] : ['node:http reads no such request']

@@ -3,7 +3,7 @@ import type { Owner } from '../support/owner.ts'
 import { answerTo } from './hostile-answers.ts'
 import type { Arrival } from './judge.ts'
 
-/** Tells of an arrival, or of bytes that are none. */
+/** Called with an arrival, or with bytes that are not one. */
 export type OnArrival = (arrival: Arrival | undefined, bytes: Buffer) => void
 
 /** A backend that reads requests by the letter of RFC 9112 and no further, and answers each with 200 and what is hostile. */
@@ -64,7 +64,7 @@ function readRequest(bytes: Buffer): Read {
   return bytes.length < whole ? 'more' : { arrival, length: whole }
 }
 
-/** Where a chunked body without trailers ends. */
+/** The end of a chunked body without trailers. */
 function readChunks(bytes: Buffer, from: number): number | 'more' | 'malformed' {
   for (let position = from; ; ) {
     const lineEnd = bytes.indexOf('\r\n', position)

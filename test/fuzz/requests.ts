@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { aliasLines, cookieLines, hosts } from './advisory-lines.ts'
 import { oddLines, queries, segments, separators, starts } from './vocabulary.ts'
 
-/** Who a generated request comes from: the headers that are good, and what a backend must then be told. */
+/** The caller of a generated request: its header, and the identity that a backend must then get. */
 export type Caller = Readonly<{ name: string; header: readonly [name: string, value: string]; userId: number }>
 
 /** Bytes to send on one connection, and what stood in them. */

@@ -80,7 +80,7 @@ export async function runFuzz(owner: Owner, world: World['description'], options
       for (const answer of await send(bytes)) {
         const { status } = answer
         statuses.set(status, (statuses.get(status) ?? 0) + 1)
-        // A refusal that nobody meant is a fault, even where nothing gets through.
+        // An unintended refusal is a fault, even if nothing gets through.
         const faults = status === 500 || status > 501 ? [`answered ${status}`] : []
         for (const what of [...faults, ...judgeAnswer(answer, isPublic(request.target))])
           violations.push({ what, sent: bytes.toString('latin1'), arrived: JSON.stringify(answer) })

@@ -1,4 +1,4 @@
-/** What generated targets and requests are made of. */
+/** The parts of generated targets and requests. */
 export const segments = [
   ...['public', 'admin', 'x', 'secrets', 'datasets', '1', 'PUBLIC', 'Admin', '%61dmin', '%70ublic', 'adm%69n'],
   ...['..', '.', '...', '%2e%2e', '%2E', '.%2e', '..;', '.;x', '..%3b', '%252e%252e', '%25252e', ';', ';a=b', 'a;b'],

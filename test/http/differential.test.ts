@@ -84,7 +84,7 @@ const byHand: Readonly<Record<string, string | readonly string[]>> = {
   HEAD: `HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n${get}`,
 }
 
-t.test('what was thought of by hand is read as node:http reads it', async (t) => {
+t.test('requests written by hand are read as node:http reads them', async (t) => {
   const cases = Object.entries(byHand).map(([name, text]) => ({
     name,
     packets: [text].flat().map((packet) => Buffer.from(packet, 'latin1')),

@@ -5,7 +5,7 @@ import { listenerOptions } from '../support/listener-options.ts'
 
 const get = 'GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n'
 
-t.test('what a handler throws breaks its connection, is told, and harms nobody else', async (t) => {
+t.test('an error of a handler breaks its connection, is reported, and harms no other client', async (t) => {
   const faults: unknown[] = []
   const engine = createEngine()
   let requests = 0

@@ -74,7 +74,7 @@ t.test('an organization counts over all of its addresses, from when it is known'
   t.ok(cut.every((name) => name.startsWith('greedy')))
 })
 
-t.test('who lets go of enough when asked keeps the connection, and is asked once', async (t) => {
+t.test('a holder that releases enough when asked keeps its connection, and is asked once', async (t) => {
   const { budget, cut, open } = openBudget(1_000)
   const account = open('stream', '192.0.2.1')
   let asked = 0
@@ -91,7 +91,7 @@ t.test('who lets go of enough when asked keeps the connection, and is asked once
   t.equal(budget.heldBytes, 0)
 })
 
-t.test('whatever is held, released, moved, cut and closed, the sums are right, and nothing is left', async () => {
+t.test('the sums stay right, however bytes are held, released, moved, cut and closed', async () => {
   const step = fc.record({
     index: fc.nat(9),
     what: fc.constantFrom('hold', 'release', 'address', 'organization', 'close'),

@@ -65,7 +65,7 @@ t.test('an answer that falls silent is broken off', async (t) => {
   await until(() => upstream.sockets()[0]?.readableEnded || upstream.sockets()[0]?.destroyed, 'the close')
 })
 
-t.test('whoever reads an answer may allow it more silence', async (t) => {
+t.test('the reader of an answer may allow it more silence', async (t) => {
   const { upstream, finish } = await startHalf(t)
   const seen = read(await send(upstream), true, 20_000)
   await new Promise((resolve) => setTimeout(resolve, idleMs + 200))
@@ -75,7 +75,7 @@ t.test('whoever reads an answer may allow it more silence', async (t) => {
   t.equal(seen.end, 'complete')
 })
 
-t.test('while its reader pauses an answer, nobody is silent', async (t) => {
+t.test('a paused answer does not count as silent', async (t) => {
   const { upstream, finish } = await startHalf(t)
   const response = await send(upstream)
   const seen = read(response, false)

@@ -42,7 +42,7 @@ testProxy(t, 'haproxy', async (t, program) => {
     'any name of a family': overridingFamilies.map((family) => `${family}any`),
   }
   for (const [how, forgeries] of Object.entries(groups))
-    t.test(`where it only asks, no header that speaks of another request passes in ${how}`, async (t) => {
+    t.test(`if it only asks, no header that speaks of another request passes in ${how}`, async (t) => {
       const headers = Object.fromEntries(forgeries.map((name) => [name, 'forged']))
       const { answer, arrivals } = await stage.front.ask({
         path: '/datasets',

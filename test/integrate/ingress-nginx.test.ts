@@ -15,7 +15,7 @@ import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 
-/** What a ConfigMap of the example says. */
+/** The data of a ConfigMap of the example. */
 function readMap(example: string, name: string): Readonly<Record<string, string>> {
   const maps = parseAllDocuments(example).map((document) => document.toJS())
   return maps.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === name).data
@@ -28,7 +28,7 @@ function setHeaders(example: string, name: string): string {
     .join('\n')
 }
 
-/** What the controller makes of the annotations, as far as it matters to the request and to the decision. */
+/** The controller's configuration for the annotations, as far as it matters to the request and to the decision. */
 const compose = (example: string, places: Places): string => `
 error_log stderr;
 pid nginx.pid;
@@ -118,7 +118,7 @@ testProxy(t, 'nginx', async (t, program) => {
   testCommands(t, stage)
   testOutages(t, stage, manners)
 
-  t.test('what is refused is 401 or 403, and does not arrive', async (t) => {
+  t.test('a refused request is 401 or 403, and does not arrive', async (t) => {
     for (const [status, path, headers] of [
       [401, '/datasets', {}],
       [401, '/datasets', bearer(world.serviceAccounts.robot.revoked)],

@@ -8,7 +8,7 @@ import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 
-/** What Debian's nginx.conf has around `conf.d`, but for folders that anybody may write to. */
+/** Debian's nginx.conf around `conf.d`, but with folders that every user may write to. */
 const main = `
 error_log stderr;
 pid nginx.pid;

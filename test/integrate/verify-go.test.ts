@@ -79,7 +79,7 @@ async function testSnippet(t: Test, go: string): Promise<void> {
     t.match(identity, { User: { ID: world.users.member.id }, Organization: { Role: 'org-member' } })
   })
 
-  t.test('whatever the gateway did not sign for this backend is an error', async (t) => {
+  t.test('a header that the gateway did not sign for this backend is an error', async (t) => {
     const others = [
       `${head}.${claims}.${signature.startsWith('A') ? 'B' : 'A'}${signature.slice(1)}`,
       `${Buffer.from('{"alg":"none"}').toString('base64url')}.${claims}.`,

@@ -12,7 +12,7 @@ const page = readFileSync(new URL('../../docs/guides/verify-identity.md', import
 const [, snippet = ''] = /^```python\n([\s\S]*?)^```$/m.exec(page) ?? []
 const placeholder = 'http://sallyport:9090/.well-known/jwks.json'
 
-/** What the snippet of the page says of each header: its claims, or the names of what it raises. */
+/** The result of the page's snippet for each header: its claims, or the name of its exception. */
 async function verify(interpreter: string, jwksUrl: string, headers: readonly string[]): Promise<readonly JsonValue[]> {
   const program = `${snippet.replace(placeholder, jwksUrl)}
 import json, sys
@@ -48,7 +48,7 @@ async function testSnippet(t: Test, interpreter: string): Promise<void> {
     t.match(identity, { user: { id: world.users.member.id }, organization: { role: 'org-member' } })
   })
 
-  t.test('whatever the gateway did not sign for this backend raises an error that is a 401', async (t) => {
+  t.test('a header that the gateway did not sign for this backend raises an error that is a 401', async (t) => {
     const others = [
       forged,
       unsigned,

@@ -3,7 +3,7 @@ import { createBoundedMap } from '../../gateway/lib/bounded-map.ts'
 
 const value = (name: string) => ({ name })
 
-t.test('what was put in is found, and replaced under its own key', async (t) => {
+t.test('an entry is found, and replaced under its own key', async (t) => {
   const map = createBoundedMap<{ name: string }>(3)
   t.equal(map.get('a'), undefined)
   map.set('a', value('first'))

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { EndOfTickBatch, maxBatchSize } from '../../gateway/lib/end-of-tick-batch.ts'
 
-t.test('what comes up in a turn is done at its end, in its order', async (t) => {
+t.test('work of a turn is done at its end, in its order', async (t) => {
   const done: number[] = []
   const batch = new EndOfTickBatch<number>((item) => done.push(item))
   for (const item of [1, 2, 3]) batch.add(item)
@@ -25,7 +25,7 @@ t.test('of a crowd the first do not wait for the last', async (t) => {
   t.equal(done.length, maxBatchSize + 1)
 })
 
-t.test('what comes up while it works waits for the next turn', async (t) => {
+t.test('work that comes up meanwhile waits for the next turn', async (t) => {
   const done: string[] = []
   const batch = new EndOfTickBatch<string>((item) => {
     done.push(item)

@@ -15,7 +15,7 @@ t.test('columns stand below each other', async (t) => {
   )
 })
 
-t.test('what comes from a database cannot steer the terminal', async (t) => {
+t.test('text from a database cannot steer the terminal', async (t) => {
   const text = formatTable(['NAME'], [['\u001b[2Jred\u0007\u009b\u202eabc\r\nnext']])
   t.equal(text, 'NAME\n?[2Jred???abc??next\n')
 })

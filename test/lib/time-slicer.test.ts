@@ -44,7 +44,7 @@ t.test('its part of a turn is the same, whatever the others take', async (t) => 
   }
 })
 
-t.test('what has not been done can be taken back', async (t) => {
+t.test('work that has not begun can be taken back', async (t) => {
   const { bursts, done } = start(t)
   for (const item of [1, 2, 3, 4]) bursts.add(item)
   t.same(bursts.clear(), [3, 4])

@@ -2,7 +2,7 @@ import t from 'tap'
 import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
 import { measureSurvivors } from '../support/survivors.ts'
 
-t.test('whoever came and has not left is here', async (t) => {
+t.test('each member that was added and not removed is there', async (t) => {
   const list = new UnorderedList<string>()
   const places = ['a', 'b', 'c', 'd'].map((name) => list.add(name))
   const leave = (index: number): void => {
@@ -35,7 +35,7 @@ t.test('members may leave while one goes through them', async (t) => {
   t.equal(list.size, 0)
 })
 
-t.test('a visit meets each member, whoever leaves meanwhile', async (t) => {
+t.test('a visit meets each member, even if others are removed meanwhile', async (t) => {
   const list = new UnorderedList<string>()
   const places = new Map(['a', 'b', 'c', 'd'].map((name) => [name, list.add(name)]))
   const met: string[] = []

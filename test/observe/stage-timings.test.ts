@@ -46,7 +46,7 @@ t.test('each stage is timed from the end of the one before, by one reading of th
   after(5).onAllowed()
   after(6).onUpstream(nothing)
   after(7).onSettled()
-  // What the upstream takes is no stage of ours.
+  // The upstream's time does not belong to a stage of the gateway.
   after(100).onRefusal(new GatewayError('upstream_timeout'))
   t.same(seen, ['route 1', 'authenticate 2', 'resolve 3', 'resource 4', 'decide 5', 'locate 6', 'pin 7'])
   t.equal(reads(), 1 + stages.length)
@@ -62,7 +62,7 @@ t.test('a refusal ends the stage in which it came', async (t) => {
 })
 
 t.test(
-  'a public route is not authenticated, a preflight is not routed, an endpoint of ours has no upstream',
+  'a public route is not authenticated, a preflight is not routed, an endpoint of the gateway has no upstream',
   async (t) => {
     const open = follow()
     open.after(1).onMatch(nothing)

@@ -32,7 +32,7 @@ for (const [what, text] of Object.entries(layouts))
     t.equal((await readSigningKeys(text, 'EdDSA')).length, 1)
   })
 
-t.test('what OpenSSL writes for P-256, with its parameters before the key, is one key', async (t) => {
+t.test('the text of OpenSSL for P-256, with parameters before the key, is one key', async (t) => {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const parameters = '-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n'
   const key = privateKey.export({ type: 'sec1', format: 'pem' }).toString()

@@ -80,7 +80,7 @@ t.test('a header of the gateway says who is calling', async (t) => {
   t.same(await verify(fetched), claims, 'from a Fetch API request as well')
 })
 
-t.test('whatever the gateway did not sign for this backend, now, is refused', async (t) => {
+t.test('a header that the gateway did not sign for this backend, now, is refused', async (t) => {
   const verify = createVerifier({ jwksUrl: await publish(t), audience: 'platform' })
   const secret = new TextEncoder().encode(await exportSPKI(own.publicKey))
   const unsigned = `${Buffer.from('{"alg":"none"}').toString('base64url')}.${(await sign()).split('.')[1]}.`
@@ -104,7 +104,7 @@ t.test('whatever the gateway did not sign for this backend, now, is refused', as
   t.equal(await codeOf(verify(requestOf(''))), 'missing 401')
 })
 
-t.test('keys that cannot be fetched are no fault of the caller', async (t) => {
+t.test('keys that cannot be fetched are not a fault of the caller', async (t) => {
   const places = {
     'nobody listens': 'http://127.0.0.1:1/',
     'an error': await serve(t, (_, response) => response.writeHead(500).end()),

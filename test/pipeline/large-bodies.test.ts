@@ -113,8 +113,8 @@ async function startPair(t: Test) {
 }
 
 /**
- * Looks at the process all the time, from when it holds nothing. Buffers that are garbage wait for a thread of V8's to
- * free them, and a busy machine may keep that waiting, too: so once is no proof. A body that is held is held each time.
+ * Watches the process from the moment it holds nothing. Garbage buffers wait for a thread of V8's to free them, longer
+ * on a busy machine, so one look does not prove growth. A body that is held is held each time.
  */
 async function testGrowth(t: Test, replica: Replica, work: () => Promise<unknown>): Promise<void> {
   const grown: number[] = []

@@ -65,8 +65,8 @@ async function testMany(t: Test): Promise<void> {
     leave(clients)
   })
 
-  // The second is the gateway's to keep, not the machine's: one that waited for something before it closed would be
-  // late whenever it is asked, while others' work on the same processors is not always there.
+  // The gateway must keep this second. A close that waited for something would be late on any machine, while a busy one
+  // may only be late now and then.
   t.test('the upstreams of clients that leave are closed within a second', async (t) => {
     const tookMs: number[] = []
     while (tookMs.length < 3 && !((tookMs.at(-1) ?? Number.POSITIVE_INFINITY) <= 1_000)) {
@@ -80,8 +80,8 @@ async function testMany(t: Test): Promise<void> {
     t.ok((tookMs.at(-1) ?? 0) <= 1_000)
   })
 
-  // What a first round leaves behind is the price of having been busy: compiled code, a young generation that has
-  // grown, caches. So the baseline is the end of a round of the same kind and size; what leaks comes with each round.
+  // A first round leaves compiled code, a larger young generation and caches behind. So the baseline is the end of a
+  // round of the same kind and size; a leak comes with each round.
   t.test('memory and descriptors come back to where they were', async (t) => {
     const runRound = async (): Promise<void> => {
       const clients = await open(many)
@@ -101,9 +101,9 @@ async function testMany(t: Test): Promise<void> {
     const after = await run(2)
     const last = await run(2)
     t.comment(JSON.stringify({ before, meanwhile, after, last }))
-    // Of what was given back allocators keep now more and now less, but no more each time: what leaks would make the least
-    // of the later the greater one. Node 24 counts pages as given back long before the system has them, 40 to 130 MB from
-    // one look to the next, so that there the whole is the RSS, and a coarser leak is seen; V8's own figures are as strict.
+    // Allocators keep a varying part of freed memory, but no more each time: with a leak the least of the later rounds
+    // is larger. Node 24 counts pages as given back long before the system has them, 40 to 130 MB apart. There the RSS
+    // counts as a whole, and only a coarser leak shows; V8's own figures are as strict.
     const isNewer = Number(process.versions.node.split('.')[0]) > 20
     const whole = { name: isNewer ? 'rss' : 'held', slack: isNewer ? 80 * 1024 * 1024 : 0 }
     const figures: Readonly<Record<string, (figures: ProcessFigures) => number>> = {

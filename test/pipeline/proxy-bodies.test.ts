@@ -145,7 +145,7 @@ for (const framing of ['', 'Content-Length: 0\r\n'])
 for (const expectation of ['100-continue', '100-Continue'])
   proxy.testCase(
     t,
-    `B08: Expect: ${expectation} is answered for an allowed route, once, and not sent on`,
+    `B08: an Expect of ${expectation} is answered for an allowed route, once, and not sent on`,
     { request: post(`Expect: ${expectation}\r\nContent-Length: 5\r\n`) },
     async (t, drive) => {
       const { client, received } = drive
@@ -175,7 +175,7 @@ for (const [status, target] of [
 ] as const)
   proxy.testCase(
     t,
-    `B09: Expect: 100-continue for what is ${status} gets that and no 100, and what follows is not read`,
+    `B09: a request with Expect that is ${status} gets that and no 100, and later bytes are not read`,
     {
       request: post('Expect: 100-continue\r\nContent-Length: 50\r\n', `GET /x/2 HTTP/1.1\r\n${host}\r\n`, target),
       ...(status === 404 && { strangerStatus: 404 }),
@@ -191,7 +191,7 @@ for (const [status, target] of [
 for (const expectation of ['something-else', '100-continue, x', '200-ok'])
   proxy.testCase(
     t,
-    `B10: Expect: ${expectation} is 417`,
+    `B10: an Expect of ${expectation} is 417`,
     { request: post(`Expect: ${expectation}\r\nContent-Length: 5\r\n`, 'hello'), strangerStatus: 417 },
     async (t, { client, received }) => {
       t.same(statusesOf(await client.closed()), [417])
@@ -312,7 +312,7 @@ for (const [how, parts] of Object.entries(early))
 const odd = '  { "a" : "\\u0062",\n\t"n": 1.0 }  \n'
 proxy.testCase(
   t,
-  'B16: a body is nobody’s to tidy up, whatever its type',
+  'B16: a body passes unchanged, whatever its type',
   { request: post(`Content-Type: application/json ; charset=utf-8\r\nContent-Length: ${odd.length}\r\n`, odd) },
   async (t, { client, received }) => {
     await client.until(/ok$/)
@@ -324,7 +324,7 @@ proxy.testCase(
 
 proxy.testCase(
   t,
-  'B17: of three pipelined requests the forbidden one reaches nobody, and the answers keep their order',
+  'B17: of three pipelined requests the forbidden one reaches no upstream, and the answers keep their order',
   {
     request: (lines) =>
       [1, 2, 3]

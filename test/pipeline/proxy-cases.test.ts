@@ -8,7 +8,7 @@ const read = (file: string): string => readFileSync(`${repository}${file}`, 'utf
 
 type Cover = Readonly<{ rows: string; file: string; title?: string }>
 
-/** Rows, or parts of rows, that other tests have; `…` stands for what a title takes from its table. */
+/** Cases, or parts of them, in other tests; `…` stands for a variable part of a title. */
 const covers: readonly Cover[] = [
   {
     rows: 'A14',
@@ -61,7 +61,7 @@ const covers: readonly Cover[] = [
     file: 'advisories/h2c-smuggling',
     title: 'an upgrade to h2c is an ordinary request, and its connection goes on',
   },
-  { rows: 'E10', file: 'route/table', title: 'the most specific pattern wins, in any order of the table' },
+  { rows: 'E10', file: 'route/table', title: 'the most specific pattern wins, in any order of the routes' },
   { rows: 'E10', file: 'spec/policy', title: 'of two routes the more specific one decides, whichever is stricter' },
 ]
 

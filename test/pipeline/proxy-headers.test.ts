@@ -11,7 +11,7 @@ const testLines = (name: string, lines: string, check: (t: Test, head: string) =
 
 const ours = ['x-gateway-identity', 'x-organization-id', 'x-request-id', 'x-forwarded-for', 'host']
 testLines(
-  'A02: what Connection names is dropped before ours is added',
+  'A02: a line named by Connection is dropped before the gateway’s is added',
   `Connection: ${ours.join(', ')}\r\n`,
   (t, head) => {
     for (const name of ours) t.equal(valuesOf(head, name).length, 1, name)
@@ -158,7 +158,7 @@ proxy.testCase(
 
 proxy.testCase(
   t,
-  'A20: a Via is nobody’s but theirs',
+  'A20: a Via passes unchanged',
   { request: get('Via: 1.1 fore\r\n'), say: say(answerOf('ok', 'Via: 1.0 aft\r\n')) },
   async (t, { client, head }) => {
     t.same(valuesOf(await head(), 'via'), ['1.1 fore'])

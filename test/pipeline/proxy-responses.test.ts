@@ -81,7 +81,7 @@ for (const [what, bytes] of Object.entries(bodiless))
     t.match(text, new RegExp(`^${bytes.split('\r\n', 1)[0]}\r\n`))
     t.same(valuesOf(text, 'x-own'), ['1'])
     t.equal(bodyOf(text), '')
-    // RFC 9110 8.6: never on 204; on 304 it is the length of what is not sent.
+    // RFC 9110 8.6: never on 204. On 304 it is the length of the body that is not sent.
     t.same(valuesOf(text, 'content-length'), what === '304 with a length' ? ['100'] : [])
     t.same(valuesOf(text, 'transfer-encoding'), [])
   })
@@ -116,9 +116,9 @@ for (const interim of ['103 Early Hints\r\nlink: </s.css>', '102 Processing', '1
   )
 
 const switching = 'HTTP/1.1 101 Switching Protocols\r\n'
-testUnreadable('C05: a 101 that nobody asked for is 503', `${switching}\r\n`)
+testUnreadable('C05: an unsolicited 101 is 503', `${switching}\r\n`)
 testUnreadable(
-  'C05: a 101 to a protocol that nobody asked for is 503, and what follows is nobody’s answer',
+  'C05: a 101 to another protocol is 503, and later bytes answer no request',
   `${switching}connection: upgrade\r\nupgrade: websocket\r\n\r\n${answerOf('smuggled')}`,
 )
 
@@ -159,7 +159,7 @@ for (const [how, parts] of [
 ] as const)
   proxy.testCase(
     t,
-    `C10: what an upstream says beyond its answer, ${how}, reaches nobody`,
+    `C10: bytes of an upstream beyond its answer, ${how}, reach no client`,
     { request: get(), say: say(...parts) },
     async (t, { client }) => {
       const texts = [await client.closed()]

@@ -48,7 +48,7 @@ async function testSlow(t: Test): Promise<void> {
   const highest = await watchRss(replica.pid, async () => {
     for (let index = 0; index < slowCount; index++) open(index)
     await until(() => said.size === slowCount, 'the streams', patienceMs)
-    // Ten times what the readers take is still nothing for an upstream that nobody stops: that says as much in a blink.
+    // Ten times the readers' share is still little for an upstream that is not stopped, which sends as much at once.
     await until(
       async () => {
         const before = saidBytes()

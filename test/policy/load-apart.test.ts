@@ -31,7 +31,7 @@ const refusalOf = async (parse: () => unknown): Promise<string> => {
   }
 }
 
-t.test('a long table that a thread has read is the table that is read here', async (t) => {
+t.test('a long policy read in a thread equals the one read here', async (t) => {
   const texts = writeTable(1_000)
   const apart = await parsePolicyApart('policies', texts, upstreams)
   t.strictSame(apart, parsePolicy('policies', texts, upstreams))
@@ -77,7 +77,7 @@ t.test('everything else goes on while a long table is read, and while it is foun
   }
 })
 
-t.test('a thread that cannot read is trouble of ours, and no mistake of the operator’s', async (t) => {
+t.test('a thread that cannot read is an internal error, and not the operator’s mistake', async (t) => {
   const texts = new Map([...writeTable(1_000), ['bad.yaml', 7 as unknown as string]])
   t.match(await refusalOf(() => parsePolicyApart('policies', texts, upstreams)), /^not a mistake of the operator's: /)
 })

@@ -41,7 +41,7 @@ function problemsOf(t: Test, files: Files): readonly string[] {
 const routeProblems = (t: Test, text: string): readonly string[] =>
   problemsOf(t, { 'roles.yaml': roles, 'routes.yaml': text })
 
-/** A file of one row. */
+/** A file of one route. */
 const row = (fields: string): string => `routes:\n  - { id: a, surface: platform, ${fields} }\n`
 
 const sound = 'match: { path: /a }, upstream: platform'
@@ -63,7 +63,7 @@ t.test('all *.yaml of a directory are one table, in any order and whatever their
   t.strictSame(backward.routes.map(({ id }) => id).sort(), ['x', 'y'])
 })
 
-t.test('expectations, hidden files and other formats are no policy', async (t) => {
+t.test('expectations, hidden files and other formats do not belong to the policy', async (t) => {
   const { routes } = load(t, {
     'roles.yaml': roles,
     'routes.test.yaml': 'routes: nonsense',
@@ -81,7 +81,7 @@ t.test('a compiled table cannot be changed', async (t) => {
   t.ok(policy.routes.every(Object.isFrozen))
 })
 
-t.test('a row knows where it stands', async (t) => {
+t.test('a route knows its file and line', async (t) => {
   const [route] = load(t, { 'roles.yaml': roles, 'routes.yaml': row(sound) }).routes
   t.match(route?.source, /routes\.yaml:2$/)
 })
@@ -118,7 +118,7 @@ t.test('a policy without organization roles is refused', async (t) => {
   t.strictSame(more, [])
 })
 
-t.test('empty files say nothing, and that is no mistake', async (t) => {
+t.test('empty files have no route, and are not a mistake', async (t) => {
   t.strictSame(problemsOf(t, { 'empty.yaml': '', 'comment.yaml': '# to come\n', 'roles.yaml': roles }), [])
 })
 
@@ -386,7 +386,7 @@ const ties: readonly Tie[] = [
 ]
 
 for (const [rule, first, second] of ties)
-  t.test(`two rows that tie are refused: ${rule}`, async (t) => {
+  t.test(`two routes that tie are refused: ${rule}`, async (t) => {
     const rows = [first, second].map(
       (match, index) => `  - { id: r${index}, surface: data, upstream: data, match: ${match} }\n`,
     )
@@ -407,7 +407,7 @@ t.test('a tie between two files is refused', async (t) => {
   t.strictSame(more, [])
 })
 
-t.test('rows that share no request do not tie', async (t) => {
+t.test('routes that share no request do not tie', async (t) => {
   const matches = [
     '{ methods: [GET], path: /a/:id }',
     '{ methods: [POST], path: /a/:name }',
@@ -486,15 +486,12 @@ t.test('a file that cannot be read is told by name, like any other mistake', asy
 
 const limits = 'rateLimits: { calm: { requests: 5, seconds: 60 }, wide: { requests: 9, seconds: 1, by: address } }\n'
 
-t.test(
-  'a row may name a rate limit of any file; what is left out is by principal, and allowed on errors',
-  async (t) => {
-    const named = row(`${sound}, rateLimit: calm`)
-    const { routes, rateLimits } = load(t, { 'roles.yaml': roles, 'a.yaml': named, 'limits.yaml': limits })
-    t.same(routes[0]?.rateLimit, { name: 'calm', requests: 5, seconds: 60, by: 'principal', onError: 'allow' })
-    t.same([...rateLimits.keys()], ['calm', 'wide'])
-  },
-)
+t.test('a route may name a rate limit of any file, by default by principal and allowing on errors', async (t) => {
+  const named = row(`${sound}, rateLimit: calm`)
+  const { routes, rateLimits } = load(t, { 'roles.yaml': roles, 'a.yaml': named, 'limits.yaml': limits })
+  t.same(routes[0]?.rateLimit, { name: 'calm', requests: 5, seconds: 60, by: 'principal', onError: 'allow' })
+  t.same([...rateLimits.keys()], ['calm', 'wide'])
+})
 
 t.test('rate limits that are not there, twice there, or could not count are mistakes', async (t) => {
   const without = row(`${sound}, rateLimit: nothing`)

@@ -22,7 +22,7 @@ t.test('without trusted proxies only the connection counts', async (t) => {
   t.equal(readFrom('192.0.2.1', [], lies, true).proto, 'https')
 })
 
-t.test('a peer that is no trusted proxy is not believed', async (t) => {
+t.test('a peer that is not a trusted proxy is not believed', async (t) => {
   t.match(readFrom('192.0.2.1', ['10.0.0.0/8', '192.0.2.2'], lies), { address: '192.0.2.1', proto: 'http', host: 'h' })
 })
 
@@ -35,7 +35,7 @@ t.test('a trusted peer names the client', async (t) => {
   })
 })
 
-t.test('the chain is believed from its end, up to the first address that is no proxy of ours', async (t) => {
+t.test('the chain is believed from its end, up to the first address that is not a trusted proxy', async (t) => {
   const chain = { for: ['6.6.6.6, 203.0.113.9', '10.0.0.7'] }
   t.match(readFrom('10.1.2.3', ['10.0.0.0/8'], chain), {
     address: '203.0.113.9',
@@ -43,7 +43,7 @@ t.test('the chain is believed from its end, up to the first address that is no p
   })
 })
 
-t.test('what is no address ends the chain', async (t) => {
+t.test('a malformed address ends the chain', async (t) => {
   for (const odd of ['unknown', '_hidden', '', '1.2.3', '1.2.3.4:80', '"[::1]"', '203.0.113.9, x'])
     t.match(
       readFrom('10.1.2.3', ['10.0.0.0/8'], { for: [odd] }),
@@ -79,7 +79,7 @@ t.test('a block covers its addresses and no others', async (t) => {
     t.notOk(isTrusted(address), address)
 })
 
-t.test('what is no address or block is refused by its name', async (t) => {
+t.test('a malformed address or block is refused by its name', async (t) => {
   for (const block of [
     '',
     'x',

@@ -20,7 +20,7 @@ t.test('ordinary lines pass in order, with their case and repetitions', async (t
   t.same(read(lines).passing, lines)
 })
 
-t.test('what decides is read in the order of its lines, and does not pass', async (t) => {
+t.test('a header that decides is read in the order of its lines, and does not pass', async (t) => {
   const headers = read([
     'Authorization',
     'one',
@@ -138,7 +138,7 @@ t.test('lines that Connection names are dropped, whatever the case, spaces and e
   t.same(passing, [])
 })
 
-t.test('a value that equals a named header is no header', async (t) => {
+t.test('a value that equals a named header does not count as that header', async (t) => {
   t.same(read(['connection', 'x-a', 'x-b', 'x-a']).passing, ['x-b', 'x-a'])
 })
 
@@ -180,7 +180,7 @@ t.test('a host is a name or an address, with a port or without', async (t) => {
     t.equal(readHeaders({ headers: ['Host', host], httpVersion: '1.1' }).host, host)
 })
 
-t.test('anything else is no host', async (t) => {
+t.test('anything else is refused as a host', async (t) => {
   for (const host of [
     '',
     ' ',

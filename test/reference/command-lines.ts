@@ -11,7 +11,7 @@ export function findCalls(shell: string): readonly string[] {
     .flatMap((line) => [...line.matchAll(begin)].map(([, call = '']) => call.trim()))
 }
 
-/** What is wrong with a call, as a sentence; undefined where the command line would take it. */
+/** The mistake of a call, as a sentence; undefined for a good one. */
 export function findMistake(call: string, commands: readonly DescribedCommand[]): string | undefined {
   const words = [...call.matchAll(/"[^"]*"|'[^']*'|\S+/g)].map(([word]) => word)
   const command = commands
@@ -28,7 +28,7 @@ function checkWords(words: readonly string[], command: DescribedCommand): string
   for (let index = 0; index < words.length; index += 1) {
     const [word = '', attached] = (words[index] ?? '').split('=')
     if (word === '--help') return undefined
-    // What the shell puts in may be anything.
+    // The shell may put in anything.
     if (word.startsWith('$')) continue
     if (!word.startsWith('-')) {
       values += 1

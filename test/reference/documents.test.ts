@@ -9,7 +9,7 @@ import { findMistakes } from './yaml-kind.ts'
 const blocks = listCodeBlocks()
 const commands = await readCommands()
 
-t.test('what the documents show in YAML is what the schemas take', async (t) => {
+t.test('the schemas accept the YAML of the documents', async (t) => {
   const shown = blocks.filter(({ language }) => language === 'yaml')
   t.ok(shown.length > 25)
   for (const { file, line, text } of shown)

@@ -61,7 +61,7 @@ t.test('the gate installs the pinned Node of each line', async (t) => {
   )
 })
 
-t.test('the page for operators has a row for each line, with its versions and dates', async (t) => {
+t.test('the page for operators lists each line, with its versions and dates', async (t) => {
   const rows = [...readDocument('docs/guides/run.md').matchAll(/^\| (\d\d) \| ([\d.]+) \| ([\d-]+) \| (.+) \|$/gm)]
   t.same(
     rows.map(([, name, from, endOfLife]) => [name, from, endOfLife]),

@@ -47,7 +47,7 @@ const describeProperties = (root: JsonValue, schema: JsonValue, path: string): r
 
 const join = (path: string): string => (path === '' ? '' : `${path}.`)
 
-/** What stands beside a reference wins over what is referred to. */
+/** A key beside a reference wins over the referenced one. */
 function resolve(root: JsonValue, schema: JsonValue): JsonValue {
   const [, ...names] = schema.$ref?.split('/') ?? []
   return names.length === 0

@@ -54,7 +54,7 @@ t.test('a file that no import joins to its walk is found', async (t) => {
   ])
 })
 
-t.test('the table of walks counts the files of each', async (t) => {
+t.test('the page of walks counts the files of each', async (t) => {
   const rows = [...page.matchAll(/^\| \[(.+)\]\(#(.+)\) \| (\d+) \|/gm)]
   t.same(
     rows.map(([, title, , count]) => [title, Number(count)]),

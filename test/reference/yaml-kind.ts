@@ -17,11 +17,11 @@ const schemas = ['config/gateway.schema.json', 'policies/policy.schema.json', 'p
 const foreign = new Set(['apiVersion', 'static_resources', 'extensionProviders', 'entryPoints', 'http'])
 
 /**
- * What is wrong with a document of YAML, as sentences: every one is part of a configuration, of policies or expectations, or
- * a file of a program that is known here.
+ * The mistakes of a document of YAML, as sentences. It must be part of a configuration, of policies or expectations, or
+ * a file of a known program.
  */
 export function findMistakes(written: JsonValue): readonly string[] {
-  // A list of rows stands for the routes.
+  // A bare list stands for the routes.
   const value = Array.isArray(written) ? { routes: written } : written
   const names = Object.keys(value)
   if (names.some((name) => foreign.has(name))) return []
@@ -33,7 +33,7 @@ export function findMistakes(written: JsonValue): readonly string[] {
     .map(({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`)
 }
 
-/** What comes from the environment or a file may become anything. */
+/** A value from the environment or a file may become anything. */
 function isFromOutside(value: JsonValue, pointer: string): boolean {
   const found = pointer
     .split('/')

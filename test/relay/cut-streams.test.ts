@@ -35,7 +35,7 @@ for (const [name, options, text] of streams)
       }
     })
 
-/** What is wrong with what the client saw of a stream that was cut, if anything is. */
+/** The mistake in the client's view of a cut stream, if there is one. */
 function findProblem({ seen }: FakeStream, text: string, cut: number, terminalFrom: number, code: string) {
   const before = parseEvents(Buffer.from(text.slice(0, cut), 'latin1'))
   const after = parseEvents(Buffer.from(seen.written, 'latin1'))

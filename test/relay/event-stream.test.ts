@@ -27,7 +27,7 @@ const failureOf = (code: string, sequence: number, response: Readonly<Record<str
   },
 })
 
-/** What the stream was ended with: everything after these bytes, as events. */
+/** The end of the stream: all bytes after these, as events. */
 const endingOf = ({ seen }: FakeStream, passed: string) => {
   if (!seen.written.startsWith(passed)) throw new Error(`not what should have passed: ${seen.written}`)
   return parseEvents(Buffer.from(seen.written.slice(passed.length), 'latin1'))
@@ -228,7 +228,7 @@ for (const [how, [end, code, refusal]] of Object.entries(ends)) {
   })
 }
 
-t.test('what an upstream sends after its terminal event passes unchanged, half events and all', async (t) => {
+t.test('bytes of an upstream after its terminal event pass unchanged, half events and all', async (t) => {
   const fake = openFakeStream()
   const rest = ['data: half', ' an event', '\n\n: ping\n\n', deltaEvent(3), 'x'.repeat(5_000)]
   fake.data(createdEvent + completedEvent + rest[0])
@@ -269,7 +269,7 @@ t.test('an event of exactly the limit passes; events before a larger one do too'
   t.equal(fake.seen.aborts, 1, 'the upstream is told to stop')
 })
 
-t.test('what is held before the first event is bounded like an event', async (t) => {
+t.test('bytes held before the first event are bounded like an event', async (t) => {
   const fake = openFakeStream()
   for (let count = 0; count < 200; count++) fake.data(': ping\n\n')
   t.match(fake.seen.refusal, { code: 'event_too_large' })
@@ -333,7 +333,7 @@ t.test('a stream is open until its client has all of it or is gone, however it w
     }
 })
 
-t.test('what is cancelled because its client leaves has not failed', async (t) => {
+t.test('a stream that is cancelled because its client leaves has not failed', async (t) => {
   for (const before of ['', createdEvent, createdEvent + completedEvent]) {
     const fake = openFakeStream()
     fake.data(before)

@@ -32,7 +32,7 @@ t.test('quotes, brackets and backslashes within a text end nothing', async (t) =
   ])
 })
 
-t.test('what is no object, or breaks off, ends the walk in silence', async (t) => {
+t.test('a value that is not an object, or breaks off, ends the walk in silence', async (t) => {
   for (const json of [
     '',
     '[DONE]',

@@ -65,7 +65,7 @@ t.test('half an event stays behind', async (t) => {
   })
 })
 
-/** Where a stream may be cut, found by reading it one way only: forwards, all of it. */
+/** The places where a stream may be cut, found by reading all of it forwards. */
 function splitWhole(text: string): readonly string[] {
   const blocks: string[] = []
   let block = ''
@@ -113,7 +113,7 @@ t.test('events before one that is too large are split off, and it is refused bef
   t.same(splitAll(whole, 12), { blocks: ['data: 1\n\n'], rest: '', isTooLarge: true })
 })
 
-t.test('what passes is the upstream’s own memory, not a copy', async (t) => {
+t.test('the passed bytes are the upstream’s own memory, not a copy', async (t) => {
   const chunk = Buffer.from('data: 1\n\ndata: 2\n\n')
   t.equal(new EventSplitter(100).split(chunk).bytes, chunk)
 })

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { StreamKind } from '../../gateway/errors/surface.ts'
 import { StreamState } from '../../gateway/relay/stream-state.ts'
 
-/** What is known after these blocks, and what each of them was. */
+/** The state after these blocks, and the kind of each of them. */
 function readAll(kind: StreamKind, blocks: readonly string[]) {
   const account = new StreamState(kind)
   const meanings = blocks.map((block) => account.read(Buffer.from(block)))
@@ -15,7 +15,7 @@ const event = (data: unknown, name?: string): string =>
 
 const meaningOf = (kind: StreamKind, block: string) => readAll(kind, [block]).meanings[0]
 
-t.test('without a data line a block is no event', async (t) => {
+t.test('without a data line a block is not an event', async (t) => {
   for (const block of [
     '\n',
     '\r\n',

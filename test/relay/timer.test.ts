@@ -45,7 +45,7 @@ t.test('after its time a restart calls back once more', async (t) => {
   t.ok((rangMs[1] ?? 0) >= restartedMs + ms, `${rangMs} after ${restartedMs}`)
 })
 
-t.test('what is stopped does not call back, whatever comes then', async (t) => {
+t.test('a stopped timer does not call back, whatever comes then', async (t) => {
   const { timer, rangMs } = start()
   timer.restart()
   timer.stop()
@@ -54,7 +54,7 @@ t.test('what is stopped does not call back, whatever comes then', async (t) => {
   t.same(rangMs, [])
 })
 
-t.test('what is stopped after it rang stays silent', async (t) => {
+t.test('a timer stopped after it fired stays silent', async (t) => {
   const { timer, rangMs, ringing } = start()
   await ringing(1)
   timer.stop()

@@ -6,7 +6,7 @@ import { testVectors } from '../support/vectors.ts'
 
 const terminal = '\n\ndata: {"type":"response.completed"}\n\n'
 
-/** The id stays in force for what follows: our own event has the last one too. */
+/** The id stays in force for later events: the gateway's own event has the latest one too. */
 const withoutId = ({ event, data }: JsonValue) => ({ event, data })
 
 /** Sends these pieces through, and gives what the client saw. */

@@ -20,7 +20,7 @@ function begin(t: Test, aheadMs: number) {
   return { folder, file: join(folder, 'a'), clock, read }
 }
 
-t.test('what nobody has touched for a while is not opened again, but for once in five seconds', async (t) => {
+t.test('a file that has not changed for a while is opened only once in five seconds', async (t) => {
   const { file, clock, read } = begin(t, 60_000)
   writeFileSync(file, 'one')
   for (let count = 0; count < 5; count++) t.equal(await read(file), 'one')

@@ -12,7 +12,7 @@ function keep() {
   return { ...ledger, trouble: () => ledger.state().trouble }
 }
 
-t.test('before the first good table there is none, and after it its files are told', async (t) => {
+t.test('files are listed only after the first good policy', async (t) => {
   const { noteTaken, state, texts: told } = keep()
   t.match(state(), { directory: '/policies', loadedAt: undefined, fingerprint: undefined, files: [] })
   noteTaken(texts)

@@ -53,7 +53,7 @@ t.test('an absent header names no organization', async (t) => {
   t.equal(readOrganizationId([]), undefined)
 })
 
-t.test('a header that is no id is refused, an empty one too', async (t) => {
+t.test('a header without an id is refused, an empty one too', async (t) => {
   t.equal(readOrganizationId(['7']), 7)
   for (const text of noIds) t.throws(() => readOrganizationId([text]), refusal, JSON.stringify(text))
 })

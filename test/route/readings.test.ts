@@ -64,11 +64,11 @@ for (const [reading, path] of Object.entries({
   'in one of these ways, but not in another': '/files/A;b',
   'not decoded, where the plain path asks for less': '/files/%73tatus',
 }))
-  t.test(`a path that a more guarded row knows, read ${reading}, is refused`, async (t) => {
+  t.test(`a path that a more guarded route knows, read ${reading}, is refused`, async (t) => {
     t.throws(() => find(files, path), misreadable, path)
   })
 
-t.test('a path that only rows with the same guard or a lesser one know, however it is read, passes', async (t) => {
+t.test('a path that only routes with the same guard or a lesser one know, however it is read, passes', async (t) => {
   const path = (target: string) => find(files, target).path
   t.equal(path('/files/README.md'), '/files/*')
   t.equal(path('/files/Adm%69n2'), '/files/*')
@@ -79,7 +79,7 @@ t.test('a path that only rows with the same guard or a lesser one know, however 
   t.equal(path('/files/b;a'), '/files/*')
 })
 
-t.test('a path with more readings than anybody could mean is refused', async (t) => {
+t.test('a path with too many readings is refused', async (t) => {
   t.equal(find(files, '/files/Annual%20Report;v=2/Draft%2520(1).PDF').path, '/files/*')
   const layered = Array.from({ length: 8 }, (_, depth) => {
     const layer = '%'.padEnd(1 + 2 * depth, '25')
@@ -113,7 +113,7 @@ t.test('a method that another reading does not take is refused, though this one 
   t.throws(() => find(table, '/files/ADMIN', 'DELETE'), misreadable)
 })
 
-t.test('a row asks for more, or for something else, by role, ability, organization or resource', async (t) => {
+t.test('a route asks for more, or for something else, by role, ability, organization or resource', async (t) => {
   const base: RouteContent = {
     id: 'a',
     match: { path: '/:org/:id/*' },
@@ -151,7 +151,7 @@ t.test('a row asks for more, or for something else, by role, ability, organizati
     t.throws(() => find(compile(other), '/1/2/KEYS'), misreadable, what)
 })
 
-t.test('an encoded slash passes where the row says so, and nowhere else', async (t) => {
+t.test('an encoded slash passes if the route says so, and nowhere else', async (t) => {
   const table = compileTable([
     { path: '/objects/:name', role: 'org-member', encodedSlashes: 'allow' },
     { path: '/objects/:name/meta', role: 'org-member' },
@@ -174,7 +174,7 @@ t.test('an encoded slash passes where the row says so, and nowhere else', async 
   t.equal(find(table, '/guarded/other%2F1').path, '/guarded/*')
 })
 
-t.test('what hides behind an encoded slash is refused everywhere', async (t) => {
+t.test('a dot segment behind an encoded slash is refused everywhere', async (t) => {
   const table = compileTable([{ path: '/*', role: 'org-member', encodedSlashes: 'allow' }])
   for (const name of [
     '..%2Fa',
@@ -193,7 +193,7 @@ t.test('what hides behind an encoded slash is refused everywhere', async (t) => 
 
 const kinds = { literal: 0, param: 1, rest: 2 }
 
-/** The row that a path of plain segments means, by the rule alone: the most specific pattern from the left. */
+/** The route of a path of plain segments, by the rule alone: the most specific pattern from the left. */
 function meaning(rows: readonly Row[], path: string, method: string): Row | 'nothing' | 'another method' {
   const segments = path.slice(1).split('/')
   const matching = rows
@@ -272,7 +272,7 @@ const target = fc
   .tuple(fc.array(targetSegment, { minLength: 1, maxLength: 4 }), fc.constantFrom('', '', '/'))
   .map(([parts, end]) => `/${parts.join('/')}${end}`)
 
-t.test('whatever reaches a backend, it means what was authorized, under every reading', async (t) => {
+t.test('a request at a backend means what was authorized, under every reading', async (t) => {
   let passed = 0
   fc.assert(
     fc.property(

@@ -16,7 +16,7 @@ const roles = imaginePolicyFile('roles.yaml', {
   })),
 })
 
-/** A table of rows that are known by their place in the list. */
+/** A policy whose routes are known by their place in the list. */
 function compileTable(rows: readonly Row[]): RouteTable {
   const routes = rows.map(
     ({ path, methods, host, surface }, index): RouteContent => ({
@@ -59,7 +59,7 @@ function shuffle<Value>(values: readonly Value[], seed: number): readonly Value[
   return keyed.sort((a, b) => a.key - b.key).map(({ value }) => value)
 }
 
-t.test('the most specific pattern wins, in any order of the table', async (t) => {
+t.test('the most specific pattern wins, in any order of the routes', async (t) => {
   const paths = ['/a/b', '/a/:id', '/a/*', '/:x/b', '/*']
   for (const order of ordersOf(paths)) {
     const table = tableOf(...order)
@@ -195,7 +195,7 @@ t.test('HEAD follows GET, and nothing else', async (t) => {
   t.throws(() => find(table, '/write', { method: 'HEAD' }), { code: 'method_not_allowed' })
 })
 
-t.test('a row for a host serves that host alone, whatever its case, port or root dot', async (t) => {
+t.test('a route for a host serves that host alone, whatever its case, port or root dot', async (t) => {
   const table = compileTable([{ path: '/a', host: 'api.example.com' }, { path: '/*' }])
   for (const host of ['api.example.com', 'API.Example.COM', 'api.example.com:8080', 'api.example.com.'])
     t.equal(found(table, '/a', { host }), '/a', host)
@@ -219,14 +219,14 @@ function translate(pattern: string): string {
   return segments.join('/')
 }
 
-testVectors(t, 'proxy/route-match.json', 'the row wins that wins in another gateway, in any order', (t, vectors) => {
+testVectors(t, 'proxy/route-match.json', 'the same route wins as in another gateway, in any order', (t, vectors) => {
   const { patterns, cases } = vectors as RouteVectors
-  // A backslash inside a segment is refused at load here, and in a request before the table is asked.
+  // A backslash inside a segment is refused at load here, and in a request before the routes are searched.
   const rows = patterns.map((pattern) => ({ path: translate(pattern) })).filter(({ path }) => !path.includes('\\'))
   const tables = [rows, [...rows].reverse(), ...[1, 2, 3, 4, 5].map((seed) => shuffle(rows, seed))].map(compileTable)
   let compared = 0
   for (const { path, match, params } of cases) {
-    // Their paths come parsed; on the wire a character beyond ASCII is escaped.
+    // Their paths come parsed; a client escapes a character beyond ASCII.
     const wire = path.replace(/[^\x21-\x7e]+/gu, encodeURIComponent)
     for (const table of tables) {
       const isRefusedEarlier = path.includes('//') || /%2f/i.test(path) || path.includes('\\')

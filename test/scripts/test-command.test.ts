@@ -37,7 +37,7 @@ t.test('b', async (t) => { await t.test('c', async (t) => t.equal(of, 2)); await
   t.match(text, /skipped: .*two\.ts > e: for a reason/)
 })
 
-t.test('what fails is counted, told with its place, and ends with 1', async (t) => {
+t.test('a failure is counted, told with its place, and ends with 1', async (t) => {
   const { code, last, text } = await runTests(t, {
     'one.ts': `${head}type Lines = readonly string[]
 t.test('good', async (t) => t.pass())
@@ -64,7 +64,7 @@ for (const [what, body, fault] of [
     t.match(text, fault)
   })
 
-t.test('what a file leaves behind holds nobody up', async (t) => {
+t.test('the leftovers of a file delay no other', async (t) => {
   const leave = `import { spawn } from 'node:child_process'
 t.test('a', async (t) => { spawn('sleep', ['15'], { stdio: 'inherit', detached: true }).unref(); t.pass() })`
   const { last } = await runTests(t, { 'one.ts': `${head}${leave}` })

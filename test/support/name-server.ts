@@ -6,22 +6,22 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Owner } from './owner.ts'
 
-/** Why a program cannot be given a name server of its own here, if so. */
+/** The reason to skip, or undefined. */
 export const nameServerLack: string | undefined =
   process.getuid?.() === 0 && spawnSync('unshare', ['--mount', 'true']).status === 0
     ? undefined
     : 'only root may listen on port 53 and mount another /etc/resolv.conf'
 
 export type NameServer = Readonly<{
-  /** A command that runs another one whose names are asked here: the other one's words follow. */
+  /** The beginning of a command, so that its program resolves names here. */
   command: readonly string[]
   /** Sets the address of a name; without one the name does not exist. */
   set: (name: string, address: string | undefined) => void
-  /** Says nothing at all, or nothing of some names, or answers again. */
+  /** Stops the answers, for all names or for some, or resumes them. */
   silence: (isSilent: boolean | ((name: string) => boolean)) => void
   /** How long each answer takes from now on. */
   delay: (ms: number) => void
-  /** The names that were asked for, a question for IPv4 or IPv6 each. */
+  /** The names that were asked for; IPv4 and IPv6 are a question each. */
   asked: () => readonly string[]
 }>
 
@@ -81,7 +81,7 @@ function readQuestion(message: Buffer): Readonly<{ name: string; type: number; e
 
 const typeA = 1
 
-/** Of a name with an IPv4 address alone; a name without one does not exist. */
+/** With IPv4 addresses alone; a name without one does not exist. */
 function composeAnswer(question: Buffer, type: number, address: string | undefined): Buffer {
   const records = address !== undefined && type === typeA ? [composeRecord(address)] : []
   const head = Buffer.from(question)
@@ -91,6 +91,6 @@ function composeAnswer(question: Buffer, type: number, address: string | undefin
   return Buffer.concat([head, ...records])
 }
 
-/** Points to the name of the question; good for no time at all. */
+/** Points to the name of the question, with a lifetime of 0 (RFC 1035, 4.1.3). */
 const composeRecord = (address: string): Buffer =>
   Buffer.from([0xc0, 12, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4, ...address.split('.').map(Number)])

@@ -50,7 +50,7 @@ t.test('a group is as ready as its least ready worker', async (t) => {
   t.match(await pagesOf([{}, well]).readiness(), { database: 'ok', workers: 'failing' })
 })
 
-t.test('a worker that ends while it is asked leaves the group ready, but for the last one', async (t) => {
+t.test('a worker that ends while it is asked leaves the group ready, except the only one', async (t) => {
   t.same(await pagesOf([ending, well]).readiness(), { database: 'ok', workers: 'ok', draining: 'ok' })
   t.same(await pagesOf([ending]).readiness(), { workers: 'failing', draining: 'ok' })
 })
@@ -72,7 +72,7 @@ t.test('the public keys are those of all workers, each once', async (t) => {
   t.same(await pages.publicKeys(), { keys: [old, young] })
 })
 
-t.test('no answer is no empty set of keys, which verifiers would believe', async (t) => {
+t.test('a missing answer does not become an empty set of keys, which verifiers would believe', async (t) => {
   await t.rejects(pagesOf([]).publicKeys())
   await t.rejects(pagesOf([{}, {}]).publicKeys())
 })
@@ -116,7 +116,7 @@ t.test('of its tables a group tells the one in trouble, else the oldest', async 
   await t.rejects(pagesOf([{}]).facts.policies(), 'no answer is no good news')
 })
 
-t.test('what is the same everywhere is told by whoever answers', async (t) => {
+t.test('a fact that is the same everywhere comes from any worker that answers', async (t) => {
   const { facts } = pagesOf([{}, { clusters: { clusters: [], total: 0 }, policyTexts: [['a.yaml', 'x']] }])
   t.same(await facts.clusters(), { clusters: [], total: 0 })
   t.same(await facts.policyTexts(), [['a.yaml', 'x']])

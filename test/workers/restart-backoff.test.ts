@@ -19,7 +19,7 @@ t.test('quick deaths in a row are counted, and made good ever later, within boun
   )
 })
 
-t.test('a long life ends the row', async (t) => {
+t.test('a long life resets the delay', async (t) => {
   const judge = createRestartBackoff()
   judge(50)
   judge(50)

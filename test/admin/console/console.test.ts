@@ -85,7 +85,7 @@ t.test('no other address is the console’s', async (t) => {
     t.equal(console(path, new URLSearchParams()), undefined, path)
 })
 
-t.test('the page runs its own script and style, is framed by nobody, and asks nobody else', async (t) => {
+t.test('the page runs its own script and style, cannot be framed, and asks no other server', async (t) => {
   const page = await open('/')
   const rules = readHeader(page, 'content-security-policy')
   for (const part of ['script', 'style']) {
@@ -99,7 +99,7 @@ t.test('the page runs its own script and style, is framed by nobody, and asks no
   t.match(readHeader(await open('/console/live'), 'content-security-policy'), /^default-src 'none'/)
 })
 
-t.test('what is refreshed has one place on the page, by the same id', async (t) => {
+t.test('each refreshed part has one place on the page, by the same id', async (t) => {
   const idsOf = (text: string) => [...text.matchAll(/id="([^"]+)" data-live/g)].map(([, id]) => id)
   const shadow = { policies: async () => ({ live: state, shadow: state }) }
   for (const more of [{}, shadow]) {
@@ -225,7 +225,7 @@ t.test('the word at the top says what needs attention, and only that', async (t)
   t.notMatch(await word({ ...ill, isAudited: false }), /audit/)
 })
 
-t.test('whatever cannot be learned, the page comes, and says so', async (t) => {
+t.test('the page comes without a fact that cannot be read, and says so', async (t) => {
   const fail = () => Promise.reject(new Error('postgres://user:secret@host'))
   const page = await read('/?path=/things', {
     readiness: fail,

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { html, toText, verbatim } from '../../../gateway/admin/console/html.ts'
 
-t.test('whatever is put into a page is text there, in contents and in attributes', async (t) => {
+t.test('a value in a page is text there, in contents and in attributes', async (t) => {
   const hostile = `<script>alert('1')</script>" onload="x" & &lt;`
   t.equal(
     toText(html`<p title="${hostile}">${hostile}</p>`),
@@ -21,14 +21,14 @@ t.test('no text whatever ends its element or its attribute', async (t) => {
   t.pass()
 })
 
-t.test('markup of ours is not escaped twice, and nothing from a wire can pass for it', async (t) => {
+t.test('own markup is not escaped twice, and no text from a network can pass for it', async (t) => {
   const part = html`<b>${'<'}</b>`
   t.equal(toText(html`${part}${[part, part]}${undefined}${3}${verbatim('<i>')}`), `${'<b>&lt;</b>'.repeat(3)}3<i>`)
   const forged = JSON.parse('{"markup":"<script>","Symbol(markup)":"<script>"}')
   t.notMatch(toText(html`${forged}`), /<script>/)
 })
 
-t.test('what turns the direction of writing, and what shows nothing, is seen', async (t) => {
+t.test('controls that turn the direction of writing, or show nothing, are visible', async (t) => {
   t.equal(toText(html`${'a\u202eb\u2066c\0d\x1be\r'}`), 'a\ufffdb\ufffdc\ufffdd\ufffde\ufffd')
   t.equal(toText(html`${'two\nlines\tand a tab, ü – 漢'}`), 'two\nlines\tand a tab, ü – 漢')
 })

@@ -21,7 +21,7 @@ const lines = buildMatrix(
   }),
 )
 
-/** The cells of each row, and whether it is hidden. */
+/** The cells of each line, and whether it is hidden. */
 const rowsOf = (text: string) =>
   [...text.matchAll(/<tr data-words="([^"]*)"( hidden)?>(.*?)<\/tr>/gs)].map(([, words = '', hidden, row = '']) => ({
     words,
@@ -29,7 +29,7 @@ const rowsOf = (text: string) =>
     cells: [...row.matchAll(/<td class="(yes|no)(?: first)?">(\w+)<\/td>/g)].map(([, kind, name]) => `${kind} ${name}`),
   }))
 
-t.test('the table says for every route and caller what the other formats say', async (t) => {
+t.test('the page says of every route and caller the same as the other formats', async (t) => {
   const marks = formatMatrix(lines, 'csv')
     .trimEnd()
     .split('\r\n')
@@ -57,7 +57,7 @@ t.test('every head has its scope, and the heads span what stands below them', as
   t.match(text, /<caption[^>]*>Who may do what/)
 })
 
-t.test('a search leaves the rows in which every word occurs, and counts them', async (t) => {
+t.test('a search leaves the lines in which every word occurs, and counts them', async (t) => {
   const visible = (search: string) =>
     rowsOf(toText(renderMatrix(lines, search)))
       .filter(({ isHidden }) => !isHidden)
@@ -98,7 +98,7 @@ t.test('a file with a hostile name and a path of markup are shown as they are', 
   t.match(page, '&lt;svg onload=alert(1)&gt;.yaml')
 })
 
-t.test('the page stands alone: it asks nobody for anything, and runs nothing but its own script', async (t) => {
+t.test('the page stands alone: it asks no server for anything, and runs nothing but its own script', async (t) => {
   const page = renderMatrixPage(lines)
   t.notMatch(page, /https?:(?!\/\/www\.w3\.org\/2000\/svg)|\bsrc=|@import|url\(/)
   const [, policy = ''] = /http-equiv="Content-Security-Policy" content="([^"]*)"/.exec(page) ?? []

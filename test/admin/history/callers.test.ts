@@ -27,7 +27,7 @@ t.test('a heavy caller stays, however many others come once, and memory has a bo
   t.ok(others.length < 72)
 })
 
-t.test('what callers did at several processes adds up', async (t) => {
+t.test('counts of callers at several processes add up', async (t) => {
   const one = { caller: 7, requests: 2, refused: 1, failed: 0 }
   t.same(mergeCallers([[one], [one, { ...one, caller: 'a' }]]), [
     { caller: 7, requests: 4, refused: 2, failed: 0 },

@@ -59,7 +59,7 @@ t.test('10,000 failures of one route leave the one of another route', async (t) 
   t.ok(recent.read(everything).some(({ route }) => route === 'quiet'))
 })
 
-t.test('paths that a client makes up are no room of their own', async (t) => {
+t.test('paths that a client makes up get no room of their own', async (t) => {
   const recent = new RecentRequests()
   recent.remember(failure)
   for (let index = 0; index < 1_000; index++)

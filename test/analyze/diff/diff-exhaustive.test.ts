@@ -9,7 +9,7 @@ import { readTarget } from '../../../gateway/receive/target.ts'
 import { compileRoutes, type RouteMatch } from '../../../gateway/route/table.ts'
 import { parseTable } from '../../support/policy-table.ts'
 
-/** Rows over few words, so that they overlap in every way. */
+/** Routes over few words, so that they overlap in every way. */
 const segment = fc.constantFrom('a', 'b', ':x')
 const path = fc
   .tuple(fc.array(segment, { maxLength: 3 }), fc.constantFrom('', '*', 'a', '/'))
@@ -30,11 +30,11 @@ const row = fc
 const table = fc.uniqueArray(row, {
   minLength: 1,
   maxLength: 6,
-  // Rows that tie would be refused.
+  // Routes that tie would be refused.
   selector: (line) => `${line.replace(/:x\d/g, ':').split(' ')[0]} ${line.includes('host:')}`,
 })
 
-/** All short paths over the words of the rows and one that they do not have. */
+/** All short paths over the words of the routes and one that they do not have. */
 const words = ['a', 'b', 'c']
 const paths = [1, 2, 3, 4, 5].flatMap((length) =>
   Array.from({ length: length - 1 }).reduce<readonly string[]>(
@@ -58,7 +58,7 @@ function find(match: (path: string) => RouteMatch, at: string): RouteMatch | und
   }
 }
 
-/** Who may pass where, asked once for each row. */
+/** The callers who may pass, judged once for each route. */
 function askOf({ roles }: Policy): (found: RouteMatch | undefined) => readonly boolean[] {
   const known = new Map<string | undefined, readonly boolean[]>()
   return (found) => {
@@ -70,7 +70,7 @@ function askOf({ roles }: Policy): (found: RouteMatch | undefined) => readonly b
   }
 }
 
-/** Which pairs of rows treat somebody differently, by asking about every request. */
+/** The pairs of routes that treat a caller differently, by asking about every request. */
 function tryEverything(old: Policy, fresh: Policy): ReadonlySet<string> {
   const tables = { old: compileRoutes(old.routes), new: compileRoutes(fresh.routes) }
   const mayPass = { old: askOf(old), new: askOf(fresh) }
@@ -78,7 +78,7 @@ function tryEverything(old: Policy, fresh: Policy): ReadonlySet<string> {
   for (const host of ['h.example', 'i.example'])
     for (const method of ['GET', 'POST'])
       for (const at of plainPaths) {
-        // As if it had no other readings: for these a path is refused where somebody could reach something by them.
+        // Without other readings: for these a path is refused if a caller could reach something by them.
         const target = { ...readTarget(method, at, host), path: '/plain' }
         const before = find(() => tables.old.match(target, host), at)
         const after = find(() => tables.new.match(target, host), at)

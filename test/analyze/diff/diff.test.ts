@@ -60,7 +60,7 @@ const pairs: readonly Pair[] = [
     name: 'a lower role for a route',
     old: [`/things POST ${writes}`],
     new: ['/things POST require: { role: org-member, ability: things:write }'],
-    // A member's role lacks the ability, so nobody gains: the role alone lets no one in.
+    // A member's role lacks the ability, so no caller gains: the role alone opens nothing.
     cells: [],
   },
   {
@@ -287,7 +287,7 @@ for (const { name, old, new: fresh, cells: expected } of pairs)
       diff.isWidened,
       expected.some((cell) => cell.includes(' gains ')),
     )
-    // Backwards, whoever gained loses; the tokens that may exist are those of the older table.
+    // Backwards, each gain is a loss; the tokens that may exist are those of the older policy.
     const back = compare(asParts(fresh), asParts(old))
     if (!/another name|scope with/.test(name))
       t.strictSame(
@@ -303,7 +303,7 @@ t.test('a table means what it means', async (t) => {
     t.strictSame(compare(asParts(old), asParts(old)), { isWidened: false, routes: [], roles: [] })
 })
 
-t.test('where requests go, and how they are treated, is no access, and is told apart', async (t) => {
+t.test('the target and treatment of requests do not count as access, and are listed apart', async (t) => {
   const old = [`/things/* GET ${reads}`, `/b GET ${reads}`]
   const diff = compare(
     { routes: old },
@@ -327,7 +327,7 @@ t.test('where requests go, and how they are treated, is no access, and is told a
   ])
 })
 
-t.test('a rate limit is no access; a row that keeps its name may have another budget', async (t) => {
+t.test('a rate limit does not count as access, and a route that keeps its name may have another budget', async (t) => {
   const routes = [`${things} rateLimit: calm`]
   const table = (requests: number): TableParts => ({
     routes,
@@ -341,7 +341,7 @@ t.test('a rate limit is no access; a row that keeps its name may have another bu
   t.notOk(lifted.isWidened)
 })
 
-t.test('an ability that no route asks for reaches backends all the same, and is told of', async (t) => {
+t.test('an ability that no route asks for still reaches backends, and is listed', async (t) => {
   const abilities = {
     'org-client': 'things:run',
     'org-member': 'things:read',

@@ -59,7 +59,7 @@ t.test('each word of an expectation that does not hold is a fault', async (t) =>
   }
 })
 
-t.test('what a file says of callers and routes that do not exist is a mistake, with its place', async (t) => {
+t.test('callers and routes that do not exist are a mistake of the file, with its place', async (t) => {
   const begin = 'requests: [GET /things]'
   for (const [line, message] of [
     [
@@ -93,7 +93,7 @@ t.test('a report is whole in each format, and steers neither terminal nor TAP re
   t.same(JSON.parse(formatTrials(trials, 'json')), { passed: 1, failed: 1, trials })
 })
 
-t.test('expectations are no policy', async (t) => {
+t.test('expectations do not belong to the policy', async (t) => {
   const folder = t.testdir({ 'roles.test.yaml': 'tests: []\n' })
   t.throws(() => loadPolicy(folder, new Set()), { message: /holds no policy/ })
 })

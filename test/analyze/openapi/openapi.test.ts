@@ -48,7 +48,7 @@ t.test('operations are read from YAML and JSON, with their places', async (t) =>
   t.strictSame(patternsOf({ '/things': { get: {}, post: {}, 'x-y': {} }, 'x-z': {} }), ['GET /things', 'POST /things'])
 })
 
-t.test('the base path comes from the nearest servers, or from whoever asks', async (t) => {
+t.test('the base path comes from the nearest servers, or from the option', async (t) => {
   const paths = { '/a': { get: {} } }
   for (const [url = '', pattern] of [
     ['https://api.example/v1/', '/v1/a'],
@@ -80,7 +80,7 @@ t.test('templates become patterns, whatever stands in them', async (t) => {
     t.match(read({ [template]: { get: {} } }), [{ pattern, isWider }], template)
 })
 
-t.test('what cannot be read is told with its place', async (t) => {
+t.test('an unreadable part is reported with its place', async (t) => {
   t.throws(() => readOperations('x', '{"swagger":"2.0"}', undefined), {
     name: 'ConfigurationError',
     message: /^x:1:18: is not an OpenAPI 3/,

@@ -25,7 +25,7 @@ type Asked = Readonly<{
   resource?: Resource
 }>
 
-/** What the live stages would have found, had they come as far as they can. */
+/** The facts of the live stages, had they come as far as they can. */
 function gather(live: ShadowTable, path: string, { role, token, anonymous, organizationId, resource }: Asked): Facts {
   const target = readTarget('POST', path, 'h')
   const { principal } = createHypotheticalCaller(
@@ -71,7 +71,7 @@ t.test('a second table gains and loses for the very caller of the request', asyn
   t.equal(differ('unauthenticated', members, '/a POST access: public', '/a', { anonymous: true }), 'gained')
 })
 
-t.test('another row, and another refusal, are differences of their own', async (t) => {
+t.test('another route, and another refusal, are differences of their own', async (t) => {
   const live = tableOf(members)
   const facts = gather(live, '/a', member)
   const two = tableOf('/b POST', '/a POST')
@@ -110,7 +110,7 @@ t.test('an agent counts where the live table looked the same one up', async (t) 
   t.equal(differ('allowed', '/g/:a/:b POST', guarded('b'), '/g/1/2', member), 'unknown')
 })
 
-t.test('whom the live table never asked for is unknown, and nothing is guessed', async (t) => {
+t.test('a caller whom the live policy never asked for is unknown, and nothing is guessed', async (t) => {
   t.equal(differ('route_not_found', '/b POST', members, '/a', member), 'unknown')
   t.equal(differ('route_not_found', '/b POST', '/a POST access: public', '/a'), 'gained')
   t.equal(differ('route_not_found', '/b POST', '/c POST', '/a'), undefined)

@@ -63,7 +63,7 @@ t.test('a decision is compared once, when it stands', async (t) => {
   t.same(kinds(), ['lost'])
 })
 
-t.test('trouble of ours, malformed targets and preflights are no differences', async (t) => {
+t.test('internal errors, malformed targets and preflights do not count as differences', async (t) => {
   const trouble = listen(tableOf('/a GET access: public'))
   trouble.observer.onTarget(target, 'h', headers)
   trouble.observer.onRefusal(new GatewayError('directory_unavailable'))

@@ -111,7 +111,7 @@ t.test('an answer other than 200 is refused, whatever it holds', async (t) => {
   }
 })
 
-t.test('an answer that is no key set is refused', async (t) => {
+t.test('an answer without a key set is refused', async (t) => {
   for (const text of [
     '',
     'garbage',
@@ -192,7 +192,7 @@ async function serveMovable(t: Test) {
 
 const discovery = '/.well-known/openid-configuration'
 
-t.test('where the keys are is remembered: a refresh is one request', async (t) => {
+t.test('the address of the keys is remembered, so a refresh is one request', async (t) => {
   const { asked, load } = await serveMovable(t)
   for (let count = 0; count < 3; count++) t.same(await load({ reason: 'refresh', signal }), [first.jwk])
   t.same(asked, [discovery, '/keys', '/keys', '/keys'])
@@ -250,7 +250,7 @@ t.test('a fetch ends at once when the gateway stops, and none begins after that'
   t.same(asked, [discovery])
 })
 
-t.test('the connection of an answer that nobody reads is closed', async (t) => {
+t.test('the connection of an unread answer is closed', async (t) => {
   let closed: Promise<unknown> | undefined
   const origin = await serve(t, (_request, response) => {
     closed = once(response, 'close')
@@ -289,7 +289,7 @@ t.test(
     const describe = answers[discovery]
     answers[discovery] = (request, response) => setTimeout(() => describe?.(request, response), 2_500)
     answers['/silent'] = () => undefined
-    // Node's own `fetch` forgets its signal with the next collection, and would read on for ever.
+    // Node's own `fetch` loses its signal with the next collection, and would read on forever.
     const collecting = setInterval(collectGarbage, 200)
     t.teardown(() => clearInterval(collecting))
     const startedMs = performance.now()

@@ -109,7 +109,7 @@ t.test('a key that a fetch under way was too early for has a fetch of its own', 
   t.equal(fetches(), 3)
 })
 
-/** Tokens of as many different keys that nobody has, with a signature over nothing. */
+/** Tokens of as many different unknown keys, with a signature over nothing. */
 async function composeStrangers(count: number): Promise<readonly string[]> {
   const [, payload, signature] = (await first.sign()).split('.')
   return Array.from({ length: count }, (_, index) => {
@@ -435,7 +435,7 @@ t.test('the version changes with the usable keys, and with nothing else', async 
   t.equal(new Set(numbers).size, numbers.length, 'no number comes twice, not even for keys that come back')
 })
 
-t.test('there is no version of keys that are too old', async (t) => {
+t.test('keys that are too old have no version', async (t) => {
   const { issuer, keys, clock } = holdKeySet([first.jwk], { maxStaleMs: minuteMs })
   await keys.refresh()
   const version = keys.version()
@@ -452,7 +452,7 @@ t.test('there is no version of keys that are too old', async (t) => {
 /** When the simulated clock starts. */
 const startedAt = Date.parse('2031-02-03T04:05:06Z')
 
-/** What an earlier process left behind. */
+/** Stores the keys of an earlier process. */
 const leave = (keys: unknown, at = startedAt) => createTestStore({ keys, fetchedAt: new Date(at) })
 
 t.test('a start during an outage serves the stored keys', async (t) => {
@@ -536,7 +536,7 @@ t.test('a request waits for the store alone where the issuer has refused already
   t.equal(await verdict, 'accepted')
 })
 
-t.test('whatever ends meanwhile, a request is out of patience at the same time', async (t) => {
+t.test('a request waits no longer, whatever ends meanwhile', async (t) => {
   const store = leave([])
   store.door.isHeld = true
   const { issuer, keys, judge, clock } = holdKeySet([], { store })
@@ -646,7 +646,7 @@ t.test('stored keys go through the same filter as fetched ones', async (t) => {
   t.equal(await judge(await first.sign('off-curve')), 'issuer_unavailable')
 })
 
-t.test('what is stored but is no key set counts for nothing', async (t) => {
+t.test('a stored value that is not a key set counts for nothing', async (t) => {
   for (const kept of [null, {}, 'keys', 1, [], [null], [{ kty: 'oct', k: 'AA' }]]) {
     const { issuer, keys, judge, clock, fetches } = holdKeySet([first.jwk], { store: leave(kept) })
     issuer.isDown = true
@@ -693,7 +693,7 @@ t.test('the same keys are stored again once a tenth of their life has passed, ot
   )
 })
 
-t.test('what the store has already is not written at a start, unless it is old', async (t) => {
+t.test('a stored key set is not written at a start, unless it is old', async (t) => {
   for (const [ageMs, writes] of [
     [hourMs, 0],
     [3 * hourMs, 1],
@@ -709,7 +709,7 @@ t.test('what the store has already is not written at a start, unless it is old',
   }
 })
 
-t.test('what could not be stored is stored with the next good fetch', async (t) => {
+t.test('a key set that could not be stored is stored with the next good fetch', async (t) => {
   const { keys, judge, store, clock, events } = holdKeySet([first.jwk], { refreshMs: minuteMs })
   store.isDown = true
   await keys.refresh()

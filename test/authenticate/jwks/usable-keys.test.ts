@@ -45,7 +45,7 @@ t.test('shared secrets, keys for encryption, foreign curves and algorithms are n
     t.same(usableKeys([key as JWK]), [], JSON.stringify(key))
 })
 
-t.test('a key that is none costs the others nothing', async (t) => {
+t.test('a malformed key does not affect the others', async (t) => {
   const [offCurve] = [{ ...first.jwk, y: second.jwk.y, kid: 'off-curve' }]
   const broken: unknown[] = [
     'no key',

@@ -1,5 +1,5 @@
-// The attacker of bench:attacks, in a process of its own: takes an order, attacks from one word of its parent to
-// the next, and tells what it did.
+// The attacker of bench:attacks, in a process of its own. It takes an order, attacks from one message of its parent to
+// the next, and reports its requests.
 import { randomBytes } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { crc32 } from 'node:zlib'
@@ -103,7 +103,7 @@ function pace(compose: () => string, most: number): void {
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
-/** A token as it could have been issued: its checksum is right, and there is none like it. */
+/** A token as it could have been issued: its checksum is right, but it does not exist. */
 function guess(): string {
   const random = Array.from(randomBytes(40), (byte) => alphabet[byte % alphabet.length]).join('')
   const encode = (text: string): string => Buffer.from(text).toString('base64url')

@@ -5,7 +5,7 @@ import { until } from '../../support/gateway.ts'
 import type { Owner } from '../../support/owner.ts'
 import { listTree } from '../peers/cpu-time.ts'
 
-/** What the chart allows a pod. */
+/** The chart's limit of a pod. */
 export const limitBytes = 512 * 1024 * 1024
 
 /** A cgroup with the memory that the chart allows, and a Node that runs in it. */

@@ -17,7 +17,7 @@ export type Fared = Readonly<{
 /** Clients of many addresses, none of which an attacker has. */
 const addresses = Array.from({ length: 20 }, (_, index) => `127.0.1.${index + 1}`)
 
-/** What was asked and is not answered by then has failed. */
+/** A request without an answer by then has failed. */
 const patienceMs = 10_000
 
 export type Honest = Readonly<{
@@ -82,7 +82,7 @@ export async function probe(owner: Owner, admin: string, work: Promise<unknown>)
   const done = work.finally(() => {
     isDone = true
   })
-  done.catch(() => undefined) // told by whoever awaits the work
+  done.catch(() => undefined) // reported by the code that awaits the work
   let longestMs = 0
   while (!isDone) {
     for (const path of ['/healthz', '/metrics']) {

@@ -2,7 +2,7 @@ import { limitBytes } from './container.ts'
 import type { Fared } from './honest.ts'
 import type { Order, Told } from './order.ts'
 
-/** What one attack did to those who mean no harm. */
+/** The effect of one attack on honest clients. */
 export type Outcome = Readonly<{
   name: string
   quiet: Fared
@@ -22,7 +22,7 @@ export type Outcome = Readonly<{
 /** The longest that a prober or a scraper waits. */
 const mostAdminMs = 100
 
-/** What was promised and is not kept, as sentences. */
+/** Broken promises, as sentences. */
 export function findBreaches({ quiet, attacked, nginx, peakBytes, adminMs, isAlive }: Outcome): readonly string[] {
   const allowedMs = Math.max(2 * quiet.p99Ms, nginx && nginx.failed === 0 ? nginx.p99Ms : 0)
   return [
@@ -34,7 +34,7 @@ export function findBreaches({ quiet, attacked, nginx, peakBytes, adminMs, isAli
   ]
 }
 
-/** What the attacker could not do, as sentences: it makes a figure look better than it is. */
+/** Attacks that failed to run as ordered, as sentences: they would make a figure look better than it is. */
 export function findWeaknesses({ told, order }: Outcome): readonly string[] {
   const rate = told.begun / told.seconds
   const isSlow = order.perSecond !== undefined && rate < 0.9 * order.perSecond

@@ -7,7 +7,7 @@ export type Attack = Readonly<{
   name: string
   what: string
   settings?: SetUp['settings']
-  /** What a tenant's cluster does. */
+  /** The behaviour of a tenant's cluster. */
   cluster?: 'interim' | 'silent'
   /** Whether others come for the first time, and are not known to any cache. */
   areOthersNew?: true

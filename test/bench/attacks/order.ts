@@ -1,4 +1,4 @@
-/** What an attacker is told to do, as JSON. */
+/** The order to an attacker, as JSON. */
 export type Order = Readonly<{
   kind: 'line ends' | 'requests' | 'targets' | 'read-ahead' | 'guesses'
   origin: string
@@ -12,7 +12,7 @@ export type Order = Readonly<{
   headers?: Readonly<Record<string, string>>
 }>
 
-/** What it tells when it is stopped. */
+/** The attacker's report when it is stopped. */
 export type Told = Readonly<{
   /** Requests begun, or connections where that is what is spent. */
   begun: number

@@ -118,7 +118,7 @@ async function during<Result>(order: Order, work: () => Promise<Result>): Promis
   const child = fork(script, [JSON.stringify(order)], { execArgv: [loader] })
   try {
     await once(child, 'message')
-    // Attackers have machines of their own: here they get what nobody else wants of the other processor.
+    // Attackers have machines of their own: here they get only idle time of the other processor.
     setAside(child.pid)
     child.send('begin')
     const result = await work()

@@ -22,7 +22,7 @@ export type Checkout = Readonly<{
 /** Stands for the working tree as it is. */
 export const workingTree = '.'
 
-/** What a name such as `HEAD~3` stands for, in short; undefined where there is no such commit. */
+/** The short id of a commit such as `HEAD~3`; undefined if it does not exist. */
 export function findCommit(name: string): string | undefined {
   if (name === workingTree) return workingTree
   const found = spawnSync('git', ['rev-parse', '--verify', '--quiet', '--short', `${name}^{commit}`], {

@@ -4,10 +4,10 @@ import { findPercentile } from '../statistics.ts'
 /** A ratio, and the two figures between which it lies in 95 of 100 such measurements. */
 export type Estimate = Readonly<{ value: number; low: number; high: number }>
 
-/** What became of a row; `named` is worse, but by no more than was announced. */
+/** The verdict on a row; `named` is worse, but by no more than was announced. */
 export type Verdict = 'kept' | 'named' | 'worse'
 
-/** What a row may be worse by, beyond what the same build differs from itself. */
+/** The most that a row may be worse, beyond the difference of one build from itself. */
 const allowedPercent = 3
 
 const resamples = 10_000

@@ -12,7 +12,7 @@ export type Course = Readonly<{
 /** Starts the processes of a side anew, with all of its rows. */
 export type Side = (owner: Owner) => Promise<readonly Course[]>
 
-/** What a row cost on both sides; an entry for each restart. */
+/** The cost of a row on both sides; an entry for each restart. */
 export type Paired = Readonly<{ name: string; left: number[]; right: number[] }>
 
 export type PairOptions = Readonly<{
@@ -22,8 +22,8 @@ export type PairOptions = Readonly<{
 }>
 
 /**
- * Starts both sides anew, again and again, and lets them take turns: left, right, right, left, and the other way round after
- * every other restart, so that what drifts hits both alike.
+ * Starts both sides anew, again and again, and lets them take turns: left, right, right, left. Every other restart has
+ * the opposite order, so that a drift hits both alike.
  */
 export async function pair(
   left: Side,

@@ -16,7 +16,7 @@ export type Row = Readonly<{
   isRefusal?: true
 }>
 
-/** What rows take from the world they are measured in. */
+/** The parts of the world that rows use. */
 export type Stage = Readonly<{
   world: World['description']
   /** Many more tokens of each kind than the small cache has room for. */

@@ -9,13 +9,13 @@ export type Entry = Readonly<{ asked: Asked; pids: readonly number[] }>
 /** One row of the table. */
 export type Contestant = Readonly<{ name: string; entry: Entry }>
 
-/** Who competes. */
+/** The competitors. */
 export type LineUp = Readonly<{
   /** Through all rounds. */
   standing: readonly Contestant[]
   /**
-   * Starts those that begin anew every few rounds: what V8 makes of the same code differs from one process to another by
-   * a twelfth, so a single one says little about differences that small.
+   * Starts those that begin anew every few rounds. V8 compiles the same code differently in each process, by up to a
+   * twelfth, so a single one says little about small differences.
    */
   start: (owner: Owner) => Promise<readonly Contestant[]>
 }>
@@ -36,7 +36,7 @@ export type ContestOptions = Readonly<{
   rounds: number
   seconds: number
   connections: number
-  /** Requests in a second, for latency; 0: none is measured. */
+  /** Requests in a second for latency; 0 measures none. */
   rate: number
   /** The backend itself. */
   direct: Asked
@@ -49,7 +49,7 @@ const warmUpSeconds = 3
 /** The same for those that begin anew: until V8 has compiled what is hot, and collected what the start left, they are dearer. */
 const freshWarmUpSeconds = 8
 
-/** So many rounds are measured by the same processes of ours. */
+/** The gateway's processes serve so many rounds. */
 const roundsOfLife = 4
 
 /** Fewer than the throughput's: a wait for a free connection would be the loader's own. */

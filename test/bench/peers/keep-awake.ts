@@ -7,9 +7,9 @@ const folder = '/sys/module/haltpoll/parameters'
 const wanted = { guest_halt_poll_ns: '2000000', guest_halt_poll_grow_start: '1000000' }
 
 /**
- * Lets a virtual processor look for work a while before it sleeps, where the kernel can be told so, until the bench ends.
- * To wake one costs the process that does it about ten microseconds: as much as all that nginx does for a request, and
- * nothing that a way to the backend has any part in. Tells what it did in a sentence.
+ * Lets a virtual processor poll before it sleeps, if the kernel allows that, until the bench ends. To wake one costs
+ * the waking process about ten microseconds. That is as much as nginx takes for a request, and no way to the backend
+ * has a part in it. Returns a sentence about it.
  */
 export function keepAwake(owner: Owner): string {
   try {

@@ -9,7 +9,7 @@ import { otherCore } from './peer.ts'
 
 const run = promisify(execFile)
 
-/** What is asked, over and over; of several header sets each is taken in turn. */
+/** The request to repeat; of several header sets each is taken in turn. */
 export type Asked = Readonly<{ url: string; headers: readonly Readonly<Record<string, string>>[] }>
 
 export type Throughput = Readonly<{

@@ -4,7 +4,7 @@ import { findFreePort, otherCore, type Peer, type Server, startServer } from './
 
 const hint = 'Debian: apt-get install nginx'
 
-/** Around the servers of each: one worker, a keep-alive without end, folders that anybody may write to. */
+/** Around the servers of each: one worker, unlimited keep-alive, folders that every user may write to. */
 const wrap = (http: string): string => `
 worker_processes 1; pid @FOLDER/nginx.pid; error_log @FOLDER/error.log crit; daemon off; master_process off;
 events { worker_connections 16384; }

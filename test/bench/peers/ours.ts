@@ -52,7 +52,7 @@ export async function startAllOurs(
   return contestants
 }
 
-/** Half of them with parameters; the last one is asked. */
+/** Half of them with parameters; requests go to the final one. */
 export function makeRoutes(count: number): readonly Readonly<Record<string, unknown>>[] {
   return Array.from({ length: count }, (_, index) => ({
     id: `bench.${index}`,

@@ -5,7 +5,7 @@ import { findFreePort } from '../../../gateway/demo/free-port.ts'
 import { startProgram } from '../../support/ingress/start-program.ts'
 import type { Owner } from '../../support/owner.ts'
 
-/** What every way to the backend is given. */
+/** The addresses and keys that every way to the backend gets. */
 export type Surroundings = Readonly<{
   backendPort: number
   /** A gateway to ask. */

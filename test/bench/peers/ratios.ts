@@ -5,7 +5,7 @@ export type Ratio = Readonly<{ name: string; value: number; limit: number; aim: 
 
 type Figure = 'cpuMicrosPerRequest' | 'p99Micros'
 
-/** Ours by what others cost in the same run. */
+/** Figures of the gateway by those of others in the same run. */
 const wanted: readonly (readonly [ours: string, other: string, figure: Figure, limit: number, aim: number])[] = [
   ['sallyport', 'nginx, forwards only', 'cpuMicrosPerRequest', 2.5, 2.2],
   ['sallyport', 'HAProxy jwt_verify RS256', 'cpuMicrosPerRequest', 0.85, 0.65],

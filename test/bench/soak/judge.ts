@@ -1,6 +1,6 @@
 import { findPercentile } from '../statistics.ts'
 
-/** What a gateway held at one moment, in milliseconds since the begin. */
+/** The resources of a gateway at one moment, in milliseconds since the begin. */
 export type Sample = Readonly<{ atMs: number; rssBytes: number; descriptors: number }>
 
 export type SoakFigures = Readonly<{
@@ -35,13 +35,13 @@ export function compareMoments(samples: readonly Sample[], baselineAtMs: number,
   return { baseline: at(baselineAtMs), end: at(endMs - lengthMs) }
 }
 
-/** What is above its limit, as sentences. */
+/** Figures above their limit, as sentences. */
 export function findExcesses(figures: SoakFigures, limits: SoakLimits): readonly string[] {
   const { unexpected, rssRatio, descriptorsBaseline, descriptorsEnd } = figures
   const mostDescriptors = Math.max(descriptorsBaseline + spareDescriptors, Math.round(descriptorsBaseline * 1.1))
   return [
     ...(unexpected > 0 ? [`${unexpected} answers were not what they had to be`] : []),
-    // What could not be read is no success.
+    // An unreadable figure is a failure.
     ...(rssRatio <= limits.rssRatio
       ? []
       : [`memory grew to ${rssRatio.toFixed(3)} of what it was, above ${limits.rssRatio}`]),

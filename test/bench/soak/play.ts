@@ -2,7 +2,7 @@ import { Pool } from 'undici'
 import type { Owner } from '../../support/owner.ts'
 import { type Ask, drawScene, type Scene } from './scenes.ts'
 
-/** What has been asked so far, and what came out of it. */
+/** The requests so far, and their outcome. */
 export type Play = Readonly<{
   requests: () => number
   inFlight: () => number
@@ -15,7 +15,7 @@ export type Play = Readonly<{
 }>
 
 const tickMs = 50
-/** More sorts than anybody reads. */
+/** More sorts than a reader needs. */
 const keptSorts = 20
 
 /** Plays scenes against a gateway, as many a second whatever becomes of them. */

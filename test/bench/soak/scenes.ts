@@ -10,7 +10,7 @@ export type SoakRequest = Readonly<{
   headers: Readonly<Record<string, string>>
   body?: string | Buffer
   status: number
-  /** What the end of its answer must hold. */
+  /** Text that the end of its answer must hold. */
   ending?: string
 }>
 

@@ -56,7 +56,7 @@ const sound: SoakFigures = {
   descriptorsEnd: 70,
 }
 
-t.test('what is above its limit is said, and what could not be read is above it', async (t) => {
+t.test('a figure above its limit is reported, and an unreadable one counts as above it', async (t) => {
   const limits = { rssRatio: 1.1 }
   t.same(findExcesses(sound, limits), [])
   t.equal(findExcesses({ ...sound, unexpected: 1 }, limits).length, 1)
@@ -68,7 +68,7 @@ t.test('what is above its limit is said, and what could not be read is above it'
 t.test('moments are middles of many readings', async (t) => {
   const samples = Array.from({ length: 3_001 }, (_, index) => ({
     atMs: index,
-    // A spike now and then is no growth.
+    // A spike now and then is not growth.
     rssBytes: index % 50 === 0 ? 9_999 : index < 2_000 ? 100 : 105,
     descriptors: index < 2_000 ? 10 : 12,
   }))

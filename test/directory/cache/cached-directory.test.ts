@@ -168,7 +168,7 @@ function holdDirectory() {
       clockMs += ms
       freshness.markSynced(clockMs)
     },
-    /** What is asked of the store for one more look at everything. */
+    /** The questions to the store when everything is read again. */
     lookAgain: async (): Promise<readonly string[]> => {
       asked.length = 0
       await warm()
@@ -177,7 +177,7 @@ function holdDirectory() {
   }
 }
 
-t.test('whatever was looked up once is asked of the store no more', async (t) => {
+t.test('a fact that was looked up once is not asked of the store again', async (t) => {
   const { warm, lookAgain, sizes } = holdDirectory()
   await warm()
   t.same(await lookAgain(), [])
@@ -186,7 +186,7 @@ t.test('whatever was looked up once is asked of the store no more', async (t) =>
 
 const [one, two, three] = ['one', 'two', 'three'].map((subject) => `user ${issuer} ${subject}`)
 
-/** What each change makes the store be asked again. */
+/** The questions to the store after each change. */
 const reach: readonly (readonly [change: Change, asked: readonly (string | undefined)[]])[] = [
   [{ kind: 'user', id: 1 }, [one, 'token 101']],
   [{ kind: 'user', id: 3 }, [three]],
@@ -270,7 +270,7 @@ t.test('guesses at the secret of a token that is held ask the store nothing', as
   t.same(asked, [])
 })
 
-t.test('a store that is down is no answer, and is not remembered', async (t) => {
+t.test('a failing store is not an answer, and is not remembered', async (t) => {
   const { directory, rows, warm } = holdDirectory()
   rows.isDown = true
   const looks: readonly (() => unknown)[] = [
@@ -322,7 +322,7 @@ t.test('a cluster that never said anything is as good as one of the beginning of
   t.equal(asked.length, 1)
 })
 
-t.test('what we change ourselves is forgotten before it is answered, and told', async (t) => {
+t.test('the gateway’s own change is forgotten before it is answered, and announced', async (t) => {
   const { directory, warm, lookAgain, told } = holdDirectory()
   await warm()
   await directory.revokeToken({ id: 101, userId: 1 }, audit)
@@ -335,7 +335,7 @@ t.test('what we change ourselves is forgotten before it is answered, and told', 
   ])
 })
 
-t.test('a revocation that found nothing, or failed, is told to nobody', async (t) => {
+t.test('a revocation that found nothing, or failed, is not announced', async (t) => {
   const { directory, rows, warm, lookAgain, told } = holdDirectory()
   await warm()
   rows.revoked = false
@@ -358,7 +358,7 @@ t.test('first logins of one identity at once are one, until something changes', 
   await Promise.all([...early, other, late])
 })
 
-t.test('what decides nothing about a request is never held', async (t) => {
+t.test('a fact that decides nothing about a request is never held', async (t) => {
   const { directory, asked } = holdDirectory()
   for (let count = 0; count < 2; count++) {
     await directory.findMember(1, 2)

@@ -34,7 +34,7 @@ t.test('a call that has ended is shared no more', async (t) => {
   t.equal(asked.length, 2)
 })
 
-t.test('a failure is everybody’s who shared it, and is not kept', async (t) => {
+t.test('a failure goes to each caller that shared it, and is not kept', async (t) => {
   const { call, asked, settlers } = holdCalls()
   const calls = [call({ name: 'a' }), call({ name: 'a' })]
   settlers[0]?.reject(new Error('down'))
@@ -45,7 +45,7 @@ t.test('a failure is everybody’s who shared it, and is not kept', async (t) =>
   t.equal(asked.length, 2)
 })
 
-t.test('what was forgotten ends as it would, for those who had asked alone', async (t) => {
+t.test('a forgotten call ends as it would, for its earlier callers alone', async (t) => {
   const { call, forget, asked, settlers } = holdCalls()
   const early = call({ name: 'a' })
   forget()

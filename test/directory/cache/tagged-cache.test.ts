@@ -40,7 +40,7 @@ function holdCache({ maxEntries = 100, graceMs = 0 } = {}) {
     told,
     now: () => nowMs,
     prove: freshness.markSynced,
-    /** Time in which nobody says that changes still arrive. */
+    /** Time without a proof that changes still arrive. */
     passUnproven: (ms: number) => {
       nowMs += ms
     },
@@ -75,7 +75,7 @@ function holdLoad() {
 
 const neverLoad: Load<Fact> = () => Promise.reject(new Error('nobody was to load this'))
 
-t.test('what was loaded is held', async (t) => {
+t.test('a loaded fact is held', async (t) => {
   const { keep, read, reads, pass } = holdCache()
   t.equal((await keep('a', fact('one', 'user:1')))?.text, 'one')
   for (let count = 0; count < 100; count++) {
@@ -156,7 +156,7 @@ t.test('a proof of an earlier moment that comes late takes nothing back', async 
   t.equal(await look('a'), 'one')
 })
 
-t.test('what is not there is believed for 900 ms, and no longer for being proven', async (t) => {
+t.test('an absence is believed for 900 ms, and a proof does not extend that', async (t) => {
   const { read, look, pass, reads } = holdCache()
   t.equal(await read('a', async () => undefined), undefined)
   pass(900)
@@ -166,7 +166,7 @@ t.test('what is not there is believed for 900 ms, and no longer for being proven
   t.equal(await look('a'), 'again')
 })
 
-t.test('what is not there is forgotten with every change, whatever it is of', async (t) => {
+t.test('an absence is forgotten with every change, whatever it is of', async (t) => {
   const { read, look, drop } = holdCache()
   await read('a', async () => undefined)
   drop('user:99')
@@ -234,7 +234,7 @@ t.test('an entry depends on what it was loaded with last', async (t) => {
 
 const forgettings = [
   ['a change', (cache: ReturnType<typeof holdCache>) => cache.drop('user:1')],
-  // Nobody knows what a load that is under way will depend on.
+  // It is unknown what a load that is under way will depend on.
   ['a change of something else', (cache: ReturnType<typeof holdCache>) => cache.drop('agent:99')],
   ['everything', (cache: ReturnType<typeof holdCache>) => cache.clear()],
 ] as const
@@ -392,7 +392,7 @@ t.test('cleared, it begins anew', async (t) => {
   t.equal(await look('a'), 'again')
 })
 
-t.test('whatever the order of loads and changes, nobody reads what a change had ended before', async (t) => {
+t.test('in any order of loads and changes, no reader gets a fact that an earlier change had ended', async (t) => {
   let seed = 20_260_101
   /** Repeatable: a linear congruential generator (Numerical Recipes). */
   const draw = (below: number): number => {
@@ -499,7 +499,7 @@ t.test('the grace ends, counted from when a fact was last known to be true', asy
   await t.rejects(read('a', fail(outage)), outage)
 })
 
-t.test('what a change was heard of does not stand in, nor where it is heard while the store is tried', async (t) => {
+t.test('a changed fact does not stand in, even if its change arrives while the store is tried', async (t) => {
   const { keep, passUnproven, read, drop } = holdCache({ graceMs: 10_000 })
   await keep('a', fact('a', 'user:1'))
   await keep('b', fact('b', 'user:2'))
@@ -522,18 +522,15 @@ t.test('a store that answers with a refusal is not out', async (t) => {
   await t.rejects(read('a', fail(refusal)), refusal)
 })
 
-t.test(
-  'what came from where no proof says anything is believed for 0.9 s from its question, and no longer',
-  async (t) => {
-    let nowMs = 0
-    const freshness = createFreshness(() => nowMs)
-    freshness.restrict()
-    nowMs += 500
-    freshness.markSynced(nowMs)
-    t.ok(freshness.isFresh(0, ttlMs))
-    nowMs += 401
-    freshness.markSynced(nowMs)
-    t.notOk(freshness.isFresh(0, ttlMs), 'asked for before the foreign answer')
-    t.ok(freshness.isFresh(1, ttlMs), 'asked for after it')
-  },
-)
+t.test('a fact from a server without proofs is believed for 0.9 s from its question, and no longer', async (t) => {
+  let nowMs = 0
+  const freshness = createFreshness(() => nowMs)
+  freshness.restrict()
+  nowMs += 500
+  freshness.markSynced(nowMs)
+  t.ok(freshness.isFresh(0, ttlMs))
+  nowMs += 401
+  freshness.markSynced(nowMs)
+  t.notOk(freshness.isFresh(0, ttlMs), 'asked for before the foreign answer')
+  t.ok(freshness.isFresh(1, ttlMs), 'asked for after it')
+})

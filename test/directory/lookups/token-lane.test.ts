@@ -64,7 +64,7 @@ async function openSuspiciousLane(width: number, batchSize: number, maxWaiting: 
   return opened
 }
 
-t.test('while nobody guesses a token takes one question', async (t) => {
+t.test('without guesses a token takes one question', async (t) => {
   const { confirm, questions, whole, pass } = await openLane(1, 64, 10)
   t.equal(await confirm(2, hashOf(2), 'a'), true)
   t.equal(await confirm(4, hashOf(2), 'a'), false)
@@ -123,7 +123,7 @@ t.test('claims that come together go into one question', async (t) => {
   t.equal(questions.length, 11, 'one, and ten of 64')
 })
 
-t.test('where there is no room whoever waits with most is turned away', async (t) => {
+t.test('without room the owner with most waiting tokens is turned away', async (t) => {
   const { confirm, countWaiting } = await openSuspiciousLane(1, 1, 4)
   const turned: string[] = []
   const ask = (owner: string, id: number) =>

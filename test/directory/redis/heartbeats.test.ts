@@ -81,13 +81,13 @@ t.test('a heartbeat in Redis changes nothing else of the cluster', async (t) => 
   })
 })
 
-t.test('where Redis says that the cluster lives, no young row is asked for', async (t) => {
+t.test('if Redis says that the cluster lives, no young row is asked for', async (t) => {
   const { find, asked } = holdCluster(ago(500_000), String(nowMs))
   await find()
   t.same(asked, [new Date(0)], 'any row will do')
 })
 
-t.test('where neither says so, a young row is asked for before the cluster counts as silent', async (t) => {
+t.test('if neither says so, a young row is asked for before the cluster counts as silent', async (t) => {
   const { find, asked, state } = holdCluster(ago(500_000), String(nowMs - 400_000))
   t.same((await find())?.lastHeartbeatAt, ago(400_000), 'and Redis still counts')
   t.same(asked, [new Date(0), aliveSince])
@@ -95,7 +95,7 @@ t.test('where neither says so, a young row is asked for before the cluster count
   t.same((await find())?.lastHeartbeatAt, ago(5))
 })
 
-t.test('what is no time counts as no heartbeat', async (t) => {
+t.test('a malformed time does not count as a heartbeat', async (t) => {
   const row = ago(500_000)
   for (const value of [
     '',

@@ -85,7 +85,7 @@ testRedisServer(t, 'the rights that are documented are enough', async (t) => {
   t.same(told, [])
 })
 
-testRedisServer(t, 'what a Redis refuses is told once with its cause, and once when it is over', async (t) => {
+testRedisServer(t, 'a refusal of Redis is logged once with its cause, and once when it is over', async (t) => {
   const redis = await startRedisServer(t)
   await redis.tell(restrict())
   const { isUp, isRefused, told, causes, count } = follow(t, { url: asLimited(redis) })
@@ -143,7 +143,7 @@ testRedisServer(t, 'a source that takes no changes is not up, and makes up for t
   t.same(told, ['publish refused: NOPERM', 'publish taken'])
 })
 
-testRedisServer(t, 'a server that became a replica is left, and a replica is no source', async (t) => {
+testRedisServer(t, 'a server that became a replica is left, and a replica does not count as a source', async (t) => {
   const [redis, primary] = [await startRedisServer(t), await startRedisServer(t)]
   const { isUp, causes } = follow(t, { url: redis.url })
   await until(isUp, 'the link')
@@ -165,7 +165,7 @@ testRedisServer(t, 'a cause holds no name of a user and no key', async (t) => {
   t.same(causes, ['Error: Redis cannot be used: NOPERM'])
 })
 
-testRedisServer(t, 'where Redis alone is believed, it must say that it is the primary', async (t) => {
+testRedisServer(t, 'if Redis alone is believed, it must say that it is the primary', async (t) => {
   const redis = await startRedisServer(t)
   await redis.tell(restrict('-role'))
   const lenient = follow(t, { url: asLimited(redis) })

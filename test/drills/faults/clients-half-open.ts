@@ -26,7 +26,7 @@ const eventMs = 100
 /** The streams that the upstream sends. */
 type Streams = Readonly<{
   open: Readonly<Record<Kind, Set<ServerResponse>>>
-  /** When the last one of its kind ended, by `performance.now()`. */
+  /** The end of the latest of its kind, by `performance.now()`. */
   endedMs: Map<Kind, number>
   send: (response: ServerResponse, kind: Kind) => void
 }>

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import type { Drill } from '../drill.ts'
 import { readKeysUrl } from '../stage.ts'
 
-/** Answers with 200 that are no key set. An empty set would be one: it withdraws every key. */
+/** Answers with 200 but without a key set. An empty set would be one: it withdraws every key. */
 const lies: readonly string[] = ['<html>Sign in</html>', '{"keys":{}}', 'null', '{"keys":[', '']
 
 export const drill: Drill = {

@@ -11,7 +11,7 @@ const boundMs = refreshMs + 1_000
 
 type Signer = Readonly<{ jwk: JWK; jwt: string }>
 
-/** What the drill keeps: the sets as they were and as they ought to be, and tokens of the keys that differ. */
+/** The sets as they were and as they ought to be, and tokens of the keys that differ. */
 type Rotation = Readonly<{ withdrawn: Signer; next: Signer; show: (set: 'old' | 'new') => void; fetches: () => number }>
 
 const rotationOf = ({ notes }: Stage): Rotation => notes.get('rotation') as Rotation

@@ -2,7 +2,7 @@ import { leadThrough, startTcpProxy } from '../../support/tcp-proxy.ts'
 import type { HearServer } from '../../support/tcp-wire.ts'
 import { type Drill, withoutDirectory } from '../drill.ts'
 
-/** What a program between does to an answer whose place in the protocol it has lost; each takes its turn. */
+/** Faults of a program in between that has lost its place in the protocol; each takes its turn. */
 const lies: readonly ((bytes: Buffer) => 'pass' | 'drop')[] = [
   (bytes) => overwrite(bytes, 0, 0xff), // a message of no known type
   (bytes) => overwrite(bytes, 1, 0x7f), // one that is longer than memory

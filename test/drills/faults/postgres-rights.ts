@@ -15,7 +15,7 @@ export const drill: Drill = {
   alerts: ['SallyportDatabaseRefusesStatements'],
   begin: async (stage) => {
     await change(stage, 'revoke select on users from sallyport')
-    // Rights are no rows: nothing tells the caches of them.
+    // A change of rights sends no invalidation to the caches.
     await change(stage, `select pg_notify('sallyport_changes', '{"kind":"everything"}')`)
   },
   end: (stage) => change(stage, 'grant select on users to sallyport'),

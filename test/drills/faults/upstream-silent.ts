@@ -10,6 +10,6 @@ export const drill: Drill = {
   prepare: () => ({ settings: { timeouts: { firstByteMs } } }),
   begin: ({ upstream }) => upstream.answer(() => undefined),
   end: resumeAnswers,
-  // One more try goes to the next address; there is none.
+  // A retry would go to the next address, which is missing.
   expect: withoutUpstream(firstByteMs + 1_500),
 }

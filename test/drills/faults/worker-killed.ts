@@ -1,6 +1,6 @@
 import type { Drill } from '../drill.ts'
 
-/** Requests of the worker that dies are lost, and those that its clients had just sent. */
+/** A killed worker loses its requests, and those on their way to it. */
 const lost = { statuses: [0], withinMs: 5_000, share: 0.1 }
 
 export const drill: Drill = {

@@ -75,7 +75,7 @@ function testFaults(
   for (const [name, [bytes, code]] of Object.entries(cases)) t.equal(readAll(type, [bytes]).fault, code, name)
 }
 
-t.test('what is no message to the letter is none', async (t) => {
+t.test('a message with any mistake is refused', async (t) => {
   const post = 'POST / HTTP/1.1\r\nHost: h\r\n'
   testFaults(t, 'request', {
     'two lengths': [`${post}Content-Length: 1\r\nContent-Length: 1\r\n\r\n`, 'HPE_UNEXPECTED_CONTENT_LENGTH'],
@@ -130,7 +130,7 @@ t.test('an interim answer has no body, whatever it says, wherever its bytes are 
     t.match(readAll('response', [row.slice(0, at), row.slice(at)]), wanted, `${at}`)
 })
 
-t.test('what a head or the framing of a body may say has an end', async (t) => {
+t.test('a head and the framing of a body are bounded', async (t) => {
   const long = 'y'.repeat(1_000)
   testFaults(t, 'request', {
     'a target': [`GET /${long.repeat(40)}`, 'HPE_TARGET_OVERFLOW'],

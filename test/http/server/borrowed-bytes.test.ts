@@ -1,4 +1,4 @@
-// What arrives lies in memory that all connections share: nobody's bytes may ever become another's.
+// Reads use memory that all connections share: the bytes of one must never become another's.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -50,7 +50,7 @@ const request = {
   onCancellable: () => undefined,
 }
 
-/** A server that is nobody's HTTP library: it sees what is on the wire. */
+/** A server without an HTTP library: it sees the bytes of the network. */
 async function startUpstream(t: Test, serve: (socket: Socket) => unknown): Promise<string> {
   const sockets: Socket[] = []
   const server = createServer((socket) => {
@@ -102,7 +102,7 @@ async function hear(socket: Socket, pauseMs: number): Promise<string> {
   return text.slice(text.indexOf('\r\n\r\n')).replaceAll(/[\r\n0-9a-f]/g, '')
 }
 
-/** What a body is made of, such as `G 8392929`: a difference of megabytes would tell nobody anything. */
+/** The composition of a body, such as `G 8392929`: a difference of megabytes would be unreadable. */
 function describe(content: string): string {
   const letter = content.charAt(0)
   if (content === letter.repeat(size) + last) return whole(letter)
@@ -120,7 +120,7 @@ for (const isChunked of [false, true])
   for (const waitMs of [0, 40]) {
     const how = `${isChunked ? 'in chunks' : 'of a known length'}${waitMs > 0 ? ', and held for a while' : ''}`
 
-    t.test(`what upstreams say at the same time stays apart, however slowly it is taken: ${how}`, async (t) => {
+    t.test(`simultaneous answers of upstreams stay apart, however slowly it is taken: ${how}`, async (t) => {
       const upstream = await startUpstream(t, (socket) =>
         socket.on('data', (head: Buffer) => {
           const letter = /^GET \/(\w)/.exec(head.toString('latin1'))?.[1] ?? ''
@@ -138,7 +138,7 @@ for (const isChunked of [false, true])
       t.same(await Promise.all(answers), letters.map(whole))
     })
 
-    t.test(`what clients upload at the same time stays apart, however slowly it is taken: ${how}`, async (t) => {
+    t.test(`simultaneous uploads of clients stay apart, however slowly it is taken: ${how}`, async (t) => {
       const received = new Map<string, string>()
       const upstream = await startUpstream(t, async (socket) => {
         const content = await hear(socket, pauseOf(letters[received.size] ?? ''))

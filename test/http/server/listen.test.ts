@@ -50,7 +50,7 @@ t.test('a client that pipelines without end is read no further than its answers'
   t.ok(bytes > 0 && bytes <= 16 * 1024, `${bytes} bytes are held, of one read of a socket`)
 })
 
-t.test('what clients say at the same time stays apart, however long it is held', async (t) => {
+t.test('simultaneous requests of clients stay apart, however long it is held', async (t) => {
   const exchanges: Exchange[] = []
   const { origin } = await listen(t, (exchange) => void exchanges.push(exchange))
   const letters = [...'abcdefghijkl']
@@ -199,7 +199,7 @@ t.test('a listener that closes lets an answer end, says that it is the last, and
   t.equal(exchanges.length, 1)
 })
 
-t.test('what keeps a client waiting keeps no other', async (t) => {
+t.test('a client that waits delays no other', async (t) => {
   const { listener, origin } = await listen(t, answerOk, { headersTimeoutMs: 100 })
   const silent = await openRawClient(t, origin)
   const partial = await openRawClient(t, origin)
@@ -209,7 +209,7 @@ t.test('what keeps a client waiting keeps no other', async (t) => {
   await until(() => listener.countConnections() === 0, 'that both are gone')
 })
 
-t.test('who may not send a body hears that first, whatever the body is', async (t) => {
+t.test('a client that may not send a body learns that first, whatever the body is', async (t) => {
   const malformed: string[] = []
   const { origin } = await listen(
     t,

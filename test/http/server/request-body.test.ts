@@ -53,7 +53,7 @@ t.test('a client is told to go on when its body is wanted, and once', async (t) 
   t.same(seen, { text: 'hello', end: 'complete', isReading: true, continues: 1 })
 })
 
-t.test('what comes early is kept, up to a limit, and given in order', async (t) => {
+t.test('early bytes are kept, up to a limit, and given in order', async (t) => {
   const { seen, take, say, body } = open({ limitBytes: 1e6 })
   say('early,')
   say('x'.repeat(70_000))
@@ -68,7 +68,7 @@ t.test('what comes early is kept, up to a limit, and given in order', async (t) 
   t.match(seen, { text: /^early,x{70000}late$/, end: 'complete' })
 })
 
-t.test('a body over its limit, one that breaks off, and one that is no body, fail', async (t) => {
+t.test('a body over its limit, one that breaks off, and a malformed one, fail', async (t) => {
   const large = open({ limitBytes: 4 })
   large.take()
   large.say('hello')

@@ -47,7 +47,7 @@ async function openWriter(t: Test) {
   return pair
 }
 
-t.test('what is said within a turn leaves at its end, in one write', async (t) => {
+t.test('text written within a turn leaves at its end, in one write', async (t) => {
   const pair = await openWriter(t)
   const { writer, writes } = pair
   for (const text of ['a head, ', 'a body, ', '\xff']) t.equal(writer.write(text), true)
@@ -71,7 +71,7 @@ t.test('bytes leave at once, behind the text before them', async (t) => {
   await until(() => pair.heard === 'size bytes more end', 'all of it, in its order')
 })
 
-t.test('who wants to know is told when the text has left, each of its own', async (t) => {
+t.test('each callback is called when its own text has left', async (t) => {
   const { writer, writes } = await openWriter(t)
   const left: string[] = []
   writer.write('first')
@@ -105,7 +105,7 @@ t.test('of a crowd the first do not wait for the last', async (t) => {
   t.equal(written(), 20)
 })
 
-t.test('what waits is written before a socket is ended', async (t) => {
+t.test('waiting text is written before a socket is ended', async (t) => {
   const pair = await openWriter(t)
   const { writer, socket } = pair
   writer.write('the last words')
@@ -115,7 +115,7 @@ t.test('what waits is written before a socket is ended', async (t) => {
   t.equal(pair.heard, 'the last words')
 })
 
-t.test('what waits is never whole where a socket is broken', async (t) => {
+t.test('waiting text never leaves whole from a broken socket', async (t) => {
   const pair = await openWriter(t)
   const { writer, socket } = pair
   const told: unknown[] = []
@@ -136,7 +136,7 @@ t.test('a socket that went away meanwhile is left alone, and the others are not'
   t.same(gone?.writes, [])
 })
 
-t.test('whoever reads nothing is told of by what is written next, until he reads again', async (t) => {
+t.test('a peer that reads nothing shows at the next write, until it reads again', async (t) => {
   const { writer, socket, other } = await openWriter(t)
   other.pause()
   const text = 'x'.repeat(coalesceLimit)
@@ -152,9 +152,9 @@ t.test('whoever reads nothing is told of by what is written next, until he reads
   t.equal(writer.write('more'), true)
 })
 
-// What is still on its way when a connection breaks must not become another's bytes before it is gone.
+// Bytes on their way when a connection breaks must not become another's before they have left.
 for (const breakOff of ['destroy', 'resetAndDestroy', 'end'] as const)
-  t.test(`lent bytes arrive as they were, also where their socket breaks by ${breakOff}`, async (t) => {
+  t.test(`borrowed bytes arrive as they were, also where their socket breaks by ${breakOff}`, async (t) => {
     const lentBytes = 60 * 1024
     for (let time = 0; time < 5; time += 1) {
       const pair = await openWriter(t)

@@ -34,7 +34,7 @@ t.test('a peer that takes its time gets every byte', async (t) => {
   t.equal(receivedBytes, size)
 })
 
-t.test('a peer that never closes is closed upon', async (t) => {
+t.test('the connection closes even if its peer never does', async (t) => {
   const { ours, peer } = await openPair(t)
   peer.resume()
   closeLingering(ours)
@@ -42,7 +42,7 @@ t.test('a peer that never closes is closed upon', async (t) => {
   t.notOk(peer.writableEnded)
 })
 
-t.test('a peer that closes is not waited for, whatever it still said', async (t) => {
+t.test('the connection closes at once after its peer’s end, even with unread bytes', async (t) => {
   const { ours, peer } = await openPair(t)
   peer.write(Buffer.alloc(1024 * 1024))
   peer.resume()

@@ -15,7 +15,7 @@ t.test('a deadline fires once, and not before its time', async (t) => {
   t.equal(fires.length, 1)
 })
 
-t.test('what is set anew fires then, whether it is later or sooner', async (t) => {
+t.test('a deadline that is set again fires then, whether it is later or sooner', async (t) => {
   for (const [firstMs, thenMs] of [
     [20, 120],
     [10_000, 30],
@@ -32,7 +32,7 @@ t.test('what is set anew fires then, whether it is later or sooner', async (t) =
   }
 })
 
-t.test('what is stopped or discarded does not ring, and may be set again', async (t) => {
+t.test('a stopped or discarded deadline does not fire, and may be set again', async (t) => {
   const deadline = new Deadline()
   const fired: string[] = []
   deadline.set(20, undefined, () => fired.push('stopped'))

@@ -62,7 +62,7 @@ t.test('a socket that was given away is not held up', async (t) => {
   await until(() => whole === sockets.length * 2 * mebibyte, 'all that was said')
 })
 
-t.test('what is held up is not read on by itself while its bytes have nowhere to go', async (t) => {
+t.test('a throttled socket is not read on while its bytes have no receiver', async (t) => {
   const [socket] = await openFull(t, 1, 2 * mebibyte)
   if (!socket) throw new Error('no connection')
   const reading = new FairReader(socket, false)

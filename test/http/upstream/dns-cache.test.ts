@@ -72,7 +72,7 @@ t.test('a name that cannot be resolved is an error, but its last addresses go on
   t.equal(names.includes('a', '192.0.2.1'), true)
 })
 
-t.test('changes are counted, and looked for without holding anybody up', async (t) => {
+t.test('changes are counted, and looked for without delaying a request', async (t) => {
   const answers: Record<string, readonly string[] | undefined> = { a: ['192.0.2.1', '192.0.2.2'] }
   const { names, pass } = fakeNames(answers)
   await look(names, 'a')
@@ -194,7 +194,7 @@ t.test('a name server that is slow each time holds up the first connections alon
   t.equal(asked.length, 8)
 })
 
-t.test('where the name server answers, an old address is not used before it was asked', async (t) => {
+t.test('while the name server answers, an old address is not used before it was asked', async (t) => {
   const { names, answers, pass } = silentNames()
   answers.set('a', ['192.0.2.1'])
   await look(names, 'a')
@@ -248,7 +248,7 @@ t.test('a name that is never answered leaves a place for others', async (t) => {
   t.equal(state.length, 2)
 })
 
-t.test('what names no lookup of its own finds its host by the same names', async (t) => {
+t.test('a socket without a lookup of its own uses the same cache', async (t) => {
   const { names, answers, asked } = silentNames()
   const server = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1')
   await once(server, 'listening')

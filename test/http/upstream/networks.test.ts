@@ -62,7 +62,7 @@ t.test('a metadata service is opened by its very address alone', async (t) => {
   t.ok(createNetworks({ allow: ['169.254.169.254'], deny: [] }, ports).admits('169.254.169.254', 80))
 })
 
-t.test('a listener of this gateway is no cluster, even where its address is allowed', async (t) => {
+t.test('a listener of this gateway is not a cluster, even where its address is allowed', async (t) => {
   const networks = createNetworks({ allow: ['0.0.0.0/0', '::/0'], deny: [] }, ports)
   const own = Object.values(networkInterfaces()).flatMap((all) => (all ?? []).map(({ address }) => address))
   for (const address of [...own, '127.0.0.1', '127.9.9.9', '0.0.0.0', '::', '::1', '::ffff:127.0.0.1']) {

@@ -85,7 +85,7 @@ for (const [what, answer] of Object.entries(liars))
     t.equal(upstream.sockets().length, 2)
   })
 
-t.test('what an upstream says unasked answers nobody', async (t) => {
+t.test('unsolicited bytes of an upstream answer no request', async (t) => {
   const upstream = await startRawUpstream(t, answerHeads(ok))
   t.equal(await ask(upstream.url), '200 ok')
   upstream.sockets()[0]?.write('HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil')
@@ -95,7 +95,7 @@ t.test('what an upstream says unasked answers nobody', async (t) => {
   t.equal(upstream.sockets().length, 2)
 })
 
-t.test('what an upstream says before a request has left is no answer to it', async (t) => {
+t.test('bytes of an upstream from before a request has left do not answer it', async (t) => {
   const upstream = await startRawUpstream(t, answerHeads(ok))
   t.equal(await ask(upstream.url), '200 ok')
   // Behind a timer the next thing that happens is a look for bytes, and these are here.
@@ -107,7 +107,7 @@ t.test('what an upstream says before a request has left is no answer to it', asy
 })
 
 // It may come late, when nothing tells it from the next answer.
-t.test('the body that an upstream sends for HEAD answers nobody', async (t) => {
+t.test('the body that an upstream sends for HEAD answers no request', async (t) => {
   const upstream = await startRawUpstream(t, (socket, soFar) => {
     socket.write(soFar.startsWith('HEAD') ? ok.slice(0, -2) : ok)
   })
@@ -151,7 +151,7 @@ const broken: Readonly<Record<string, string>> = {
   'a head without end': `HTTP/1.1 200 OK\r\n${`x: ${'y'.repeat(1_000)}\r\n`.repeat(70)}\r\n`,
 }
 for (const [what, answer] of Object.entries(broken))
-  t.test(`an answer with ${what} is none, and its connection goes`, async (t) => {
+  t.test(`an answer with ${what} is refused, and its connection closes`, async (t) => {
     const upstream = await startRawUpstream(t, answerHeads(answer))
     t.equal(await ask(upstream.url), 'protocol-error')
     await until(() => upstream.sockets()[0]?.readableEnded || upstream.sockets()[0]?.destroyed, 'the close')
@@ -228,7 +228,7 @@ t.test('an engine that closes breaks what is under way', async (t) => {
   t.equal(await answer, 'no-response')
 })
 
-t.test('of an answer that nobody takes little is read, of one that is taken much at once', async (t) => {
+t.test('little is read of an answer without a taker, and much at once of one that is taken', async (t) => {
   const size = 4 * 1024 * 1024
   const upstream = await startRawUpstream(t, (socket, soFar) => {
     if (soFar.endsWith('\r\n\r\n'))

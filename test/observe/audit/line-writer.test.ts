@@ -54,7 +54,7 @@ t.test(
   },
 )
 
-t.test('what does not fit into the memory is lost and counted, and what is held is not', async (t) => {
+t.test('a line that does not fit into the memory is lost and counted, and a held line is not', async (t) => {
   const { place, writer, told } = open(t, { bufferBytes: 100 })
   const { answer, release } = holdBack()
   place.answer(answer)
@@ -89,7 +89,7 @@ t.test('a full pipe is slow, and no failure', async (t) => {
   t.equal(writer.isFailing, false)
 })
 
-t.test('lines that nobody waits for outlast a failure, and it is told once', async (t) => {
+t.test('lines without a waiting caller outlast a failure, and it is reported once', async (t) => {
   const { place, writer, told } = open(t)
   place.answer(() => 'ENOSPC')
   for (const line of lines(0, 5)) writer.push(line)
@@ -129,7 +129,7 @@ t.test('in another file a line that was cut begins again', async (t) => {
   t.equal(place.taken(), 'linline 0\n')
 })
 
-t.test('whoever waits is told of a failure at once, and the line is not written later', async (t) => {
+t.test('a waiting caller learns of a failure at once, and the line is not written later', async (t) => {
   const { place, writer, told } = open(t, { retryMs: 1e6 })
   place.answer(() => 'EPIPE')
   const ends: boolean[] = []

@@ -65,7 +65,7 @@ t.test('a line says who asked for what, and what became of it', async (t) => {
   })
 })
 
-t.test('what is not known is null, so that every line has every field', async (t) => {
+t.test('an unknown value is null, so that every line has every field', async (t) => {
   const unknown: AuditedDecision = {
     ...decision,
     status: undefined,
@@ -105,7 +105,7 @@ t.test('an OAuth credential has no number', async (t) => {
   })
 })
 
-/** Whatever a client may try, and more than it could. */
+/** Values that a client may try, and more. */
 const hostile = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 5_000 }),
   fc.stringMatching(/^[\r\n\t"\\{}:,\0\u0085\u2028\u2029\ud800\uffff\x7f\x9b]{0,5000}$/),

@@ -39,7 +39,7 @@ t.test('nothing that a client sends moves the cursor or begins a line', async (t
   t.match(line, 'a\\u001b[2Jb\\u000alevel=info\\u000d\\u009b1mc\\u2028d\\u202ee')
 })
 
-t.test('levels have colors only where they are asked for; what is no JSON passes as it is', async (t) => {
+t.test('levels have colors only on request, and other text than JSON passes as it is', async (t) => {
   t.match(formatLine(JSON.stringify({ ...request, level: 'warn' }), true), '\u001b[33mwarn \u001b[0m')
   for (const text of ['plain words', '7', 'null']) t.equal(formatLine(text, true), text)
 })

@@ -77,7 +77,7 @@ async function explain(client: pg.Client, { text }: Statement, values: string): 
   if ('refusal' in prepared) throw new Error(`a statement of the gateway does not fit: ${prepared.refusal}`)
   const explained = await attempt(client, `explain (format json, verbose) execute sallyport_check (${values})`)
   await client.query('deallocate sallyport_check')
-  // Missing rights on the tables behind a view are found by reading it.
+  // Another check reads the view, and reports missing rights on its tables.
   if ('refusal' in explained) return []
   const [row] = explained.rows as readonly { 'QUERY PLAN': readonly { Plan: Plan }[] }[] // the shape of EXPLAIN's output
   return row?.['QUERY PLAN'].map(({ Plan: plan }) => plan) ?? []
