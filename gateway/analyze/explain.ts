@@ -89,7 +89,7 @@ const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: Caller
   role: ({ role }, caller) =>
     asksPublicAgent(caller) ? 'a public agent needs none' : `${role?.slug}; held: ${describeRole(caller.permissions)}`,
   ability: ({ ability }, caller) => `${ability}; effective: ${describeAbilities(abilitiesInForce(caller))}`,
-  writing: (_, { permissions }) => `any that writes; effective: ${describeAbilities(permissions.abilities)}`,
+  writing: (_, { permissions }) => `any that writes, effective: ${describeAbilities(permissions.abilities)}`,
   resource: (_, caller) =>
     asksPublicAgent(caller)
       ? 'a public agent'

@@ -27,7 +27,7 @@ const isShortened = (one: string, other: string): boolean =>
 
 const toPlain = (name: string): string => name.toLowerCase().replace(/[-_]/g, '')
 
-/** Letters to add, drop, change or swap with their neighbour (optimal string alignment); `limit` where it is no less. */
+/** Letters to add, drop, change or swap with their neighbour (optimal string alignment); at most `limit`. */
 function countEdits(one: string, other: string, limit: number): number {
   if (Math.abs(one.length - other.length) >= limit) return limit
   let before: number[] = []

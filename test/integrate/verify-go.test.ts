@@ -16,7 +16,7 @@ const placeholder = '"http://sallyport:9090/.well-known/jwks.json"'
 
 const run = promisify(execFile)
 
-/** A program that tells of each header on its command line what the snippet of the page says: the claims, or the error. */
+/** A program that runs the page's snippet on each header of its command line, and prints the claims or the error. */
 const program = `package main
 
 import (

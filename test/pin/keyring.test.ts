@@ -9,7 +9,7 @@ import { readSigningKeys, type SigningKey } from '../../gateway/pin/signing-keys
 import type { Roles } from '../../gateway/policy/role.ts'
 import type { RouteMatch } from '../../gateway/route/table.ts'
 
-/** One second into a day long ago; hours in tests count from here. */
+/** One second into a day; the starts of keys count from here. */
 const startMs = Date.parse('2030-01-01T00:00:01.000Z')
 
 /** A key that signs from so many seconds after the start; without a number ever since. */
@@ -34,7 +34,7 @@ type Ring = ReturnType<typeof createKeyring>
 const kidsOf = (keys: readonly SigningKey[]) => keys.map(({ kid }) => kid)
 const publishedOf = (ring: Ring) => ring.published().keys.map(({ kid }) => kid)
 
-t.test('of keys without an hour the first signs, and all are published in their order', async (t) => {
+t.test('the first of several keys without a start signs, and all are published in their order', async (t) => {
   const keys = [await makeKey(), await makeKey()]
   const ring = createKeyring(keys, holdClock().now)
   t.equal(ring.signing().kid, keys[0]?.kid)
@@ -45,39 +45,36 @@ t.test('of keys without an hour the first signs, and all are published in their 
   )
 })
 
-t.test(
-  'the key with the latest hour that has come signs, in whatever order they stand; it needs no reload',
-  async (t) => {
-    const [ever, soon, late] = [await makeKey(), await makeKey(10), await makeKey(20)]
-    for (const order of [
-      [ever, soon, late],
-      [late, soon, ever],
-      [soon, ever, late],
-    ]) {
-      const clock = holdClock()
-      const ring = createKeyring(order, clock.now)
-      for (const [at, expected] of [
-        [0, ever],
-        [9.999, ever],
-        [10, soon],
-        [19.999, soon],
-        [20, late],
-        [1_000_000, late],
-      ] as const) {
-        clock.turnTo(at)
-        t.equal(ring.signing().kid, expected.kid, `at ${at}`)
-        t.same(publishedOf(ring).sort(), kidsOf(order).sort(), 'all are published, before their hour and after')
-      }
+t.test('the key with the latest start in the past signs, in any order of the keys and without a reload', async (t) => {
+  const [ever, soon, late] = [await makeKey(), await makeKey(10), await makeKey(20)]
+  for (const order of [
+    [ever, soon, late],
+    [late, soon, ever],
+    [soon, ever, late],
+  ]) {
+    const clock = holdClock()
+    const ring = createKeyring(order, clock.now)
+    for (const [at, expected] of [
+      [0, ever],
+      [9.999, ever],
+      [10, soon],
+      [19.999, soon],
+      [20, late],
+      [1_000_000, late],
+    ] as const) {
+      clock.turnTo(at)
+      t.equal(ring.signing().kid, expected.kid, `at ${at}`)
+      t.same(publishedOf(ring).sort(), kidsOf(order).sort(), 'all are published, before their start and after')
     }
-  },
-)
+  }
+})
 
-t.test('of keys with the same hour the first signs', async (t) => {
+t.test('the first of several keys with the same start signs', async (t) => {
   const keys = [await makeKey(-5), await makeKey(-5), await makeKey()]
   t.equal(createKeyring(keys, holdClock().now).signing().kid, keys[0]?.kid)
 })
 
-t.test('a clock that is set back before every hour changes nothing, and brings no withdrawn key back', async (t) => {
+t.test('a clock that is set back before every start changes nothing, and brings no withdrawn key back', async (t) => {
   const clock = holdClock()
   const [old, key, next] = [await makeKey(-6), await makeKey(-5), await makeKey(10)]
   const ring = createKeyring([old], clock.now)
@@ -258,7 +255,7 @@ t.test('a header that is bound is signed for each request, and says which', asyn
   t.equal((await claims(false)).iat, free.iat, 'as others are')
 })
 
-t.test('a key whose hour comes takes over from cached headers as well', async (t) => {
+t.test('a key whose start comes takes over from cached headers as well', async (t) => {
   const clock = holdClock()
   const [old, fresh] = [await makeKey(), await makeKey(1)]
   const ring = createKeyring([old, fresh], clock.now)

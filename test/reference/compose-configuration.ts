@@ -2,10 +2,10 @@ import type { JsonValue } from '../support/client.ts'
 import { code, composeHead, composeKeys, composeYaml } from './markdown.ts'
 import { listKeys, readSchema, type SchemaKey } from './schema-keys.ts'
 
-const introduction = `Every key of \`gateway.yaml\`, from its [schema](../../config/gateway.schema.json). What goes with what, in a reader's
-order: [Configuration](../guides/configure.md). Any text may hold \`\${NAME}\` or \`\${NAME:-default}\` from the environment; a
-text that starts with \`file:\` is replaced by that file's content; paths are relative to the configuration file. Each section
-ends with all of its keys in YAML: defaults, and examples where there are none.`
+const introduction = `Every key of \`gateway.yaml\`, from its [schema](../../config/gateway.schema.json). [Configuration](../guides/configure.md)
+explains them in a reader's order. Any text may hold \`\${NAME}\` or \`\${NAME:-default}\` from the environment. The content of
+a file replaces a text that starts with \`file:\`. Paths are relative to the configuration file. Each section ends with all of
+its keys in YAML, with their defaults or else examples.`
 
 /** The page of all configuration keys. */
 export const composeConfiguration = (): string =>
@@ -30,6 +30,6 @@ export function exemplify(key: SchemaKey): JsonValue {
   const first = key.children[0]?.path ?? ''
   if (first.startsWith(`${key.path}[]`)) return [below]
   if (first.startsWith(`${key.path}.<name>`)) return { platform: below }
-  // What is usual for the section as a whole wins: three listeners cannot share a port.
+  // The default of the section as a whole wins: three listeners cannot share a port.
   return { ...below, ...key.defaultValue }
 }

@@ -7,6 +7,10 @@ type Reply = Readonly<{ status: number; value: Row }>
 
 const entryCount = 25
 
+/**
+ * A data cluster: flat objects, and `{detail}` on errors. `prefix` is the part of the paths that the gateway does not
+ * strip.
+ */
 export function answerCluster(name: string, prefix = ''): AnswerRequest {
   return (arrival, response) => {
     if (arrival.method !== 'GET' && arrival.method !== 'HEAD') return undefined

@@ -3,6 +3,7 @@ import type { MemoryAccount } from '../exchange.ts'
 /** Less than one read of a socket, since a head comes before. Later bytes wait in the system's buffers. */
 const limitBytes = 12 * 1024
 
+/** Bytes that a client sent before their turn. */
 export class PipelinedBytes {
   readonly #account: MemoryAccount
   #chunks: Buffer[] = []
@@ -16,6 +17,7 @@ export class PipelinedBytes {
     return this.#chunks.length === 0
   }
 
+  /** Whether reading should pause. */
   get isFull(): boolean {
     return this.#bytes >= limitBytes || (this.#bytes > 0 && this.#account.isThrottled)
   }
