@@ -19,6 +19,7 @@ COPY tsconfig.json README.md LICENSE ./
 COPY gateway gateway/
 COPY config config/
 COPY policies policies/
+ARG REVISION=unknown
 RUN npm pack
 
 # The image's files, as they will stand in it.

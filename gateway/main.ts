@@ -6,8 +6,9 @@ import { lazyCommand } from './cli/lazy-command.ts'
 import { addPolicyCommands } from './cli/policy/commands.ts'
 import { addProvisionCommands } from './cli/provision/commands.ts'
 import { reportFailure } from './configuration/failure.ts'
-import { readVersion } from './configuration/version.ts'
+import { describeVersions, readVersion } from './configuration/version.ts'
 import { takeEarlySignals } from './fault/early-signals.ts'
+import { paintError } from './lib/paint.ts'
 
 const defaultConfig = 'config/gateway.yaml'
 
@@ -17,6 +18,7 @@ const loadClusters = () => import('./cli/clusters.ts')
 const program = new Command('sallyport')
   .description('Authorization gateway: check the caller, the organization and the permission, and only then forward')
   .version(readVersion())
+  .configureOutput({ outputError: (text, write) => write(paintError(text)) })
   .showHelpAfterError('(add --help for usage and an example)')
   .addHelpText('after', example('npx sallyport demo', 'npx sallyport serve --config config/gateway.yaml'))
   .hook('preAction', (_program, command) => {
@@ -200,6 +202,22 @@ program
 
 addProvisionCommands(program, clusters, defaultConfig)
 addPolicyCommands(program, defaultConfig)
+
+program
+  .command('completion')
+  .description('Print the completion script of a shell')
+  .argument('<shell>', 'bash, zsh or fish')
+  .addHelpText('after', example('source <(sallyport completion bash)', 'sallyport completion fish | source'))
+  .action(async (shell: string) => (await import('./cli/completion.ts')).runCompletion(program, shell))
+
+program
+  .command('version')
+  .description('Print the version of the program; as JSON, also those of Node, policies and schema, and the commit')
+  .option('--json', 'print all versions as JSON')
+  .addHelpText('after', example('npx sallyport version --json'))
+  .action(async ({ json }: Readonly<{ json?: boolean }>) => {
+    process.stdout.write(`${json ? JSON.stringify(await describeVersions()) : readVersion()}\n`)
+  })
 
 program
   .command('reference', { hidden: true })

@@ -1,5 +1,5 @@
 // Compiles gateway/ to dist/, unless nothing has changed since the last time.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, cpSync, existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -26,10 +26,20 @@ export function build({ force = false } = {}) {
     cpSync(join(root, 'gateway', scripts), join(fresh, scripts), { recursive: true })
   chmodSync(join(fresh, 'main.js'), 0o755)
   writeFileSync(join(fresh, '.built'), '')
+  const commit = force && findCommit()
+  if (commit) writeFileSync(join(fresh, 'commit'), `${commit}\n`)
   const old = join(root, `dist-${process.pid}-old`)
   if (existsSync(join(root, 'dist'))) renameSync(join(root, 'dist'), old)
   renameSync(fresh, join(root, 'dist'))
   rmSync(old, { recursive: true, force: true })
+}
+
+/** The commit of these sources: named by an image's build, which has no git, or that of a clean working tree. */
+function findCommit() {
+  if (/^[0-9a-f]{40}$/.test(process.env.REVISION ?? '')) return process.env.REVISION
+  const ask = (...words) => spawnSync('git', words, { cwd: root, encoding: 'utf8' })
+  const changes = ask('status', '--porcelain', '--', 'gateway', 'package-lock.json')
+  return changes.status === 0 && changes.stdout === '' && ask('rev-parse', 'HEAD').stdout.trim()
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -1,5 +1,6 @@
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { checkDirectory, type DirectoryReport } from '../directory/postgres/check/check-directory.ts'
+import { paintError, paintWarning } from '../lib/paint.ts'
 import { escapeControls } from '../lib/text-table.ts'
 import { loadPolicy } from '../policy/load.ts'
 
@@ -25,10 +26,11 @@ const countErrors = ({ problems }: DirectoryReport): number =>
 
 function describeReport(report: DirectoryReport, hasTriedWrites: boolean): string {
   const { problems, relations, isAdopted } = report
-  const lines = problems.map(
-    ({ severity, code, where, message, help }) =>
-      `${escapeControls(`${where}: ${severity}[${code}]: ${message}`)}\n  help: ${escapeControls(help)}\n`,
-  )
+  const lines = problems.map(({ severity, code, where, message, help }) => {
+    const paint = severity === 'error' ? paintError : paintWarning
+    const label = paint(`${severity}[${code}]:`, process.stdout)
+    return `${escapeControls(where)}: ${label} ${escapeControls(message)}\n  help: ${escapeControls(help)}\n`
+  })
   const errors = countErrors(report)
   const warnings = problems.length - errors
   const whose = isAdopted ? "another program's tables" : "the gateway's own tables"

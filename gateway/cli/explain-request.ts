@@ -5,6 +5,7 @@ import { type Configuration, loadConfiguration } from '../configuration/configur
 import { describeFailure, UsageError } from '../configuration/failure.ts'
 import type { TokenDeed } from '../directory/postgres/audit.ts'
 import { describeCause } from '../errors/remedies.ts'
+import { paintWarning } from '../lib/paint.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { isRequestId } from '../receive/request-id.ts'
 import { describeRequest, type ExplainedMatch, escapeJson } from './describe-request.ts'
@@ -27,7 +28,8 @@ export async function runExplainRequest(requestId: string, options: ExplainReque
   if (options.json) process.stdout.write(`${escapeJson({ requestId, searched: search.places, matches, notes })}\n`)
   else {
     process.stdout.write(matches.map((match) => `${describeRequest(match)}\n`).join(''))
-    for (const note of new Set(notes)) process.stderr.write(`note: ${escapeJson(note).slice(1, -1)}\n`)
+    for (const note of new Set(notes))
+      process.stderr.write(`${paintWarning('note:')} ${escapeJson(note).slice(1, -1)}\n`)
   }
   if (matches.length > 0) return
   throw new Error(

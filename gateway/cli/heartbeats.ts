@@ -2,6 +2,7 @@ import type { ClusterStatus } from '../directory/postgres/cluster-store.ts'
 import type { RedisServers } from '../directory/redis/clients.ts'
 import { createReadHeartbeat, takeNewer } from '../directory/redis/heartbeats.ts'
 import { linkRedis } from '../directory/redis/redis-link.ts'
+import { paintWarning } from '../lib/paint.ts'
 
 /** Without Redis in this time, the database's heartbeats count alone, as they do for the proxy. */
 const connectMs = 2_000
@@ -32,7 +33,7 @@ export async function hearClusters(
   const timer = setTimeout(resolveUp, connectMs, false)
   try {
     if (!(await isUp)) {
-      process.stderr.write('Redis does not answer: the heartbeats are those of the database alone\n')
+      process.stderr.write(`${paintWarning('Redis does not answer: the heartbeats are those of the database alone')}\n`)
       return clusters
     }
     const readHeartbeat = createReadHeartbeat({

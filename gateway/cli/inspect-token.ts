@@ -3,6 +3,7 @@ import { createVerifier } from '../boot/issuers.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { describeFailure, UsageError } from '../configuration/failure.ts'
 import { describeCause } from '../errors/remedies.ts'
+import { paintWarning } from '../lib/paint.ts'
 import { formatTable } from '../lib/text-table.ts'
 import { escapeJson } from './describe-request.ts'
 import { withDirectory } from './directory.ts'
@@ -24,7 +25,8 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
     })
     if (inspection.cause === 'issuer_unavailable') notes.push(...failures())
     process.stdout.write(json ? `${escapeJson({ ...inspection, notes })}\n` : describe(inspection))
-    for (const note of json ? [] : notes) process.stderr.write(`note: ${escapeJson(note).slice(1, -1)}\n`)
+    for (const note of json ? [] : notes)
+      process.stderr.write(`${paintWarning('note:')} ${escapeJson(note).slice(1, -1)}\n`)
     if (inspection.cause !== null) process.exitCode = 1
   } finally {
     stop()

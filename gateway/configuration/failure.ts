@@ -1,4 +1,5 @@
 import { endProcess } from '../fault/end-process.ts'
+import { paintError } from '../lib/paint.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 
 export class UsageError extends Error {
@@ -27,7 +28,7 @@ export function describeFailure(error: unknown): Failure {
 
 export async function reportFailure(error: unknown): Promise<never> {
   const { exitCode, message } = describeFailure(error)
-  process.stderr.write(`sallyport: ${message}\n`)
+  process.stderr.write(`${paintError(`sallyport: ${message}`)}\n`)
   return endProcess(exitCode)
 }
 

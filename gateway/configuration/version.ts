@@ -1,6 +1,31 @@
 import { readFileSync } from 'node:fs'
 
+/** Raised when policies of the release before must be rewritten. */
+const policyVersion = 1
+
 export function readVersion(): string {
   const description = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
   return (JSON.parse(description) as { version: string }).version
+}
+
+export async function describeVersions() {
+  // Loaded only here: the database driver is slow to load, and help and health checks need no version of the schema.
+  const { newestVersion } = await import('../directory/postgres/migrate.ts')
+  return {
+    version: readVersion(),
+    node: process.version,
+    commit: readCommit(),
+    policy: policyVersion,
+    schema: { own: newestVersion('own'), adopted: newestVersion('adopted') },
+  }
+}
+
+/** Only a build of a commit has the file: a changed working tree is none. */
+function readCommit(): string | null {
+  try {
+    return readFileSync(new URL('../commit', import.meta.url), 'utf8').trim()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return null
+  }
 }

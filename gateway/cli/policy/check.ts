@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { lintPolicy, type Warning } from '../../analyze/lint.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { ReportedError } from '../../configuration/failure.ts'
+import { paintWarning } from '../../lib/paint.ts'
 import { escapeControls } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { ConfigurationError, type Problem, placeOf } from '../../policy/configuration-error.ts'
@@ -45,7 +46,7 @@ const count = (number: number, noun: string): string => `${number} ${noun}${numb
 function renderWarning({ source, message }: Warning): string {
   const [, file, line] = /^(.*):(\d+)$/.exec(source) ?? []
   const frame = file === undefined ? '' : renderFrame({ file, line: Number(line) })
-  return `${source}: warning: ${escapeControls(message)}\n${frame}`
+  return `${source}: ${paintWarning('warning:', process.stdout)} ${escapeControls(message)}\n${frame}`
 }
 
 type SourceLocation = Readonly<{ file: string; line: number; column?: number | undefined }>
