@@ -309,6 +309,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'cli/healthcheck.ts': operator,
   'cli/rotate-keys.ts': operator,
   'cli/describe-program.ts': own,
+  'cli/completion.ts': own,
   'configuration/process-limits.ts': 'reads a file of the kernel',
   'reload/listener-tls.ts': operator,
   'reload/cached-file-reader.ts': 'counts bytes; what is in them it does not look at',
