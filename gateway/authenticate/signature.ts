@@ -112,6 +112,15 @@ const checkInParts =
   (signed, signature, by) =>
     createVerify(digest).update(signed, 'latin1').verify(by, signature)
 
+/** RFC 8017 8.1.2, step 1. With PSS, OpenSSL takes a signature that lacks the zeros at its start. */
+const checkWhole =
+  (check: SignatureCheck): SignatureCheck =>
+  (signed, signature, by) => {
+    const key = by instanceof KeyObject ? by : by.key
+    const bits = key instanceof KeyObject ? key.asymmetricKeyDetails?.modulusLength : undefined
+    return bits !== undefined && signature.length === Math.ceil(bits / 8) && check(signed, signature, by)
+  }
+
 /** Some microseconds slower than `checkInParts`, because Node creates a job that the garbage collector must finish. */
 const checkAtOnce =
   (digest: string | null): SignatureCheck =>
@@ -124,7 +133,7 @@ const signatures: Readonly<Record<string, Readonly<{ keyType: string; holds: Sig
   RS256: { keyType: 'rsa', holds: checkInParts('sha256') },
   PS256: {
     keyType: 'rsa',
-    holds: checkInParts('sha256'),
+    holds: checkWhole(checkInParts('sha256')),
     options: { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: 32 },
   },
   ES256: { keyType: 'ec', holds: checkAtOnce('sha256'), options: { dsaEncoding: 'ieee-p1363' } },

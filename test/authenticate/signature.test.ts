@@ -125,6 +125,16 @@ function forge(alg: string, header: object = {}, payload: string = encode({ sub:
   return { token: `${input}.${signer.sign(Buffer.from(input)).toString('base64url')}`, keys: [signer.jwk] }
 }
 
+t.test('PS256: a signature without the zero at its start is refused', async (t) => {
+  const signatureOf = (token: string): Buffer => Buffer.from(token.slice(token.lastIndexOf('.') + 1), 'base64url')
+  let { token, keys } = forge('PS256')
+  // Each has another salt, so one of 256 begins with a zero.
+  while (signatureOf(token)[0] !== 0) ({ token, keys } = forge('PS256'))
+  t.equal(await judge(token, keys), 'accepted')
+  const short = signatureOf(token).subarray(1).toString('base64url')
+  t.equal(await judge(`${token.slice(0, token.lastIndexOf('.'))}.${short}`, keys), 'refused')
+})
+
 for (const alg of algorithms) {
   t.test(`${alg} is accepted, and not with a bit of its signature or payload changed`, async (t) => {
     const { token, keys } = forge(alg)
