@@ -1,18 +1,23 @@
-// `npm test [-- FILE…]`: installs what is missing, builds, runs every test, and closes with the counts.
-import { readdirSync } from 'node:fs'
+// `npm test [-- FILE…]`: installs what is missing, builds, runs every test, and closes with the counts. `--fast` leaves
+// files out that start an outside program or a campaign; `--behavior` leaves those out that any version of Node answers alike.
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { build } from './build.js'
 import { install } from './install.js'
 
 install()
 build()
-const { runFile } = await import('./run-file.js')
+const { startTestProcess } = await import('./test-process.js')
+const { startTestDatabase } = await import('./test-database.js')
 
 /** Files start servers and wait for real time-outs; on a busy machine that takes a while. A campaign has a day. */
 const timeoutMs = process.env.CAMPAIGN ? 86_400_000 : 150_000
 
 /** Much of a file's time is spent in waiting, so that more of them than processors are done sooner. */
 const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 2
+
+const named = process.argv.slice(2).filter((word) => !word.startsWith('--'))
+const options = new Set(process.argv.slice(2).filter((word) => word.startsWith('--')))
 
 const count = { passed: 0, failed: 0, skipped: 0 }
 const failures = []
@@ -41,12 +46,22 @@ function note(kind, path, reason) {
   if (kind === 'skipped') console.log(`  skipped: ${path.join(' > ')}${reason === true ? '' : `: ${reason}`}`)
 }
 
-async function run(file) {
+/** Folders whose files take turns in a process, and whose worlds share a database server. */
+const shared =
+  /^test\/(admin|advisories|analyze|authenticate|authorize|configuration|decision|directory|fault|forward|lib|limit|observe|pin|policy|receive|relay|reload|resolve|route)\//
+
+/** A file that changes or measures its process begins with a line that says so. */
+const wantsOwnProcess = (file) =>
+  !shared.test(file) || /^\/\/ In a process of its own: /.test(readFileSync(file, 'utf8'))
+
+const startsWorld = (file) => shared.test(file) && readFileSync(file, 'utf8').includes('startTestWorld(')
+
+async function run(file, worker) {
   let isNoted = false
   const onFailed = () => {
     isNoted = true
   }
-  const { isOk, fault, seconds } = await runFile(file, {
+  const { isOk, fault, seconds } = await worker.run(file, {
     timeoutMs,
     onParser: (parser) => watch(parser, [file], onFailed),
   })
@@ -63,21 +78,42 @@ function describe({ path, diag }) {
     if (key !== 'source') console.log(`  ${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
 }
 
+/** Words by which a file asks for PostgreSQL, another program, or a size of its campaign. */
+const slowWords =
+  /\b(startTestWorld|startPostgres|startServing|runServe|startReplica|runCommand|testRedis|testChromium|testUnlessLacking|CAMPAIGN)\b/
+
+/** Folders about scripts, packages, pages, benches and drills. */
+const nodeless = /^test\/(architecture\.test\.ts|(bench|deploy|drills|reference|scripts)\/)/
+
+const isWanted = (file) =>
+  !(options.has('--fast') && (slowWords.test(readFileSync(file, 'utf8')) || file.startsWith('test/scripts/'))) &&
+  !(options.has('--behavior') && nodeless.test(file))
+
 const listFiles = () =>
   readdirSync(new URL('../test', import.meta.url), { recursive: true })
     .filter((file) => file.endsWith('.test.ts'))
     .map((file) => `test/${file}`)
-    .sort()
+    .filter(isWanted)
+    .sort((one, other) => statSync(other).size - statSync(one).size)
 
 // Running test files end with this process.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
-const named = process.argv.slice(2)
 const waiting = named.length > 0 ? named : listFiles()
 const work = async () => {
-  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) await run(file)
+  let idle
+  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+    const isAlone = wantsOwnProcess(file)
+    const worker = (!isAlone && idle) || startTestProcess(shared.test(file) ? database?.url : undefined)
+    await run(file, worker)
+    if (!isAlone) idle = worker.isSpent() ? undefined : worker
+    if (worker !== idle) await worker.stop()
+  }
+  await idle?.stop()
 }
-await Promise.all(Array.from({ length: jobs }, work))
+const database = waiting.filter(startsWorld).length > 1 ? await startTestDatabase() : undefined
+await Promise.all(Array.from({ length: Math.min(jobs, waiting.length) }, work))
+await database?.stop()
 
 // Once more, where a long run is read from its end.
 if (named.length !== 1) failures.forEach(describe)

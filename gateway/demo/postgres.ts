@@ -16,6 +16,7 @@ export type EmbeddedPostgresOptions = Readonly<{
   port?: number
   onUnexpectedExit?: (detail: string) => void
   filesToRemove?: readonly string[]
+  settings?: readonly string[]
 }>
 
 type Cluster = Readonly<{
@@ -24,6 +25,7 @@ type Cluster = Readonly<{
   directory: string
   data: string
   superuserPassword: string
+  settings: readonly string[]
 }>
 type Started = Readonly<{ server: SupervisedServer; url: string }>
 
@@ -48,7 +50,8 @@ export async function startPostgres(options: EmbeddedPostgresOptions = {}): Prom
     if (account !== undefined) await chmod(directory, 0o711)
     const { initdb, postgres: program } = await prepareBinaries(account, root, join(directory, 'binaries'))
     const superuserPassword = await createCluster(initdb, account, directory, data)
-    const { server, url } = await startServer({ program, account, directory, data, superuserPassword }, options)
+    const cluster = { program, account, directory, data, superuserPassword, settings: options.settings ?? [] }
+    const { server, url } = await startServer(cluster, options)
     let stopped: Promise<void> | undefined
     const stop = (): Promise<void> => {
       stopped ??= server.stop().then(removeAll)

@@ -26,6 +26,7 @@ export type WorldOptions = Readonly<{
   ports: Readonly<{ public: number; decision: number; admin: number }>
   notify: (sentence: string) => void
   startDatabase?: () => Promise<EmbeddedPostgres>
+  runGateway?: typeof spawnGateway
 }>
 
 const audience = 'sallyport-demo'
@@ -61,7 +62,7 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
   writeFileSync(signingKey, generatePem('EdDSA'), { mode: 0o600 })
   const ports = await choosePorts(options.ports)
   const gateway = keep(
-    await spawnGateway(join(directory, 'gateway.log'), {
+    await (options.runGateway ?? spawnGateway)(join(directory, 'gateway.log'), {
       DATABASE_URL: postgres.url,
       DEMO_PUBLIC_PORT: String(ports.public),
       DEMO_DECISION_PORT: String(ports.decision),

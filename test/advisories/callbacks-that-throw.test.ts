@@ -1,3 +1,4 @@
+// In a process of its own: it listens to uncaught exceptions.
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { hearFaults } from '../../gateway/fault/guarded.ts'

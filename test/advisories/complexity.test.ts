@@ -1,3 +1,4 @@
+// In a process of its own: it measures processor time and the depth of the stack.
 import t from 'tap'
 import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
 import { parseYaml } from '../../gateway/policy/document.ts'

@@ -1,3 +1,4 @@
+// In a process of its own: it measures processor time.
 import fc from 'fast-check'
 import t from 'tap'
 import { readTarget } from '../../gateway/receive/target.ts'

@@ -1,3 +1,4 @@
+// In a process of its own: it measures processor time, of code that was not compiled before.
 import t from 'tap'
 import { MessageParser } from '../../gateway/http/parser/message-parser.ts'
 import { openRawClient, openRoute, startTestGateway } from '../support/gateway.ts'

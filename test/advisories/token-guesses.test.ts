@@ -92,7 +92,7 @@ t.test('while guesses wait for the database they hold a third of its connections
   const flood = Array.from({ length: 150 }, () => send(gateway.public, from('192.0.2.1', guess())))
   const countBlocked = async (): Promise<number> => {
     const { rows } = await database.query(
-      "select count(*)::int as blocked from pg_stat_activity where wait_event_type = 'Lock' and application_name = 'sallyport' and query not ilike '%explain%'",
+      "select count(*)::int as blocked from pg_stat_activity where wait_event_type = 'Lock' and application_name = 'sallyport' and datname = current_database() and query not ilike '%explain%'",
     )
     return rows[0].blocked
   }

@@ -4,7 +4,7 @@ import t from 'tap'
 import { until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnProcess: true })
 const { member } = world.users
 const { robot } = world.serviceAccounts
 

@@ -4,7 +4,7 @@ import t from 'tap'
 import { openRawClient, until } from '../support/gateway.ts'
 import { startTestWorld } from '../support/world.ts'
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnProcess: true })
 const credential = `x-oauth-access-token: ${world.users.owner.jwt}\r\n`
 const smuggled = `GET /admin/x HTTP/1.1\r\nHost: h\r\n${credential}\r\n`
 

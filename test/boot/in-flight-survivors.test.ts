@@ -1,3 +1,4 @@
+// In a process of its own: it looks for garbage.
 import t from 'tap'
 import { trackInFlight } from '../../gateway/boot/in-flight-requests.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'

@@ -1,3 +1,4 @@
+// In a process of its own: it measures memory.
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'

@@ -1,3 +1,4 @@
+// In a process of its own: it looks for garbage.
 import t from 'tap'
 import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
 import { measureSurvivors } from '../support/survivors.ts'

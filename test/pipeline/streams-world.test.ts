@@ -7,7 +7,7 @@ import { until } from '../support/gateway.ts'
 import { type ReadAnswer, readAnswer } from '../support/streams.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnProcess: true })
 const { robot } = world.serviceAccounts
 
 /** A streaming call of the agent, which plays this script; without one it answers as it likes. */

@@ -13,6 +13,7 @@ async function runTests(t: Test, files: Readonly<Record<string, string>>) {
   const names = Object.keys(files).map((name) => relative(root, join(folder, name)))
   const child = spawn(process.execPath, ['scripts/test.js', ...names], {
     cwd: root,
+    env: { ...process.env, TEST_JOBS: '1' },
     stdio: ['ignore', 'pipe', 'ignore'],
   })
   let text = ''
@@ -25,58 +26,48 @@ async function runTests(t: Test, files: Readonly<Record<string, string>>) {
 
 const head = "import t from 'tap'\n"
 
-t.test('the last line counts tests, not assertions, of all files', async (t) => {
-  const { code, last, text } = await runTests(t, {
+t.test('the last line counts tests, not assertions, of all files, and a file waits for no descendant', async (t) => {
+  const { code, last, text, folder } = await runTests(t, {
     'one.ts': `${head}const of: number = 2
 t.test('a', async (t) => { t.ok(true); t.ok(true) })
 t.test('b', async (t) => { await t.test('c', async (t) => t.equal(of, 2)); await t.test('d', async (t) => t.pass()) })`,
-    'two.ts': `${head}t.test('e', { skip: 'for a reason' }, async () => undefined)`,
+    'two.ts': `${head}import { spawn } from 'node:child_process'
+t.test('e', { skip: 'for a reason' }, async () => undefined)
+t.test('f', async (t) => { spawn('sleep', ['15'], { stdio: 'inherit', detached: true }).unref(); t.pass() })`,
   })
-  t.equal(last, '3 passed, 0 failed, 1 skipped')
+  t.equal(last, '4 passed, 0 failed, 1 skipped')
   t.equal(code, 0)
   t.match(text, /skipped: .*two\.ts > e: for a reason/)
+
+  await t.test('a file that has changed is compiled anew', async (t) => {
+    const file = join(folder, 'one.ts')
+    rmSync(file)
+    writeFileSync(file, `${head}t.test('a', async (t) => t.fail())`)
+    const child = spawn(process.execPath, ['scripts/test.js', relative(root, file)], { cwd: root, stdio: 'ignore' })
+    t.same(await once(child, 'close'), [1, null])
+  })
 })
 
-t.test('a failure is counted, told with its place, and ends with 1', async (t) => {
+t.test('a failure is counted and told with its place, and the files after it run', async (t) => {
+  const passes = "t.test('a', async (t) => t.pass())"
   const { code, last, text } = await runTests(t, {
-    'one.ts': `${head}type Lines = readonly string[]
+    'bad.ts': `${head}type Lines = readonly string[]
 t.test('good', async (t) => t.pass())
 t.test('bad', async (t) => {
   const lines: Lines = ['x']
   t.same(lines, ['y'])
 })`,
+    'throws.ts': `${head}${passes}\nthrow new Error('early')`,
+    'exits.ts': `${head}${passes}\nprocess.exit(3)`,
+    'killed.ts': `${head}${passes}\nprocess.kill(process.pid, 'SIGKILL')`,
+    'last.ts': `${head}${passes}`,
   })
-  t.equal(last, '1 passed, 1 failed, 0 skipped')
+  t.match(last, / [4-9] failed, 0 skipped/)
   t.equal(code, 1)
-  t.match(text, /not ok .*one\.ts > bad/)
-  t.match(text, /one\.ts.*"lineNumber":6/, 'the line of the source, not of what was compiled')
-})
-
-for (const [what, body, fault] of [
-  ['throws before its first test', "throw new Error('early')", /one\.ts/],
-  ['ends its process', 'process.exit(3)', /one\.ts/],
-  ['is killed', "process.kill(process.pid, 'SIGKILL')", /one\.ts/],
-] as const)
-  t.test(`a file that ${what} is a failure`, async (t) => {
-    const { code, last, text } = await runTests(t, { 'one.ts': `${head}t.test('a', async (t) => t.pass())\n${body}` })
-    t.match(last, / [1-9] failed, /)
-    t.equal(code, 1)
-    t.match(text, fault)
-  })
-
-t.test('the leftovers of a file delay no other', async (t) => {
-  const leave = `import { spawn } from 'node:child_process'
-t.test('a', async (t) => { spawn('sleep', ['15'], { stdio: 'inherit', detached: true }).unref(); t.pass() })`
-  const { last } = await runTests(t, { 'one.ts': `${head}${leave}` })
-  t.equal(last, '1 passed, 0 failed, 0 skipped')
-})
-
-t.test('a file that has changed is compiled anew', async (t) => {
-  const { last, folder } = await runTests(t, { 'one.ts': `${head}t.test('a', async (t) => t.pass())` })
-  t.equal(last, '1 passed, 0 failed, 0 skipped')
-  const file = join(folder, 'one.ts')
-  rmSync(file)
-  writeFileSync(file, `${head}t.test('a', async (t) => t.fail())`)
-  const child = spawn(process.execPath, ['scripts/test.js', relative(root, file)], { cwd: root, stdio: 'ignore' })
-  t.same(await once(child, 'close'), [1, null])
+  t.match(text, /not ok .*bad\.ts > bad/)
+  t.match(text, /bad\.ts.*"lineNumber":6/, 'the line of the source, not of what was compiled')
+  t.match(text, /not ok .*throws\.ts[\s\S]*early/)
+  t.match(text, /not ok .*exits\.ts\n {2}fault: ended with \d/)
+  t.match(text, /not ok .*killed\.ts\n {2}fault: ended with SIGKILL/)
+  t.match(text, /ok {4} .*last\.ts/)
 })

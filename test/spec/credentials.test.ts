@@ -11,7 +11,7 @@ import { freezePostgres } from '../support/freeze-postgres.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnServer: true, hasOwnProcess: true })
 const { owner, admin, member } = world.users
 const { robot, robotAdmin } = world.serviceAccounts
 

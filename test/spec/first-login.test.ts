@@ -49,7 +49,8 @@ t.test('100 parallel first requests over two replicas make one user', async (t) 
   const gate = await database.connect()
   await gate.query('begin; lock table user_identities in exclusive mode')
   const answering = logIn('crowd')
-  const waiting = "pg_stat_activity where application_name like 'replica-%' and wait_event_type = 'Lock'"
+  const waiting =
+    "pg_stat_activity where application_name like 'replica-%' and datname = current_database() and wait_event_type = 'Lock'"
   try {
     const isAtGate = async () => (await count(`(select distinct application_name from ${waiting}) waiting`)) === 2
     await until(isAtGate, 'first requests of both replicas at the gate', 20_000)

@@ -15,7 +15,7 @@ const victims = 20
 const mintsEach = 10
 const lanes = 3
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnServer: true })
 const { admin } = world.users
 const { robot } = world.serviceAccounts
 const path = `/organizations/${world.organizations.acme.id}/users/${robot.id}/tokens`

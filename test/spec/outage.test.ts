@@ -5,7 +5,7 @@ import { freezePostgres } from '../support/freeze-postgres.ts'
 import { until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnServer: true })
 const { robot, robotAdmin } = world.serviceAccounts
 
 /** Requests that need the directory, by callers without cache entries. */

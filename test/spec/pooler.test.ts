@@ -44,7 +44,7 @@ async function addAccounts(name: string): Promise<readonly Account[]> {
 async function countRunning(): Promise<number> {
   const { rows } = await writer.query<{ count: number }>(
     `select count(*)::int as count from pg_stat_activity
-      where state = 'active' and query like '%sallyport_directory%' and pid <> pg_backend_pid()`,
+      where state = 'active' and datname = current_database() and query like '%sallyport_directory%' and pid <> pg_backend_pid()`,
   )
   return rows[0]?.count ?? 0
 }

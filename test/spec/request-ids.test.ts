@@ -6,7 +6,7 @@ import { openRoute, startRawUpstream, startTestGateway, until } from '../support
 import { accept, handshake, socketRoute } from '../support/websocket.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnProcess: true })
 const member = oauth(world.users.member)
 
 async function startPair(t: Test, said: string, route = openRoute) {

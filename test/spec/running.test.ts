@@ -16,7 +16,7 @@ const skip = process.platform === 'linux' ? false : 'looks at processes by /proc
 const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnProcess: true })
 
 /** Variables of the machine must not reach the commands under test. */
 const bare = { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '' }

@@ -85,7 +85,7 @@ const run = async (t: Test): Promise<void> => {
     const client = new pg.Client({ connectionString: world.databaseUrl })
     await client.connect()
     await client.query(
-      "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'sallyport%'",
+      "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'sallyport%' and datname = current_database()",
     )
     await client.end()
     await until(isReady, 'new connections')

@@ -18,7 +18,7 @@ import {
 import { accept, handshake, socketRoute, switching } from '../support/websocket.ts'
 import { oauth, type RecordedRequest, startTestWorld } from '../support/world.ts'
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnProcess: true })
 const member = oauth(world.users.member)
 const socketUrl = `${world.public.replace('http', 'ws')}/socket`
 

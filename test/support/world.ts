@@ -1,9 +1,15 @@
+import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
 import type { Test } from 'tap'
+import { startGateway } from '../../gateway/boot/gateway.ts'
+import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import type { RecordedRequest } from '../../gateway/demo/backends/record-requests.ts'
-import { startWorld, type World } from '../../gateway/demo/world.ts'
+import type { EmbeddedPostgres } from '../../gateway/demo/postgres.ts'
+import { startWorld, type World, type WorldOptions } from '../../gateway/demo/world.ts'
 import { type Answer, type Call, call, callRaw } from './client.ts'
 
 export type { RecordedRequest }
@@ -22,13 +28,22 @@ export type TestWorld = World['description'] &
     mint: (request: Readonly<Record<string, unknown>>) => Promise<string>
   }>
 
+export type TestWorldOptions = Readonly<{
+  /** A database server that the file may stop, freeze or reconfigure. */
+  hasOwnServer?: boolean
+  /** A gateway in a process of its own, which logs to `gateway.log` of the directory. */
+  hasOwnProcess?: boolean
+}>
+
 /** Starts a world on free ports and stops it with the test. */
-export async function startTestWorld(t: Test): Promise<TestWorld> {
+export async function startTestWorld(t: Test, options: TestWorldOptions = {}): Promise<TestWorld> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   const world = await startWorld({
     directory,
     ports: { public: 0, decision: 0, admin: 0 },
     notify: (text) => t.comment(text),
+    ...(sharedServer !== undefined && !options.hasOwnServer && { startDatabase: () => cloneDatabase(sharedServer) }),
+    ...(sharedServer !== undefined && !options.hasOwnProcess && { runGateway: startGatewayHere }),
   })
   t.teardown(async () => {
     await world.stop()
@@ -50,6 +65,48 @@ export async function startTestWorld(t: Test): Promise<TestWorld> {
       const answer = await fetch(description.oidc.mintUrl, { method: 'POST', body: JSON.stringify(request) })
       const { jwt } = (await answer.json()) as { jwt: string }
       return jwt
+    },
+  }
+}
+
+/** The server of the run, whose database `sallyport` is migrated and otherwise empty; a lone file starts its own. */
+const sharedServer = process.env.SALLYPORT_TEST_DATABASE
+
+async function cloneDatabase(server: string): Promise<EmbeddedPostgres> {
+  const name = `world_${randomBytes(6).toString('hex')}`
+  // A database in use can't be copied, so statements about databases come from another.
+  const own = new URL(server)
+  own.pathname = '/postgres'
+  const administer = async (statement: string): Promise<void> => {
+    const client = new pg.Client({ connectionString: own.href })
+    await client.connect()
+    await client.query(statement).finally(() => client.end())
+  }
+  await administer(`create database ${name} template sallyport strategy file_copy`)
+  const url = new URL(server)
+  url.pathname = `/${name}`
+  return {
+    url: url.href,
+    pid: () => undefined,
+    stop: () => administer(`drop database ${name} with (force)`),
+  }
+}
+
+const demoConfiguration = fileURLToPath(new URL('../../config/demo.yaml', import.meta.url))
+
+const startGatewayHere: NonNullable<WorldOptions['runGateway']> = async (_logFile, environment) => {
+  const configuration = loadConfiguration(demoConfiguration, { ...process.env, ...environment })
+  const gateway = await startGateway({ ...configuration, log: { ...configuration.log, level: 'silent' } })
+  const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string => `http://${host}:${port}`
+  return {
+    pid: process.pid,
+    public: toUrl(gateway.public),
+    decision: toUrl(gateway.decision),
+    admin: toUrl(gateway.admin),
+    ended: new Promise(() => undefined),
+    stop: async () => {
+      await gateway.drain({ delayMs: 0, timeoutMs: 0 })
+      return 0
     },
   }
 }

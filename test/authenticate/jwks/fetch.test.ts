@@ -1,3 +1,4 @@
+// In a process of its own: it looks for garbage.
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
