@@ -7,6 +7,7 @@ import type { Answer } from './endpoints/endpoints.ts'
 import { GatewayError } from './errors/gateway-error.ts'
 import { type Rendered, render } from './errors/render.ts'
 import type { Forward, Received } from './forward/forward.ts'
+import type { UpstreamResult } from './http/engine.ts'
 import type { Exchange } from './http/exchange.ts'
 import { type Awaitable, andThen } from './lib/awaitable.ts'
 import type { Limit } from './limit/limit.ts'
@@ -22,7 +23,9 @@ import { type HeadLimits, requireHead } from './receive/head-limits.ts'
 import { readHeaders } from './receive/headers.ts'
 import { readRequestId } from './receive/request-id.ts'
 import { type RequestTarget, readTarget } from './receive/target.ts'
-import type { Relay } from './relay/relay.ts'
+import type { OpenExchange } from './recheck/open-exchange.ts'
+import type { Recheck } from './recheck/recheck.ts'
+import type { Relay, RelayContext } from './relay/relay.ts'
 import type { OpenTunnel } from './relay/tunnel.ts'
 import { resolveOrganization } from './resolve/organization.ts'
 import { resolveResource } from './resolve/resource.ts'
@@ -46,6 +49,7 @@ export type Stages = Readonly<{
   answer: Answer
   pin: Pin
   audit: Audit
+  recheck: Recheck
   forward: Forward
   relay: Relay
   tunnel: OpenTunnel
@@ -63,6 +67,8 @@ export const createPipeline = (stage: Stages) => {
     const requestId = readRequestId(exchange.headers)
     const record = stage.beginRecord(exchange, requestId)
     const observer = stage.observe(record, exchange, requestId)
+    const heard = stage.recheck.countHeard()
+    let open: OpenExchange | undefined
     try {
       const snapshot = stage.snapshot()
       const { widest } = snapshot.headLimits
@@ -101,19 +107,41 @@ export const createPipeline = (stage: Stages) => {
       if (pinned instanceof Promise) pinned = await pinned
       const audited = passAudit(stage.audit, record, observer)
       if (audited !== undefined) await audited
-      const response = await stage.forward(permit, upstream, pinned, received)
-      const context = { match, upstream, requestId, observer }
-      if ('connection' in response) stage.tunnel(response, exchange, context)
-      else {
-        const relayed = stage.relay(response, exchange, context)
-        if (relayed !== undefined) await relayed
-      }
+      open = stage.recheck.open({ exchange, permit, upstream, host: headers.host, report: record }, heard)
+      if (open.namedAtMs > 0) await requireConfirmed(open, stage.recheck)
+      const response = await stage.forward(permit, upstream, pinned, cancellableBy(open, received))
+      const passed = passOn(stage, response, exchange, { match, upstream, requestId, observer, open })
+      if (passed !== undefined) await passed
     } catch (caught) {
-      const refusal = GatewayError.from(caught)
+      const refusal = open?.end?.refusal ?? GatewayError.from(caught)
       exchange.willRefuse(refusal.status)
-      refuse(exchange, await auditRefusal(stage.audit, record, observer, refusal), record, requestId)
+      const told = await auditRefusal(stage.audit, record, observer, refusal)
+      if (open?.breaksOff) exchange.reset()
+      else refuse(exchange, told, record, requestId)
     }
   }
+}
+
+function passOn(
+  { tunnel, relay }: Pick<Stages, 'tunnel' | 'relay'>,
+  response: UpstreamResult,
+  exchange: Exchange,
+  context: RelayContext,
+): Awaitable<void> {
+  if ('connection' in response) tunnel(response, exchange, context)
+  else return relay(response, exchange, context)
+}
+
+/** A change came after the facts of the permit were read, so it is judged again before its first byte goes out. */
+async function requireConfirmed(open: OpenExchange, recheck: Recheck): Promise<void> {
+  await recheck.confirm(open)
+  if (open.end) throw open.end.refusal
+}
+
+/** Outside the pipeline: this closure would keep alive all variables of its scope. */
+function cancellableBy(open: OpenExchange, received: Received): Received {
+  open.isForwarded = true
+  return { ...received, onCancellable: (cancel) => open.onCancellable(cancel) }
 }
 
 type Admit = (

@@ -19,7 +19,7 @@ export const floors = [
   ['resolve'],
   ['authorize'],
   ['limit', 'locate', 'endpoints'],
-  ['pin', 'relay', 'observe'],
+  ['pin', 'recheck', 'relay', 'observe'],
   ['forward', 'admin'],
   ['pipeline.ts', 'decision'],
   ['configuration'],

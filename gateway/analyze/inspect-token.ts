@@ -1,5 +1,5 @@
-import { nameTokenFault, parseApiToken } from '../authenticate/api-token.ts'
-import { requireCarrier, requireUsable } from '../authenticate/authenticate.ts'
+import { nameTokenFault, parseApiToken, requireUsable } from '../authenticate/api-token.ts'
+import { requireCarrier } from '../authenticate/authenticate.ts'
 import { requireInForce } from '../authenticate/claims.ts'
 import { type Carrier, type Carriers, readCredential } from '../authenticate/credential.ts'
 import { parseObject, parseToken } from '../authenticate/signature.ts'

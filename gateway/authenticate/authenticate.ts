@@ -1,10 +1,10 @@
-import type { Arrival, Directory, TokenRecord, UserRecord } from '../directory/directory.ts'
-import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
+import type { Arrival, Directory, UserRecord } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
-import { type ApiToken, isSameHash, nameTokenFault, parseApiToken } from './api-token.ts'
+import { nameTokenFault, parseApiToken, requireUsable } from './api-token.ts'
 import { type Claims, isSameAddress, placeholderEmail, requireInForce, type TrustedIssuer } from './claims.ts'
 import type { Carrier, RawCredential } from './credential.ts'
-import type { Principal } from './principal.ts'
+import { type Principal, toTokenPrincipal } from './principal.ts'
 import type { Verify } from './verify.ts'
 
 export type Authenticate = (credential: RawCredential, arrival: Arrival) => Awaitable<Principal>
@@ -32,11 +32,11 @@ type OauthCredential = Extract<RawCredential, Readonly<{ kind: 'oauth' }>>
 
 function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, guards: Guards): Awaitable<Principal> {
   const { directory, verify, now } = guards
-  return andThen(verify(jwt), ({ issuer: { trust }, claims }) => {
+  return andThen(verify(jwt), ({ issuer: { trust }, claims, proof }) => {
     requireCarrier(trust, carrier)
     requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
-    const proof = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
-    const toPrincipal = (user: UserRecord): Principal => ({ user, credential: proof })
+    const credential = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
+    const toPrincipal = (user: UserRecord): Principal => ({ user, credential, proof })
     return andThen(directory.findByIdentity(trust.issuer, claims.subject), (known) => {
       if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)
       const address = known.emailVerified ? undefined : verifiedAddress(claims, trust)
@@ -86,20 +86,8 @@ function authenticateApiToken(
   if (!parsed) throw new GatewayError(nameTokenFault(token))
   return andThen(directory.findToken(parsed.id, parsed.hash, clientAddress), (record) => {
     const at = now()
-    const { id, name, abilities, lastUsedAt, expiresAt, user } = requireUsable(record, parsed, at)
-    directory.noteTokenUse(id, at)
-    return { user, credential: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt } }
+    const usable = requireUsable(record, parsed, at)
+    directory.noteTokenUse(usable.id, at)
+    return toTokenPrincipal(usable)
   })
-}
-
-/**
- * Returns the record if the token may be used. Clients get the same refusal for each cause; only operators see which.
- */
-export function requireUsable(record: TokenRecord | undefined, { id, hash }: ApiToken, at: Date): TokenRecord {
-  const refuse = (cause: RefusalCause): GatewayError => new GatewayError(cause, { tokenId: id })
-  if (record === undefined) throw refuse('token_unknown')
-  if (!isSameHash(hash, record.hash)) throw refuse('token_secret_wrong')
-  if (record.expiresAt !== null && record.expiresAt <= at) throw refuse('token_expired')
-  if (record.user.userType !== 'client-managed') throw refuse('token_of_human')
-  return record
 }

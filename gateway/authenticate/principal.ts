@@ -1,6 +1,12 @@
-import type { UserRecord } from '../directory/directory.ts'
+import type { TokenAncestor, TokenRecord, UserRecord } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import { requireUsable } from './api-token.ts'
+import type { Claims, TrustedIssuer } from './claims.ts'
+import type { KeySet } from './jwks/key-set.ts'
+import type { ChosenKey } from './signature.ts'
 
-export type Principal = Readonly<{ user: UserRecord; credential: PrincipalCredential }>
+/** Without a proof, as for a question about a policy, the principal cannot be judged again. */
+export type Principal = Readonly<{ user: UserRecord; credential: PrincipalCredential; proof?: Proof }>
 
 export type PrincipalCredential =
   | Readonly<{ kind: 'oauth'; expiresAt: Date }>
@@ -12,3 +18,79 @@ export type PrincipalCredential =
       lastUsedAt: Date | null
       expiresAt: Date | null
     }>
+
+/** The remains of a credential, by which an open exchange is judged again. Neither holds a JWT or a secret. */
+export type Proof = JwtProof | TokenProof
+
+export class JwtProof {
+  readonly kind = 'oauth'
+  readonly issuer: string
+  readonly subject: string
+  /** Epoch milliseconds until which requests are accepted: `exp` and the tolerance for clocks. */
+  readonly endsAtMs: number
+  readonly keys: KeySet
+  readonly #headerText: string
+  readonly #key: ChosenKey
+  readonly #keysVersion: number | undefined
+
+  constructor(
+    trust: TrustedIssuer,
+    { subject, expiresAt }: Claims,
+    keys: KeySet,
+    signed: Readonly<{ headerText: string; key: ChosenKey; keysVersion: number | undefined }>,
+  ) {
+    this.issuer = trust.issuer
+    this.subject = subject
+    this.endsAtMs = (expiresAt + trust.clockToleranceSeconds) * 1000
+    this.keys = keys
+    this.#headerText = signed.headerText
+    this.#key = signed.key
+    this.#keysVersion = signed.keysVersion
+  }
+
+  /** Whether the keys are those that verified the JWT; otherwise its own key may have been withdrawn. */
+  get isVerifiedByCurrentKeys(): boolean {
+    return this.#keysVersion !== undefined && this.#keysVersion === this.keys.version()
+  }
+
+  /** Undefined while the issuer's keys are unknown. */
+  isKeyListed(): Promise<boolean | undefined> {
+    return this.keys.lists(this.#headerText, this.#key)
+  }
+
+  judge(user: UserRecord | undefined): Principal {
+    if (!user) throw new GatewayError('user_gone')
+    return { user, credential: { kind: 'oauth', expiresAt: new Date(this.endsAtMs) }, proof: this }
+  }
+}
+
+export class TokenProof {
+  readonly kind = 'api-token'
+  readonly id: number
+  readonly ancestors: readonly TokenAncestor[]
+  /** Epoch milliseconds; changes with the row. */
+  endsAtMs: number | undefined
+  readonly #hash: string
+
+  constructor({ id, ancestors, expiresAt, hash }: TokenRecord) {
+    this.id = id
+    this.ancestors = ancestors.length === 0 ? noAncestors : ancestors
+    this.endsAtMs = expiresAt?.getTime()
+    this.#hash = hash
+  }
+
+  judge(record: TokenRecord | undefined, at: Date): Principal {
+    return toTokenPrincipal(requireUsable(record, { id: this.id, hash: this.#hash }, at))
+  }
+}
+
+const noAncestors: readonly TokenAncestor[] = []
+
+export function toTokenPrincipal(record: TokenRecord): Principal {
+  const { id, name, abilities, lastUsedAt, expiresAt, user } = record
+  return {
+    user,
+    credential: { kind: 'api-token', id, name, abilities, lastUsedAt, expiresAt },
+    proof: new TokenProof(record),
+  }
+}

@@ -69,6 +69,11 @@ export function hasType({ headerText }: UnverifiedToken, type: string): boolean 
 
 export type ChosenKey = Readonly<{ verify: SignatureCheck; by: KeyObject | VerifyKeyObjectInput }>
 
+/** A key set that is fetched again has other objects for the same keys. */
+export const isSameKey = (one: ChosenKey, other: ChosenKey): boolean => keyOf(one).equals(keyOf(other))
+
+const keyOf = ({ by }: ChosenKey): KeyObject => (by instanceof KeyObject ? by : (by.key as KeyObject))
+
 type SignatureCheck = (signed: string, signature: Buffer, by: ChosenKey['by']) => boolean
 
 /**

@@ -4,6 +4,7 @@ import type { Awaitable } from '../lib/awaitable.ts'
 import { EndOfTickBatch } from '../lib/end-of-tick-batch.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
 import type { KeySet } from './jwks/key-set.ts'
+import { JwtProof } from './principal.ts'
 import {
   type ChosenKey,
   chooseKey,
@@ -16,7 +17,12 @@ import {
 
 export type Issuer = Readonly<{ trust: TrustedIssuer; keys: KeySet }>
 
-export type VerifiedToken = Readonly<{ issuer: Issuer; claims: Claims; keysVersion: number | undefined }>
+export type VerifiedToken = Readonly<{
+  issuer: Issuer
+  claims: Claims
+  keysVersion: number | undefined
+  proof: JwtProof
+}>
 
 export type VerifiedTokens = Readonly<{
   get: (key: string) => VerifiedToken | undefined
@@ -70,10 +76,14 @@ function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<Ve
   if (trust.requireType !== undefined && !hasType(token, trust.requireType)) throw new GatewayError('wrong_type')
   // Read before the signature check: if the keys change meanwhile, the token is verified again.
   const keysVersion = keys.version()
-  return proveSignature(token, keys).then(() => ({ issuer, claims: readClaims(said, trust), keysVersion }))
+  return proveSignature(token, keys).then((key) => {
+    const claims = readClaims(said, trust)
+    const proof = new JwtProof(trust, claims, keys, { headerText: token.headerText, key, keysVersion })
+    return { issuer, claims, keysVersion, proof }
+  })
 }
 
-function proveSignature(token: UnverifiedToken, { keysByHeader, findKey }: KeySet): Promise<void> {
+function proveSignature(token: UnverifiedToken, { keysByHeader, findKey }: KeySet): Promise<ChosenKey> {
   // Cached for the key set of this moment, even if another one is in force by the time the key is found.
   const known = keysByHeader()
   const key = known?.get(token.headerText)
@@ -82,20 +92,21 @@ function proveSignature(token: UnverifiedToken, { keysByHeader, findKey }: KeySe
     verifySignature(token, found)
     // Only after the check: an unsigned header would evict the headers of valid tokens.
     known?.set(token.headerText, found)
+    return found
   })
 }
 
 type Check = Readonly<{
   token: UnverifiedToken
   key: ChosenKey
-  held: () => void
+  held: (key: ChosenKey) => void
   failed: (error: unknown) => void
 }>
 
 const checks = new EndOfTickBatch<Check>(({ token, key, held, failed }) => {
   try {
     verifySignature(token, key)
-    held()
+    held(key)
   } catch (error) {
     failed(error)
   }
@@ -105,5 +116,5 @@ const checks = new EndOfTickBatch<Check>(({ token, key, held, failed }) => {
  * Rejects unless the key chosen for this very header made the signature. Checks run in a batch: consecutive OpenSSL
  * calls share the CPU cache, so each is faster.
  */
-const verifyBatched = (token: UnverifiedToken, key: ChosenKey): Promise<void> =>
+const verifyBatched = (token: UnverifiedToken, key: ChosenKey): Promise<ChosenKey> =>
   new Promise((held, failed) => checks.add({ token, key, held, failed }))

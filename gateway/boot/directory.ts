@@ -4,10 +4,10 @@ import { createCachedDirectory } from '../directory/cache/cached-directory.ts'
 import { createFreshness, type Freshness } from '../directory/cache/freshness.ts'
 import { createGrace } from '../directory/cache/grace.ts'
 import type { Change, ChangeHandlers, ChangeSource } from '../directory/change.ts'
-import type { Directory } from '../directory/directory.ts'
+import type { Directory, ReadFacts } from '../directory/directory.ts'
 import { guardLookups } from '../directory/lookups/guard-lookups.ts'
 import { listenToPostgres } from '../directory/postgres/change-listener.ts'
-import { createPostgresDirectory } from '../directory/postgres/directory.ts'
+import { createPostgresDirectory, createReadFacts } from '../directory/postgres/directory.ts'
 import { type Database, type ObserveQuery, openDatabase } from '../directory/postgres/pool.ts'
 import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
 import { PoolerError } from '../directory/postgres/recognize-pooler.ts'
@@ -33,6 +33,13 @@ import type { Metrics } from '../observe/metrics/metrics.ts'
 export type OpenDirectory = Readonly<{
   directory: Directory
   database: Database
+  /** For exchanges that are open. */
+  rights: Readonly<{
+    readFacts: ReadFacts
+    knownAt: Freshness['knownAt']
+    /** Calls back with each change once the caches have forgotten it. */
+    onChange: (listener: (change: Change) => void) => void
+  }>
   checkAnswers: () => Promise<void>
   checkWrites: () => Promise<void>
   checkSchema: () => Promise<void>
@@ -63,12 +70,14 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
   })
   const guarded = guardUnknownTokens(configuration, store, database, dependencies)
   let redis: RedisLink | undefined
+  const told = createListenerPlace<Change>()
   const cached = createCachedDirectory(guarded, {
     ...configuration.cache,
     freshness,
     grace: openGrace(configuration, dependencies),
     onRead: metrics.countCacheRead,
     announce: (change) => redis?.announce(change),
+    onForgotten: told.tell,
   })
   metrics.watchCacheSizes(cached.sizes)
   const changes = followChanges(cached.forget, freshness, dependencies)
@@ -77,7 +86,6 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
   if (url) redis = openRedis(configuration, changes.handlersOf('redis', allWritersPublish), dependencies)
   const sources = [postgres, redis].filter((source) => source !== undefined)
   for (const source of sources) changes.watch(source)
-
   const { maxEntries } = configuration.cache
   const readHeartbeat: ReadHeartbeat = redis
     ? createReadHeartbeat({ read: redis.read, maxEntries, now, monotonicMs })
@@ -89,6 +97,7 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
   return {
     directory,
     database,
+    rights: { readFacts: createReadFacts(database.query), knownAt: freshness.knownAt, onChange: told.listen },
     checkAnswers: checkAnswersOf(directory, () => monotonicMs() - answeredAtMs() < configuration.directory.graceMs),
     checkWrites: checkWritesOf(directory, servers),
     checkSchema,
@@ -98,6 +107,17 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
       tokenUses.stop()
       await tokenUses.flush().catch(warnOf(log, 'token uses lost'))
       await Promise.all([...sources.map((source) => source.stop()), database.close()])
+    },
+  }
+}
+
+/** Passes what is told to a listener that comes later. */
+function createListenerPlace<News>() {
+  let listener = (_: News): void => undefined
+  return {
+    tell: (news: News): void => listener(news),
+    listen: (later: (news: News) => void): void => {
+      listener = later
     },
   }
 }

@@ -19,7 +19,7 @@ import type { Exchange } from '../http/exchange.ts'
 import type { Networks } from '../http/upstream/networks.ts'
 import { type Audit, createMalformedRecorder } from '../observe/audit/audit.ts'
 import type { AuditedListener } from '../observe/audit/line.ts'
-import type { ProcessLog } from '../observe/log/log.ts'
+import { describeError, type ProcessLog } from '../observe/log/log.ts'
 import { createRecords, type ObserveRequest } from '../observe/request-record.ts'
 import { observeStages } from '../observe/stage-timings.ts'
 import { openTracing, type Tracing } from '../observe/tracing/tracing.ts'
@@ -29,6 +29,7 @@ import type { Policy } from '../policy/compile.ts'
 import type { TrustedProxies } from '../receive/client.ts'
 import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
+import { OpenExchanges, type Recheck } from '../recheck/recheck.ts'
 import { createRelay, type Relaying } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
 import { tunnel } from '../relay/tunnel.ts'
@@ -139,6 +140,7 @@ type Services = Readonly<{
   policies: TablePolicies
   shadow: Shadow
   issuers: Issuers
+  recheck: Recheck
   snapshot: () => Snapshot
 }>
 
@@ -154,19 +156,41 @@ async function startServices(
   const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   let current: Snapshot | undefined
-  const adopt = (policy: Policy): void => {
-    current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
-  }
-  const tables = createPolicyTableStore(opened.database.query)
-  const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
-  const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const snapshot = (): Snapshot => {
     if (!current) throw new Error('no policy is in force')
     return current
   }
+  const recheck = watchOpenExchanges(configuration, opened.rights, snapshot, { log, metrics })
+  const adopt = (policy: Policy): void => {
+    current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
+    recheck.recheckAll()
+  }
+  const tables = createPolicyTableStore(opened.database.query)
+  const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
+  const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const keyStore = createIssuerKeyStore(opened.database.query)
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
-  return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, snapshot }
+  return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, recheck, snapshot }
+}
+
+function watchOpenExchanges(
+  { streams }: Configuration,
+  { readFacts, knownAt, onChange }: OpenDirectory['rights'],
+  policy: () => Snapshot,
+  { log, metrics }: Pick<ProcessContext, 'log' | 'metrics'>,
+): Recheck {
+  const recheck = new OpenExchanges({
+    ...streams,
+    readFacts,
+    knownAt,
+    policy,
+    now,
+    monotonicMs,
+    onEnded: ({ code }) => metrics.countAccessEnd(code),
+    onUnread: (error) => log.debug({ error: describeError(error) }, 'rights of open exchanges not read'),
+  })
+  onChange(recheck.hear)
+  return recheck
 }
 
 type Wired = Readonly<{
@@ -179,7 +203,7 @@ type Wired = Readonly<{
 function wireStages(
   configuration: Configuration,
   isTrustedProxy: TrustedProxies,
-  { tracing, audit, keys, opened, shadow, issuers, snapshot }: Services,
+  { tracing, audit, keys, opened, shadow, issuers, recheck, snapshot }: Services,
   { log, metrics, history, engine }: ProcessContext,
 ): Wired {
   const { directory } = opened
@@ -211,6 +235,7 @@ function wireStages(
     limit: openLimit(opened.countBy, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),
     audit,
+    recheck,
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: tracing ? traceForward(forward, tracing) : forward,
     relay,
@@ -302,7 +327,7 @@ type Drained = Readonly<{
 /** Requests end first, then the services that they need; services that still write end last. */
 function createDrain(configuration: Configuration, log: ProcessLog, drained: Drained) {
   const { services, listeners, drainStreams, inFlight, certificates } = drained
-  const { issuers, keys, upstreams, policies, shadow, opened, audit, tracing } = services
+  const { issuers, keys, upstreams, policies, shadow, recheck, opened, audit, tracing } = services
   let isDraining = false
   const drain: Drain = async (options = {}) => {
     if (isDraining) return
@@ -312,7 +337,7 @@ function createDrain(configuration: Configuration, log: ProcessLog, drained: Dra
     // A load balancer reads /readyz first; until it does, new connections still arrive.
     await sleep(delayMs)
     await closeListeners(listeners, timeoutMs, drainStreams)
-    for (const part of [issuers, keys, certificates, upstreams, policies, shadow]) part.stop()
+    for (const part of [issuers, keys, certificates, upstreams, policies, shadow, recheck]) part.stop()
     await inFlight.untilIdle(lastWordsMs)
     await Promise.all([opened.close(), audit.close(auditCloseMs), tracing?.stop(traceCloseMs)])
   }

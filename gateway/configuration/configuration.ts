@@ -8,6 +8,7 @@ import type { SigningAlgorithm } from '../pin/signing-keys.ts'
 import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
 import { parseYaml, validateYaml, type YamlFile } from '../policy/document.ts'
 import { compileSchema } from '../policy/schema.ts'
+import type { ExpiryRules } from '../recheck/recheck.ts'
 import { type Environment, interpolate } from './interpolate.ts'
 import { type Pem, sourcePems } from './pem.ts'
 
@@ -95,6 +96,7 @@ export type Configuration = Readonly<{
     streamIdleMs: number
     keepAliveMs: number
   }>
+  streams: ExpiryRules
   drain: Readonly<{ delayMs: number; timeoutMs: number }>
   log: Readonly<{ level: LogLevel; format: LogFormat; bufferBytes: number }>
   /** `sink` is `stdout`, `stderr`, `off` or an absolute path. */

@@ -10,22 +10,27 @@ const kinds = ['user', 'token', 'organization', 'members', 'agent', 'cluster'] a
 
 export type Tag = `${ChangedKind}:${number}`
 
+const anyChange: readonly Change[] = [{ kind: 'everything' }]
+
 /**
- * Reads `{"kind":"user","id":7}` or `{"kind":"everything"}`. An unreadable message may mean any change, so it counts as
- * `everything`.
+ * Reads `{"kind":"user","id":7}`, `{"kind":"user","ids":[7,8]}` or `{"kind":"everything"}`. An unreadable message may
+ * mean any change, so it counts as `everything`.
  */
-export function parseChange(message: string): Change {
+export function parseChanges(message: string): readonly Change[] {
   try {
     const value: unknown = JSON.parse(message)
-    if (typeof value === 'object' && value !== null && 'kind' in value && 'id' in value) {
-      const kind = kinds.find((known) => known === value.kind)
-      if (kind && typeof value.id === 'number' && Number.isSafeInteger(value.id)) return { kind, id: value.id }
-    }
+    if (typeof value !== 'object' || value === null || !('kind' in value)) return anyChange
+    const kind = kinds.find((known) => known === value.kind)
+    const ids: unknown = 'ids' in value ? value.ids : 'id' in value ? [value.id] : undefined
+    if (kind && isIdList(ids)) return ids.map((id) => ({ kind, id }))
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
   }
-  return { kind: 'everything' }
+  return anyChange
 }
+
+const isIdList = (ids: unknown): ids is readonly number[] =>
+  Array.isArray(ids) && ids.length > 0 && ids.every((id) => Number.isSafeInteger(id))
 
 export const formatChange = (change: Change): string => JSON.stringify(change)
 

@@ -129,3 +129,27 @@ export interface Directory {
   noteTokenUse(tokenId: number, at: Date): void
   ping(): Promise<void>
 }
+
+/** Names of the facts behind open exchanges. */
+export type FactKeys = Readonly<{
+  identities: readonly IdentityName[]
+  tokens: readonly number[]
+  agents: readonly number[]
+  clusters: readonly number[]
+}>
+
+export type IdentityName = Pick<NewIdentity, 'issuer' | 'subject'>
+
+/** Facts as the store has them now; users by `nameIdentity`, the others by id. */
+export type DirectoryFacts = Readonly<{
+  users: ReadonlyMap<string, UserRecord>
+  tokens: ReadonlyMap<number, TokenRecord>
+  agents: ReadonlyMap<number, AgentRecord>
+  clusters: ReadonlyMap<number, ClusterRecord>
+}>
+
+/** Reads past all caches, and rejects like a `Directory`. */
+export type ReadFacts = (keys: FactKeys) => Promise<DirectoryFacts>
+
+/** The length separates issuer and subject, whatever they contain. */
+export const nameIdentity = ({ issuer, subject }: IdentityName): string => `${issuer.length} ${issuer} ${subject}`

@@ -128,6 +128,21 @@ export const causes = {
     'The checksum at the end of the API token does not fit: a character is wrong or missing.',
     'Copy the token again.',
   ],
+  user_gone: [
+    'unauthenticated',
+    'The user of an open exchange was disabled or deleted, or the identity or token has another user now.',
+    'Enable the user, or get a new credential. The exchange was permitted when it began.',
+  ],
+  key_withdrawn: [
+    'unauthenticated',
+    'The issuer no longer lists the key that signed the JWT of an open exchange.',
+    'Get a new token.',
+  ],
+  access_ended: [
+    'unauthenticated',
+    'The rights of an open exchange ended before its response began.',
+    'Look at the change that the log or the audit of the directory has for that moment.',
+  ],
   token_unknown: [
     'unauthenticated',
     'The directory has no API token with this id: it was revoked or never existed.',

@@ -147,6 +147,9 @@ export const streamRemedies: Readonly<Record<StreamFailureCode, string>> = {
   gateway_draining: 'Ask again: another gateway will respond.',
   internal_error: 'Report it with the request id.',
   event_too_large: 'Ask for less at once. An event has at most 16 MiB.',
+  access_revoked: 'Ask an operator. `sallyport explain-request` shows the cause of the end.',
+  credential_expired: 'Ask again with a fresh credential.',
+  access_unverified: 'Ask again. Operators check PostgreSQL, and `streams.onUnknown` and `streams.unknownMs`.',
 }
 
 export type DescribedCause = Readonly<{ cause: RefusalCause; code: RefusalCode; meaning: string; remedy: string }>

@@ -10,9 +10,23 @@ const failures = {
   gateway_draining: ['The gateway is shutting down.', 'gateway_draining'],
   internal_error: ['Something went wrong on our side.', 'internal'],
   event_too_large: ['The agent worker sent an event that is too large.', 'event_too_large'],
+  access_revoked: ['The right to this response was withdrawn.', 'access_ended'],
+  credential_expired: ['The credential of this response has expired.', 'access_ended'],
+  access_unverified: ['The right to this response could not be verified.', 'access_ended'],
 } as const satisfies Record<string, readonly [detail: string, refusal: RefusalCause]>
 
 export type StreamFailureCode = keyof typeof failures
+
+/** Codes of exchanges that end because their rights did. */
+export type AccessEndCode = Extract<StreamFailureCode, `access_${string}` | 'credential_expired'>
+
+const accessEnds: readonly string[] = [
+  'access_revoked',
+  'credential_expired',
+  'access_unverified',
+] satisfies readonly AccessEndCode[]
+
+export const isAccessEnd = (code: StreamFailureCode): code is AccessEndCode => accessEnds.includes(code)
 
 export const listStreamFailures = (): readonly (readonly [code: string, detail: string, refusal: RefusalCause])[] =>
   Object.entries(failures).map(([code, [detail, refusal]]) => [code, detail, refusal])

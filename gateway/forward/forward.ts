@@ -14,7 +14,14 @@ import type { PinnedHeaders } from '../pin/pin.ts'
 import type { Client } from '../receive/client.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 
-export type Received = Readonly<{ exchange: Exchange; headers: RequestHeaders; client: Client; requestId: string }>
+export type Received = Readonly<{
+  exchange: Exchange
+  headers: RequestHeaders
+  client: Client
+  requestId: string
+  /** Cancels the request once the client has left, or its rights have ended. */
+  onCancellable?: UpstreamRequest['onCancellable']
+}>
 
 export type Forward = (
   permit: Permit,
@@ -48,7 +55,7 @@ export const createForward =
       asksForWebSocket: exchange.isHandshake && route.isWebSocket,
       timeouts: upstream.timeouts,
       isFreshConnection: false,
-      onCancellable: cancelledBy(exchange),
+      onCancellable: received.onCancellable ?? cancelledBy(exchange),
     }
     const { balancer } = upstream
     // The body is a stream, which can be sent only once.

@@ -98,8 +98,14 @@ export interface Exchange {
   startResponse(head: ResponseHead): ResponseWriter
   /** Answers a handshake with 101 and joins both connections, until one closes or both are silent for `idleMs`. */
   tunnel(headers: RawHeaders, upstream: UpgradedConnection, idleMs: number): void
+  /** Ends a tunnel: a close frame with this code if the client has received whole frames alone, else a reset. */
+  closeTunnel(code: number): void
   /** Breaks the connection, so that a partial response cannot pass for a complete one. */
   destroy(): void
+  /** Breaks the connection and drops the bytes that are queued for the client, those of the system too. */
+  reset(): void
+  /** Closes the connection after the response, and resets it if the client does not take the rest within a second. */
+  closeAfterResponse(): void
   /** Calls back once, when the response is complete or the client has left. */
   onEnd(listener: (isComplete: boolean) => void): void
 }

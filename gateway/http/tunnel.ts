@@ -3,7 +3,8 @@ import { guarded } from '../fault/guarded.ts'
 import { Holding, type MemoryAccount, type UpgradedConnection } from './exchange.ts'
 import { closeLingering } from './socket/close-lingering.ts'
 import { HandleGate, type ReadGate } from './socket/read-gate.ts'
-import { notePartner } from './socket/transport.ts'
+import { dropConnection, notePartner } from './socket/transport.ts'
+import { composeCloseFrame, FrameBoundary } from './websocket.ts'
 
 export class UpgradedSocket implements UpgradedConnection {
   readonly socket: Socket
@@ -37,6 +38,8 @@ export const endOf = (socket: Socket): TunnelEnd => ({
 
 export type Tunnel = Readonly<{
   isWhole: () => boolean
+  /** Stops both directions at once. The client gets a close frame if one can follow what it has received. */
+  close: (code: number) => void
 }>
 
 /**
@@ -55,9 +58,10 @@ export function pipeBoth(
   notePartner(client, upstream)
   const waiting = new Holding(account)
   const count = (): void => waiting.set(waitingBytes(client) + waitingBytes(upstream))
+  const toClient = new FrameBoundary()
   if (early.length > 0) upstream.write(early)
   pass(clientEnd, upstream, count)
-  pass(upstreamEnd, client, count)
+  pass(upstreamEnd, client, count, toClient)
   count()
   // Every byte passes the client's socket in one direction or the other: its timeout serves both.
   const cut = (): void => {
@@ -80,16 +84,26 @@ export function pipeBoth(
   client.setTimeout(idleMs, guarded('client', cut))
   client.once('close', guarded('client', onClientClose, cut))
   upstream.once('close', guarded('upstream', onUpstreamClose, cut))
-  return { isWhole: () => client.readableEnded && upstream.readableEnded }
+  const close = (code: number): void => {
+    upstream.destroy()
+    const canFollow = toClient.isReached && client.writable && client.writableLength === 0
+    if (canFollow) {
+      client.write(composeCloseFrame(code))
+      closeLingering(client, dropConnection)
+    } else dropConnection(client)
+  }
+  return { isWhole: () => client.readableEnded && upstream.readableEnded, close }
 }
 
 const waitingBytes = ({ destroyed, writableLength, readableLength }: Socket): number =>
   destroyed ? 0 : writableLength + readableLength
 
 /** Like `pipe`, but reading stops as soon as the other side is full. */
-function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void): void {
+function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void, boundary?: FrameBoundary): void {
   listen((bytes) => {
-    if (!to.writable || to.write(bytes)) return
+    if (!to.writable) return
+    boundary?.pass(bytes)
+    if (to.write(bytes)) return
     gate.close()
     count()
   })

@@ -49,3 +49,45 @@ export function isSwitched(requested: RawHeaders, answered: RawHeaders): boolean
 
 const readValues = (headers: RawHeaders, name: string): readonly string[] =>
   headers.filter((_, index) => index % 2 === 1 && headers[index - 1]?.toLowerCase() === name)
+
+/** RFC 6455 5.5.1: an unmasked close frame, as servers send it. */
+export const composeCloseFrame = (code: number): Buffer => Buffer.from([0x88, 2, code >> 8, code & 0xff])
+
+/** RFC 6455 5.2: two bytes, up to eight of an extended length, and four of a mask. */
+const extendedLengths: Readonly<Record<number, number>> = { 126: 2, 127: 8 }
+
+/** Follows the frames of one direction, so that a frame can be sent between two of them. */
+export class FrameBoundary {
+  #headBytes = 0
+  #lengthBytes = 0
+  #maskBytes = 0
+  #payloadBytes = 0
+
+  get isReached(): boolean {
+    return this.#headBytes === 0 && this.#payloadBytes === 0
+  }
+
+  pass(bytes: Buffer): void {
+    for (let at = 0; at < bytes.length; )
+      if (this.#headBytes === 0 && this.#payloadBytes > 0) {
+        const passed = Math.min(this.#payloadBytes, bytes.length - at)
+        this.#payloadBytes -= passed
+        at += passed
+      } else {
+        this.#readHead(bytes[at] ?? 0)
+        at += 1
+      }
+  }
+
+  #readHead(byte: number): void {
+    this.#headBytes += 1
+    if (this.#headBytes === 1) return
+    if (this.#headBytes === 2) {
+      const length = byte & 0x7f
+      this.#lengthBytes = extendedLengths[length] ?? 0
+      this.#maskBytes = byte & 0x80 ? 4 : 0
+      this.#payloadBytes = this.#lengthBytes > 0 ? 0 : length
+    } else if (this.#headBytes <= 2 + this.#lengthBytes) this.#payloadBytes = this.#payloadBytes * 256 + byte
+    if (this.#headBytes === 2 + this.#lengthBytes + this.#maskBytes) this.#headBytes = 0
+  }
+}

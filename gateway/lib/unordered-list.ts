@@ -12,9 +12,15 @@ export class UnorderedList<Member> implements Iterable<Member> {
   }
 
   add(member: Member): Slot<Member> {
-    const place: Slot<Member> = { member, index: this.#places.length }
-    this.#places.push(place)
+    const place: Slot<Member> = { member, index: 0 }
+    this.addSlot(place)
     return place
+  }
+
+  /** Adds a member with a slot of its own: a member that is its own slot takes less memory. */
+  addSlot(place: Slot<Member>): void {
+    place.index = this.#places.length
+    this.#places.push(place)
   }
 
   remove(place: Slot<Member>): void {
@@ -32,6 +38,18 @@ export class UnorderedList<Member> implements Iterable<Member> {
       const member = this.#places[index]?.member
       if (member !== undefined) visit(member)
     }
+  }
+
+  /**
+   * Visits members from a place downwards until `visit` returns false. Returns the place to go on from, below 0 at the
+   * end. Members that are added or removed in between hide no earlier one.
+   */
+  visitDown(from: number, visit: (member: Member) => boolean): number {
+    for (let index = Math.min(from, this.#places.length - 1); index >= 0; index--) {
+      const member = this.#places[index]?.member
+      if (member !== undefined && !visit(member)) return index - 1
+    }
+    return -1
   }
 
   /** Iterates over a copy: members may be removed meanwhile. */

@@ -1,6 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { StreamFailureCode } from '../errors/stream-failure.ts'
+import { type AccessEndCode, isAccessEnd, type StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Surface } from '../errors/surface.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Upstream } from '../locate/upstream.ts'
@@ -38,6 +38,8 @@ export type RequestObserver = Readonly<{
 export type RequestRecord = RequestObserver &
   Readonly<{
     surface: Surface
+    /** An exchange other than an event stream has ended with its rights. */
+    noteAccessEnd: (code: AccessEndCode, cause: unknown) => void
     /** The decision for the audit, if `isOn`; undefined after the first call. */
     takeDecision: (isOn: boolean, status: number | undefined, error?: GatewayError) => AuditedDecision | undefined
   }>
@@ -158,7 +160,12 @@ class FactRecord implements RequestRecord {
 
   onStreamFailure(code: StreamFailureCode, cause: unknown): void {
     this.#facts.streamFailure = { code, cause }
-    this.#dependencies.metrics.countStreamFailure(code)
+    // Ends of rights have a metric of their own, because no worker is at fault.
+    if (!isAccessEnd(code)) this.#dependencies.metrics.countStreamFailure(code)
+  }
+
+  noteAccessEnd(code: AccessEndCode, cause: unknown): void {
+    this.#facts.streamFailure = { code, cause }
   }
 
   takeDecision(isOn: boolean, status: number | undefined, error?: GatewayError): AuditedDecision | undefined {
@@ -191,6 +198,7 @@ class FactRecord implements RequestRecord {
     // A client that left is not a failure; neither is a method that no server here knows (501).
     const isFailure = exchange.status >= 500 && exchange.status !== 501
     if (isBug(facts) || (isFailure && facts.error)) log.error(line, 'request failed')
+    else if (facts.streamFailure && isAccessEnd(facts.streamFailure.code)) log.info(line, 'access ended')
     else if (facts.streamFailure) log.warn(line, 'stream failed')
     else log.request(line)
   }

@@ -1,6 +1,6 @@
 import { GatewayError } from '../errors/gateway-error.ts'
 import { keepAlive, keepAliveAfterId, renderStreamFailure, responseIdPrefixes } from '../errors/render-stream.ts'
-import { refusalOfStreamFailure, type StreamFailureCode } from '../errors/stream-failure.ts'
+import { type AccessEndCode, refusalOfStreamFailure, type StreamFailureCode } from '../errors/stream-failure.ts'
 import type { StreamKind } from '../errors/surface.ts'
 import type { ResponseSink, UpstreamError, UpstreamResponse } from '../http/engine.ts'
 import { type Exchange, Holding, type ResponseHead, type ResponseWriter } from '../http/exchange.ts'
@@ -105,6 +105,19 @@ export class EventStreamRelay implements ResponseSink {
 
   drain(): void {
     this.#tryStop('gateway_draining', undefined)
+  }
+
+  /** Ends the stream because its rights ended. What waits for a slow client is dropped with its connection. */
+  endAccess(code: AccessEndCode, cause: unknown): void {
+    const hasBegun = this.#state === 'streaming' || this.#state === 'done'
+    if (hasBegun && this.#isBlocked) {
+      this.#source.abort()
+      this.#observer.onStreamFailure(code, cause)
+      this.#exchange.reset()
+      return
+    }
+    if (hasBegun) this.#exchange.closeAfterResponse()
+    this.#tryStop(code, cause)
   }
 
   #take(chunk: Buffer): void {

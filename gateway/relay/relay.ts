@@ -15,7 +15,11 @@ export type RelayContext = Readonly<{
   upstream: Upstream
   requestId: string
   observer: AnswerContext['observer'] & StreamObserver
+  /** Holds the stream, which ends in its own words if its rights end. */
+  open?: StreamHolder
 }>
+
+export type StreamHolder = { stream: Pick<EventStreamRelay, 'endAccess'> | undefined }
 
 /** Settles when the head of the response is sent. Until then it throws, or rejects with, the error to send instead. */
 export type Relay = (response: UpstreamResponse, exchange: Exchange, context: RelayContext) => Awaitable<void>
@@ -50,6 +54,7 @@ export function createRelay(options: RelayOptions): Relaying {
         onRefused,
         observer: context.observer,
       })
+      if (context.open) context.open.stream = stream
       if (isDraining) stream.drain()
       else response.pipe(stream, context.upstream.timeouts.streamIdleMs)
     })

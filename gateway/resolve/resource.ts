@@ -5,7 +5,10 @@ import { parseId } from './organization-id.ts'
 
 export type Resource = Readonly<{ kind: 'agent'; agent: AgentRecord | undefined }>
 
-export function resolveResource(match: RouteMatch, directory: Directory): Awaitable<Resource | undefined> {
+export function resolveResource(
+  match: RouteMatch,
+  directory: Pick<Directory, 'findAgent'>,
+): Awaitable<Resource | undefined> {
   const { resource } = match.route
   if (!resource) return undefined
   const { kind, param } = resource

@@ -46,7 +46,7 @@ async function createIssuers(): Promise<Readonly<{ issuers: ReadonlyMap<string, 
     const chosen = createBoundedMap<ChosenKey>(7)
     issuers.set(issuer, {
       trust,
-      keys: { ...keys, keysByHeader: () => chosen, refresh: async () => true, ageMs: () => 0 },
+      keys: { ...keys, keysByHeader: () => chosen, refresh: async () => true, ageMs: () => 0, lists: async () => true },
     })
     for (const subject of subjects) {
       const token = new SignJWT({ sub: subject, iss: issuer, aud: 'us' }).setExpirationTime('1h')
@@ -110,7 +110,7 @@ function createGuards(delays: readonly number[]) {
   } as unknown as Directory // nothing else is asked
   const { directory, forget } = createCachedDirectory(store, {
     ...{ maxEntries: 7, ttlMs: 60_000, freshness: createFreshness(() => 0) },
-    ...{ onRead: () => undefined, announce: () => undefined },
+    ...{ onRead: () => undefined, announce: () => undefined, onForgotten: () => undefined },
   })
   const verify = createVerify({ issuers, verified: createBoundedMap(7), onRead: () => undefined })
   return { authenticate: createAuthenticate({ directory, verify, now: () => new Date() }), forget }

@@ -71,6 +71,7 @@ t.test('the defaults are the contract’s', async (t) => {
       streamIdleMs: 120_000,
       keepAliveMs: 15_000,
     },
+    streams: { endAtExpiry: 'websocket', maxLifeMs: 3_600_000, onUnknown: 'keep', unknownMs: 300_000 },
     drain: { delayMs: 5_000, timeoutMs: 30_000 },
     log: { level: 'info', bufferBytes: 4 * 1024 * 1024 },
     audit: { sink: 'stdout', onFull: 'drop', bufferBytes: 4 * 1024 * 1024, waitMs: 2_000 },

@@ -19,6 +19,7 @@ const purposes: Readonly<Record<string, readonly (readonly [room: string, purpos
     ['locate', 'finds the upstream, and judges the state of a cluster'],
     ['pin', 'signs the identity header'],
     ['forward', 'sends the request, balances load, checks health'],
+    ['recheck', 'judges open exchanges again, and ends those whose rights ended'],
     ['relay', 'passes the response on, and closes broken event streams'],
     ['decision', 'serves the decision listener, for external authorization'],
   ],

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import t from 'tap'
 import { startPostgres } from '../../gateway/demo/postgres.ts'
-import { type Change, parseChange } from '../../gateway/directory/change.ts'
+import { type Change, parseChanges } from '../../gateway/directory/change.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 
 const server = await startPostgres()
@@ -17,7 +17,7 @@ const connect = async (): Promise<pg.Client> => {
 const [writer, listener] = [await connect(), await connect()]
 const heard: string[] = []
 const name = (change: Change): string => (change.kind === 'everything' ? change.kind : `${change.kind}:${change.id}`)
-listener.on('notification', ({ payload = '' }) => heard.push(name(parseChange(payload))))
+listener.on('notification', ({ payload = '' }) => heard.push(...parseChanges(payload).map(name)))
 await listener.query('listen sallyport_changes')
 
 async function tell(sql: string): Promise<readonly string[]> {
@@ -85,18 +85,27 @@ const statements: readonly (readonly [sql: string, told: readonly string[]])[] =
   ['update users set current_organization_id = 2 where id = 2', ['user:2']],
   ['delete from organizations where id = 2', ['agent:2', 'cluster:2', 'organization:2', 'user:2']],
   ['delete from users where id = 1', ['members:1', 'token:1', 'user:1']],
-  // From a hundred changes on one message clears everything.
+  // From a hundred changes on their ids come in lists.
   [
     "update users set email = email || 'x' where id > 400",
     Array.from({ length: 100 }, (_, index) => `user:${401 + index}`),
   ],
-  ["update users set email = email || 'x' where id >= 400", ['everything']],
+  [
+    "update users set email = email || 'x' where id >= 400",
+    Array.from({ length: 101 }, (_, index) => `user:${400 + index}`),
+  ],
   [
     'delete from auth_access_tokens where id between 200 and 299',
     Array.from({ length: 100 }, (_, index) => `token:${200 + index}`),
   ],
-  ['delete from auth_access_tokens where id between 300 and 400', ['everything']],
-  ["insert into role_assignments (user_id, role) select id, 'z' from users where id > 399", ['everything']],
+  [
+    'delete from auth_access_tokens where id between 300 and 400',
+    Array.from({ length: 101 }, (_, index) => `token:${300 + index}`),
+  ],
+  [
+    "insert into role_assignments (user_id, role) select id, 'z' from users where id > 399",
+    Array.from({ length: 101 }, (_, index) => `user:${400 + index}`),
+  ],
   ['truncate agents cascade', ['everything']],
   ['truncate organizations cascade', ['everything']],
 ]

@@ -6,7 +6,7 @@ import pg from 'pg'
 import Postgrator from 'postgrator'
 import t from 'tap'
 import { startPostgres } from '../../gateway/demo/postgres.ts'
-import { type Change, parseChange } from '../../gateway/directory/change.ts'
+import { type Change, parseChanges } from '../../gateway/directory/change.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import type { Statement } from '../../gateway/directory/postgres/pool.ts'
 import { relations } from '../../gateway/directory/postgres/relations.ts'
@@ -187,7 +187,7 @@ t.test('a watched table tells of what counts, and never fails its owner', async 
   await migrate(url, { adopt: true })
   const heard: string[] = []
   const name = (change: Change): string => (change.kind === 'everything' ? change.kind : `${change.kind}:${change.id}`)
-  client.on('notification', ({ payload = '' }) => heard.push(name(parseChange(payload))))
+  client.on('notification', ({ payload = '' }) => heard.push(...parseChanges(payload).map(name)))
   await client.query('listen sallyport_changes')
   const tell = async (sql: string): Promise<readonly string[]> => {
     heard.length = 0

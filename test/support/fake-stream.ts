@@ -64,6 +64,8 @@ export function openFakeStream({
     failures: [] as string[],
     faults: [] as unknown[],
     breaks: 0,
+    resets: 0,
+    closes: 0,
   }
   let isSlow = false
   let onDrain = (): void => {}
@@ -72,7 +74,7 @@ export function openFakeStream({
     abort: () => void seen.aborts++,
     resume: () => void seen.resumes++,
   }
-  const exchange: Pick<Exchange, 'account' | 'startResponse' | 'onEnd' | 'destroy'> = {
+  const exchange: Pick<Exchange, 'account' | 'startResponse' | 'onEnd' | 'destroy' | 'reset' | 'closeAfterResponse'> = {
     account: freeAccount,
     startResponse: () => {
       if (headError) throw headError
@@ -90,6 +92,8 @@ export function openFakeStream({
       }
     },
     destroy: () => void seen.breaks++,
+    reset: () => void seen.resets++,
+    closeAfterResponse: () => void seen.closes++,
     onEnd: (listener) => (hasLeft ? listener(false) : void onEnd.push(listener)),
   }
   const open = new UnorderedList<EventStreamRelay>()

@@ -15,6 +15,7 @@ import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
 import { createRecords } from '../../gateway/observe/request-record.ts'
 import { createPipeline, type Stages } from '../../gateway/pipeline.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
+import { OpenExchanges } from '../../gateway/recheck/recheck.ts'
 import { createRelay, type RelayOptions } from '../../gateway/relay/relay.ts'
 import { startTimer } from '../../gateway/relay/timer.ts'
 import { tunnel } from '../../gateway/relay/tunnel.ts'
@@ -60,6 +61,17 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   const unused = async () => {
     throw new Error('public routes do not come here')
   }
+  const recheck = new OpenExchanges({
+    ...configuration.streams,
+    readFacts: async () => ({ users: new Map(), tokens: new Map(), agents: new Map(), clusters: new Map() }),
+    knownAt: (readAtMs) => readAtMs,
+    policy: () => snapshot,
+    now,
+    monotonicMs,
+    onEnded: () => undefined,
+    onUnread: () => undefined,
+  })
+  t.teardown(recheck.stop)
   const stages: Stages = {
     snapshot: () => snapshot,
     isTrustedProxy: () => false,
@@ -70,6 +82,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     limit: { checkAddress: unused, checkCaller: unused },
     answer: unused,
     audit: noAudit,
+    recheck,
     pin: async () => new PreparedHeaders([]),
     forward: createForward(engine.send),
     relay: relaying.relay,

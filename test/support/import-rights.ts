@@ -21,11 +21,12 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   locate: ['directory', 'http', 'resolve', 'authorize'],
   pin: ['http', 'locate', 'authorize'],
   forward: ['http', 'receive', 'authorize', 'locate', 'pin'],
+  recheck: ['http', 'directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'locate'],
   relay: ['http', 'route', 'locate'],
   observe: ['http', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
   // Its console shows what the others say of themselves, and asks them for nothing but plain data.
   admin: ['http', 'receive', 'locate', 'observe'],
-  configuration: ['directory', 'http', 'forward', 'observe', 'pin'],
+  configuration: ['directory', 'http', 'forward', 'observe', 'pin', 'recheck'],
   // Questions about a policy: no listener. Of a request, shadow/ has the facts that the way found, and no more.
   analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe', 'configuration'],
   reload: ['admin', 'analyze', 'configuration', 'directory', 'http', 'observe', 'pin', 'route'],

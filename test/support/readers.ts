@@ -6,7 +6,7 @@ import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
 import { parseCsv } from '../../gateway/cli/provision/csv.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
-import { parseChange } from '../../gateway/directory/change.ts'
+import { parseChanges } from '../../gateway/directory/change.ts'
 import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
 import { createCors } from '../../gateway/endpoints/cors.ts'
 import { readJsonObject } from '../../gateway/endpoints/read-body.ts'
@@ -278,7 +278,7 @@ export const readers: readonly Reader[] = [
   reader('an event’s members', 'relay/scan-json.ts', 256 * 1024, (text) =>
     scanMembers(Buffer.from(`{"a":${text}}`), 0, () => true),
   ),
-  reader('a message of a change', 'directory/change.ts', 8_000, parseChange),
+  reader('a message of a change', 'directory/change.ts', 8_000, parseChanges),
   reader('a token’s abilities', 'directory/postgres/rows.ts', 8 * 1024, parseAbilities),
   ofFiles('a key file', 'pin/key-bundle.ts', 32 * 1024, readKeyBundle),
   ofFiles('keys of a key file', 'pin/key-bundle.ts', 32 * 1024 - 60, (text) =>

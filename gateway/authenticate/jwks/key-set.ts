@@ -1,7 +1,7 @@
 import { errors } from 'jose'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Clock } from '../clock.ts'
-import type { FindKey } from '../signature.ts'
+import { type ChosenKey, chooseKey, type FindKey, isSameKey } from '../signature.ts'
 import { createKeyCache, type KeysByHeader } from './key-cache.ts'
 import { createRefresher, type KeyEvent, type LoadKeys } from './refresh.ts'
 import { createStoredKeys, type KeyStore } from './store.ts'
@@ -12,6 +12,8 @@ export type KeySet = Readonly<{
   refresh: () => Promise<boolean>
   ageMs: () => number | undefined
   version: () => number | undefined
+  /** Whether the set in force still has the key that verified a token with this header; undefined without a set. */
+  lists: (headerText: string, key: ChosenKey) => Promise<boolean | undefined>
 }>
 
 export type KeySetOptions = Readonly<{
@@ -62,6 +64,14 @@ export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
     refresh: refresher.refresh,
     ageMs: cache.ageMs,
     version: cache.version,
+    lists: async (headerText, key) => {
+      const keys = cache.find()
+      if (!keys) return undefined
+      return chooseKey(headerText, keys).then(
+        (listed) => isSameKey(listed, key),
+        () => false,
+      )
+    },
   }
 }
 

@@ -1,14 +1,15 @@
 import { type Awaitable, andThen } from '../../lib/awaitable.ts'
 import type { Change, Tag } from '../change.ts'
-import type {
-  AgentRecord,
-  Arrival,
-  ClusterRecord,
-  Directory,
-  NewIdentity,
-  OrganizationRecord,
-  TokenRecord,
-  UserRecord,
+import {
+  type AgentRecord,
+  type Arrival,
+  type ClusterRecord,
+  type Directory,
+  type NewIdentity,
+  nameIdentity,
+  type OrganizationRecord,
+  type TokenRecord,
+  type UserRecord,
 } from '../directory.ts'
 import type { Freshness } from './freshness.ts'
 import { singleFlight } from './single-flight.ts'
@@ -26,6 +27,8 @@ export type CachedDirectoryOptions = Readonly<
   Pick<TaggedCacheOptions<unknown>, 'maxEntries' | 'ttlMs' | 'freshness' | 'grace'> & {
     onRead: (cache: CacheName, result: ReadResult) => void
     announce: (change: Change) => void
+    /** Called after each change was forgotten. */
+    onForgotten: (change: Change) => void
   }
 >
 
@@ -48,6 +51,7 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
     forgetIn(caches, change)
     // A login under way may have read its user before the change.
     firstLogins.forget()
+    options.onForgotten(change)
   }
   const tell = (change: Change): void => {
     forget(change)
@@ -162,10 +166,6 @@ const tagsOfUser = ({ id, roles }: UserRecord): readonly Tag[] => [
   `user:${id}`,
   ...roles.flatMap(({ organization }): readonly Tag[] => (organization ? [`organization:${organization.id}`] : [])),
 ]
-
-/** The length separates issuer and subject, whatever they contain. */
-const nameIdentity = ({ issuer, subject }: Pick<NewIdentity, 'issuer' | 'subject'>): string =>
-  `${issuer.length} ${issuer} ${subject}`
 
 function forgetIn({ users, tokens, organizations, agents, clusters }: Caches, change: Change): void {
   if (change.kind === 'everything') {

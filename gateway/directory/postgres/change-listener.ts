@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { guarded } from '../../fault/guarded.ts'
-import { type ChangeHandlers, type ChangeSource, parseChange } from '../change.ts'
+import { type ChangeHandlers, type ChangeSource, parseChanges } from '../change.ts'
 import {
   answerTimeoutMs,
   type LinkEvents,
@@ -60,7 +60,7 @@ async function openLink(
     await proveDelivery(client, settings)
     const lost = (): void => events.onBroken(new Error('a change could not be taken'))
     const take = ({ channel: from, payload = '' }: pg.Notification): void => {
-      if (from === channel) handlers.onChange(parseChange(payload))
+      if (from === channel) for (const change of parseChanges(payload)) handlers.onChange(change)
     }
     client.on('notification', guarded('directory', take, lost))
     await client.query(`listen ${channel}`)

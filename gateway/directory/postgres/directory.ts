@@ -1,13 +1,23 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
-import type { Arrival, Directory, NewIdentity, UserRecord } from '../directory.ts'
+import {
+  type AgentRecord,
+  type Arrival,
+  type ClusterRecord,
+  type Directory,
+  type NewIdentity,
+  nameIdentity,
+  type ReadFacts,
+  type UserRecord,
+} from '../directory.ts'
 import { writeAudit } from './audit.ts'
-import type { Database, Query } from './pool.ts'
+import type { Database, Query, Statement } from './pool.ts'
 import {
   type AgentRow,
   type ClusterRow,
   type MemberRow,
   type OrganizationRow,
   type TokenRow,
+  toAgent,
   toCluster,
   toOrganization,
   toToken,
@@ -43,7 +53,7 @@ export function createPostgresDirectory(database: Database, { noteTokenUse, onLi
     },
     findAgent: async (id) => {
       const [row] = await query<AgentRow>(statements.findAgent, [id])
-      return row && { id: row.id, organizationId: row.organization_id, isPublic: row.is_public }
+      return row && toAgent(row)
     },
     findCluster: async (id) => {
       const [row] = await query<ClusterRow>(statements.findCluster, [id])
@@ -131,4 +141,31 @@ async function refuseDuplicate<Result>(result: Promise<Result>): Promise<Result>
 export async function findUser(query: Query, id: number): Promise<UserRecord | undefined> {
   const [row] = await query<{ user: UserRecord }>(statements.findUser, [id])
   return row?.user
+}
+
+/** Reads the facts of many callers by one statement for each kind. */
+export const createReadFacts = (query: Query): ReadFacts => {
+  const readByIds = <Row extends { id: number }>(statement: Statement, ids: readonly number[]) =>
+    ids.length === 0 ? Promise.resolve<readonly Row[]>([]) : query<Row>(statement, [ids])
+  const readUsers = async (issuers: readonly string[], subjects: readonly string[]) =>
+    issuers.length === 0
+      ? []
+      : query<{ issuer: string; subject: string; user: UserRecord }>(statements.findByIdentities, [issuers, subjects])
+  return async ({ identities, tokens, agents, clusters }) => {
+    const issuers = identities.map(({ issuer }) => issuer)
+    const subjects = identities.map(({ subject }) => subject)
+    const [userRows, tokenRows, agentRows, clusterRows] = await Promise.all([
+      readUsers(issuers, subjects),
+      readByIds<TokenRow>(statements.findTokens, tokens),
+      readByIds<AgentRow>(statements.findAgents, agents),
+      readByIds<ClusterRow>(statements.findClusters, clusters),
+    ])
+    const found = tokenRows.map(toToken).filter((token) => token !== undefined)
+    return {
+      users: new Map(userRows.map((row) => [nameIdentity(row), row.user])),
+      tokens: new Map(found.map((token) => [token.id, token])),
+      agents: new Map(agentRows.map((row): [number, AgentRecord] => [row.id, toAgent(row)])),
+      clusters: new Map(clusterRows.map((row): [number, ClusterRecord] => [row.id, toCluster(row)])),
+    }
+  }
 }

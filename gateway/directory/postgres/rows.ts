@@ -1,4 +1,11 @@
-import type { ClusterRecord, OrganizationRecord, TokenMetadata, TokenRecord, UserRecord } from '../directory.ts'
+import type {
+  AgentRecord,
+  ClusterRecord,
+  OrganizationRecord,
+  TokenMetadata,
+  TokenRecord,
+  UserRecord,
+} from '../directory.ts'
 import { type AncestorRow, findEnd, isUnbroken } from './token-line.ts'
 
 export type TokenMetadataRow = {
@@ -85,6 +92,12 @@ export const toOrganization = (row: OrganizationRow): OrganizationRecord => ({
   memberCount: row.member_count,
   createdAt: row.created_at,
   updatedAt: row.updated_at,
+})
+
+export const toAgent = (row: AgentRow): AgentRecord => ({
+  id: row.id,
+  organizationId: row.organization_id,
+  isPublic: row.is_public,
 })
 
 /** A cluster with an unknown status must not serve, so it counts as being deleted. */

@@ -39,6 +39,14 @@ export const findByIdentity: Statement = {
     where i.issuer = $1 and i.subject = $2`,
 }
 
+export const findByIdentities: Statement = {
+  name: 'find-by-identities',
+  text: `select i.issuer, i.subject, ${userJson} as user
+    from unnest($1::text[], $2::text[]) as k (issuer, subject)
+    join sallyport_directory.user_identities i on i.issuer = k.issuer and i.subject = k.subject
+    join sallyport_directory.users u on u.id = i.user_id`,
+}
+
 /** Selects one row by its id. With the limit, no plan reads the whole table, whatever the estimates. */
 const lookUp = (columns: string, relation: string, condition: string): string =>
   `lateral (select ${columns} from sallyport_directory.${relation} x where ${condition} limit 1)`
@@ -63,12 +71,15 @@ const ancestorsJson = (id: string): string => `(
   left join ${lookUp('id', 'users', "x.id = a.tokenable_id and x.user_type = 'client-managed'")} owner on true
 )`
 
-export const findToken: Statement = {
-  name: 'find-token',
-  text: `select t.id, t.hash, t.name, t.abilities, t.last_used_at, t.expires_at, t.created_at, ${userJson} as user,
-      ${ancestorsJson('t.id')} as ancestors
-    from sallyport_directory.auth_access_tokens t join sallyport_directory.users u on u.id = t.tokenable_id
-    where t.id = $1`,
+const tokenWithOwner = `select t.id, t.hash, t.name, t.abilities, t.last_used_at, t.expires_at, t.created_at,
+      ${userJson} as user, ${ancestorsJson('t.id')} as ancestors
+    from sallyport_directory.auth_access_tokens t join sallyport_directory.users u on u.id = t.tokenable_id`
+
+export const findToken: Statement = { name: 'find-token', text: `${tokenWithOwner} where t.id = $1` }
+
+export const findTokens: Statement = {
+  name: 'find-tokens',
+  text: `${tokenWithOwner} where t.id = any($1::integer[])`,
 }
 
 export const findTokenHashes: Statement = {
@@ -127,18 +138,19 @@ export const findOrganization: Statement = {
     from sallyport_directory.organizations o where o.id = $1`,
 }
 
-export const findAgent: Statement = {
-  name: 'find-agent',
-  text: 'select id, organization_id, is_public from sallyport_directory.agents where id = $1',
-}
+const agent = 'select id, organization_id, is_public from sallyport_directory.agents'
 
-export const findCluster: Statement = {
-  name: 'find-cluster',
-  text: `select id, organization_id, slug, base_url, status, last_heartbeat_at from sallyport_directory.clusters
-    where id = $1`,
-}
+export const findAgent: Statement = { name: 'find-agent', text: `${agent} where id = $1` }
+
+export const findAgents: Statement = { name: 'find-agents', text: `${agent} where id = any($1::integer[])` }
 
 const clusterColumns = 'c.id, c.organization_id, c.slug, c.base_url, c.status, c.last_heartbeat_at'
+
+const cluster = `select ${clusterColumns} from sallyport_directory.clusters c`
+
+export const findCluster: Statement = { name: 'find-cluster', text: `${cluster} where c.id = $1` }
+
+export const findClusters: Statement = { name: 'find-clusters', text: `${cluster} where c.id = any($1::integer[])` }
 
 export const listClusters: Statement = {
   name: 'list-clusters',

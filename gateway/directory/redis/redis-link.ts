@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Cluster, type Redis } from 'ioredis'
 import { guarded } from '../../fault/guarded.ts'
-import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChange } from '../change.ts'
+import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChanges } from '../change.ts'
 import { type LinkEvents, type ListeningConnection, maintainConnection } from '../maintain-connection.ts'
 import { type Clients, commandTimeoutMs, openClients, type RedisServers } from './clients.ts'
 import {
@@ -158,7 +158,7 @@ async function subscribe(
   let heardAtMs = monotonicMs()
   const lost = (): void => events.onBroken(new Error('a change could not be taken'))
   const take = (from: string, message: string): void => {
-    if (from === channel) handlers.onChange(parseChange(message))
+    if (from === channel) for (const change of parseChanges(message)) handlers.onChange(change)
     else if (from === marks) heardAtMs = monotonicMs()
   }
   listener.on('message', guarded('directory', take, lost))

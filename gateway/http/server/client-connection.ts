@@ -11,6 +11,7 @@ import { refusalOf } from '../parser/parse-error.ts'
 import { composeRefusal } from '../refusal.ts'
 import { closeLingering } from '../socket/close-lingering.ts'
 import { guardedListener } from '../socket/shared-listener.ts'
+import { dropConnection } from '../socket/transport.ts'
 import type { TunnelEnd } from '../tunnel.ts'
 import { ClientSocket } from './client-socket.ts'
 import { type ExchangeConnection, Http1Exchange } from './exchange.ts'
@@ -54,6 +55,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #isRefused = false
   #isTunnel = false
   #isPoisoned = false
+  #isLingerLimited = false
 
   constructor(accepted: Socket, context: ListenerContext) {
     super(accepted, context.memory)
@@ -100,6 +102,10 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   markRefused(): void {
     this.#isRefused = true
     this.#ahead.take()
+  }
+
+  limitLinger(): void {
+    this.#isLingerLimited = true
   }
 
   onFault(error: unknown): void {
@@ -314,6 +320,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.deadline.stop()
     this.writer.flush()
     this.resumeReading()
-    closeLingering(this.socket)
+    closeLingering(this.socket, this.#isLingerLimited ? dropConnection : undefined)
   }
 }

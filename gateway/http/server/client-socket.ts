@@ -7,7 +7,7 @@ import { FairReader } from '../socket/fair-reader.ts'
 import { joinConnection } from '../socket/shared-listener.ts'
 import { SharedReadSocket } from '../socket/shared-read-socket.ts'
 import type { ReadSize } from '../socket/shared-reads.ts'
-import { resetConnection } from '../socket/transport.ts'
+import { dropConnection, resetConnection } from '../socket/transport.ts'
 import type { Http1RequestBody } from './request-body.ts'
 
 export class ClientSocket {
@@ -89,6 +89,10 @@ export class ClientSocket {
   reset(): void {
     this.writer.flushTruncated()
     resetConnection(this.socket)
+  }
+
+  drop(): void {
+    dropConnection(this.socket)
   }
 }
 

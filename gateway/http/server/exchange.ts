@@ -28,11 +28,15 @@ export type ExchangeConnection = ResponseConnection &
     account: MemoryAccount
     isClosing: () => boolean
     markRefused: () => void
+    /** Resets a client that does not close the connection itself after its last response. */
+    limitLinger: () => void
     responseSent: (isLast: boolean) => void
     releaseHead: () => void
     detach: () => Readonly<{ end: TunnelEnd; early: Buffer }>
     destroy: () => void
     reset: () => void
+    /** Resets at once and drops what waits for the client. */
+    drop: () => void
     onFault: (error: unknown) => void
   }>
 
@@ -129,6 +133,19 @@ export class Http1Exchange implements Exchange {
     this.#connection.write(text)
     const { end, early } = this.#connection.detach()
     this.#tunnel = pipeBoth(end, endOf(upstream.socket), early, idleMs, this.account)
+  }
+
+  closeTunnel(code: number): void {
+    this.#tunnel?.close(code)
+  }
+
+  reset(): void {
+    this.#connection.drop()
+  }
+
+  closeAfterResponse(): void {
+    this.#isLast = true
+    this.#connection.limitLinger()
   }
 
   destroy(): void {

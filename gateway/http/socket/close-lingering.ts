@@ -4,16 +4,20 @@ import { guarded } from '../../fault/guarded.ts'
 /** Time for a peer to close after the gateway has. */
 const lingerMs = 1_000
 
+/** Time before a reset, which must come within a second. */
+const resetAfterMs = 700
+
 /**
  * Ends a connection gracefully: flushes writes, drains reads, and closes soon after. A bare destroy would reset it over
- * unread bytes, and the peer would lose the last response.
+ * unread bytes, and the peer would lose the last response. A `reset` as the end also drops what the peer has not taken.
  */
-export function closeLingering(socket: Socket): void {
+export function closeLingering(socket: Socket, reset?: (socket: Socket) => void): void {
   if (socket.destroyed) return
   socket.resume()
   socket.end(
     guarded('client', () => {
-      const timer = setTimeout(() => socket.destroy(), lingerMs)
+      const end = guarded('client', () => (reset ? reset(socket) : socket.destroy()))
+      const timer = setTimeout(end, reset ? resetAfterMs : lingerMs)
       socket.once('close', () => clearTimeout(timer))
     }),
   )

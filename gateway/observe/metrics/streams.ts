@@ -1,10 +1,12 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
-import { streamFailureCodes } from '../../errors/stream-failure.ts'
+import { isAccessEnd, streamFailureCodes } from '../../errors/stream-failure.ts'
 
 export type StreamMetrics = Readonly<{
   watchStreams: (count: () => number) => void
   countStreamFailure: (code: string) => void
   watchWebSockets: (count: () => number) => void
+  /** Counts an open exchange that ended with its rights. */
+  countAccessEnd: (reason: string) => void
 }>
 
 export function createStreamMetrics(registers: Registry[]): StreamMetrics {
@@ -19,12 +21,19 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
   })
   const failures = new Counter({
     name: 'sallyport_streams_failed_total',
-    help: 'Event streams that were ended with response.failed by the gateway, by x_service_error_code.',
+    help: 'Event streams that were ended with response.failed by the gateway, by x_service_error_code. Ends of rights are not among them.',
     labelNames: ['code'],
     registers,
   })
   // Prometheus sees no increase in a series that first appears with 1.
-  for (const code of streamFailureCodes) failures.inc({ code }, 0)
+  for (const code of streamFailureCodes.filter((code) => !isAccessEnd(code))) failures.inc({ code }, 0)
+  const ended = new Counter({
+    name: 'sallyport_exchanges_ended_total',
+    help: 'Open exchanges that were ended because their rights ended, by reason.',
+    labelNames: ['reason'],
+    registers,
+  })
+  for (const reason of streamFailureCodes.filter(isAccessEnd)) ended.inc({ reason }, 0)
   let webSockets = () => 0
   new Gauge({
     name: 'sallyport_websockets_open',
@@ -39,6 +48,7 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
       streams = count
     },
     countStreamFailure: (code) => failures.inc({ code }),
+    countAccessEnd: (reason) => ended.inc({ reason }),
     watchWebSockets: (count) => {
       webSockets = count
     },

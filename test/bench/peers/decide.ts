@@ -89,5 +89,11 @@ class AskedExchange implements Exchange {
     throw new Error('a decision is no handshake')
   }
 
+  closeTunnel(): void {}
+
+  closeAfterResponse(): void {}
+
   destroy(): void {}
+
+  reset(): void {}
 }

@@ -147,6 +147,7 @@ function holdDirectory() {
     freshness,
     onRead: (cache, result) => reads.push([cache, result]),
     announce: (change) => told.push(change),
+    onForgotten: () => undefined,
   })
   const { directory } = cached
   /** One look at everything that is held. */

@@ -1,0 +1,54 @@
+-- A statement that changes more than a hundred rows names their subjects in lists. "everything" would make each replica
+-- judge the open exchanges of all tenants again. From ten thousand rows on it still stands for the list.
+create or replace function sallyport_announce_changes() returns trigger language plpgsql set search_path = pg_catalog as $$
+declare
+  subjects text[] := tg_argv[0];
+  ignored text[] := tg_argv[1];
+  -- An update has two sides of each row.
+  most constant integer := case tg_op when 'UPDATE' then 20000 else 10000 end;
+  few constant integer := case tg_op when 'UPDATE' then 200 else 100 end;
+  changed jsonb[];
+  payload text;
+begin
+  if tg_op = 'INSERT' then
+    select array_agg(row) into changed from (select to_jsonb(a) as row from after_rows a limit most + 1) rows;
+  elsif tg_op = 'DELETE' then
+    select array_agg(row) into changed from (select to_jsonb(b) as row from before_rows b limit most + 1) rows;
+  elsif tg_op = 'UPDATE' then
+    -- Both sides of every row that now reads otherwise: it may have gone from one owner to another. Joined, since
+    -- "except all" costs several times the update itself.
+    select array_agg(row) into changed from (
+      select side as row
+      from (select id, to_jsonb(b) - ignored as was from before_rows b) b
+      full join (select id, to_jsonb(a) - ignored as reads from after_rows a) a using (id)
+      cross join lateral (values (was), (reads)) as sides (side)
+      where was is distinct from reads and side is not null
+      limit most + 1
+    ) rows;
+  end if;
+  if tg_op = 'TRUNCATE' or cardinality(changed) > most then
+    perform pg_notify('sallyport_changes', '{"kind":"everything"}');
+    return null;
+  end if;
+  for payload in
+    select case count(*)
+        when 1 then json_build_object('kind', kind, 'id', min(id))
+        else json_build_object('kind', kind, 'ids', json_agg(id))
+      end::text
+    from (
+      -- A message holds less than 8,000 bytes.
+      select kind, id, row_number() over (partition by kind order by id) / case when cardinality(changed) > few then 300 else 1 end
+        as part
+      from (
+        select distinct split_part(subject, ':', 1) as kind, (row ->> split_part(subject, ':', 2))::integer as id
+        from unnest(changed) as row, unnest(subjects) as subject
+        where row ->> split_part(subject, ':', 2) is not null
+      ) named
+    ) numbered
+    group by kind, part
+  loop
+    perform pg_notify('sallyport_changes', payload);
+  end loop;
+  return null;
+end
+$$;

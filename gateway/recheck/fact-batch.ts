@@ -1,0 +1,53 @@
+import { type FactKeys, type IdentityName, nameIdentity } from '../directory/directory.ts'
+import type { RouteMatch } from '../route/table.ts'
+import { type AccessEnd, agentIdOf, clusterIdOf, type OpenExchange } from './open-exchange.ts'
+
+/** Names of each kind in one statement. */
+const mostKeys = 500
+
+/** Exchanges of one batch, many of which may share a caller. */
+const mostMembers = 1_000
+
+export type Judging = Readonly<{ open: OpenExchange; match: RouteMatch | AccessEnd }>
+
+/** Exchanges whose facts are read together, each caller once. */
+export class FactBatch {
+  readonly members: Judging[] = []
+  readonly #identities = new Map<string, IdentityName>()
+  readonly #tokens = new Set<number>()
+  readonly #agents = new Set<number>()
+  readonly #clusters = new Set<number>()
+
+  get isFull(): boolean {
+    const { size: identities } = this.#identities
+    const { size: tokens } = this.#tokens
+    return (
+      this.members.length >= mostMembers ||
+      Math.max(identities + tokens, this.#agents.size, this.#clusters.size) >= mostKeys
+    )
+  }
+
+  add(judging: Judging): void {
+    const { open, match } = judging
+    this.members.push(judging)
+    const { proof } = open
+    if (proof?.kind === 'oauth') this.#identities.set(nameIdentity(proof), proof)
+    if (proof?.kind === 'api-token') this.#tokens.add(proof.id)
+    if ('code' in match) return
+    addIfKnown(this.#agents, agentIdOf(match))
+    addIfKnown(this.#clusters, clusterIdOf(match))
+  }
+
+  get keys(): FactKeys {
+    return {
+      identities: [...this.#identities.values()],
+      tokens: [...this.#tokens],
+      agents: [...this.#agents],
+      clusters: [...this.#clusters],
+    }
+  }
+}
+
+function addIfKnown(ids: Set<number>, id: number | undefined): void {
+  if (id !== undefined) ids.add(id)
+}

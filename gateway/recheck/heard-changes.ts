@@ -1,0 +1,71 @@
+import type { Change, ChangedKind } from '../directory/change.ts'
+import type { OpenExchange } from './open-exchange.ts'
+
+/** The number of members decides nothing. */
+type DecidingKind = Exclude<ChangedKind, 'members'>
+
+const kinds: readonly DecidingKind[] = ['user', 'token', 'organization', 'agent', 'cluster']
+
+/** Changes by kind and id, each with the moment when it was last heard. */
+export class HeardChanges {
+  readonly #atMs: Readonly<Record<DecidingKind, Map<number, number>>> = {
+    user: new Map(),
+    token: new Map(),
+    organization: new Map(),
+    agent: new Map(),
+    cluster: new Map(),
+  }
+
+  add(kind: DecidingKind, id: number, atMs: number): void {
+    this.#atMs[kind].set(id, atMs)
+  }
+
+  get isEmpty(): boolean {
+    return kinds.every((kind) => this.#atMs[kind].size === 0)
+  }
+
+  /** When a change was heard that may concern this exchange; 0 for none. */
+  findNaming({ proof, userId, organizationId, agentId, clusterId }: OpenExchange): number {
+    const { user, token, organization, agent, cluster } = this.#atMs
+    let atMs = Math.max(at(user, userId), at(organization, organizationId), at(agent, agentId), at(cluster, clusterId))
+    if (proof?.kind !== 'api-token') return atMs
+    atMs = Math.max(atMs, at(token, proof.id))
+    // A token ends with its ancestors, and with their owners.
+    for (const ancestor of proof.ancestors) atMs = Math.max(atMs, at(token, ancestor.id), at(user, ancestor.userId))
+    return atMs
+  }
+}
+
+const at = (moments: ReadonlyMap<number, number>, id: number | undefined): number =>
+  id === undefined || moments.size === 0 ? 0 : (moments.get(id) ?? 0)
+
+/** More changes than these between a request's facts and its forwarding count as one that concerns it. */
+const remembered = 64
+
+/** The latest changes, by their number, for requests that are on their way. */
+export class LatestChanges {
+  #changes: readonly Change[] = []
+  #count = 0
+
+  get count(): number {
+    return this.#count
+  }
+
+  add(change: Change): void {
+    this.#changes = [...this.#changes.slice(1 - remembered), change]
+    this.#count += 1
+  }
+
+  /** Whether one since that number may concern this exchange. */
+  mayConcern(open: OpenExchange, since: number): boolean {
+    const missed = this.#count - since
+    if (missed === 0) return false
+    if (missed > this.#changes.length) return true
+    const heard = new HeardChanges()
+    for (const change of this.#changes.slice(-missed)) {
+      if (change.kind === 'everything') return true
+      if (change.kind !== 'members') heard.add(change.kind, change.id, 1)
+    }
+    return heard.findNaming(open) > 0
+  }
+}

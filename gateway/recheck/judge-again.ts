@@ -1,0 +1,108 @@
+import type { Principal } from '../authenticate/principal.ts'
+import { decide, enforce } from '../authorize/decide.ts'
+import { type DirectoryFacts, nameIdentity } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { Roles } from '../policy/role.ts'
+import { readTarget } from '../receive/target.ts'
+import { findMembership, type Organization } from '../resolve/organization.ts'
+import { parseId } from '../resolve/organization-id.ts'
+import { resolveResource } from '../resolve/resource.ts'
+import type { RouteMatch, RouteTable } from '../route/table.ts'
+import { type AccessEnd, clusterIdOf, type OpenExchange } from './open-exchange.ts'
+
+export type CurrentPolicy = Readonly<{ table: RouteTable; roles: Roles }>
+
+/** The route of the policy in force for the opening's method, host and path. Throws like a new request. */
+export const matchAgain = ({ exchange, host }: OpenExchange, { table }: CurrentPolicy): RouteMatch =>
+  table.match(readTarget(exchange.method, exchange.target, host, exchange.target.length), host)
+
+/**
+ * Decides again with the opening's organization, credential, host, path and upstream, on fresh facts. Undefined if the
+ * exchange may go on. A stored organization that was switched meanwhile decides nothing here.
+ */
+export function judgeAgain(
+  open: OpenExchange,
+  match: RouteMatch,
+  facts: DirectoryFacts,
+  { roles }: CurrentPolicy,
+  at: Date,
+): AccessEnd | undefined {
+  let principal: Principal | undefined
+  try {
+    principal = judgeCredential(open, facts, at)
+  } catch (error) {
+    return endedBy(error, true)
+  }
+  try {
+    if (match.route.isPublic || principal === undefined) enforce(decide(match, undefined, roles))
+    else {
+      const organization = findOrganization(open, match, principal)
+      const resource = resolveResource(match, { findAgent: (id) => facts.agents.get(id) })
+      if (resource instanceof Promise) throw new GatewayError('internal')
+      enforce(decide(match, { principal, organization, resource }, roles))
+    }
+    requireSameUpstream(open, match, facts)
+    return undefined
+  } catch (error) {
+    return endedBy(error, false)
+  }
+}
+
+export function endedBy(error: unknown, isCredential: boolean): AccessEnd {
+  const refusal = GatewayError.from(error)
+  const code = refusal.exactCause === 'token_expired' ? 'credential_expired' : 'access_revoked'
+  return { code, refusal, isCredential }
+}
+
+function judgeCredential({ proof, userId }: OpenExchange, facts: DirectoryFacts, at: Date): Principal | undefined {
+  if (!proof) return undefined
+  const principal =
+    proof.kind === 'oauth'
+      ? proof.judge(facts.users.get(nameIdentity(proof)))
+      : proof.judge(facts.tokens.get(proof.id), at)
+  if (principal.user.id !== userId) throw new GatewayError('user_gone')
+  return principal
+}
+
+function findOrganization(
+  { organizationId }: OpenExchange,
+  { route, params }: RouteMatch,
+  { user }: Principal,
+): Organization | undefined {
+  const { organizationParam } = route
+  if (organizationParam !== undefined && parseId(params.get(organizationParam) ?? '') !== organizationId)
+    throw new GatewayError('organization_contradiction')
+  if (organizationId === undefined) return undefined
+  const organization = findMembership(user, organizationId)
+  if (!organization) throw new GatewayError('membership_lost')
+  return organization
+}
+
+/** A route that leads elsewhere permits nothing of this exchange. */
+function requireSameUpstream(open: OpenExchange, match: RouteMatch, facts: DirectoryFacts): void {
+  const { destination, isWebSocket } = match.route
+  if (open.exchange.status === 101 && !isWebSocket) throw new GatewayError('route_not_found')
+  switch (destination.kind) {
+    case 'upstream':
+      if (destination.name !== open.upstreamName) throw new GatewayError('route_not_found')
+      return
+    case 'cluster':
+      requireCluster(open, clusterIdOf(match), facts)
+      return
+    case 'answer':
+      throw new GatewayError('route_not_found')
+    default:
+      destination satisfies never
+  }
+}
+
+/** A heartbeat that is late ends nothing: the connection itself shows whether the cluster is up. */
+function requireCluster(open: OpenExchange, id: number | undefined, { clusters }: DirectoryFacts): void {
+  const cluster = id === undefined ? undefined : clusters.get(id)
+  if (!cluster) throw new GatewayError('cluster_unknown')
+  if (cluster.organizationId !== open.organizationId) throw new GatewayError('cluster_foreign')
+  if (cluster.isDeleting) throw new GatewayError('cluster_deleting')
+  if (cluster.isSuspended) throw new GatewayError('cluster_suspended')
+  const isThere = URL.canParse(cluster.baseUrl) && new URL(cluster.baseUrl).origin === open.clusterOrigin
+  if (!isThere || open.upstreamName !== `cluster:${id}`) throw new GatewayError('route_not_found')
+}

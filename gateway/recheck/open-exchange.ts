@@ -1,0 +1,131 @@
+import type { Proof } from '../authenticate/principal.ts'
+import type { Permit } from '../authorize/decide.ts'
+import type { GatewayError } from '../errors/gateway-error.ts'
+import type { AccessEndCode } from '../errors/stream-failure.ts'
+import type { Exchange } from '../http/exchange.ts'
+import type { Slot } from '../lib/unordered-list.ts'
+import type { Upstream } from '../locate/upstream.ts'
+import { parseId } from '../resolve/organization-id.ts'
+import type { RouteMatch } from '../route/table.ts'
+
+export type AccessEnd = Readonly<{
+  code: AccessEndCode
+  refusal: GatewayError
+  /** Whether the credential ended, rather than a right that it had. */
+  isCredential: boolean
+}>
+
+export type Opening = Readonly<{
+  exchange: Exchange
+  permit: Permit
+  upstream: Upstream
+  host: string
+  report: Readonly<{ noteAccessEnd: (code: AccessEndCode, cause: unknown) => void }>
+}>
+
+/** RFC 6455 7.4.1: the endpoint violates a policy. */
+const policyViolation = 1008
+
+/**
+ * An exchange that was permitted and has not ended, with the facts by which it is judged again. Thousands are open for
+ * hours, so it holds no user and no credential. Times are whole milliseconds of the monotonic clock; at 0 there is none.
+ */
+export class OpenExchange implements Slot<OpenExchange> {
+  member: OpenExchange | undefined = this
+  index = 0
+  readonly exchange: Exchange
+  readonly host: string
+  readonly organizationId: number | undefined
+  readonly userId: number | undefined
+  readonly upstreamName: string
+  /** Where the cluster was, which its row may change. */
+  readonly clusterOrigin: string | undefined
+  readonly openedAtMs: number
+  readonly #report: Opening['report']
+  proof: Proof | undefined
+  agentId: number | undefined
+  clusterId: number | undefined
+  expiresAtMs = 0
+  /** When the facts behind the permit were known to hold. */
+  verifiedAtMs: number
+  /** When a change was heard that names this exchange, and that is not judged yet. */
+  namedAtMs = 0
+  /** Whether the facts must be read again, even if no change was missed since. */
+  isStale = false
+  isQueued = false
+  isForwarded = false
+  stream: Readonly<{ endAccess: (code: AccessEndCode, cause: unknown) => void }> | undefined
+  #cancel: (() => void) | undefined
+  end: AccessEnd | undefined
+  endedAtMs = 0
+
+  constructor({ exchange, permit, upstream, host, report }: Opening, nowMs: number, verifiedAtMs: number) {
+    const { match, caller } = permit
+    this.exchange = exchange
+    this.host = host
+    this.organizationId = caller?.organization?.id
+    this.userId = caller?.principal.user.id
+    this.proof = caller?.principal.proof
+    this.upstreamName = upstream.name
+    this.clusterOrigin = match.route.destination.kind === 'cluster' ? upstream.origin : undefined
+    this.openedAtMs = nowMs
+    this.verifiedAtMs = verifiedAtMs
+    this.#report = report
+    this.note(match)
+  }
+
+  /** Notes the resources that the route names, by which a change finds this exchange. */
+  note(match: RouteMatch): void {
+    this.agentId = agentIdOf(match)
+    this.clusterId = clusterIdOf(match)
+  }
+
+  get isOver(): boolean {
+    return this.member === undefined
+  }
+
+  /** Whether its end may be told by a broken connection alone: its bytes may have touched data, which no 403 denies. */
+  get breaksOff(): boolean {
+    return this.isForwarded && this.end !== undefined && (!this.end.isCredential || this.exchange.hasStarted)
+  }
+
+  onCancellable(cancel: () => void): void {
+    this.#cancel = cancel
+    if (this.end || this.isOver) cancel()
+  }
+
+  /** The exchange has ended. */
+  leave(isComplete: boolean): void {
+    if (!isComplete || this.end) this.#cancel?.()
+  }
+
+  /** Stops both directions. Before the response has begun, the pipeline answers. */
+  finish(end: AccessEnd, nowMs: number): void {
+    if (this.end || this.isOver) return
+    this.end = end
+    this.endedAtMs = nowMs
+    const { exchange, stream } = this
+    if (stream) {
+      stream.endAccess(end.code, end.refusal)
+      return
+    }
+    if (!exchange.hasStarted) {
+      this.#cancel?.()
+      return
+    }
+    this.#report.noteAccessEnd(end.code, end.refusal)
+    if (exchange.status === 101) exchange.closeTunnel(policyViolation)
+    else exchange.reset()
+    this.#cancel?.()
+  }
+}
+
+export function agentIdOf({ route, params }: RouteMatch): number | undefined {
+  const { resource } = route
+  return resource && parseId(params.get(resource.param) ?? '')
+}
+
+export function clusterIdOf({ route, params }: RouteMatch): number | undefined {
+  const { destination } = route
+  return destination.kind === 'cluster' ? parseId(params.get(destination.param) ?? '') : undefined
+}

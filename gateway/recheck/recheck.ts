@@ -1,0 +1,423 @@
+import type { Proof } from '../authenticate/principal.ts'
+import type { Change } from '../directory/change.ts'
+import type { DirectoryFacts, ReadFacts } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import { guarded, reportFault } from '../fault/guarded.ts'
+import { UnorderedList } from '../lib/unordered-list.ts'
+import { FactBatch } from './fact-batch.ts'
+import { HeardChanges, LatestChanges } from './heard-changes.ts'
+import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
+import { type AccessEnd, OpenExchange, type Opening } from './open-exchange.ts'
+
+export type ExpiryRules = Readonly<{
+  /** The exchanges that end when their JWT expires. */
+  endAtExpiry: 'none' | 'websocket' | 'all'
+  /** The longest life of an exchange whose JWT has expired. */
+  maxLifeMs: number
+  /** The fate of exchanges whose rights cannot be verified: `keep` leaves them open for `unknownMs`. */
+  onUnknown: 'keep' | 'end'
+  unknownMs: number
+}>
+
+export type RecheckOptions = ExpiryRules &
+  Readonly<{
+    readFacts: ReadFacts
+    policy: () => CurrentPolicy
+    /** The last moment at which facts that were read then are known to have held. */
+    knownAt: (readAtMs: number) => number
+    now: () => Date
+    monotonicMs: () => number
+    onEnded: (end: AccessEnd, open: OpenExchange) => void
+    onUnread: (error: unknown) => void
+  }>
+
+export type Recheck = Pick<OpenExchanges, 'open' | 'confirm' | 'countHeard' | 'hear' | 'recheckAll' | 'count' | 'stop'>
+
+/** Changes that come together are looked for together. */
+const coalesceMs = 10
+
+const sweepMs = 50
+
+/** Time in one turn of the event loop. */
+const sliceMs = 5
+
+/** Age of unproven facts at which they are read again: the rest of the second is for the read. */
+const readAgainAfterMs = 600
+
+/** Time to read the facts of an exchange that a change has named. */
+const namedLimitMs = 850
+
+/** With `onUnknown: end`, the age of facts that ends an exchange. */
+const unknownLimitMs = 1_000
+
+/** Time for a client to take the end of its response. */
+const resetAfterMs = 700
+
+/** Pause after facts could not be read. */
+const retryMs = 100
+
+/** A forward step of the wall clock; less is drift. */
+const clockStepMs = 500
+
+/** Ends open exchanges whose rights have ended. One for each process. */
+export class OpenExchanges {
+  readonly #options: RecheckOptions
+  readonly #open = new UnorderedList<OpenExchange>()
+  readonly #latest = new LatestChanges()
+  readonly #waiting = new Map<OpenExchange, () => void>()
+  readonly #keyVersions = new Map<Extract<Proof, { kind: 'oauth' }>['keys'], number | undefined>()
+  readonly #sweeping: NodeJS.Timeout
+  #heard = new HeardChanges()
+  #named: OpenExchange[] = []
+  #stale: OpenExchange[] = []
+  #isScanPlanned = false
+  #isSweeping = false
+  #isReading = false
+  #isStopped = false
+  #staleSinceMs = Number.NEGATIVE_INFINITY
+  #restUntilMs = Number.NEGATIVE_INFINITY
+  #wallAheadMs: number
+
+  constructor(options: RecheckOptions) {
+    this.#options = options
+    this.#wallAheadMs = this.#readWallAhead()
+    this.#sweeping = setInterval(
+      guarded('timer', () => this.#sweep()),
+      sweepMs,
+    )
+    this.#sweeping.unref()
+  }
+
+  get count(): number {
+    return this.#open.size
+  }
+
+  /** The number of changes so far; a request takes it before it reads its facts. */
+  readonly countHeard = (): number => this.#latest.count
+
+  /** Registers an exchange before its first byte goes out. A change since `heard` makes it wait for `confirm`. */
+  readonly open = (opening: Opening, heard: number): OpenExchange => {
+    const nowMs = Math.ceil(this.#options.monotonicMs())
+    // The facts may be as old as a cache allows, so they are read again soon unless a proof covers them.
+    const open = new OpenExchange(opening, nowMs, nowMs - readAgainAfterMs)
+    open.expiresAtMs = this.#findExpiry(open, opening)
+    this.#open.addSlot(open)
+    followEnd(open, this.#leave)
+    const keys = open.proof?.kind === 'oauth' ? open.proof.keys : undefined
+    if (keys && !this.#keyVersions.has(keys)) this.#keyVersions.set(keys, keys.version())
+    const hasNewKeys = open.proof?.kind === 'oauth' && !open.proof.isVerifiedByCurrentKeys
+    if (hasNewKeys || this.#latest.mayConcern(open, heard)) open.namedAtMs = nowMs
+    return open
+  }
+
+  /** Resolves once the exchange was judged on facts that no change has touched; its `end` is then set, or not. */
+  readonly confirm = (open: OpenExchange): Promise<void> =>
+    new Promise((resolve) => {
+      this.#waiting.set(open, resolve)
+      this.#enqueue(open)
+      this.#read()
+    })
+
+  readonly hear = (change: Change): void => {
+    if (change.kind === 'members') return
+    this.#latest.add(change)
+    if (change.kind === 'everything') {
+      this.#markStale()
+      return
+    }
+    this.#heard.add(change.kind, change.id, Math.ceil(this.#options.monotonicMs()))
+    if (this.#isScanPlanned) return
+    this.#isScanPlanned = true
+    setTimeout(
+      guarded('timer', () => this.#scan()),
+      coalesceMs,
+    ).unref()
+  }
+
+  /** Judges all exchanges again, for another policy. */
+  readonly recheckAll = (): void => this.hear({ kind: 'everything' })
+
+  readonly stop = (): void => {
+    this.#isStopped = true
+    clearInterval(this.#sweeping)
+  }
+
+  readonly #leave = (open: OpenExchange, isComplete: boolean): void => {
+    this.#open.remove(open)
+    open.leave(isComplete)
+    this.#settle(open)
+  }
+
+  #settle(open: OpenExchange): void {
+    if (this.#waiting.size === 0) return
+    this.#waiting.get(open)?.()
+    this.#waiting.delete(open)
+  }
+
+  #findExpiry({ proof, openedAtMs }: OpenExchange, { exchange, permit }: Opening): number {
+    const endsAtMs = this.#toMonotonic(proof?.endsAtMs)
+    if (endsAtMs === 0) return 0
+    const { endAtExpiry, maxLifeMs } = this.#options
+    const isWebSocket = exchange.isHandshake && permit.match.route.isWebSocket
+    const endsWithJwt = endAtExpiry === 'all' || (endAtExpiry === 'websocket' && isWebSocket)
+    return proof?.kind === 'api-token' || endsWithJwt ? endsAtMs : Math.max(endsAtMs, openedAtMs + maxLifeMs)
+  }
+
+  #scan(): void {
+    this.#isScanPlanned = false
+    const heard = this.#heard
+    this.#heard = new HeardChanges()
+    this.#visit(
+      (open) => {
+        const namedAtMs = heard.findNaming(open)
+        if (namedAtMs === 0) return
+        open.namedAtMs = Math.max(open.namedAtMs, namedAtMs)
+        this.#enqueue(open)
+      },
+      () => this.#read(),
+    )
+  }
+
+  /** Nothing was heard of one exchange alone: `onUnknown` decides about those whose facts cannot be read. */
+  #markStale(): void {
+    this.#staleSinceMs = this.#options.monotonicMs()
+    this.#visit(
+      (open) => {
+        open.verifiedAtMs = this.#knownAt(open)
+        open.isStale = true
+      },
+      () => this.#sweep(),
+    )
+  }
+
+  #knownAt({ isStale, verifiedAtMs }: OpenExchange): number {
+    return isStale ? verifiedAtMs : Math.floor(this.#options.knownAt(verifiedAtMs))
+  }
+
+  /** Visits all open exchanges, in slices. */
+  #visit(work: (open: OpenExchange) => void, onEnd: () => void): void {
+    const { monotonicMs } = this.#options
+    const goOn = guarded('timer', (from: number): void => {
+      const untilMs = monotonicMs() + sliceMs
+      let visited = 0
+      const place = this.#open.visitDown(from, (open) => {
+        work(open)
+        visited += 1
+        return visited % 64 !== 0 || monotonicMs() < untilMs
+      })
+      if (place < 0) onEnd()
+      else setImmediate(goOn, place)
+    })
+    goOn(Number.MAX_SAFE_INTEGER)
+  }
+
+  #sweep(): void {
+    if (this.#isSweeping || this.#isStopped) return
+    this.#isSweeping = true
+    this.#lookAtKeys()
+    const stepMs = this.#readClockStep()
+    const nowMs = this.#options.monotonicMs()
+    this.#visit(
+      (open) => this.#look(open, nowMs, stepMs),
+      () => {
+        this.#isSweeping = false
+        this.#read()
+      },
+    )
+  }
+
+  #look(open: OpenExchange, nowMs: number, stepMs: number): void {
+    if (open.end) {
+      if (nowMs - open.endedAtMs > resetAfterMs) open.exchange.reset()
+      return
+    }
+    if (open.expiresAtMs > 0) open.expiresAtMs = Math.max(1, open.expiresAtMs - stepMs)
+    if (open.expiresAtMs > 0 && nowMs >= open.expiresAtMs) this.#finish(open, expiryOf(open))
+    else if (open.namedAtMs > 0) {
+      if (nowMs - open.namedAtMs > namedLimitMs) this.#finish(open, unverified())
+      else this.#enqueue(open)
+    } else if (open.proof || open.isStale) {
+      const ageMs = nowMs - this.#knownAt(open)
+      if (open.isStale || ageMs > readAgainAfterMs) this.#enqueue(open)
+      const { onUnknown, unknownMs } = this.#options
+      if (ageMs > (onUnknown === 'end' ? unknownLimitMs : unknownMs)) this.#finish(open, unverified())
+    }
+  }
+
+  #enqueue(open: OpenExchange): void {
+    if (open.isQueued || open.end) return
+    open.isQueued = true
+    if (open.namedAtMs > 0) this.#named.push(open)
+    else this.#stale.push(open)
+  }
+
+  #read(): void {
+    if (!this.#isReading) this.#readAll().catch((error: unknown) => reportFault('timer', error))
+  }
+
+  /** Judges queued exchanges, one batch after the other. */
+  async #readAll(): Promise<void> {
+    this.#isReading = true
+    try {
+      while (!this.#isStopped && this.#options.monotonicMs() >= this.#restUntilMs) {
+        const batch = this.#takeBatch()
+        if (batch.members.length === 0) return
+        await this.#judge(batch)
+      }
+    } finally {
+      this.#isReading = false
+    }
+  }
+
+  #takeBatch(): FactBatch {
+    const batch = new FactBatch()
+    const policy = this.#options.policy()
+    for (const queue of [this.#named, this.#stale]) {
+      let taken = 0
+      for (const open of queue) {
+        if (batch.isFull) break
+        taken += 1
+        if (open.end || open.isOver) continue
+        batch.add({ open, match: matchOrEnd(open, policy) })
+      }
+      queue.splice(0, taken)
+    }
+    return batch
+  }
+
+  async #judge(batch: FactBatch): Promise<void> {
+    const { readFacts, policy, monotonicMs, now } = this.#options
+    const current = policy()
+    const askedAtMs = monotonicMs()
+    let facts: DirectoryFacts
+    try {
+      facts = await readFacts(batch.keys)
+    } catch (error) {
+      this.#restUntilMs = monotonicMs() + retryMs
+      // The next sweep queues them again, or ends them.
+      for (const { open } of batch.members) open.isQueued = false
+      this.#options.onUnread(error)
+      return
+    }
+    let untilMs = monotonicMs() + sliceMs
+    for (const { open, match } of batch.members) {
+      open.isQueued = false
+      const end = 'code' in match ? match : ((await findKeyEnd(open)) ?? judgeAgain(open, match, facts, current, now()))
+      if (end) this.#finish(open, end)
+      else {
+        if (!('code' in match)) open.note(match)
+        this.#keep(open, askedAtMs, facts)
+      }
+      if (monotonicMs() < untilMs) continue
+      await new Promise(setImmediate)
+      untilMs = monotonicMs() + sliceMs
+    }
+  }
+
+  #keep(open: OpenExchange, askedAtMs: number, { tokens }: DirectoryFacts): void {
+    open.verifiedAtMs = Math.floor(askedAtMs)
+    if (this.#staleSinceMs <= askedAtMs) open.isStale = false
+    this.#moveExpiry(open, tokens)
+    if (open.namedAtMs > askedAtMs) {
+      this.#enqueue(open)
+      return
+    }
+    open.namedAtMs = 0
+    this.#settle(open)
+  }
+
+  /** The row of a token may have got another expiry. */
+  #moveExpiry(open: OpenExchange, tokens: DirectoryFacts['tokens']): void {
+    const { proof } = open
+    if (proof?.kind !== 'api-token') return
+    const endsAtMs = tokens.get(proof.id)?.expiresAt?.getTime()
+    if (endsAtMs === proof.endsAtMs) return
+    proof.endsAtMs = endsAtMs
+    open.expiresAtMs = this.#toMonotonic(endsAtMs)
+  }
+
+  /** Counted on the monotonic clock from here on: a wall clock that is set back prolongs nothing. */
+  #toMonotonic(wallMs: number | undefined): number {
+    if (wallMs === undefined) return 0
+    const { now, monotonicMs } = this.#options
+    return Math.max(1, Math.ceil(monotonicMs() + wallMs - now().getTime()))
+  }
+
+  #finish(open: OpenExchange, end: AccessEnd): void {
+    if (open.end || open.isOver) return
+    open.finish(end, Math.ceil(this.#options.monotonicMs()))
+    this.#settle(open)
+    this.#options.onEnded(end, open)
+  }
+
+  /** A key set that has changed may lack the key of an open exchange. */
+  #lookAtKeys(): void {
+    for (const [keys, known] of this.#keyVersions) {
+      const version = keys.version()
+      if (version === known || version === undefined) continue
+      this.#keyVersions.set(keys, version)
+      const signed: OpenExchange[] = []
+      this.#visit(
+        (open) => {
+          if (open.proof?.kind === 'oauth' && open.proof.keys === keys) signed.push(open)
+        },
+        () => void this.#checkKeys(signed).catch((error: unknown) => reportFault('timer', error)),
+      )
+    }
+  }
+
+  async #checkKeys(signed: readonly OpenExchange[]): Promise<void> {
+    const { monotonicMs } = this.#options
+    let untilMs = monotonicMs() + sliceMs
+    for (const open of signed) {
+      const end = await findKeyEnd(open)
+      if (end) this.#finish(open, end)
+      if (monotonicMs() < untilMs) continue
+      await new Promise(setImmediate)
+      untilMs = monotonicMs() + sliceMs
+    }
+  }
+
+  /** Milliseconds by which the wall clock was set forward since the last look. */
+  #readClockStep(): number {
+    const aheadMs = this.#readWallAhead()
+    const stepMs = Math.round(aheadMs - this.#wallAheadMs)
+    if (Math.abs(stepMs) < clockStepMs) return 0
+    this.#wallAheadMs = aheadMs
+    return Math.max(0, stepMs)
+  }
+
+  #readWallAhead(): number {
+    return this.#options.now().getTime() - this.#options.monotonicMs()
+  }
+}
+
+/** Outside the class: this closure lives as long as its exchange. */
+const followEnd = (open: OpenExchange, leave: (open: OpenExchange, isComplete: boolean) => void): void =>
+  open.exchange.onEnd((isComplete) => leave(open, isComplete))
+
+function matchOrEnd(open: OpenExchange, policy: CurrentPolicy) {
+  try {
+    return matchAgain(open, policy)
+  } catch (error) {
+    return endedBy(error, false)
+  }
+}
+
+async function findKeyEnd({ proof }: OpenExchange): Promise<AccessEnd | undefined> {
+  if (proof?.kind !== 'oauth' || proof.isVerifiedByCurrentKeys || (await proof.isKeyListed()) !== false)
+    return undefined
+  return endedBy(new GatewayError('key_withdrawn'), true)
+}
+
+const expiryOf = ({ proof }: OpenExchange): AccessEnd => ({
+  code: 'credential_expired',
+  refusal: new GatewayError(proof?.kind === 'oauth' ? 'expired' : 'token_expired'),
+  isCredential: true,
+})
+
+const unverified = (): AccessEnd => ({
+  code: 'access_unverified',
+  refusal: new GatewayError('directory_unavailable'),
+  isCredential: false,
+})

@@ -1,0 +1,104 @@
+import { connect } from 'node:net'
+import pg from 'pg'
+import t from 'tap'
+import { startEndlessUpstream } from '../support/endless-upstream.ts'
+import { startTestGateway, until } from '../support/gateway.ts'
+import { populate } from '../support/population.ts'
+import { oauth, startTestWorld } from '../support/world.ts'
+
+// Rights that end while an exchange is open, or on its way. test/recheck/ has the same with clocks and outages of its own.
+
+const world = await startTestWorld(t)
+const { acme } = world.organizations
+const { writer, insert, addAccount } = await populate(t, world)
+const upstream = await startEndlessUpstream(t)
+const { url } = upstream
+const gateway = await startTestGateway(t, { world, upstreams: { files: { url }, agents: { url }, platform: { url } } })
+
+const arrived = (path: string) => upstream.requests().filter((request) => request.path === path)
+
+t.test('a right that ends between the facts and the first byte forwards nothing', async (t) => {
+  const account = await addAccount('in-between')
+  const headers = account.headers
+  const cluster = await insert(
+    `clusters (organization_id, name, slug, base_url, status, last_heartbeat_at)
+     values ($1, 'Between', 'between', $2, 'active', now())`,
+    [acme.id, url],
+  )
+  const locker = new pg.Client({ connectionString: world.databaseUrl })
+  await locker.connect()
+  t.teardown(() => locker.end())
+  // The caller is known by now, and the lookup of the cluster waits.
+  await fetch(`${gateway.public}/v1/files/1/content`, { headers }).then(({ body }) => body?.cancel())
+  await locker.query('begin; lock table clusters in access exclusive mode')
+  const sending = fetch(`${gateway.public}/clusters/${cluster}/proxy/between`, { headers })
+  await until(async () => {
+    const waiting = "select from pg_stat_activity where wait_event_type = 'Lock' and query like '%clusters%'"
+    return (await writer.query(waiting)).rowCount
+  }, 'the lookup')
+  await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  await locker.query('commit')
+  t.equal((await sending).status, 401)
+  t.same(arrived('/between'), [])
+})
+
+t.test('a notification from any login ends nothing that is still permitted', async (t) => {
+  const { id, tokenId, headers } = await addAccount('notified')
+  const response = await fetch(`${gateway.public}/v1/files/1/content`, { headers })
+  const reader = response.body?.getReader()
+  for (const [kind, of] of [
+    ['token', tokenId],
+    ['user', id],
+    ['organization', acme.id],
+  ])
+    await writer.query("select pg_notify('sallyport_changes', $1)", [JSON.stringify({ kind, id: of })])
+  await writer.query(`select pg_notify('sallyport_changes', '{"kind":"everything"}')`)
+  const untilMs = performance.now() + 500
+  while (performance.now() < untilMs) t.notOk((await reader?.read())?.done)
+  await reader?.cancel()
+})
+
+t.test('a reader that takes nothing is reset, and gets none of what waited for it', async (t) => {
+  const account = await addAccount('stalled')
+  const { port, hostname } = new URL(gateway.public)
+  const socket = connect({ port: Number(port), host: hostname })
+  t.teardown(() => socket.destroy())
+  const authorization = account.headers.authorization
+  socket.write(`GET /v1/files/flood HTTP/1.1\r\nHost: h\r\nAuthorization: ${authorization}\r\n\r\n`)
+  socket.pause()
+  await until(() => arrived('/v1/files/flood').length > 0, 'the request')
+  // By now nothing more fits into the buffers between.
+  await until(() => arrived('/v1/files/flood')[0]?.isStalled, 'the stall')
+  const closed = new Promise<string | undefined>((resolve) => {
+    socket.on('error', (error: NodeJS.ErrnoException) => resolve(error.code))
+    socket.on('end', () => resolve(undefined))
+  })
+  await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
+  await until(() => arrived('/v1/files/flood')[0]?.isClosed, 'the end of the upstream', 2_000)
+  socket.resume()
+  t.equal(await closed, 'ECONNRESET')
+})
+
+t.test('changes of a tenant read no caller of another, many rows at once included', async (t) => {
+  const response = await fetch(`${gateway.public}/v1/files/1/content`, { headers: oauth(world.users.member) })
+  t.teardown(() => response.body?.cancel())
+  const other = await insert("organizations (name, slug, account_type) values ('Bulk', 'bulk', 'team')")
+  const countReads = async (): Promise<number> => {
+    const text = await (await fetch(`${gateway.admin}/metrics`)).text()
+    return Number(/_query_duration_seconds_count\{statement="find-by-identities"\} (\d+)/.exec(text)?.[1] ?? 0)
+  }
+  await writer.query(
+    "insert into users (email, user_type) select 'many-' || n, 'client-managed' from generate_series(1, 300) n",
+  )
+  await writer.query(
+    "insert into role_assignments (user_id, organization_id, role) select id, $1, 'org-member' from users where email like 'many-%'",
+    [other],
+  )
+  await until(async () => (await countReads()) > 0, 'the first read').catch(() => undefined)
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  const before = await countReads()
+  await writer.query('delete from role_assignments where organization_id = $1', [other])
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  t.equal(await countReads(), before)
+})

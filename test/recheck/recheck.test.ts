@@ -1,0 +1,261 @@
+import t, { type Test } from 'tap'
+import { toTokenPrincipal } from '../../gateway/authenticate/principal.ts'
+import { decide, enforce } from '../../gateway/authorize/decide.ts'
+import type { DirectoryFacts, FactKeys, TokenRecord, UserRecord } from '../../gateway/directory/directory.ts'
+import type { Exchange } from '../../gateway/http/exchange.ts'
+import type { Upstream } from '../../gateway/locate/upstream.ts'
+import type { OrganizationRole, Roles } from '../../gateway/policy/role.ts'
+import type { Route } from '../../gateway/policy/route.ts'
+import { readTarget } from '../../gateway/receive/target.ts'
+import { type ExpiryRules, OpenExchanges } from '../../gateway/recheck/recheck.ts'
+import { findMembership } from '../../gateway/resolve/organization.ts'
+import { compileRoutes } from '../../gateway/route/table.ts'
+import { until } from '../support/gateway.ts'
+
+const member: OrganizationRole = {
+  slug: 'member',
+  name: '',
+  description: null,
+  rank: 1,
+  abilities: new Set(['x:read']),
+}
+const roles: Roles = {
+  organization: new Map([['member', member]]),
+  highest: member,
+  platform: new Map(),
+  tokenScopes: new Map(),
+}
+const route: Route = {
+  id: 'one',
+  source: 'routes.yaml:1',
+  host: undefined,
+  path: '/one',
+  methods: new Set(['GET']),
+  surface: 'platform',
+  stream: undefined,
+  isPublic: false,
+  destination: { kind: 'upstream', name: 'backend' },
+  role: member,
+  ability: undefined,
+  organizationParam: undefined,
+  resource: undefined,
+  isWebSocket: false,
+  takesEncodedSlashes: false,
+  rateLimit: undefined,
+  bodyLimitBytes: undefined,
+  headLimits: {},
+  timeouts: {},
+}
+
+const userOf = (id: number, organization = 1): UserRecord => ({
+  id,
+  email: '',
+  emailVerified: false,
+  username: null,
+  firstName: null,
+  lastName: null,
+  fullName: null,
+  userType: 'client-managed',
+  currentOrganizationId: null,
+  roles: [{ id, role: 'member', organization: { id: organization, slug: '', accountType: 'team' } }],
+})
+
+const tokenOf = (id: number, expiresAt: Date | null = null): TokenRecord => ({
+  id,
+  hash: id.toString(16).padStart(64, '0'),
+  name: null,
+  abilities: ['*'],
+  lastUsedAt: null,
+  expiresAt,
+  createdAt: null,
+  user: userOf(id, id),
+  ancestors: [],
+})
+
+const usual: ExpiryRules = { endAtExpiry: 'websocket', maxLifeMs: 3_600_000, onUnknown: 'keep', unknownMs: 300_000 }
+
+/** Real re-decision about exchanges of tokens, in organizations of their own, with a directory and clocks of the test. */
+function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
+  const tokens = new Map<number, TokenRecord>()
+  const reads: FactKeys[] = []
+  const stage = {
+    tokens,
+    reads,
+    ended: [] as string[],
+    table: compileRoutes([route]),
+    wallStepMs: 0,
+    /** Whether changes are heard: then no fact grows old. */
+    isProven: true,
+    read: async (keys: FactKeys): Promise<DirectoryFacts> => ({
+      users: new Map(),
+      tokens: new Map(keys.tokens.flatMap((id) => [...(tokens.has(id) ? [[id, tokens.get(id)] as const] : [])])) as Map<
+        number,
+        TokenRecord
+      >,
+      agents: new Map(),
+      clusters: new Map(),
+    }),
+  }
+  const recheck = new OpenExchanges({
+    ...usual,
+    ...rules,
+    policy: () => ({ table: stage.table, roles }),
+    readFacts: (keys) => {
+      reads.push(keys)
+      return stage.read(keys)
+    },
+    knownAt: (readAtMs) => (stage.isProven ? performance.now() : readAtMs),
+    now: () => new Date(Date.now() + stage.wallStepMs),
+    monotonicMs: () => performance.now(),
+    onEnded: ({ code }, { userId }) => stage.ended.push(`${userId} ${code}`),
+    onUnread: () => undefined,
+  })
+  t.teardown(recheck.stop)
+  const open = (id: number, heard = recheck.countHeard()) => {
+    const record = tokens.get(id) ?? tokenOf(id)
+    tokens.set(id, record)
+    const principal = toTokenPrincipal(record)
+    const match = stage.table.match(readTarget('GET', '/one', 'h'), 'h')
+    const organization = findMembership(principal.user, id)
+    const permit = enforce(decide(match, { principal, organization, resource: undefined }, roles))
+    const seen = { resets: 0 }
+    const exchange = {
+      ...{ method: 'GET', target: '/one', isHandshake: false, hasStarted: true, status: 200 },
+      reset: () => {
+        seen.resets += 1
+      },
+      onEnd: () => undefined,
+    } as Partial<Exchange> as Exchange // nothing else of an exchange is used
+    const upstream = { name: 'backend', origin: 'http://b' } as Upstream
+    const report = { noteAccessEnd: () => undefined }
+    return { seen, entry: recheck.open({ exchange, permit, upstream, host: 'h', report }, heard) }
+  }
+  return { ...{ recheck, open }, stage }
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+t.test('a change ends the exchanges that it names, and reads no caller of another tenant', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  const [gone, kept] = [open(1), open(2)]
+  stage.tokens.delete(1)
+  recheck.hear({ kind: 'organization', id: 1 })
+  await until(() => stage.ended.length > 0, 'the end')
+  t.same(stage.ended, ['1 access_revoked'])
+  t.equal(gone.seen.resets, 1)
+  t.equal(kept.seen.resets, 0)
+  t.same(
+    stage.reads.flatMap(({ tokens }) => tokens),
+    [1],
+  )
+})
+
+t.test('a message alone ends nothing: the facts decide', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  open(1)
+  for (const kind of ['token', 'user', 'organization'] as const) recheck.hear({ kind, id: 1 })
+  recheck.hear({ kind: 'everything' })
+  await until(() => stage.reads.length > 0, 'a read')
+  await pause(100)
+  t.same(stage.ended, [])
+})
+
+t.test('a change between the facts and the first byte is judged before it', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  const heard = recheck.countHeard()
+  stage.tokens.set(1, tokenOf(1))
+  recheck.hear({ kind: 'token', id: 2 })
+  t.equal(open(1, heard).entry.namedAtMs, 0, 'of another')
+  recheck.hear({ kind: 'token', id: 1 })
+  const { entry } = open(1, heard)
+  stage.tokens.delete(1)
+  t.ok(entry.namedAtMs > 0)
+  await recheck.confirm(entry)
+  t.match(entry.end, { code: 'access_revoked', isCredential: true })
+})
+
+t.test('many changes between the facts and the first byte count as one of its own', async (t) => {
+  const { recheck, open } = stageRecheck(t)
+  const heard = recheck.countHeard()
+  for (let id = 100; id < 200; id += 1) recheck.hear({ kind: 'token', id })
+  t.ok(open(1, heard).entry.namedAtMs > 0)
+})
+
+t.test('a route that leads elsewhere permits nothing', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  open(1)
+  stage.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
+  recheck.recheckAll()
+  await until(() => stage.ended.length > 0, 'the end')
+  t.same(stage.ended, ['1 access_revoked'])
+})
+
+t.test('an exchange that a change names, and whose facts cannot be read, ends; the others stay', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  stage.read = () => new Promise(() => undefined)
+  open(1)
+  open(2)
+  recheck.hear({ kind: 'token', id: 1 })
+  const heardMs = performance.now()
+  await until(() => stage.ended.length > 0, 'the end')
+  t.ok(performance.now() - heardMs < 1_500, 'a second, and the rest for a busy machine')
+  await pause(300)
+  t.same(stage.ended, ['1 access_unverified'])
+})
+
+t.test('without proof of changes each caller is read once a second at least, all in one statement', async (t) => {
+  const { open, stage } = stageRecheck(t)
+  stage.isProven = false
+  for (let count = 0; count < 3; count += 1) open(1)
+  open(2)
+  await until(() => stage.reads.length >= 3, 'three reads')
+  t.same([...(stage.reads[1]?.tokens ?? [])].sort(), [1, 2])
+  stage.tokens.delete(1)
+  await until(() => stage.ended.length === 3, 'the ends', 2_000)
+})
+
+t.test('a statement names 500 callers at the most, and one is under way', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  for (let id = 1; id <= 1_200; id += 1) open(id)
+  let underWay = 0
+  let most = 0
+  const { read } = stage
+  stage.read = async (keys) => {
+    underWay += 1
+    most = Math.max(most, underWay)
+    await pause(5)
+    underWay -= 1
+    return read(keys)
+  }
+  recheck.hear({ kind: 'everything' })
+  await until(() => stage.reads.flatMap(({ tokens }) => tokens).length >= 1_200, 'all')
+  t.ok(stage.reads.every(({ tokens }) => tokens.length <= 500))
+  t.equal(most, 1)
+  t.same(stage.ended, [])
+})
+
+for (const [onUnknown, unknownMs] of [
+  ['end', 300_000],
+  ['keep', 1_200],
+] as const)
+  t.test(`with ${onUnknown}, exchanges that cannot be verified end in time`, async (t) => {
+    const { open, stage } = stageRecheck(t, { onUnknown, unknownMs })
+    stage.isProven = false
+    stage.read = () => Promise.reject(new Error('the database is down'))
+    open(1)
+    await until(() => stage.ended.length > 0, 'the end', 3_000)
+    t.same(stage.ended, ['1 access_unverified'])
+  })
+
+t.test('a wall clock that is set back prolongs nothing, and one that is set forward shortens', async (t) => {
+  const { open, stage } = stageRecheck(t)
+  stage.tokens.set(1, tokenOf(1, new Date(Date.now() + 500)))
+  stage.tokens.set(2, tokenOf(2, new Date(Date.now() + 3_600_000)))
+  open(1)
+  open(2)
+  stage.wallStepMs = -7_200_000
+  await until(() => stage.ended.length === 1, 'the end of the first', 2_000)
+  t.same(stage.ended, ['1 credential_expired'])
+  stage.wallStepMs = 7_200_000
+  await until(() => stage.ended.length === 2, 'the end of the second', 2_000)
+})
