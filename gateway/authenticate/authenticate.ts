@@ -61,7 +61,6 @@ const noteVerified = (user: UserRecord, address: string, directory: Directory): 
     () => user,
   )
 
-/** First login (SPEC section 2.5). */
 function createUser(claims: Claims, trust: TrustedIssuer, arrival: Arrival, directory: Directory): Promise<UserRecord> {
   const isLinkable = trust.linkVerifiedEmail && claims.isEmailVerified
   const identity = {

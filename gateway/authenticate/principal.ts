@@ -53,7 +53,6 @@ export class JwtProof {
     return this.#keysVersion !== undefined && this.#keysVersion === this.keys.version()
   }
 
-  /** Undefined while the issuer's keys are unknown. */
   isKeyListed(): Promise<boolean | undefined> {
     return this.keys.lists(this.#headerText, this.#key)
   }
@@ -68,7 +67,6 @@ export class TokenProof {
   readonly kind = 'api-token'
   readonly id: number
   readonly ancestors: readonly TokenAncestor[]
-  /** Epoch milliseconds; changes with the row. */
   endsAtMs: number | undefined
   readonly #hash: string
 

@@ -41,7 +41,6 @@ function rememberTable(
     if (fingerprint === undefined) return noTable
     if (known?.fingerprint !== fingerprint) {
       const texts = await read()
-      // During a reload any worker of the group may have answered.
       known = { fingerprint: takeFingerprint(texts), table: await compileConsoleTable(texts, upstreams) }
     }
     return known.table

@@ -33,7 +33,6 @@ import type { Metrics } from '../observe/metrics/metrics.ts'
 export type OpenDirectory = Readonly<{
   directory: Directory
   database: Database
-  /** For exchanges that are open. */
   rights: Readonly<{
     readFacts: ReadFacts
     knownAt: Freshness['knownAt']
@@ -111,7 +110,6 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
   }
 }
 
-/** Passes what is told to a listener that comes later. */
 function createListenerPlace<News>() {
   let listener = (_: News): void => undefined
   return {

@@ -13,8 +13,8 @@ const shells: Readonly<Record<string, (places: readonly Place[]) => string>> = {
 }
 
 /**
- * The script holds every word, so that a Tab starts no Node (0.1 s) and evaluates nothing that stands on the line:
- * scripts that ask the program back do so by `eval`, which runs a typed `$(…)`.
+ * The script holds every word, so that a Tab starts no Node (0.1 s) and evaluates nothing that stands on the line.
+ * Scripts that ask the program back do so by `eval`, which runs a typed `$(…)`.
  */
 export function runCompletion(program: Command, shell: string): void {
   const render = Object.hasOwn(shells, shell) ? shells[shell] : undefined

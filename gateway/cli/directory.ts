@@ -20,7 +20,6 @@ export type CommandTools = Readonly<{
   hear: (clusters: readonly ClusterStatus[]) => Promise<readonly ClusterStatus[]>
   roles: Roles
   provisioning: Provisioning
-  /** Issuers whose subjects may name users. */
   issuers: ReadonlySet<string>
 }>
 

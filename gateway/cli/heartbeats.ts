@@ -25,7 +25,6 @@ export async function hearClusters(
     {
       onChange: () => undefined,
       onConnected: () => undefined,
-      // The link counts as up only after this callback has returned.
       onSynced: () => void setImmediate(resolveUp, true),
       onLost: () => resolveUp(false),
     },

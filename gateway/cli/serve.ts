@@ -55,7 +55,6 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
 async function start(configFile: string): Promise<Gateway> {
   const configuration = loadConfiguration(configFile, process.env)
   const workers = countWorkers(configuration)
-  // One worker needs no primary: the process does it all.
   if (workers === 1) return startGateway(configuration)
   return startGroup(configuration, workers, (error) => void reportFailure(error))
 }

@@ -99,7 +99,6 @@ export type Configuration = Readonly<{
   streams: ExpiryRules
   drain: Readonly<{ delayMs: number; timeoutMs: number }>
   log: Readonly<{ level: LogLevel; format: LogFormat; bufferBytes: number }>
-  /** `sink` is `stdout`, `stderr`, `off` or an absolute path. */
   audit: Readonly<{ sink: string; onFull: 'drop' | 'wait'; bufferBytes: number; waitMs: number; replica?: string }>
   problemAt: YamlFile['problemAt']
 }>
@@ -121,7 +120,6 @@ const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
 export function loadConfiguration(path: string, environment: Environment): Configuration {
   const file = parseYaml(path, readText(path))
   const files = interpolate(file, dirname(resolve(path)), environment)
-  // The schema has just validated it, and has the type's shape.
   const written = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
   const configuration = sourcePems(written, (path) => files.byNode.get(file.document.getIn(path, true)))
   const directory = resolve(dirname(path), configuration.policies.directory)

@@ -18,7 +18,6 @@ export class ReportedError extends Error {
   }
 }
 
-/** 2 is bad usage or configuration, 1 any other failure. */
 export function describeFailure(error: unknown): Failure {
   const message = error instanceof Error ? error.message : 'unknown error'
   if (error instanceof ReportedError) return { exitCode: error.exitCode, message }

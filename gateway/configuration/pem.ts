@@ -13,7 +13,6 @@ export function sourcePems<Written extends Sections>(written: Written, fileOf: (
     mapValues(written[name] as Readonly<Record<string, Owner>>, (owner, key) =>
       owner.tls ? { ...owner, tls: sourceSection(owner.tls, [name, key, 'tls'], fileOf) } : owner,
     )
-  // The type already has `Pem`, which the texts have just become.
   return { ...written, listeners: source('listeners'), upstreams: source('upstreams') } as Written
 }
 

@@ -6,7 +6,6 @@ type Name = keyof Configuration['listeners']
 
 export type ConnectionLimits = Readonly<Record<Name | 'upstreams', number>>
 
-/** Defaults: more than one process serves well. */
 const generous: Readonly<Record<Name, number>> = { public: 10_000, decision: 10_000, admin: 100 }
 
 const connectionsPart = 1 / 2
@@ -71,7 +70,6 @@ const leastHeldBytes = 8 * 1024 * 1024
 
 /** The memory limit of the container, or the machine's memory. Sibling processes share it. */
 export function readMemoryLimit(): number {
-  // 0, or more than the machine has, means no limit.
   const constrained = process.constrainedMemory() || Number.POSITIVE_INFINITY
   return Math.min(constrained, totalmem())
 }

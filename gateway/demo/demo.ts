@@ -40,7 +40,6 @@ const notify = (sentence: string): void => {
 
 const demoFile = 'demo.json'
 
-/** The rename keeps readers from a half-written file. */
 function writeDemoFile(directory: string, description: unknown): string {
   const file = join(directory, demoFile)
   const draft = `${file}.${process.pid}`

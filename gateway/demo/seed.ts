@@ -71,7 +71,6 @@ export async function seed(
     robotAdmin: await addTokens(client, users.robotAdmin ?? 0, scopes),
   }
   await client.query('commit')
-  // Every name of the list was just inserted.
   return { users: users as Population['users'], serviceAccounts, organizations }
 }
 

@@ -15,7 +15,6 @@ export function startWatchdog(duty: WatchdogDuty): Watchdog {
     stdio: ['pipe', 'ignore', 'ignore'],
   })
   const ended = once(child, 'exit').catch(() => undefined)
-  // If the watchdog was killed, the demo runs without it.
   child.stdin.on('error', () => undefined)
   child.unref()
   return {

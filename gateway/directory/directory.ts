@@ -130,7 +130,6 @@ export interface Directory {
   ping(): Promise<void>
 }
 
-/** Names of the facts behind open exchanges. */
 export type FactKeys = Readonly<{
   identities: readonly IdentityName[]
   tokens: readonly number[]

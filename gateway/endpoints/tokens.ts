@@ -56,7 +56,6 @@ async function findServiceAccount(call: TokenCall, directory: Directory): Promis
   return owner
 }
 
-/** A minted token must not outlive the token that minted it. */
 function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): Minting {
   const { principal, organization } = caller
   const { user, credential } = principal

@@ -17,7 +17,6 @@ const failures = {
 
 export type StreamFailureCode = keyof typeof failures
 
-/** Codes of exchanges that end because their rights did. */
 export type AccessEndCode = Extract<StreamFailureCode, `access_${string}` | 'credential_expired'>
 
 const accessEnds: readonly string[] = [

@@ -100,7 +100,6 @@ function isGoodToItsEnd(answer: UpstreamResult): Promise<boolean> {
 function repeatEvery(probe: () => Promise<void>, intervalMs: number): () => void {
   let isStopped = false
   let timer: NodeJS.Timeout | undefined
-  // The next probe is planned even if this one throws.
   const next = guarded('upstream', () => probe().finally(plan))
   const plan = (): void => {
     if (isStopped) return

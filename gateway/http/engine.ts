@@ -59,7 +59,6 @@ export type UpstreamRequest = Readonly<{
   origin: string
   /** Without it the public authorities are trusted. Another object means other connections. */
   tls?: UpstreamTls | undefined
-  /** Another object means other connections. */
   networks?: Networks | undefined
   method: string
   path: string

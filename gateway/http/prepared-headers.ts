@@ -1,7 +1,6 @@
 import type { RawHeaders } from './exchange.ts'
 import { composeLine, readLineName } from './header-line.ts'
 
-/** The engine sets framing, and the request its own `host`. */
 const perRequestHeaders = new Set([
   'host',
   'content-length',

@@ -3,7 +3,7 @@ import { guarded } from '../fault/guarded.ts'
 import { Holding, type MemoryAccount, type UpgradedConnection } from './exchange.ts'
 import { closeLingering } from './socket/close-lingering.ts'
 import { HandleGate, type ReadGate } from './socket/read-gate.ts'
-import { dropConnection, notePartner } from './socket/transport.ts'
+import { notePartner, resetConnection } from './socket/transport.ts'
 import { composeCloseFrame, FrameBoundary } from './websocket.ts'
 
 export class UpgradedSocket implements UpgradedConnection {
@@ -89,8 +89,8 @@ export function pipeBoth(
     const canFollow = toClient.isReached && client.writable && client.writableLength === 0
     if (canFollow) {
       client.write(composeCloseFrame(code))
-      closeLingering(client, dropConnection)
-    } else dropConnection(client)
+      closeLingering(client, resetConnection)
+    } else resetConnection(client)
   }
   return { isWhole: () => client.readableEnded && upstream.readableEnded, close }
 }

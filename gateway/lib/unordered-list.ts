@@ -52,7 +52,6 @@ export class UnorderedList<Member> implements Iterable<Member> {
     return -1
   }
 
-  /** Iterates over a copy: members may be removed meanwhile. */
   [Symbol.iterator](): Iterator<Member> {
     return this.#places.map(({ member }) => member as Member).values()
   }

@@ -9,7 +9,6 @@ export type Upstream = Readonly<{
   origin: string
   balancer?: LoadBalancer | undefined
   tls?: UpstreamTls | undefined
-  /** Networks that the address must be in. Absent: any. */
   networks?: Networks
   path: string
   host: string | undefined

@@ -9,7 +9,6 @@ export function readNetwork(address: string): string {
   const [before, after] = plain.split('::').map((part) => part.split(':').filter((group) => group !== ''))
   const left = before ?? []
   const right = after ?? []
-  // An IPv4 address at the end stands for two groups.
   const missing = 8 - left.length - right.length - (right.at(-1)?.includes('.') ? 1 : 0)
   const zeros = after ? Array.from({ length: Math.max(0, missing) }, () => '0') : []
   const groups = [...left, ...zeros, ...right].slice(0, 4)

@@ -81,7 +81,6 @@ export function composeEntry(
   }
 }
 
-/** For a bug the original error has the place of the throw. */
 const describe = (code: RefusalCode | StreamFailureCode, error: unknown): LogFields =>
   code === 'internal' || code === 'internal_error'
     ? describeBug(error instanceof GatewayError ? (error.cause ?? error) : error)

@@ -76,7 +76,6 @@ export const createRecords =
   (exchange, requestId) =>
     new FactRecord(exchange, requestId, dependencies, listener)
 
-/** A class shares its methods: every request has a record. */
 class FactRecord implements RequestRecord {
   readonly #exchange: Exchange
   readonly #requestId: string

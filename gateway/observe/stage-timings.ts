@@ -11,7 +11,6 @@ import type { ObserveMs } from './metrics/bound-histogram.ts'
 import { type Stage, type StageMetrics, stages } from './metrics/stages.ts'
 import type { ObserveRequest, RequestObserver } from './request-record.ts'
 
-/** Indexes instead of names: each request looks up ten. */
 const place = Object.fromEntries(stages.map((stage, index) => [stage, index])) as Readonly<Record<Stage, number>> // every stage has its entry
 
 type Watch = Readonly<{ metrics: StageMetrics; observers: readonly ObserveMs[]; monotonicMs: () => number }>

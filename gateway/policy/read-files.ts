@@ -29,7 +29,6 @@ const noPolicy = (file: string): ConfigurationError =>
 
 function readPolicyFile(path: string, text: string, validate: ValidateFunction): PolicyReading {
   const yaml = parseYaml(path, text)
-  // The schema has just validated this shape.
   const content = validateYaml(yaml, validate) as PolicyFileContent
   const routeLines = (content.routes ?? []).map((_, index) => yaml.problemAt(['routes', index], '').line)
   return { content, routeLines }

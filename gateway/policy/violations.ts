@@ -126,7 +126,6 @@ function suchAs(schema: Annotated | undefined, before = ''): string {
   return `, such as ${before}${typeof example === 'string' ? example : JSON.stringify(example)}`
 }
 
-/** In words; a number's unit stands at the end of its key. */
 function nameType(types: string, key: string): string {
   const [, unit] = /(Ms|Seconds|Bytes)$/.exec(key) ?? []
   return types

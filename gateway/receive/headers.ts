@@ -8,14 +8,12 @@ import { parseTraceContext } from './trace-context.ts'
 /** The request's headers by their role. Values keep the order of their lines. */
 export type RequestHeaders = Readonly<{
   host: string
-  /** The size of all lines as received. */
   bytes: number
   authorization: readonly string[]
   oauthAccessToken: readonly string[]
   organizationId: readonly string[]
   cookie: readonly string[]
   forwarded: ForwardedHeaders
-  /** The lines that are forwarded unchanged. */
   passing: RawHeaders
   /** The lines that could make a backend see another request. They are forwarded only where an upstream names them. */
   overrides: RawHeaders
@@ -141,7 +139,6 @@ function readHost(lines: readonly string[]): string {
   return host
 }
 
-/** Most requests name the host of the request before them. */
 let lastHost: string | undefined
 
 /** Whether every parser reads the same host and port in it. */

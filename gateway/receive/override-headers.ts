@@ -4,7 +4,6 @@
  * the same names.
  */
 export const overridingNames: ReadonlySet<string> = new Set([
-  // Another target.
   'base-url',
   'destinationurl',
   'http-url',
@@ -28,15 +27,12 @@ export const overridingNames: ReadonlySet<string> = new Set([
   'x-url',
   'x-wap-profile',
   'x-waws-unencoded-url',
-  // Another method.
   'x-http-method',
   'x-http-method-override',
   'x-method',
   'x-method-override',
-  // Another host.
   'x-host',
   'x-http-host-override',
-  // Another scheme.
   'front-end-https',
   'x-scheme',
   'x-url-scheme',
@@ -45,7 +41,6 @@ export const overridingNames: ReadonlySet<string> = new Set([
   'path-info',
   'x-script-name',
   'x-path-info',
-  // Another client.
   'cf-connecting-ip',
   'cf-connecting-ipv6',
   'client-ip',

@@ -5,7 +5,6 @@ import { decodeSegment } from './segment.ts'
 /** The parsed request-target. The same object feeds the policy and the upstream. */
 export type RequestTarget = Readonly<{
   method: string
-  /** As received, byte for byte, without the query. */
   path: string
   /** The query with its question mark, or an empty string; a lone `?` is kept. */
   search: string

@@ -1,6 +1,5 @@
 import type { RawHeaders } from '../http/exchange.ts'
 
-/** The trace that a request is part of (W3C Trace Context). */
 export type TraceContext = Readonly<{ traceparent: string; tracestate: readonly string[] }>
 
 // Version 00 and its forward-compatible successors. Version ff and ids of zeros alone are invalid.

@@ -2,7 +2,6 @@ import { type FactKeys, type IdentityName, nameIdentity } from '../directory/dir
 import type { RouteMatch } from '../route/table.ts'
 import { type AccessEnd, agentIdOf, clusterIdOf, type OpenExchange } from './open-exchange.ts'
 
-/** Names of each kind in one statement. */
 const mostKeys = 500
 
 /** Exchanges of one batch, many of which may share a caller. */

@@ -56,7 +56,6 @@ export class LatestChanges {
     this.#count += 1
   }
 
-  /** Whether one since that number may concern this exchange. */
   mayConcern(open: OpenExchange, since: number): boolean {
     const missed = this.#count - since
     if (missed === 0) return false

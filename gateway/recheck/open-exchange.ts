@@ -28,7 +28,7 @@ const policyViolation = 1008
 
 /**
  * An exchange that was permitted and has not ended, with the facts by which it is judged again. Thousands are open for
- * hours, so it holds no user and no credential. Times are whole milliseconds of the monotonic clock; at 0 there is none.
+ * hours, so it holds no user and no credential. Times are whole milliseconds of the monotonic clock, or 0 while unset.
  */
 export class OpenExchange implements Slot<OpenExchange> {
   member: OpenExchange | undefined = this
@@ -38,7 +38,6 @@ export class OpenExchange implements Slot<OpenExchange> {
   readonly organizationId: number | undefined
   readonly userId: number | undefined
   readonly upstreamName: string
-  /** Where the cluster was, which its row may change. */
   readonly clusterOrigin: string | undefined
   readonly openedAtMs: number
   readonly #report: Opening['report']
@@ -46,7 +45,6 @@ export class OpenExchange implements Slot<OpenExchange> {
   agentId: number | undefined
   clusterId: number | undefined
   expiresAtMs = 0
-  /** When the facts behind the permit were known to hold. */
   verifiedAtMs: number
   /** When a change was heard that names this exchange, and that is not judged yet. */
   namedAtMs = 0
@@ -94,7 +92,6 @@ export class OpenExchange implements Slot<OpenExchange> {
     if (this.end || this.isOver) cancel()
   }
 
-  /** The exchange has ended. */
   leave(isComplete: boolean): void {
     if (!isComplete || this.end) this.#cancel?.()
   }

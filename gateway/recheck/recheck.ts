@@ -10,9 +10,7 @@ import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-aga
 import { type AccessEnd, OpenExchange, type Opening } from './open-exchange.ts'
 
 export type ExpiryRules = Readonly<{
-  /** The exchanges that end when their JWT expires. */
   endAtExpiry: 'none' | 'websocket' | 'all'
-  /** The longest life of an exchange whose JWT has expired. */
   maxLifeMs: number
   /** The fate of exchanges whose rights cannot be verified: `keep` leaves them open for `unknownMs`. */
   onUnknown: 'keep' | 'end'
@@ -38,7 +36,6 @@ const coalesceMs = 10
 
 const sweepMs = 50
 
-/** Time in one turn of the event loop. */
 const sliceMs = 5
 
 /** Age of unproven facts at which they are read again: the rest of the second is for the read. */
@@ -50,10 +47,8 @@ const namedLimitMs = 850
 /** With `onUnknown: end`, the age of facts that ends an exchange. */
 const unknownLimitMs = 1_000
 
-/** Time for a client to take the end of its response. */
 const resetAfterMs = 700
 
-/** Pause after facts could not be read. */
 const retryMs = 100
 
 /** A forward step of the wall clock; less is drift. */
@@ -134,7 +129,6 @@ export class OpenExchanges {
     ).unref()
   }
 
-  /** Judges all exchanges again, for another policy. */
   readonly recheckAll = (): void => this.hear({ kind: 'everything' })
 
   readonly stop = (): void => {
@@ -194,7 +188,6 @@ export class OpenExchanges {
     return isStale ? verifiedAtMs : Math.floor(this.#options.knownAt(verifiedAtMs))
   }
 
-  /** Visits all open exchanges, in slices. */
   #visit(work: (open: OpenExchange) => void, onEnd: () => void): void {
     const { monotonicMs } = this.#options
     const goOn = guarded('timer', (from: number): void => {
@@ -255,7 +248,6 @@ export class OpenExchanges {
     if (!this.#isReading) this.#readAll().catch((error: unknown) => reportFault('timer', error))
   }
 
-  /** Judges queued exchanges, one batch after the other. */
   async #readAll(): Promise<void> {
     this.#isReading = true
     try {
@@ -294,7 +286,6 @@ export class OpenExchanges {
       facts = await readFacts(batch.keys)
     } catch (error) {
       this.#restUntilMs = monotonicMs() + retryMs
-      // The next sweep queues them again, or ends them.
       for (const { open } of batch.members) open.isQueued = false
       this.#options.onUnread(error)
       return
@@ -326,7 +317,6 @@ export class OpenExchanges {
     this.#settle(open)
   }
 
-  /** The row of a token may have got another expiry. */
   #moveExpiry(open: OpenExchange, tokens: DirectoryFacts['tokens']): void {
     const { proof } = open
     if (proof?.kind !== 'api-token') return

@@ -107,7 +107,7 @@ export class EventStreamRelay implements ResponseSink {
     this.#tryStop('gateway_draining', undefined)
   }
 
-  /** Ends the stream because its rights ended. What waits for a slow client is dropped with its connection. */
+  /** Ends the stream because its rights ended. Bytes that wait for a slow client are dropped with its connection. */
   endAccess(code: AccessEndCode, cause: unknown): void {
     const hasBegun = this.#state === 'streaming' || this.#state === 'done'
     if (hasBegun && this.#isBlocked) {
@@ -237,9 +237,7 @@ export class EventStreamRelay implements ResponseSink {
         this.#stop('internal_error', error)
         return
       }
-    } catch {
-      // The first error is reported; this one follows from it.
-    }
+    } catch {}
     this.#letGo()
     this.#source.abort()
     this.#exchange.destroy()

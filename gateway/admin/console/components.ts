@@ -47,7 +47,6 @@ const good: Readonly<Record<string, string>> = { schema: 'as needed', writes: 't
 function nameReadiness(name: string, report: PartReport): Component {
   const isGood = stateOf(report) === 'ok'
   if (typeof report !== 'string') return { name, isGood, word: `${report.state}: ${report.cause}` }
-  // The check `draining` passes while the gateway does not drain.
   if (name === 'draining') return { name: 'service', isGood, word: isGood ? 'open' : 'draining' }
   if (name === 'policy') return { name: 'policy table', isGood, word: isGood ? 'compiled' : 'none' }
   return { name, isGood, word: isGood ? (good[name] ?? 'answers') : 'failing' }

@@ -12,7 +12,6 @@ export type DocumentParts = Readonly<{
   isServed: boolean
 }>
 
-/** A portcullis as a data URL, which saves a request. */
 const icon =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='3' fill='%231f4f86'/%3E%3Cpath d='M4 13V6a4 4 0 0 1 8 0v7M6.7 3v10M9.3 3v10M4 7h8M4 10h8' fill='none' stroke='white' stroke-width='1.1'/%3E%3C/svg%3E"
 

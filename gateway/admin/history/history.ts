@@ -40,7 +40,6 @@ export function createHistory(epochMs: () => number): RequestHistory {
   return {
     noteEnd: (request) => noteEnd(request, epochMs(), { traffic, callers, recent }),
     noteMalformed: (listener, { code, requestId, peerAddress, isBody }) => {
-      // A request with a malformed body has a record of its own.
       if (isBody) return
       const timeMs = epochMs()
       const slot = slotAt(timeMs)

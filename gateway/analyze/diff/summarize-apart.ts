@@ -15,7 +15,6 @@ const script = new URL(`./diff-thread.${extension}`, import.meta.url)
 
 export function summarizeApart(task: ComparisonTask): Promise<PolicySummary> {
   return new Promise((resolve, reject) => {
-    // The environment holds secrets, and policies read none of it.
     const thread = new Worker(script, { name: 'policy diff', workerData: task, env: {} })
     thread.once('message', guarded('process', resolve))
     thread.once('error', reject)

@@ -48,7 +48,6 @@ type Validate = ReturnType<typeof compileSchema>
 
 function readFile(path: string, validate: Validate, policy: Policy, problems: Problem[]): readonly Expectation[] {
   const yaml = parseYaml(path, readText(path))
-  // The schema has just validated it, and has the type's shape.
   const { tests } = validateYaml(yaml, validate) as Readonly<{ tests: readonly ExpectationContent[] }>
   const ids = new Set(policy.routes.map(({ id }) => id))
   return tests.map((content, index) => {

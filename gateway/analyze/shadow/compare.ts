@@ -21,7 +21,6 @@ export type Facts = Readonly<{
 /** `unknown` if the shadow policy needs a fact that the live one did not look up. */
 export type Verdict = Readonly<{ route: string | undefined; outcome: 'allowed' | 'unknown' | RefusalCode }>
 
-/** Refusals of a credential, which both policies read alike. */
 const authentication: ReadonlySet<RefusalCode> = new Set(['unauthenticated', 'ambiguous_credentials'])
 
 /** Runs the stages on the same facts, without lookups. Its permit is not used. */

@@ -42,9 +42,7 @@ export const observeShadow =
       try {
         const difference = ask(other, facts, live, requestId)
         if (difference) report(difference)
-      } catch {
-        // The report failed too, and the request must not.
-      }
+      } catch {}
     }
     const gather = (facts: Gathered): void => {
       if (gathered) Object.assign(gathered, facts)

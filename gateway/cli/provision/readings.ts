@@ -81,7 +81,6 @@ export function readBaseUrl(what: string, text: string): string {
 const accountTypes: readonly string[] = ['individual', 'team', 'enterprise'] satisfies readonly AccountType[]
 
 export function readAccountType(what: string, text: string): AccountType {
-  // The list holds all of them.
   if (accountTypes.includes(text)) return text as AccountType
   throw new UsageError(`${what} must be ${accountTypes.join(', ')}`)
 }

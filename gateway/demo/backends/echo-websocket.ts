@@ -9,7 +9,6 @@ export function echoWebSocket(): TakeUpgrade {
   return ({ request, path, endExchange }, socket, head) => {
     if (path !== '/socket' || request.method !== 'GET') return false
     let isJoined = false
-    // ws answers a handshake that it refuses.
     socket.once('close', () => isJoined || endExchange({ aborted: false }))
     sockets.handleUpgrade(request, socket, head, (joined) => {
       isJoined = true

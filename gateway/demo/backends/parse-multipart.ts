@@ -16,7 +16,6 @@ export function readBoundary(contentType: string | undefined): string | undefine
 /** A streaming parser that buffers only a part's header, or a tail that may begin a boundary. */
 export function parseMultipart(boundary: string, reader: PartReader): MultipartParser {
   const delimiter = Buffer.from(`\r\n--${boundary}`)
-  // The first boundary has no line break before it.
   let pending = Buffer.from('\r\n')
   let state: 'preamble' | 'boundary' | 'header' | 'content' | 'end' = 'preamble'
 

@@ -68,7 +68,6 @@ function readText(value: unknown): string {
 }
 
 function readDuration(value: unknown): number {
-  // Node fires a timer beyond 31 bits at once.
   if (typeof value === 'number' && value >= 0 && value < 2 ** 31) return value
   throw new BadInstruction('waitMs must be a number of milliseconds')
 }

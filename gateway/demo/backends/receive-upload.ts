@@ -3,7 +3,6 @@ import type { FileObject, FileShelf } from './keep-files.ts'
 import { parseMultipart, readBoundary } from './parse-multipart.ts'
 import type { BackendRequest } from './serve-backend.ts'
 
-// Two hundred files of this size fit into memory.
 const maxKeptBytes = 1024 * 1024
 const maxFieldCharacters = 1024
 

@@ -27,7 +27,6 @@ export type CachedDirectoryOptions = Readonly<
   Pick<TaggedCacheOptions<unknown>, 'maxEntries' | 'ttlMs' | 'freshness' | 'grace'> & {
     onRead: (cache: CacheName, result: ReadResult) => void
     announce: (change: Change) => void
-    /** Called after each change was forgotten. */
     onForgotten: (change: Change) => void
   }
 >

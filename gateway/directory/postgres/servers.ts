@@ -66,7 +66,6 @@ export function createServers({ monotonicMs, isSplit, hearsElsewhere, onForeign 
     notePosition: (atMs, server) => {
       listening = server
       samples.push({ atMs, position: trimPageHeader(server.position) })
-      // One sample older than the limit stays, for the comparison.
       while (samples[1] && samples[1].atMs <= monotonicMs() - lagLimitMs) samples.shift()
     },
     wantsPositions: () => isSplit || hasSeenStandby,

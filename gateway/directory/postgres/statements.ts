@@ -84,7 +84,6 @@ export const findTokens: Statement = {
 
 export const findTokenHashes: Statement = {
   name: 'find-token-hashes',
-  // For guesses, which may be many: it reads no users.
   text: 'select id, hash from sallyport_directory.auth_access_tokens where id = any($1::integer[])',
 }
 

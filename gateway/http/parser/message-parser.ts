@@ -35,7 +35,6 @@ const pieceLimit = 8
  */
 const windowBytes = 4 * 1024
 
-/** Below this size the end of a head is not searched for. */
 const shortBytes = 1024
 
 /** With a target of this length, the target is blamed for a head that is too large. */
@@ -76,7 +75,6 @@ export class MessageParser {
   }
 
   execute(bytes: Buffer): ParseFault | undefined {
-    // Most messages have no body, and share one empty array.
     if (this.body.length > 0) this.body = []
     this.consumedBytes = 0
     let fault: ParseFault | undefined

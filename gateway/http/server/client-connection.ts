@@ -11,7 +11,7 @@ import { refusalOf } from '../parser/parse-error.ts'
 import { composeRefusal } from '../refusal.ts'
 import { closeLingering } from '../socket/close-lingering.ts'
 import { guardedListener } from '../socket/shared-listener.ts'
-import { dropConnection } from '../socket/transport.ts'
+import { resetConnection } from '../socket/transport.ts'
 import type { TunnelEnd } from '../tunnel.ts'
 import { ClientSocket } from './client-socket.ts'
 import { type ExchangeConnection, Http1Exchange } from './exchange.ts'
@@ -298,7 +298,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const requestId = randomUUID()
     this.#report(code, requestId)
     if (exchange?.hasStarted) {
-      // A response that was sent must still arrive.
       if (exchange.hasEnded) this.#closeLingering()
       else this.destroy()
       return
@@ -309,7 +308,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   #report(code: PlainCode, requestId: string): void {
-    // A client that sent nothing made no request.
     if (this.socket.bytesRead === 0) return
     const { peerAddress } = this
     this.#context.options.onMalformed({ code, requestId, peerAddress, isBody: this.#exchange !== undefined })
@@ -320,6 +318,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.deadline.stop()
     this.writer.flush()
     this.resumeReading()
-    closeLingering(this.socket, this.#isLingerLimited ? dropConnection : undefined)
+    closeLingering(this.socket, this.#isLingerLimited ? resetConnection : undefined)
   }
 }

@@ -7,7 +7,7 @@ import { FairReader } from '../socket/fair-reader.ts'
 import { joinConnection } from '../socket/shared-listener.ts'
 import { SharedReadSocket } from '../socket/shared-read-socket.ts'
 import type { ReadSize } from '../socket/shared-reads.ts'
-import { dropConnection, resetConnection } from '../socket/transport.ts'
+import { resetConnection } from '../socket/transport.ts'
 import type { Http1RequestBody } from './request-body.ts'
 
 export class ClientSocket {
@@ -92,7 +92,7 @@ export class ClientSocket {
   }
 
   drop(): void {
-    dropConnection(this.socket)
+    resetConnection(this.socket)
   }
 }
 

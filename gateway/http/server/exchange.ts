@@ -35,7 +35,6 @@ export type ExchangeConnection = ResponseConnection &
     detach: () => Readonly<{ end: TunnelEnd; early: Buffer }>
     destroy: () => void
     reset: () => void
-    /** Resets at once and drops what waits for the client. */
     drop: () => void
     onFault: (error: unknown) => void
   }>

@@ -49,7 +49,6 @@ export async function listen(
     },
     (socket) => socket.destroy(),
   )
-  // In a burst, new connections wait for requests of open ones.
   const arriving = new TimeSlicer(accept, undefined, () => performance.now(), chooseNewcomersPart)
   const { server, handshakes } = options.tls
     ? openSecure(options, options.tls, accept)

@@ -17,7 +17,6 @@ export class PipelinedBytes {
     return this.#chunks.length === 0
   }
 
-  /** Whether reading should pause. */
   get isFull(): boolean {
     return this.#bytes >= limitBytes || (this.#bytes > 0 && this.#account.isThrottled)
   }

@@ -3,7 +3,6 @@ import { isHandshake } from '../websocket.ts'
 
 /** The engine's own view of a request, whose framing the parser has checked. */
 export type RequestFraming = Readonly<{
-  /** 0 without a body, undefined when chunked. */
   bodyLength: number | undefined
   awaitsContinue: boolean
   isHandshake: boolean
@@ -18,7 +17,6 @@ export function readFraming(head: MessageHead): RequestFraming {
   const { headers } = head
   for (let index = 0; index < headers.length; index += 2) {
     const name = headers[index] ?? ''
-    // Lengths first: few names have the length of one of these.
     if (name.length !== 14 && name.length !== 17 && name.length !== 6) continue
     const value = headers[index + 1] ?? ''
     const key = name.toLowerCase()

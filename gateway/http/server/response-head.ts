@@ -20,7 +20,6 @@ const keepAliveLines = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliv
 /** RFC 9112 4: the only bytes of a reason. */
 const reasonPattern = /^[\t\x20-\x7e\x80-\xff]*$/
 
-/** Composes a head in the words of node:http. */
 export function composeResponseHead({ status, reason, headers }: ResponseHead, terms: ResponseTerms): ComposedHead {
   const phrase = reason ?? STATUS_CODES[status] ?? ''
   if (!Number.isInteger(status) || status < 100 || status > 999 || !reasonPattern.test(phrase))

@@ -82,7 +82,6 @@ export class Deadline {
   }
 
   fire(): void {
-    // An earlier due callback may have set or stopped it.
     if (this.#dueMs !== now) return
     const onDue = this.#onDue
     const target = this.#target as never

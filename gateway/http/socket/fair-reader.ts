@@ -53,7 +53,6 @@ export class FairReader {
     if (bytes < largeChunkBytes && !isPart) return
     readBytes += bytes
     plan()
-    // A detached socket may belong to another reader.
     if (readBytes < turnBudgetBytes || this.#isThrottled || !this.#isWanted) return
     this.#isThrottled = true
     this.#gate.close()

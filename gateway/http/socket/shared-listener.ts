@@ -20,7 +20,6 @@ export function guardedListener<Connection, First = void>(
 ): (this: Socket, first: First) => void {
   const run = guarded<Connection, First>(component, work, onFault)
   return function (this: Socket, first: First): void {
-    // The class that links the socket names its own type.
     run((this as Joined)[connectionKey] as Connection, first)
   }
 }

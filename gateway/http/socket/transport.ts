@@ -23,10 +23,3 @@ export const partnerOf = (client: Socket): Socket | undefined => partners.get(cl
 export function resetConnection(socket: Socket): void {
   transportOf(socket).resetAndDestroy()
 }
-
-/** Resets a connection at once. A plain reset comes only after the queued writes, for which a stalled peer lets it wait. */
-export function dropConnection(socket: Socket): void {
-  resetConnection(socket)
-  transportOf(socket).destroy()
-  socket.destroy()
-}

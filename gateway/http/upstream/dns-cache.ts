@@ -48,7 +48,6 @@ const maximumNames = 1_000
  */
 const clientResponseMs = 50
 
-/** A name without connections for this long is unused. */
 const usedMs = 60_000
 
 /** Caches answers, since each new connection would wait for one. */

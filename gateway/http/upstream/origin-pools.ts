@@ -16,13 +16,11 @@ export type UpstreamTarget = Pick<UpstreamRequest, 'origin' | 'tls' | 'networks'
 
 export type OriginPoolsOptions<Connection> = Readonly<{
   dns: DnsCache
-  /** For origins whose addresses are restricted: clusters. */
   clusterDns: DnsCache
   peerOf: (connection: Connection) => string | undefined
   drop: (connection: Connection) => void
 }>
 
-/** Clusters' addresses come and go, and must not add up. */
 export const mostPools = 1_000
 
 export class OriginPools<Connection> {

@@ -37,7 +37,6 @@ export function readOrigin(
     isEncrypted,
     name: isIP(host) === 0 ? host : undefined,
   }
-  // An IP address needs no lookup, and is checked here.
   if (networks && facts.name === undefined && !networks.admits(host, portNumber))
     return { ...facts, openEvent: 'connect', open: () => failing(refused(host)) }
   if (isEncrypted) return { ...facts, openEvent: 'secureConnect', open: secureOpener(address, tls) }

@@ -86,7 +86,6 @@ export class LineWriter {
     process.off('exit', this.#writeRest)
     this.#state = 'closed'
     this.#loseAll()
-    // A write under way needs the descriptor until it ends.
     if (!this.#isWriting) this.#options.place.close()
   }
 
@@ -110,7 +109,6 @@ export class LineWriter {
   async #writeBatch(batch: Batch): Promise<void> {
     const { place, monotonicMs, followMs } = this.#options
     if (monotonicMs() - this.#followedAtMs >= followMs) {
-      // The rest of a line would make no sense in another file.
       if (await place.follow()) batch.offset = 0
       this.#followedAtMs = monotonicMs()
     }

@@ -28,10 +28,8 @@ export type Sink = Readonly<{
 /** PIPE_BUF on Linux: a write of this size is never mixed with another process's (pipe(7)). */
 export const atomicBytes = 4_096
 
-/** Neither opening nor writing waits for a pipe's reader. */
 const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK | constants.O_NOCTTY
 
-/** The group can read, for log shippers. */
 const mode = 0o640
 
 /** The kernel appends each write to a file as a whole. */

@@ -118,7 +118,6 @@ function openOutput(writeLimitBytes: number, bufferBytes: number, metrics: LogMe
     bufferBytes,
     monotonicMs: () => performance.now(),
     retryMs,
-    // A standard stream is never opened again.
     followMs: Number.POSITIVE_INFINITY,
     onWritten: () => {
       // With room to spare, or the line about losses would be lost next.

@@ -55,7 +55,6 @@ function observe(child: Child, boundsMs: Float64Array, ms: number): void {
   child.sumMs += ms
 }
 
-/** Prometheus buckets are cumulative; `counts` are not. */
 function tell(name: string, buckets: readonly number[], { labels, counts, sumMs }: Child): readonly Value[] {
   let total = 0
   const values: Value[] = [...buckets, '+Inf'].map((le, index) => {

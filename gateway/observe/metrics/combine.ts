@@ -75,7 +75,6 @@ export const combineMetrics = (parts: readonly MetricsSnapshot[]): Registry =>
 
 /** Counters of an ended process stay true; its gauges do not. */
 export const onlyCounts = (snapshot: MetricsSnapshot): MetricsSnapshot =>
-  // `type` is typed as an enum of numbers, but holds words.
   snapshot.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
 
 /** A primary serves no requests: its unset gauges must not pass for a worker's. */

@@ -5,7 +5,6 @@ export type StreamMetrics = Readonly<{
   watchStreams: (count: () => number) => void
   countStreamFailure: (code: string) => void
   watchWebSockets: (count: () => number) => void
-  /** Counts an open exchange that ended with its rights. */
   countAccessEnd: (reason: string) => void
 }>
 

@@ -53,7 +53,6 @@ async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOpt
   const rows = await checkRows(client, usable, vocabulary)
   const triggers = await checkTriggers(client, isAdopted)
   const writes = triesWrites && errors.length === 0 ? await tryWrites(client) : []
-  // Last, because it changes settings of the connection.
   const plans = await checkPlans(client, usable)
   const silent = triggers.filter(({ where }) => !broken.has(where.replace(`${schema}.`, '')))
   return { isAdopted, relations: relations.length, problems: [...columns, ...rows, ...silent, ...writes, ...plans] }

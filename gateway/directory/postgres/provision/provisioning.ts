@@ -31,7 +31,6 @@ type UserDeed = `member.${'added' | 'changed' | 'removed'}` | `user.${'disabled'
 
 export type Provisioning = Readonly<{
   read: <Result>(work: (provision: Provision) => Promise<Result>) => Promise<Result>
-  /** Commits all or nothing; a rehearsal always rolls back. */
   change: <Result>(
     audit: AuditContext,
     work: (provision: Provision) => Promise<Result>,
@@ -105,7 +104,6 @@ export type Creation<Row> = Readonly<{
   insert: () => Promise<number>
 }>
 
-/** A row with other values than requested stays as it is. */
 export async function createOnce<Row>({ query }: Provision, creation: Creation<Row>): Promise<Created<Row>> {
   const { kind, externalId, find, differences, insert } = creation
   if (externalId !== undefined) {
