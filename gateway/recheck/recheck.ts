@@ -36,6 +36,9 @@ const coalesceMs = 10
 
 const sweepMs = 50
 
+/** After a reload most requests end by themselves within this time, and need not be broken off. */
+const reloadRestMs = 150
+
 const sliceMs = 5
 
 /** Age of unproven facts at which they are read again: the rest of the second is for the read. */
@@ -129,7 +132,13 @@ export class OpenExchanges {
     ).unref()
   }
 
-  readonly recheckAll = (): void => this.hear({ kind: 'everything' })
+  readonly recheckAll = (): void => {
+    this.#latest.add({ kind: 'everything' })
+    setTimeout(
+      guarded('timer', () => this.#markStale()),
+      reloadRestMs,
+    ).unref()
+  }
 
   readonly stop = (): void => {
     this.#isStopped = true
