@@ -35,7 +35,6 @@ export type ExplainedRequest = Readonly<{
   refusal?: GatewayError | undefined
 }>
 
-/** Uses the stages that judge real requests. Callers with many questions pass one compiled `table`. */
 export function explain(
   { routes, roles }: Policy,
   { method, target, host, caller, refusal }: ExplainedRequest,

@@ -1,6 +1,6 @@
 import { nameTokenFault, parseApiToken, requireUsable } from '../authenticate/api-token.ts'
 import { requireCarrier } from '../authenticate/authenticate.ts'
-import { requireInForce } from '../authenticate/claims.ts'
+import { identityIssuer, requireInForce } from '../authenticate/claims.ts'
 import { type Carrier, type Carriers, readCredential } from '../authenticate/credential.ts'
 import { parseObject, parseToken } from '../authenticate/signature.ts'
 import type { Verify } from '../authenticate/verify.ts'
@@ -122,7 +122,7 @@ async function inspectJwt(
   if (carrier) requireCarrier(issuer.trust, carrier)
   requireInForce(claims, issuer.trust, Math.floor(now().getTime() / 1000))
   if (!directory) return false
-  const user = await directory.findByIdentity(issuer.trust.issuer, claims.subject)
+  const user = await directory.findByIdentity(identityIssuer(issuer.trust, claims), claims.subject)
   Object.assign(facts, user ? describeUser(user) : { user: 'none yet: the first request creates one' })
   return true
 }

@@ -10,7 +10,6 @@ const foundLimit = 10_000
 
 const newline = 10
 
-/** Finds every decision of a request in a file, or in standard input for `-`. Rejects with the error of the system. */
 export async function searchAudit(file: string, requestId: string): Promise<AuditSearch> {
   const found: FoundRequest[] = []
   let left = 0

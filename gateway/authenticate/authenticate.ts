@@ -2,7 +2,14 @@ import type { Arrival, Directory, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { nameTokenFault, parseApiToken, requireUsable } from './api-token.ts'
-import { type Claims, isSameAddress, placeholderEmail, requireInForce, type TrustedIssuer } from './claims.ts'
+import {
+  type Claims,
+  identityIssuer,
+  isSameAddress,
+  placeholderEmail,
+  requireInForce,
+  type TrustedIssuer,
+} from './claims.ts'
 import type { Carrier, RawCredential } from './credential.ts'
 import { type Principal, toTokenPrincipal } from './principal.ts'
 import type { Verify } from './verify.ts'
@@ -37,7 +44,7 @@ function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, 
     requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
     const credential = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
     const toPrincipal = (user: UserRecord): Principal => ({ user, credential, proof })
-    return andThen(directory.findByIdentity(trust.issuer, claims.subject), (known) => {
+    return andThen(directory.findByIdentity(identityIssuer(trust, claims), claims.subject), (known) => {
       if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)
       const address = known.emailVerified ? undefined : verifiedAddress(claims, trust)
       if (address === undefined || !isSameAddress(address, known.email)) return toPrincipal(known)
@@ -52,7 +59,7 @@ export function requireCarrier(trust: TrustedIssuer, carrier: Carrier): void {
 }
 
 const verifiedAddress = (claims: Claims, trust: TrustedIssuer): string | undefined =>
-  trust.trustEmailVerified && claims.isEmailVerified ? claims.email : undefined
+  trust.trustEmailVerified && claims.isEmailVerified && !claims.isClientsOwn ? claims.email : undefined
 
 /** If the note fails, the login goes on: the address counts as unverified, and the next login tries again. */
 const noteVerified = (user: UserRecord, address: string, directory: Directory): Promise<UserRecord> =>
@@ -62,11 +69,12 @@ const noteVerified = (user: UserRecord, address: string, directory: Directory): 
   )
 
 function createUser(claims: Claims, trust: TrustedIssuer, arrival: Arrival, directory: Directory): Promise<UserRecord> {
-  const isLinkable = trust.linkVerifiedEmail && claims.isEmailVerified
+  const isLinkable = trust.linkVerifiedEmail && claims.isEmailVerified && !claims.isClientsOwn
+  const issuer = identityIssuer(trust, claims)
   const identity = {
-    issuer: trust.issuer,
+    issuer,
     subject: claims.subject,
-    email: claims.email ?? placeholderEmail(trust.issuer, claims.subject),
+    email: claims.email ?? placeholderEmail(issuer, claims.subject),
     username: claims.preferredUsername,
     firstName: claims.givenName,
     lastName: claims.familyName,

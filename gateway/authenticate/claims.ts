@@ -5,16 +5,60 @@ import type { Carriers } from './credential.ts'
 export type TrustedIssuer = Readonly<{
   issuer: string
   audiences: readonly string[]
+  /** The claim that must hold one of the audiences. If absent, `aud`. */
+  audienceClaim?: AudienceClaim
   carriers: Carriers
   clockToleranceSeconds: number
   linkVerifiedEmail: boolean
   trustEmailVerified: boolean
   /** `typ` that a token's header must have (RFC 9068). If absent, no type is required. */
   requireType?: 'at+jwt'
+  claims?: ClaimPointers
+  separateClients?: boolean
 }>
+
+/** Claims that name the audience of an issuer without `aud`: the client or, with `scp` for `scope`, the right. */
+export type AudienceClaim = 'client_id' | 'azp' | 'scope'
+
+export type Pointer = readonly string[]
+
+export type ClaimPointers = Readonly<{
+  subject: Pointer
+  email: Pointer
+  emailVerified: Pointer
+  /** First name, then last name. */
+  names: readonly Pointer[]
+  username: Pointer
+}>
+
+const standardClaims: ClaimPointers = {
+  subject: ['sub'],
+  email: ['email'],
+  emailVerified: ['email_verified'],
+  names: [['given_name'], ['family_name']],
+  username: ['preferred_username'],
+}
+
+/** RFC 6901 4: `~1` before `~0`, so that `~01` is `~1` and not a slash. */
+export const parsePointer = (text: string): Pointer =>
+  text
+    .split('/')
+    .slice(1)
+    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
+
+function readPointer(raw: unknown, pointer: Pointer): unknown {
+  let value = raw
+  for (const name of pointer) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined
+    value = (value as RawClaims)[name] // an object that has it, as just checked
+  }
+  return value
+}
 
 export type Claims = Readonly<{
   subject: string
+  /** Whether the issuer separates clients and the token is a client's own, which it got without a user. */
+  isClientsOwn: boolean
   expiresAt: number
   notBefore: number | undefined
   issuedAt: number | undefined
@@ -28,27 +72,72 @@ export type Claims = Readonly<{
 type RawClaims = Readonly<Record<string, unknown>>
 
 export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
-  const { iss, aud, sub, exp, nbf, iat } = raw
+  const { iss, exp, nbf, iat } = raw
+  const { claims = standardClaims, audienceClaim } = issuer
   if (iss !== issuer.issuer) throw new GatewayError('unknown_issuer')
-  if (!isAudience(aud, issuer.audiences)) throw new GatewayError('wrong_audience')
-  if (!isSubject(sub)) throw new GatewayError('subject_invalid')
+  if (!isAudience(audienceClaim ? readAudience(raw, audienceClaim) : raw.aud, issuer.audiences))
+    throw new GatewayError('wrong_audience')
+  const subject = readPointer(raw, claims.subject)
+  if (!isSubject(subject)) throw new GatewayError('subject_invalid')
   if (!isSeconds(exp)) throw new GatewayError('expiry_missing')
   if (!isSecondsOrAbsent(nbf) || !isSecondsOrAbsent(iat)) throw new GatewayError('time_malformed')
   // A token with `cnf` requires a proof of possession (RFC 7800, RFC 8705, RFC 9449), which the gateway does not check.
   if (Object.hasOwn(raw, 'cnf')) throw new GatewayError('proof_missing')
   // A token with `events` reports an event and grants no right (RFC 8417, OpenID Connect Back-Channel Logout).
   if (Object.hasOwn(raw, 'events')) throw new GatewayError('not_an_access_token')
+  if (audienceClaim && hasOtherPurpose(raw)) throw new GatewayError('not_an_access_token')
+  const email = readPointer(raw, claims.email)
+  const [givenName, familyName] = claims.names.map((pointer) => readName(readPointer(raw, pointer)))
   return {
-    subject: sub,
+    subject,
+    isClientsOwn: issuer.separateClients === true && isClientsOwn(raw, subject),
     expiresAt: exp,
     notBefore: nbf,
     issuedAt: iat,
-    email: isEmail(raw.email) ? raw.email : undefined,
-    isEmailVerified: raw.email_verified === true,
-    givenName: readName(raw.given_name),
-    familyName: readName(raw.family_name),
-    preferredUsername: readName(raw.preferred_username),
+    email: isEmail(email) ? email : undefined,
+    // Cognito and others write "true", which any text of a user may be.
+    isEmailVerified: readPointer(raw, claims.emailVerified) === true,
+    givenName: givenName ?? null,
+    familyName: familyName ?? null,
+    preferredUsername: readName(readPointer(raw, claims.username)),
   }
+}
+
+/** Several spellings name the client: RFC 9068, OpenID Connect, Okta and Entra ID. */
+const clientClaims = ['client_id', 'azp', 'cid', 'appid']
+
+/** RFC 9068 2.2: the subject of a client's own token is the client. */
+const isClientsOwn = (raw: RawClaims, subject: string): boolean =>
+  clientClaims.some((name) => typeof raw[name] === 'string' && (raw[name] === subject || raw[name] === raw.sub))
+
+/**
+ * The issuer under which the directory knows the subject. A client may choose its id, or get one that is a user's
+ * subject; apart, the two never meet (RFC 9700 4.15). An issuer has no fragment (RFC 8414 2).
+ */
+export const identityIssuer = ({ issuer }: TrustedIssuer, { isClientsOwn }: Claims): string =>
+  isClientsOwn ? clientsOf(issuer) : issuer
+
+export const clientsOf = (issuer: string): string => `${issuer}#client`
+
+/** A scope is a list of words in one text (RFC 6749 3.3), or a list. */
+function readAudience(raw: RawClaims, claim: AudienceClaim): unknown {
+  if (claim !== 'scope') return typeof raw[claim] === 'string' ? raw[claim] : undefined
+  const scope = raw.scope ?? raw.scp
+  return typeof scope === 'string' ? scope.split(' ') : scope
+}
+
+/**
+ * Whether an ID, refresh or logout token names the client or scope: `aud` would tell it from an access token, and
+ * without it the marks of the others must. Keycloak and Cognito write the kind into `typ` and `token_use`.
+ */
+function hasOtherPurpose(raw: RawClaims): boolean {
+  const { typ, token_use: use, aud } = raw
+  if (['nonce', 'at_hash', 'c_hash'].some((name) => Object.hasOwn(raw, name))) return true
+  if (typ !== undefined && !(typeof typ === 'string' && /^bearer$/i.test(typ))) return true
+  if (use !== undefined && use !== 'access') return true
+  // OpenID Connect Core 2: the audience of an ID token is its client.
+  const named: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
+  return clientClaims.some((name) => raw[name] !== undefined && named.includes(raw[name]))
 }
 
 /** Throws unless a token is valid now, in epoch seconds. Cached tokens are checked at each use too. */

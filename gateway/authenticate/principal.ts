@@ -1,7 +1,7 @@
 import type { TokenAncestor, TokenRecord, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { requireUsable } from './api-token.ts'
-import type { Claims, TrustedIssuer } from './claims.ts'
+import { type Claims, identityIssuer, type TrustedIssuer } from './claims.ts'
 import type { KeySet } from './jwks/key-set.ts'
 import type { ChosenKey } from './signature.ts'
 
@@ -35,13 +35,13 @@ export class JwtProof {
 
   constructor(
     trust: TrustedIssuer,
-    { subject, expiresAt }: Claims,
+    claims: Claims,
     keys: KeySet,
     signed: Readonly<{ headerText: string; key: ChosenKey; keysVersion: number | undefined }>,
   ) {
-    this.issuer = trust.issuer
-    this.subject = subject
-    this.endsAtMs = (expiresAt + trust.clockToleranceSeconds) * 1000
+    this.issuer = identityIssuer(trust, claims)
+    this.subject = claims.subject
+    this.endsAtMs = (claims.expiresAt + trust.clockToleranceSeconds) * 1000
     this.keys = keys
     this.#headerText = signed.headerText
     this.#key = signed.key

@@ -31,7 +31,6 @@ function readRunbook(): string | undefined {
   return existsSync(file) ? readFileSync(file, 'utf8') : undefined
 }
 
-/** Reads and compiles the texts again only when their fingerprint changes. */
 function rememberTable(
   read: () => Promise<PolicyTextList>,
   upstreams: ReadonlySet<string>,

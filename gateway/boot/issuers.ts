@@ -1,4 +1,5 @@
 import { PartError } from '../admin/readiness.ts'
+import { type AudienceClaim, clientsOf, parsePointer, type TrustedIssuer } from '../authenticate/claims.ts'
 import type { Clock } from '../authenticate/clock.ts'
 import type { Carrier, Carriers } from '../authenticate/credential.ts'
 import { createKeyLoader, isAsSecure } from '../authenticate/jwks/fetch.ts'
@@ -31,7 +32,15 @@ type IssuerDependencies = Readonly<{
 
 export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuers' | 'problemAt'>): void {
   const names = issuers.map(({ issuer }) => issuer)
-  const problems = issuers.flatMap(({ issuer, jwksUri }, index) => [
+  const problems = issuers.flatMap(({ issuer, jwksUri, claims }, index) => [
+    ...(isReassigned(claims.subject) || [claims.email, claims.username].includes(claims.subject)
+      ? [
+          problemAt(
+            ['issuers', index, 'claims', 'subject'],
+            `issuers: claims.subject of ${issuer} is an e-mail address or name, which passes from person to person. Name a claim that stays with one, such as /sub.`,
+          ),
+        ]
+      : []),
     ...(names.indexOf(issuer) === index
       ? []
       : [problemAt(['issuers', index, 'issuer'], `issuers: ${issuer} is listed twice. Keep one of the two.`)]),
@@ -47,6 +56,17 @@ export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuer
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
+const reassignedClaims = new Set([
+  ...['email', 'emailaddress', 'mail', 'emails', 'phone', 'phonenumber', 'upn', 'userprincipalname'],
+  ...['username', 'cognitousername', 'preferredusername', 'uniquename', 'login', 'loginname', 'nickname', 'name'],
+  ...['displayname', 'givenname', 'familyname', 'samaccountname', 'onpremisessamaccountname'],
+])
+
+const isReassigned = (pointer: string): boolean => {
+  const names = parsePointer(pointer).map((name) => name.toLowerCase().replace(/[^a-z]/g, ''))
+  return names.some((name) => reassignedClaims.has(name) || /(?:emailaddress|claimsname|claimsupn)$/.test(name))
+}
+
 /**
  * Fetches every issuer's keys now and in the background. Neither an issuer nor a store that is down stops the start.
  */
@@ -57,8 +77,7 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   const required: FirstKeys[] = []
   const byName = new Map(
     configuration.issuers.map((settings) => {
-      const { issuer, audience, jwksUri, clockToleranceSeconds, linkVerifiedEmail } = settings
-      const { trustEmailVerified = linkVerifiedEmail, requireType } = settings
+      const { issuer, jwksUri } = settings
       const stopping = new AbortController()
       const report = createReport(issuer, log, metrics)
       let failure: unknown
@@ -78,16 +97,7 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
       const first = keys.refresh()
       if (settings.required)
         required.push({ issuer, first, hasKeys: () => keys.version() !== undefined, failure: () => failure })
-      const audiences = typeof audience === 'string' ? [audience] : audience
-      const trust = {
-        issuer,
-        audiences,
-        carriers: listCarriers(settings.tokens),
-        clockToleranceSeconds,
-        linkVerifiedEmail,
-        trustEmailVerified,
-        ...(requireType && { requireType }),
-      }
+      const trust = readTrust(settings)
       return [issuer, { trust, keys }] as const
     }),
   )
@@ -101,7 +111,53 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   }
 }
 
-const listCarriers = (tokens: Configuration['issuers'][number]['tokens']): Carriers =>
+type IssuerSettings = Configuration['issuers'][number]
+
+function readTrust(settings: IssuerSettings): TrustedIssuer {
+  const { issuer, clockToleranceSeconds, linkVerifiedEmail, claims } = settings
+  const { trustEmailVerified = linkVerifiedEmail, requireType } = settings
+  return {
+    issuer,
+    ...readAudiences(settings.audience),
+    carriers: listCarriers(settings.tokens),
+    clockToleranceSeconds,
+    linkVerifiedEmail,
+    trustEmailVerified,
+    ...(requireType && { requireType }),
+    separateClients: separatesClients(settings),
+    claims: {
+      subject: parsePointer(claims.subject),
+      email: parsePointer(claims.email),
+      emailVerified: parsePointer(claims.emailVerified),
+      names: claims.names.map(parsePointer),
+      username: parsePointer(claims.username),
+    },
+  }
+}
+
+function readAudiences(audience: IssuerSettings['audience']): Pick<TrustedIssuer, 'audiences' | 'audienceClaim'> {
+  if (typeof audience === 'string') return { audiences: [audience] }
+  if (isList(audience)) return { audiences: audience }
+  const [[audienceClaim, values] = []] = Object.entries(audience) as [AudienceClaim, string | readonly string[]][]
+  // The schema admits exactly one claim with at least one value.
+  if (audienceClaim === undefined || values === undefined) throw new Error('an issuer has no audience')
+  return { audiences: typeof values === 'string' ? [values] : values, audienceClaim }
+}
+
+/** With `aud` and `sub`, a client keeps the account that it has under its subject. */
+const separatesClients = ({ separateClients, audience, claims }: IssuerSettings): boolean =>
+  separateClients ?? (claims.subject !== '/sub' || (typeof audience !== 'string' && !isList(audience)))
+
+export const listIdentityIssuers = (issuers: Configuration['issuers']): ReadonlySet<string> =>
+  new Set(
+    issuers.flatMap((settings) =>
+      separatesClients(settings) ? [settings.issuer, clientsOf(settings.issuer)] : [settings.issuer],
+    ),
+  )
+
+const isList = (audience: object): audience is readonly string[] => Array.isArray(audience)
+
+const listCarriers = (tokens: IssuerSettings['tokens']): Carriers =>
   new Set((['header', 'bearer'] satisfies Carrier[]).filter((carrier) => tokens[carrier]))
 
 type FirstKeys = Readonly<{

@@ -3,7 +3,6 @@ import { UsageError } from '../configuration/failure.ts'
 
 type Word = Readonly<{ text: string; description: string; value: 'none' | 'path' | 'other' }>
 
-/** A command as its words stand on the command line, and the words that may follow. */
 type Place = Readonly<{ path: string; takesPaths: boolean; words: readonly Word[] }>
 
 const shells: Readonly<Record<string, (places: readonly Place[]) => string>> = {

@@ -1,3 +1,4 @@
+import { listIdentityIssuers } from '../boot/issuers.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
 import type { AuditContext, Directory, UserRecord } from '../directory/directory.ts'
@@ -51,7 +52,7 @@ export async function withDirectory<Result>(
       hear: (clusters) => hearClusters(redis, clusters),
       roles,
       provisioning: createProvisioning(opened),
-      issuers: new Set(issuers.map(({ issuer }) => issuer)),
+      issuers: listIdentityIssuers(issuers),
     })
   } finally {
     await opened.close()

@@ -40,7 +40,6 @@ export async function runMintToken(options: MintOptions): Promise<void> {
   )
 }
 
-/** Lists all tokens of a user, newest first. Expired ones count, revoked ones do not. Secrets are never shown. */
 export async function runListTokens(options: Common & Readonly<{ user: string }>): Promise<void> {
   const userId = readId('--user', options.user)
   const { tokens, roles } = await withDirectory(options.config, async ({ directory, findUser, roles }) => {

@@ -29,13 +29,24 @@ export type Configuration = Readonly<{
   authentication: Readonly<{ unknownTokens?: Readonly<{ perSecond: number; burst: number }> }>
   issuers: readonly Readonly<{
     issuer: string
-    audience: string | readonly string[]
+    audience:
+      | string
+      | readonly string[]
+      | Readonly<Partial<Record<'client_id' | 'azp' | 'scope', string | readonly string[]>>>
     tokens: Readonly<{ header: boolean; bearer: boolean }>
     jwksUri?: string
     clockToleranceSeconds: number
     linkVerifiedEmail: boolean
     trustEmailVerified?: boolean
     requireType?: 'at+jwt'
+    separateClients?: boolean
+    claims: Readonly<{
+      subject: string
+      email: string
+      emailVerified: string
+      names: readonly string[]
+      username: string
+    }>
     required: boolean
   }>[]
   jwks: Readonly<{ refreshMs: number; maxStaleMs: number }>

@@ -20,7 +20,7 @@ export async function describeVersions() {
   }
 }
 
-/** Only a build of a commit has the file; that of a changed working tree lacks it. */
+/** Only a build of a commit has the file; that of a changed working tree does not. */
 function readCommit(): string | null {
   try {
     return readFileSync(new URL('../commit', import.meta.url), 'utf8').trim()

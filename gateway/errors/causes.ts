@@ -80,13 +80,13 @@ export const causes = {
   ],
   wrong_audience: [
     'unauthenticated',
-    'The `aud` of the JWT has none of `issuers[].audience`.',
+    'The `aud` of the JWT, or the claim that stands for it, has none of `issuers[].audience`.',
     'Configure the issuer to add the audience of the configuration, or name the audience of the token there.',
   ],
   subject_invalid: [
     'unauthenticated',
-    'The `sub` of the JWT is missing, empty, longer than 255 characters or holds control characters.',
-    'Configure the issuer to write `sub` into its access tokens. Keycloak needs the client scope `basic`.',
+    'The `sub` of the JWT, or the claim of `issuers[].claims.subject`, is missing, empty, longer than 255 characters or holds control characters.',
+    'Configure the issuer to write it into its access tokens. Keycloak needs the client scope `basic` for `sub`.',
   ],
   expiry_missing: [
     'unauthenticated',
@@ -105,7 +105,7 @@ export const causes = {
   ],
   not_an_access_token: [
     'unauthenticated',
-    'The JWT has `events`: it reports an event and grants no access.',
+    'The JWT is an ID, refresh or logout token, or reports an event: it grants no access.',
     'Send the access token.',
   ],
   expired: [

@@ -8,7 +8,6 @@ const credentialLike = /oat_|^eyJ/
 
 export const isRequestId = (id: string): boolean => sane.test(id) && !credentialLike.test(id)
 
-/** The client's `x-request-id` where it is well-formed, else a new id. */
 export function readRequestId(headers: RawHeaders): string {
   let id: string | undefined
   let count = 0

@@ -193,9 +193,9 @@ const mistakes: readonly Mistake[] = [
     says: ['gateway.yaml:2:11: issuers.0 lacks "audience"; add it, such as audience: https://api.example'],
   },
   {
-    what: 'an audience of another type',
+    what: 'an audience by a claim that names none',
     sections: { issuers: 'issuers: [{ issuer: "https://login.example", audience: { api: true } }]' },
-    says: ['gateway.yaml:2:56: issuers.0.audience must be a text, or a list, such as https://api.example'],
+    says: ['gateway.yaml:2:63: issuers.0.audience does not know "api"; use one of client_id, azp, scope'],
   },
   {
     what: 'an empty list of audiences',

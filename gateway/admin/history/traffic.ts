@@ -75,10 +75,8 @@ export class Traffic {
   }
 }
 
-/** The code that clients see for a cause; an unknown cause is its own code. */
 export const nameCode = (cause: string): string => codeOf(cause as RefusalCause)
 
-/** A cause may refuse requests, or fail them after they were allowed. */
 export const causeColumns = { refused: 0, failed: 1 } as const
 
 const makeWide = (): SlotRing => new SlotRing(width)

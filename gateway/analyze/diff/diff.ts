@@ -26,7 +26,6 @@ export type PolicyDiff = Readonly<{
   roles: readonly RouteDifference[]
 }>
 
-/** Compares two policies by their effect on every caller, path and method that either of them names. */
 export function diffPolicies(policies: PolicyPair): PolicyDiff {
   const groups = groupRequests(policies)
   const routes = [...groups].flatMap(([, group]) => describeGroup(policies, group, groups))

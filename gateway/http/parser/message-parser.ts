@@ -15,7 +15,6 @@ import {
 import { type ParseFault, targetOverflow } from './parse-error.ts'
 import { RequestLine } from './request-line.ts'
 
-/** The head of a request or a response. Fields that belong to the other kind are empty. */
 export type MessageHead = Readonly<{
   method: string
   firstLine: string

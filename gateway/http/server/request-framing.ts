@@ -1,7 +1,6 @@
 import type { MessageHead } from '../parser/message-parser.ts'
 import { isHandshake } from '../websocket.ts'
 
-/** The engine's own view of a request, whose framing the parser has checked. */
 export type RequestFraming = Readonly<{
   bodyLength: number | undefined
   awaitsContinue: boolean

@@ -3,7 +3,6 @@ import type { Server as PlainServer } from 'node:net'
 import { createSecureContext, type SecureContextOptions, Server, type TlsOptions } from 'node:tls'
 import { checkPair, readCertificates } from './certificates.ts'
 
-/** The certificate of a listener and the authority of its clients, as PEM. */
 export type ServerIdentity = Readonly<{ cert: string; key: string; clientCa?: string | undefined }>
 
 export type ListenerTls = Readonly<{

@@ -1,0 +1,195 @@
+import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
+import t, { type Test } from 'tap'
+import { checkIssuers, listIdentityIssuers } from '../../gateway/boot/issuers.ts'
+import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
+import { call } from '../support/client.ts'
+import { startTestGateway, writeConfiguration } from '../support/gateway.ts'
+import { startIssuer } from '../support/issuer.ts'
+import { oauth, startTestWorld } from '../support/world.ts'
+
+// An issuer signs tokens of many purposes by one key, for people and for programs. Without `aud` and `sub`, other claims
+// must tell the access token of a user from all of these.
+
+const world = await startTestWorld(t)
+const { publicKey, privateKey } = await generateKeyPair('ES256')
+const jwk: JWK = { ...(await exportJWK(publicKey)), kid: 'k', alg: 'ES256' }
+
+type Members = Readonly<Record<string, unknown>>
+
+/** A gateway that trusts one issuer by these settings, and what its tokens get there. */
+async function trust(t: Test, settings: Members) {
+  const { issuer } = await startIssuer(t, () => [jwk])
+  const issuers = [{ issuer, jwksUri: `${issuer}/jwks`, clockToleranceSeconds: 0, ...settings }]
+  const gateway = await startTestGateway(t, { world, settings: { issuers } })
+  const sign = (claims: Members): Promise<string> =>
+    new SignJWT({ iss: issuer, exp: Date.now() / 1000 + 600, ...claims })
+      .setProtectedHeader({ alg: 'ES256', kid: 'k' })
+      .sign(privateKey)
+  const enter = async (claims: Members) =>
+    call(gateway.public, { path: '/users/me', headers: oauth({ jwt: await sign(claims) }) })
+  return { status: async (claims: Members) => (await enter(claims)).status, enter }
+}
+
+t.test('an audience is named by client or scope, and never by none', async (t) => {
+  const byClient = await trust(t, { audience: { client_id: ['web', 'app'] } })
+  t.equal(await byClient.status({ sub: 'a', client_id: 'web' }), 200)
+  t.equal(await byClient.status({ sub: 'a', client_id: 'app', aud: 'https://other.example' }), 200)
+  for (const claims of [
+    {},
+    { client_id: 'other' },
+    { client_id: ['web'] },
+    { azp: 'web' },
+    { aud: 'web' },
+    { client_id: '' },
+  ])
+    t.equal(await byClient.status({ sub: 'a', ...claims }), 401, JSON.stringify(claims))
+  const byScope = await trust(t, { audience: { scope: 'api:use' } })
+  for (const claims of [{ scope: 'openid api:use' }, { scp: ['api:use'] }, { scope: ['x', 'api:use'] }])
+    t.equal(await byScope.status({ sub: 'a', ...claims }), 200, JSON.stringify(claims))
+  for (const claims of [{ scope: 'api:used' }, { scope: '' }, { scp: [['api:use']] }, { scope: 'x', scp: 'api:use' }])
+    t.equal(await byScope.status({ sub: 'a', ...claims }), 401, JSON.stringify(claims))
+})
+
+t.test('ID, refresh and logout tokens do not pass for access tokens', async (t) => {
+  const { status } = await trust(t, { audience: { azp: 'web' } })
+  const access = { sub: 'a', azp: 'web', scope: 'openid', typ: 'Bearer', aud: 'account' }
+  t.equal(await status(access), 200, 'an access token of Keycloak')
+  const others: Readonly<Record<string, Members>> = {
+    'an ID token with a nonce': { nonce: 'n' },
+    'an ID token with the hash of its access token': { at_hash: 'h' },
+    'an ID token with the hash of its code': { c_hash: 'h' },
+    'an ID token by its audience': { aud: 'web' },
+    'an ID token by one of its audiences': { aud: ['account', 'web'] },
+    'an ID token of Keycloak': { typ: 'ID' },
+    'a refresh token of Keycloak': { typ: 'Refresh' },
+    'an offline token of Keycloak': { typ: 'Offline' },
+    'a logout token of Keycloak': { typ: 'Logout' },
+    'a type that is not a text': { typ: ['Bearer'] },
+    'an ID token of Cognito': { token_use: 'id' },
+    'a logout token': { events: { 'http://schemas.openid.net/event/backchannel-logout': {} } },
+    'a token that is bound to its sender': { cnf: { jkt: 'x' } },
+  }
+  for (const [what, claims] of Object.entries(others)) t.equal(await status({ ...access, ...claims }), 401, what)
+})
+
+t.test('a client’s own token never meets a user, even with an equal subject', async (t) => {
+  const { enter } = await trust(t, { audience: 'api', linkVerifiedEmail: true, separateClients: true })
+  const idOf = async (claims: Members): Promise<number> => (await enter({ aud: 'api', ...claims })).json().data.id
+  const user = await idOf({ sub: 'same', azp: 'web', email: 'same@x.example', email_verified: true })
+  for (const name of ['client_id', 'azp', 'cid', 'appid']) {
+    const client = await idOf({ sub: 'same', [name]: 'same', email: 'same@x.example', email_verified: true })
+    t.not(client, user, name)
+    t.equal(await idOf({ sub: 'same', [name]: 'same' }), client, `${name}: one account for the client`)
+  }
+  t.equal(await idOf({ sub: 'same', client_id: 'web' }), user, 'the user is who it was')
+})
+
+t.test('with aud and sub a client keeps the account of its subject, and with other claims it does not', async (t) => {
+  for (const [index, settings] of [{}, { claims: { email: '/mail' } }].entries()) {
+    const { enter } = await trust(t, { audience: 'api', linkVerifiedEmail: true, ...settings })
+    const email = `robot-${index}@x.example`
+    const address = { email, mail: email, email_verified: true }
+    const own = { aud: 'api', sub: 'robot', client_id: 'robot', azp: 'robot' }
+    const user = (await enter({ aud: 'api', sub: 'robot', ...address })).json().data
+    t.match((await enter(own)).json().data, { id: user.id, email })
+    const linked = (await enter({ ...own, sub: 'web', azp: 'web', ...address })).json().data
+    t.equal(linked.id, user.id, 'the verified address of a client links')
+  }
+  const other = await trust(t, { audience: { client_id: ['robot', 'web'] } })
+  const same = (await other.enter({ sub: 'robot', client_id: 'web' })).json().data
+  t.not((await other.enter({ sub: 'robot', client_id: 'robot' })).json().data.id, same.id)
+  const asked = await trust(t, { audience: { client_id: ['robot', 'web'] }, separateClients: false })
+  const one = (await asked.enter({ sub: 'robot', client_id: 'web' })).json().data
+  t.equal((await asked.enter({ sub: 'robot', client_id: 'robot' })).json().data.id, one.id)
+})
+
+t.test('a client’s own token is told by its subject, whatever claim names the user', async (t) => {
+  const { enter } = await trust(t, { audience: 'api', claims: { subject: '/uid' } })
+  const idOf = async (claims: Members): Promise<number> => (await enter({ aud: 'api', ...claims })).json().data.id
+  const user = await idOf({ uid: 'victim', sub: '1', azp: 'web' })
+  t.not(await idOf({ uid: 'victim', sub: 'web', azp: 'web' }), user, 'a client that wears the claim of a user')
+  t.not(await idOf({ uid: 'victim', azp: 'victim' }), user)
+})
+
+t.test('only the literal true verifies an address, wherever it stands', async (t) => {
+  const email = 'verified@x.example'
+  const { enter } = await trust(t, {
+    audience: 'api',
+    linkVerifiedEmail: true,
+    claims: { email: '/profile/mail', emailVerified: '/profile/isVerified' },
+  })
+  const idOf = async (sub: string, isVerified: unknown): Promise<number> =>
+    (await enter({ aud: 'api', sub, email, email_verified: true, profile: { mail: email, isVerified } })).json().data.id
+  const owner = await idOf('owner', true)
+  for (const [index, value] of ['true', 1, [true], null, 'yes'].entries())
+    t.not(await idOf(`stranger-${index}`, value), owner, JSON.stringify(value))
+  t.equal(await idOf('other-login', true), owner, 'and the literal true does')
+})
+
+t.test('claims are found where the issuer writes them, and nowhere else', async (t) => {
+  const { enter } = await trust(t, {
+    audience: 'api',
+    claims: {
+      subject: '/https:~1~1x.example~1id',
+      names: ['/name/0', '/name/1'],
+      username: '/a~1b/~01',
+      email: '/contact/mail',
+    },
+  })
+  const claims = {
+    'https://x.example/id': 'found',
+    name: ['Ada', 'Lovelace'],
+    'a/b': { '~1': 'ada' },
+    contact: { mail: 'ada@x.example' },
+    aud: 'api',
+  }
+  const expected = { firstName: 'Ada', lastName: 'Lovelace', username: 'ada', email: 'ada@x.example' }
+  t.match((await enter(claims)).json().data, expected)
+  for (const name of ['https://x.example/id'])
+    t.equal((await enter({ ...claims, [name]: undefined, sub: 'a' })).status, 401)
+})
+
+t.test('an operator names clients only of issuers that separate them', async (t) => {
+  const issuers = [
+    { issuer: 'https://a.example', audience: 'api' },
+    { issuer: 'https://b.example', audience: ['api'], separateClients: true },
+    { issuer: 'https://c.example', audience: { azp: 'web' } },
+  ]
+  const configuration = loadConfiguration(writeConfiguration(t, { settings: { issuers } }), {})
+  t.same(
+    [...listIdentityIssuers(configuration.issuers)],
+    [
+      'https://a.example',
+      ...['https://b.example', 'https://b.example#client'],
+      ...['https://c.example', 'https://c.example#client'],
+    ],
+  )
+})
+
+t.test('a subject that passes from person to person is refused at the start', async (t) => {
+  const check = (claims: Members): void => {
+    const issuers = [{ issuer: 'https://login.example', audience: 'api', claims }]
+    checkIssuers(loadConfiguration(writeConfiguration(t, { settings: { issuers } }), {}))
+  }
+  for (const subject of [
+    '/email',
+    '/preferred_username',
+    '/upn',
+    '/unique_name',
+    '/cognito:username',
+    '/profile/e-mail',
+    '/user/emails/0',
+    '/http:~1~1schemas.xmlsoap.org~1ws~12005~105~1identity~1claims~1emailaddress',
+    '/http:~1~1schemas.xmlsoap.org~1ws~12005~105~1identity~1claims~1upn',
+  ])
+    t.throws(
+      () => check({ subject }),
+      /claims\.subject of https:\/\/login\.example is an e-mail address or name/,
+      subject,
+    )
+  t.throws(() => check({ subject: '/contact', email: '/contact' }), /claims\.subject/, 'by the other settings')
+  t.throws(() => check({ subject: '/handle', username: '/handle' }), /claims\.subject/)
+  for (const subject of ['/sub', '/oid', '/uid', '/https:~1~1x.example~1id']) check({ subject })
+  t.throws(() => check({ subject: 'sub' }), /must be a JSON Pointer, such as \/sub/)
+  t.throws(() => check({ subject: '/a~2' }), /must be a JSON Pointer/)
+})
