@@ -272,6 +272,7 @@ export class OpenExchanges {
 
   #takeBatch(): FactBatch {
     const batch = new FactBatch()
+    if (this.#named.length + this.#stale.length === 0) return batch
     const policy = this.#options.policy()
     for (const queue of [this.#named, this.#stale]) {
       let taken = 0

@@ -84,6 +84,7 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
     ended: [] as string[],
     table: compileRoutes([route]),
     wallStepMs: 0,
+    policyReads: 0,
     /** Whether changes are heard: then no fact grows old. */
     isProven: true,
     read: async (keys: FactKeys): Promise<DirectoryFacts> => ({
@@ -99,7 +100,10 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
   const recheck = new OpenExchanges({
     ...usual,
     ...rules,
-    policy: () => ({ table: stage.table, roles }),
+    policy: () => {
+      stage.policyReads += 1
+      return { table: stage.table, roles }
+    },
     readFacts: (keys) => {
       reads.push(keys)
       return stage.read(keys)
@@ -134,6 +138,14 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+t.test('without an open exchange no policy is asked for, since a start has none yet', async (t) => {
+  const { recheck, stage } = stageRecheck(t)
+  recheck.hear({ kind: 'token', id: 1 })
+  recheck.recheckAll()
+  await pause(300)
+  t.equal(stage.policyReads, 0)
+})
 
 t.test('a change ends the exchanges that it names, and reads no caller of another tenant', async (t) => {
   const { recheck, open, stage } = stageRecheck(t)
