@@ -237,7 +237,9 @@ export class EventStreamRelay implements ResponseSink {
         this.#stop('internal_error', error)
         return
       }
-    } catch {}
+    } catch {
+      // The first error is reported; this one follows from it.
+    }
     this.#letGo()
     this.#source.abort()
     this.#exchange.destroy()
