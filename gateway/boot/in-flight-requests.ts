@@ -62,7 +62,9 @@ function failExchange(exchange: Exchange, requestId: string): void {
       const refusal = render(new GatewayError('internal'), 'platform', requestId)
       exchange.respond(refusal, refusal.body)
       return
-    } catch {}
+    } catch {
+      // The head could not be written, so only a broken connection is left.
+    }
   }
   exchange.destroy()
 }

@@ -42,7 +42,9 @@ export const observeShadow =
       try {
         const difference = ask(other, facts, live, requestId)
         if (difference) report(difference)
-      } catch {}
+      } catch {
+        // The report failed too, and the request must not.
+      }
     }
     const gather = (facts: Gathered): void => {
       if (gathered) Object.assign(gathered, facts)
