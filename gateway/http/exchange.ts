@@ -89,6 +89,8 @@ export interface Exchange {
   readonly isHandshake: boolean
   /** Whether a head was sent: a later refusal can only break the connection. */
   readonly hasStarted: boolean
+  /** Whether the last byte of the response was handed over, even if it still waits for the client. */
+  readonly isAnswered: boolean
   readonly status: number
   /** Changes the headers of the response, the gateway's or an upstream's. Several changes apply in order. */
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void

@@ -106,7 +106,8 @@ export class OpenExchange implements Slot<OpenExchange> {
       stream.endAccess(end.code, end.refusal)
       return
     }
-    if (!exchange.hasStarted) {
+    // A whole response is let out: what the client has not taken soon is dropped with its connection.
+    if (!exchange.hasStarted || exchange.isAnswered) {
       this.#cancel?.()
       return
     }

@@ -115,7 +115,7 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
     onUnread: () => undefined,
   })
   t.teardown(recheck.stop)
-  const open = (id: number, heard = recheck.countHeard()) => {
+  const open = (id: number, heard = recheck.countHeard(), isAnswered = false) => {
     const record = tokens.get(id) ?? tokenOf(id)
     tokens.set(id, record)
     const principal = toTokenPrincipal(record)
@@ -124,7 +124,7 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
     const permit = enforce(decide(match, { principal, organization, resource: undefined }, roles))
     const seen = { resets: 0 }
     const exchange = {
-      ...{ method: 'GET', target: '/one', isHandshake: false, hasStarted: true, status: 200 },
+      ...{ method: 'GET', target: '/one', isHandshake: false, hasStarted: true, isAnswered, status: 200 },
       reset: () => {
         seen.resets += 1
       },
@@ -160,6 +160,16 @@ t.test('a change ends the exchanges that it names, and reads no caller of anothe
     stage.reads.flatMap(({ tokens }) => tokens),
     [1],
   )
+})
+
+t.test('a whole response has a moment to reach its client', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  const { seen } = open(1, recheck.countHeard(), true)
+  stage.tokens.delete(1)
+  recheck.hear({ kind: 'token', id: 1 })
+  await until(() => stage.ended.length > 0, 'the end')
+  t.equal(seen.resets, 0)
+  await until(() => seen.resets > 0, 'the reset')
 })
 
 t.test('a message alone ends nothing: the facts decide', async (t) => {

@@ -193,7 +193,7 @@ async function startListeningAt(t: Test, listenUrl: string) {
   return { use, metrics }
 }
 
-t.test('a connection pooler that swallows notifications is found out', async (t) => {
+t.test('a connection pooler that swallows notifications is found out, and breaks no response off', async (t) => {
   const url = new URL(world.databaseUrl)
   const notificationResponse = 'A'.charCodeAt(0)
   let dropped = 0
@@ -215,6 +215,15 @@ t.test('a connection pooler that swallows notifications is found out', async (t)
   await revoke(account)
   await until(async () => (await use(account)) === 401, 'the refusal', boundMs)
   t.notOk(await isUp())
+
+  // Lookups go on until the cache has aged, and each may find the end of the rights of a response on its way.
+  for (let round = 0; round < 10; round += 1) {
+    const caller = await addAccount(`whole-${round}`)
+    t.equal(await use(caller), 200)
+    await revoke(caller)
+    const useAtOnce = () => Promise.all(Array.from({ length: 20 }, () => use(caller)))
+    await until(async () => (await useAtOnce()).every((status) => status === 401), 'the refusals', boundMs)
+  }
 })
 
 t.test('a database whose triggers are missing or off is found out, until it is migrated', async (t) => {

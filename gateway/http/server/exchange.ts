@@ -52,6 +52,7 @@ export class Http1Exchange implements Exchange {
   #transform = keepHead
   #writer: Http1ResponseWriter | undefined
   #tunnel: Tunnel | undefined
+  #isAnswered = false
   #onEnd: readonly ((isComplete: boolean) => void)[] = []
   #end: 'none' | 'whole' | 'broken' = 'none'
   #isClosing = false
@@ -84,6 +85,10 @@ export class Http1Exchange implements Exchange {
 
   get hasStarted(): boolean {
     return this.status !== 0
+  }
+
+  get isAnswered(): boolean {
+    return this.#isAnswered
   }
 
   get hasEnded(): boolean {
@@ -196,6 +201,7 @@ export class Http1Exchange implements Exchange {
   }
 
   #finish(last: string | Buffer): void {
+    this.#isAnswered = true
     const onWritten = (error?: Error | null): void => {
       if (error || this.hasEnded) return
       this.#tell(true)

@@ -67,6 +67,10 @@ class AskedExchange implements Exchange {
     return this.status !== 0
   }
 
+  get isAnswered(): boolean {
+    return this.hasStarted
+  }
+
   respond(head: ResponseHead): void {
     this.status = head.status
     this.#onAnswer(head)
