@@ -1,7 +1,7 @@
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { checkDirectory, type DirectoryReport } from '../directory/postgres/check/check-directory.ts'
 import { paintError, paintWarning } from '../lib/paint.ts'
-import { escapeControls } from '../lib/text-table.ts'
+import { escapeControls, escapeJson } from '../lib/text-table.ts'
 import { loadPolicy } from '../policy/load.ts'
 
 export type CheckDirectoryOptions = Readonly<{ config: string; tryWrites?: boolean; json?: boolean }>
@@ -17,7 +17,7 @@ export async function runCheckDirectory({ config, tryWrites = false, json = fals
     triesWrites: tryWrites,
     timeoutMs,
   })
-  process.stdout.write(json ? `${JSON.stringify(report)}\n` : describeReport(report, tryWrites))
+  process.stdout.write(json ? `${escapeJson(report)}\n` : describeReport(report, tryWrites))
   if (countErrors(report) > 0) process.exitCode = 1
 }
 

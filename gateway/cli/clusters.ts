@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { judgeListedCluster, readHost } from '../boot/cluster-states.ts'
 import type { ClusterStatus } from '../directory/postgres/cluster-store.ts'
-import { formatTable } from '../lib/text-table.ts'
+import { escapeJson, formatTable } from '../lib/text-table.ts'
 import { commandLineAudit, readId, withDirectory } from './directory.ts'
 
 type Common = Readonly<{ config: string; json?: boolean }>
@@ -12,7 +12,7 @@ export async function runListClusters(options: Common): Promise<void> {
     staleAfterMs,
   }))
   const described = clusters.map((cluster) => describeCluster(cluster, new Date(), staleAfterMs))
-  if (options.json) process.stdout.write(`${JSON.stringify(described)}\n`)
+  if (options.json) process.stdout.write(`${escapeJson(described)}\n`)
   else if (described.length === 0) process.stdout.write('no clusters found\n')
   else process.stdout.write(formatTable(header, described.map(toCells)))
 }
@@ -52,7 +52,7 @@ async function runChange(change: Change, text: string, options: Common): Promise
     throw new Error(`cluster ${id} is ${cluster.status}. Only an active or a suspended cluster can be changed.`)
   const described = describeCluster(cluster, new Date(), staleAfterMs)
   process.stdout.write(
-    options.json ? `${JSON.stringify(described)}\n` : `cluster ${id} (${cluster.slug}) ${said[change]}\n`,
+    options.json ? `${escapeJson(described)}\n` : `cluster ${id} (${cluster.slug}) ${said[change]}\n`,
   )
 }
 

@@ -11,10 +11,6 @@ export type ExplainedMatch = FoundRequest &
     tokenTrail: readonly TokenDeed[] | null
   }>
 
-/** JSON in visible ASCII: a value from a client may not steer the terminal. */
-export const escapeJson = (value: unknown): string =>
-  JSON.stringify(value).replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-
 export function describeRequest(match: ExplainedMatch): string {
   const facts: readonly (readonly [name: string, value: string | undefined])[] = [
     ['why', match.meaning],

@@ -6,9 +6,10 @@ import { describeFailure, UsageError } from '../configuration/failure.ts'
 import type { TokenDeed } from '../directory/postgres/audit.ts'
 import { describeCause } from '../errors/remedies.ts'
 import { paintWarning } from '../lib/paint.ts'
+import { escapeJson, escapeLines } from '../lib/text-table.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { isRequestId } from '../receive/request-id.ts'
-import { describeRequest, type ExplainedMatch, escapeJson } from './describe-request.ts'
+import { describeRequest, type ExplainedMatch } from './describe-request.ts'
 import { withDirectory } from './directory.ts'
 import { toOrigin } from './healthcheck.ts'
 
@@ -29,7 +30,7 @@ export async function runExplainRequest(requestId: string, options: ExplainReque
   else {
     process.stdout.write(matches.map((match) => `${describeRequest(match)}\n`).join(''))
     for (const note of new Set(notes))
-      process.stderr.write(`${paintWarning('note:')} ${escapeJson(note).slice(1, -1)}\n`)
+      process.stderr.write(`${paintWarning('note:')} ${escapeLines(note).replaceAll('\n', '\n  ')}\n`)
   }
   if (matches.length > 0) return
   throw new Error(

@@ -4,8 +4,7 @@ import { loadConfiguration } from '../configuration/configuration.ts'
 import { describeFailure, UsageError } from '../configuration/failure.ts'
 import { describeCause } from '../errors/remedies.ts'
 import { paintWarning } from '../lib/paint.ts'
-import { formatTable } from '../lib/text-table.ts'
-import { escapeJson } from './describe-request.ts'
+import { escapeJson, escapeLines, formatTable } from '../lib/text-table.ts'
 import { withDirectory } from './directory.ts'
 
 const inputLimitBytes = 65_536
@@ -26,7 +25,7 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
     if (inspection.cause === 'issuer_unavailable') notes.push(...failures())
     process.stdout.write(json ? `${escapeJson({ ...inspection, notes })}\n` : describe(inspection))
     for (const note of json ? [] : notes)
-      process.stderr.write(`${paintWarning('note:')} ${escapeJson(note).slice(1, -1)}\n`)
+      process.stderr.write(`${paintWarning('note:')} ${escapeLines(note).replaceAll('\n', '\n  ')}\n`)
     if (inspection.cause !== null) process.exitCode = 1
   } finally {
     stop()

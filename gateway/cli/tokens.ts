@@ -3,7 +3,7 @@ import { UsageError } from '../configuration/failure.ts'
 import type { Directory, TokenMetadata } from '../directory/directory.ts'
 import { describeToken, findTokenOwner, issueToken } from '../endpoints/issue-token.ts'
 import { GatewayError, type ValidationMessage } from '../errors/gateway-error.ts'
-import { escapeControls, formatTable } from '../lib/text-table.ts'
+import { escapeControls, escapeJson, formatTable } from '../lib/text-table.ts'
 import type { Roles } from '../policy/role.ts'
 import { commandLineAudit, readId, withDirectory } from './directory.ts'
 
@@ -30,7 +30,7 @@ export async function runMintToken(options: MintOptions): Promise<void> {
       throw explainMint(error, organizationId, userId)
     }
   })
-  process.stdout.write(options.json ? `${JSON.stringify(issued)}\n` : `${issued.token}\n`)
+  process.stdout.write(options.json ? `${escapeJson(issued)}\n` : `${issued.token}\n`)
   if (options.json) return
   const expiry = issued.expiresAt === null ? 'does not expire' : `expires ${issued.expiresAt}`
   process.stderr.write(
@@ -46,7 +46,7 @@ export async function runListTokens(options: Common & Readonly<{ user: string }>
     if (!(await findUser(userId))) throw new Error(`user ${userId} does not exist. Name another with --user.`)
     return { tokens: await readAllPages(directory, userId), roles }
   })
-  if (options.json) process.stdout.write(`${JSON.stringify(tokens.map(describeToken))}\n`)
+  if (options.json) process.stdout.write(`${escapeJson(tokens.map(describeToken))}\n`)
   else if (tokens.length === 0) process.stdout.write(`user ${userId} has no tokens\n`)
   else process.stdout.write(describeTokens(tokens, roles.tokenScopes, new Date()))
 }
@@ -64,7 +64,7 @@ export async function runRevokeToken(tokenId: string, options: Common): Promise<
       )
     return { revoked, userId }
   })
-  if (options.json) process.stdout.write(`${JSON.stringify(describeToken(revoked))}\n`)
+  if (options.json) process.stdout.write(`${escapeJson(describeToken(revoked))}\n`)
   else process.stdout.write(`revoked token ${id}${quoteName(revoked.name)} of user ${userId}\n`)
 }
 

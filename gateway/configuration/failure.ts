@@ -1,5 +1,6 @@
 import { endProcess } from '../fault/end-process.ts'
 import { paintError } from '../lib/paint.ts'
+import { escapeLines } from '../lib/text-table.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 
 export class UsageError extends Error {
@@ -27,7 +28,8 @@ export function describeFailure(error: unknown): Failure {
 
 export async function reportFailure(error: unknown): Promise<never> {
   const { exitCode, message } = describeFailure(error)
-  process.stderr.write(`${paintError(`sallyport: ${message}`)}\n`)
+  // A message may quote a file, or a name from the database.
+  process.stderr.write(`${paintError(`sallyport: ${escapeLines(message)}`)}\n`)
   return endProcess(exitCode)
 }
 

@@ -9,3 +9,9 @@ export function formatTable(header: readonly string[], rows: readonly (readonly 
 
 /** Replaces control characters, and those that turn the direction of writing, by question marks. */
 export const escapeControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, '?')
+
+export const escapeLines = (text: string): string => text.split('\n').map(escapeControls).join('\n')
+
+/** JSON in visible ASCII: a foreign value may not steer the terminal. */
+export const escapeJson = (value: unknown): string =>
+  JSON.stringify(value).replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)

@@ -59,6 +59,19 @@ t.test('a mistake in a file is named with its line and column', async (t) => {
     t.throws(() => readImportFile(write(name, text)), { name: 'ConfigurationError', message }, name)
 })
 
+t.test('a mistake that quotes the file does not steer the terminal', async (t) => {
+  for (const [name, text] of [
+    ['keys.yaml', '"\\e[2J\\x9b31m": []\n'],
+    ['fields.yaml', 'organizations:\n  - { "\\e]0;x\\a": a }\n'],
+    ['bytes.yaml', 'organizations: [\u009b31m'],
+    ['header.csv', 'kind,externalId,\u001b[2J\u009b31m\norganizations,a,b\n'],
+  ] as const) {
+    const { code, stderr } = await runCommand(['import', write(name, text), '--dry-run'])
+    t.equal(code, 2, stderr)
+    t.notMatch(stderr.replaceAll('\n', ''), /\p{Cc}/u, name)
+  }
+})
+
 t.test('a file is bounded, in bytes and in entries', async (t) => {
   t.throws(() => readImportFile(write('large.csv', 'x'.repeat(1_048_577))), { message: /may have 1048576; split it$/ })
   const many = `kind,externalId\n${'users,a\n'.repeat(5_001)}`

@@ -48,13 +48,19 @@ t.test('from nothing to a member by three commands', async (t) => {
   t.match(await run(...words), { code: 0, stdout: /^created organization \d+ \(umbrella\)\n$/ })
   const { id, ...again } = JSON.parse((await run(...words, '--json')).stdout)
   t.match(again, { slug: 'umbrella', accountType: 'team', externalId: 'crm-1', archivedAt: null, isNew: false })
-  const user = await insert("users (email, user_type) values ($1, 'human')", ['\u001b[2Jada@umbrella.example'])
+  const user = await insert("users (email, user_type) values ($1, 'human')", ['\u001b[2J\u009b31mada@umbrella.example'])
   const add = (role: string) =>
     run('members', 'add', '--organization', 'umbrella', '--user', String(user), '--role', role)
   t.match(await add('org-emperor'), { code: 2, stderr: /--role must be a role of the policy: org-client, org-member/ })
   t.match(await add('org-member'), { code: 0, stdout: `user ${user} is org-member of organization ${id}\n` })
   const { stdout } = await run('members', 'list', '--organization', 'umbrella')
-  t.match(stdout, new RegExp(`^USER +ROLE +TYPE +EMAIL +STATE\n${user} +org-member +human +\\?\\[2Jada@.* active\n$`))
+  t.match(
+    stdout,
+    new RegExp(`^USER +ROLE +TYPE +EMAIL +STATE\n${user} +org-member +human +\\?\\[2J\\?31mada@.* active\n$`),
+  )
+  const found = (await run('users', 'find', '--user', String(user), '--json')).stdout
+  t.match(found, /^[\x20-\x7e]+\n$/, 'JSON has no control of a terminal either')
+  t.equal(JSON.parse(found).email, '\u001b[2J\u009b31mada@umbrella.example')
   t.match(await run('organizations', 'show', 'nowhere'), { code: 1, stderr: /organization "nowhere" does not exist/ })
   t.match((await run('organizations', 'list')).stdout, /^ID +SLUG .*\n(?:.*\n)*.*umbrella .* 1 +crm-1 +active\n/)
 })

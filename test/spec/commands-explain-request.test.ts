@@ -118,6 +118,20 @@ t.test('a file of an attacker steers no terminal, and no credential in it is sho
   }
 })
 
+t.test('a note has a line for each problem of an incomplete configuration', async (t) => {
+  t.equal(await ask('case-note', '/datasets', {}), 401)
+  const incomplete = join(makeFolder(t), 'incomplete.yaml')
+  writeFileSync(incomplete, 'first: 1\nsecond: 2\n')
+  const words = ['explain-request', 'case-note', '--audit', file, '--config', incomplete]
+  const { code, stderr } = await runCommand(words)
+  t.equal(code, 0)
+  t.match(
+    stderr,
+    /^note: policy and database were left out: \S+incomplete\.yaml:\d+.*\n(?: {2}\S+incomplete\.yaml:\d+.*\n)+$/,
+  )
+  t.notMatch(stderr, /\\n/)
+})
+
 t.test('an id that is not found ends with 1, and a place that cannot be searched is named', async (t) => {
   t.match(await explain('case-nowhere', '--audit', file), { code: 1, stderr: /was not found in .*audit\.jsonl; name/ })
   t.match(await explain('case-nowhere'), { code: 1, stderr: /was not found in .* or http:/ })

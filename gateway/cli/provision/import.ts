@@ -7,7 +7,7 @@ import { createOrganization } from '../../directory/postgres/provision/organizat
 import { createPerson } from '../../directory/postgres/provision/people.ts'
 import { type Provision, ProvisionRefusal } from '../../directory/postgres/provision/provisioning.ts'
 import { createServiceAccount } from '../../directory/postgres/provision/service-accounts.ts'
-import { escapeControls } from '../../lib/text-table.ts'
+import { escapeControls, escapeJson } from '../../lib/text-table.ts'
 import { ConfigurationError } from '../../policy/configuration-error.ts'
 import type { Roles } from '../../policy/role.ts'
 import { commandLineAudit, withDirectory } from '../directory.ts'
@@ -49,7 +49,7 @@ export async function runImport(file: string, options: ImportOptions): Promise<v
     }
     return provisioning.change(commandLineAudit(null, randomUUID()), work, dryRun)
   })
-  if (options.json) process.stdout.write(`${JSON.stringify({ ...plan, isApplied: !dryRun })}\n`)
+  if (options.json) process.stdout.write(`${escapeJson({ ...plan, isApplied: !dryRun })}\n`)
   else process.stdout.write(describePlan(plan, file, dryRun))
 }
 

@@ -1,11 +1,10 @@
 import { listedRows } from '../../directory/postgres/provision/provisioning.ts'
-import { escapeControls, formatTable } from '../../lib/text-table.ts'
+import { escapeJson, escapeLines, formatTable } from '../../lib/text-table.ts'
 import type { Common } from './readings.ts'
 
 /** Prints an entry as JSON, or lines about it. Names in them come from the database, and may not steer the terminal. */
 export function printRow({ json }: Common, row: object, text: string): void {
-  const lines = text.split('\n').map((line) => `${escapeControls(line)}\n`)
-  process.stdout.write(json ? `${JSON.stringify(row)}\n` : lines.join(''))
+  process.stdout.write(`${json ? escapeJson(row) : escapeLines(text)}\n`)
 }
 
 type List<Row> = Readonly<{
@@ -17,7 +16,7 @@ type List<Row> = Readonly<{
 }>
 
 export function printList<Row>({ json }: Common, { rows, header, cells, none, idOf }: List<Row>): void {
-  if (json) process.stdout.write(`${JSON.stringify(rows)}\n`)
+  if (json) process.stdout.write(`${escapeJson(rows)}\n`)
   else process.stdout.write(rows.length === 0 ? `${none}\n` : formatTable(header, rows.map(cells)))
   const last = rows.at(-1)
   if (last && rows.length === listedRows)
