@@ -18,6 +18,8 @@ const inputs = ['gateway', 'tsconfig.json', 'package-lock.json'].map((name) => j
 
 export function build({ force = false } = {}) {
   if (!force && existsSync(stamp) && inputs.every((path) => newest(path) < statSync(stamp).mtimeMs)) return
+  // Standard output is for the JSON of `npm pack --json`.
+  console.error('Compiling …')
   // Beside, then swapped: a program that runs from dist/ meanwhile finds the old files or the new, never half of them.
   const fresh = join(root, `dist-${process.pid}`)
   const tsc = join(root, 'node_modules/typescript/bin/tsc')

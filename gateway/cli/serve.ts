@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { handleUncaught } from '../boot/crash.ts'
 import { type Gateway, startGateway } from '../boot/gateway.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
@@ -49,6 +50,9 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
     'disconnect',
     guarded('process', () => stop({ delayMs: 0, timeoutMs: 0 })),
   )
+  // A killed npx passes no signal on, and the shell that it may have started outlives it.
+  if (process.env.npm_command === 'exec' && process.send === undefined)
+    watchNpx(() => process.kill(process.pid, 'SIGTERM'))
   process.send?.({ public: gateway.public, decision: gateway.decision, admin: gateway.admin })
 }
 
@@ -57,4 +61,28 @@ async function start(configFile: string): Promise<Gateway> {
   const workers = countWorkers(configuration)
   if (workers === 1) return startGateway(configuration)
   return startGroup(configuration, workers, (error) => void reportFailure(error))
+}
+
+const npxPollMs = 1_000
+
+function watchNpx(onEnd: () => void): void {
+  const { stdout } = spawnSync('ps', ['-o', 'ppid=,comm=', '-p', String(process.ppid)], { encoding: 'utf8' })
+  const [, above, name = ''] = /^\s*(\d+)\s+(.*?)\s*$/m.exec(stdout ?? '') ?? []
+  const shell = process.ppid
+  const npx = /(?:^|\/)-?(?:ba|da|k|z)?sh$/.test(name) ? Number(above) : shell
+  const look = (): void => {
+    if (process.ppid === shell && isRunning(npx)) return
+    clearInterval(timer)
+    onEnd()
+  }
+  const timer = setInterval(guarded('timer', look), npxPollMs).unref()
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    const belongsToAnotherUser = (error as NodeJS.ErrnoException).code === 'EPERM'
+    return belongsToAnotherUser
+  }
 }

@@ -1,4 +1,4 @@
-import { dirname, join, relative } from 'node:path'
+import { relative } from 'node:path'
 import type { World, WorldOptions } from './world.ts'
 
 export function printBanner(
@@ -7,42 +7,39 @@ export function printBanner(
   file: string,
   elapsedMs: number,
 ): void {
-  const { users, serviceAccounts, organizations } = description
-  const oauth = (jwt: string): string => `-H 'x-oauth-access-token: ${jwt}'`
-  const tries = [
-    ['a human asks for their own user by an OAuth token', `${description.public}/users/me ${oauth(users.owner.jwt)}`],
-    [
-      'a service account reads datasets; the recorder shows the signed identity the backend got',
-      `${description.public}/datasets -H 'Authorization: Bearer ${serviceAccounts.robot.apiKey}'`,
-    ],
-    ['401: no credential', `${description.public}/datasets`],
-    ['403: a client may not read datasets', `${description.public}/datasets ${oauth(users.client.jwt)}`],
-    [
-      '401: not a member of the organization asked for',
-      `${description.public}/datasets -H 'x-organization-id: ${organizations.globex.id}' ${oauth(users.member.jwt)}`,
-    ],
-  ] as const
+  const { organizations, oidc } = description
+  const call = (path: string, ...headers: readonly string[]): string =>
+    [`  curl -si ${description.public}${path}`, ...headers.map((header) => `    -H "${header}"`)].join(' \\\n')
+  const oauth = (user: 'owner' | 'client' | 'member'): string => `x-oauth-access-token: $(demo users.${user}.jwt)`
+  const tell = (name: 'public' | 'decision' | 'admin', hint: string): string => {
+    const isTaken = new URL(description[name]).port !== String(preferred[name])
+    return `${description[name]}  (${hint}${isTaken ? `; port ${preferred[name]} is taken` : ''})`
+  }
+  const demoFile = relative('', file)
   const lines = [
     '',
     `Sallyport demo, ready in ${(elapsedMs / 1000).toFixed(1)} s`,
-    `  gateway   ${description.public}${insteadOf(description.public, preferred.public)}`,
-    `  decision  ${description.decision}${insteadOf(description.decision, preferred.decision)}  (for proxies: /authorize, /envoy/*)`,
-    `  admin     ${description.admin}${insteadOf(description.admin, preferred.admin)}  (console, /healthz, /readyz, /metrics, /.well-known/jwks.json)`,
-    `  issuer    ${description.oidc.issuer}  (POST ${description.oidc.mintUrl} signs tokens)`,
-    `  recorder  ${description.backends.recorder}/requests  (what reached the backends)`,
-    `  files     ${relative('', file)}  (all credentials)`,
-    `            ${beside(file, 'gateway.log')}, ${beside(file, 'audit.jsonl')}`,
+    `  gateway   ${tell('public', 'for clients')}`,
+    `  decision  ${tell('decision', 'for other proxies')}`,
+    `  admin     ${tell('admin', 'console, metrics')}`,
+    `  issuer    ${oidc.issuer}  (POST ${new URL(oidc.mintUrl).pathname} signs tokens)`,
+    `  recorder  ${description.backends.recorder}/requests  (as backends got them)`,
+    `  files     ${demoFile} (credentials), gateway.log, audit.jsonl`,
     '',
-    'Try, from another terminal:',
-    ...tries.flatMap(([what, call]) => [`  # ${what}`, `  curl -si ${call}`]),
+    'Paste into another terminal, in this folder:',
+    `  demo() { node -p "require('./${demoFile}').$1"; }`,
+    '  # a human asks for their own user by an OAuth token',
+    call('/users/me', oauth('owner')),
+    '  # a service account reads datasets; the recorder shows its signed identity',
+    call('/datasets', 'Authorization: Bearer $(demo serviceAccounts.robot.apiKey)'),
+    '  # 401: no credential',
+    call('/datasets'),
+    '  # 403: a client may not read datasets',
+    call('/datasets', oauth('client')),
+    '  # 401: not a member of the organization asked for',
+    call('/datasets', `x-organization-id: ${organizations.globex.id}`, oauth('member')),
     '',
     'Ctrl-C stops everything.',
-    '',
   ]
   process.stdout.write(`${lines.join('\n')}\n`)
 }
-
-const beside = (file: string, name: string): string => relative('', join(dirname(file), name))
-
-const insteadOf = (address: string, port: number): string =>
-  new URL(address).port === String(port) ? '' : `  (port ${port} is taken)`

@@ -21,7 +21,7 @@ export async function runDemo(): Promise<void> {
   }
   for (const signal of stopSignals) process.on(signal, end)
 
-  const world = await startWorld({ directory, ports, notify })
+  const world = await startWorld({ directory, ports, notify, onStep: notify })
   stop = async () => {
     removeDemoFile(directory)
     return world.stop()

@@ -25,6 +25,7 @@ export type WorldOptions = Readonly<{
   directory: string
   ports: Readonly<{ public: number; decision: number; admin: number }>
   notify: (sentence: string) => void
+  onStep?: (sentence: string) => void
   startDatabase?: () => Promise<EmbeddedPostgres>
   runGateway?: typeof spawnGateway
 }>
@@ -46,20 +47,23 @@ export async function startWorld(options: WorldOptions): Promise<World> {
 }
 
 async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): Promise<World> {
-  const { directory, notify } = options
+  const { directory, notify, onStep = () => undefined } = options
   const startEmbedded = () => startPostgres({ onUnexpectedExit: notify, filesToRemove: [join(directory, 'demo.json')] })
   const keep = <Part extends { stop: () => Promise<unknown> }>(part: Part): Part => {
     stops.push(part.stop)
     return part
   }
+  onStep('Starting PostgreSQL, an OIDC issuer and backends …')
   const [postgres, issuer, backends] = await Promise.all([
     (options.startDatabase ?? startEmbedded)().then(keep),
     startIssuer({ audience }).then(keep),
     startBackends().then(keep),
   ])
+  onStep('Creating tables, users and organizations …')
   const population = await populate(postgres, issuer, backends)
   const signingKey = join(directory, 'demo-identity.pem')
   writeFileSync(signingKey, generatePem('EdDSA'), { mode: 0o600 })
+  onStep('Starting the gateway …')
   const ports = await choosePorts(options.ports)
   const gateway = keep(
     await (options.runGateway ?? spawnGateway)(join(directory, 'gateway.log'), {

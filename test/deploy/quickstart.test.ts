@@ -22,6 +22,15 @@ const lack = lackOf('cache') ?? (spawnSync('curl', ['--version']).status === 0 ?
 
 testUnlessLacking(t, 'the words of the quick start lead to a protected request', followPage, lack)
 
+/** A gateway that npx started, of which npx is killed without a chance to pass the signal on. */
+const killedNpx = `
+npx sallyport serve > npx.log 2>&1 &
+NPX=$!
+for i in $(seq 100); do node_modules/.bin/sallyport healthcheck && break; sleep 0.3; done
+kill -KILL "$NPX"
+for i in $(seq 100); do node_modules/.bin/sallyport healthcheck --live || { echo "ended with npx"; break; }; sleep 0.3; done
+`
+
 async function followPage(t: Test): Promise<void> {
   t.same(promised, ['401', '200', '200', '403', '200'], 'the page has its requests')
   const folder = makeFolder(t)
@@ -39,7 +48,7 @@ async function followPage(t: Test): Promise<void> {
     TOKEN: await issuer.mint({ sub: 'somebody', email: 'somebody@example.com' }),
   }
   const script = join(makeFolder(t), 'page.sh')
-  writeFileSync(script, await fillIn(blocks.join('\necho "--- next"\n'), given))
+  writeFileSync(script, await fillIn([...blocks, killedNpx].join('\necho "--- next"\n'), given))
   const { code, stdout, stderr } = await follow(t, script, folder)
   t.equal(code, 0, stderr)
   t.match(stdout, /^Usage: sallyport/m)
@@ -52,6 +61,9 @@ async function followPage(t: Test): Promise<void> {
   t.match(stdout, /^created organization 1 \(acme\)\nuser 1 is org-member of organization 1\n/m)
   t.match(stdout.slice(stdout.lastIndexOf('HTTP/1.1 200')), /"x-organization-id": "1"/, 'and for which organization')
   t.notMatch(stdout, given.TOKEN, 'and not the token')
+  const last = stdout.slice(stdout.lastIndexOf('--- next'))
+  t.match(last, /^ready: [\s\S]*^ended with npx$/m, 'a gateway that npx started ends with it')
+  t.match(readFileSync(join(folder, 'npx.log'), 'utf8'), /drain/, 'as SIGTERM would end it')
   t.notMatch(readFileSync(join(folder, 'gateway.log'), 'utf8'), given.TOKEN)
 }
 

@@ -310,6 +310,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'cli/rotate-keys.ts': operator,
   'cli/describe-program.ts': own,
   'cli/completion.ts': own,
+  'cli/serve.ts': 'one line of `ps` about the parent of the process',
   'configuration/process-limits.ts': 'reads a file of the kernel',
   'reload/listener-tls.ts': operator,
   'reload/cached-file-reader.ts': 'counts bytes; what is in them it does not look at',
