@@ -29,8 +29,7 @@ export async function runExplainRequest(requestId: string, options: ExplainReque
   if (options.json) process.stdout.write(`${escapeJson({ requestId, searched: search.places, matches, notes })}\n`)
   else {
     process.stdout.write(matches.map((match) => `${describeRequest(match)}\n`).join(''))
-    for (const note of new Set(notes))
-      process.stderr.write(`${paintWarning('note:')} ${escapeLines(note).replaceAll('\n', '\n  ')}\n`)
+    for (const note of new Set(notes)) process.stderr.write(`${paintWarning('note:')} ${escapeLines(note, '  ')}\n`)
   }
   if (matches.length > 0) return
   throw new Error(

@@ -24,8 +24,7 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
     })
     if (inspection.cause === 'issuer_unavailable') notes.push(...failures())
     process.stdout.write(json ? `${escapeJson({ ...inspection, notes })}\n` : describe(inspection))
-    for (const note of json ? [] : notes)
-      process.stderr.write(`${paintWarning('note:')} ${escapeLines(note).replaceAll('\n', '\n  ')}\n`)
+    for (const note of json ? [] : notes) process.stderr.write(`${paintWarning('note:')} ${escapeLines(note, '  ')}\n`)
     if (inspection.cause !== null) process.exitCode = 1
   } finally {
     stop()

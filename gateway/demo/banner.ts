@@ -1,4 +1,4 @@
-import { relative } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import type { World, WorldOptions } from './world.ts'
 
 export function printBanner(
@@ -8,36 +8,39 @@ export function printBanner(
   elapsedMs: number,
 ): void {
   const { organizations, oidc } = description
-  const call = (path: string, ...headers: readonly string[]): string =>
-    [`  curl -si ${description.public}${path}`, ...headers.map((header) => `    -H "${header}"`)].join(' \\\n')
-  const oauth = (user: 'owner' | 'client' | 'member'): string => `x-oauth-access-token: $(demo users.${user}.jwt)`
+  const demoFile = relative('', file)
+  const print = (credential: string): string => `node -p "require('./${demoFile}').${credential}"`
+  const curl = `  curl -si ${description.public}`
+  // Each call finds its credential itself: a reader may paste one of them alone.
+  const header = (start: string, credential: string): string => `-H "${start}$(\\\n    ${print(credential)})"`
+  const oauth = (user: 'owner' | 'client' | 'member'): string => header('x-oauth-access-token: ', `users.${user}.jwt`)
   const tell = (name: 'public' | 'decision' | 'admin', hint: string): string => {
     const isTaken = new URL(description[name]).port !== String(preferred[name])
     return `${description[name]}  (${hint}${isTaken ? `; port ${preferred[name]} is taken` : ''})`
   }
-  const demoFile = relative('', file)
   const lines = [
     '',
     `Sallyport demo, ready in ${(elapsedMs / 1000).toFixed(1)} s`,
-    `  gateway   ${tell('public', 'for clients')}`,
-    `  decision  ${tell('decision', 'for other proxies')}`,
-    `  admin     ${tell('admin', 'console, metrics')}`,
-    `  issuer    ${oidc.issuer}  (POST ${new URL(oidc.mintUrl).pathname} signs tokens)`,
-    `  recorder  ${description.backends.recorder}/requests  (as backends got them)`,
-    `  files     ${demoFile} (credentials), gateway.log, audit.jsonl`,
+    `  gateway      ${tell('public', 'for clients')}`,
+    `  decision     ${tell('decision', 'for other proxies')}`,
+    `  admin        ${tell('admin', 'console, metrics')}`,
+    `  issuer       ${oidc.issuer}  (POST ${new URL(oidc.mintUrl).pathname} signs tokens)`,
+    `  recorder     ${description.backends.recorder}/requests  (as backends got them)`,
+    `  credentials  in ${demoFile}; this prints one:`,
+    `               ${print('users.owner.jwt')}`,
+    `  logs         ${join(dirname(demoFile), 'gateway.log')}, ${join(dirname(demoFile), 'audit.jsonl')}`,
     '',
-    'Paste into another terminal, in this folder:',
-    `  demo() { node -p "require('./${demoFile}').$1"; }`,
+    'Paste any of these into another terminal, in this folder:',
     '  # a human asks for their own user by an OAuth token',
-    call('/users/me', oauth('owner')),
-    '  # a service account reads datasets; the recorder shows its signed identity',
-    call('/datasets', 'Authorization: Bearer $(demo serviceAccounts.robot.apiKey)'),
+    `${curl}/users/me ${oauth('owner')}`,
+    '  # a service account reads datasets, and the recorder shows its signed identity',
+    `${curl}/datasets ${header('Authorization: Bearer ', 'serviceAccounts.robot.apiKey')}`,
     '  # 401: no credential',
-    call('/datasets'),
+    `${curl}/datasets`,
     '  # 403: a client may not read datasets',
-    call('/datasets', oauth('client')),
+    `${curl}/datasets ${oauth('client')}`,
     '  # 401: not a member of the organization asked for',
-    call('/datasets', `x-organization-id: ${organizations.globex.id}`, oauth('member')),
+    `${curl}/datasets -H "x-organization-id: ${organizations.globex.id}" \\\n    ${oauth('member')}`,
     '',
     'Ctrl-C stops everything.',
   ]

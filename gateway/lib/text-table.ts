@@ -10,7 +10,8 @@ export function formatTable(header: readonly string[], rows: readonly (readonly 
 /** Replaces control characters, and those that turn the direction of writing, by question marks. */
 export const escapeControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, '?')
 
-export const escapeLines = (text: string): string => text.split('\n').map(escapeControls).join('\n')
+export const escapeLines = (text: string, indent = ''): string =>
+  text.split('\n').map(escapeControls).join(`\n${indent}`)
 
 /** JSON in visible ASCII: a foreign value may not steer the terminal. */
 export const escapeJson = (value: unknown): string =>

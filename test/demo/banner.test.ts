@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,10 +10,11 @@ import { openTerminal, terminalLack } from '../support/terminal.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const curlLack = spawnSync('curl', ['--version']).status === 0 ? undefined : 'there is no curl'
+const shells = ['sh', 'bash', 'dash', 'zsh'].filter((shell) => spawnSync(shell, ['-c', ':']).status === 0)
 
 testUnlessLacking(
   t,
-  'the banner fits a terminal, and its lines work word for word',
+  'the banner fits a terminal, and each of its calls works alone, word for word',
   tryBanner,
   terminalLack ?? curlLack,
 )
@@ -20,6 +22,7 @@ testUnlessLacking(
 async function tryBanner(t: Test): Promise<void> {
   const cwd = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   t.teardown(() => rmSync(cwd, { recursive: true, force: true }))
+  await Promise.all([8080, 8081, 9090].map((port) => takePort(t, port)))
   const terminal = openTerminal([process.execPath, `${root}dist/main.js`, 'demo'], { cwd, rows: 30, columns: 80 })
   t.teardown(terminal.stop)
   const shown = (await terminal.waitFor(/Ctrl-C stops everything\./, 60_000)).replaceAll('\r', '')
@@ -32,19 +35,27 @@ async function tryBanner(t: Test): Promise<void> {
     [],
     '80 columns',
   )
+  t.match(shown, /port \d+ is taken/, 'also with the longest notes')
   t.notMatch(shown, /eyJ|oat_/, 'no credential is on the screen')
 
   const demo = JSON.parse(readFileSync(join(cwd, '.sallyport/demo.json'), 'utf8'))
+  const type = (shell: string, input: string) => spawnSync(shell, { cwd, input: `${input}\n`, encoding: 'utf8' })
+  const [, print = ''] = /^ {2}credentials {2}in \.sallyport\/demo\.json; this prints one:\n +(.*)$/m.exec(shown) ?? []
+  t.equal(type('sh', print).stdout, `${demo.users.owner.jwt}\n`)
+
   const pasted = banner.slice(banner.findIndex((line) => line.startsWith('Paste')) + 1, -2)
-  for (const shell of ['bash', 'sh']) {
-    const { stdout, stderr } = spawnSync(shell, { cwd, input: `${pasted.join('\n')}\n`, encoding: 'utf8' })
-    t.same(
-      [...stdout.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => status),
-      ['200', '200', '401', '403', '401'],
-      shell,
-      { stdout },
-    )
-    t.equal(stderr, '')
+  const calls = pasted
+    .join('\n')
+    .split(/^ {2}#.*\n/m)
+    .slice(1)
+  t.equal(calls.length, 5)
+  for (const shell of shells) {
+    const statuses = calls.map((call) => {
+      const { stdout, stderr } = type(shell, call)
+      t.equal(stderr, '')
+      return /^HTTP\/1\.1 (\d{3}) /.exec(stdout)?.[1]
+    })
+    t.same(statuses, ['200', '200', '401', '403', '401'], shell)
   }
 
   const [, told = ''] = /^ {3}```sh\n(.*?)^ {3}```$/ms.exec(readFileSync(`${root}README.md`, 'utf8')) ?? []
@@ -56,4 +67,11 @@ async function tryBanner(t: Test): Promise<void> {
 
   terminal.type('\u0003')
   t.equal(await terminal.ended, 0)
+}
+
+/** Takes the port, unless another program has it. */
+async function takePort(t: Test, port: number): Promise<void> {
+  const server = createServer()
+  await new Promise((resolve) => server.once('error', resolve).listen(port, '127.0.0.1', () => resolve(undefined)))
+  t.teardown(() => server.close())
 }

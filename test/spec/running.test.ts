@@ -402,14 +402,16 @@ t.test('an idle kept connection does not hold up the end', async (t) => {
   const upstream = await startRawUpstream(t, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok')
   })
-  const serving = await startServing(t, upstream.url, (text) => text.replace('delayMs: 400', 'delayMs: 0'))
+  const serving = await startServing(t, upstream.url, (text) =>
+    text.replace('delayMs: 400', 'delayMs: 0').replace('timeoutMs: 5000', 'timeoutMs: 30000'),
+  )
   const client = await openRawClient(t, serving.public)
   client.send('GET /x HTTP/1.1\r\nHost: h\r\n\r\n')
   await client.until(/ok$/)
   const termedAtMs = performance.now()
   serving.child.kill('SIGTERM')
   t.equal(await serving.ended, 0)
-  t.ok(performance.now() - termedAtMs < 4_000, 'long before the drain’s time-out')
+  t.ok(performance.now() - termedAtMs < 20_000, 'long before the drain’s time-out')
 })
 
 t.test('Ctrl-C stops a demo without leaving a process, a directory or its file', { skip }, async (t) => {
