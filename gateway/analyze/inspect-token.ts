@@ -39,7 +39,6 @@ const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
   wrong_type: 'algorithm, typ and crit',
   unknown_key: 'key known',
   ambiguous_key: 'key known',
-  unfit_key: 'key known',
   issuer_unavailable: 'key known',
   bad_signature: 'signature',
   wrong_audience: 'audience',

@@ -92,10 +92,8 @@ export async function chooseKey(headerText: string, findKey: FindKey): Promise<C
   }
 }
 
-function nameNoKey(error: errors.JOSEError | TypeError): RefusalCause {
-  if (error instanceof errors.JWKSNoMatchingKey) return 'unknown_key'
-  return error instanceof errors.JWKSMultipleMatchingKeys ? 'ambiguous_key' : 'unfit_key'
-}
+const nameNoKey = (error: errors.JOSEError | TypeError): RefusalCause =>
+  error instanceof errors.JWKSMultipleMatchingKeys ? 'ambiguous_key' : 'unknown_key'
 
 const noToken: FlattenedJWSInput = { payload: '', signature: '' }
 
@@ -152,7 +150,7 @@ export function bindKeyToAlgorithm(alg: string, key: KeyObject): ChosenKey {
     key.type === 'public' &&
     key.asymmetricKeyType === made.keyType &&
     (made.keyType !== 'ec' || key.asymmetricKeyDetails?.namedCurve === 'prime256v1')
-  if (!fits) throw new GatewayError('unfit_key')
+  if (!fits) throw new GatewayError('unknown_key')
   // A bare key if possible: with options, Node 24 throws and catches two errors before it finds the key (10 µs).
   return { verify: made.holds, by: made.options ? { key, ...made.options } : key }
 }

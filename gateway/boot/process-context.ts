@@ -114,7 +114,7 @@ export async function openListener(
       const { code, requestId, peerAddress } = refusal
       onRefused(refusal)
       metrics.countMalformed(code)
-      log.info({ requestId, clientAddress: peerAddress, reason: code }, 'malformed request')
+      log.info({ requestId, clientAddress: peerAddress, reason: code, cause: code }, 'malformed request')
     },
   }
   const listener = await engine.listen(options, handle).catch((error: unknown) => {

@@ -60,18 +60,13 @@ export const causes = {
   ],
   unknown_key: [
     'unauthenticated',
-    'The issuer does not list the key that signed the JWT, or lists a weak one.',
+    'The issuer does not list the key that signed the JWT, or lists a weak one, or one for another algorithm.',
     'Get a new token. If it fails too, compare its `kid` with the key set of the issuer.',
   ],
   ambiguous_key: [
     'unauthenticated',
     'The JWT names no `kid`, and several keys of the issuer fit.',
     'Configure the issuer to write `kid` into its tokens.',
-  ],
-  unfit_key: [
-    'unauthenticated',
-    'The key that the JWT names does not fit its algorithm.',
-    'Compare `alg` of the token with `kty` and `crv` of the key.',
   ],
   bad_signature: [
     'unauthenticated',
@@ -137,11 +132,6 @@ export const causes = {
     'unauthenticated',
     'The issuer no longer lists the key that signed the JWT of an open exchange.',
     'Get a new token.',
-  ],
-  access_ended: [
-    'unauthenticated',
-    'The rights of an open exchange ended before its response began.',
-    'Look at the change that the log or the audit of the directory has for that moment.',
   ],
   token_unknown: [
     'unauthenticated',
@@ -401,11 +391,6 @@ export const causes = {
     '`X-Forwarded-Host` is not a host.',
     'Let the proxy send the host of the original request.',
   ],
-  upstream_unconfigured: [
-    'upstream_unavailable',
-    'The configuration lacks the upstream that the route names.',
-    'Add it to `upstreams`, and run `sallyport policy check`.',
-  ],
   cluster_address_malformed: [
     'upstream_unavailable',
     'The base address of the cluster is not an HTTP URL.',
@@ -435,11 +420,6 @@ export const causes = {
     'upstream_unavailable',
     'The response of the upstream is not valid HTTP/1.1.',
     'Check the port and scheme of `upstreams[].urls`.',
-  ],
-  request_cancelled: [
-    'upstream_unavailable',
-    'The client left before the upstream responded.',
-    'Check the time-outs of the client. The upstream works.',
   ],
 } as const satisfies Record<string, readonly [code: string, meaning: string, remedy: string]>
 

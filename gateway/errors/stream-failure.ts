@@ -10,9 +10,9 @@ const failures = {
   gateway_draining: ['The gateway is shutting down.', 'gateway_draining'],
   internal_error: ['Something went wrong on our side.', 'internal'],
   event_too_large: ['The agent worker sent an event that is too large.', 'event_too_large'],
-  access_revoked: ['The right to this response was withdrawn.', 'access_ended'],
-  credential_expired: ['The credential of this response has expired.', 'access_ended'],
-  access_unverified: ['The right to this response could not be verified.', 'access_ended'],
+  access_revoked: ['The right to this response was withdrawn.', 'user_gone'],
+  credential_expired: ['The credential of this response has expired.', 'expired'],
+  access_unverified: ['The right to this response could not be verified.', 'directory_unavailable'],
 } as const satisfies Record<string, readonly [detail: string, refusal: RefusalCause]>
 
 export type StreamFailureCode = keyof typeof failures

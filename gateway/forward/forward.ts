@@ -193,13 +193,12 @@ function toGatewayError(error: unknown, { networks }: Pick<UpstreamRequest, 'net
       return new GatewayError(networks ? 'cluster_unreachable' : 'upstream_unreachable', { cause: error })
     case 'no-response':
     case 'stale':
+    case 'cancelled':
       return new GatewayError('upstream_no_response', { cause: error })
     case 'pool-exhausted':
       return new GatewayError('upstream_pool_exhausted', { cause: error })
     case 'protocol-error':
       return new GatewayError('upstream_protocol_error', { cause: error })
-    case 'cancelled':
-      return new GatewayError('request_cancelled', { cause: error })
     default:
       return error.fault satisfies never
   }

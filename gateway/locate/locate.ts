@@ -37,7 +37,7 @@ export const createLocate = (locations: Locations): Locate => {
     switch (destination.kind) {
       case 'upstream': {
         const settings = locations.upstreams.get(destination.name)
-        if (!settings) throw new GatewayError('upstream_unconfigured')
+        if (!settings) throw new GatewayError('internal')
         return describeUpstream(settings, permit, clientHost, limitsOf(route))
       }
       case 'cluster':

@@ -11,7 +11,8 @@ const streams = `
 ## In event streams
 
 A stream of the model surface that ends early closes with \`response.failed\` ([Streams](event-streams.md)); the code is in
-\`x_service_error_code\`. While no head is out it is the refusal of the last column instead.
+\`x_service_error_code\`. While no head is out it is the refusal of the last column instead. With
+\`access_unverified\`, and if a right ends other than the credential, the connection breaks.
 
 `
 

@@ -1,0 +1,513 @@
+import { spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import t from 'tap'
+import { causes } from '../../gateway/errors/causes.ts'
+import { codeOf, listRefusals, type RefusalCause } from '../../gateway/errors/gateway-error.ts'
+import { describeCause } from '../../gateway/errors/remedies.ts'
+import { readAudit } from '../support/audit.ts'
+import { addPeople, canary, changeHeader, guessToken, startKeyedIssuer } from '../support/cause-people.ts'
+import { type CauseGateway, type CauseStage, floodMs, guesses, startCauseStage } from '../support/cause-stage.ts'
+import { type Call, call, callRaw } from '../support/client.ts'
+import { until } from '../support/gateway.ts'
+import { bearer, oauth, startTestWorld } from '../support/world.ts'
+
+const world = await startTestWorld(t)
+const { users, organizations, clusters, agents } = world
+const { robot } = world.serviceAccounts
+const issuer = await startKeyedIssuer(t)
+const people = await addPeople(t, world, issuer.issuer)
+const stage: CauseStage = await startCauseStage(t, world, issuer.issuer)
+
+type Told = Readonly<{
+  id: string
+  status: number
+  headers: Readonly<Record<string, unknown>>
+  text: string
+}>
+
+type Provoke = (id: string, gateway: CauseGateway) => Promise<Told>
+
+type Row = Readonly<{
+  provoke: Provoke
+  on?: keyof CauseStage['gateways']
+  /** The outcome on the line of the audit: a decision is written down before its upstream is asked. */
+  audit?: 'refused' | 'allowed' | 'none'
+}>
+
+/** All credentials that were sent, and the parts of them that are secret. */
+const secrets = new Set<string>([canary])
+function noteSecrets({ headers = {} }: Call): void {
+  for (const value of Object.values(headers).flat())
+    for (const word of value.split(/[ .]/)) if (word.length > 30) secrets.add(word)
+}
+
+async function ask(origin: string, id: string, request: Call): Promise<Told> {
+  noteSecrets(request)
+  const headers = { 'x-request-id': id, ...request.headers }
+  const { status, headers: told, text } = await call(origin, { ...request, headers })
+  return { id: String(told['x-request-id']), status, headers: told, text }
+}
+
+/** The bytes as they are; a request that cannot be read has an id of the gateway's. */
+async function askRaw(origin: string, bytes: string): Promise<Told> {
+  const [head = '', text = ''] = (await callRaw(origin, Buffer.from(bytes, 'latin1'), 100)).split('\r\n\r\n')
+  const [line = '', ...lines] = head.split('\r\n')
+  const headers = Object.fromEntries(
+    lines.map((header) => [header.split(': ')[0]?.toLowerCase(), header.replace(/^[^:]*: /, '')]),
+  )
+  return { id: String(headers['x-request-id']), status: Number(line.split(' ')[1]), headers, text }
+}
+
+const wanted =
+  (request: Call): Provoke =>
+  (id, { public: origin }) =>
+    ask(origin, id, request)
+
+const get = (path: string, headers: Call['headers'] = {}): Provoke => wanted({ path, headers })
+const post = (path: string, headers: Call['headers'], body: string): Provoke =>
+  wanted({ method: 'POST', path, headers: { 'content-type': 'application/json', ...headers }, body })
+
+const raw =
+  (lines: readonly string[], body = ''): Provoke =>
+  (id, { public: origin }) =>
+    askRaw(origin, `${[...lines, `x-request-id: ${id}`, 'connection: close'].join('\r\n')}\r\n\r\n${body}`)
+
+const target = (text: string): Row => ({ provoke: raw([`GET ${text} HTTP/1.1`, 'host: gateway']) })
+const headed = (...lines: readonly string[]): Row => ({ provoke: raw(['GET /open/x HTTP/1.1', ...lines]) })
+
+/** With a JWT of an own issuer, whose claims or header are unusual. */
+const claiming = (claims: Readonly<Record<string, unknown>>, header: object = {}): Row => ({
+  provoke: async (id, { public: origin }) =>
+    ask(origin, id, { path: '/public/x', headers: oauth({ jwt: await issuer.sign(claims, header) }) }),
+})
+const credentialed = (headers: Call['headers']): Row => ({ provoke: get('/public/x', headers) })
+
+/** At the decision listener, as a proxy asks. */
+const judged = (headers: Call['headers']): Row => ({
+  provoke: (id, { decision }) => ask(decision, id, { path: '/authorize', headers: headers ?? {} }),
+})
+
+/** After the decision, which the audit has by then. */
+const failing = (path: string, headers: Call['headers'] = {}): Row => ({
+  provoke: get(path, headers),
+  audit: 'allowed',
+})
+
+const tokensOf = (organization: number, user: number): string => `/organizations/${organization}/users/${user}/tokens`
+const mint = JSON.stringify({ name: 'a', scope: 'api-key' })
+const acme = organizations.acme.id
+const minting = (user: number, headers: Call['headers'] = oauth(users.admin)): Provoke =>
+  post(tokensOf(acme, user), headers, mint)
+
+const first = (text: string): string => text.slice(0, text.indexOf('.'))
+const signed = async (subject: string): Promise<Record<string, string>> =>
+  oauth({ jwt: await issuer.sign({ sub: subject }) })
+const ghost = await signed('ghost')
+const leaver = await signed('leaver')
+const expelled = await signed('expelled')
+const usual = await issuer.sign()
+const { member, homeless } = users
+
+/** A new token each time, since a known absence costs no attempt. */
+const guessing: Provoke = (id, { public: origin }) =>
+  ask(origin, id, { path: '/public/x', headers: bearer(guessToken(randomInt(1e6, 1e9))), localAddress: '127.0.0.9' })
+
+/** Asks while a lock holds the lookups and a flood of the same address has filled their queue. */
+const askInFlood: Provoke = async (id, gateway) => {
+  const client = await people.database.connect()
+  const sockets: Socket[] = []
+  try {
+    await client.query('begin; lock table auth_access_tokens in access exclusive mode')
+    const { hostname, port } = new URL(gateway.public)
+    for (let index = 0; index < guesses; index++) {
+      const socket = connect({ host: hostname, port: Number(port), localAddress: '127.0.0.9' })
+      socket.on('error', () => undefined)
+      const authorization = `authorization: Bearer ${guessToken(1_000_000_000 + index)}`
+      socket.write(`GET /public/x HTTP/1.1\r\nhost: a\r\n${authorization}\r\n\r\n`)
+      sockets.push(socket)
+    }
+    await until(
+      async () => {
+        const { text } = await call(gateway.admin, { path: '/metrics' })
+        const read = (name: string): number => Number(text.split(`\n${name} `)[1]?.split('\n')[0] ?? 0)
+        return read('sallyport_requests_in_flight') + read('sallyport_unknown_tokens_total{outcome="shed"}') >= guesses
+      },
+      'the flood',
+      floodMs,
+    )
+    return await guessing(id, gateway)
+  } finally {
+    for (const socket of sockets) socket.destroy()
+    await client.query('rollback')
+    client.release()
+  }
+}
+
+/** Sends a request that its upstream holds, and ends its rights meanwhile. */
+const losing =
+  (path: string, jwt: Promise<string>, end: (gateway: CauseGateway) => Promise<unknown>): Provoke =>
+  async (id, gateway) => {
+    const told = ask(gateway.public, id, { path, headers: oauth({ jwt: await jwt }) })
+    await until(() => stage.upstreamIds().includes(id), 'the request at its upstream')
+    await end(gateway)
+    return told
+  }
+const disable = (id: number) => (): Promise<unknown> =>
+  people.database.query('update users set disabled_at = now() where id = $1', [id])
+
+const rows = {
+  credential_missing: credentialed({}),
+  credential_repeated: credentialed({ 'x-oauth-access-token': [member.jwt, member.jwt] }),
+  jwt_in_authorization: credentialed(bearer(member.jwt)),
+  carrier_not_allowed: { ...claiming({}), on: 'narrow' },
+  token_in_oauth_header: credentialed(oauth({ jwt: robot.apiKey })),
+  malformed: credentialed(oauth({ jwt: 'a-secret-that-is-not-a-token-at-all' })),
+  jwt_too_long: claiming({ roles: 'x'.repeat(8_192) }),
+  algorithm_not_allowed: credentialed(oauth({ jwt: changeHeader(usual, { alg: 'HS256' }) })),
+  wrong_type: claiming({}, { typ: 'logout+jwt' }),
+  critical_extension: credentialed(oauth({ jwt: changeHeader(usual, { crit: ['exp'] }) })),
+  unknown_issuer: claiming({ iss: 'https://another-realm.example' }),
+  // Before any other unknown key: the gateway asks its issuer for one of them in 30 s.
+  key_withdrawn: {
+    provoke: losing('/held/hangs', issuer.signWithSpare(), async (gateway) => {
+      issuer.withdrawSpare()
+      await get('/public/x', oauth({ jwt: await issuer.sign({}, { kid: 'unheard-of' }) }))('new-key', gateway)
+    }),
+    audit: 'allowed',
+  },
+  unknown_key: claiming({}, { kid: 'unheard-of' }),
+  ambiguous_key: credentialed(oauth({ jwt: await issuer.signWithoutKid() })),
+  bad_signature: credentialed(
+    oauth({ jwt: `${usual.slice(0, usual.lastIndexOf('.'))}.${Buffer.alloc(64, 1).toString('base64url')}` }),
+  ),
+  wrong_audience: claiming({ aud: 'another-service' }),
+  subject_invalid: claiming({ sub: null }),
+  expiry_missing: claiming({ exp: null }),
+  time_malformed: claiming({ nbf: 'yesterday' }),
+  proof_missing: claiming({ cnf: { jkt: 'x' } }),
+  not_an_access_token: claiming({ events: {} }),
+  expired: claiming({ exp: issuer.seconds - 60 }),
+  not_yet_valid: claiming({ nbf: issuer.seconds + 3_600 }),
+  issued_in_future: claiming({ iat: issuer.seconds + 3_600 }),
+  token_checksum: credentialed(
+    bearer(`${first(robot.apiKey)}.${Buffer.from(`${'a'.repeat(40)}1`).toString('base64url')}`),
+  ),
+  token_unknown: credentialed(bearer(robot.revoked)),
+  token_secret_wrong: {
+    provoke: async (id, gateway) => {
+      // A cache knows the token from here on; with another secret, an unknown one counts as absent.
+      await get('/users/me', bearer(robot.apiKey))('warm', gateway)
+      return get('/public/x', bearer(`${first(robot.apiKey)}.${guessToken(1).split('.')[1]}`))(id, gateway)
+    },
+  },
+  token_expired: credentialed(bearer(robot.expired)),
+  token_of_human: credentialed(bearer(people.humanToken)),
+  user_declined: claiming({ sub: 'again', email: 'disabled@causes.example' }),
+  user_conflict: claiming({ sub: 'disabled' }),
+  user_gone: {
+    provoke: losing('/held/hangs', issuer.sign({ sub: 'vanishing' }), disable(people.vanishing)),
+    audit: 'allowed',
+  },
+  minter_gone: {
+    provoke: async (id, gateway) => {
+      await get('/users/me', leaver)('warm', gateway)
+      await people.deleteSilently('users where id = $1', [people.leaver])
+      return minting(robot.id, leaver)(id, gateway)
+    },
+    audit: 'allowed',
+  },
+  parent_token_gone: {
+    provoke: async (id, gateway) => {
+      const headers = bearer(people.parent.token)
+      await get('/users/me', headers)('warm', gateway)
+      await people.deleteSilently('auth_access_tokens where id = $1', [people.parent.id])
+      return minting(robot.id, headers)(id, gateway)
+    },
+    audit: 'allowed',
+  },
+  membership_lost: {
+    provoke: async (id, gateway) => {
+      await get('/users/me', expelled)('warm', gateway)
+      await people.deleteSilently('role_assignments where user_id = $1', [people.expelled])
+      return post(`/organizations/${acme}/switch`, expelled, '')(id, gateway)
+    },
+    audit: 'allowed',
+  },
+  organization_header_malformed: credentialed({ ...oauth(member), 'x-organization-id': 'acme' }),
+  organization_cookie_malformed: credentialed({ ...oauth(member), cookie: 'current-org-id=acme' }),
+  organization_contradiction: {
+    provoke: post(`/organizations/${acme}/switch`, { ...oauth(member), 'x-organization-id': '2' }, ''),
+  },
+  header_not_a_member: credentialed({ ...oauth(member), 'x-organization-id': '999' }),
+  cookie_not_a_member: credentialed({ ...oauth(member), cookie: 'current-org-id=999' }),
+  path_not_a_member: { provoke: post('/organizations/999/switch', oauth(member), '') },
+  no_organization: { provoke: get('/datasets', oauth(homeless)) },
+  role_unknown: { provoke: get('/datasets', ghost) },
+  role_too_low: { provoke: get('/datasets', oauth(users.client)) },
+  no_organization_for_ability: { provoke: get('/reads', oauth(homeless)) },
+  role_ability_missing: { provoke: get('/reads', oauth(users.client)) },
+  token_ability_missing: { provoke: get('/writes', bearer(robot.apiKey)) },
+  token_read_only: { provoke: post(`/organizations/${acme}/switch`, bearer(robot.apiKey), '') },
+  token_line_too_long: { provoke: minting(robot.id, bearer(people.longLine)), audit: 'allowed' },
+  account_has_bypass_scope: { provoke: minting(people.bypassing), audit: 'allowed' },
+  account_in_foreign_organization: { provoke: minting(people.foreign), audit: 'allowed' },
+  account_role_higher: { provoke: minting(people.higher), audit: 'allowed' },
+  enterprise_required: {
+    provoke: post(tokensOf(organizations.globex.id, 1), oauth(users.outsider), mint),
+    audit: 'allowed',
+  },
+  body_unparseable: { provoke: post(tokensOf(acme, robot.id), oauth(users.admin), '{'), audit: 'allowed' },
+  validation_failure: { provoke: get(`${tokensOf(acme, robot.id)}?page=x`, oauth(users.admin)), audit: 'allowed' },
+  resource_id_malformed: { provoke: post('/organizations/acme/switch', oauth(member), '') },
+  resource_unknown: { provoke: get('/agents/999', oauth(member)) },
+  resource_foreign: { provoke: get(`/agents/${agents.globex}`, oauth(member)) },
+  no_organization_for_resource: { provoke: get(`/agents/${agents.acme}`, oauth(homeless)) },
+  cluster_unknown: { provoke: get('/cluster/999/x', oauth(member)) },
+  cluster_foreign: { provoke: get(`/cluster/${clusters.globex}/x`, oauth(member)) },
+  user_not_a_member: { provoke: minting(999), audit: 'allowed' },
+  token_not_of_user: {
+    provoke: wanted({ method: 'DELETE', path: `${tokensOf(acme, robot.id)}/999`, headers: oauth(users.admin) }),
+    audit: 'allowed',
+  },
+  cluster_suspended: { provoke: get(`/cluster/${clusters.suspended}/x`, oauth(member)) },
+  cluster_stale: { provoke: get(`/cluster/${clusters.stale}/x`, oauth(member)) },
+  cluster_deleting: { provoke: get(`/cluster/${clusters.deleting}/x`, oauth(member)) },
+  cluster_address_malformed: { provoke: get(`/cluster/${people.badCluster}/x`, oauth(member)) },
+  cluster_unreachable: failing(`/cluster/${clusters.unreachable}/x`, oauth(member)),
+  target_not_origin_form: target('http://another/open/x'),
+  target_not_visible: target('/open/x#part'),
+  target_backslash: target('/open\\x'),
+  target_empty_segment: target('/open//x'),
+  target_bad_escape: target('/open/%zz'),
+  target_bad_utf8: target('/open/%ff'),
+  target_nested_escapes: target(`/open/%${'25'.repeat(9)}41`),
+  target_hidden_byte: target('/open/%00'),
+  target_dot_segment: target('/open/../x'),
+  target_encoded_slash: target('/open/a%2fb'),
+  target_like_stricter_row: target('/rows/STRICT'),
+  target_like_dot_segment: target('/open/%EF%BC%8E%EF%BC%8E/x'),
+  target_with_many_readings: target(`/open/a${'%CC%81'.repeat(31)}`),
+  target_too_long: target(`/open/${'a'.repeat(17_000)}`),
+  route_not_found: { provoke: get(`/nowhere/${robot.apiKey}?token=${member.jwt}`) },
+  method_not_allowed: { provoke: wanted({ method: 'DELETE', path: '/status' }) },
+  method_unknown: { provoke: raw(['FROB /open/x HTTP/1.1', 'host: gateway']) },
+  http_version: { provoke: raw(['GET /open/x HTTP/2.0', 'host: gateway']) },
+  host_malformed: headed('host: a@b'),
+  header_misspelt: headed('host: gateway', 'content_length: 0'),
+  framing_contradiction: headed('host: gateway', `content-length: ${'0'.repeat(16)}`),
+  transfer_encoding_unknown: headed('host: gateway', 'transfer-encoding: gzip'),
+  expectation_failed: headed('host: gateway', 'expect: more'),
+  headers_too_large: headed('host: gateway', `x-long: ${'a'.repeat(25_000)}`),
+  headers_malformed: headed('host: gateway', 'no header'),
+  body_malformed: {
+    provoke: raw(['POST /open/x HTTP/1.1', 'host: gateway', 'transfer-encoding: chunked'], 'no size\r\n'),
+    audit: 'allowed',
+  },
+  body_too_large: { provoke: post('/upload', {}, 'x'.repeat(65)), audit: 'allowed' },
+  request_timeout: {
+    provoke: raw(['POST /upload HTTP/1.1', 'host: gateway', 'content-length: 10'], 'x'),
+    audit: 'allowed',
+  },
+  original_request_missing: judged({}),
+  original_request_contradiction: judged({
+    ...{ 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/open/x' },
+    ...{ 'x-original-method': 'GET', 'x-original-uri': '/datasets' },
+  }),
+  original_header_repeated: judged({ 'x-forwarded-method': ['GET', 'PUT'], 'x-forwarded-uri': '/open/x' }),
+  original_host_malformed: judged({
+    ...{ 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/open/x', 'x-forwarded-host': 'a@b' },
+  }),
+  ambiguous_credentials: credentialed({ ...oauth(member), ...bearer(robot.apiKey) }),
+  rate_limited: {
+    provoke: async (id, gateway) => {
+      await get('/once')('before', gateway)
+      return get('/once')(id, gateway)
+    },
+  },
+  upstream_unreachable: failing('/unreachable'),
+  upstream_no_response: failing('/open/closes'),
+  upstream_protocol_error: failing('/open/garbage'),
+  upstream_timeout: failing('/slow'),
+  upstream_error: failing('/model/page'),
+  event_too_large: failing('/model/large'),
+  upstream_pool_exhausted: {
+    on: 'narrow',
+    provoke: async (id, gateway) => {
+      // Its health checks begin at their own time.
+      await until(async () => (await get('/open/x')('before', gateway)).status === 503, 'the last connection')
+      return get('/open/x')(id, gateway)
+    },
+    audit: 'allowed',
+  },
+  directory_read_only: {
+    provoke: post(tokensOf(acme, robot.id), oauth(users.admin), mint),
+    on: 'narrow',
+    audit: 'allowed',
+  },
+  directory_unavailable: { ...credentialed(bearer(robot.apiKey)), on: 'dark' },
+  issuer_unavailable: { ...claiming({ iss: 'http://127.0.0.1:1' }), on: 'dark' },
+  rate_limit_unavailable: { provoke: get('/once'), on: 'dark' },
+  internal: { ...target('/open/planted%C3%BC'), on: 'dark' },
+  audit_unavailable: { provoke: get('/open/x'), on: 'full', audit: 'none' },
+  too_many_attempts: {
+    on: 'narrow',
+    provoke: async (id, gateway) => {
+      await guessing('before', gateway)
+      return guessing(id, gateway)
+    },
+  },
+  // Its lookups hold up what follows on the same gateway.
+  lookups_busy: { provoke: askInFlood },
+  gateway_draining: {
+    on: 'dark',
+    provoke: async (id, { public: origin, admin, child }) => {
+      const told = ask(origin, id, { path: '/model/waits' })
+      // Another request holds the gateway for a second, in which its console is read.
+      ask(origin, `${id}.other`, { path: '/open/hangs' }).catch(() => undefined)
+      await until(async () => {
+        const { text } = await call(admin, { path: '/metrics' })
+        return text.includes('sallyport_streams_open 1\n') && stage.upstreamIds().includes(`${id}.other`)
+      }, 'the open stream')
+      child.kill('SIGTERM')
+      return told
+    },
+    audit: 'allowed',
+  },
+} satisfies Readonly<Record<RefusalCause, Row>>
+
+type Seen = Readonly<{
+  cause: RefusalCause
+  gateway: CauseGateway
+  told: Told
+  page: string
+  json: string
+  metrics: string
+}>
+
+/** Provokes one cause, and reads console and metrics once they have it. */
+async function provoke(cause: RefusalCause, { provoke, on = 'main' }: Row): Promise<Seen> {
+  const gateway = stage.gateways[on]
+  const read = async (path: string): Promise<string> => (await call(gateway.admin, { path })).text
+  const told = await provoke(`request-${seen.length}`, gateway)
+  let json = ''
+  await until(async () => {
+    json = await read(`/console/requests.json?id=${told.id}`)
+    return json.includes(`"cause":"${cause}"`)
+  }, `its cause on the console; the client was told ${told.status} ${told.text}`)
+  const [page, metrics] = await Promise.all([read(`/?id=${told.id}`), read('/metrics')])
+  return { cause, gateway, told, page, json, metrics }
+}
+
+const seen: Seen[] = []
+
+// `Object.entries` loses the type of the keys.
+const table = Object.entries(rows) as readonly (readonly [RefusalCause, Row])[]
+
+t.test('each cause of the catalogues is provoked', async (t) => {
+  const plain = listRefusals().flatMap(({ code }) => (Object.values(causes).some(([of]) => of === code) ? [] : [code]))
+  t.same(Object.keys(rows).sort(), [...new Set([...Object.keys(causes), ...plain, 'headers_malformed'])].sort())
+})
+
+t.test('the console and the metrics name each cause', async (t) => {
+  for (const [cause, row] of table) {
+    try {
+      const one = await provoke(cause, row)
+      seen.push(one)
+      const counted = new RegExp(`^sallyport_(?:decisions|malformed_requests)_total\\{.*"${cause}".*\\} [1-9]`, 'm')
+      t.ok(counted.test(one.metrics), `${cause}: the metrics`)
+      const [, requests = ''] = one.page.split('id="requests-table"')
+      t.ok(requests.includes(`<code>${cause}</code>`), `${cause}: the page`)
+    } catch (error) {
+      t.fail(`${cause}: ${(error as Error).message}`)
+    }
+  }
+})
+
+t.test('a line of the log names each cause', async (t) => {
+  for (const gateway of Object.values(stage.gateways)) {
+    const wanted = seen.filter((one) => one.gateway === gateway)
+    const findMissing = (): readonly string[] => {
+      const lines = new Set(gateway.log().map(({ requestId, cause }) => `${cause} of ${requestId}`))
+      return wanted.map(({ cause, told }) => `${cause} of ${told.id}`).filter((line) => !lines.has(line))
+    }
+    await until(() => findMissing().length === 0, 'all lines').catch(() => t.same(findMissing(), []))
+  }
+})
+
+t.test('a line of the audit names each cause that was known at the decision', async (t) => {
+  const files = new Set(seen.flatMap(({ gateway }) => (gateway === stage.gateways.full ? [] : [gateway.auditFile])))
+  const lines = new Map(readAudit(...files).map((line) => [line.requestId, line]))
+  for (const { cause, told } of seen) {
+    const { audit = 'refused' }: Row = rows[cause]
+    if (audit === 'none') continue
+    const expected = audit === 'refused' ? { outcome: audit, cause } : { outcome: audit, cause: null }
+    t.match(lines.get(told.id), { ...expected, requestId: told.id }, cause)
+  }
+})
+
+t.test('causes that share a reason answer the client alike', async (t) => {
+  const volatile = ['x-request-id', 'date', 'connection', 'content-length', 'keep-alive']
+  const answers = new Map<string, Set<string>>()
+  for (const { cause, told } of seen) {
+    const code = codeOf(cause)
+    const headers = Object.entries(told.headers).filter(([name]) => name !== '' && !volatile.includes(name))
+    const answer = JSON.stringify([told.status, told.text.replaceAll(told.id, 'ID'), headers.sort()])
+    answers.set(code, (answers.get(code) ?? new Set()).add(answer))
+    if (cause !== code) t.notMatch(told.text, `"${cause}"`, `the client is not told ${cause}`)
+  }
+  for (const [code, told] of answers) t.equal(told.size, 1, `${code}: ${[...told].join('\n')}`)
+})
+
+/** One process for all: the command takes as long to start as to work. */
+const explainEach = `const { runExplainRequest } = await import(${JSON.stringify(new URL('../../dist/cli/explain-request.js', import.meta.url).href)})
+for (const [id, audit, admin] of JSON.parse(process.argv[1])) {
+  await runExplainRequest(id, { audit: audit ?? undefined, admin, config: '/no/policy' }).catch((error) => console.log(error.message))
+  process.stdout.write('\\0')
+}`
+
+let explained = ''
+
+t.test('explain-request names each cause, with its meaning', async (t) => {
+  // One gateway has ended by now, so the pages of then are served again.
+  const replay = createServer((request, response) =>
+    response.end(seen.find(({ told }) => String(request.url).endsWith(`=${told.id}`))?.json),
+  )
+  await new Promise<void>((resolve) => replay.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => replay.close())
+  const { port } = replay.address() as AddressInfo // a TCP listener's address is never a string
+  const asked = seen.map(({ cause, told, gateway }) => {
+    const { audit }: Row = rows[cause]
+    return [told.id, audit === 'none' ? undefined : gateway.auditFile, `http://127.0.0.1:${port}`]
+  })
+  const child = spawn(process.execPath, ['--input-type=module', '-e', explainEach, JSON.stringify(asked)], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  child.stdout.on('data', (chunk: Buffer) => {
+    explained += chunk.toString()
+  })
+  await once(child, 'close')
+  const answers = explained.split('\0')
+  for (const [index, { cause }] of seen.entries()) {
+    t.match(answers[index], new RegExp(`\\b${cause}\\b`), cause)
+    t.ok(answers[index]?.includes(describeCause(cause)?.meaning ?? '?'), `${cause}: the meaning`)
+  }
+})
+
+t.test('no output holds a part of a credential', async (t) => {
+  t.ok(secrets.size > 50, 'credentials were sent')
+  const outputs: Record<string, string> = {
+    explain: explained,
+    console: seen.map(({ page }) => page).join(''),
+    metrics: seen.map(({ metrics }) => metrics).join(''),
+  }
+  for (const [name, gateway] of Object.entries(stage.gateways)) {
+    outputs[`log of ${name}`] = gateway.stdout() + gateway.stderr()
+    if (name !== 'full') outputs[`audit of ${name}`] = readFileSync(gateway.auditFile, 'utf8')
+  }
+  for (const [name, text] of Object.entries(outputs))
+    for (const secret of secrets) if (text.includes(secret)) t.fail(`${name} holds ${secret}`)
+})
