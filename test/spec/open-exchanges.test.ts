@@ -1,12 +1,15 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import t, { type Test } from 'tap'
 import { WebSocket } from 'ws'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { parseEvents } from '../support/event-streams.ts'
-import { startTestGateway, until } from '../support/gateway.ts'
+import { openRawClient, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
+import { startIssuer } from '../support/issuer.ts'
 import { type Account, populate } from '../support/population.ts'
 import { type ReadAnswer, readAnswer } from '../support/streams.ts'
+import { handshake, switching } from '../support/websocket.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -29,9 +32,9 @@ const chat = `/agent/${world.agents.acme}/chat/completions`
 let opened = 0
 
 /** Opens a stream and waits until events pass. */
-async function openStream(path: string, headers: Record<string, string>): Promise<ReadAnswer> {
+async function openStream(path: string, headers: Record<string, string>, origin = gateway.public): Promise<ReadAnswer> {
   opened += 1
-  const answer = await readAnswer(gateway.public + path, { ...headers, 'x-request-id': `open-${opened}` })
+  const answer = await readAnswer(origin + path, { ...headers, 'x-request-id': `open-${opened}` })
   if (answer.status !== 200) throw new Error(`refused with ${answer.status}`)
   await until(() => answer.text().length > 200, 'events')
   return answer
@@ -214,4 +217,85 @@ t.test('a WebSocket ends with its JWT, and a stream does not', async (t) => {
   await until(() => answer.text().length > length + 2_000, 'further events')
   t.notOk(answer.hasEnded())
   answer.leave()
+})
+
+t.test('a fast stream ends in its failure, and no byte follows', async (t) => {
+  const fast = await startEndlessUpstream(t, { everyMs: 1, burst: 20 })
+  const { public: origin } = await startTestGateway(t, { world, upstreams: { agents: { url: fast.url } } })
+  for (const path of [responses, chat]) {
+    const account = await addAccount(`fast-${path.length}`)
+    const answer = await openStream(path, account.headers, origin)
+    await until(() => answer.body().length > 100_000, 'many events')
+    await revoke(account)
+    const events = parseEvents(await answer.whole())
+    const ends = events.flatMap(({ data }, index) => (data.includes('access_revoked') ? [index] : []))
+    t.same(ends, [events.length - 1], 'one failure, at the end')
+    t.match(answer.text().slice(-2), '\n\n', 'a whole event')
+    if (path === chat) continue
+    const numbers = events.map(({ data }): number => JSON.parse(data).sequence_number)
+    t.same(
+      numbers,
+      Array.from(numbers, (_, index) => index),
+      'no event is missing before it',
+    )
+  }
+})
+
+t.test('a withdrawn key of an issuer ends what its JWTs opened, and nothing of another key', async (t) => {
+  const signers = await Promise.all(
+    ['withdrawn', 'kept'].map(async (kid) => {
+      const { publicKey, privateKey } = await generateKeyPair('ES256')
+      const jwk: JWK = { ...(await exportJWK(publicKey)), kid, alg: 'ES256', use: 'sig' }
+      return { kid, jwk, privateKey }
+    }),
+  )
+  let published = signers.map(({ jwk }) => jwk)
+  const { issuer } = await startIssuer(t, () => published)
+  const issuers = [{ issuer, jwksUri: `${issuer}/jwks`, audience: 'sallyport-demo' }]
+  const settings = { issuers, jwks: { refreshMs: 500, maxStaleMs: 60_000 } }
+  const { public: origin } = await startTestGateway(t, { world, upstreams: toUrls(upstreams), settings })
+  const [gone, kept] = await Promise.all(
+    signers.map(async ({ kid, privateKey }) => {
+      const jwt = new SignJWT({ email: `${kid}@demo.example` }).setProtectedHeader({ alg: 'ES256', kid })
+      jwt.setSubject(kid).setIssuer(issuer).setAudience('sallyport-demo').setExpirationTime('1h')
+      const headers = oauth({ jwt: await jwt.sign(privateKey) })
+      const me = await fetch(`${origin}/users/me`, { headers })
+      const { data } = (await me.json()) as { data: { id: number } }
+      await assign(data.id, acme.id, 'org-member')
+      await until(async () => (await fetch(`${origin}/datasets/1`, { headers })).status !== 403, 'the membership')
+      return openStream(responses, headers, origin)
+    }),
+  )
+  if (!gone || !kept) throw new Error('two were opened')
+  const length = kept.text().length
+  await expectEnd(t, gone, async () => {
+    published = signers.slice(1).map(({ jwk }) => jwk)
+  })
+  await until(() => kept.text().length > length + 1_000, 'further events')
+  t.notOk(kept.hasEnded())
+  kept.leave()
+})
+
+t.test('half a frame of the client hinders no close frame, and half a frame to it is reset', async (t) => {
+  const closeFrame = Buffer.from([0x88, 2, 1_008 >> 8, 1_008 & 0xff])
+  const frame = Buffer.from([0x81, 2, 0x68, 0x69])
+  for (const isHalf of [false, true]) {
+    const raw = await startRawUpstream(t, (socket, soFar) => {
+      if (!soFar.endsWith('\r\n\r\n')) return
+      socket.write(switching)
+      socket.write(isHalf ? frame.subarray(0, 3) : frame)
+    })
+    const { public: origin } = await startTestGateway(t, { world, upstreams: { platform: { url: raw.url } } })
+    const account = await addAccount(`half-${isHalf}`)
+    const client = await openRawClient(t, origin)
+    client.send(handshake('/socket', `Authorization: ${account.headers.authorization}\r\n`))
+    await client.until(/\r\n\r\n..h/)
+    // A masked text of five bytes, of which one is sent.
+    client.send(Buffer.from([0x81, 0x85, 1, 2, 3, 4, 0x69]))
+    await until(() => raw.received()[0]?.endsWith('i'), 'the half frame at the upstream')
+    await revoke(account)
+    const received = Buffer.from(await client.closed(), 'latin1')
+    const tunneled = received.subarray(received.indexOf('\r\n\r\n') + 4)
+    t.same(tunneled, isHalf ? frame.subarray(0, 3) : Buffer.concat([frame, closeFrame]))
+  }
 })

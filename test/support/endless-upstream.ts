@@ -19,13 +19,16 @@ export type EndlessRequest = {
 /** An upstream that answers without end, until its connection closes. */
 export type EndlessUpstream = Readonly<{ url: string; requests: () => readonly EndlessRequest[] }>
 
-const everyMs = 20
+type Pace = Readonly<{ everyMs: number; burst: number }>
 
 /**
- * Event streams get an event, and other responses a kilobyte, every 20 ms. Uploads and `/silent` are never answered.
- * WebSockets get a message every 20 ms.
+ * Event streams get a burst of events, and other responses a kilobyte, by default every 20 ms. Uploads and `/silent`
+ * are never answered. WebSockets get a message each time.
  */
-export async function startEndlessUpstream(owner: Owner): Promise<EndlessUpstream> {
+export async function startEndlessUpstream(
+  owner: Owner,
+  { everyMs, burst }: Pace = { everyMs: 20, burst: 1 },
+): Promise<EndlessUpstream> {
   const requests: EndlessRequest[] = []
   const note = (message: IncomingMessage): EndlessRequest => {
     const request = { path: message.url ?? '', receivedBytes: 0, isWhole: false, isClosed: false, isStalled: false }
@@ -44,15 +47,16 @@ export async function startEndlessUpstream(owner: Owner): Promise<EndlessUpstrea
   const server = createServer((message, response) => {
     const request = note(message)
     const { path } = request
-    if (path.endsWith('/responses')) speak(response, createdEvent, deltaEvent)
-    else if (path.endsWith('/completions')) speak(response, chatChunk, () => chatChunk)
+    const again = (work: () => void): void => repeat(message, everyMs, work)
+    if (path.endsWith('/responses')) speak(response, createdEvent, deltaEvent, burst, again)
+    else if (path.endsWith('/completions')) speak(response, chatChunk, () => chatChunk, burst, again)
     else if (path.includes('flood')) flood(response, request)
-    else if (message.method === 'GET' && !path.includes('silent')) download(response)
+    else if (message.method === 'GET' && !path.includes('silent')) download(response, again)
   })
   const sockets = new WebSocketServer({ server })
   sockets.on('connection', (socket, message) => {
     note(message)
-    repeat(message, () => socket.send('tick'))
+    repeat(message, everyMs, () => socket.send('tick'))
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -66,19 +70,33 @@ export async function startEndlessUpstream(owner: Owner): Promise<EndlessUpstrea
   return { url: `http://127.0.0.1:${port}`, requests: () => requests }
 }
 
-function speak(response: ServerResponse, first: string, next: (sequence: number) => string): void {
+type Again = (work: () => void) => void
+
+function speak(
+  response: ServerResponse,
+  first: string,
+  next: (sequence: number) => string,
+  burst: number,
+  again: Again,
+): void {
   let sequence = 0
   response.writeHead(200, { 'content-type': 'text/event-stream' })
   response.write(first)
-  repeat(response.req, () => {
-    sequence += 1
-    response.write(next(sequence))
+  again(() => {
+    // A reader that is behind gets no more until it has caught up.
+    if (response.writableNeedDrain) return
+    let events = ''
+    for (let count = 0; count < burst; count += 1) {
+      sequence += 1
+      events += next(sequence)
+    }
+    response.write(events)
   })
 }
 
-function download(response: ServerResponse): void {
+function download(response: ServerResponse, again: Again): void {
   response.writeHead(200, { 'content-length': 1_000_000_000 })
-  repeat(response.req, () => response.write('x'.repeat(1_024)))
+  again(() => response.write('x'.repeat(1_024)))
 }
 
 /** As fast as it is taken. */
@@ -98,7 +116,7 @@ function flood(response: ServerResponse, request: EndlessRequest): void {
   fill()
 }
 
-function repeat(message: IncomingMessage, work: () => void): void {
+function repeat(message: IncomingMessage, everyMs: number, work: () => void): void {
   const timer = setInterval(work, everyMs)
   message.socket.on('close', () => clearInterval(timer))
 }

@@ -1,7 +1,8 @@
 import type { Test } from 'tap'
 import type { StreamFailureCode } from '../../../gateway/errors/stream-failure.ts'
 import { call } from '../client.ts'
-import { until } from '../gateway.ts'
+import { startTestGateway, until } from '../gateway.ts'
+import { populate } from '../population.ts'
 import { startServing } from '../serve.ts'
 import { type Sdk, streamingWays } from './sdk.ts'
 import { hasteMs, type Scene, type Stage, type Use } from './stage.ts'
@@ -35,6 +36,24 @@ export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
       const hasty = { ...scene, gateway: stage.hastyGateway, maxRetries: 2 }
       for (const use of await stage.play(sdk, streamingWays, hasty)) assertBroken(t, sdk, use, code, '')
     })
+
+  t.test('a program whose token is revoked mid-stream is told, once', async (t) => {
+    const { world, backend, database } = stage
+    const gateway = await startTestGateway(t, {
+      world,
+      upstreams: { agents: { url: backend.url } },
+      settings: { database },
+    })
+    const { addAccount, writer } = await populate(t, world)
+    const { tokenId, headers } = await addAccount('revoked')
+    const apiKey = headers.authorization?.replace('Bearer ', '')
+    const open = stage.play(sdk, streamingWays, { ...after({ end: 'hang' }), gateway: gateway.public, apiKey })
+    const count = 2 * sdk.clients.length * streamingWays.length
+    const metric = new RegExp(`^sallyport_streams_open ${count}$`, 'm')
+    await until(async () => metric.test((await call(gateway.admin, { path: '/metrics' })).text), 'every stream')
+    await writer.query('delete from auth_access_tokens where id = $1', [tokenId])
+    for (const use of await open) assertBroken(t, sdk, use, 'access_revoked', 'Hel')
+  })
 
   t.test('a gateway that is stopped tells of its open streams', async (t) => {
     const settings = { database: stage.database, drain: { delayMs: 0, timeoutMs: 500 } }
