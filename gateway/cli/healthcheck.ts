@@ -1,6 +1,6 @@
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
-import { escapeControls } from '../lib/text-table.ts'
+import { escapeControls, escapeJson } from '../lib/text-table.ts'
 
 export type HealthcheckOptions = Readonly<{ config: string; live?: boolean; timeoutMs: string; json?: boolean }>
 
@@ -13,7 +13,7 @@ export async function runHealthcheck({ config, live = false, timeoutMs, json }: 
   if (admin.port === 0) throw new UsageError('listeners.admin.port is 0, any free port. Give it a number.')
   const url = `${toOrigin(admin)}${live ? '/healthz' : '/readyz'}`
   const { isGood, ...health } = await askHealth(url, readTimeout(timeoutMs))
-  if (json) process.stdout.write(`${JSON.stringify(health)}\n`)
+  if (json) process.stdout.write(`${escapeJson(health)}\n`)
   if (!isGood) throw new Error(describeFailedHealth(health, url))
   if (!json)
     process.stdout.write(`${health.status}${health.checks ? `: ${listStates(health.checks, health.causes)}` : ''}\n`)

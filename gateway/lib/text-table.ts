@@ -14,5 +14,8 @@ export const escapeLines = (text: string, indent = ''): string =>
   text.split('\n').map(escapeControls).join(`\n${indent}`)
 
 /** JSON in visible ASCII: a foreign value may not steer the terminal. */
-export const escapeJson = (value: unknown): string =>
-  JSON.stringify(value).replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+export const escapeJson = (value: unknown, indent?: number): string =>
+  JSON.stringify(value, undefined, indent).replace(
+    /[^\x20-\x7e\n]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )

@@ -90,6 +90,10 @@ t.test('the matrix has every route and every kind of caller, in each format', as
   const odd = [{ route: 'a"b', source: 's', methods: ['GET'], path: '/x,y|z', cells: [] }]
   t.match(formatMatrix(odd, 'csv'), '"a""b",GET,"/x,y|z"')
   t.match(formatMatrix(odd, 'markdown'), '/x,y\\|z')
+  const steering = odd.map((row) => ({ ...row, path: '/\u001b[2J\u009b31m\n' }))
+  for (const format of ['table', 'markdown', 'json'] as const)
+    t.notMatch(formatMatrix(steering, format).replaceAll('\n', ''), /\p{Cc}/u, format)
+  t.same(JSON.parse(formatMatrix(steering, 'json')), steering)
 })
 
 t.test('rate limits stand in the explanation and the matrix of the routes that name them', async (t) => {

@@ -105,8 +105,12 @@ t.test('a file of an attacker steers no terminal, and no credential in it is sho
     ...{ reason: 'unauthenticated', cause: 'constructor', path: `/\u001b[2J/${robot.apiKey}/‮`, method: 'G\u0007T' },
     ...{ clientAddress: 5, route: { toString: 'x' }, subject: null, credential: { kind: users.member.jwt } },
   }
-  const others = ['{', '[]', 'null', `"case-evil"`, '{"requestId":"case-evil"}', 'x'.repeat(100_000)]
-  writeFileSync(file, [...others, JSON.stringify(line)].join('\n'))
+  const torn = `{"audit":"decision","requestId":"case-evil","path":"${JSON.stringify(line)}`
+  const deep = `{"requestId":"case-evil","a":${'['.repeat(8_000)}`
+  const others = ['{', '[]', 'null', `"case-evil"`, '{"requestId":"case-evil"}', 'x'.repeat(100_000), torn, deep, '\r']
+  const bytes = [Buffer.from([0xff, 0xfe, 0, 0xc3, 10]), Buffer.from('case-evil', 'utf16le'), Buffer.alloc(70_000)]
+  const text = [...others, JSON.stringify(line), '{"audit":"decision","requestId":"case-evil"'].join('\n')
+  writeFileSync(file, Buffer.concat([...bytes, Buffer.from(`\n${text}`)]))
   const absent = join(folder, 'absent.yaml')
   for (const more of [[], ['--json']]) {
     const words = ['explain-request', 'case-evil', '--audit', file, '--config', absent, ...more]

@@ -1,4 +1,4 @@
-import { escapeControls, formatTable } from '../../lib/text-table.ts'
+import { escapeControls, escapeJson, formatTable } from '../../lib/text-table.ts'
 import type { ChangedCell } from './compare-access.ts'
 import type { RouteDifference } from './compare-routes.ts'
 import type { PolicyDiff, RouteChange } from './diff.ts'
@@ -10,7 +10,7 @@ export type DiffFormat = (typeof diffFormats)[number]
 export function formatDiff(diff: PolicyDiff, format: DiffFormat): string {
   switch (format) {
     case 'json':
-      return `${JSON.stringify(diff, undefined, 2)}\n`
+      return `${escapeJson(diff, 2)}\n`
     case 'table':
       return writeSections(diff, (title, header, rows) => `${title}\n${formatTable(header, rows)}`)
     case 'markdown':

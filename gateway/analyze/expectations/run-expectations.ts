@@ -1,5 +1,5 @@
 import { findRefusal } from '../../errors/gateway-error.ts'
-import { escapeControls } from '../../lib/text-table.ts'
+import { escapeControls, escapeJson } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { compileRoutes, type RouteTable } from '../../route/table.ts'
 import { imagineFromWords } from '../caller-options.ts'
@@ -71,7 +71,7 @@ export function formatTrials(trials: readonly TestResult[], format: TrialFormat)
     case 'tap':
       return ['TAP version 14', `1..${trials.length}`, ...trials.flatMap(writeTap), ''].join('\n')
     case 'json':
-      return `${JSON.stringify({ passed: trials.length - failed.length, failed: failed.length, trials }, undefined, 2)}\n`
+      return `${escapeJson({ passed: trials.length - failed.length, failed: failed.length, trials }, 2)}\n`
     default:
       return format satisfies never
   }

@@ -3,7 +3,7 @@ import { lintPolicy, type Warning } from '../../analyze/lint.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { ReportedError } from '../../configuration/failure.ts'
 import { paintWarning } from '../../lib/paint.ts'
-import { escapeControls } from '../../lib/text-table.ts'
+import { escapeControls, escapeJson } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { ConfigurationError, type Problem, placeOf } from '../../policy/configuration-error.ts'
 
@@ -13,7 +13,7 @@ export function runCheckPolicy(options: CheckOptions): void {
   const policy = readOrReport(options)
   const warnings = lintPolicy(policy)
   const summary = { routes: policy.routes.length, roles: policy.roles.organization.size, warnings }
-  if (options.json) process.stdout.write(`${JSON.stringify({ ...summary, problems: [] })}\n`)
+  if (options.json) process.stdout.write(`${escapeJson({ ...summary, problems: [] })}\n`)
   else process.stdout.write(`${warnings.map(renderWarning).join('')}${summarise(summary)}\n`)
   if (options.strict && warnings.length > 0) process.exitCode = 1
 }
@@ -26,7 +26,7 @@ function readOrReport(options: CheckOptions): Policy {
     return readPolicy(options).policy
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error
-    if (options.json) process.stdout.write(`${JSON.stringify({ problems: error.problems })}\n`)
+    if (options.json) process.stdout.write(`${escapeJson({ problems: error.problems })}\n`)
     throw new ReportedError({ exitCode: 2, message: describe(error.problems, options.config) })
   }
 }

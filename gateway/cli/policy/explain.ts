@@ -4,7 +4,7 @@ import { type ExplainedRequest, type Explanation, explain } from '../../analyze/
 import type { HypotheticalCaller } from '../../analyze/hypothetical-caller.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
 import { UsageError } from '../../configuration/failure.ts'
-import { escapeControls, formatTable } from '../../lib/text-table.ts'
+import { escapeControls, escapeJson, formatTable } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { readId, withDirectory } from '../directory.ts'
 
@@ -30,7 +30,7 @@ export async function runExplain(method: string, target: string, given: ExplainO
   const { policy } = readPolicy(options)
   const request = { method: method.toUpperCase(), target, host: options.host }
   const explanation = explain(policy, { ...request, ...(await findRequestCaller(request, options, policy)) })
-  if (options.json) process.stdout.write(`${JSON.stringify(explanation)}\n`)
+  if (options.json) process.stdout.write(`${escapeJson(explanation)}\n`)
   else process.stdout.write(describe(explanation))
   if (explanation.outcome !== 'allowed') process.exitCode = 1
 }

@@ -1,7 +1,7 @@
 import { nameOutcome, renderMatrixPage } from '../../admin/console/matrix.ts'
 import { buildMatrix, type Cell, type MatrixRow } from '../../analyze/matrix.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
-import { formatTable } from '../../lib/text-table.ts'
+import { escapeControls, escapeJson, formatTable } from '../../lib/text-table.ts'
 import { chooseFormat, type FormatOptions } from './format-option.ts'
 
 export function runMatrix(options: PolicySource & FormatOptions): void {
@@ -41,7 +41,7 @@ export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): 
     case 'html':
       return renderMatrixPage(rows)
     case 'json':
-      return `${JSON.stringify(rows, undefined, 2)}\n`
+      return `${escapeJson(rows, 2)}\n`
     default:
       return format satisfies never
   }
@@ -49,7 +49,10 @@ export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): 
 
 const nameColumn = ({ role, credential }: Cell): string => (credential === 'none' ? role : `${role}/${credential}`)
 
-const escapeBar = (cell: string): string => cell.replaceAll('|', '\\|')
+const escapeBar = (cell: string): string => escapeControls(cell).replaceAll('|', '\\|')
 
-/** RFC 4180. */
-const quote = (cell: string): string => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)
+/** RFC 4180. A spreadsheet may also split at a semicolon or tab, and computes what begins like a formula (OWASP, CSV injection). */
+const quote = (cell: string): string => {
+  const text = /^[=+\-@\t\r\n＝＋－＠]/.test(cell) ? `'${cell}` : cell
+  return /[",;\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}

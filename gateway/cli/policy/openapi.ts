@@ -2,13 +2,13 @@ import { type Coverage, coverRoutes } from '../../analyze/openapi/cover.ts'
 import { draftTable } from '../../analyze/openapi/draft.ts'
 import { type Operation, readOperations } from '../../analyze/openapi/read-operations.ts'
 import { type PolicySource, readPolicy, readText } from '../../analyze/read-policy.ts'
-import { formatTable } from '../../lib/text-table.ts'
+import { escapeJson, formatTable } from '../../lib/text-table.ts'
 
 type Described = Readonly<{ openapi: string; base?: string }>
 
 export function runCoverage(options: PolicySource & Described & Readonly<{ strict?: boolean; json?: boolean }>): void {
   const coverage = coverRoutes(readPolicy(options).policy, readDescribed(options))
-  process.stdout.write(options.json ? `${JSON.stringify(coverage, undefined, 2)}\n` : describe(coverage))
+  process.stdout.write(options.json ? `${escapeJson(coverage, 2)}\n` : describe(coverage))
   const isIncomplete = coverage.unrouted.length > 0 || (options.strict && coverage.undescribed.length > 0)
   if (isIncomplete) process.exitCode = 1
 }

@@ -36,11 +36,11 @@ const { writer, insert } = await populate(t, world)
 const { acme } = world.organizations
 
 /** Directories as the command line opens them. */
-function open(url: string) {
+function open(url: string, lockTimeoutMs?: number) {
   const settings = { url, pooler: 'none', poolSize: 2, connectTimeoutMs: 10_000, queryTimeoutMs: 10_000 } as const
   const database = openDatabase(settings, () => undefined)
   t.teardown(() => database.close())
-  return createProvisioning(database)
+  return createProvisioning(database, lockTimeoutMs)
 }
 
 const provisioning = open(world.databaseUrl)
@@ -107,6 +107,15 @@ t.test('of two commands at once with one external id one creates', async (t) => 
   const both = await Promise.all([create('twin', 'twin'), create('twin', 'twin')])
   t.same(both.map(({ isNew }) => isNew).sort(), [false, true])
   t.equal(both[0].row.id, both[1].row.id)
+})
+
+t.test('a command that waits too long for another says so', async (t) => {
+  const hasty = open(world.databaseUrl, 50)
+  const work = write(async () => {
+    const late = hasty.change(audit, async () => undefined)
+    await t.rejects(late, refusal(/^another command changes the directory now; run this one when that has ended$/))
+  })
+  await work
 })
 
 t.test('a change that is refused late takes all of the transaction back', async (t) => {
@@ -212,6 +221,16 @@ t.test('a user created before the first login is the one who logs in', async (t)
     refusal(/external id "hr-1" is user \d+, which has another address, name; nothing was changed/),
   )
   t.match(await readTrail('user.created'), [{ subject_id: row.id, credential: 'command-line' }])
+  await t.rejects(
+    createUser('expected@provision.example', { identity, externalId: 'hr-1', isEmailVerified: true }),
+    refusal(/external id "hr-1" is user \d+, which has another state: its address is not verified; nothing was/),
+  )
+  await writer.query('update users set email_verified = true where id = $1', [row.id])
+  for (const isEmailVerified of [true, false])
+    t.match(await createUser('expected@provision.example', { identity, externalId: 'hr-1', isEmailVerified }), {
+      isNew: false,
+      row: { isEmailVerified: true },
+    })
 })
 
 t.test('a disabled user is refused within a second, and the next login creates no new user', async (t) => {

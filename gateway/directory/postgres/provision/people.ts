@@ -148,6 +148,8 @@ function findDifferences(row: ManagedUser, { identity, ...person }: NewPerson): 
     ...names.flatMap(([field, name]) => (row[field] === person[field] ? [] : [name])),
     ...(row.firstName === person.firstName && row.lastName === person.lastName ? [] : ['name']),
     ...(isIdentityThere ? [] : ['identity']),
+    // A login may have verified an address that the command leaves open.
+    ...(person.isEmailVerified && !row.isEmailVerified ? ['state: its address is not verified'] : []),
     ...(row.disabledAt === null ? [] : ['state: it is disabled']),
   ]
 }

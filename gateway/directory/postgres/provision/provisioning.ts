@@ -44,7 +44,12 @@ const look = {
 }
 
 /** One writer at a time: two that look for the same external id would both find nothing and create it twice. */
-const lock = { name: 'lock-provisioning', text: 'select pg_advisory_xact_lock(7255978002)' }
+const lock = {
+  name: 'lock-provisioning',
+  text: "select set_config('lock_timeout', $1, true), pg_advisory_xact_lock(7255978002)",
+}
+
+const lockTimedOut = '55P03'
 
 const noteDeed = {
   name: 'note-deed',
@@ -53,7 +58,7 @@ const noteDeed = {
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 }
 
-export function createProvisioning({ query, transaction }: Database): Provisioning {
+export function createProvisioning({ query, transaction }: Database, lockTimeoutMs = 5_000): Provisioning {
   const isAdopted = async (): Promise<boolean> => {
     const [row] = await query<{ is_adopted: boolean }>(look, [])
     return row?.is_adopted === true
@@ -65,7 +70,7 @@ export function createProvisioning({ query, transaction }: Database): Provisioni
       let rehearsed: readonly [Awaited<ReturnType<typeof work>>] | undefined
       try {
         return await transaction(async (within) => {
-          await within(lock, [])
+          await within(lock, [`${lockTimeoutMs}ms`])
           const result = await work({ query: within, isAdopted: false, note: (deed) => note(within, deed, audit) })
           if (!isRehearsal) return result
           rehearsed = [result]
@@ -75,6 +80,8 @@ export function createProvisioning({ query, transaction }: Database): Provisioni
         if (rehearsed) return rehearsed[0]
         // The pool takes any rejection in a transaction for a failure of the database.
         const cause = error instanceof GatewayError ? error.cause : undefined
+        if (cause instanceof Error && (cause as NodeJS.ErrnoException).code === lockTimedOut)
+          throw new ProvisionRefusal('another command changes the directory now; run this one when that has ended')
         throw cause instanceof ProvisionRefusal ? cause : error
       }
     },
