@@ -1,5 +1,5 @@
 import type { Authenticate } from './authenticate/authenticate.ts'
-import { type Carriers, readCredential } from './authenticate/credential.ts'
+import { type CredentialRules, readCredential } from './authenticate/credential.ts'
 import { type Caller, type Decision, decide, enforce, type Permit } from './authorize/decide.ts'
 import type { Directory } from './directory/directory.ts'
 import type { Cors } from './endpoints/cors.ts'
@@ -42,7 +42,7 @@ export type Stages = Readonly<{
   snapshot: () => Snapshot
   isTrustedProxy: TrustedProxies
   cors: Cors
-  carriers: Carriers
+  credentials: CredentialRules
   authenticate: Authenticate
   directory: Directory
   limit: Limit
@@ -73,7 +73,7 @@ export const createPipeline = (stage: Stages) => {
       const snapshot = stage.snapshot()
       const { widest } = snapshot.headLimits
       stage.cors.decorate(exchange)
-      const headers = readHeaders(exchange, widest.headerBytes)
+      const headers = readHeaders(exchange, widest.headerBytes, stage.credentials.places)
       const client = readClient(exchange, headers, stage.isTrustedProxy)
       observer.onClient(client)
       exchange.account.fromAddress(client.address)
@@ -157,7 +157,7 @@ type Admit = (
  * use it, so its order is the order of refusals.
  */
 export function createAdmit(
-  stage: Pick<Stages, 'carriers' | 'authenticate' | 'directory' | 'limit'>,
+  stage: Pick<Stages, 'credentials' | 'authenticate' | 'directory' | 'limit'>,
   listener: AuditedListener,
 ): Admit {
   const issue = (decision: Decision, { exchange }: Received, observer: RequestObserver): Permit => {
@@ -174,9 +174,9 @@ export function createAdmit(
     observer: RequestObserver,
   ): Awaitable<Permit> => {
     if (match.route.isPublic) return issue(decide(match, undefined, roles), received, observer)
-    const { headers, client, requestId } = received
+    const { exchange, headers, client, requestId } = received
     const arrival = { clientAddress: client.address, requestId }
-    return andThen(stage.authenticate(readCredential(headers, stage.carriers), arrival), (principal) => {
+    return andThen(stage.authenticate(readCredential(headers, stage.credentials, exchange), arrival), (principal) => {
       observer.onPrincipal(principal)
       const organization = resolveOrganization(principal, match, headers)
       observer.onOrganization(organization)

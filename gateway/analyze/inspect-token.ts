@@ -1,7 +1,7 @@
 import { nameTokenFault, parseApiToken, requireUsable } from '../authenticate/api-token.ts'
 import { requireCarrier } from '../authenticate/authenticate.ts'
 import { identityIssuer, requireInForce } from '../authenticate/claims.ts'
-import { type Carrier, type Carriers, readCredential } from '../authenticate/credential.ts'
+import { type Carrier, type Carriers, readHeaderCredential } from '../authenticate/credential.ts'
 import { parseObject, parseToken } from '../authenticate/signature.ts'
 import type { Verify } from '../authenticate/verify.ts'
 import type { Directory, UserRecord } from '../directory/directory.ts'
@@ -70,7 +70,8 @@ export async function inspectToken(text: string, tools: InspectionTools): Promis
   const kind = isApiToken ? 'api-token' : 'jwt'
   const facts: Record<string, unknown> = {}
   try {
-    const credential = readCredential(headers, tools.carriers)
+    const credential = readHeaderCredential(headers, tools.carriers)
+    if (!credential) throw new GatewayError('credential_missing')
     const isWhole = await (credential.kind === 'oauth'
       ? inspectJwt(credential.jwt, isBare ? undefined : credential.carrier, tools, facts)
       : inspectApiToken(credential.token, tools, facts))
@@ -81,7 +82,7 @@ export async function inspectToken(text: string, tools: InspectionTools): Promis
   }
 }
 
-type CarrierHeaders = Parameters<typeof readCredential>[0]
+type CarrierHeaders = Parameters<typeof readHeaderCredential>[0]
 
 /** A bare token says nothing of its carrier, and is read as if it came in the header of its kind. */
 function readCarrier(text: string): Readonly<{ headers: CarrierHeaders; isBare: boolean }> {

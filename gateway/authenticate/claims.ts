@@ -26,7 +26,6 @@ export type ClaimPointers = Readonly<{
   subject: Pointer
   email: Pointer
   emailVerified: Pointer
-  /** First name, then last name. */
   names: readonly Pointer[]
   username: Pointer
 }>

@@ -44,7 +44,7 @@ import { openConsole } from './console.ts'
 import { type OpenDirectory, openDirectory } from './directory.ts'
 import { type InFlightRequests, trackInFlight } from './in-flight-requests.ts'
 import { clusterUpstream, countRetries, timeForward, traceForward } from './instrument.ts'
-import { checkIssuers, type Issuers, rememberVerified, startIssuers } from './issuers.ts'
+import { checkIssuers, type Issuers, readCredentialRules, rememberVerified, startIssuers } from './issuers.ts'
 import { openLimit } from './limit.ts'
 import {
   createProcessContext,
@@ -224,12 +224,13 @@ function wireStages(
   }
   const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, history, monotonicMs)
   for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
+  const credentials = readCredentialRules(configuration, issuers.carriers)
   const verify = rememberVerified(issuers.byName, configuration, metrics)
   const stages: Stages = {
     snapshot,
     isTrustedProxy,
     cors: configuration.cors ? createCors(configuration.cors) : noCors,
-    carriers: issuers.carriers,
+    credentials: credentials.public,
     authenticate: createAuthenticate({ directory, verify, now }),
     directory,
     limit: openLimit(opened.countBy, { metrics, monotonicMs }),
@@ -243,7 +244,12 @@ function wireStages(
     beginRecord: beginRecord('public'),
     observe: observe('public'),
   }
-  const judge = createDecision({ ...stages, beginRecord: beginRecord('decision'), observe: observe('decision') })
+  const judge = createDecision({
+    ...stages,
+    credentials: credentials.decision,
+    beginRecord: beginRecord('decision'),
+    observe: observe('decision'),
+  })
   return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
 }
 

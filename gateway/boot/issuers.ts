@@ -1,7 +1,7 @@
 import { PartError } from '../admin/readiness.ts'
 import { type AudienceClaim, clientsOf, parsePointer, type TrustedIssuer } from '../authenticate/claims.ts'
 import type { Clock } from '../authenticate/clock.ts'
-import type { Carrier, Carriers } from '../authenticate/credential.ts'
+import type { Carriers, CredentialRules } from '../authenticate/credential.ts'
 import { createKeyLoader, isAsSecure } from '../authenticate/jwks/fetch.ts'
 import { createKeySet } from '../authenticate/jwks/key-set.ts'
 import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
@@ -65,6 +65,19 @@ const reassignedClaims = new Set([
 const isReassigned = (pointer: string): boolean => {
   const names = parsePointer(pointer).map((name) => name.toLowerCase().replace(/[^a-z]/g, ''))
   return names.some((name) => reassignedClaims.has(name) || /(?:emailaddress|claimsname|claimsupn)$/.test(name))
+}
+
+/** A proxy that only asks for decisions forwards the request itself, so no credential can be taken out of its lines. */
+export const readCredentialRules = (
+  { issuers, cors }: Pick<Configuration, 'issuers' | 'cors'>,
+  carriers: Carriers,
+): Readonly<Record<'public' | 'decision', CredentialRules>> => {
+  const cookies = new Set(issuers.flatMap(({ tokens }) => tokens.cookie ?? []))
+  const subprotocol = carriers.has('subprotocol')
+  // `*` is any origin, and a cookie needs one that is named.
+  const origins = new Set(cors?.origins.filter((origin) => origin !== '*'))
+  const places = cookies.size > 0 || subprotocol ? { cookies, subprotocol } : undefined
+  return { public: { carriers, origins, places }, decision: { carriers, origins, places: undefined } }
 }
 
 /**
@@ -158,7 +171,10 @@ export const listIdentityIssuers = (issuers: Configuration['issuers']): Readonly
 const isList = (audience: object): audience is readonly string[] => Array.isArray(audience)
 
 const listCarriers = (tokens: IssuerSettings['tokens']): Carriers =>
-  new Set((['header', 'bearer'] satisfies Carrier[]).filter((carrier) => tokens[carrier]))
+  new Set([
+    ...(['header', 'bearer', 'subprotocol'] as const).filter((carrier) => tokens[carrier]),
+    ...(tokens.cookie === undefined ? [] : [`cookie:${tokens.cookie}` as const]),
+  ])
 
 type FirstKeys = Readonly<{
   issuer: string

@@ -33,7 +33,7 @@ export type Configuration = Readonly<{
       | string
       | readonly string[]
       | Readonly<Partial<Record<'client_id' | 'azp' | 'scope', string | readonly string[]>>>
-    tokens: Readonly<{ header: boolean; bearer: boolean }>
+    tokens: Readonly<{ header: boolean; bearer: boolean; cookie?: string; subprotocol: boolean }>
     jwksUri?: string
     clockToleranceSeconds: number
     linkVerifiedEmail: boolean

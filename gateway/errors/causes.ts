@@ -28,6 +28,21 @@ export const causes = {
     'An API token came in `x-oauth-access-token`, which is the header of JWTs.',
     'Send the API token as `Authorization: Bearer`.',
   ],
+  subprotocol_alone: [
+    'unauthenticated',
+    'The handshake offers a JWT as its only subprotocol.',
+    'Offer the subprotocol of the application too, because the server must choose one.',
+  ],
+  subprotocol_repeated: [
+    'headers_malformed',
+    'The handshake offers more than one JWT as subprotocol.',
+    'Offer one JWT, beside the subprotocol of the application.',
+  ],
+  credential_cookie_repeated: [
+    'headers_malformed',
+    'The cookie that carries a JWT is repeated, or several such cookies came.',
+    'Clear the cookie and set it once. A page of a sibling domain may have set the other one.',
+  ],
   malformed: [
     'unauthenticated',
     'The credential is not a JWT, or not an API token, as its header promises. It may be cut or padded.',

@@ -31,6 +31,7 @@ const refusals = {
   role_insufficient: [403, 'Your role does not permit this action.', 'role'],
   ability_missing: [403, 'This credential does not permit this action.', 'ability'],
   organization_forbidden: [403, 'You are not a member of this organization.', 'role'],
+  origin_forbidden: [403, 'Pages of this origin may not use this cookie.'],
   account_out_of_reach: [403, 'Your role does not cover all that this account may do.', 'role'],
   enterprise_required: [403, 'This needs an Enterprise organization.', 'resource'],
   cluster_suspended: [403, 'The cluster is suspended.', 'resource'],

@@ -47,6 +47,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'The path names an organization of which the caller is not a member.',
     'Name one of the caller’s organizations.',
   ],
+  origin_forbidden: [
+    'A cookie carries the credential, and `Origin` is not one of `cors.origins`. Without `Origin` only an `EventSource` of the same origin may use the cookie.',
+    'Add the origin of the page to `cors.origins`, as the browser writes it.',
+  ],
   account_out_of_reach: [
     'A token has all rights of its account. The account has a higher role here, a bypass scope, or an organization in which the caller is not an administrator.',
     'Ask an administrator of all its organizations to mint, or an operator: `sallyport tokens mint`. One account per organization avoids this.',

@@ -1,4 +1,3 @@
-/** Error and response formats (SPEC section 7). */
 export const surfaces = ['platform', 'data', 'model', 'files', 'graphql'] as const
 
 export type Surface = (typeof surfaces)[number]

@@ -138,7 +138,6 @@ function checkBinding({ htm, htu }: JWTPayload, { method, url, originalUrl }: Re
     throw new IdentityError('invalid', 'x-gateway-identity is bound to another request')
 }
 
-/** A Fetch API request has an absolute URL. */
 const toOriginForm = (target: string): string => target.replace(/^https?:\/\/[^/?#]*/i, '')
 
 const readIdentity = (payload: JWTPayload): Identity => {

@@ -1,6 +1,12 @@
 import { isIPv4, isIPv6 } from 'node:net'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
+import {
+  type CarriedCredentials,
+  type CredentialPlaces,
+  noCarriedCredentials,
+  takeCredentials,
+} from './carried-credentials.ts'
 import { usualHeadLimits } from './head-limits.ts'
 import { headerRole, type ReadHeader } from './header-role.ts'
 import { parseTraceContext } from './trace-context.ts'
@@ -13,6 +19,7 @@ export type RequestHeaders = Readonly<{
   oauthAccessToken: readonly string[]
   organizationId: readonly string[]
   cookie: readonly string[]
+  carried: CarriedCredentials
   forwarded: ForwardedHeaders
   passing: RawHeaders
   /** The lines that could make a backend see another request. They are forwarded only where an upstream names them. */
@@ -27,6 +34,7 @@ export type ForwardedHeaders = Readonly<{ for: readonly string[]; proto: readonl
 export function readHeaders(
   exchange: Pick<Exchange, 'headers' | 'httpVersion'>,
   limitBytes: number = usualHeadLimits.headerBytes,
+  places?: CredentialPlaces,
 ): RequestHeaders {
   if (exchange.httpVersion !== '1.1' && exchange.httpVersion !== '1.0') throw new GatewayError('http_version')
   const values = { ...noValues }
@@ -53,6 +61,7 @@ export function readHeaders(
     for (const state of trace.tracestate) passing.push('tracestate', state)
   }
   const nominated = readNominated(values.connection)
+  const taken = places ? takeCredentials(passing, places) : undefined
   return {
     host: readHost(values.host),
     bytes,
@@ -60,12 +69,13 @@ export function readHeaders(
     oauthAccessToken: values['x-oauth-access-token'],
     organizationId: values['x-organization-id'],
     cookie: values.cookie,
+    carried: taken?.carried ?? noCarriedCredentials,
     forwarded: {
       for: values['x-forwarded-for'],
       proto: values['x-forwarded-proto'],
       host: values['x-forwarded-host'],
     },
-    passing: withoutNominated(passing, nominated),
+    passing: withoutNominated(taken?.passing ?? passing, nominated),
     overrides: withoutNominated(overrides, nominated),
     credentials: withoutNominated(listCredentials(values), nominated),
   }

@@ -31,7 +31,6 @@ export type RecheckOptions = ExpiryRules &
 
 export type Recheck = Pick<OpenExchanges, 'open' | 'confirm' | 'countHeard' | 'hear' | 'recheckAll' | 'count' | 'stop'>
 
-/** Changes that come together are looked for together. */
 const coalesceMs = 10
 
 const sweepMs = 50
@@ -47,7 +46,6 @@ const readAgainAfterMs = 600
 /** Time to read the facts of an exchange that a change has named. */
 const namedLimitMs = 850
 
-/** With `onUnknown: end`, the age of facts that ends an exchange. */
 const unknownLimitMs = 1_000
 
 const resetAfterMs = 700
@@ -57,7 +55,6 @@ const retryMs = 100
 /** A forward step of the wall clock; less is drift. */
 const clockStepMs = 500
 
-/** Ends open exchanges whose rights have ended. One for each process. */
 export class OpenExchanges {
   readonly #options: RecheckOptions
   readonly #open = new UnorderedList<OpenExchange>()

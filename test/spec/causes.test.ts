@@ -10,7 +10,14 @@ import { codeOf, listRefusals, type RefusalCause } from '../../gateway/errors/ga
 import { describeCause } from '../../gateway/errors/remedies.ts'
 import { readAudit } from '../support/audit.ts'
 import { addPeople, canary, changeHeader, guessToken, startKeyedIssuer } from '../support/cause-people.ts'
-import { type CauseGateway, type CauseStage, floodMs, guesses, startCauseStage } from '../support/cause-stage.ts'
+import {
+  type CauseGateway,
+  type CauseStage,
+  credentialCookie,
+  floodMs,
+  guesses,
+  startCauseStage,
+} from '../support/cause-stage.ts'
 import { type Call, call, callRaw } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
@@ -85,6 +92,14 @@ const claiming = (claims: Readonly<Record<string, unknown>>, header: object = {}
     ask(origin, id, { path: '/public/x', headers: oauth({ jwt: await issuer.sign(claims, header) }) }),
 })
 const credentialed = (headers: Call['headers']): Row => ({ provoke: get('/public/x', headers) })
+
+const events = { accept: 'text/event-stream', origin: 'https://foreign.example' }
+const joining = (subprotocols: string): Row => ({
+  provoke: get('/socket', {
+    ...{ connection: 'upgrade', upgrade: 'websocket', 'sec-websocket-protocol': subprotocols },
+    ...{ 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==', 'sec-websocket-version': '13' },
+  }),
+})
 
 /** At the decision listener, as a proxy asks. */
 const judged = (headers: Call['headers']): Row => ({
@@ -321,6 +336,13 @@ const rows = {
   original_host_malformed: judged({
     ...{ 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/open/x', 'x-forwarded-host': 'a@b' },
   }),
+  credential_cookie_repeated: credentialed({
+    cookie: `${credentialCookie}=${usual}; ${credentialCookie}=x`,
+    ...events,
+  }),
+  origin_forbidden: credentialed({ cookie: `${credentialCookie}=${usual}`, ...events }),
+  subprotocol_alone: joining(`bearer.jwt.${usual}`),
+  subprotocol_repeated: joining(`chat, bearer.jwt.${usual}, bearer.jwt.${usual}`),
   ambiguous_credentials: credentialed({ ...oauth(member), ...bearer(robot.apiKey) }),
   rate_limited: {
     provoke: async (id, gateway) => {

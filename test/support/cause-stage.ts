@@ -15,6 +15,8 @@ const nowhere = 'http://127.0.0.1:1'
 const open = { surface: 'platform', access: 'public', upstream: 'platform' }
 const closed = { surface: 'platform', upstream: 'platform' }
 
+export const credentialCookie = '__Host-access-token'
+
 /** Routes that the shipped policy has no need for. */
 const routes = [
   { id: 'causes.open', match: { path: '/open/*' }, ...open },
@@ -112,7 +114,11 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
         audit: { sink: auditFile },
         cluster: { networks: { allow: ['127.0.0.0/8'] } },
         issuers: [
-          { issuer: world.oidc.issuer, audience },
+          {
+            issuer: world.oidc.issuer,
+            audience,
+            tokens: { header: true, cookie: credentialCookie, subprotocol: true },
+          },
           { issuer, audience, jwksUri: `${issuer}/keys`, clockToleranceSeconds: 0 },
         ],
         ...settings,

@@ -76,7 +76,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     snapshot: () => snapshot,
     isTrustedProxy: () => false,
     cors: noCors,
-    carriers: new Set(['header']),
+    credentials: { carriers: new Set(['header']), places: undefined, origins: new Set() },
     authenticate: unused,
     directory,
     limit: { checkAddress: unused, checkCaller: unused },

@@ -1,6 +1,6 @@
 import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import { isSameAddress, readClaims } from '../../gateway/authenticate/claims.ts'
-import { readCredential } from '../../gateway/authenticate/credential.ts'
+import { readHeaderCredential } from '../../gateway/authenticate/credential.ts'
 import { parseShallow } from '../../gateway/authenticate/jwks/fetch.ts'
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
@@ -31,6 +31,7 @@ import { redact } from '../../gateway/observe/log/redact.ts'
 import { readKeyBundle } from '../../gateway/pin/key-bundle.ts'
 import { parseYaml } from '../../gateway/policy/document.ts'
 import { parsePattern } from '../../gateway/policy/route.ts'
+import { takeCredentials } from '../../gateway/receive/carried-credentials.ts'
 import { readClient } from '../../gateway/receive/client.ts'
 import { headerRole } from '../../gateway/receive/header-role.ts'
 import { isHost, readHeaders } from '../../gateway/receive/headers.ts'
@@ -214,11 +215,17 @@ export const readers: readonly Reader[] = [
   reader('an address of a limit', 'network/network.ts', head, readNetwork),
   reader('a line of a table of connections', 'http/server/silent-peers.ts', head, readConnection),
   reader('an address within another', 'http/upstream/embedded-address.ts', head, embeddedAddresses),
+  reader('a line that may carry a credential', 'receive/carried-credentials.ts', head, (text) =>
+    takeCredentials(['cookie', text, 'sec-websocket-protocol', text], {
+      cookies: new Set(['__Host-access-token']),
+      subprotocol: true,
+    }),
+  ),
   reader('a Bearer', 'authenticate/credential.ts', head, (text) =>
-    readCredential({ authorization: [`Bearer ${text}`], oauthAccessToken: [] }, new Set(['bearer'])),
+    readHeaderCredential({ authorization: [`Bearer ${text}`], oauthAccessToken: [] }, new Set(['bearer'])),
   ),
   reader('a scheme', 'authenticate/credential.ts', head, (text) =>
-    readCredential({ authorization: [text], oauthAccessToken: [] }, new Set(['bearer'])),
+    readHeaderCredential({ authorization: [text], oauthAccessToken: [] }, new Set(['bearer'])),
   ),
   reader('an API token', 'authenticate/api-token.ts', head, (text) => parseApiToken(`oat_${text}`)),
   reader('a JWT', 'authenticate/signature.ts', tokenBytes, parseToken),

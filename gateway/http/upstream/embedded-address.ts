@@ -26,7 +26,6 @@ const forms: readonly Readonly<{
 export function embeddedAddresses(address: string): readonly string[] {
   if (!isIPv6(address)) return []
   const groups = readGroups(address)
-  // `::` and `::1` do not embed IPv4.
   if (groups.slice(0, 7).every((group) => group === 0) && (groups[7] ?? 0) <= 1) return []
   const bytes = groups.flatMap((group) => [group >> 8, group & 0xff])
   const held = forms

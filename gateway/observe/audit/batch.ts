@@ -14,7 +14,6 @@ export function takeBatch(queue: Line[], limitBytes: number): Batch | undefined 
   return count === 0 ? undefined : toBatch(queue.splice(0, count))
 }
 
-/** Lines are ASCII, so a character is a byte. */
 export const toBatch = (lines: readonly Line[], offset = 0): Batch => ({
   lines,
   bytes: Buffer.from(lines.map(({ text }) => text).join(''), 'latin1'),

@@ -1,0 +1,58 @@
+import type { RawHeaders } from '../http/exchange.ts'
+
+export type CredentialPlaces = Readonly<{ cookies: ReadonlySet<string>; subprotocol: boolean }>
+
+export type CarriedCredentials = Readonly<{
+  cookies: readonly Readonly<{ name: string; value: string }>[]
+  subprotocols: readonly string[]
+  hasOtherSubprotocol: boolean
+}>
+
+export const noCarriedCredentials: CarriedCredentials = { cookies: [], subprotocols: [], hasOtherSubprotocol: false }
+
+const subprotocolPrefix = 'bearer.jwt.'
+
+/** Takes each credential out of the lines, so that no upstream sees it. Lines without one stay as they are. */
+export function takeCredentials(
+  lines: RawHeaders,
+  places: CredentialPlaces,
+): Readonly<{ passing: string[]; carried: CarriedCredentials }> {
+  const passing: string[] = []
+  const cookies: { name: string; value: string }[] = []
+  const subprotocols: string[] = []
+  let hasOtherSubprotocol = false
+  const keepCookie = (pair: string): boolean => {
+    const [name = ''] = pair.split('=', 1)
+    if (!places.cookies.has(name.trim())) return true
+    cookies.push({ name: name.trim(), value: pair.slice(name.length + 1).trim() })
+    return false
+  }
+  const keepSubprotocol = (entry: string): boolean => {
+    const isCredential = places.subprotocol && entry.trim().toLowerCase().startsWith(subprotocolPrefix)
+    if (isCredential) subprotocols.push(entry.trim().slice(subprotocolPrefix.length))
+    else hasOtherSubprotocol ||= entry.trim() !== ''
+    return !isCredential
+  }
+  for (let index = 0; index < lines.length; index += 2) {
+    const name = lines[index] ?? ''
+    const value = lines[index + 1] ?? ''
+    const kept = keepParts(name.toLowerCase(), value, keepCookie, keepSubprotocol)
+    if (kept !== undefined) passing.push(name, kept)
+  }
+  return { passing, carried: { cookies, subprotocols, hasOtherSubprotocol } }
+}
+
+type Keep = (part: string) => boolean
+
+function keepParts(name: string, value: string, keepCookie: Keep, keepSubprotocol: Keep): string | undefined {
+  if (name === 'cookie') return keepAmong(value, ';', keepCookie)
+  return name === 'sec-websocket-protocol' ? keepAmong(value, ',', keepSubprotocol) : value
+}
+
+function keepAmong(value: string, separator: string, keep: Keep): string | undefined {
+  const parts = value.split(separator)
+  const kept = parts.filter(keep)
+  if (kept.length === parts.length) return value
+  const left = kept.join(separator).trim()
+  return left === '' ? undefined : left
+}

@@ -1,0 +1,177 @@
+import t, { type Test } from 'tap'
+import { type Answer, call } from '../support/client.ts'
+import { openRawClient, startRawUpstream, startTestGateway } from '../support/gateway.ts'
+import { startServing } from '../support/serve.ts'
+import { handshake, switching } from '../support/websocket.ts'
+import { bearer, oauth, startTestWorld } from '../support/world.ts'
+
+// A browser sends cookies with the requests of every site (cross-site WebSocket hijacking), and a subprotocol that a
+// server chooses comes back in its answer.
+
+const world = await startTestWorld(t)
+const { member } = world.users
+const { jwt } = member
+const { robot } = world.serviceAccounts
+const cookie = '__Host-access-token'
+const origin = 'https://app.example'
+
+/** Of the requests that arrived, in their order. */
+const heads: string[] = []
+
+const upstream = await startRawUpstream(t, (socket, soFar) => {
+  const head = soFar.split('\r\n\r\n').at(-2) ?? ''
+  heads.push(head)
+  socket.write(/^upgrade: websocket/im.test(head) ? switching : 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok')
+})
+const guarded = { match: { path: '/*' }, surface: 'platform', upstream: 'platform', websocket: true }
+const open = { ...guarded, id: 'open', match: { path: '/open/*' }, access: 'public' }
+const routes = [{ ...guarded, id: 'any' }, open]
+
+const issuersWith = (tokens: object) => [{ issuer: world.oidc.issuer, audience: world.oidc.audience, tokens }]
+
+const start = (t: Test, tokens: object, cors: object = { origins: [origin] }) =>
+  startTestGateway(t, {
+    world,
+    routes,
+    upstreams: { platform: { url: upstream.url } },
+    settings: { issuers: issuersWith(tokens), cors },
+  })
+
+const gateway = await start(t, { cookie, subprotocol: true })
+
+type Headers = Readonly<Record<string, string | string[]>>
+
+const events = { accept: 'text/event-stream' }
+const carried: Headers = { cookie: `a=1; ${cookie}=${jwt}; b=2` }
+const ask = (headers: Headers, method = 'GET', path = '/x'): Promise<Answer> =>
+  call(gateway.public, { method, path, headers })
+
+/** The status of a handshake with these lines. */
+async function join(t: Test, lines: readonly string[], at = gateway.public, path = '/x'): Promise<number> {
+  const client = await openRawClient(t, at)
+  client.send(handshake(path, lines.map((line) => `${line}\r\n`).join('')))
+  const [, status] = /^HTTP\/1\.1 (\d+)/.exec(await client.until(/\r\n\r\n/)) ?? []
+  client.socket.destroy()
+  return Number(status)
+}
+
+const lastHead = (): string => heads.at(-1) ?? ''
+
+t.test('a cookie counts for an EventSource and a WebSocket of a listed origin', async (t) => {
+  t.equal((await ask({ ...carried, ...events, origin })).status, 200)
+  t.equal((await ask({ ...carried, accept: 'text/html, Text/Event-Stream;q=0.9', origin })).status, 200)
+  t.equal((await ask({ ...carried, ...events, 'sec-fetch-site': 'same-origin' })).status, 200, 'of the same origin')
+  t.equal(await join(t, [`Origin: ${origin}`, `Cookie: ${cookie}=${jwt}`]), 101)
+})
+
+t.test('a page of another origin cannot use it', async (t) => {
+  const lies = ['null', 'https://evil.example', `${origin}.evil.example`, `${origin}/`, 'https://APP.example', '*', '']
+  for (const other of [...lies, 'http://app.example', `${origin}:443`]) {
+    const refused = await ask({ ...carried, ...events, origin: other })
+    t.match([refused.status, refused.json().error.code], [403, 'origin_forbidden'], `an EventSource of ${other}`)
+    t.equal(await join(t, [`Origin: ${other}`, `Cookie: ${cookie}=${jwt}`]), 403, `a WebSocket of ${other}`)
+  }
+  t.equal((await ask({ ...carried, ...events, origin: [origin, origin] })).status, 403, 'two origins')
+  for (const site of ['same-site', 'cross-site', 'none', 'Same-Origin'])
+    t.equal((await ask({ ...carried, ...events, 'sec-fetch-site': site })).status, 403, site)
+  t.equal((await ask({ ...carried, ...events })).status, 403, 'no origin')
+  const both = { origin: 'https://evil.example', 'sec-fetch-site': 'same-origin' }
+  t.equal((await ask({ ...carried, ...events, ...both })).status, 403, 'an origin decides before the site')
+  t.equal(await join(t, ['Sec-Fetch-Site: same-origin', `Cookie: ${cookie}=${jwt}`]), 403, 'a WebSocket has an origin')
+  const wide = await start(t, { cookie }, { origins: ['*'] })
+  t.equal((await call(wide.public, { path: '/x', headers: { ...carried, ...events, origin } })).status, 403, 'of *')
+})
+
+t.test('a cookie is not read for any other request', async (t) => {
+  for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'HEAD'])
+    t.equal((await ask({ ...carried, ...events, origin }, method)).status, 401, method)
+  for (const accept of ['*/*', 'text/*', 'text/event-streams', 'application/json'])
+    t.equal((await ask({ ...carried, accept, origin })).status, 401, accept)
+  t.equal((await ask({ ...carried, origin })).status, 401, 'without Accept')
+  t.equal((await ask({ ...events, origin, cookie: `${cookie.toLowerCase()}=${jwt}` })).status, 401, 'another name')
+})
+
+t.test('a cookie that comes twice is 400', async (t) => {
+  for (const twice of [`${cookie}=${jwt}; ${cookie}=${jwt}`, `${cookie}=; ${cookie}=${jwt}`]) {
+    t.equal((await ask({ ...events, origin, cookie: twice })).status, 400)
+    t.equal(await join(t, [`Origin: ${origin}`, `Cookie: ${twice}`]), 400)
+  }
+  t.equal((await ask({ ...events, origin, cookie: [`${cookie}=${jwt}`, `${cookie}=x`] })).status, 400, 'on two lines')
+})
+
+t.test('a credential in a header wins over the cookie', async (t) => {
+  const bad = { ...events, origin: 'https://evil.example', cookie: `${cookie}=x; ${cookie}=y` }
+  t.equal((await ask({ ...bad, ...oauth(member) })).status, 200)
+  t.equal((await ask({ ...bad, ...bearer(robot.apiKey) })).status, 200)
+  t.equal((await ask({ ...carried, ...events, origin, ...bearer('oat_x') })).status, 401, 'a bad one too')
+})
+
+t.test('a subprotocol counts in a handshake, beside another one', async (t) => {
+  const line = (value: string): string => `Sec-WebSocket-Protocol: ${value}`
+  t.equal(await join(t, [line(`chat, bearer.jwt.${jwt}`)]), 101)
+  t.match(lastHead(), /^sec-websocket-protocol: chat$/im, 'the other one arrives')
+  t.equal(await join(t, [line('chat'), line(`bearer.jwt.${jwt}`)]), 101, 'on a line of its own')
+  t.equal(await join(t, [line(`bearer.jwt.${jwt}`)]), 401, 'alone')
+  t.equal(await join(t, [line(`bearer.jwt.${jwt}, ,`)]), 401, 'beside an empty one')
+  t.equal(await join(t, [line(`chat, bearer.jwt.${jwt}, bearer.jwt.${jwt}`)]), 400, 'twice')
+  t.equal(await join(t, [line('chat, bearer.jwt.x')]), 401, 'no JWT')
+  t.equal(await join(t, [line('chat, bearer.jwt.oat_x')]), 401, 'an API token')
+  t.equal(await join(t, [line(`chat, bearer.jwt.${jwt}`), `X-OAuth-Access-Token: ${jwt}`]), 400, 'beside a header')
+  t.equal(await join(t, [line(`chat, bearer.jwt.${jwt}`), `Authorization: Bearer ${robot.apiKey}`]), 400)
+  t.equal((await ask({ 'sec-websocket-protocol': `chat, bearer.jwt.${jwt}` })).status, 401, 'in no other request')
+})
+
+t.test('neither the cookie nor the subprotocol reaches an upstream, and nothing else is lost', async (t) => {
+  const [, , signature = ''] = jwt.split('.')
+  await ask({ ...carried, ...oauth(member), 'sec-websocket-protocol': `chat, bearer.jwt.${jwt}` })
+  t.match(lastHead(), /^cookie: a=1; b=2$/im, 'the other cookies')
+  t.match(lastHead(), /^sec-websocket-protocol: chat$/im)
+  await ask({ cookie: `${cookie}=${jwt}`, 'sec-websocket-protocol': `bearer.jwt.${jwt}` }, 'GET', '/open/x')
+  t.match(lastHead(), /^GET \/open\/x /, 'a public route')
+  t.notMatch(lastHead(), /^(?:cookie|sec-websocket-protocol):/im, 'no empty line')
+  await ask({ ...oauth(member), cookie: 'x=1;y=2 ;  z', 'sec-websocket-protocol': 'a,b' })
+  t.match(lastHead(), /^cookie: x=1;y=2 ; {2}z$/im, 'lines without a credential are as they were')
+  t.match(lastHead(), /^sec-websocket-protocol: a,b$/im)
+  t.notOk(heads.join('').includes(signature), 'the token never')
+})
+
+t.test('a token counts where its issuer allows it, also when it is cached', async (t) => {
+  const closed = await start(t, { header: true, cookie: 'another' })
+  const at = (headers: Headers) => call(closed.public, { path: '/x', headers })
+  t.equal((await at(oauth(member))).status, 200)
+  t.equal((await at({ ...carried, ...events, origin })).status, 401, 'a cookie of another name')
+  t.equal((await at({ ...events, origin, cookie: `another=${jwt}` })).status, 200)
+  t.equal(await join(t, [`Sec-WebSocket-Protocol: chat, bearer.jwt.${jwt}`], closed.public), 401)
+})
+
+t.test('the decision listener reads neither', async (t) => {
+  const original = { 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/x' }
+  const at = (headers: Headers) => call(gateway.decision, { path: '/authorize', headers: { ...original, ...headers } })
+  t.equal((await at(oauth(member))).status, 200)
+  t.equal((await at({ ...carried, ...events, origin })).status, 401)
+  const protocol = `Sec-WebSocket-Protocol: chat, bearer.jwt.${jwt}`
+  const lines = ['X-Forwarded-Method: GET', 'X-Forwarded-Uri: /x', protocol]
+  t.equal(await join(t, lines, gateway.decision, '/authorize'), 401)
+})
+
+t.test('no log line and no line of the audit has the token', async (t) => {
+  const serve = await startServing(t, {
+    world,
+    upstream: upstream.url,
+    settings: {
+      issuers: issuersWith({ cookie, subprotocol: true }),
+      cors: { origins: [origin] },
+      log: { level: 'debug' },
+      audit: { sink: 'stdout' },
+    },
+  })
+  for (const path of ['/users/me', '/nowhere', '/socket']) {
+    await call(serve.public, { path, headers: { ...carried, ...events, origin } })
+    await call(serve.public, { path, headers: { ...carried, ...events, origin: 'https://evil.example' } })
+    await join(t, [`Origin: ${origin}`, `Sec-WebSocket-Protocol: chat, bearer.jwt.${jwt}`], serve.public, path)
+  }
+  const [, payload = '', signature = ''] = jwt.split('.')
+  const told = serve.stdout() + serve.stderr()
+  t.ok(told.includes('origin_forbidden'), 'the refusals are told')
+  t.notOk(told.includes(signature) || told.includes(payload))
+})
