@@ -1,5 +1,5 @@
 import type { Principal, PrincipalCredential } from '../authenticate/principal.ts'
-import type { Directory, UserRecord } from '../directory/directory.ts'
+import type { DirectoryStore, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
 import { readTarget } from '../receive/target.ts'
@@ -12,7 +12,7 @@ import type { HypotheticalCaller } from './hypothetical-caller.ts'
 export type Wanted = Readonly<{ user: number; organization: number | undefined; token: number | undefined }>
 
 type Tools = Readonly<{
-  directory: Pick<Directory, 'findAgent' | 'findToken'>
+  directory: Pick<DirectoryStore, 'findAgent' | 'findToken'>
   findUser: (id: number) => Promise<UserRecord | undefined>
 }>
 
@@ -30,7 +30,7 @@ export async function findCaller(
   try {
     const organizationId = wanted.organization === undefined ? [] : [String(wanted.organization)]
     const organization = resolveOrganization(principal, match, { organizationId, cookie: [] })
-    const agent = (await resolveResource(match, directory as Directory))?.agent
+    const agent = (await resolveResource(match, directory))?.agent
     const whose = agent?.isPublic ? 'public' : agent && agent.organizationId === organization?.id ? 'own' : 'foreign'
     return { caller: imagine(principal, organization, whose) }
   } catch (error) {
@@ -42,7 +42,7 @@ export async function findCaller(
 
 async function findProof({ user, token }: Wanted, { findToken }: Tools['directory']): Promise<PrincipalCredential> {
   if (token === undefined) return { kind: 'oauth', expiresAt: new Date(0) }
-  const record = await findToken(token, '')
+  const record = await findToken(token)
   if (record?.user.id !== user) throw new Error(`user ${user} has no token ${token}. Name another with --token.`)
   const { id, name, abilities, lastUsedAt, expiresAt } = record
   if (expiresAt && expiresAt <= new Date()) throw new Error(`token ${token} has expired. Name another with --token.`)

@@ -1,6 +1,6 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
-import type { TokenRecord } from '../directory/directory.ts'
+import type { TokenRecord, WrongSecret } from '../directory/directory.ts'
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 
 export type ApiToken = Readonly<{ id: number; hash: string }>
@@ -49,10 +49,14 @@ export function isSameHash(left: string, right: string): boolean {
 /**
  * Returns the record if the token may be used. Clients get the same refusal for each cause; only operators see which.
  */
-export function requireUsable(record: TokenRecord | undefined, { id, hash }: ApiToken, at: Date): TokenRecord {
+export function requireUsable(
+  record: TokenRecord | WrongSecret | undefined,
+  { id, hash }: ApiToken,
+  at: Date,
+): TokenRecord {
   const refuse = (cause: RefusalCause): GatewayError => new GatewayError(cause, { tokenId: id })
   if (record === undefined) throw refuse('token_unknown')
-  if (!isSameHash(hash, record.hash)) throw refuse('token_secret_wrong')
+  if (record === 'wrong-secret' || !isSameHash(hash, record.hash)) throw refuse('token_secret_wrong')
   if (record.expiresAt !== null && record.expiresAt <= at) throw refuse('token_expired')
   if (record.user.userType !== 'client-managed') throw refuse('token_of_human')
   return record

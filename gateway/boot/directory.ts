@@ -4,7 +4,7 @@ import { createCachedDirectory } from '../directory/cache/cached-directory.ts'
 import { createFreshness, type Freshness } from '../directory/cache/freshness.ts'
 import { createGrace } from '../directory/cache/grace.ts'
 import type { Change, ChangeHandlers, ChangeSource } from '../directory/change.ts'
-import type { Directory, ReadFacts } from '../directory/directory.ts'
+import type { Directory, DirectoryStore, ReadFacts } from '../directory/directory.ts'
 import { guardLookups } from '../directory/lookups/guard-lookups.ts'
 import { listenToPostgres } from '../directory/postgres/change-listener.ts'
 import { createPostgresDirectory, createReadFacts } from '../directory/postgres/directory.ts'
@@ -157,7 +157,7 @@ function openPostgres(
 
 function guardUnknownTokens(
   configuration: Configuration,
-  store: Directory,
+  store: DirectoryStore,
   database: Database,
   { log, metrics, monotonicMs }: DirectoryDependencies,
 ): Directory {

@@ -1,7 +1,7 @@
 import { listIdentityIssuers } from '../boot/issuers.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
-import type { AuditContext, Directory, UserRecord } from '../directory/directory.ts'
+import type { AuditContext, DirectoryStore, UserRecord } from '../directory/directory.ts'
 import { readTokenTrail, type TokenDeed } from '../directory/postgres/audit.ts'
 import { type ClusterStatus, type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, findUser } from '../directory/postgres/directory.ts'
@@ -13,7 +13,7 @@ import { parseId } from '../resolve/organization-id.ts'
 import { hearClusters } from './heartbeats.ts'
 
 export type CommandTools = Readonly<{
-  directory: Directory
+  directory: DirectoryStore
   findUser: (id: number) => Promise<UserRecord | undefined>
   readTokenTrail: (tokenId: number) => Promise<readonly TokenDeed[]>
   clusters: ClusterStore

@@ -54,8 +54,7 @@ export async function runListTokens(options: Common & Readonly<{ user: string }>
 export async function runRevokeToken(tokenId: string, options: Common): Promise<void> {
   const id = readId('the token', tokenId)
   const { revoked, userId } = await withDirectory(options.config, async ({ directory }) => {
-    // The operator names only an id: an empty string stands for the secret that is not compared.
-    const userId = (await directory.findToken(id, ''))?.user.id
+    const userId = (await directory.findToken(id))?.user.id
     const audit = commandLineAudit(null, randomUUID())
     const revoked = userId === undefined ? undefined : await directory.revokeToken({ id, userId }, audit)
     if (!revoked)

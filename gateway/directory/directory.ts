@@ -49,6 +49,8 @@ export type TokenMetadata = Readonly<{
 export type TokenRecord = TokenMetadata &
   Readonly<{ hash: string; user: UserRecord; ancestors: readonly TokenAncestor[] }>
 
+export type WrongSecret = 'wrong-secret'
+
 export type TokenAncestor = Readonly<{ id: number; userId: number }>
 
 export type NewToken = Readonly<{
@@ -113,9 +115,9 @@ export interface Directory {
   verifyEmail(userId: number, address: string): Promise<boolean | undefined>
   /**
    * Finds a token by its id; the caller compares the hash. `hash` only names a cached absence. A token that was never
-   * found waits for the turn of its client's address.
+   * found waits for the turn of its client's address, and is compared before it is read.
    */
-  findToken(id: number, hash: string, clientAddress?: string): Awaitable<TokenRecord | undefined>
+  findToken(id: number, hash: string, clientAddress?: string): Awaitable<TokenRecord | WrongSecret | undefined>
   findOrganization(id: number): Awaitable<OrganizationRecord | undefined>
   findAgent(id: number): Awaitable<AgentRecord | undefined>
   /** A cached record is looked up again if its heartbeat is older than `aliveSince`. */
@@ -129,6 +131,10 @@ export interface Directory {
   noteTokenUse(tokenId: number, at: Date): void
   ping(): Promise<void>
 }
+
+/** A directory without caches: it reads a token by its id alone, and compares nothing. */
+export type DirectoryStore = Omit<Directory, 'findToken'> &
+  Readonly<{ findToken: (id: number) => Promise<TokenRecord | undefined> }>
 
 export type FactKeys = Readonly<{
   identities: readonly IdentityName[]

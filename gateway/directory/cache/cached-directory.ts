@@ -10,6 +10,7 @@ import {
   type OrganizationRecord,
   type TokenRecord,
   type UserRecord,
+  type WrongSecret,
 } from '../directory.ts'
 import type { Freshness } from './freshness.ts'
 import { singleFlight } from './single-flight.ts'
@@ -124,15 +125,18 @@ function readCluster(
 
 type Caches = Readonly<{
   users: TaggedCache<UserRecord>
-  tokens: TaggedCache<TokenRecord>
+  tokens: TaggedCache<TokenRecord, WrongSecret>
   organizations: TaggedCache<OrganizationRecord>
   agents: TaggedCache<AgentRecord>
   clusters: TaggedCache<ClusterRecord>
 }>
 
 function createCaches({ onRead, maxEntries, ttlMs, freshness, grace }: CachedDirectoryOptions): Caches {
-  const create = <Value>(name: CacheName, tagsOf: (value: Value) => readonly Tag[]): TaggedCache<Value> =>
-    createTaggedCache({
+  const create = <Value extends object, Absence extends string = never>(
+    name: CacheName,
+    tagsOf: (value: Value) => readonly Tag[],
+  ): TaggedCache<Value, Absence> =>
+    createTaggedCache<Value, Absence>({
       maxEntries,
       ttlMs,
       freshness,
@@ -141,15 +145,15 @@ function createCaches({ onRead, maxEntries, ttlMs, freshness, grace }: CachedDir
       ...(grace && { grace }),
     })
   return {
-    users: create('users', tagsOfUser),
-    tokens: create('tokens', ({ id, user, ancestors }) => [
+    users: create<UserRecord>('users', tagsOfUser),
+    tokens: create<TokenRecord, WrongSecret>('tokens', ({ id, user, ancestors }) => [
       `token:${id}`,
       ...tagsOfUser(user),
       ...ancestors.flatMap(({ id, userId }): readonly Tag[] => [`token:${id}`, `user:${userId}`]),
     ]),
-    organizations: create('organizations', ({ id }) => [`organization:${id}`, `members:${id}`]),
-    agents: create('agents', ({ id }) => [`agent:${id}`]),
-    clusters: create('clusters', ({ id }) => [`cluster:${id}`]),
+    organizations: create<OrganizationRecord>('organizations', ({ id }) => [`organization:${id}`, `members:${id}`]),
+    agents: create<AgentRecord>('agents', ({ id }) => [`agent:${id}`]),
+    clusters: create<ClusterRecord>('clusters', ({ id }) => [`cluster:${id}`]),
   }
 }
 

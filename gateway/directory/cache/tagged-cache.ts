@@ -5,8 +5,8 @@ import type { Freshness } from './freshness.ts'
 import type { Grace } from './grace.ts'
 import { createTagIndex } from './tag-index.ts'
 
-export type TaggedCache<Value> = Readonly<{
-  read: (key: string, load: Load<Value>, options?: ReadOptions) => Awaitable<Value | undefined>
+export type TaggedCache<Value extends object, Absence extends string = never> = Readonly<{
+  read: (key: string, load: Load<Value | Absence>, options?: ReadOptions) => Awaitable<Value | Absence | undefined>
   drop: (tag: Tag) => void
   clear: () => void
   size: () => number
@@ -34,17 +34,21 @@ type Held<Value> = Readonly<{ value: Value; askedAtMs: number; tags: readonly Ta
 
 type Loading<Value> = Readonly<{ value: Promise<Value | undefined>; askedAtMs: number }>
 
+type HeldAbsence<Absence> = Readonly<{ absence: Absence | undefined; askedAtMs: number }>
+
 /** An absent fact may appear at any moment, so an absence is cached for under one second. */
 const absenceMs = 900
 
 const tagsPerEntry = 8
 
-export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): TaggedCache<Value> {
+export function createTaggedCache<Value extends object, Absence extends string = never>(
+  options: TaggedCacheOptions<Value>,
+): TaggedCache<Value, Absence> {
   const { maxEntries, ttlMs, freshness, onRead, grace } = options
   const entries = createEntries<Value>(maxEntries)
-  const absences = createAbsences(maxEntries, freshness)
-  const loads = createLoads<Value>(options)
-  const parts: CacheParts<Value> = { entries, absences, loads }
+  const absences = createAbsences<Absence>(maxEntries, freshness)
+  const loads = createLoads<Value | Absence>(options)
+  const parts: CacheParts<Value, Absence> = { entries, absences, loads }
 
   const standIn = (known: Held<Value>): Value => {
     grace?.noteUse()
@@ -52,7 +56,11 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
     return known.value
   }
   /** If the store is down, the known value replaces the failed load, unless a change has invalidated it meanwhile. */
-  const orKnown = (loaded: Promise<Value | undefined>, key: string, known: Held<Value>): Promise<Value | undefined> =>
+  const orKnown = (
+    loaded: Promise<Value | Absence | undefined>,
+    key: string,
+    known: Held<Value>,
+  ): Promise<Value | Absence | undefined> =>
     loaded.catch((error: unknown) => {
       if (grace?.noteFailure(error) && entries.holds(key, known)) return standIn(known)
       throw error
@@ -67,9 +75,10 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
       }
       const known = entry && grace?.covers(freshness.knownAt(entry.askedAtMs)) ? entry : undefined
       if (known && grace?.isOut()) return standIn(known)
-      if (absenceKey !== null && absences.has(absenceKey)) {
+      const absent = absenceKey === null ? undefined : absences.find(absenceKey)
+      if (absent) {
         onRead('negative_hit')
-        return undefined
+        return absent.absence
       }
       // A load that finds nothing must be shared no more widely than its absence would be.
       const loaded = loads.share(absenceKey ?? key, (askedAtMs) =>
@@ -91,21 +100,21 @@ export function createTaggedCache<Value>(options: TaggedCacheOptions<Value>): Ta
   }
 }
 
-type CacheParts<Value> = Readonly<{
+type CacheParts<Value extends object, Absence extends string> = Readonly<{
   entries: ReturnType<typeof createEntries<Value>>
-  absences: ReturnType<typeof createAbsences>
-  loads: ReturnType<typeof createLoads<Value>>
+  absences: ReturnType<typeof createAbsences<Absence>>
+  loads: ReturnType<typeof createLoads<Value | Absence>>
 }>
 
 type Miss<Value> = Readonly<{ key: string; load: Load<Value>; absenceKey: string | null; askedAtMs: number }>
 
-async function loadInto<Value>(
-  { entries, absences, loads }: CacheParts<Value>,
+async function loadInto<Value extends object, Absence extends string>(
+  { entries, absences, loads }: CacheParts<Value, Absence>,
   { tagsOf, grace }: TaggedCacheOptions<Value>,
-  { key, load, absenceKey, askedAtMs }: Miss<Value>,
-): Promise<Value | undefined> {
+  { key, load, absenceKey, askedAtMs }: Miss<Value | Absence>,
+): Promise<Value | Absence | undefined> {
   const began = loads.generation()
-  let value: Value | undefined
+  let value: Value | Absence | undefined
   try {
     value = await load()
   } catch (error) {
@@ -115,8 +124,8 @@ async function loadInto<Value>(
   grace?.noteSuccess()
   // A lookup from before an invalidation may hold the very fact that has changed.
   if (began !== loads.generation()) return value
-  if (value !== undefined) entries.put(key, { value, askedAtMs, tags: tagsOf(value, key) })
-  else if (absenceKey !== null) absences.note(absenceKey, askedAtMs)
+  if (typeof value === 'object') entries.put(key, { value, askedAtMs, tags: tagsOf(value, key) })
+  else if (absenceKey !== null) absences.note(absenceKey, { absence: value, askedAtMs })
   return value
 }
 
@@ -147,15 +156,15 @@ function createEntries<Value>(maxEntries: number) {
 }
 
 /** Separate from the values, so that a flood of guesses cannot evict known facts. */
-function createAbsences(maxEntries: number, freshness: Freshness) {
-  const missedAtMs = new LRUCache<string, number>({ max: maxEntries })
+function createAbsences<Absence extends string>(maxEntries: number, freshness: Freshness) {
+  const held = new LRUCache<string, HeldAbsence<Absence>>({ max: maxEntries })
   return {
-    has: (key: string): boolean => {
-      const atMs = missedAtMs.get(key)
-      return atMs !== undefined && freshness.isFresh(atMs, absenceMs)
+    find: (key: string): HeldAbsence<Absence> | undefined => {
+      const absent = held.get(key)
+      return absent && freshness.isFresh(absent.askedAtMs, absenceMs) ? absent : undefined
     },
-    note: (key: string, askedAtMs: number): void => void missedAtMs.set(key, askedAtMs),
-    clear: () => missedAtMs.clear(),
+    note: (key: string, absent: HeldAbsence<Absence>): void => void held.set(key, absent),
+    clear: () => held.clear(),
   }
 }
 

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../../errors/gateway-error.ts'
-import type { Directory } from '../directory.ts'
+import type { Directory, DirectoryStore } from '../directory.ts'
 import { type AttemptLimit, createAttempts } from './attempts.ts'
 import { createTokenLane, type FindHashes } from './token-lane.ts'
 
@@ -27,12 +27,12 @@ const laneShare = 1 / 3
  * Sends tokens that were never found through a lane of their own. A correct checksum does not prove a token, and each
  * guess costs a query.
  */
-export function guardLookups(store: Directory, options: GuardOptions) {
+export function guardLookups(store: DirectoryStore, options: GuardOptions) {
   const { findHashes, poolSize, maxEntries, limit, ownerOf, monotonicMs, onUnknown } = options
   const width = Math.max(1, Math.floor(poolSize * laneShare))
   const lane = createTokenLane({
     findHashes,
-    findToken: async (id) => store.findToken(id, ''),
+    findToken: async (id) => store.findToken(id),
     width,
     batchSize,
     maxWaiting,
@@ -53,8 +53,11 @@ export function guardLookups(store: Directory, options: GuardOptions) {
       if (error instanceof GatewayError && error.code === 'lookups_busy') onUnknown('shed', owner)
       throw error
     })
-    onUnknown(token ? 'found' : 'refused', owner)
-    if (!token) return undefined
+    if (token === undefined || token === 'wrong-secret') {
+      onUnknown('refused', owner)
+      return token
+    }
+    onUnknown('found', owner)
     attempts?.giveBack(owner)
     found.set(id, hash)
     return token
@@ -63,7 +66,7 @@ export function guardLookups(store: Directory, options: GuardOptions) {
     ...store,
     findToken: (id, hash, clientAddress) =>
       clientAddress === undefined || found.get(id) === hash
-        ? store.findToken(id, hash)
+        ? store.findToken(id)
         : findUnknown(id, hash, ownerOf(clientAddress)),
   }
   return { directory, countWaiting: lane.countWaiting }

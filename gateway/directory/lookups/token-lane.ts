@@ -1,7 +1,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
-import type { TokenRecord } from '../directory.ts'
+import type { TokenRecord, WrongSecret } from '../directory.ts'
 import { createTurns } from './turns.ts'
 
 export type FindHashes = (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>
@@ -16,14 +16,16 @@ export type TokenLaneOptions = Readonly<{
 }>
 
 export type TokenLane = Readonly<{
-  find: (id: number, hash: string, owner: string) => Promise<TokenRecord | undefined>
+  find: (id: number, hash: string, owner: string) => Promise<FoundToken>
   countWaiting: () => number
 }>
+
+type FoundToken = TokenRecord | WrongSecret | undefined
 
 type Claim = Readonly<{
   id: number
   hash: string
-  settle: (token: TokenRecord | undefined | Promise<TokenRecord | undefined>) => void
+  settle: (token: FoundToken | Promise<FoundToken>) => void
   fail: (error: unknown) => void
 }>
 
@@ -49,7 +51,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
   const judge = ({ hash, settle }: Claim, stored: string | undefined, token: () => ReturnType<typeof findToken>) => {
     if (isSame(hash, stored)) return settle(token())
     pace.noteGuess()
-    settle(undefined)
+    settle(stored === undefined ? undefined : 'wrong-secret')
   }
   const look = async (claims: readonly Claim[]): Promise<void> => {
     const [first, second] = claims
@@ -116,7 +118,10 @@ function createPace(monotonicMs: () => number) {
   }
 }
 
+const noHash = '0'.repeat(64)
+
+/** Compares in any case, so that the time of a refusal does not tell whether a token has this id. */
 function isSame(claimed: string, stored: string | undefined): boolean {
-  const [left, right] = [Buffer.from(claimed, 'hex'), Buffer.from(stored ?? '', 'hex')]
-  return left.length === 32 && right.length === 32 && timingSafeEqual(left, right)
+  const [left, right] = [Buffer.from(claimed, 'hex'), Buffer.from(stored ?? noHash, 'hex')]
+  return left.length === 32 && right.length === 32 && timingSafeEqual(left, right) && stored !== undefined
 }

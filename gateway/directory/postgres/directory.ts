@@ -4,6 +4,7 @@ import {
   type Arrival,
   type ClusterRecord,
   type Directory,
+  type DirectoryStore,
   type NewIdentity,
   nameIdentity,
   type ReadFacts,
@@ -30,7 +31,10 @@ export type DirectoryReports = Readonly<{
   onLinked: (userId: number, issuer: string, arrival: Arrival) => void
 }>
 
-export function createPostgresDirectory(database: Database, { noteTokenUse, onLinked }: DirectoryReports): Directory {
+export function createPostgresDirectory(
+  database: Database,
+  { noteTokenUse, onLinked }: DirectoryReports,
+): DirectoryStore {
   const { query, transaction } = database
   return {
     findByIdentity: (issuer, subject) => findByIdentity(query, issuer, subject),

@@ -47,7 +47,7 @@ async function openLane(width: number, batchSize: number, maxWaiting: number) {
     },
   })
   const confirm = (id: number, hash: string, owner: string) =>
-    lane.find(id, hash, owner).then((token) => token?.id === id)
+    lane.find(id, hash, owner).then((token) => typeof token === 'object' && token.id === id)
   const turn = () => new Promise((resolve) => setImmediate(resolve))
   const pass = (ms: number): void => {
     nowMs += ms
@@ -89,6 +89,19 @@ t.test('a claim is right where the token is there and has that hash', async (t) 
   for (const { answer } of questions) answer()
   t.same(await Promise.all(claims), [false, false, false, true])
   t.same(whole, [4], 'nobody’s account is asked for with a guess')
+})
+
+t.test('a wrong secret is told from an unknown id, whether asked alone or among others', async (t) => {
+  const { find, questions, turn, pass } = await openLane(1, 64, 10)
+  t.equal(await find(2, hashOf(3), 'a'), 'wrong-secret')
+  pass(1_000)
+  t.equal(await find(3, hashOf(3), 'a'), undefined)
+  await turn()
+  const claims = [find(2, hashOf(3), 'a'), find(3, hashOf(3), 'b'), find(4, hashOf(4), 'c')]
+  pass(10)
+  await until(() => questions.length === 1, 'a question for all')
+  questions[0]?.answer()
+  t.match(await Promise.all(claims), ['wrong-secret', undefined, { id: 4 }])
 })
 
 t.test('a flood of one address keeps another waiting for one question of each connection, and no longer', async (t) => {
