@@ -8,7 +8,6 @@ export type PartReport = PartState | Readonly<{ state: Exclude<PartState, 'ok'>;
 
 export type Readiness = Readonly<Record<string, PartReport>>
 
-/** Every caller of the admin listener sees the message. */
 export class PartError extends Error {
   override readonly name = 'PartError'
   readonly state: Exclude<PartState, 'ok'>

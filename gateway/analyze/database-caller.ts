@@ -65,6 +65,6 @@ const imagine = (
 ): HypotheticalCaller => ({
   role: organization?.role,
   platformRoles: user.roles.filter((assignment) => assignment.organization === null).map(({ role }) => role),
-  tokenAbilities: credential.kind === 'api-token' ? credential.abilities : undefined,
+  tokenAbilities: credential.abilities,
   agent,
 })

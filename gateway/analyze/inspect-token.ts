@@ -121,6 +121,7 @@ async function inspectJwt(
   const { issuer, claims } = await verify(jwt)
   if (carrier) requireCarrier(issuer.trust, carrier)
   requireInForce(claims, issuer.trust, Math.floor(now().getTime() / 1000))
+  if (claims.abilities) facts.abilities = claims.abilities
   if (!directory) return false
   const user = await directory.findByIdentity(identityIssuer(issuer.trust, claims), claims.subject)
   Object.assign(facts, user ? describeUser(user) : { user: 'none yet: the first request creates one' })

@@ -42,7 +42,8 @@ function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, 
   return andThen(verify(jwt), ({ issuer: { trust }, claims, proof }) => {
     requireCarrier(trust, carrier)
     requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
-    const credential = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000) } as const
+    const { abilities } = claims
+    const credential = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000), abilities } as const
     const toPrincipal = (user: UserRecord): Principal => ({ user, credential, proof })
     return andThen(directory.findByIdentity(identityIssuer(trust, claims), claims.subject), (known) => {
       if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)

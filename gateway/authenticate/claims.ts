@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Carriers } from './credential.ts'
+import type { FindAbilities } from './scopes.ts'
 
 export type TrustedIssuer = Readonly<{
   issuer: string
@@ -14,6 +15,8 @@ export type TrustedIssuer = Readonly<{
   /** `typ` that a token's header must have (RFC 9068). If absent, no type is required. */
   requireType?: 'at+jwt'
   claims?: ClaimPointers
+  /** If absent, the role alone bounds the issuer's JWTs. */
+  findAbilities?: FindAbilities
   separateClients?: boolean
 }>
 
@@ -56,6 +59,8 @@ function readPointer(raw: unknown, pointer: Pointer): unknown {
 
 export type Claims = Readonly<{
   subject: string
+  /** If absent, the role alone bounds the JWT. One list for all JWTs of the same scopes. */
+  abilities: readonly string[] | undefined
   /** Whether the issuer separates clients and the token is a client's own, which it got without a user. */
   isClientsOwn: boolean
   expiresAt: number
@@ -89,6 +94,7 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   const [givenName, familyName] = claims.names.map((pointer) => readName(readPointer(raw, pointer)))
   return {
     subject,
+    abilities: issuer.findAbilities?.(readScopes(raw)),
     isClientsOwn: issuer.separateClients === true && isClientsOwn(raw, subject),
     expiresAt: exp,
     notBefore: nbf,
@@ -118,11 +124,14 @@ export const identityIssuer = ({ issuer }: TrustedIssuer, { isClientsOwn }: Clai
 
 export const clientsOf = (issuer: string): string => `${issuer}#client`
 
-/** A scope is a list of words in one text (RFC 6749 3.3), or a list. */
-function readAudience(raw: RawClaims, claim: AudienceClaim): unknown {
-  if (claim !== 'scope') return typeof raw[claim] === 'string' ? raw[claim] : undefined
-  const scope = raw.scope ?? raw.scp
-  return typeof scope === 'string' ? scope.split(' ') : scope
+const readAudience = (raw: RawClaims, claim: AudienceClaim): unknown =>
+  claim === 'scope' ? readScopes(raw) : typeof raw[claim] === 'string' ? raw[claim] : undefined
+
+/** Words in one text (RFC 6749 3.3), or a list; Okta and Entra ID write `scp`. */
+function readScopes({ scope, scp }: RawClaims): readonly unknown[] {
+  const scopes = scope ?? scp
+  if (typeof scopes === 'string') return scopes.split(' ')
+  return Array.isArray(scopes) ? scopes : []
 }
 
 /**

@@ -9,7 +9,7 @@ import type { ChosenKey } from './signature.ts'
 export type Principal = Readonly<{ user: UserRecord; credential: PrincipalCredential; proof?: Proof }>
 
 export type PrincipalCredential =
-  | Readonly<{ kind: 'oauth'; expiresAt: Date }>
+  | Readonly<{ kind: 'oauth'; expiresAt: Date; abilities?: readonly string[] | undefined }>
   | Readonly<{
       kind: 'api-token'
       id: number
@@ -28,6 +28,7 @@ export class JwtProof {
   readonly subject: string
   /** Epoch milliseconds until which requests are accepted: `exp` and the tolerance for clocks. */
   readonly endsAtMs: number
+  readonly abilities: readonly string[] | undefined
   readonly keys: KeySet
   readonly #headerText: string
   readonly #key: ChosenKey
@@ -42,6 +43,7 @@ export class JwtProof {
     this.issuer = identityIssuer(trust, claims)
     this.subject = claims.subject
     this.endsAtMs = (claims.expiresAt + trust.clockToleranceSeconds) * 1000
+    this.abilities = claims.abilities
     this.keys = keys
     this.#headerText = signed.headerText
     this.#key = signed.key
@@ -59,7 +61,8 @@ export class JwtProof {
 
   judge(user: UserRecord | undefined): Principal {
     if (!user) throw new GatewayError('user_gone')
-    return { user, credential: { kind: 'oauth', expiresAt: new Date(this.endsAtMs) }, proof: this }
+    const { abilities } = this
+    return { user, credential: { kind: 'oauth', expiresAt: new Date(this.endsAtMs), abilities }, proof: this }
   }
 }
 

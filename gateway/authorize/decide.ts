@@ -74,7 +74,7 @@ export const routeChecks: readonly RouteCheck[] = [
     name: 'writing',
     nameCause: () => 'token_read_only',
     isPassed: (route, caller) =>
-      needsWriting(route) && caller.principal.credential.kind === 'api-token' && !asksPublicAgent(caller)
+      needsWriting(route) && caller.principal.credential.abilities && !asksPublicAgent(caller)
         ? canWriteSomething(caller.permissions.abilities)
         : undefined,
   },

@@ -46,11 +46,11 @@ function listBypassScopes({ user }: Principal, roles: Roles): readonly string[] 
   return scopes ?? noScopes
 }
 
-/** The role alone bounds an OAuth session. In a token, `*` is AdonisJS' notation for all abilities. */
+/** The role alone bounds a JWT without mapped scopes. In a token, `*` is AdonisJS' notation for all abilities. */
 function readCredentialAbilities({ credential }: Principal): AbilitySet {
   switch (credential.kind) {
     case 'oauth':
-      return '*'
+      return credential.abilities === undefined ? '*' : setOf(credential.abilities)
     case 'api-token':
       return setOf(credential.abilities)
     default:

@@ -6,6 +6,7 @@ import { createKeyLoader, isAsSecure } from '../authenticate/jwks/fetch.ts'
 import { createKeySet } from '../authenticate/jwks/key-set.ts'
 import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
 import type { KeyStore } from '../authenticate/jwks/store.ts'
+import { mapScopes } from '../authenticate/scopes.ts'
 import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { guarded } from '../fault/guarded.ts'
@@ -138,6 +139,7 @@ function readTrust(settings: IssuerSettings): TrustedIssuer {
     trustEmailVerified,
     ...(requireType && { requireType }),
     separateClients: separatesClients(settings),
+    ...(settings.scopes && { findAbilities: mapScopes(settings.scopes) }),
     claims: {
       subject: parsePointer(claims.subject),
       email: parsePointer(claims.email),

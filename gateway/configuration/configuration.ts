@@ -40,6 +40,7 @@ export type Configuration = Readonly<{
     trustEmailVerified?: boolean
     requireType?: 'at+jwt'
     separateClients?: boolean
+    scopes?: Readonly<Record<string, readonly string[]>>
     claims: Readonly<{
       subject: string
       email: string

@@ -15,7 +15,6 @@ const mintPath = '/demo/jwt'
 const bodyLimitBytes = 64 * 1024
 const defaultLifetimeSeconds = 12 * 60 * 60
 
-/** Loopback only, because it signs a token for every caller. */
 export async function startIssuer(
   options: Readonly<{ port?: number; host?: string; audience: string }>,
 ): Promise<DemoIssuer> {

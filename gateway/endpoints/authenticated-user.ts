@@ -85,7 +85,7 @@ function describeToken({ credential }: Principal) {
     return {
       type: 'oauth',
       name: null,
-      abilities: ['*'],
+      abilities: credential.abilities ?? ['*'],
       lastUsedAt: null,
       expiresAt: credential.expiresAt.toISOString(),
     }

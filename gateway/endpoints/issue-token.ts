@@ -7,7 +7,7 @@ import type {
   UserRecord,
 } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { Roles } from '../policy/role.ts'
+import { type AbilitySet, holds, type Roles } from '../policy/role.ts'
 import { invalid, type JsonObject } from './read-body.ts'
 import { readTokenRequest } from './read-token-request.ts'
 import { type DrawInteger, formatToken, makeSecret } from './token-secret.ts'
@@ -39,23 +39,24 @@ const clientManaged = {
 }
 
 /**
- * Context of a mint. An operator has no `lender`. `latest` is the expiry of the caller's token, or null if it never
- * expires.
+ * Context of a mint. An operator has no `lender`. `within` has the abilities of the caller's scopes, which the new token
+ * would outlive. `latest` is the expiry of the caller's token, or null if it never expires.
  */
-export type Minting = Readonly<{ audit: AuditContext; lender?: Lender; latest: Date | null }>
+export type Minting = Readonly<{ audit: AuditContext; lender?: Lender; within: AbilitySet; latest: Date | null }>
 
 /** Mints a token, or throws all mistakes of the request together. Only the result holds the raw token. */
 export async function issueToken(
   owner: TokenOwner,
   body: JsonObject,
   { tokenScopes }: Pick<Roles, 'tokenScopes'>,
-  { audit, lender, latest }: Minting,
+  { audit, lender, within, latest }: Minting,
   { directory, draw, now }: TokenTools,
 ) {
   const earlier = owner.userType === 'human' ? [clientManaged] : []
   const { name, scope, expiresAt } = readTokenRequest(body, [...tokenScopes.keys()], { now: now(), latest }, earlier)
   const { secret, hash } = makeSecret(draw)
   const abilities = [...(tokenScopes.get(scope) ?? [])]
+  if (!abilities.every((ability) => holds(within, ability))) throw new GatewayError('token_ability_missing')
   const minted = await directory.mintToken({ userId: owner.id, name, hash, abilities, expiresAt }, lender, audit)
   return { token: formatToken(minted.id, secret), ...describeToken(minted) }
 }

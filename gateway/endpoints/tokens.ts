@@ -57,7 +57,7 @@ async function findServiceAccount(call: TokenCall, directory: Directory): Promis
 }
 
 function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): Minting {
-  const { principal, organization } = caller
+  const { principal, organization, permissions } = caller
   const { user, credential } = principal
   if (!organization) throw new GatewayError('membership_lost')
   const lender: Lender = {
@@ -68,6 +68,7 @@ function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): 
   return {
     audit: toAudit(caller, facts),
     lender,
+    within: credential.kind === 'oauth' ? permissions.credentialAbilities : '*',
     latest: credential.kind === 'api-token' ? credential.expiresAt : null,
   }
 }

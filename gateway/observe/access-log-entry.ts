@@ -54,7 +54,6 @@ export function composeEntry(
     requestId,
     clientAddress: clientAddress ?? exchange.peerAddress,
     method: method ?? exchange.method,
-    // Without the query, where careless clients put secrets.
     path: path === undefined ? undefined : redact(path).slice(0, pathLimit),
     route,
     status: exchange.status,

@@ -4,7 +4,9 @@ import { checkIssuers, listIdentityIssuers } from '../../gateway/boot/issuers.ts
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import { call } from '../support/client.ts'
 import { startTestGateway, writeConfiguration } from '../support/gateway.ts'
+import { startHttpUpstream } from '../support/http-upstream.ts'
 import { startIssuer } from '../support/issuer.ts'
+import { populate } from '../support/population.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 // An issuer signs tokens of many purposes by one key, for people and for programs. Without `aud` and `sub`, other claims
@@ -192,4 +194,48 @@ t.test('a subject that passes from person to person is refused at the start', as
   for (const subject of ['/sub', '/oid', '/uid', '/https:~1~1x.example~1id']) check({ subject })
   t.throws(() => check({ subject: 'sub' }), /must be a JSON Pointer, such as \/sub/)
   t.throws(() => check({ subject: '/a~2' }), /must be a JSON Pointer/)
+})
+
+t.test('mapped scopes bound a JWT, in all that it reaches', async (t) => {
+  const scopes = {
+    read: ['datasets:read'],
+    tokens: ['tokens:manage'],
+    switch: ['datasets:write'],
+    full: ['*'],
+    openid: [],
+  }
+  const { issuer } = await startIssuer(t, () => [jwk])
+  const upstream = await startHttpUpstream(t, (_request, response) => response.end('{}'))
+  const issuers = [{ issuer, audience: 'a', jwksUri: `${issuer}/jwks`, scopes }]
+  const gateway = await startTestGateway(t, { world, settings: { issuers }, upstreams: { platform: upstream } })
+  const sign = (claims: Members): Promise<string> =>
+    new SignJWT({ iss: issuer, aud: 'a', exp: Date.now() / 1000 + 600, ...claims })
+      .setProtectedHeader({ alg: 'ES256', kid: 'k' })
+      .sign(privateKey)
+  const { acme } = world.organizations
+  const ask = async (claims: Members, path: string, method = 'GET', body?: string) => {
+    const headers = {
+      ...oauth({ jwt: await sign({ sub: 'owner', ...claims }) }),
+      ...(path.startsWith('/organizations') ? {} : { 'x-organization-id': String(acme.id) }),
+      ...(body && { 'content-type': 'application/json' }),
+    }
+    return call(gateway.public, { method, path, headers, ...(body && { body }) })
+  }
+  const { assign } = await populate(t, world)
+  const first = await call(gateway.public, { path: '/users/me', headers: oauth({ jwt: await sign({ sub: 'owner' }) }) })
+  await assign(first.json().data.id, acme.id, 'org-owner')
+  for (const claims of [{ scope: 'openid read' }, { scp: ['read'] }, { scope: 'full' }])
+    t.equal((await ask(claims, '/datasets')).status, 200, JSON.stringify(claims))
+  for (const claims of [{}, { scope: 'openid' }, { scope: 'READ' }, { scope: ['x'], scp: 'read' }, { scope: 'tokens' }])
+    t.equal((await ask(claims, '/datasets')).status, 403, JSON.stringify(claims))
+  const me = (await ask({ scope: 'read' }, '/users/me/abilities')).json()
+  t.same(me.data.abilities, ['datasets:read'], 'as its owner sees')
+  t.same((await ask({ scope: 'read' }, '/users/me')).json().data.currentAccessToken.abilities, ['datasets:read'])
+  const choose = `/organizations/${acme.id}/switch`
+  t.equal((await ask({ scope: 'read' }, choose, 'POST')).status, 403, 'a reader switches no organization')
+  t.equal((await ask({ scope: 'read switch' }, choose, 'POST')).status, 200)
+  const path = `/organizations/${acme.id}/users/${world.serviceAccounts.robot.id}/tokens`
+  const mint = (scope: string, wanted: string) => ask({ scope }, path, 'POST', JSON.stringify({ scope: wanted }))
+  t.equal((await mint('tokens read', 'api-key')).status, 403, 'no token outlives the scopes')
+  t.equal((await mint('full', 'api-key')).status, 201)
 })

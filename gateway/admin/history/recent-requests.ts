@@ -15,7 +15,6 @@ export type RecentRequest = Readonly<{
   cause: string
   tokenId: number | undefined
   method: string | undefined
-  /** Without the query, and with credentials redacted. */
   path: string | undefined
   route: string | undefined
   upstream: string | undefined

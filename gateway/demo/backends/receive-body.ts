@@ -17,7 +17,6 @@ export const noBody: Pick<IncomingBody, 'bytes' | 'sha256' | 'isComplete'> = {
 
 const emptySha256 = createHash('sha256').digest('hex')
 
-/** Reads at once: an unread body would stall its connection. */
 export function receiveBody(request: IncomingMessage): IncomingBody {
   let bytes = 0
   let complete = false

@@ -69,7 +69,6 @@ const describeCredential = ({ credential }: Principal) => ({
   id: credential.kind === 'api-token' ? credential.id : null,
 })
 
-/** Redaction comes first: half a token would not be recognized. */
 function cut(text: string | undefined, limit: number): Readonly<{ text: string | null; isTruncated: boolean }> {
   if (text === undefined) return { text: null, isTruncated: false }
   const clean = redact(text)

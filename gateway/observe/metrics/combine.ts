@@ -73,7 +73,6 @@ export const combineMetrics = (parts: readonly MetricsSnapshot[]): Registry =>
     ),
   )
 
-/** Counters of an ended process stay true; its gauges do not. */
 export const onlyCounts = (snapshot: MetricsSnapshot): MetricsSnapshot =>
   snapshot.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
 
