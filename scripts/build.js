@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, cpSync, existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { install } from './install.js'
+import { install, runStep } from './install.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const stamp = join(root, 'dist', '.built')
@@ -18,12 +18,11 @@ const inputs = ['gateway', 'tsconfig.json', 'package-lock.json'].map((name) => j
 
 export function build({ force = false } = {}) {
   if (!force && existsSync(stamp) && inputs.every((path) => newest(path) < statSync(stamp).mtimeMs)) return
-  // Standard output is for the JSON of `npm pack --json`.
-  console.error('Compiling …')
   // Beside, then swapped: a program that runs from dist/ meanwhile finds the old files or the new, never half of them.
   const fresh = join(root, `dist-${process.pid}`)
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
-  execFileSync(process.execPath, [tsc, '-p', root, '--outDir', fresh], { stdio: 'inherit' })
+  const words = [tsc, '-p', root, '--outDir', fresh]
+  runStep('Compiling …', () => execFileSync(process.execPath, words, { stdio: 'inherit' }))
   for (const scripts of ['directory/postgres/migrations', 'directory/postgres/adopted'])
     cpSync(join(root, 'gateway', scripts), join(fresh, scripts), { recursive: true })
   chmodSync(join(fresh, 'main.js'), 0o755)

@@ -4,8 +4,26 @@ import { createHash } from 'node:crypto'
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { Worker } from 'node:worker_threads'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
+
+/** Says again every few seconds that work goes on which keeps this thread. Standard output is for `npm pack --json`. */
+export function runStep(name, work, everyMs = 3_000) {
+  const begun = Date.now()
+  console.error(name)
+  const ticker = new Worker(tick, { eval: true, execArgv: [], workerData: { name, begun, everyMs } })
+  try {
+    return work()
+  } finally {
+    ticker.terminate()
+  }
+}
+
+const tick = `
+const { name, begun, everyMs } = require('node:worker_threads').workerData
+const tell = () => require('node:fs').writeSync(2, name + ' ' + Math.round((Date.now() - begun) / 1000) + ' s\\n')
+setInterval(tell, everyMs)`
 
 export function install() {
   // By itself: in the image no other script stands beside this one yet.
@@ -22,14 +40,13 @@ export function install() {
     .update(readFileSync(join(root, 'package-lock.json')))
     .digest('hex')
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
-  console.log('Installing packages …')
   // An `npm pack` that was killed may have left it; npm would take it for the lock file.
   rmSync(join(root, 'npm-shrinkwrap.json'), { force: true })
   const npm = process.env.npm_execpath
   const [command, first] = npm ? [process.execPath, [npm]] : ['npm', []]
   // No package's scripts run: nothing here needs them.
   const args = [...first, 'ci', '--ignore-scripts', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error']
-  execFileSync(command, args, { cwd: root, stdio: 'inherit' })
+  runStep('Installing packages …', () => execFileSync(command, args, { cwd: root, stdio: 'inherit' }))
   writeFileSync(stamp, lock)
 }
 

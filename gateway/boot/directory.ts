@@ -1,5 +1,6 @@
 import { PartError } from '../admin/readiness.ts'
 import type { Configuration } from '../configuration/configuration.ts'
+import { describeFailure } from '../configuration/failure.ts'
 import { createCachedDirectory } from '../directory/cache/cached-directory.ts'
 import { createFreshness, type Freshness } from '../directory/cache/freshness.ts'
 import { createGrace } from '../directory/cache/grace.ts'
@@ -276,6 +277,7 @@ const checkAnswersOf = (directory: Directory, hasGrace: () => boolean) => async 
     const cause = error instanceof GatewayError ? error.cause : undefined
     if (cause instanceof StandbyLagError || cause instanceof PoolerError) throw new PartError('failing', cause.message)
     if (isOutage(error) && hasGrace()) throw new PartError('limited', graceSentence)
+    if (isOutage(error)) throw new PartError('failing', describeFailure(error).message)
     throw error
   }
 }

@@ -1,6 +1,7 @@
 import { isLoopback } from '../admin/console-host.ts'
 import { createHistory, type RequestHistory } from '../admin/history/history.ts'
 import { type AdminPages, createAdmin } from '../admin/listener.ts'
+import { isReady, type Readiness, stateOf } from '../admin/readiness.ts'
 import type { Configuration, RequestListenerSettings } from '../configuration/configuration.ts'
 import { ReportedError } from '../configuration/failure.ts'
 import {
@@ -13,7 +14,7 @@ import {
   shareMemory,
 } from '../configuration/process-limits.ts'
 import { readVersion } from '../configuration/version.ts'
-import { type HearFault, hearFaults, reportFault } from '../fault/guarded.ts'
+import { guarded, type HearFault, hearFaults, reportFault } from '../fault/guarded.ts'
 import { createEngine } from '../http/create-engine.ts'
 import type { Engine, Listener, ListenerOptions } from '../http/engine.ts'
 import type { Exchange } from '../http/exchange.ts'
@@ -167,13 +168,63 @@ export async function openAdmin(
 ): Promise<Listener> {
   const handle = createAdmin(pages, isLoopback(configuration.listeners.admin.host))
   const listener = await openListener('admin', configuration, context, handle)
+  const stopTelling = tellUntilReady(pages.readiness, context.log)
   const close = (): Promise<void> => {
+    stopTelling()
     const closed = listener.close()
     listener.destroy()
     return closed
   }
   return { ...listener, close }
 }
+
+const tellEveryMs = 3_000
+
+const tellRarelyAfterMs = 60_000
+const tellRarelyEveryMs = 30_000
+
+function tellUntilReady(readiness: AdminPages['readiness'], log: ProcessLog): () => void {
+  const startedMs = performance.now()
+  const waited = (): number => Math.round(performance.now() - startedMs)
+  let missing: readonly string[] = ['the first check has not ended yet']
+  let isAsking = false
+  let hasTold = false
+  let timer: NodeJS.Timeout | undefined
+  let isStopped = false
+  const stop = (): void => {
+    isStopped = true
+    clearTimeout(timer)
+  }
+  const tell = (): void => {
+    hasTold = true
+    log.warn({ waitedMs: waited(), missing }, 'gateway not ready')
+  }
+  const look = async (): Promise<void> => {
+    schedule()
+    if (isAsking) return tell()
+    isAsking = true
+    const parts = await readiness().finally(() => {
+      isAsking = false
+    })
+    if (isStopped) return
+    missing = listMissing(parts)
+    if (!isReady(parts)) return tell()
+    stop()
+    if (hasTold) log.info({ waitedMs: waited() }, 'gateway ready')
+  }
+  const schedule = (): void => {
+    const delayMs = waited() < tellRarelyAfterMs ? tellEveryMs : tellRarelyEveryMs
+    timer = setTimeout(guarded('process', look), delayMs).unref()
+  }
+  schedule()
+  return stop
+}
+
+const listMissing = (parts: Readiness): readonly string[] =>
+  Object.entries(parts).flatMap(([name, report]) => {
+    if (stateOf(report) !== 'failing') return []
+    return [typeof report === 'string' ? name : `${name}: ${report.cause}`]
+  })
 
 const silenceMs = 60_000
 

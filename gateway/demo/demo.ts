@@ -21,7 +21,8 @@ export async function runDemo(): Promise<void> {
   }
   for (const signal of stopSignals) process.on(signal, end)
 
-  const world = await startWorld({ directory, ports, notify, onStep: notify })
+  const steps = tellSteps(notify)
+  const world = await startWorld({ directory, ports, notify, onStep: steps.begin }).finally(steps.end)
   stop = async () => {
     removeDemoFile(directory)
     return world.stop()
@@ -36,6 +37,18 @@ export async function runDemo(): Promise<void> {
 
 const notify = (sentence: string): void => {
   process.stderr.write(`${sentence}\n`)
+}
+
+export function tellSteps(tell: (sentence: string) => void, everyMs = 3_000) {
+  let timer: NodeJS.Timeout | undefined
+  const end = (): void => clearInterval(timer)
+  const begin = (step: string): void => {
+    end()
+    tell(step)
+    const startedMs = performance.now()
+    timer = setInterval(() => tell(`${step} ${Math.round((performance.now() - startedMs) / 1_000)} s`), everyMs)
+  }
+  return { begin, end }
 }
 
 const demoFile = 'demo.json'

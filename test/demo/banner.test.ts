@@ -26,7 +26,10 @@ async function tryBanner(t: Test): Promise<void> {
   const terminal = openTerminal([process.execPath, `${root}dist/main.js`, 'demo'], { cwd, rows: 30, columns: 80 })
   t.teardown(terminal.stop)
   const shown = (await terminal.waitFor(/Ctrl-C stops everything\./, 60_000)).replaceAll('\r', '')
-  t.match(shown, /^Starting PostgreSQL.*…\nCreating tables.*…\nStarting the gateway …\n\nSallyport demo, ready in /)
+  t.match(
+    shown,
+    /^Starting PostgreSQL.*…\n(?:.*\n)*Creating tables.*…\n(?:.*\n)*Starting the gateway …\n(?:.*\n)*Sallyport demo, ready in /,
+  )
 
   const banner = shown.slice(shown.indexOf('\nSallyport demo')).trimEnd().split('\n')
   t.ok(banner.length <= 29, 'with the line of the prompt, 30 rows', { rows: banner.length })
