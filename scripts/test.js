@@ -2,6 +2,7 @@
 // files out that start an outside program or a campaign; `--behavior` leaves those out that any version of Node answers alike.
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { inspect } from 'node:util'
 import { build } from './build.js'
 import { install } from './install.js'
 
@@ -75,7 +76,17 @@ async function run(file, worker) {
 function describe({ path, diag }) {
   console.log(`\nnot ok ${path.join(' > ')}`)
   for (const [key, value] of Object.entries(diag ?? {}))
-    if (key !== 'source') console.log(`  ${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    if (key !== 'source')
+      console.log(`  ${key}: ${typeof value === 'string' ? value : render(value)}`)
+}
+
+/** A certificate in an error leads to itself. */
+function render(value) {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    return inspect(value)
+  }
 }
 
 /** Words by which a file asks for PostgreSQL, another program, or a size of its campaign. */

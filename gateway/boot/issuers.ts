@@ -1,8 +1,9 @@
+import { readFile } from 'node:fs/promises'
 import { PartError } from '../admin/readiness.ts'
 import { type AudienceClaim, clientsOf, parsePointer, type TrustedIssuer } from '../authenticate/claims.ts'
 import type { Clock } from '../authenticate/clock.ts'
 import type { Carriers, CredentialRules } from '../authenticate/credential.ts'
-import { createKeyLoader, isAsSecure } from '../authenticate/jwks/fetch.ts'
+import { createKeyLoader, type IssuerRoute, isAsSecure } from '../authenticate/jwks/fetch.ts'
 import { createKeySet } from '../authenticate/jwks/key-set.ts'
 import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
 import type { KeyStore } from '../authenticate/jwks/store.ts'
@@ -10,6 +11,8 @@ import { mapScopes } from '../authenticate/scopes.ts'
 import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { guarded } from '../fault/guarded.ts'
+import { readCertificates } from '../http/tls/certificates.ts'
+import { fetchThrough } from '../http/tls/client.ts'
 import { createBoundedMap } from '../lib/bounded-map.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
 import { redact } from '../observe/log/redact.ts'
@@ -33,7 +36,8 @@ type IssuerDependencies = Readonly<{
 
 export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuers' | 'problemAt'>): void {
   const names = issuers.map(({ issuer }) => issuer)
-  const problems = issuers.flatMap(({ issuer, jwksUri, claims }, index) => [
+  const problems = issuers.flatMap(({ issuer, jwksUri, claims, tls }, index) => [
+    ...findAuthorityFault(issuer, tls?.ca.text).map((fault) => problemAt(['issuers', index, 'tls', 'ca'], fault)),
     ...(isReassigned(claims.subject) || [claims.email, claims.username].includes(claims.subject)
       ? [
           problemAt(
@@ -55,6 +59,15 @@ export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuer
         ]),
   ])
   if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+function findAuthorityFault(issuer: string, ca: string | undefined): readonly string[] {
+  try {
+    if (ca !== undefined) readCertificates(`issuers: tls.ca of ${issuer}`, ca)
+    return []
+  } catch (error) {
+    return [(error as Error).message]
+  }
 }
 
 const reassignedClaims = new Set([
@@ -96,7 +109,7 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
       const report = createReport(issuer, log, metrics)
       let failure: unknown
       stops.push(() => stopping.abort())
-      const keys = createKeySet(createKeyLoader(issuer, jwksUri), {
+      const keys = createKeySet(createKeyLoader(issuer, jwksUri, readRoute(settings)), {
         issuer,
         ...configuration.jwks,
         clock,
@@ -126,6 +139,14 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
 }
 
 type IssuerSettings = Configuration['issuers'][number]
+
+const readRoute = ({ tls, proxy, timeoutMs }: IssuerSettings): IssuerRoute => ({
+  timeoutMs,
+  through: async (work) => {
+    const ca = tls?.ca.file === undefined ? tls?.ca.text : await readFile(tls.ca.file, 'utf8')
+    return fetchThrough({ ca, proxy }, work)
+  },
+})
 
 function readTrust(settings: IssuerSettings): TrustedIssuer {
   const { issuer, clockToleranceSeconds, linkVerifiedEmail, claims } = settings

@@ -41,6 +41,9 @@ export type Configuration = Readonly<{
     requireType?: 'at+jwt'
     separateClients?: boolean
     scopes?: Readonly<Record<string, readonly string[]>>
+    tls?: Readonly<{ ca: Pem }>
+    proxy?: string
+    timeoutMs: number
     claims: Readonly<{
       subject: string
       email: string

@@ -4,16 +4,17 @@ type Path = readonly string[]
 
 const pemNames: ReadonlySet<string> = new Set(['cert', 'key', 'clientCa', 'ca'])
 
-type Sections = Readonly<Record<'listeners' | 'upstreams', object>>
+type Sections = Readonly<Record<'listeners' | 'upstreams', object> & { issuers: readonly Owner[] }>
 
 type Owner = Readonly<{ tls?: object }>
 
 export function sourcePems<Written extends Sections>(written: Written, fileOf: (path: Path) => string | undefined) {
-  const source = (name: keyof Sections) =>
-    mapValues(written[name] as Readonly<Record<string, Owner>>, (owner, key) =>
-      owner.tls ? { ...owner, tls: sourceSection(owner.tls, [name, key, 'tls'], fileOf) } : owner,
-    )
-  return { ...written, listeners: source('listeners'), upstreams: source('upstreams') } as Written
+  const sourceOwner = (owner: Owner, path: Path): Owner =>
+    owner.tls ? { ...owner, tls: sourceSection(owner.tls, [...path, 'tls'], fileOf) } : owner
+  const source = (name: 'listeners' | 'upstreams') =>
+    mapValues(written[name] as Readonly<Record<string, Owner>>, (owner, key) => sourceOwner(owner, [name, key]))
+  const issuers = written.issuers.map((issuer, index) => sourceOwner(issuer, ['issuers', String(index)]))
+  return { ...written, listeners: source('listeners'), upstreams: source('upstreams'), issuers } as Written
 }
 
 const sourceSection = (section: object, path: Path, fileOf: (path: Path) => string | undefined): object =>

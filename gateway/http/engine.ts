@@ -1,11 +1,11 @@
 import type { PlainCode } from '../errors/gateway-error.ts'
 import type { Exchange, MemoryAccount, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
 import type { PreparedHeaders } from './prepared-headers.ts'
+import type { UpstreamTls } from './tls/client.ts'
 import type { ListenerTls, ServerIdentity } from './tls/server.ts'
-import type { UpstreamTls } from './tls/upstream.ts'
 import type { Networks } from './upstream/networks.ts'
 
-export type { UpstreamTls } from './tls/upstream.ts'
+export type { UpstreamTls } from './tls/client.ts'
 export type { Networks } from './upstream/networks.ts'
 
 export type ListenerOptions = Readonly<{

@@ -3,26 +3,39 @@ import { guarded } from '../../fault/guarded.ts'
 import type { LoadKeys } from './refresh.ts'
 
 const responseLimitBytes = 1024 * 1024
-const responseTimeoutMs = 5_000
+
+export type Fetch = (
+  url: string,
+  init: Readonly<{ redirect: 'error'; headers: Readonly<Record<string, string>>; signal: AbortSignal }>,
+) => Promise<Pick<Response, 'status' | 'body'>>
+
+export type IssuerRoute = Readonly<{
+  /** Calls back with a `fetch` that takes this route. */
+  through: <Result>(work: (fetch: Fetch) => Promise<Result>) => Promise<Result>
+  timeoutMs: number
+}>
+
+const usualRoute: IssuerRoute = { through: (work) => work(fetch), timeoutMs: 5_000 }
 
 /** Importing a key blocks the event loop for 0.1 ms, and 1 MiB holds 7,000 of them. */
 const keyLimit = 256
 
-export function createKeyLoader(issuer: string, jwksUri: string | undefined): LoadKeys {
+export function createKeyLoader(issuer: string, jwksUri: string | undefined, route = usualRoute): LoadKeys {
   let discovered: string | undefined
-  return ({ reason, signal }) =>
-    inTime(signal, jwksUri ?? issuer, async (bounded) => {
+  const load = ({ reason, signal }: Parameters<LoadKeys>[0], ask: Fetch) =>
+    inTime({ signal, address: jwksUri ?? issuer, timeoutMs: route.timeoutMs }, async (bounded) => {
       // An unknown key may be the only sign that the key set has moved, because the old address may still answer.
       const known = jwksUri ?? (reason === 'unknown-key' ? undefined : discovered)
       // Set again only after the keys have arrived: a failure may also mean that they have moved.
       discovered = undefined
-      const address = known ?? (await discover(issuer, bounded))
-      const { keys } = await fetchJson(address, bounded)
+      const address = known ?? (await discover(issuer, ask, bounded))
+      const { keys } = await fetchJson(address, ask, bounded)
       if (!Array.isArray(keys)) throw new Error(`the key set at ${nameAddress(address)} has no keys`)
       if (keys.length > keyLimit) throw new Error(`the key set at ${nameAddress(address)} has too many keys`)
       discovered = address
       return keys
     })
+  return (request) => route.through((ask) => load(request, ask))
 }
 
 /** The keys of an https issuer must not come over clear text, where the network could replace them. */
@@ -33,9 +46,9 @@ export const isAsSecure = (jwksUri: string, issuer: string): boolean =>
 const quote = (name: unknown): string =>
   typeof name === 'string' ? `"${name.slice(0, 200).replace(/[^\x20-\x7e]/g, '?')}"` : 'of no text'
 
-async function discover(issuer: string, signal: AbortSignal): Promise<string> {
+async function discover(issuer: string, ask: Fetch, signal: AbortSignal): Promise<string> {
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
-  const document = await fetchJson(url, signal)
+  const document = await fetchJson(url, ask, signal)
   // Discovery 4.3: a document that names another issuer would bring that issuer's keys.
   if (document.issuer !== issuer)
     throw new Error(`the document at ${url} names the issuer ${quote(document.issuer)}, and issuers has "${issuer}"`)
@@ -45,8 +58,7 @@ async function discover(issuer: string, signal: AbortSignal): Promise<string> {
 }
 
 async function inTime<Result>(
-  signal: AbortSignal,
-  address: string,
+  { signal, address, timeoutMs }: Readonly<{ signal: AbortSignal; address: string; timeoutMs: number }>,
   work: (bounded: AbortSignal) => Promise<Result>,
 ): Promise<Result> {
   const controller = new AbortController()
@@ -54,10 +66,9 @@ async function inTime<Result>(
     controller.signal.addEventListener('abort', () => reject(controller.signal.reason as Error), { once: true })
   })
   const stop = (): void => controller.abort(new Error('the gateway is stopping'))
-  const giveUp = (): void =>
-    controller.abort(new Error(`${nameAddress(address)} did not answer in ${responseTimeoutMs} ms`))
+  const giveUp = (): void => controller.abort(new Error(`${nameAddress(address)} did not answer in ${timeoutMs} ms`))
   signal.addEventListener('abort', stop, { once: true })
-  const timer = setTimeout(giveUp, responseTimeoutMs)
+  const timer = setTimeout(giveUp, timeoutMs)
   if (signal.aborted) stop()
   try {
     return await Promise.race([work(controller.signal), aborted])
@@ -68,11 +79,11 @@ async function inTime<Result>(
 }
 
 /** Fetches a small JSON object from this very address. A redirect is refused, since it could point anywhere. */
-async function fetchJson(url: string, signal: AbortSignal): Promise<Readonly<Record<string, unknown>>> {
+async function fetchJson(url: string, ask: Fetch, signal: AbortSignal): Promise<Readonly<Record<string, unknown>>> {
   const { username, password } = new URL(url)
   // `fetch` refuses them too, but its message quotes them.
   if (username !== '' || password !== '') throw new Error('the address holds a user name or password')
-  const { status, body } = await fetch(url, {
+  const { status, body } = await ask(url, {
     redirect: 'error',
     headers: { accept: 'application/json' },
     signal,

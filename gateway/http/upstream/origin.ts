@@ -2,7 +2,7 @@ import { connect, isIP, type OnReadOpts, Socket } from 'node:net'
 import { connect as connectSecurely, createSecureContext, type SecureContext } from 'node:tls'
 import { guarded } from '../../fault/guarded.ts'
 import { keepAliveProbeMs } from '../socket/transport.ts'
-import type { UpstreamTls } from '../tls/upstream.ts'
+import type { UpstreamTls } from '../tls/client.ts'
 import type { DnsCache } from './dns-cache.ts'
 import { admittedOnly, type Networks, refused } from './networks.ts'
 

@@ -27,3 +27,26 @@ export function createUpstreamTls(
     throw new Error(`ca, cert or key cannot serve (${(error as NodeJS.ErrnoException).code ?? 'unknown reason'})`)
   }
 }
+
+type Work<Result> = (fetchRouted: typeof fetch) => Promise<Result>
+
+/**
+ * Fetches over a connection that trusts other authorities, or that a forward proxy opens by CONNECT. It is closed after
+ * the work. undici is loaded for such a route alone.
+ */
+export async function fetchThrough<Result>(
+  { ca, proxy }: Readonly<{ ca?: string | undefined; proxy?: string | undefined }>,
+  work: Work<Result>,
+): Promise<Result> {
+  if (ca === undefined && proxy === undefined) return work(fetch)
+  const { Agent, fetch: fetchBy, ProxyAgent } = await import('undici')
+  const connect = ca === undefined ? {} : { ca }
+  const dispatcher = proxy === undefined ? new Agent({ connect }) : new ProxyAgent({ uri: proxy, requestTls: connect })
+  // Both implement the same standard; their types differ in the kinds of bodies.
+  const fetchRouted = ((url: string, init: object) => fetchBy(url, { ...init, dispatcher })) as unknown as typeof fetch
+  try {
+    return await work(fetchRouted)
+  } finally {
+    dispatcher.destroy().catch(() => undefined)
+  }
+}
