@@ -102,7 +102,7 @@ function renderAnswer(explained: Explained): Html {
   const isAllowed = outcome === 'allowed'
   const where = route === undefined ? undefined : html`, by route <code>${route}</code> (<code>${source}</code>)`
   return html`<p class="notice ${isAllowed ? 'good' : 'bad'}" id="verdict"><strong>${isAllowed ? 'allowed' : `refused: ${status} ${outcome}`}</strong>${where}</p>
-<div class="box"><table id="checks"><caption>Checks, in the order in which they are made</caption>
+<div class="box" role="region" tabindex="0" aria-labelledby="checks-caption"><table id="checks"><caption id="checks-caption">Checks, in the order in which they are made</caption>
 <thead><tr><th scope="col">Check</th><th scope="col">Result</th><th scope="col">Why</th></tr></thead>
 <tbody>${checks.map(
     ({ check, isPassed, why }) =>

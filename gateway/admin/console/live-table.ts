@@ -20,7 +20,7 @@ export const renderLiveTable = ({
   isLarge = false,
 }: LiveTable): Html => html`<div class="box${
   isLarge ? ' large' : undefined
-}"${isLarge ? html` role="region" tabindex="0" aria-labelledby="${id}-caption"` : undefined}>
+}" role="region" tabindex="0" aria-labelledby="${id}-caption">
 <table id="${id}" data-live><caption id="${id}-caption">${caption}</caption>
 <thead><tr>${heads.map(renderHead)}</tr></thead>
 <tbody>${rows.length > 0 ? rows : html`<tr><td colspan="${heads.length}" class="quiet">${empty}</td></tr>`}</tbody></table></div>

@@ -121,11 +121,11 @@ const plots = `
 td.alarming { color: var(--bad); font-weight: 600; }
 .kind { padding: 0 .35rem; border-radius: 4px; font-size: .8rem; border: 1px solid var(--strong-line); }
 .kind.failure { background: var(--bad-ground); color: var(--bad); border-color: var(--bad-line); font-weight: 600; }
-.prose { max-width: 52rem; }
+.prose { max-width: 52rem; overflow-wrap: anywhere; }
 .prose h2 { margin-top: 2rem; }
 .prose h3 { margin: 1.6rem 0 .4rem; }
 .prose h3:target { color: var(--accent); }
-.prose p { margin: .4rem 0; overflow-wrap: anywhere; }
+.prose p { margin: .4rem 0; }
 `
 
 const tables = `
