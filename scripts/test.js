@@ -76,8 +76,7 @@ async function run(file, worker) {
 function describe({ path, diag }) {
   console.log(`\nnot ok ${path.join(' > ')}`)
   for (const [key, value] of Object.entries(diag ?? {}))
-    if (key !== 'source')
-      console.log(`  ${key}: ${typeof value === 'string' ? value : render(value)}`)
+    if (key !== 'source') console.log(`  ${key}: ${typeof value === 'string' ? value : render(value)}`)
 }
 
 /** A certificate in an error leads to itself. */

@@ -32,6 +32,8 @@ export function compileRoute(
   checkOwned(row, refuse)
   if (row.stream !== undefined && row.surface !== 'model')
     refuse(['stream'], `only routes of the model surface may have "stream", not "${row.surface}"`)
+  if (row.keepAlive === false && row.surface === 'model')
+    refuse(['keepAlive'], 'event streams of the model surface are always kept open; remove "keepAlive"')
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
   checkParam(row.resource?.param, ['resource', 'param'], names, refuse)
   if (!isValid || !destination) return undefined
@@ -50,6 +52,7 @@ export function compileRoute(
     organizationParam: row.organization?.param,
     resource: row.resource,
     isWebSocket: row.websocket === true,
+    isKeptAlive: row.keepAlive !== false,
     takesEncodedSlashes: row.encodedSlashes === 'allow',
     rateLimit,
     bodyLimitBytes: row.limits?.bodyBytes,

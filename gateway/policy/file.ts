@@ -30,6 +30,7 @@ export type RouteContent = Readonly<{
   organization?: Readonly<{ param: string }>
   resource?: Readonly<{ kind: 'agent'; param: string }>
   websocket?: boolean
+  keepAlive?: boolean
   encodedSlashes?: 'refuse' | 'allow'
   rateLimit?: string
   limits?: Readonly<{ headerBytes?: number; targetBytes?: number; bodyBytes?: number }>

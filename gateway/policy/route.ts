@@ -28,7 +28,6 @@ export type Route = Readonly<{
   source: string
   host: string | undefined
   path: string
-  /** HEAD follows GET. */
   methods: ReadonlySet<Method>
   surface: Surface
   stream: StreamKind | undefined
@@ -39,6 +38,7 @@ export type Route = Readonly<{
   organizationParam: string | undefined
   resource: Readonly<{ kind: 'agent'; param: string }> | undefined
   isWebSocket: boolean
+  isKeptAlive: boolean
   takesEncodedSlashes: boolean
   rateLimit: RateLimit | undefined
   bodyLimitBytes: number | undefined

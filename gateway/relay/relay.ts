@@ -8,6 +8,7 @@ import type { Upstream } from '../locate/upstream.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AnswerContext, findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
 import { EventStreamRelay, type StreamObserver, type StreamSettings } from './event-stream.ts'
+import { PlainEventStream } from './plain-stream.ts'
 import type { StartTimer } from './timer.ts'
 
 export type RelayContext = Readonly<{
@@ -63,8 +64,13 @@ export function createRelay(options: RelayOptions): Relaying {
     relay: (response, exchange, context) => {
       const { status, reason } = response
       const headers = passingLines(status, response.headers, context)
-      if (context.match.route.surface !== 'model')
-        return passOn(response, exchange, { status, reason, headers }, context)
+      if (context.match.route.surface !== 'model') {
+        const isEventStream = isWatchable(response, exchange)
+        const head = { status, reason, headers }
+        return isEventStream
+          ? keepOpen(response, exchange, head, context, options)
+          : passOn(response, exchange, head, context)
+      }
       if (status >= 500 && !isJson(headers)) throw toRefusal(response)
       if (isWatchable(response, exchange)) {
         // The gateway may append an event, so the upstream's Content-Length does not hold.
@@ -87,7 +93,33 @@ export function createRelay(options: RelayOptions): Relaying {
   }
 }
 
-function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHead, context: RelayContext): void {
+function keepOpen(
+  response: UpstreamResponse,
+  exchange: Exchange,
+  head: ResponseHead,
+  context: RelayContext,
+  { startTimer, keepAliveMs }: RelayOptions,
+): void {
+  const { route } = context.match
+  const { streamIdleMs } = context.upstream.timeouts
+  if (route.destination.kind !== 'upstream' || !route.isKeptAlive) {
+    passOn(response, exchange, head, context, streamIdleMs)
+    return
+  }
+  const headers = withoutHeader(head.headers, 'content-length')
+  const writer = startAnswer(response, exchange, { ...head, headers })
+  const startKeepAlive = (onTime: () => void) => startTimer(keepAliveMs, onTime)
+  const stream = new PlainEventStream(writer, exchange, response.resume, startKeepAlive)
+  response.pipe(guardSink(stream, response, exchange, context), streamIdleMs)
+}
+
+function passOn(
+  response: UpstreamResponse,
+  exchange: Exchange,
+  head: ResponseHead,
+  context: RelayContext,
+  idleMs?: number,
+): void {
   const writer = startAnswer(response, exchange, head)
   writer.onDrain(response.resume)
   const sink = {
@@ -96,12 +128,14 @@ function passOn(response: UpstreamResponse, exchange: Exchange, head: ResponseHe
     // A truncated response must stay recognizable: no terminating chunk, no padding up to the length.
     fail: () => exchange.destroy(),
   }
-  const guarded = new GuardedSink(sink, (error) => {
+  response.pipe(guardSink(sink, response, exchange, context), idleMs)
+}
+
+const guardSink = (sink: ResponseSink, response: UpstreamResponse, exchange: Exchange, context: RelayContext) =>
+  new GuardedSink(sink, (error) => {
     breakOff(response, exchange)
     context.observer.onBug(error)
   })
-  response.pipe(guarded)
-}
 
 function breakOff(response: UpstreamResponse, exchange: Exchange): void {
   response.abort()

@@ -70,7 +70,6 @@ export class StreamState {
     return isTerminal
   }
 
-  /** The first id stays, since one stream carries one response. */
   #readIdentity(data: Buffer, from: number, createdKey: string): void {
     if (this.responseId !== undefined) return
     scanMembers(data, from, (key, start, end) => {

@@ -98,6 +98,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     organizationParam: undefined,
     resource: undefined,
     isWebSocket: false,
+    isKeptAlive: true,
     rateLimit: undefined,
     takesEncodedSlashes: false,
     bodyLimitBytes: undefined,

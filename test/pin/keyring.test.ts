@@ -161,6 +161,7 @@ function permitOf(userId: number): Permit {
       organizationParam: undefined,
       resource: undefined,
       isWebSocket: false,
+      isKeptAlive: true,
       rateLimit: undefined,
       takesEncodedSlashes: false,
       bodyLimitBytes: undefined,

@@ -40,6 +40,7 @@ const route: Route = {
   organizationParam: undefined,
   resource: undefined,
   isWebSocket: false,
+  isKeptAlive: true,
   takesEncodedSlashes: false,
   rateLimit: undefined,
   bodyLimitBytes: undefined,

@@ -26,6 +26,7 @@ function describeRoute(route: Route): Readonly<Record<string, string>> {
     // A public route sends no identity, even for a caller who could authenticate.
     identity: route.isPublic ? 'none' : 'sent',
     websocket: route.isWebSocket ? 'joined' : 'no',
+    keepAlive: route.isKeptAlive ? 'yes' : 'no',
     rateLimit: route.rateLimit ? describeRateLimit(route.rateLimit) : 'none',
     encodedSlashes: route.takesEncodedSlashes ? 'allow' : 'refuse',
     ...Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, value?.toString() ?? 'usual'])),

@@ -42,7 +42,6 @@ export async function fetchThrough<Result>(
   const { Agent, fetch: fetchBy, ProxyAgent } = await import('undici')
   const connect = ca === undefined ? {} : { ca }
   const dispatcher = proxy === undefined ? new Agent({ connect }) : new ProxyAgent({ uri: proxy, requestTls: connect })
-  // Both implement the same standard; their types differ in the kinds of bodies.
   const fetchRouted = ((url: string, init: object) => fetchBy(url, { ...init, dispatcher })) as unknown as typeof fetch
   try {
     return await work(fetchRouted)
