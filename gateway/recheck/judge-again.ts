@@ -12,9 +12,19 @@ import { type AccessEnd, clusterIdOf, type OpenExchange } from './open-exchange.
 
 export type CurrentPolicy = Readonly<{ table: RouteTable; roles: Roles }>
 
-/** The route of the policy in force for the opening's method, host and path. Throws like a new request. */
-export const matchAgain = ({ exchange, host }: OpenExchange, { table }: CurrentPolicy): RouteMatch =>
-  table.match(readTarget(exchange.method, exchange.target, host, exchange.target.length), host)
+/**
+ * The route of the policy in force for the opening's method, host and path. Throws like a new request, and if the route
+ * leads elsewhere, which permits nothing of this exchange.
+ */
+export function matchAgain(open: OpenExchange, { table }: CurrentPolicy): RouteMatch {
+  const { exchange, host, upstreamName } = open
+  const match = table.match(readTarget(exchange.method, exchange.target, host, exchange.target.length), host)
+  const { destination, isWebSocket } = match.route
+  const isSwitched = exchange.status === 101 && !isWebSocket
+  const leadsElsewhere = destination.kind === 'upstream' && destination.name !== upstreamName
+  if (isSwitched || leadsElsewhere || destination.kind === 'answer') throw new GatewayError('route_not_found')
+  return match
+}
 
 /**
  * Decides again with the opening's organization, credential, host, path and upstream, on fresh facts. Undefined if the
@@ -41,7 +51,7 @@ export function judgeAgain(
       if (resource instanceof Promise) throw new GatewayError('internal')
       enforce(decide(match, { principal, organization, resource }, roles))
     }
-    requireSameUpstream(open, match, facts)
+    if (match.route.destination.kind === 'cluster') requireCluster(open, clusterIdOf(match), facts)
     return undefined
   } catch (error) {
     return endedBy(error, false)
@@ -76,24 +86,6 @@ function findOrganization(
   const organization = findMembership(user, organizationId)
   if (!organization) throw new GatewayError('membership_lost')
   return organization
-}
-
-/** A route that leads elsewhere permits nothing of this exchange. */
-function requireSameUpstream(open: OpenExchange, match: RouteMatch, facts: DirectoryFacts): void {
-  const { destination, isWebSocket } = match.route
-  if (open.exchange.status === 101 && !isWebSocket) throw new GatewayError('route_not_found')
-  switch (destination.kind) {
-    case 'upstream':
-      if (destination.name !== open.upstreamName) throw new GatewayError('route_not_found')
-      return
-    case 'cluster':
-      requireCluster(open, clusterIdOf(match), facts)
-      return
-    case 'answer':
-      throw new GatewayError('route_not_found')
-    default:
-      destination satisfies never
-  }
 }
 
 /** A heartbeat that is late ends nothing: the connection itself shows whether the cluster is up. */

@@ -46,7 +46,8 @@ const readAgainAfterMs = 600
 /** Time to read the facts of an exchange that a change has named. */
 const namedLimitMs = 850
 
-const unknownLimitMs = 1_000
+/** With `onUnknown: end`; the rest of the second is for the sweep. */
+const unknownLimitMs = 930
 
 const resetAfterMs = 700
 
@@ -293,7 +294,10 @@ export class OpenExchanges {
       facts = await readFacts(batch.keys)
     } catch (error) {
       this.#restUntilMs = monotonicMs() + retryMs
-      for (const { open } of batch.members) open.isQueued = false
+      for (const { open, match } of batch.members) {
+        open.isQueued = false
+        if ('code' in match) this.#finish(open, match)
+      }
       this.#options.onUnread(error)
       return
     }

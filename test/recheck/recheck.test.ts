@@ -1,77 +1,9 @@
 import t, { type Test } from 'tap'
-import { toTokenPrincipal } from '../../gateway/authenticate/principal.ts'
-import { decide, enforce } from '../../gateway/authorize/decide.ts'
-import type { DirectoryFacts, FactKeys, TokenRecord, UserRecord } from '../../gateway/directory/directory.ts'
-import type { Exchange } from '../../gateway/http/exchange.ts'
-import type { Upstream } from '../../gateway/locate/upstream.ts'
-import type { OrganizationRole, Roles } from '../../gateway/policy/role.ts'
-import type { Route } from '../../gateway/policy/route.ts'
-import { readTarget } from '../../gateway/receive/target.ts'
+import type { DirectoryFacts, FactKeys, TokenRecord } from '../../gateway/directory/directory.ts'
 import { type ExpiryRules, OpenExchanges } from '../../gateway/recheck/recheck.ts'
-import { findMembership } from '../../gateway/resolve/organization.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { until } from '../support/gateway.ts'
-
-const member: OrganizationRole = {
-  slug: 'member',
-  name: '',
-  description: null,
-  rank: 1,
-  abilities: new Set(['x:read']),
-}
-const roles: Roles = {
-  organization: new Map([['member', member]]),
-  highest: member,
-  platform: new Map(),
-  tokenScopes: new Map(),
-}
-const route: Route = {
-  id: 'one',
-  source: 'routes.yaml:1',
-  host: undefined,
-  path: '/one',
-  methods: new Set(['GET']),
-  surface: 'platform',
-  stream: undefined,
-  isPublic: false,
-  destination: { kind: 'upstream', name: 'backend' },
-  role: member,
-  ability: undefined,
-  organizationParam: undefined,
-  resource: undefined,
-  isWebSocket: false,
-  isKeptAlive: true,
-  takesEncodedSlashes: false,
-  rateLimit: undefined,
-  bodyLimitBytes: undefined,
-  headLimits: {},
-  timeouts: {},
-}
-
-const userOf = (id: number, organization = 1): UserRecord => ({
-  id,
-  email: '',
-  emailVerified: false,
-  username: null,
-  firstName: null,
-  lastName: null,
-  fullName: null,
-  userType: 'client-managed',
-  currentOrganizationId: null,
-  roles: [{ id, role: 'member', organization: { id: organization, slug: '', accountType: 'team' } }],
-})
-
-const tokenOf = (id: number, expiresAt: Date | null = null): TokenRecord => ({
-  id,
-  hash: id.toString(16).padStart(64, '0'),
-  name: null,
-  abilities: ['*'],
-  lastUsedAt: null,
-  expiresAt,
-  createdAt: null,
-  user: userOf(id, id),
-  ancestors: [],
-})
+import { openWith, roles, route, tokenOf } from '../support/open-exchange.ts'
 
 const usual: ExpiryRules = { endAtExpiry: 'websocket', maxLifeMs: 3_600_000, onUnknown: 'keep', unknownMs: 300_000 }
 
@@ -119,21 +51,11 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
   const open = (id: number, heard = recheck.countHeard(), isAnswered = false) => {
     const record = tokens.get(id) ?? tokenOf(id)
     tokens.set(id, record)
-    const principal = toTokenPrincipal(record)
-    const match = stage.table.match(readTarget('GET', '/one', 'h'), 'h')
-    const organization = findMembership(principal.user, id)
-    const permit = enforce(decide(match, { principal, organization, resource: undefined }, roles))
     const seen = { resets: 0 }
-    const exchange = {
-      ...{ method: 'GET', target: '/one', isHandshake: false, hasStarted: true, isAnswered, status: 200 },
-      reset: () => {
-        seen.resets += 1
-      },
-      onEnd: () => undefined,
-    } as Partial<Exchange> as Exchange // nothing else of an exchange is used
-    const upstream = { name: 'backend', origin: 'http://b' } as Upstream
-    const report = { noteAccessEnd: () => undefined }
-    return { seen, entry: recheck.open({ exchange, permit, upstream, host: 'h', report }, heard) }
+    const reset = (): void => {
+      seen.resets += 1
+    }
+    return { seen, entry: recheck.open(openWith(record, stage.table, { isAnswered, reset }), heard) }
   }
   return { ...{ recheck, open }, stage }
 }
@@ -210,6 +132,16 @@ t.test('a route that leads elsewhere permits nothing', async (t) => {
   stage.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
   recheck.recheckAll()
   await until(() => stage.ended.length > 0, 'the end')
+  t.same(stage.ended, ['1 access_revoked'])
+})
+
+t.test('a policy that refuses needs no facts', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  stage.read = () => Promise.reject(new Error('the database is down'))
+  open(1)
+  stage.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
+  recheck.recheckAll()
+  await until(() => stage.ended.length > 0, 'the end', 2_000)
   t.same(stage.ended, ['1 access_revoked'])
 })
 
