@@ -47,7 +47,7 @@ function note(kind, path, reason) {
   if (kind === 'skipped') console.log(`  skipped: ${path.join(' > ')}${reason === true ? '' : `: ${reason}`}`)
 }
 
-/** Folders whose files take turns in a process, and whose worlds share a database server. */
+/** Folders whose files take turns in a process. */
 const shared =
   /^test\/(admin|advisories|analyze|authenticate|authorize|configuration|decision|directory|fault|forward|lib|limit|observe|pin|policy|receive|relay|reload|resolve|route)\//
 
@@ -55,7 +55,10 @@ const shared =
 const wantsOwnProcess = (file) =>
   !shared.test(file) || /^\/\/ In a process of its own: /.test(readFileSync(file, 'utf8'))
 
-const startsWorld = (file) => shared.test(file) && readFileSync(file, 'utf8').includes('startTestWorld(')
+/** Folders whose worlds share a database server. */
+const sharesDatabase = (file) => shared.test(file) || /^test\/(integrate|pipeline|spec)\//.test(file)
+
+const startsWorld = (file) => sharesDatabase(file) && readFileSync(file, 'utf8').includes('startTestWorld(')
 
 async function run(file, worker) {
   let isNoted = false
@@ -114,7 +117,7 @@ const work = async () => {
   let idle
   for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
     const isAlone = wantsOwnProcess(file)
-    const worker = (!isAlone && idle) || startTestProcess(shared.test(file) ? database?.url : undefined)
+    const worker = (!isAlone && idle) || startTestProcess(sharesDatabase(file) ? database?.url : undefined)
     await run(file, worker)
     if (!isAlone) idle = worker.isSpent() ? undefined : worker
     if (worker !== idle) await worker.stop()

@@ -38,7 +38,7 @@ const textOf = async (place: Locator): Promise<string> => (await place.textConte
 const refusalRows = (page: Page) => page.locator('#requests-table tbody tr')
 
 testChromium(t, 'in a browser', async (t) => {
-  const world = await startTestWorld(t)
+  const world = await startTestWorld(t, { hasOwnServer: true })
   const browser = await startChromium(t)
   const stage = await startConsoleStage(t, world)
   const { admin } = stage.gateway

@@ -14,7 +14,7 @@ import { type Serving, startServing } from '../support/serve.ts'
 import { gatherThrong } from '../support/throng.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
-const world = await startTestWorld(t)
+const world = await startTestWorld(t, { hasOwnServer: true })
 const { member } = world.users
 const redis = findRedisServerLack() === undefined ? await startRedisServer(t) : undefined
 
