@@ -8,12 +8,12 @@ export type AuditMetrics = Readonly<{
 export function createAuditMetrics(registers: Registry[]): AuditMetrics {
   const written = new Counter({
     name: 'sallyport_audit_written_total',
-    help: 'Lines of the audit that were written.',
+    help: 'Audit lines written.',
     registers,
   })
   const dropped = new Counter({
     name: 'sallyport_audit_dropped_total',
-    help: 'Decisions without a line in the audit, because it could not be written in time.',
+    help: 'Audit lines dropped because they could not be written in time.',
     registers,
   })
   let read = () => true

@@ -12,7 +12,7 @@ export function createCacheMetrics(registers: Registry[]): CacheMetrics {
   const reads = createTallies(
     {
       name: 'sallyport_cache_reads_total',
-      help: 'Reads of a cache, by result: hit, negative_hit (known not to be there), miss, coalesced with a load under way, or grace (known before an outage).',
+      help: 'Cache reads, by result: hit, negative_hit (cached absence), miss, coalesced (with a load in progress) or grace (stale during an outage).',
       labelNames: ['cache', 'result'],
     },
     registers,
@@ -20,7 +20,7 @@ export function createCacheMetrics(registers: Registry[]): CacheMetrics {
   const watched: (() => Readonly<Record<string, number>>)[] = []
   new Gauge({
     name: 'sallyport_cache_entries',
-    help: 'Entries held in a cache.',
+    help: 'Entries of a cache.',
     labelNames: ['cache'],
     registers,
     collect() {
@@ -30,7 +30,7 @@ export function createCacheMetrics(registers: Registry[]): CacheMetrics {
   const unknownTokens = createTallies(
     {
       name: 'sallyport_unknown_tokens_total',
-      help: 'API tokens that no cache knew, by what became of them: found, refused, throttled, or shed.',
+      help: 'API tokens that were not cached, by outcome: found, refused, throttled or shed.',
       labelNames: ['outcome'],
     },
     registers,
@@ -38,7 +38,7 @@ export function createCacheMetrics(registers: Registry[]): CacheMetrics {
   const lanes: (() => number)[] = []
   new Gauge({
     name: 'sallyport_unknown_tokens_waiting',
-    help: 'API tokens that no cache knows, waiting to be looked up.',
+    help: 'Queued lookups of API tokens that are not cached.',
     registers,
     collect() {
       this.set(lanes.reduce((sum, countWaiting) => sum + countWaiting(), 0))

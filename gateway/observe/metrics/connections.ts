@@ -9,20 +9,20 @@ export type ConnectionMetrics = Readonly<{
 export function createConnectionMetrics(registers: Registry[]): ConnectionMetrics {
   const dropped = new Counter({
     name: 'sallyport_connections_dropped_total',
-    help: 'Connections that were closed: beyond the limit, stalled because the client took nothing, before TLS was agreed on, or for the memory that they held.',
+    help: 'Connections that the gateway closed, by reason: limit reached, client stalled, TLS handshake failed, or too much memory buffered.',
     labelNames: ['listener', 'reason'],
     registers,
   })
   const limits = new Gauge({
     name: 'sallyport_connections_limit',
-    help: 'Connections that may be open at once.',
+    help: 'Limit of open connections of clients.',
     labelNames: ['listener'],
     registers,
   })
   const counts: [listener: string, count: () => number][] = []
   new Gauge({
     name: 'sallyport_connections_open',
-    help: 'Connections of clients that are open.',
+    help: 'Open connections of clients.',
     labelNames: ['listener'],
     registers,
     collect() {
@@ -32,7 +32,7 @@ export function createConnectionMetrics(registers: Registry[]): ConnectionMetric
   let readHeld = () => ({ bytes: 0, throttledConnections: 0 })
   new Gauge({
     name: 'sallyport_held_bytes',
-    help: 'Bytes held for slow peers: read ahead, bodies, answers, unfinished events.',
+    help: 'Bytes buffered for slow peers: pipelined requests, bodies, responses and unfinished events.',
     registers,
     collect() {
       this.set(readHeld().bytes)
@@ -40,12 +40,12 @@ export function createConnectionMetrics(registers: Registry[]): ConnectionMetric
   })
   const heldLimit = new Gauge({
     name: 'sallyport_held_bytes_limit',
-    help: 'Bytes that may be held for slow peers.',
+    help: 'Limit of the bytes buffered for slow peers.',
     registers,
   })
   new Gauge({
     name: 'sallyport_connections_throttled',
-    help: 'Connections read slowly, because too many bytes are held for their address or organization.',
+    help: 'Throttled connections, because too many bytes are buffered for their address or organization.',
     registers,
     collect() {
       this.set(readHeld().throttledConnections)

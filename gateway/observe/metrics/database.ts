@@ -15,14 +15,14 @@ const buckets = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 export function createDatabaseMetrics(registers: Registry[]): DatabaseMetrics {
   const durations = createBoundHistogram({
     name: 'sallyport_database_query_duration_seconds',
-    help: 'Time of each statement, the wait for a connection included, by the name of the statement.',
+    help: 'Duration of each statement, by name, including the wait for a connection.',
     buckets,
     registers,
   })
   const observers = new Map<string, ObserveMs>()
   const failures = new Counter({
     name: 'sallyport_database_errors_total',
-    help: 'Statements that failed: refused by the server (statement), not answered in time, or for want of a connection.',
+    help: 'Statements that failed, by kind: statement (refused by the server), timeout or connection.',
     labelNames: ['kind'],
     registers,
   })
@@ -47,7 +47,7 @@ function createStandbyGauges(registers: Registry[]): DatabaseMetrics['watchStand
   let standby: Readonly<{ is: () => boolean | undefined; lagMs: () => number | undefined }> | undefined
   new Gauge({
     name: 'sallyport_database_standby',
-    help: 'Whether the last answer came from a standby of PostgreSQL, which takes no changes.',
+    help: 'Whether the last response came from a PostgreSQL standby, which is read-only.',
     registers,
     collect() {
       this.set(standby?.is() ? 1 : 0)
@@ -55,7 +55,7 @@ function createStandbyGauges(registers: Registry[]): DatabaseMetrics['watchStand
   })
   new Gauge({
     name: 'sallyport_database_standby_lag_seconds',
-    help: 'How far the last standby that answered was behind the server at listenUrl; beyond a second it is not asked.',
+    help: 'Replication lag of the last standby that responded; beyond a second it gets no queries.',
     registers,
     collect() {
       const lagMs = standby?.lagMs()
@@ -72,7 +72,7 @@ function createPoolGauges(registers: Registry[]): DatabaseMetrics['watchPool'] {
   let pool: Readonly<{ read: () => PoolCounts; limit: number }> | undefined
   new Gauge({
     name: 'sallyport_database_connections',
-    help: 'Connections of the pool to PostgreSQL, by state: busy or idle.',
+    help: 'PostgreSQL connections of the pool, by state: busy or idle.',
     labelNames: ['state'],
     registers,
     collect() {
@@ -84,7 +84,7 @@ function createPoolGauges(registers: Registry[]): DatabaseMetrics['watchPool'] {
   })
   new Gauge({
     name: 'sallyport_database_connections_limit',
-    help: 'Connections to PostgreSQL that the pool may open.',
+    help: 'Limit of PostgreSQL connections in the pool.',
     registers,
     collect() {
       this.set(pool?.limit ?? 0)
@@ -92,7 +92,7 @@ function createPoolGauges(registers: Registry[]): DatabaseMetrics['watchPool'] {
   })
   new Gauge({
     name: 'sallyport_database_waiting',
-    help: 'Statements that wait for a connection of the pool.',
+    help: 'Statements waiting for a connection of the pool.',
     registers,
     collect() {
       this.set(pool?.read().waiting ?? 0)

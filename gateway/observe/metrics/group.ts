@@ -15,13 +15,13 @@ export function createGroupMetrics(): GroupMetrics {
   const registry = new Registry()
   const restarts = new Counter({
     name: 'sallyport_worker_restarts_total',
-    help: 'Workers that were started in the place of one that died.',
+    help: 'Restarts of workers that died.',
     registers: [registry],
   })
   let serving = () => 0
   new Gauge({
     name: 'sallyport_workers',
-    help: 'Workers that serve.',
+    help: 'Workers that serve requests.',
     registers: [registry],
     collect() {
       this.set(serving())

@@ -11,20 +11,20 @@ export function createInvalidationMetrics(registers: Registry[]): InvalidationMe
   const labelNames = ['source']
   const received = new Counter({
     name: 'sallyport_invalidations_received_total',
-    help: 'Changes of the directory that reached the caches, by source.',
+    help: 'Invalidations received, by source.',
     labelNames,
     registers,
   })
   const disconnects = new Counter({
     name: 'sallyport_invalidation_source_disconnects_total',
-    help: 'How often the connection to a source of invalidations was lost.',
+    help: 'Disconnects from an invalidation source.',
     labelNames,
     registers,
   })
   const sources: Readonly<{ source: string; isUp: () => boolean; lagMs: () => number | undefined }>[] = []
   new Gauge({
     name: 'sallyport_invalidation_source_up',
-    help: 'Whether changes arrive from a source; without PostgreSQL cache entries expire within a second.',
+    help: 'Whether an invalidation source is connected; without PostgreSQL, cache entries expire within a second.',
     labelNames,
     registers,
     collect() {
@@ -33,7 +33,7 @@ export function createInvalidationMetrics(registers: Registry[]): InvalidationMe
   })
   new Gauge({
     name: 'sallyport_invalidation_lag_seconds',
-    help: 'Age of the last proof that every change of a source has arrived; absent before the first.',
+    help: 'Time since an invalidation source was last known to be in sync; absent before the first time.',
     labelNames,
     registers,
     collect() {

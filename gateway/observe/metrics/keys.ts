@@ -14,20 +14,20 @@ export function createJwksMetrics(registers: Registry[]): JwksMetrics {
   })
   const fetches = new Counter({
     name: 'sallyport_jwks_fetches_total',
-    help: 'Fetches of an issuer’s keys that ended, by outcome: ok or failed.',
+    help: 'Completed fetches of an issuer’s keys, by outcome: ok or failed.',
     labelNames: ['issuer', 'outcome'],
     registers,
   })
   const issuerUp = new Gauge({
     name: 'sallyport_jwks_issuer_up',
-    help: 'Whether the last fetch of an issuer’s keys was good; absent before the first has ended.',
+    help: 'Whether the last fetch of an issuer’s keys succeeded; absent before the first one.',
     labelNames: ['issuer'],
     registers,
   })
   const issuers: [issuer: string, ageMs: () => number | undefined][] = []
   new Gauge({
     name: 'sallyport_jwks_age_seconds',
-    help: 'Time since the last good fetch of an issuer’s keys in use; absent without keys.',
+    help: 'Age of an issuer’s keys in use; absent without keys.',
     labelNames: ['issuer'],
     registers,
     collect() {
@@ -57,13 +57,13 @@ export type TlsMetrics = Readonly<{
 export function createTlsMetrics(registers: Registry[]): TlsMetrics {
   const reload = new Gauge({
     name: 'sallyport_tls_reload_success',
-    help: '1 while the files of a listener’s certificates are those in use, 0 while a bad one is waiting.',
+    help: 'Whether the last reload of a listener’s certificates succeeded.',
     labelNames: ['listener'],
     registers,
   })
   const notAfter = new Gauge({
     name: 'sallyport_tls_certificate_not_after_seconds',
-    help: 'When the certificate that a listener presents ends, in seconds since 1970.',
+    help: 'Expiry of a listener’s certificate, as a Unix timestamp.',
     labelNames: ['listener'],
     registers,
   })
@@ -82,23 +82,23 @@ export type ReloadMetrics = Readonly<{
 export function createReloadMetrics(registers: Registry[]): ReloadMetrics {
   const policyReload = new Gauge({
     name: 'sallyport_policy_reload_success',
-    help: '0 while the policy files are invalid and the last good ones stay in force.',
+    help: 'Whether the last reload of the policy succeeded; if not, the previous policy stays in force.',
     registers,
   })
   const policyReloads = new Counter({
     name: 'sallyport_policy_reloads_total',
-    help: 'Policies that were taken or refused, including the one of the start.',
+    help: 'Policy loads, by result, including the one at startup.',
     labelNames: ['outcome'],
     registers,
   })
   const policyLoaded = new Gauge({
     name: 'sallyport_policy_loaded_timestamp_seconds',
-    help: 'When the policy in force was loaded.',
+    help: 'Load time of the policy in force, as a Unix timestamp.',
     registers,
   })
   const keysReload = new Gauge({
     name: 'sallyport_identity_keys_reload_success',
-    help: '1 while the identity header’s key files are those in use, 0 while a bad one is waiting.',
+    help: 'Whether the last reload of the identity header’s keys succeeded.',
     registers,
   })
   keysReload.set(1)

@@ -8,13 +8,13 @@ export type LimitMetrics = Readonly<{
 export function createLimitMetrics(registers: Registry[]): LimitMetrics {
   const limited = new Counter({
     name: 'sallyport_rate_limited_total',
-    help: 'Requests refused because a rate limit was spent.',
+    help: 'Requests refused by a rate limit.',
     labelNames: ['route', 'limit'],
     registers,
   })
   const errors = new Counter({
     name: 'sallyport_rate_limit_errors_total',
-    help: 'Requests that could not be counted, by what became of them: allow, they passed, or deny, they were refused.',
+    help: 'Requests that a rate limit could not count, by outcome: allow or deny.',
     labelNames: ['limit', 'outcome'],
     registers,
   })

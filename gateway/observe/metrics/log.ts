@@ -8,13 +8,13 @@ export type LogMetrics = Readonly<{
 export function createLogMetrics(registers: Registry[]): LogMetrics {
   const dropped = new Counter({
     name: 'sallyport_log_lines_dropped_total',
-    help: 'Lines of the log that found no room in memory, because standard output was slow, full or gone.',
+    help: 'Log lines dropped because standard output was slow, full or closed.',
     registers,
   })
   let read = () => true
   new Gauge({
     name: 'sallyport_log_sink_up',
-    help: 'Whether the log could be written to standard output the last time.',
+    help: 'Whether the last write of the log succeeded.',
     registers,
     collect() {
       this.set(read() ? 1 : 0)

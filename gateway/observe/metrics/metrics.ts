@@ -101,14 +101,14 @@ function createRequestMetrics(registers: Registry[]): RequestMetrics {
   const requests = createTallies(
     {
       name: 'sallyport_requests_total',
-      help: 'Requests answered, by route, method and status; status 0 where the client left first.',
+      help: 'Requests, by route, method and status of the response; 0 if the client closed the connection first.',
       labelNames: ['route', 'method', 'status'],
     },
     registers,
   )
   const durations = createBoundHistogram({
     name: 'sallyport_request_duration_seconds',
-    help: 'Time from the head of a request to the end of its answer.',
+    help: 'Duration of requests, from their headers to the end of the response.',
     buckets: durationBuckets,
     registers,
   })
@@ -123,14 +123,14 @@ function createRequestMetrics(registers: Registry[]): RequestMetrics {
   )
   const malformed = new Counter({
     name: 'sallyport_malformed_requests_total',
-    help: 'Requests refused before they could be read, by reason.',
+    help: 'Malformed requests, by reason.',
     labelNames: ['reason'],
     registers,
   })
   let inFlight = () => 0
   new Gauge({
     name: 'sallyport_requests_in_flight',
-    help: 'Requests whose answer is not complete.',
+    help: 'Requests in flight.',
     registers,
     collect() {
       this.set(inFlight())

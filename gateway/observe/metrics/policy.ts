@@ -16,19 +16,19 @@ export type PolicyMetrics = Readonly<{
 export function createPolicyMetrics(registers: Registry[]): PolicyMetrics {
   const differences = new Counter({
     name: 'sallyport_shadow_differences_total',
-    help: 'Requests that the shadow policy would have judged otherwise, by kind and by the route of the policy in force.',
+    help: 'Requests that the shadow policy decides differently, by kind and by route of the policy in force.',
     labelNames: ['route', 'kind'],
     registers,
   })
   const reload = new Gauge({
     name: 'sallyport_shadow_reload_success',
-    help: '0 while the files of the shadow policy are invalid.',
+    help: 'Whether the last reload of the shadow policy succeeded.',
     registers,
   })
   reload.set(1)
   const held = new Gauge({
     name: 'sallyport_policy_held',
-    help: '1 while valid policy files are held back and the last ones stay in force.',
+    help: 'Whether a valid policy awaits confirmation while the previous policy stays in force.',
     registers,
   })
   held.set(0)

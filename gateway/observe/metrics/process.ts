@@ -44,7 +44,7 @@ export type BuildMetrics = Readonly<{ noteBuild: (build: Build) => void }>
 export function createBuildMetrics(registers: Registry[]): BuildMetrics {
   const info = new Gauge({
     name: 'sallyport_build_info',
-    help: 'Always 1: the version of the gateway, and that of Node.',
+    help: 'Constant 1, with the versions of the gateway and of Node as labels.',
     labelNames: ['version', 'node'],
     registers,
   })
@@ -56,7 +56,7 @@ export type FaultMetrics = Readonly<{ countFault: (component: string) => void }>
 export function createFaultMetrics(registers: Registry[]): FaultMetrics {
   const faults = new Counter({
     name: 'sallyport_callback_errors_total',
-    help: 'Callbacks of sockets, timers and connections that threw; each ended its own connection or work.',
+    help: 'Exceptions in callbacks of sockets, timers and connections; each ended its own connection or task alone.',
     labelNames: ['component'],
     registers,
   })

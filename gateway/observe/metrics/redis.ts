@@ -15,13 +15,13 @@ const buckets = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.
 export function createRedisMetrics(registers: Registry[]): RedisMetrics {
   const durations = createBoundHistogram({
     name: 'sallyport_redis_command_duration_seconds',
-    help: 'Time of each command to Redis, failed ones included.',
+    help: 'Duration of Redis commands, including failed ones.',
     buckets,
     registers,
   })
   const failures = new Counter({
     name: 'sallyport_redis_errors_total',
-    help: 'Commands to Redis that failed or were not answered in time.',
+    help: 'Redis commands that failed or timed out.',
     labelNames: ['command'],
     registers,
   })
@@ -29,7 +29,7 @@ export function createRedisMetrics(registers: Registry[]): RedisMetrics {
   let isRefused: ((command: RedisCommand) => boolean) | undefined
   new Gauge({
     name: 'sallyport_redis_refusing',
-    help: 'Whether a Redis that can be reached refuses a command, or answers it too late.',
+    help: 'Whether a reachable Redis refuses a command or times out.',
     labelNames: ['command'],
     registers,
     collect() {

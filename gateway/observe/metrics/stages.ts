@@ -20,13 +20,13 @@ const expected: readonly RefusalCode[] = ['cluster_offline', 'upstream_unavailab
 export function createStageMetrics(registers: Registry[]): StageMetrics {
   const durations = createBoundHistogram({
     name: 'sallyport_stage_duration_seconds',
-    help: 'Time of each stage before the upstream, whether the request passed or was refused there.',
+    help: 'Duration of each stage before the upstream, for passed and refused requests.',
     buckets,
     registers,
   })
   const failures = new Counter({
     name: 'sallyport_failures_total',
-    help: 'Requests that were allowed and then failed, by code: for want of their upstream or cluster, or by our own fault.',
+    help: 'Allowed requests that failed, by code: upstream or cluster unavailable, or an internal error.',
     labelNames: ['code'],
     registers,
   })

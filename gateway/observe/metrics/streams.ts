@@ -12,7 +12,7 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
   let streams = () => 0
   new Gauge({
     name: 'sallyport_streams_open',
-    help: 'Event streams of the model surface that are open.',
+    help: 'Open event streams of the model surface.',
     registers,
     collect() {
       this.set(streams())
@@ -20,7 +20,7 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
   })
   const failures = new Counter({
     name: 'sallyport_streams_failed_total',
-    help: 'Event streams that were ended with response.failed by the gateway, by x_service_error_code. Ends of rights are not among them.',
+    help: 'Event streams that the gateway ended with response.failed, by x_service_error_code, except those whose rights ended.',
     labelNames: ['code'],
     registers,
   })
@@ -28,7 +28,7 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
   for (const code of streamFailureCodes.filter((code) => !isAccessEnd(code))) failures.inc({ code }, 0)
   const ended = new Counter({
     name: 'sallyport_exchanges_ended_total',
-    help: 'Open exchanges that were ended because their rights ended, by reason.',
+    help: 'Open exchanges ended because their rights ended, by reason.',
     labelNames: ['reason'],
     registers,
   })
@@ -36,7 +36,7 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
   let webSockets = () => 0
   new Gauge({
     name: 'sallyport_websockets_open',
-    help: 'WebSockets that are joined to their upstream.',
+    help: 'Open WebSocket tunnels.',
     registers,
     collect() {
       this.set(webSockets())

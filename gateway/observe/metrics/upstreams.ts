@@ -29,26 +29,26 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   const requests = createTallies(
     {
       name: 'sallyport_upstream_requests_total',
-      help: 'Requests sent to an upstream, by the class of its answer (2xx) or by the code of the failure.',
+      help: 'Requests sent to an upstream, by status class of the response (2xx) or by code of the failure.',
       labelNames: ['upstream', 'outcome'],
     },
     registers,
   )
   const firstByte = createBoundHistogram({
     name: 'sallyport_upstream_first_byte_seconds',
-    help: 'Time from the moment a request is handed on until the head of the upstream’s answer is in.',
+    help: 'Time from forwarding a request to the headers of the upstream’s response.',
     buckets,
     registers,
   })
   const retries = new Counter({
     name: 'sallyport_upstream_retries_total',
-    help: 'Requests sent again, to the same address or another, because no byte of a response had come.',
+    help: 'Retries, to the same address or another, before any byte of a response.',
     registers,
   })
   let oldestStaleMs = () => 0
   new Gauge({
     name: 'sallyport_dns_stale_seconds',
-    help: 'Age of the oldest addresses in use whose name no longer resolves; 0 while all names do.',
+    help: 'Age of the oldest stale DNS entry in use; 0 while all names resolve.',
     registers,
     collect() {
       this.set(oldestStaleMs() / 1_000)
@@ -90,7 +90,7 @@ function createConnectionGauges(registers: Registry[]): UpstreamMetrics['watchUp
   let read: () => ReadonlyMap<string, number> = () => new Map()
   new Gauge({
     name: 'sallyport_upstream_connections_open',
-    help: 'Connections to upstreams that are open, busy or idle, without joined WebSockets.',
+    help: 'Open connections to upstreams, busy or idle, without WebSocket tunnels.',
     labelNames: ['origin'],
     registers,
     collect() {
@@ -100,7 +100,7 @@ function createConnectionGauges(registers: Registry[]): UpstreamMetrics['watchUp
   })
   const limit = new Gauge({
     name: 'sallyport_upstream_connections_limit',
-    help: 'Connections to upstreams that may be open at once.',
+    help: 'Limit of open connections to upstreams.',
     registers,
   })
   return (count, most) => {
@@ -117,13 +117,13 @@ export type AddressMetrics = Readonly<{
 export function createAddressMetrics(registers: Registry[]): AddressMetrics {
   const up = new Gauge({
     name: 'sallyport_upstream_address_up',
-    help: '0 while an address of an upstream fails: by requests in a row, or by its health checks.',
+    help: 'Whether an upstream address is healthy; 0 while it is ejected or its health checks fail.',
     labelNames: ['upstream', 'address'],
     registers,
   })
   const reload = new Gauge({
     name: 'sallyport_upstream_tls_reload_success',
-    help: '1 while the files of an upstream’s certificates are those in use, 0 while a bad one is waiting.',
+    help: 'Whether the last reload of an upstream’s certificates succeeded.',
     labelNames: ['upstream'],
     registers,
   })
