@@ -34,10 +34,15 @@ export function readKeyBundle(text: string): readonly KeyBlock[] {
   }
   const place = `block ${blocks.length + 1}`
   const dangling = readExplanation(text.slice(start), place)
-  if (blocks.length === 0) throw new Error(`${place} is not a private key in PEM (PKCS #8)`)
+  if (blocks.length === 0)
+    throw new Error(
+      `${place} is not a private key in PEM (PKCS #8)${isPath(text) ? ', and may be a path without "file:" before it' : ''}`,
+    )
   if (dangling !== undefined) throw new Error('the last Signs-From has no key after it')
   return blocks
 }
+
+const isPath = (text: string): boolean => text.length < 256 && /^[\w~./-]+\s*$/.test(text) && /[./]/.test(text)
 
 /**
  * Outside of the blocks a file may hold any notes. Only a line that resembles Signs-From is read, and then strictly.

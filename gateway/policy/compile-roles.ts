@@ -54,7 +54,9 @@ function compileOrganizationRoles(file: PolicyFile, problems: Problem[]): Readon
   let inherited: readonly string[] = []
   for (const [index, row] of (file.content.organizationRoles ?? []).entries()) {
     if (roles.has(row.slug))
-      problems.push(file.problemAt(['organizationRoles', index, 'slug'], `role "${row.slug}" is listed twice`))
+      problems.push(
+        file.problemAt(['organizationRoles', index, 'slug'], `role "${row.slug}" is listed twice; keep one`),
+      )
     inherited = [...inherited, ...row.abilities]
     const { slug, name, description } = row
     roles.set(slug, { slug, name, description: description ?? null, rank: index + 1, abilities: new Set(inherited) })

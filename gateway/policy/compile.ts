@@ -69,7 +69,8 @@ function compileRateLimits(files: readonly PolicyFile[], problems: Problem[]): R
   const limits = new Map<string, RateLimit>()
   for (const { content, problemAt } of files)
     for (const [name, limit] of Object.entries(content.rateLimits ?? {})) {
-      if (limits.has(name)) problems.push(problemAt(['rateLimits', name], `the rate limit "${name}" is listed twice`))
+      if (limits.has(name))
+        problems.push(problemAt(['rateLimits', name], `the rate limit "${name}" is listed twice; keep one`))
       limits.set(name, Object.freeze({ name, ...limit }))
     }
   return limits

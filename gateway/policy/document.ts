@@ -82,9 +82,34 @@ function explainFault({ code, message }: YAMLError): string {
     case 'TAG_RESOLVE_FAILED':
       return `${message}; quote a text that begins with !`
     default:
-      return message
+      return parserWords.find(([said]) => said.test(message))?.[1] ?? message
   }
 }
+
+/** The package speaks of nodes and collections, to people who write YAML parsers. */
+const parserWords: readonly (readonly [said: RegExp, words: string])[] = [
+  [/^Flow .* end with a \}$/, 'a { before this is not closed; add }'],
+  [/^Flow .* end with a \]$/, 'a [ before this is not closed; add ]'],
+  [/^Missing closing "quote$/, 'a quote is not closed; add "'],
+  [/^Missing closing 'quote$/, "a quote is not closed; add '"],
+  [/^Implicit map keys need to be followed/, 'a key lacks its colon and value; add the colon, a space and the value'],
+  [
+    /^Nested mappings are not allowed/,
+    'holds a second key; put the value in quotes, or begin the next line in the same column',
+  ],
+  [
+    /^(?:All mapping items|All sequence items|Sequence item without|A block sequence may|Implicit keys need)/,
+    'is indented otherwise than the lines beside it; begin them in one column',
+  ],
+  [/^Plain value cannot start with/, 'begins with a character that YAML keeps for itself; put the text in quotes'],
+  [/^(?:Missing , (?:or : )?between|Block collections are not)/, 'a comma is missing before this; add it'],
+  [/^Unexpected scalar/, 'stands behind a text that has ended; add a comma, or put both in one pair of quotes'],
+  [/^Unexpected flow-/, 'closes what is not open; remove it'],
+  [
+    /^Invalid escape sequence/,
+    'has an escape that YAML does not know; write \\\\ for a backslash, or take single quotes',
+  ],
+]
 
 const describeKey = (name: unknown): string => (typeof name === 'string' ? `"${name}"` : 'a key')
 
@@ -114,8 +139,12 @@ function refuseAmbiguities(file: YamlFile): void {
 export function validateYaml(file: YamlFile, validate: ValidateFunction): unknown {
   const value: unknown = file.document.toJS() ?? {}
   if (validate(value)) return value
-  const problems = describeViolations(validate.errors ?? [])
-  throw new ConfigurationError(problems.map(({ path, message }) => file.problemAt(path, message)))
+  const isPlaceless = (path: Path): boolean => path.length === 0 || file.document.contents === null
+  throw new ConfigurationError(
+    describeViolations(validate.errors ?? []).map(({ path, message }) =>
+      isPlaceless(path) ? { file: file.name, message } : file.problemAt(path, message),
+    ),
+  )
 }
 
 /** The place of a value, or of the nearest one above; a section that the file lacks belongs at its end. */

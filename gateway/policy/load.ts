@@ -62,7 +62,7 @@ function joinReadings(
 
 export function readPolicyTextsNow(directory: string): PolicyTexts {
   return gatherTexts(
-    choosePolicyFiles(listFiles(directory)).map((name): ReadFile => {
+    choosePolicyFiles(directory, listFiles(directory)).map((name): ReadFile => {
       const path = join(directory, name)
       try {
         return [name, readRegularNow(path)]
@@ -82,7 +82,7 @@ export async function readPolicyTexts(
   })
   const files: ReadFile[] = []
   // One after the other: on a file system that hangs, each read would block a thread of the pool.
-  for (const name of choosePolicyFiles(found)) {
+  for (const name of choosePolicyFiles(directory, found)) {
     const path = join(directory, name)
     files.push([name, await readText(path).catch((error: unknown) => unreadable(path, error))])
   }
@@ -106,8 +106,18 @@ function listFiles(directory: string): readonly string[] {
 }
 
 /** `*.test.yaml` hold expectations, not policy. */
-const choosePolicyFiles = (names: readonly string[]): readonly string[] =>
-  names.filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml') && !name.startsWith('.')).sort()
+function choosePolicyFiles(directory: string, names: readonly string[]): readonly string[] {
+  const visible = names.filter((name) => !name.startsWith('.'))
+  const others = visible.filter((name) => name.endsWith('.yml'))
+  if (others.length > 0)
+    throw new ConfigurationError(
+      others.map((name) => ({
+        file: join(directory, name),
+        message: `is not read with this ending; name it ${name.slice(0, -'.yml'.length)}.yaml`,
+      })),
+    )
+  return visible.filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml')).sort()
+}
 
 const unreadableFolder = (file: string, error: unknown): ConfigurationError =>
   new ConfigurationError([

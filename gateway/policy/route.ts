@@ -63,13 +63,13 @@ export function parsePattern(path: string): readonly PatternSegment[] {
     const isLast = index === parts.length - 1
     if (part === '' && !isLast) throw new Error('a path has no empty segment')
     if (part === '*') {
-      if (!isLast) throw new Error('* is only allowed as the last segment')
+      if (!isLast) throw new Error('* is only allowed as the last segment; for one segment write :name')
       return { kind: 'rest' }
     }
     if (part.startsWith(':')) {
       const name = part.slice(1)
       if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw new Error(`":${name}" is not a parameter name`)
-      if (names.has(name)) throw new Error(`":${name}" appears twice`)
+      if (names.has(name)) throw new Error(`":${name}" appears twice, so rename one`)
       names.add(name)
       return { kind: 'param', name }
     }
@@ -91,7 +91,7 @@ function readLiteral(part: string): string {
   } catch (cause) {
     throw new Error('a path holds escapes of valid UTF-8 only', { cause })
   }
-  if (text === '.' || text === '..') throw new Error('a path has no dot segment')
+  if (text === '.' || text === '..') throw new Error('a path has no dot segment; write it without')
   if (/[/\\\p{Cc}]/u.test(text)) throw new Error('a path holds no encoded slash, backslash or control character')
   return text
 }

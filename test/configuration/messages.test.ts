@@ -57,7 +57,71 @@ const mistakes: readonly Mistake[] = [
   {
     what: 'a bracket that is not closed',
     sections: { upstreams: 'upstreams: { platform: { url: "http://platform:3333" }' },
-    says: ['gateway.yaml:5:1: Flow map in block collection must be sufficiently indented and end with a }'],
+    says: ['gateway.yaml:5:1: a { before this is not closed; add }'],
+  },
+  {
+    what: 'a quote that is not closed',
+    sections: { log: 'log:\n  level: "info' },
+    says: ['gateway.yaml:8:1: a quote is not closed; add "'],
+  },
+  {
+    what: 'a key without its colon',
+    sections: { drain: 'drain' },
+    says: ['gateway.yaml:6:1: a key lacks its colon and value; add the colon, a space and the value'],
+  },
+  {
+    what: 'a second colon',
+    sections: { log: 'log:\n  level: info: debug' },
+    says: ['gateway.yaml:7:10: holds a second key; put the value in quotes, or begin the next line in the same column'],
+  },
+  {
+    what: 'a line under another column',
+    sections: { drain: 'drain:\n  delayMs: 1\n   timeoutMs: 2' },
+    says: ['gateway.yaml:7:12: holds a second key; put the value in quotes, or begin the next line in the same column'],
+  },
+  {
+    what: 'a text that begins with a mark of YAML',
+    sections: { log: 'log: { level: %info }' },
+    says: ['gateway.yaml:6:15: begins with a character that YAML keeps for itself; put the text in quotes'],
+  },
+  {
+    what: 'a comma that is missing',
+    sections: { log: 'log: { level: info format: json }' },
+    says: ['gateway.yaml:6:15: a comma is missing before this; add it'],
+  },
+  {
+    what: 'a text behind a quoted one',
+    sections: { log: 'log: { level: "info" format: json }' },
+    says: ['gateway.yaml:6:22: stands behind a text that has ended; add a comma, or put both in one pair of quotes'],
+  },
+  {
+    what: 'a brace too many',
+    sections: { log: 'log: { level: info }}' },
+    says: ['gateway.yaml:6:21: closes what is not open; remove it'],
+  },
+  {
+    what: 'a list entry under another column',
+    sections: { trustedProxies: 'trustedProxies:\n  - 10.0.0.1\n - 10.0.0.2' },
+    says: ['gateway.yaml:8:1: is indented otherwise than the lines beside it; begin them in one column'],
+  },
+  {
+    what: 'an escape of a path of Windows',
+    sections: { policies: 'policies: { directory: "C:\\d" }' },
+    says: [
+      'gateway.yaml:5:27: has an escape that YAML does not know; write \\\\ for a backslash, or take single quotes',
+    ],
+  },
+  {
+    what: 'an empty file',
+    sections: Object.fromEntries(Object.keys(sections).map((name) => [name, ''])),
+    says: ['database', 'issuers', 'identity', 'upstreams'].map(
+      (name) => `gateway.yaml: the file lacks "${name}"; add it`,
+    ),
+  },
+  {
+    what: 'a file of one word',
+    sections: { ...Object.fromEntries(Object.keys(sections).map((name) => [name, ''])), word: 'sallyport' },
+    says: ['gateway.yaml: must be a section of keys and values'],
   },
   {
     what: 'an alias',
@@ -210,6 +274,13 @@ const mistakes: readonly Mistake[] = [
     ],
   },
   {
+    what: 'a path of a key without its prefix',
+    sections: { identity: 'identity: { keys: ["./key.pem"] }' },
+    says: [
+      'gateway.yaml:3:20: identity.keys: block 1 is not a private key in PEM (PKCS #8), and may be a path without "file:" before it. Run "sallyport keys generate" to make one.',
+    ],
+  },
+  {
     what: 'a key file that holds no key',
     sections: { identity: 'identity: { keys: ["file:broken.pem"] }' },
     says: [
@@ -305,6 +376,11 @@ const mistakes: readonly Mistake[] = [
     says: ['policies: holds no policy: expected at least one *.yaml file'],
   },
   {
+    what: 'a policy file with another ending',
+    policies: { 'more.yml': routes },
+    says: ['policies/more.yml: is not read with this ending; name it more.yaml'],
+  },
+  {
     what: 'a policy without roles',
     policies: { 'roles.yaml': '' },
     says: ['policies: no policy file lists organizationRoles; write them as roles.yaml of the package does'],
@@ -362,6 +438,11 @@ const mistakes: readonly Mistake[] = [
   },
   {
     what: 'an unknown surface',
+    policies: { 'routes.yaml': routes.replace('surface: platform', 'surface: html') },
+    says: ['policies/routes.yaml:2:30: routes.0.surface must be one of platform, data, model, files, graphql'],
+  },
+  {
+    what: 'a surface under a near name',
     route: 'match: { path: /a }, upstream: platform, surfaces: html',
     says: ['policies/routes.yaml:3:87: routes.1 does not know "surfaces"; did you mean "surface"?'],
   },
@@ -380,12 +461,14 @@ const mistakes: readonly Mistake[] = [
   {
     what: 'a path with a dot segment',
     route: 'match: { path: /a/../b }, upstream: platform',
-    says: ['policies/routes.yaml:3:51: route "more": a path has no dot segment'],
+    says: ['policies/routes.yaml:3:51: route "more": a path has no dot segment; write it without'],
   },
   {
     what: 'a star within a path',
     route: 'match: { path: "/a/*/b" }, upstream: platform',
-    says: ['policies/routes.yaml:3:51: route "more": * is only allowed as the last segment'],
+    says: [
+      'policies/routes.yaml:3:51: route "more": * is only allowed as the last segment; for one segment write :name',
+    ],
   },
   {
     what: 'a route without a match',

@@ -122,6 +122,19 @@ t.test('empty files have no route, and are not a mistake', async (t) => {
   t.strictSame(problemsOf(t, { 'empty.yaml': '', 'comment.yaml': '# to come\n', 'roles.yaml': roles }), [])
 })
 
+t.test('a file that has no keys is refused as a whole', async (t) => {
+  for (const text of ['- routes\n', 'routes\n'])
+    t.strictSame(problemsOf(t, { 'routes.yaml': text, 'roles.yaml': roles }), [
+      'routes.yaml: must be a section of keys and values',
+    ])
+})
+
+t.test('a file whose ending is another one is named', async (t) => {
+  t.strictSame(problemsOf(t, { 'roles.yaml': roles, 'routes.yml': 'routes: []\n' }), [
+    'routes.yml: is not read with this ending; name it routes.yaml',
+  ])
+})
+
 /** The text with `§` before each place that a problem should name, in order, and what it should say there. */
 type Mistake = readonly [rule: string, text: string, ...sentences: (string | RegExp)[]]
 
@@ -149,9 +162,8 @@ const mistakes: readonly Mistake[] = [
     'routes: []\n§---\nroutes: []\n',
     'begins a second document; keep one, without the line "---"',
   ],
-  ['text that is no YAML is refused', 'routes: [\n§', /^Flow sequence .+ must .+/],
+  ['text that is no YAML is refused', 'routes: [\n§', 'a [ before this is not closed; add ]'],
   ['a merge key is no YAML 1.2', 'routes: []\n<<: §{}\n', /^does not know "<<"; use one of organizationRoles, /],
-  ['a file that is no mapping is refused', '§- routes\n', 'must be a section of keys and values'],
   [
     'a misspelt key is refused by its name',
     row(`${sound}, requires: §{ role: org-owner }`),
@@ -336,22 +348,22 @@ for (const [rule, marked, ...sentences] of mistakes)
 
 const badPaths: readonly (readonly [path: string, sentence: string])[] = [
   ['/a//b', 'a path has no empty segment'],
-  ['/*/a', '* is only allowed as the last segment'],
+  ['/*/a', '* is only allowed as the last segment; for one segment write :name'],
   ['/a/**', 'write a literal leading * as %2A'],
   ['/a/*rest', 'write a literal leading * as %2A'],
   ['/a/:', '":" is not a parameter name'],
   ['/a/:1', '":1" is not a parameter name'],
   ['/a/:id.json', '":id.json" is not a parameter name'],
   ['/a/:id(\\d+)', '":id(\\d+)" is not a parameter name'],
-  ['/a/:id/:id', '":id" appears twice'],
+  ['/a/:id/:id', '":id" appears twice, so rename one'],
   ['/a?b', 'a path holds no ?, # or backslash'],
   ['/a#b', 'a path holds no ?, # or backslash'],
   ['/a\\b', 'a path holds no ?, # or backslash'],
   ['/100%', 'a path has % only before two hexadecimal digits; write it as %25'],
   ['/%ff', 'a path holds escapes of valid UTF-8 only'],
-  ['/a/../b', 'a path has no dot segment'],
-  ['/a/.', 'a path has no dot segment'],
-  ['/%2e%2E', 'a path has no dot segment'],
+  ['/a/../b', 'a path has no dot segment; write it without'],
+  ['/a/.', 'a path has no dot segment; write it without'],
+  ['/%2e%2E', 'a path has no dot segment; write it without'],
   ['/a%2Fb', 'a path holds no encoded slash, backslash or control character'],
   ['/a%5Cb', 'a path holds no encoded slash, backslash or control character'],
   ['/a%00', 'a path holds no encoded slash, backslash or control character'],
@@ -433,7 +445,7 @@ t.test('roles stand in one file only', async (t) => {
 
 t.test('a role listed twice is refused', async (t) => {
   const twice = roles.replace('platformRoles:', '  - { slug: org-owner, name: Twice, abilities: [] }\nplatformRoles:')
-  t.strictSame(problemsOf(t, { 'roles.yaml': twice }), ['roles.yaml:6:13: role "org-owner" is listed twice'])
+  t.strictSame(problemsOf(t, { 'roles.yaml': twice }), ['roles.yaml:6:13: role "org-owner" is listed twice; keep one'])
 })
 
 t.test('the roles of the specification must stand in their order', async (t) => {
@@ -502,7 +514,10 @@ t.test('rate limits that are not there, twice there, or could not count are mist
   t.match(routeProblems(t, limits + row(`${isPublic}, rateLimit: calm`)), [/cannot be limited by principal$/])
   t.same(routeProblems(t, limits + row(`${isPublic}, rateLimit: wide`)), [])
   const files = { 'roles.yaml': roles, 'a.yaml': limits, 'b.yaml': `${limits}${row(sound)}` }
-  t.match(problemsOf(t, files), [/^b\.yaml:1:.*"calm" is listed twice$/, /^b\.yaml:1:.*"wide" is listed twice$/])
+  t.match(problemsOf(t, files), [
+    /^b\.yaml:1:.*"calm" is listed twice; keep one$/,
+    /^b\.yaml:1:.*"wide" is listed twice; keep one$/,
+  ])
   for (const bad of [
     '{ requests: 0, seconds: 1 }',
     '{ requests: 1, seconds: 0 }',
