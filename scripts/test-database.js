@@ -4,7 +4,8 @@ export async function startTestDatabase() {
     import('../dist/demo/postgres.js'),
     import('../dist/directory/postgres/migrate.js'),
   ])
-  const postgres = await startPostgres({ settings: ['max_connections=400'] })
+  // A worker of autovacuum is the superuser's, and lets no other role drop its database by force.
+  const postgres = await startPostgres({ settings: ['max_connections=400', 'autovacuum=off'] })
   await migrate(postgres.url)
   return postgres
 }
