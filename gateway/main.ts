@@ -188,6 +188,41 @@ for (const [name, description, run] of [
     .addHelpText('after', example(`npx sallyport clusters ${name} 7`))
     .action(lazyCommand(loadClusters, run))
 
+const sessions = program
+  .command('sessions')
+  .description('List what is open, and end it on every replica')
+  .addHelpText('after', example('npx sallyport sessions list --user 8', 'npx sallyport sessions end --user 8'))
+
+const chosenSessions = (name: string, description: string) =>
+  sessions
+    .command(name)
+    .description(description)
+    .option('--user <id>', 'exchanges of this user')
+    .option('--organization <id>', 'exchanges in this organization')
+    .option('--token <id>', 'exchanges of this API token, and of those minted with it')
+    .option('--route <id>', 'exchanges that this route permitted')
+    .option('--request <id>', 'the exchange with this x-request-id')
+    .option('-c, --config <file>', 'configuration file; names the admin listener and the database', defaultConfig)
+
+chosenSessions('list', 'List the exchanges that are open at one replica, oldest first')
+  .option('--admin <url>', 'admin listener of the replica')
+  .option('--limit <n>', 'most exchanges of a page, up to 1000', '100')
+  .option('--after <place>', 'go on after this place, which the page before names')
+  .option('--json', 'print the page as JSON')
+  .addHelpText(
+    'after',
+    example(
+      'npx sallyport sessions list --organization 3 --admin http://127.0.0.1:9090',
+      'npx sallyport sessions list --json',
+    ),
+  )
+  .action(lazyCommand(() => import('./cli/sessions.ts'), 'runListSessions'))
+
+chosenSessions('end', 'End what is open and fits all options, on every replica; rights stay as they are')
+  .option('--json', 'print the order as JSON')
+  .addHelpText('after', example('npx sallyport sessions end --user 8'))
+  .action(lazyCommand(() => import('./cli/sessions.ts'), 'runEndSessions'))
+
 program
   .command('directory')
   .description('Check the database of users, organizations and tokens')

@@ -1,6 +1,7 @@
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
 import type { MetricsSnapshot } from '../observe/metrics/combine.ts'
 import { readRequestId } from '../receive/request-id.ts'
+import type { ExchangePage, ExchangeQuery } from '../recheck/list-exchanges.ts'
 import type { ClusterStates } from './cluster-state.ts'
 import { isConsoleHost } from './console-host.ts'
 import type { HistoryQuery, HistoryReading } from './history/history.ts'
@@ -16,6 +17,7 @@ export type AdminState = Readonly<{
   policies: () => Promise<PolicyStates>
   policyTexts: () => Promise<readonly (readonly [name: string, text: string])[]>
   history: (query: HistoryQuery) => Promise<HistoryReading>
+  exchanges: (query: ExchangeQuery) => Promise<ExchangePage>
   clusters: () => Promise<ClusterStates>
 }>
 

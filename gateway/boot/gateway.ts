@@ -19,7 +19,7 @@ import type { Exchange } from '../http/exchange.ts'
 import type { Networks } from '../http/upstream/networks.ts'
 import { type Audit, createMalformedRecorder } from '../observe/audit/audit.ts'
 import type { AuditedListener } from '../observe/audit/line.ts'
-import { describeError, type ProcessLog } from '../observe/log/log.ts'
+import type { ProcessLog } from '../observe/log/log.ts'
 import { createRecords, type ObserveRequest } from '../observe/request-record.ts'
 import { observeStages } from '../observe/stage-timings.ts'
 import { openTracing, type Tracing } from '../observe/tracing/tracing.ts'
@@ -29,7 +29,6 @@ import type { Policy } from '../policy/compile.ts'
 import type { TrustedProxies } from '../receive/client.ts'
 import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
-import { OpenExchanges, type Recheck } from '../recheck/recheck.ts'
 import { createRelay, type Relaying } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
 import { tunnel } from '../relay/tunnel.ts'
@@ -46,6 +45,7 @@ import { type InFlightRequests, trackInFlight } from './in-flight-requests.ts'
 import { clusterUpstream, countRetries, timeForward, traceForward } from './instrument.ts'
 import { checkIssuers, type Issuers, readCredentialRules, rememberVerified, startIssuers } from './issuers.ts'
 import { openLimit } from './limit.ts'
+import { type WatchedExchanges, watchExchanges } from './open-exchanges.ts'
 import {
   createProcessContext,
   openAdmin,
@@ -140,7 +140,7 @@ type Services = Readonly<{
   policies: TablePolicies
   shadow: Shadow
   issuers: Issuers
-  recheck: Recheck
+  exchanges: WatchedExchanges
   snapshot: () => Snapshot
 }>
 
@@ -160,37 +160,17 @@ async function startServices(
     if (!current) throw new Error('no policy is in force')
     return current
   }
-  const recheck = watchOpenExchanges(configuration, opened.rights, snapshot, { log, metrics })
+  const exchanges = watchExchanges(configuration, opened, snapshot, { log, metrics, audit, now, monotonicMs })
   const adopt = (policy: Policy): void => {
     current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
-    recheck.recheckAll()
+    exchanges.recheck.recheckAll()
   }
   const tables = createPolicyTableStore(opened.database.query)
   const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const keyStore = createIssuerKeyStore(opened.database.query)
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
-  return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, recheck, snapshot }
-}
-
-function watchOpenExchanges(
-  { streams }: Configuration,
-  { readFacts, knownAt, onChange }: OpenDirectory['rights'],
-  policy: () => Snapshot,
-  { log, metrics }: Pick<ProcessContext, 'log' | 'metrics'>,
-): Recheck {
-  const recheck = new OpenExchanges({
-    ...streams,
-    readFacts,
-    knownAt,
-    policy,
-    now,
-    monotonicMs,
-    onEnded: ({ code }) => metrics.countAccessEnd(code),
-    onUnread: (error) => log.debug({ error: describeError(error) }, 'rights of open exchanges not read'),
-  })
-  onChange(recheck.hear)
-  return recheck
+  return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, exchanges, snapshot }
 }
 
 type Wired = Readonly<{
@@ -203,7 +183,7 @@ type Wired = Readonly<{
 function wireStages(
   configuration: Configuration,
   isTrustedProxy: TrustedProxies,
-  { tracing, audit, keys, opened, shadow, issuers, recheck, snapshot }: Services,
+  { tracing, audit, keys, opened, shadow, issuers, exchanges, snapshot }: Services,
   { log, metrics, history, engine }: ProcessContext,
 ): Wired {
   const { directory } = opened
@@ -236,7 +216,7 @@ function wireStages(
     limit: openLimit(opened.countBy, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),
     audit,
-    recheck,
+    recheck: exchanges.recheck,
     pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
     forward: tracing ? traceForward(forward, tracing) : forward,
     relay,
@@ -294,7 +274,7 @@ async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: E
 
 function collectFacts(
   configuration: Configuration,
-  { opened, keys, policies, shadow, issuers, snapshot }: Services,
+  { opened, keys, policies, shadow, issuers, exchanges, snapshot }: Services,
   isDraining: () => boolean,
   { metrics, history }: ProcessContext,
 ): AdminState {
@@ -318,6 +298,7 @@ function collectFacts(
     policies: async () => ({ live: policies.state(), shadow: shadow.state() }),
     policyTexts: async () => policies.texts(),
     history: async (query) => history.read(query),
+    exchanges: exchanges.recheck.list,
     clusters: () => readClusterStates(clusterStore, opened.readHeartbeat, now, staleAfterMs),
   }
 }
@@ -333,7 +314,7 @@ type Drained = Readonly<{
 /** Requests end first, then the services that they need; services that still write end last. */
 function createDrain(configuration: Configuration, log: ProcessLog, drained: Drained) {
   const { services, listeners, drainStreams, inFlight, certificates } = drained
-  const { issuers, keys, upstreams, policies, shadow, recheck, opened, audit, tracing } = services
+  const { issuers, keys, upstreams, policies, shadow, exchanges, opened, audit, tracing } = services
   let isDraining = false
   const drain: Drain = async (options = {}) => {
     if (isDraining) return
@@ -343,7 +324,7 @@ function createDrain(configuration: Configuration, log: ProcessLog, drained: Dra
     // A load balancer reads /readyz first; until it does, new connections still arrive.
     await sleep(delayMs)
     await closeListeners(listeners, timeoutMs, drainStreams)
-    for (const part of [issuers, keys, certificates, upstreams, policies, shadow, recheck]) part.stop()
+    for (const part of [issuers, keys, certificates, upstreams, policies, shadow, exchanges]) part.stop()
     await inFlight.untilIdle(lastWordsMs)
     await Promise.all([opened.close(), audit.close(auditCloseMs), tracing?.stop(traceCloseMs)])
   }

@@ -86,5 +86,4 @@ function suggestNext({ outcome, status, method, path, userId, organizationId, cr
   return words.join(' ')
 }
 
-/** For a shell: a path of a client is one word and no more. */
 const quote = (text: string): string => (/^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)

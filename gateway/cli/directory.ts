@@ -7,6 +7,7 @@ import { type ClusterStatus, type ClusterStore, createClusterStore } from '../di
 import { createPostgresDirectory, findUser } from '../directory/postgres/directory.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
 import { createProvisioning, type Provisioning } from '../directory/postgres/provision/provisioning.ts'
+import { createSessionEndStore, type SessionEndStore } from '../directory/postgres/session-ends.ts'
 import { loadPolicy } from '../policy/load.ts'
 import type { Roles } from '../policy/role.ts'
 import { parseId } from '../resolve/organization-id.ts'
@@ -21,6 +22,7 @@ export type CommandTools = Readonly<{
   hear: (clusters: readonly ClusterStatus[]) => Promise<readonly ClusterStatus[]>
   roles: Roles
   provisioning: Provisioning
+  endSessions: SessionEndStore['add']
   issuers: ReadonlySet<string>
 }>
 
@@ -52,6 +54,7 @@ export async function withDirectory<Result>(
       hear: (clusters) => hearClusters(redis, clusters),
       roles,
       provisioning: createProvisioning(opened),
+      endSessions: createSessionEndStore(opened).add,
       issuers: listIdentityIssuers(issuers),
     })
   } finally {

@@ -9,9 +9,9 @@ import { paintWarning } from '../lib/paint.ts'
 import { escapeJson, escapeLines } from '../lib/text-table.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { isRequestId } from '../receive/request-id.ts'
+import { askAdmin, findAdmin, nameFetchFailure, readAdmin } from './admin.ts'
 import { describeRequest, type ExplainedMatch } from './describe-request.ts'
 import { withDirectory } from './directory.ts'
-import { toOrigin } from './healthcheck.ts'
 
 export type ExplainRequestOptions = Readonly<{ audit?: string; admin?: string; config: string; json?: boolean }>
 
@@ -59,7 +59,7 @@ async function findRequest(
 ): Promise<Search> {
   const isNamed = audit !== undefined || admin !== undefined
   const file = isNamed ? audit : findAuditFile(configuration)
-  const origin = isNamed ? admin && readOrigin(admin) : findOrigin(configuration)
+  const origin = isNamed ? admin && readAdmin(admin) : findAdmin(configuration)
   const search: Search = { matches: [], places: [], notes }
   if (file !== undefined) await searchFile(file, requestId, search)
   if (origin) await searchListener(origin, requestId, search, isNamed && file === undefined)
@@ -70,17 +70,6 @@ const findAuditFile = (configuration: Configuration | undefined): string | undef
   const sink = configuration?.audit.sink ?? 'off'
   // Reading a FIFO would take lines away from its reader.
   return existsSync(sink) && statSync(sink).isFile() ? sink : undefined
-}
-
-function findOrigin(configuration: Configuration | undefined): string | undefined {
-  const admin = configuration?.listeners.admin
-  return admin === undefined || admin.port === 0 ? undefined : toOrigin(admin)
-}
-
-function readOrigin(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined
-  if (url && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '') return url.origin
-  throw new UsageError('--admin takes the address of the admin listener, such as http://127.0.0.1:9090')
 }
 
 async function searchFile(file: string, requestId: string, search: Search): Promise<void> {
@@ -110,11 +99,6 @@ async function searchListener(origin: string, requestId: string, search: Search,
   }
 }
 
-const nameFetchFailure = (error: unknown): string => {
-  const { message, cause } = error as Error
-  return (cause as NodeJS.ErrnoException | undefined)?.code ?? message
-}
-
 /** A refusal stands in the audit as well, where it has more facts. */
 const isKnown = (request: FoundRequest, known: readonly FoundRequest[]): boolean =>
   request.outcome === 'refused' &&
@@ -127,21 +111,13 @@ const isKnown = (request: FoundRequest, known: readonly FoundRequest[]): boolean
 
 const sameMomentMs = 1_000
 
-const patienceMs = 5_000
 const answerLimitBytes = 1024 * 1024
 
 async function askListener(origin: string, requestId: string): Promise<string> {
-  const url = `${origin}/console/requests.json?${new URLSearchParams({ id: requestId }).toString()}`
-  const { status, body } = await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(patienceMs) })
-  const chunks: Uint8Array[] = []
-  let bytes = 0
-  for await (const chunk of body ?? []) {
-    bytes += chunk.length
-    if (bytes > answerLimitBytes) throw new Error('the answer is too long')
-    chunks.push(chunk)
-  }
+  const path = `/console/requests.json?${new URLSearchParams({ id: requestId }).toString()}`
+  const { status, text } = await askAdmin(origin, path, answerLimitBytes)
   if (status !== 200) throw new Error(`status ${status}`)
-  return Buffer.concat(chunks).toString('utf8')
+  return text
 }
 
 async function explainMatches(

@@ -18,7 +18,6 @@ export type GatewayProcess = Readonly<{
 const isSource = import.meta.url.endsWith('.ts')
 const root = new URL('../../', import.meta.url)
 
-/** Always the compiled program, also in tests, since users run that. */
 const program = fileURLToPath(isSource ? new URL('dist/main.js', root) : new URL('../main.js', import.meta.url))
 const configuration = fileURLToPath(new URL('config/demo.yaml', root))
 

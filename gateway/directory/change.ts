@@ -2,11 +2,11 @@ export type Change = Readonly<{ kind: ChangedKind; id: number } | { kind: 'every
 
 /**
  * `user` includes the user's roles and identities. `organization` is its data in each member's record. `members` is
- * only their number.
+ * only their number. `session-end` is an order of an operator, which concerns no cache.
  */
 export type ChangedKind = (typeof kinds)[number]
 
-const kinds = ['user', 'token', 'organization', 'members', 'agent', 'cluster'] as const
+const kinds = ['user', 'token', 'organization', 'members', 'agent', 'cluster', 'session-end'] as const
 
 export type Tag = `${ChangedKind}:${number}`
 

@@ -156,5 +156,17 @@ export type DirectoryFacts = Readonly<{
 /** Reads past all caches, and rejects like a `Directory`. */
 export type ReadFacts = (keys: FactKeys) => Promise<DirectoryFacts>
 
+/** Facts of an exchange by which an operator chooses; all that are given must hold. */
+export type SessionFilter = Readonly<{
+  userId: number | null
+  organizationId: number | null
+  tokenId: number | null
+  route: string | null
+  requestId: string | null
+}>
+
+/** An order to end what is open. `ageMs` is counted by the server of the database when it answers. */
+export type SessionEnd = Readonly<{ id: number; ageMs: number; filter: SessionFilter }>
+
 /** The length separates issuer and subject, whatever they contain. */
 export const nameIdentity = ({ issuer, subject }: IdentityName): string => `${issuer.length} ${issuer} ${subject}`

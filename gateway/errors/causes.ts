@@ -143,6 +143,11 @@ export const causes = {
     'The user of an open exchange was disabled or deleted, or the identity or token has another user now.',
     'Enable the user, or get a new credential. The exchange was permitted when it began.',
   ],
+  session_ended: [
+    'unauthenticated',
+    'An operator ended the open exchange with `sallyport sessions end`.',
+    'Send the request again: the credential itself may still be good.',
+  ],
   key_withdrawn: [
     'unauthenticated',
     'The issuer no longer lists the key that signed the JWT of an open exchange.',

@@ -4,6 +4,8 @@ export type RawHeaders = readonly string[]
 /** The head of a response. The engine adds framing, `Date` and `Connection` itself. */
 export type ResponseHead = Readonly<{ status: number; reason?: string; headers: RawHeaders }>
 
+export type PassedBytes = Readonly<{ received: number; sent: number }>
+
 /** The unread body. An engine passes it on to an upstream; only owned endpoints read it here. */
 export interface RequestBody {
   /** Bytes announced by Content-Length, 0 without a body, undefined when chunked. */
@@ -92,6 +94,8 @@ export interface Exchange {
   /** Whether the last byte of the response was handed over, even if it still waits for the client. */
   readonly isAnswered: boolean
   readonly status: number
+  /** Bytes of bodies, or of a WebSocket, that were taken from the client and handed over to it so far. */
+  readonly passedBytes: PassedBytes
   /** Changes the headers of the response, the gateway's or an upstream's. Several changes apply in order. */
   transformHead(transform: (headers: RawHeaders) => RawHeaders): void
   /** After a framing error nothing more may be read from the connection, even while the refusal waits. */

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { guarded } from '../fault/guarded.ts'
-import { Holding, type MemoryAccount, type UpgradedConnection } from './exchange.ts'
+import { Holding, type MemoryAccount, type PassedBytes, type UpgradedConnection } from './exchange.ts'
 import { closeLingering } from './socket/close-lingering.ts'
 import { HandleGate, type ReadGate } from './socket/read-gate.ts'
 import { notePartner, resetConnection } from './socket/transport.ts'
@@ -37,6 +37,7 @@ export const endOf = (socket: Socket): TunnelEnd => ({
 })
 
 export type Tunnel = Readonly<{
+  countPassed: () => PassedBytes
   isWhole: () => boolean
   /** Stops both directions at once. The client gets a close frame if one can follow what it has received. */
   close: (code: number) => void
@@ -58,9 +59,10 @@ export function pipeBoth(
   notePartner(client, upstream)
   const waiting = new Holding(account)
   const count = (): void => waiting.set(waitingBytes(client) + waitingBytes(upstream))
-  const toClient = new FrameBoundary()
+  const toUpstream = { bytes: early.length }
+  const toClient = { bytes: 0, boundary: new FrameBoundary() }
   if (early.length > 0) upstream.write(early)
-  pass(clientEnd, upstream, count)
+  pass(clientEnd, upstream, count, toUpstream)
   pass(upstreamEnd, client, count, toClient)
   count()
   // Every byte passes the client's socket in one direction or the other: its timeout serves both.
@@ -86,23 +88,30 @@ export function pipeBoth(
   upstream.once('close', guarded('upstream', onUpstreamClose, cut))
   const close = (code: number): void => {
     upstream.destroy()
-    const canFollow = toClient.isReached && client.writable && client.writableLength === 0
+    const canFollow = toClient.boundary.isReached && client.writable && client.writableLength === 0
     if (canFollow) {
       client.write(composeCloseFrame(code))
       closeLingering(client, resetConnection)
     } else resetConnection(client)
   }
-  return { isWhole: () => client.readableEnded && upstream.readableEnded, close }
+  return {
+    countPassed: () => ({ received: toUpstream.bytes, sent: toClient.bytes }),
+    isWhole: () => client.readableEnded && upstream.readableEnded,
+    close,
+  }
 }
 
 const waitingBytes = ({ destroyed, writableLength, readableLength }: Socket): number =>
   destroyed ? 0 : writableLength + readableLength
 
+type Passed = { bytes: number; readonly boundary?: FrameBoundary }
+
 /** Like `pipe`, but reading stops as soon as the other side is full. */
-function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void, boundary?: FrameBoundary): void {
+function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void, passed: Passed): void {
   listen((bytes) => {
     if (!to.writable) return
-    boundary?.pass(bytes)
+    passed.bytes += bytes.length
+    passed.boundary?.pass(bytes)
     if (to.write(bytes)) return
     gate.close()
     count()

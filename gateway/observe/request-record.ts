@@ -14,6 +14,7 @@ import type { RouteMatch } from '../route/table.ts'
 import { type AccessLogFacts, composeEntry, isBug, noFacts } from './access-log-entry.ts'
 import type { AuditedDecision, AuditedListener } from './audit/line.ts'
 import type { Log } from './log/log.ts'
+import { redact } from './log/redact.ts'
 import type { Metrics } from './metrics/metrics.ts'
 
 /** Receives the facts of one request from each stage. Events return nothing, so an observer cannot decide anything. */
@@ -38,17 +39,26 @@ export type RequestObserver = Readonly<{
 export type RequestRecord = RequestObserver &
   Readonly<{
     surface: Surface
-    /** An exchange other than an event stream has ended with its rights. */
     noteAccessEnd: (code: AccessEndCode, cause: unknown) => void
+    describeOpening: () => RecordedOpening
     /** The decision for the audit, if `isOn`; undefined after the first call. */
     takeDecision: (isOn: boolean, status: number | undefined, error?: GatewayError) => AuditedDecision | undefined
   }>
+
+export type RecordedOpening = Readonly<{
+  requestId: string
+  clientAddress: string
+  path: string | undefined
+  route: string | undefined
+}>
 
 export type BeginRecord = (exchange: Exchange, requestId: string) => RequestRecord
 
 export type ObserveRequest = (observer: RequestObserver, exchange: Exchange, requestId: string) => RequestObserver
 
 type Findings = { target?: RequestTarget; principal?: Principal; organization?: Organization | undefined }
+
+const pathLimit = 256
 
 /** A label for unmatched requests, so that unknown paths cannot multiply series. */
 const noRoute = 'none'
@@ -165,6 +175,11 @@ class FactRecord implements RequestRecord {
 
   noteAccessEnd(code: AccessEndCode, cause: unknown): void {
     this.#facts.streamFailure = { code, cause }
+  }
+
+  describeOpening(): RecordedOpening {
+    const { clientAddress = this.#exchange.peerAddress, path, route } = this.#facts
+    return { requestId: this.#requestId, clientAddress, path: path && redact(path).slice(0, pathLimit), route }
   }
 
   takeDecision(isOn: boolean, status: number | undefined, error?: GatewayError): AuditedDecision | undefined {

@@ -4,12 +4,10 @@ import { type AccessEnd, agentIdOf, clusterIdOf, type OpenExchange } from './ope
 
 const mostKeys = 500
 
-/** Exchanges of one batch, many of which may share a caller. */
 const mostMembers = 1_000
 
 export type Judging = Readonly<{ open: OpenExchange; match: RouteMatch | AccessEnd }>
 
-/** Exchanges whose facts are read together, each caller once. */
 export class FactBatch {
   readonly members: Judging[] = []
   readonly #identities = new Map<string, IdentityName>()

@@ -1,10 +1,11 @@
 import type { Change, ChangedKind } from '../directory/change.ts'
 import type { OpenExchange } from './open-exchange.ts'
 
-/** The number of members decides nothing. */
-type DecidingKind = Exclude<ChangedKind, 'members'>
+type DecidingKind = Exclude<ChangedKind, 'members' | 'session-end'>
 
-const kinds: readonly DecidingKind[] = ['user', 'token', 'organization', 'agent', 'cluster']
+const kinds = ['user', 'token', 'organization', 'agent', 'cluster'] as const satisfies readonly DecidingKind[]
+
+export const decides = (kind: Change['kind']): kind is DecidingKind => kinds.some((known) => known === kind)
 
 /** Changes by kind and id, each with the moment when it was last heard. */
 export class HeardChanges {
@@ -42,7 +43,6 @@ const at = (moments: ReadonlyMap<number, number>, id: number | undefined): numbe
 /** More changes than these between a request's facts and its forwarding count as one that concerns it. */
 const remembered = 64
 
-/** The latest changes, by their number, for requests that are on their way. */
 export class LatestChanges {
   #changes: readonly Change[] = []
   #count = 0
@@ -63,7 +63,7 @@ export class LatestChanges {
     const heard = new HeardChanges()
     for (const change of this.#changes.slice(-missed)) {
       if (change.kind === 'everything') return true
-      if (change.kind !== 'members') heard.add(change.kind, change.id, 1)
+      if (decides(change.kind)) heard.add(change.kind, change.id, 1)
     }
     return heard.findNaming(open) > 0
   }

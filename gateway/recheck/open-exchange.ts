@@ -13,6 +13,14 @@ export type AccessEnd = Readonly<{
   refusal: GatewayError
   /** Whether the credential ended, rather than a right that it had. */
   isCredential: boolean
+  sessionEndId?: number
+}>
+
+export type OpeningFacts = Readonly<{
+  requestId: string
+  clientAddress: string
+  path: string | undefined
+  route: string | undefined
 }>
 
 export type Opening = Readonly<{
@@ -20,7 +28,10 @@ export type Opening = Readonly<{
   permit: Permit
   upstream: Upstream
   host: string
-  report: Readonly<{ noteAccessEnd: (code: AccessEndCode, cause: unknown) => void }>
+  report: Readonly<{
+    noteAccessEnd: (code: AccessEndCode, cause: unknown) => void
+    describeOpening: () => OpeningFacts
+  }>
 }>
 
 /** RFC 6455 7.4.1: the endpoint violates a policy. */
@@ -33,6 +44,7 @@ const policyViolation = 1008
 export class OpenExchange implements Slot<OpenExchange> {
   member: OpenExchange | undefined = this
   index = 0
+  readonly number: number
   readonly exchange: Exchange
   readonly host: string
   readonly organizationId: number | undefined
@@ -57,8 +69,14 @@ export class OpenExchange implements Slot<OpenExchange> {
   end: AccessEnd | undefined
   endedAtMs = 0
 
-  constructor({ exchange, permit, upstream, host, report }: Opening, nowMs: number, verifiedAtMs: number) {
+  constructor(
+    { exchange, permit, upstream, host, report }: Opening,
+    number: number,
+    nowMs: number,
+    verifiedAtMs: number,
+  ) {
     const { match, caller } = permit
+    this.number = number
     this.exchange = exchange
     this.host = host
     this.organizationId = caller?.organization?.id
@@ -72,10 +90,13 @@ export class OpenExchange implements Slot<OpenExchange> {
     this.note(match)
   }
 
-  /** Notes the resources that the route names, by which a change finds this exchange. */
   note(match: RouteMatch): void {
     this.agentId = agentIdOf(match)
     this.clusterId = clusterIdOf(match)
+  }
+
+  describeOpening(): OpeningFacts {
+    return this.#report.describeOpening()
   }
 
   get isOver(): boolean {

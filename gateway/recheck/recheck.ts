@@ -1,12 +1,13 @@
 import type { Proof } from '../authenticate/principal.ts'
 import type { Change } from '../directory/change.ts'
-import type { DirectoryFacts, ReadFacts } from '../directory/directory.ts'
+import type { DirectoryFacts, ReadFacts, SessionEnd } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { guarded, reportFault } from '../fault/guarded.ts'
 import { UnorderedList } from '../lib/unordered-list.ts'
 import { FactBatch } from './fact-batch.ts'
-import { HeardChanges, LatestChanges } from './heard-changes.ts'
+import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
 import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
+import { type ExchangePage, type ExchangeQuery, matchesFilter, PageOfExchanges } from './list-exchanges.ts'
 import { type AccessEnd, OpenExchange, type Opening } from './open-exchange.ts'
 
 export type ExpiryRules = Readonly<{
@@ -25,11 +26,15 @@ export type RecheckOptions = ExpiryRules &
     knownAt: (readAtMs: number) => number
     now: () => Date
     monotonicMs: () => number
+    processId: number
     onEnded: (end: AccessEnd, open: OpenExchange) => void
     onUnread: (error: unknown) => void
   }>
 
-export type Recheck = Pick<OpenExchanges, 'open' | 'confirm' | 'countHeard' | 'hear' | 'recheckAll' | 'count' | 'stop'>
+export type Recheck = Pick<
+  OpenExchanges,
+  'open' | 'confirm' | 'countHeard' | 'hear' | 'recheckAll' | 'count' | 'list' | 'endSessions' | 'stop'
+>
 
 const coalesceMs = 10
 
@@ -53,7 +58,6 @@ const resetAfterMs = 700
 
 const retryMs = 100
 
-/** A forward step of the wall clock; less is drift. */
 const clockStepMs = 500
 
 export class OpenExchanges {
@@ -73,10 +77,14 @@ export class OpenExchanges {
   #staleSinceMs = Number.NEGATIVE_INFINITY
   #restUntilMs = Number.NEGATIVE_INFINITY
   #wallAheadMs: number
+  #opened = 0
+  /** Constant, so that the time of an opening does not move from one page of a list to the next. */
+  readonly #epochMs: number
 
   constructor(options: RecheckOptions) {
     this.#options = options
     this.#wallAheadMs = this.#readWallAhead()
+    this.#epochMs = Math.round(this.#wallAheadMs)
     this.#sweeping = setInterval(
       guarded('timer', () => this.#sweep()),
       sweepMs,
@@ -95,7 +103,8 @@ export class OpenExchanges {
   readonly open = (opening: Opening, heard: number): OpenExchange => {
     const nowMs = Math.ceil(this.#options.monotonicMs())
     // The facts may be as old as a cache allows, so they are read again soon unless a proof covers them.
-    const open = new OpenExchange(opening, nowMs, nowMs - readAgainAfterMs)
+    const open = new OpenExchange(opening, this.#opened, nowMs, nowMs - readAgainAfterMs)
+    this.#opened += 1
     open.expiresAtMs = this.#findExpiry(open, opening)
     this.#open.addSlot(open)
     followEnd(open, this.#leave)
@@ -115,12 +124,13 @@ export class OpenExchanges {
     })
 
   readonly hear = (change: Change): void => {
-    if (change.kind === 'members') return
-    this.#latest.add(change)
     if (change.kind === 'everything') {
+      this.#latest.add(change)
       this.#markStale()
       return
     }
+    if (!decides(change.kind)) return
+    this.#latest.add(change)
     this.#heard.add(change.kind, change.id, Math.ceil(this.#options.monotonicMs()))
     if (this.#isScanPlanned) return
     this.#isScanPlanned = true
@@ -136,6 +146,29 @@ export class OpenExchanges {
       guarded('timer', () => this.#markStale()),
       reloadRestMs,
     ).unref()
+  }
+
+  readonly list = (query: ExchangeQuery): Promise<ExchangePage> =>
+    new Promise((resolve) => {
+      const page = new PageOfExchanges(query, { epochMs: this.#epochMs, processId: this.#options.processId })
+      this.#visit(
+        (open) => page.add(open),
+        () => resolve(page.finish()),
+      )
+    })
+
+  /** Ends exchanges that were open at the moment of an order. `answeredAtMs` is that of the ages. */
+  readonly endSessions = (ends: readonly SessionEnd[], answeredAtMs: number): void => {
+    if (ends.length === 0) return
+    this.#visit(
+      (open) => {
+        const end = ends.find(
+          ({ filter, ageMs }) => open.openedAtMs <= answeredAtMs - ageMs && matchesFilter(open, filter),
+        )
+        if (end) this.#finish(open, orderedBy(end))
+      },
+      () => undefined,
+    )
   }
 
   readonly stop = (): void => {
@@ -415,6 +448,14 @@ const expiryOf = ({ proof }: OpenExchange): AccessEnd => ({
   code: 'credential_expired',
   refusal: new GatewayError(proof?.kind === 'oauth' ? 'expired' : 'token_expired'),
   isCredential: true,
+})
+
+/** The credential may be good still, but its session is over: its client must present it again. */
+const orderedBy = ({ id }: SessionEnd): AccessEnd => ({
+  code: 'access_revoked',
+  refusal: new GatewayError('session_ended'),
+  isCredential: true,
+  sessionEndId: id,
 })
 
 const unverified = (): AccessEnd => ({

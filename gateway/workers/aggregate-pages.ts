@@ -1,11 +1,12 @@
-import { type HistoryQuery, mergeHistories } from '../admin/history/history.ts'
+import { mergeHistories } from '../admin/history/history.ts'
 import type { AdminPages, AdminState, PublicKeys } from '../admin/listener.ts'
 import { choosePolicyStates } from '../admin/policy-state.ts'
 import { combineReadiness, type Readiness } from '../admin/readiness.ts'
 import type { MetricsSnapshot } from '../observe/metrics/combine.ts'
 import type { GroupMetrics } from '../observe/metrics/group.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
-import type { WorkerAnswer, WorkerQuestion } from './messages.ts'
+import { mergePages } from '../recheck/list-exchanges.ts'
+import type { WorkerAnswer, WorkerQuery, WorkerQuestion } from './messages.ts'
 import type { WorkerPool } from './worker-pool.ts'
 
 /** Longer than the longest ping of a database that hangs, so that /readyz can name the component. */
@@ -40,7 +41,7 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
   const askAll = async <Name extends WorkerQuestion>(
     question: Name,
     withinMs: number,
-    query?: HistoryQuery,
+    query?: WorkerQuery<Name>,
   ): Promise<readonly WorkerAnswer<Name>[]> => {
     const answers = await Promise.allSettled(serving().map(({ ask }) => ask(question, withinMs, query)))
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
@@ -74,6 +75,7 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
     },
     policyTexts: () => askFirst('policyTexts', factsMs),
     history: async (query) => mergeHistories(await askAll('history', factsMs, query)),
+    exchanges: async (query) => mergePages(await askAll('exchanges', factsMs, query), query.limit),
     clusters: () => askFirst('clusters', readinessMs),
   }
 }

@@ -1,5 +1,4 @@
 import cluster from 'node:cluster'
-import type { HistoryQuery } from '../admin/history/history.ts'
 import type { AdminState } from '../admin/listener.ts'
 import type { RequestListeners } from '../boot/gateway.ts'
 import type { ListenerSettings } from '../configuration/configuration.ts'
@@ -17,13 +16,15 @@ export type Assignment = Readonly<{
 
 export type WorkerQuestion = keyof AdminState
 
+export type WorkerQuery<Name extends WorkerQuestion = WorkerQuestion> = Parameters<AdminState[Name]>[0]
+
 export type WorkerAnswer<Name extends WorkerQuestion> = Awaited<ReturnType<AdminState[Name]>>
 
 export type DrainTimes = Readonly<{ delayMs: number; timeoutMs: number }>
 
 export type WorkerCommand =
   | Readonly<{ kind: 'ping'; id: number }>
-  | Readonly<{ kind: 'ask'; id: number; question: WorkerQuestion; query?: HistoryQuery | undefined }>
+  | Readonly<{ kind: 'ask'; id: number; question: WorkerQuestion; query?: WorkerQuery }>
   | Readonly<{ kind: 'reload' }>
   | (Readonly<{ kind: 'drain' }> & DrainTimes)
 

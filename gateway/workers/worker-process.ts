@@ -1,5 +1,4 @@
 import cluster, { type Worker } from 'node:cluster'
-import type { HistoryQuery } from '../admin/history/history.ts'
 import type { Failure } from '../configuration/failure.ts'
 import { guarded } from '../fault/guarded.ts'
 import {
@@ -9,6 +8,7 @@ import {
   type WorkerAnswer,
   type WorkerCommand,
   type WorkerMessage,
+  type WorkerQuery,
   type WorkerQuestion,
   writeAssignment,
 } from './messages.ts'
@@ -28,7 +28,7 @@ export type WorkerProcess = Readonly<{
   ask: <Name extends WorkerQuestion>(
     question: Name,
     withinMs: number,
-    query?: HistoryQuery,
+    query?: WorkerQuery<Name>,
   ) => Promise<WorkerAnswer<Name>>
   isHeard: (withinMs: number) => Promise<boolean>
   reload: () => void
@@ -55,7 +55,7 @@ export function forkWorker(assignment: Assignment): WorkerProcess {
   const ask: WorkerProcess['ask'] = async <Name extends WorkerQuestion>(
     question: Name,
     withinMs: number,
-    query?: HistoryQuery,
+    query?: WorkerQuery<Name>,
   ) => {
     const value = await calls.make((id) => ({ kind: 'ask', id, question, query }), withinMs)
     if (value === undefined) throw new Error(`worker ${assignment.number} did not send its ${question}`)

@@ -6,7 +6,7 @@ import { loadConfiguration } from '../configuration/configuration.ts'
 import { describeFailure } from '../configuration/failure.ts'
 import { endProcess, guardOutput } from '../fault/end-process.ts'
 import { guarded } from '../fault/guarded.ts'
-import type { Assignment, DrainTimes, WorkerCommand, WorkerMessage } from './messages.ts'
+import type { Assignment, DrainTimes, WorkerCommand, WorkerMessage, WorkerQuery } from './messages.ts'
 
 /** Runs one worker until its primary ends it. When the primary dies, node:cluster ends the process. */
 export async function runWorker(configurationFile: string, assignment: Assignment): Promise<void> {
@@ -89,8 +89,8 @@ async function execute(command: WorkerCommand, { listeners, context }: Running, 
 type Question = Extract<WorkerCommand, Readonly<{ kind: 'ask' }>>
 
 async function answer({ question, query }: Question, facts: RequestListeners['facts']): Promise<unknown> {
-  if (question !== 'history') return facts[question]()
-  return query && facts.history(query)
+  // The primary sends each question with the query of the same function.
+  return (facts[question] as (query: WorkerQuery) => Promise<unknown>)(query)
 }
 
 async function stop(times: DrainTimes, listeners: RequestListeners, { log, engine }: ProcessContext): Promise<number> {

@@ -101,6 +101,7 @@ function startReplica({ world, draw, sleep, readRow, ask }: World) {
     knownAt: freshness.knownAt,
     now: () => new Date(world.nowMs),
     monotonicMs,
+    processId: 1,
     onEnded: () => undefined,
     onUnread: () => undefined,
   })

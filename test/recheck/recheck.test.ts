@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import type { DirectoryFacts, FactKeys, TokenRecord } from '../../gateway/directory/directory.ts'
+import type { Place } from '../../gateway/recheck/list-exchanges.ts'
 import { type ExpiryRules, OpenExchanges } from '../../gateway/recheck/recheck.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { until } from '../support/gateway.ts'
@@ -44,6 +45,7 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
     knownAt: (readAtMs) => (stage.isProven ? performance.now() : readAtMs),
     now: () => new Date(Date.now() + stage.wallStepMs),
     monotonicMs: () => performance.now(),
+    processId: 1,
     onEnded: ({ code }, { userId }) => stage.ended.push(`${userId} ${code}`),
     onUnread: () => undefined,
   })
@@ -103,6 +105,40 @@ t.test('a message alone ends nothing: the facts decide', async (t) => {
   await until(() => stage.reads.length > 0, 'a read')
   await pause(100)
   t.same(stage.ended, [])
+})
+
+t.test('an order ends what was open at its moment, and no exchange that opened after it', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  const [before, other] = [open(1), open(2)]
+  await pause(20)
+  const orderedAtMs = performance.now()
+  await pause(20)
+  const after = open(1)
+  const filter = { userId: 1, organizationId: null, tokenId: null, route: null, requestId: null }
+  const answeredAtMs = performance.now()
+  recheck.endSessions([{ id: 5, ageMs: answeredAtMs - orderedAtMs, filter }], answeredAtMs)
+  t.match(before.entry.end, { code: 'access_revoked', sessionEndId: 5, refusal: { exactCause: 'session_ended' } })
+  t.same([other.entry.end, after.entry.end], [undefined, undefined])
+  t.same(stage.ended, ['1 access_revoked'])
+})
+
+t.test('a list holds no more than its page, in order, while it counts all', async (t) => {
+  const { recheck, open } = stageRecheck(t)
+  for (let count = 0; count < 50; count++) open(count < 40 ? 1 : 2)
+  const filter = { userId: 1, organizationId: null, tokenId: null, route: null, requestId: null }
+  const numbers: number[] = []
+  let after: Place | undefined
+  do {
+    const { total, exchanges } = await recheck.list({ filter, after, limit: 7 })
+    t.equal(total, 40)
+    t.ok(exchanges.length <= 7)
+    numbers.push(...exchanges.map(({ place }) => place[2]))
+    after = exchanges.length === 7 ? exchanges.at(-1)?.place : undefined
+  } while (after)
+  t.same(
+    numbers,
+    Array.from({ length: 40 }, (_, index) => index),
+  )
 })
 
 t.test('a change between the facts and the first byte is judged before it', async (t) => {

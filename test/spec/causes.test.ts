@@ -221,6 +221,12 @@ const rows = {
     provoke: losing('/held/hangs', issuer.sign({ sub: 'vanishing' }), disable(people.vanishing)),
     audit: 'allowed',
   },
+  session_ended: {
+    provoke: losing('/held/hangs', issuer.sign(), () =>
+      people.database.query("insert into session_ends (route) values ('causes.held')"),
+    ),
+    audit: 'allowed',
+  },
   minter_gone: {
     provoke: async (id, gateway) => {
       await get('/users/me', leaver)('warm', gateway)
@@ -456,7 +462,9 @@ t.test('a line of the log names each cause', async (t) => {
 
 t.test('a line of the audit names each cause that was known at the decision', async (t) => {
   const files = new Set(seen.flatMap(({ gateway }) => (gateway === stage.gateways.full ? [] : [gateway.auditFile])))
-  const lines = new Map(readAudit(...files).map((line) => [line.requestId, line]))
+  const lines = new Map(
+    readAudit(...files).flatMap((line) => (line.audit === 'decision' ? [[line.requestId, line] as const] : [])),
+  )
   for (const { cause, told } of seen) {
     const { audit = 'refused' }: Row = rows[cause]
     if (audit === 'none') continue

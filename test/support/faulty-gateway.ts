@@ -68,6 +68,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     policy: () => snapshot,
     now,
     monotonicMs,
+    processId: 1,
     onEnded: () => undefined,
     onUnread: () => undefined,
   })

@@ -25,12 +25,12 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   relay: ['http', 'route', 'locate'],
   observe: ['http', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
   // Its console shows what the others say of themselves, and asks them for nothing but plain data.
-  admin: ['http', 'receive', 'locate', 'observe'],
+  admin: ['http', 'receive', 'locate', 'recheck', 'observe'],
   configuration: ['directory', 'http', 'forward', 'observe', 'pin', 'recheck'],
   // Questions about a policy: no listener. Of a request, shadow/ has the facts that the way found, and no more.
   analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe', 'configuration'],
   reload: ['admin', 'analyze', 'configuration', 'directory', 'http', 'observe', 'pin', 'route'],
-  workers: ['admin', 'boot', 'configuration', 'observe'],
+  workers: ['admin', 'boot', 'configuration', 'observe', 'recheck'],
   cli: ['admin', 'analyze', 'boot', 'configuration', 'directory', 'endpoints', 'pin', 'receive', 'resolve', 'workers'],
 }
 

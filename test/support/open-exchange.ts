@@ -77,12 +77,22 @@ export function openWith(record: TokenRecord, table: RouteTable, exchange: Parti
   const match = table.match(readTarget('GET', '/one', 'h'), 'h')
   const organization = findMembership(principal.user, record.id)
   const permit = enforce(decide(match, { principal, organization, resource: undefined }, roles))
-  const usual = { method: 'GET', target: '/one', isHandshake: false, hasStarted: true, status: 200 }
+  const usual = {
+    method: 'GET',
+    target: '/one',
+    isHandshake: false,
+    hasStarted: true,
+    status: 200,
+    passedBytes: { received: 0, sent: 5 },
+  }
   return {
     exchange: { ...usual, ...exchange, onEnd: () => undefined } as Partial<Exchange> as Exchange, // no more of it is used
     permit,
     upstream: { name: 'backend', origin: 'http://b' } as Upstream,
     host: 'h',
-    report: { noteAccessEnd: () => undefined },
+    report: {
+      noteAccessEnd: () => undefined,
+      describeOpening: () => ({ requestId: `of-${record.id}`, clientAddress: '192.0.2.1', path: '/one', route: 'one' }),
+    },
   }
 }

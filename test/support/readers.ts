@@ -37,6 +37,7 @@ import { headerRole } from '../../gateway/receive/header-role.ts'
 import { isHost, readHeaders } from '../../gateway/receive/headers.ts'
 import { readRequestId } from '../../gateway/receive/request-id.ts'
 import { readTarget } from '../../gateway/receive/target.ts'
+import { readExchangeQuery } from '../../gateway/recheck/list-exchanges.ts'
 import { type AnswerContext, passingLines, readMediaType } from '../../gateway/relay/answer-headers.ts'
 import { readFields } from '../../gateway/relay/read-fields.ts'
 import { scanMembers } from '../../gateway/relay/scan-json.ts'
@@ -285,6 +286,9 @@ export const readers: readonly Reader[] = [
   reader('an event’s members', 'relay/scan-json.ts', 256 * 1024, (text) =>
     scanMembers(Buffer.from(`{"a":${text}}`), 0, () => true),
   ),
+  reader('parameters of a list', 'recheck/list-exchanges.ts', 64 * 1024, (text) =>
+    readExchangeQuery(new URLSearchParams({ user: text, after: text, route: text })),
+  ),
   reader('a message of a change', 'directory/change.ts', 8_000, parseChanges),
   reader('a token’s abilities', 'directory/postgres/rows.ts', 8 * 1024, parseAbilities),
   ofFiles('a key file', 'pin/key-bundle.ts', 32 * 1024, readKeyBundle),
@@ -312,7 +316,8 @@ export const notReaders: Readonly<Record<string, string>> = {
   'cli/provision/': operator,
   'cli/directory.ts': operator,
   'cli/describe-request.ts': operator,
-  'cli/explain-request.ts': operator,
+  'cli/admin.ts': operator,
+  'cli/sessions.ts': operator,
   'cli/healthcheck.ts': operator,
   'cli/rotate-keys.ts': operator,
   'cli/describe-program.ts': own,

@@ -1,6 +1,7 @@
 import type { RecentRequest } from '../history/recent-requests.ts'
 import type { AdminPage, AdminPages } from '../listener.ts'
 import { type Document, renderDocument } from './document.ts'
+import { listExchanges } from './exchanges.ts'
 import { readQuestion } from './explain.ts'
 import { toText } from './html.ts'
 import { type Parts, renderParts, renderWhole } from './page.ts'
@@ -40,6 +41,8 @@ export function createConsole(sources: ConsoleSources): AdminPages['console'] {
         )
       case '/console/requests.json':
         return look(readConsoleQuery(parameters)).then(({ history }) => toJson(history.requests))
+      case '/console/exchanges.json':
+        return listExchanges(sources.exchanges, parameters)
       case '/console/runbook':
         return Promise.resolve(toPage(renderRunbook(sources.runbook)))
       case '/console':

@@ -2,7 +2,6 @@ import type { MetricsSnapshot } from '../../observe/metrics/combine.ts'
 
 export type Series = Readonly<{ labels: Readonly<Record<string, string>>; value: number }>
 
-/** The console reads the same metrics as a dashboard, so that both show the same numbers. */
 export type MetricsReader = Readonly<{
   all: (name: string) => readonly Series[]
   sum: (name: string, isWanted?: (labels: Series['labels']) => boolean) => number

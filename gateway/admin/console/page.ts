@@ -1,4 +1,5 @@
 import { listComponents, renderComponents } from './components.ts'
+import { renderExchanges } from './exchanges.ts'
 import { type Explained, type ExplainQuestion, renderExplain } from './explain.ts'
 import { renderCaches, renderClusters, renderConnections, renderIssuers, renderSources } from './health.ts'
 import { type Html, html } from './html.ts'
@@ -30,8 +31,8 @@ export type Asked = Readonly<{
 }>
 
 export const renderParts = (parts: Parts): Html => {
-  const { word, overview, traffic, requests, policy, health } = renderLive(parts)
-  return html`${[word, overview, traffic, requests, policy, health]}`
+  const { word, overview, traffic, requests, exchanges, policy, health } = renderLive(parts)
+  return html`${[word, overview, traffic, requests, exchanges, policy, health]}`
 }
 
 function renderLive(parts: Parts) {
@@ -47,6 +48,7 @@ function renderLive(parts: Parts) {
     overview: renderOverview(figures, history, query, now),
     traffic: html`${renderPlots(query, history, now)}${renderUpstreams(upstreams, query, now)}${renderRoutes(query, history, now)}<div class="pair">${renderCauses(query, history, now)}${renderCallers(query, history)}</div>`,
     requests: renderRequests(query, history),
+    exchanges: renderExchanges(parts.exchanges, now),
     policy: html`${renderPolicies(policies, table.lines.length, now)}${differences}`,
     health: html`<div class="cards">${renderComponents(states)}${renderIssuers(figures, parts.issuers)}${renderCaches(figures)}${renderConnections(figures)}${renderSources(figures)}</div>
 ${renderClusters(clusters, now)}`,
@@ -54,7 +56,7 @@ ${renderClusters(clusters, now)}`,
 }
 
 export function renderWhole(parts: Parts, { search, question, explained }: Asked): Html {
-  const { word, overview, traffic, requests, policy, health } = renderLive(parts)
+  const { word, overview, traffic, requests, exchanges, policy, health } = renderLive(parts)
   const { query, history, replica, version } = parts
   const { lines, choices } = parts.table
   return html`<a class="skip" href="#main">Skip to the content</a>
@@ -63,7 +65,7 @@ export function renderWhole(parts: Parts, { search, question, explained }: Asked
 <nav aria-label="Sections"><ul>${sections.map(([id, title]) => html`<li><a href="#${id}">${title}</a></li>`)}<li><a href="/console/runbook">Runbook</a></li></ul></nav>
 <p class="pulse"><span id="fresh" role="status">As of ${parts.now.toISOString().slice(0, 19).replace('T', ' ')} UTC</span> <button type="button" id="pause" hidden>Pause</button></p></header>
 <main id="main" tabindex="-1">
-${word}${section('overview', overview)}${section('traffic', html`${renderRange(query, history)}${traffic}`)}${section('requests', html`${renderFilter(query, history)}${requests}`)}${section('policy', policy)}${section('health', health)}${section('explain', renderExplain(choices, question, explained))}${section('matrix', html`${renderSearch(lines, search, '/')}${renderMatrix(lines, search)}`)}</main>
+${word}${section('overview', overview)}${section('traffic', html`${renderRange(query, history)}${traffic}`)}${section('requests', html`${renderFilter(query, history)}${requests}`)}${section('exchanges', exchanges)}${section('policy', policy)}${section('health', health)}${section('explain', renderExplain(choices, question, explained))}${section('matrix', html`${renderSearch(lines, search, '/')}${renderMatrix(lines, search)}`)}</main>
 `
 }
 
@@ -71,6 +73,7 @@ const sections = [
   ['overview', 'Overview'],
   ['traffic', 'Traffic'],
   ['requests', 'Requests'],
+  ['exchanges', 'Open exchanges'],
   ['policy', 'Policy'],
   ['health', 'Health'],
   ['explain', 'Explain'],

@@ -1,8 +1,10 @@
+import type { ExchangePage } from '../../recheck/list-exchanges.ts'
 import type { ClusterStates } from '../cluster-state.ts'
 import type { HistoryQuery, HistoryReading } from '../history/history.ts'
 import type { AdminState } from '../listener.ts'
 import type { PolicyStates } from '../policy-state.ts'
 import type { Readiness } from '../readiness.ts'
+import { oldestExchanges } from './exchanges.ts'
 import type { ExplainChoices, Explained, ExplainQuestion } from './explain.ts'
 import type { MatrixLine } from './matrix.ts'
 import { type MetricsReader, readMetrics } from './metrics-reader.ts'
@@ -14,10 +16,14 @@ export type ConsoleSnapshot = Readonly<{
   policies: PolicyStates | undefined
   history: HistoryReading
   clusters: ClusterStates | undefined
+  exchanges: ExchangePage | undefined
   table: ConsoleTable
 }>
 
-export type SnapshotSources = Pick<AdminState, 'readiness' | 'metrics' | 'policies' | 'history' | 'clusters'> &
+export type SnapshotSources = Pick<
+  AdminState,
+  'readiness' | 'metrics' | 'policies' | 'history' | 'exchanges' | 'clusters'
+> &
   Readonly<{
     table: (fingerprint: string | undefined) => Promise<ConsoleTable>
     now: () => Date
@@ -29,15 +35,16 @@ export async function takeSnapshot(
 ): Promise<ConsoleSnapshot> {
   const now = sources.now()
   const policies = sources.policies().catch(() => undefined)
-  const [readiness, snapshot, states, table, history, clusters] = await Promise.all([
+  const [readiness, snapshot, states, table, history, clusters, exchanges] = await Promise.all([
     sources.readiness().catch(() => undefined),
     sources.metrics().catch(() => []),
     policies,
     policies.then((known) => sources.table(known?.live.fingerprint)).catch(() => noTable),
     sources.history(ask(now)).catch(() => noHistory),
     sources.clusters().catch(() => undefined),
+    sources.exchanges(oldestExchanges).catch(() => undefined),
   ])
-  return { now, readiness, figures: readMetrics(snapshot), policies: states, table, history, clusters }
+  return { now, readiness, figures: readMetrics(snapshot), policies: states, table, history, clusters, exchanges }
 }
 
 export const noHistory: HistoryReading = {

@@ -1,7 +1,6 @@
 import type { Roles } from '../../policy/role.ts'
 import type { RouteDifference } from './compare-routes.ts'
 
-/** Compares roles, scopes and abilities: backends receive them and may grant access by them. */
 export function compareRoles(old: Roles, fresh: Roles): readonly RouteDifference[] {
   const before = describeRoles(old)
   const after = describeRoles(fresh)

@@ -70,7 +70,6 @@ function describeGroup(policies: PolicyPair, group: Group, all: ReadonlyMap<stri
 const nameRoute = (route: Route | undefined): RouteName | undefined =>
   route && { route: route.id, source: route.source }
 
-/** Groups methods by their paths: another route may take one method at some of them. */
 function groupMethods(group: Group, all: ReadonlyMap<string, Group>): ReadonlyMap<string, readonly Method[]> {
   const byPaths = new Map<string, Method[]>()
   for (const [method, regions] of group.regions) {

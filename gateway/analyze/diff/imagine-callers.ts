@@ -75,7 +75,6 @@ function listRelations(routes: RoutePair): readonly Relation[] {
   )
 }
 
-/** The place in the path identifies a parameter, since its name may differ between the policies. */
 const placeOf = (route: Route | undefined, param: string | undefined): number | undefined =>
   route && param !== undefined
     ? parsePattern(route.path).findIndex((segment) => segment.kind === 'param' && segment.name === param)

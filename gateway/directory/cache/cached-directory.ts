@@ -198,6 +198,8 @@ function forgetIn({ users, tokens, organizations, agents, clusters }: Caches, ch
     case 'cluster':
       clusters.drop(tag)
       return
+    case 'session-end':
+      return
     default:
       change satisfies never
   }

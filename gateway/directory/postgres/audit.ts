@@ -9,6 +9,7 @@ export type AuditedAction = Readonly<
       tokenId?: number
     }
   | { action: 'cluster.suspended' | 'cluster.resumed'; clusterId: number }
+  | { action: 'sessions.ended'; subjectId: number | null; tokenId: number | null }
 >
 
 /** Runs in the transaction of the action, so that neither is ever stored without the other. */

@@ -118,6 +118,20 @@ export const relations: readonly Relation[] = [
     updates: ['fingerprint', 'files', 'taken_at'],
   },
   {
+    name: 'session_ends',
+    columns: {
+      id: 'integer',
+      ordered_at: 'timestamptz',
+      user_id: 'integer?',
+      organization_id: 'integer?',
+      token_id: 'integer?',
+      route: 'text?',
+      request_id: 'text?',
+    },
+    inserts: ['user_id', 'organization_id', 'token_id', 'route', 'request_id'],
+    tells: ['insert'],
+  },
+  {
     name: 'audit_events',
     columns: {
       at: 'timestamptz',

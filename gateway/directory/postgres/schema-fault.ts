@@ -1,6 +1,7 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { newestVersion } from './migrate.ts'
 import type { Database, Statement } from './pool.ts'
+import { readSessionEnds } from './session-ends.ts'
 import * as statements from './statements.ts'
 
 export type SchemaFault = Readonly<{ state: 'failing' | 'limited'; cause: string }>
@@ -57,6 +58,7 @@ const reads: readonly Statement[] = [
   statements.findLenderAndOwner,
   statements.listTokens,
   statements.countTokens,
+  readSessionEnds,
 ]
 
 const writes: readonly Statement[] = [

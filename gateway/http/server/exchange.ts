@@ -2,6 +2,7 @@ import { guarded } from '../../fault/guarded.ts'
 import type {
   Exchange,
   MemoryAccount,
+  PassedBytes,
   RawHeaders,
   ResponseHead,
   ResponseWriter,
@@ -89,6 +90,14 @@ export class Http1Exchange implements Exchange {
 
   get isAnswered(): boolean {
     return this.#isAnswered
+  }
+
+  get passedBytes(): PassedBytes {
+    const tunnel = this.#tunnel?.countPassed()
+    return {
+      received: this.body.receivedBytes + (tunnel?.received ?? 0),
+      sent: (this.#writer?.sentBytes ?? 0) + (tunnel?.sent ?? 0),
+    }
   }
 
   get hasEnded(): boolean {

@@ -35,6 +35,7 @@ export class Http1RequestBody implements RequestBody {
   awaitsContinue: boolean
   isReceived = false
   isDetached = false
+  receivedBytes = 0
   readonly #source: BodySource
   readonly #minRate: MinUploadRate
   #consumer: BodyConsumer | undefined
@@ -44,7 +45,6 @@ export class Http1RequestBody implements RequestBody {
   #onPoisoned: (() => void) | undefined
   #limitBytes = 0
   #idleMs = 0
-  #receivedBytes = 0
   #freshBytes = 0
 
   constructor(source: BodySource, length: number | undefined, awaitsContinue: boolean, minRate: MinUploadRate) {
@@ -69,6 +69,7 @@ export class Http1RequestBody implements RequestBody {
   consumeWhole(limitBytes: number, smallBytes: number): Buffer | undefined {
     if (!this.isReceived || this.#held.bytes > Math.min(limitBytes, smallBytes)) return undefined
     this.#answerExpectation()
+    this.receivedBytes = this.#held.bytes
     return this.#held.takeAll()
   }
 
@@ -158,8 +159,8 @@ export class Http1RequestBody implements RequestBody {
   }
 
   #give(chunk: Buffer): void {
-    this.#receivedBytes += chunk.length
-    if (this.#receivedBytes > this.#limitBytes) {
+    this.receivedBytes += chunk.length
+    if (this.receivedBytes > this.#limitBytes) {
       this.#fail('body-too-large')
       return
     }

@@ -13,6 +13,7 @@ export type ResponseConnection = Readonly<{
  * A response in chunks. Small ones are written as text, which the connection joins: a small response is a single write.
  */
 export class Http1ResponseWriter implements ResponseWriter {
+  sentBytes = 0
   readonly #connection: ResponseConnection
   readonly #framing: ResponseFraming
   readonly #onEnd: (last: string) => void
@@ -29,6 +30,7 @@ export class Http1ResponseWriter implements ResponseWriter {
   readonly write = (bytes: Buffer): boolean => {
     if (this.#isOver) return false
     if (bytes.length === 0 || this.#framing === 'head') return !this.#connection.isCongested()
+    this.sentBytes += bytes.length
     const isSmall = bytes.length <= coalesceLimit
     if (this.#framing !== 'chunks')
       return isSmall ? this.#connection.write(bytes.toString('latin1')) : this.#connection.writeBorrowed(bytes)

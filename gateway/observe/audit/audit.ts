@@ -4,7 +4,13 @@ import type { MalformedRequest } from '../../http/engine.ts'
 import { describeError, type Log } from '../log/log.ts'
 import type { AuditMetrics } from './audit-metrics.ts'
 import type { Line } from './batch.ts'
-import { type AuditedDecision, type AuditedListener, composeAuditLine } from './line.ts'
+import {
+  type AuditedDecision,
+  type AuditedEnd,
+  type AuditedListener,
+  composeAuditLine,
+  composeEndLine,
+} from './line.ts'
 import { LineWriter } from './line-writer.ts'
 import type { Sink } from './sink.ts'
 
@@ -20,6 +26,7 @@ export type Audit = Readonly<{
   isOn: boolean
   /** With `wait` it resolves once the line is written, or rejects with a refusal. */
   record: (decision: AuditedDecision) => Promise<void> | undefined
+  recordEnd: (end: AuditedEnd) => void
   close: (withinMs: number) => Promise<void>
 }>
 
@@ -34,7 +41,12 @@ const followMs = 1_000
 
 const complaintMs = 10_000
 
-export const noAudit: Audit = { isOn: false, record: () => undefined, close: async () => undefined }
+export const noAudit: Audit = {
+  isOn: false,
+  record: () => undefined,
+  recordEnd: () => undefined,
+  close: async () => undefined,
+}
 
 export function createAudit(place: Sink, settings: AuditSettings, dependencies: AuditDependencies): Audit {
   const { log, metrics, monotonicMs } = dependencies
@@ -85,6 +97,7 @@ export function createAudit(place: Sink, settings: AuditSettings, dependencies: 
       writer.push(text)
       return undefined
     },
+    recordEnd: (end) => void writer.push(composeEndLine(end, replica)),
     close: async (withinMs) => {
       await writer.close(withinMs)
       losses.report()

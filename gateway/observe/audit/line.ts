@@ -21,6 +21,24 @@ export type AuditedDecision = Readonly<{
   clientAddress: string
 }>
 
+export type AuditedEnd = Readonly<{
+  time: Date
+  openedAt: Date
+  requestId: string
+  reason: string
+  cause: string
+  sessionEndId: number | undefined
+  userId: number | undefined
+  credential: Readonly<{ kind: string; id: number | null }> | undefined
+  organizationId: number | undefined
+  route: string | undefined
+  method: string
+  path: string | undefined
+  clientAddress: string
+  receivedBytes: number
+  sentBytes: number
+}>
+
 /** A longer line could be mixed with another process's writes, whatever a client sends. */
 export const lineLimitBytes = atomicBytes
 
@@ -33,6 +51,25 @@ const addressLimit = 64
 export function composeAuditLine(decision: AuditedDecision, replica: string): string {
   const line = compose(decision, replica, pathLimits[0])
   return line.length <= lineLimitBytes ? line : compose(decision, replica, pathLimits[1])
+}
+
+export function composeEndLine(end: AuditedEnd, replica: string): string {
+  const { time, openedAt, userId, credential, organizationId, route, path, clientAddress, ...rest } = end
+  const line = JSON.stringify({
+    audit: 'end',
+    time: time.toISOString(),
+    ...rest,
+    openedAt: openedAt.toISOString(),
+    sessionEndId: end.sessionEndId ?? null,
+    subject: userId === undefined ? null : { id: userId },
+    credential: credential ?? null,
+    organizationId: organizationId ?? null,
+    route: route ?? null,
+    path: cut(path, pathLimits[1]).text,
+    clientAddress: clientAddress.slice(0, addressLimit),
+    replica,
+  })
+  return escapeLine(line)
 }
 
 function compose(decision: AuditedDecision, replica: string, pathLimit: number): string {
@@ -60,8 +97,10 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
     clientAddress: decision.clientAddress.slice(0, addressLimit),
     replica,
   })
-  return `${line.replace(/[^\x20-\x7e]/g, escapeUnit)}\n`
+  return escapeLine(line)
 }
+
+const escapeLine = (line: string): string => `${line.replace(/[^\x20-\x7e]/g, escapeUnit)}\n`
 
 /** The token's id if there is one, but nothing that could be used as a credential. */
 const describeCredential = ({ credential }: Principal) => ({

@@ -1,11 +1,11 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
-import { isAccessEnd, streamFailureCodes } from '../../errors/stream-failure.ts'
+import { isAccessEnd, refusalOfStreamFailure, streamFailureCodes } from '../../errors/stream-failure.ts'
 
 export type StreamMetrics = Readonly<{
   watchStreams: (count: () => number) => void
   countStreamFailure: (code: string) => void
   watchWebSockets: (count: () => number) => void
-  countAccessEnd: (reason: string) => void
+  countAccessEnd: (reason: string, cause: string) => void
 }>
 
 export function createStreamMetrics(registers: Registry[]): StreamMetrics {
@@ -28,11 +28,12 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
   for (const code of streamFailureCodes.filter((code) => !isAccessEnd(code))) failures.inc({ code }, 0)
   const ended = new Counter({
     name: 'sallyport_exchanges_ended_total',
-    help: 'Open exchanges ended because their rights ended, by reason.',
-    labelNames: ['reason'],
+    help: 'Open exchanges ended because their rights ended, by reason and exact cause.',
+    labelNames: ['reason', 'cause'],
     registers,
   })
-  for (const reason of streamFailureCodes.filter(isAccessEnd)) ended.inc({ reason }, 0)
+  for (const reason of streamFailureCodes.filter(isAccessEnd))
+    ended.inc({ reason, cause: refusalOfStreamFailure(reason) }, 0)
   let webSockets = () => 0
   new Gauge({
     name: 'sallyport_websockets_open',
@@ -47,7 +48,7 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
       streams = count
     },
     countStreamFailure: (code) => failures.inc({ code }),
-    countAccessEnd: (reason) => ended.inc({ reason }),
+    countAccessEnd: (reason, cause) => ended.inc({ reason, cause }),
     watchWebSockets: (count) => {
       webSockets = count
     },

@@ -55,6 +55,7 @@ const well: ConsoleSources = {
   metrics: async () => [],
   policies: async () => ({ live: state, shadow: undefined }),
   history: historyOf(refusal),
+  exchanges: async () => ({ total: 0, exchanges: [] }),
   replica: 'replica-1',
   version: '1.2.3',
   runbook: '# Runbook\n\n### SallyportIssuerDown\n\n**Means:** no `keys`.\n',

@@ -53,6 +53,7 @@ class AskedExchange implements Exchange {
   readonly isEncrypted = false
   readonly isHandshake = false
   readonly account = freeAccount
+  readonly passedBytes = { received: 0, sent: 0 }
   readonly body = { length: 0, read: async () => Buffer.alloc(0) }
   readonly #onAnswer: (head: ResponseHead) => void
   readonly #listeners: ((isComplete: boolean) => void)[] = []

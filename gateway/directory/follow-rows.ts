@@ -1,0 +1,58 @@
+import { guarded } from '../fault/guarded.ts'
+import type { Freshness } from './cache/freshness.ts'
+
+export type FollowOptions = Readonly<{
+  read: () => Promise<void>
+  knownAt: Freshness['knownAt']
+  monotonicMs: () => number
+  onFailed: (error: unknown) => void
+}>
+
+export type RowFollower = Readonly<{ look: () => void; stop: () => void }>
+
+const lookEveryMs = 200
+
+/** Age of an unproven reading at which the rows are read again: the rest of the second is for the read. */
+const readAgainAfterMs = 500
+
+export function followRows({ read, knownAt, monotonicMs, onFailed }: FollowOptions): RowFollower {
+  let readAtMs = Number.NEGATIVE_INFINITY
+  let isReading = false
+  let isTold = false
+  let isStopped = false
+  const readAll = async (): Promise<void> => {
+    isReading = true
+    try {
+      do {
+        isTold = false
+        const askedAtMs = monotonicMs()
+        await read()
+        readAtMs = askedAtMs
+      } while (isTold && !isStopped)
+    } catch (error) {
+      readAtMs = Number.NEGATIVE_INFINITY
+      onFailed(error)
+    } finally {
+      isReading = false
+    }
+  }
+  const look = (): void => {
+    isTold = true
+    if (!isReading && !isStopped) readAll().catch(onFailed)
+  }
+  const timer = setInterval(
+    guarded('timer', () => {
+      if (!isReading && monotonicMs() - knownAt(readAtMs) > readAgainAfterMs) look()
+    }),
+    lookEveryMs,
+  )
+  timer.unref()
+  look()
+  return {
+    look,
+    stop: () => {
+      isStopped = true
+      clearInterval(timer)
+    },
+  }
+}
