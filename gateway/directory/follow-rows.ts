@@ -12,7 +12,8 @@ export type RowFollower = Readonly<{ look: () => void; stop: () => void }>
 
 const lookEveryMs = 200
 
-/** Age of an unproven reading at which the rows are read again: the rest of the second is for the read. */
+const restMs = 50
+
 const readAgainAfterMs = 500
 
 export function followRows({ read, knownAt, monotonicMs, onFailed }: FollowOptions): RowFollower {
@@ -23,12 +24,14 @@ export function followRows({ read, knownAt, monotonicMs, onFailed }: FollowOptio
   const readAll = async (): Promise<void> => {
     isReading = true
     try {
-      do {
+      while (isTold && !isStopped) {
         isTold = false
         const askedAtMs = monotonicMs()
         await read()
         readAtMs = askedAtMs
-      } while (isTold && !isStopped)
+        // Any login may notify, and a flood must not keep a connection busy.
+        await rest()
+      }
     } catch (error) {
       readAtMs = Number.NEGATIVE_INFINITY
       onFailed(error)
@@ -56,3 +59,5 @@ export function followRows({ read, knownAt, monotonicMs, onFailed }: FollowOptio
     },
   }
 }
+
+const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, restMs).unref())
