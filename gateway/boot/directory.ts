@@ -274,10 +274,11 @@ const checkAnswersOf = (directory: Directory, hasGrace: () => boolean) => async 
   try {
     await directory.ping()
   } catch (error) {
-    const cause = error instanceof GatewayError ? error.cause : undefined
+    if (!(error instanceof GatewayError)) throw error
+    const { cause, code } = error
     if (cause instanceof StandbyLagError || cause instanceof PoolerError) throw new PartError('failing', cause.message)
     if (isOutage(error) && hasGrace()) throw new PartError('limited', graceSentence)
-    if (isOutage(error)) throw new PartError('failing', describeFailure(error).message)
+    if (code === 'directory_unavailable') throw new PartError('failing', describeFailure(error).message)
     throw error
   }
 }
