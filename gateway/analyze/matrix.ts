@@ -52,7 +52,7 @@ export function listColumns(roles: Roles): readonly Column[] {
     ...[...roles.tokenScopes].map(([credential, abilities]) => ({ credential, tokenAbilities: [...abilities] })),
   ]
   return [
-    { role: 'nobody', credential: 'none', caller: undefined },
+    { role: 'anonymous', credential: 'none', caller: undefined },
     ...credentials.flatMap(({ credential, tokenAbilities }) =>
       holders.map(({ name, role, platformRoles }) => ({
         role: name,

@@ -82,8 +82,8 @@ t.test('policy explain ends with 0 where the request would pass, else with 1', a
 })
 
 t.test('policy matrix prints each format, and refuses others', async (t) => {
-  t.match((await run('matrix', '--policies', policies)).stdout, /^route +methods +path +nobody/)
-  t.match((await run('matrix', '--policies', policies, '--format', 'csv')).stdout, /^route,methods,path,nobody,/)
+  t.match((await run('matrix', '--policies', policies)).stdout, /^route +methods +path +anonymous/)
+  t.match((await run('matrix', '--policies', policies, '--format', 'csv')).stdout, /^route,methods,path,anonymous,/)
   t.match(await run('matrix', '--policies', policies, '--format', 'pdf'), {
     code: 2,
     stderr: /use one of table, markdown/,
@@ -95,7 +95,7 @@ t.test('the matrix is what the running gateway answers, cell by cell', async (t)
   const { users, serviceAccounts, organizations, agents, clusters } = world
   const { robot, robotAdmin } = serviceAccounts
   const callers: Readonly<Record<string, Record<string, string>>> = {
-    'nobody/none': {},
+    'anonymous/none': {},
     'no organization/oauth': oauth(users.homeless),
     'org-client/oauth': oauth(users.client),
     'org-member/oauth': oauth(users.member),

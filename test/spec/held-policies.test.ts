@@ -146,7 +146,7 @@ t.test('gained, lost and widened routes of a reload are named', async (t) => {
   await until(async () => (await status('/mine')) === 200, 'the table')
   await until(() => lines('policies changed').length > 0, 'the line')
   t.match(lines('policies changed'), [
-    { level: 'warn', gained: ['new'], lost: ['public'], widened: [/ \/mine for .*nobody.*, by mine$/] },
+    { level: 'warn', gained: ['new'], lost: ['public'], widened: [/ \/mine for .*anonymous.*, by mine$/] },
   ])
   for (const [kind, route] of Object.entries({ gained: 'new', lost: 'public', widened: 'mine' }))
     t.ok((await metric(`sallyport_policy_changes_total{kind="${kind}",route="${route}"}`)) > 0, kind)
@@ -205,7 +205,7 @@ t.test('a start logs the changes since the previous start', async (t) => {
   replace(directory, 'routes.yaml', tableOf([open('mine', '/mine'), guarded('more', '/more')]))
   const second = await started([])
   await until(() => second.readLog().includes('policies changed since the last start'), 'the line')
-  t.match(second.readLog(), /"gained":\["more"\],"lost":\[\],"widened":\["[^"]*\/mine for [^"]*nobody/)
+  t.match(second.readLog(), /"gained":\["more"\],"lost":\[\],"widened":\["[^"]*\/mine for [^"]*anonymous/)
   await second.stop()
   const third = await started([])
   await sleep(1_000)

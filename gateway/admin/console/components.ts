@@ -55,7 +55,7 @@ function nameReadiness(name: string, report: PartReport): Component {
 export const renderComponents = (parts: readonly Component[]): Html =>
   renderLiveTable({
     id: 'parts',
-    caption: 'Parts of the gateway',
+    caption: 'Components',
     heads: ['Part', 'State'],
     rows: parts.map(
       ({ name, isGood, word }) => html`<tr><th scope="row">${name}</th><td>${state(isGood, word)}</td></tr>`,

@@ -7,7 +7,7 @@ import type { MetricsReader, Series } from './metrics-reader.ts'
 export const renderIssuers = (figures: MetricsReader, issuers: readonly string[]): Html =>
   renderLiveTable({
     id: 'issuers',
-    caption: 'Issuers of tokens',
+    caption: 'Token issuers',
     heads: ['Issuer', 'Last fetch', { number: 'Age of keys' }, { number: 'Fetches' }, { number: 'Failed' }],
     rows: issuers.map((issuer) => {
       const isIts = (labels: Series['labels']): boolean => labels.issuer === issuer
@@ -41,7 +41,7 @@ export function renderCaches(figures: MetricsReader): Html {
 export const renderSources = (figures: MetricsReader): Html =>
   renderLiveTable({
     id: 'sources',
-    caption: 'Invalidation of caches',
+    caption: 'Cache invalidation',
     heads: ['Source', 'State', { number: 'Received' }],
     rows: figures.all('sallyport_invalidation_source_up').map(({ labels: { source = '' }, value }) => {
       const received = figures.sum('sallyport_invalidations_received_total', (labels) => labels.source === source)
@@ -73,7 +73,7 @@ function nameRest(states: ClusterStates | undefined): string {
 export const renderConnections = (figures: MetricsReader): Html =>
   renderLiveTable({
     id: 'connections',
-    caption: 'Connections of clients',
+    caption: 'Client connections',
     heads: ['Listener', { number: 'Open' }, { number: 'Limit' }, { number: 'Dropped' }],
     rows: figures.all('sallyport_connections_open').map(({ labels: { listener = '' }, value }) => {
       const isIts = (labels: Series['labels']): boolean => labels.listener === listener

@@ -18,7 +18,7 @@ export function renderMatrix(lines: readonly MatrixLine[], search = ''): Html {
   const groups = groupColumns(lines[0]?.cells ?? [])
   const words = splitSearch(search)
   return html`<div class="box large matrix" role="region" tabindex="0" aria-labelledby="matrix-caption">
-<table id="matrix-table"><caption id="matrix-caption" class="unseen">Who may do what: every route, by role and credential</caption>
+<table id="matrix-table"><caption id="matrix-caption" class="unseen">Access by route, role and credential</caption>
 <colgroup></colgroup>${groups.map(({ roles }) => html`<colgroup span="${roles.length}"></colgroup>`)}
 <thead><tr><th scope="col" rowspan="2" class="corner">Route</th>${groups.map(
     ({ credential, roles }) =>
@@ -93,13 +93,13 @@ const legend = html`<dl class="legend">
 /** The matrix as one HTML file without outside resources; the same policy gives the same bytes. */
 export const renderMatrixPage = (lines: readonly MatrixLine[]): string =>
   renderDocument({
-    title: 'Sallyport: who may do what',
+    title: 'Sallyport access matrix',
     isServed: false,
     script: matrixScript,
     body: html`<a class="skip" href="#main">Skip to the matrix</a>
 <header class="bar"><p class="brand">Sallyport</p></header>
 <main id="main" tabindex="-1"><section id="matrix" aria-labelledby="matrix-title">
-<h1 id="matrix-title">Who may do what</h1>
+<h1 id="matrix-title">Access matrix</h1>
 ${renderSearch(lines, '')}${renderMatrix(lines)}</section></main>
 `,
   }).text

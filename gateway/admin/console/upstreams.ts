@@ -71,7 +71,7 @@ export function renderUpstreams(upstreams: readonly UpstreamHealth[], query: Con
   const range = toHistoryQuery(query, now)
   return renderLiveTable({
     id: 'upstreams',
-    caption: 'Upstreams and clusters, by what they answered',
+    caption: 'Responses of upstreams and clusters',
     heads: [
       ...['Upstream', 'Address', 'Last minute'],
       ...['Calls', '5xx', 'Share', 'p50', 'p99', 'Waiting'].map((number) => ({ number })),

@@ -21,7 +21,7 @@ export function imagineCallers(policies: PolicyPair, routes: RoutePair): readonl
   const relations = listRelations(routes)
   const holders = listHolders(policies)
   return [
-    { role: 'nobody', credential: 'none', relation: '', old: undefined, new: undefined },
+    { role: 'anonymous', credential: 'none', relation: '', old: undefined, new: undefined },
     ...listCredentials(policies, routes).flatMap(({ credential, old, new: fresh }) =>
       holders.flatMap(({ name, role, platformRoles }) =>
         relations.map(

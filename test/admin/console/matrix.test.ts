@@ -54,7 +54,7 @@ t.test('every head has its scope, and the heads span what stands below them', as
     spans.reduce((sum, span) => sum + span, 0),
     lines[0]?.cells.length,
   )
-  t.match(text, /<caption[^>]*>Who may do what/)
+  t.match(text, /<caption[^>]*>Access by route/)
 })
 
 t.test('a search leaves the lines in which every word occurs, and counts them', async (t) => {

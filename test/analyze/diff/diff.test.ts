@@ -29,7 +29,7 @@ const operator = 'admin in org-client'
 const roles = [client, member, admin, owner, operator]
 const anybody = [homeless, ...roles]
 const upwards = [member, admin, owner, operator]
-const nobody = 'nobody none'
+const nobody = 'anonymous none'
 const tokens = ['api-key', 'api-secret']
 const both = ['oauth', ...tokens]
 
