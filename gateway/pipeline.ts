@@ -1,7 +1,7 @@
 import type { Authenticate } from './authenticate/authenticate.ts'
 import { type CredentialRules, readCredential } from './authenticate/credential.ts'
 import { type Caller, type Decision, decide, enforce, type Permit } from './authorize/decide.ts'
-import type { Directory } from './directory/directory.ts'
+import type { Directory, KnownUser } from './directory/directory.ts'
 import type { Cors } from './endpoints/cors.ts'
 import type { Answer } from './endpoints/endpoints.ts'
 import { GatewayError } from './errors/gateway-error.ts'
@@ -16,6 +16,7 @@ import type { Audit } from './observe/audit/audit.ts'
 import type { AuditedListener } from './observe/audit/line.ts'
 import type { BeginRecord, ObserveRequest, RequestObserver, RequestRecord } from './observe/request-record.ts'
 import type { Pin } from './pin/pin.ts'
+import type { DeclaredOrganizations } from './policy/organizations.ts'
 import type { Roles } from './policy/role.ts'
 import type { Route } from './policy/route.ts'
 import { readClient, type TrustedProxies } from './receive/client.ts'
@@ -34,6 +35,7 @@ import { MethodNotAllowed, type RouteMatch, type RouteTable } from './route/tabl
 export type Snapshot = Readonly<{
   table: RouteTable
   roles: Roles
+  organizations: DeclaredOrganizations
   locate: Locate
   headLimits: Readonly<Record<'usual' | 'widest', HeadLimits>>
 }>
@@ -44,7 +46,7 @@ export type Stages = Readonly<{
   cors: Cors
   credentials: CredentialRules
   authenticate: Authenticate
-  directory: Directory
+  directory: Directory<KnownUser>
   limit: Limit
   answer: Answer
   pin: Pin

@@ -9,7 +9,7 @@ export type FoundRequest = Readonly<{
   reason: string | null
   cause: string | null
   check: string | null
-  userId: number | null
+  userId: number | string | null
   userKind: string | null
   credential: string | null
   tokenId: number | null
@@ -45,7 +45,7 @@ export function readDecision(line: string, requestId: string, source: string): F
     ...readCommon(fields),
     outcome: fields.outcome === 'allowed' ? 'allowed' : 'refused',
     check: readText(fields.check),
-    userId: readNumber(subject.id),
+    userId: readNumber(subject.id) ?? readText(subject.id),
     userKind: readText(subject.kind),
     credential: readText(credential.kind),
     tokenId: readNumber(credential.id) ?? readNumber(fields.tokenId),
@@ -74,7 +74,7 @@ export function readRemembered(body: string, requestId: string, source: string):
         ...readCommon(fields),
         outcome,
         check: null,
-        userId: readNumber(fields.userId),
+        userId: readNumber(fields.userId) ?? readText(fields.userId),
         userKind: null,
         credential: null,
         tokenId: readNumber(fields.tokenId),

@@ -1,10 +1,10 @@
 import { nameTokenFault, parseApiToken, requireUsable } from '../authenticate/api-token.ts'
 import { requireCarrier } from '../authenticate/authenticate.ts'
-import { identityIssuer, requireInForce } from '../authenticate/claims.ts'
+import { requireInForce } from '../authenticate/claims.ts'
 import { type Carrier, type Carriers, readHeaderCredential } from '../authenticate/credential.ts'
 import { parseObject, parseToken } from '../authenticate/signature.ts'
 import type { Verify } from '../authenticate/verify.ts'
-import type { Directory, UserRecord } from '../directory/directory.ts'
+import { type Directory, type KnownUser, nameUser } from '../directory/directory.ts'
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import { redact } from '../observe/log/redact.ts'
 
@@ -60,7 +60,7 @@ export type InspectionTools = Readonly<{
   verify: Verify
   carriers: Carriers
   now: () => Date
-  directory: Pick<Directory, 'findByIdentity' | 'findToken'> | undefined
+  directory: Pick<Directory<KnownUser>, 'findByIdentity' | 'findToken'> | undefined
 }>
 
 export async function inspectToken(text: string, tools: InspectionTools): Promise<TokenInspection> {
@@ -118,12 +118,12 @@ async function inspectJwt(
   const { iss, aud, sub, exp, nbf, iat } = parseObject(parseToken(jwt).payload)
   const said = Object.entries({ iss, aud, sub, exp, nbf, iat })
   Object.assign(facts, Object.fromEntries(said.map(([name, value]) => [name, redact(JSON.stringify(value) ?? '')])))
-  const { issuer, claims } = await verify(jwt)
+  const { issuer, claims, proof } = await verify(jwt)
   if (carrier) requireCarrier(issuer.trust, carrier)
   requireInForce(claims, issuer.trust, Math.floor(now().getTime() / 1000))
   if (claims.abilities) facts.abilities = claims.abilities
   if (!directory) return false
-  const user = await directory.findByIdentity(identityIssuer(issuer.trust, claims), claims.subject)
+  const user = await directory.findByIdentity(proof)
   Object.assign(facts, user ? describeUser(user) : { user: 'none yet: the first request creates one' })
   return true
 }
@@ -139,10 +139,10 @@ async function inspectApiToken(token: string, { now, directory }: InspectionTool
   return true
 }
 
-const describeUser = ({ id, userType, roles }: UserRecord) => ({
-  user: id,
-  userKind: userType,
-  memberships: roles.map(
+const describeUser = (user: KnownUser) => ({
+  user: nameUser(user),
+  userKind: user.userType,
+  memberships: user.roles.map(
     ({ role, organization }) => `${role} ${organization ? `in ${organization.id}` : 'of the platform'}`,
   ),
 })

@@ -1,4 +1,4 @@
-import type { Arrival, Directory, UserRecord } from '../directory/directory.ts'
+import type { Arrival, Directory, KnownUser, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { nameTokenFault, parseApiToken, requireUsable } from './api-token.ts'
@@ -9,6 +9,7 @@ import {
   placeholderEmail,
   requireInForce,
   type TrustedIssuer,
+  verifiedAddress,
 } from './claims.ts'
 import type { Carrier, RawCredential } from './credential.ts'
 import { type Principal, toTokenPrincipal } from './principal.ts'
@@ -17,7 +18,7 @@ import type { Verify } from './verify.ts'
 export type Authenticate = (credential: RawCredential, arrival: Arrival) => Awaitable<Principal>
 
 export type Guards = Readonly<{
-  directory: Directory
+  directory: Directory<KnownUser>
   verify: Verify
   now: () => Date
 }>
@@ -44,11 +45,12 @@ function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, 
     requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
     const { abilities } = claims
     const credential = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000), abilities } as const
-    const toPrincipal = (user: UserRecord): Principal => ({ user, credential, proof })
-    return andThen(directory.findByIdentity(identityIssuer(trust, claims), claims.subject), (known) => {
+    const toPrincipal = (user: KnownUser): Principal => ({ user, credential, proof })
+    return andThen(directory.findByIdentity(proof), (known) => {
       if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)
       const address = known.emailVerified ? undefined : verifiedAddress(claims, trust)
-      if (address === undefined || !isSameAddress(address, known.email)) return toPrincipal(known)
+      if (address === undefined || known.id === undefined || !isSameAddress(address, known.email))
+        return toPrincipal(known)
       return noteVerified(known, address, directory).then(toPrincipal)
     })
   })
@@ -59,17 +61,19 @@ export function requireCarrier(trust: TrustedIssuer, carrier: Carrier): void {
   if (!trust.carriers.has(carrier)) throw new GatewayError('carrier_not_allowed')
 }
 
-const verifiedAddress = (claims: Claims, trust: TrustedIssuer): string | undefined =>
-  trust.trustEmailVerified && claims.isEmailVerified && !claims.isClientsOwn ? claims.email : undefined
-
 /** If the note fails, the login goes on: the address counts as unverified, and the next login tries again. */
-const noteVerified = (user: UserRecord, address: string, directory: Directory): Promise<UserRecord> =>
+const noteVerified = (user: UserRecord, address: string, directory: Guards['directory']): Promise<UserRecord> =>
   directory.verifyEmail(user.id, address).then(
     (isVerified) => (isVerified ? { ...user, emailVerified: true } : user),
     () => user,
   )
 
-function createUser(claims: Claims, trust: TrustedIssuer, arrival: Arrival, directory: Directory): Promise<UserRecord> {
+function createUser(
+  claims: Claims,
+  trust: TrustedIssuer,
+  arrival: Arrival,
+  directory: Guards['directory'],
+): Promise<UserRecord> {
   const isLinkable = trust.linkVerifiedEmail && claims.isEmailVerified && !claims.isClientsOwn
   const issuer = identityIssuer(trust, claims)
   const identity = {

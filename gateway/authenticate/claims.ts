@@ -1,29 +1,28 @@
 import { createHash } from 'node:crypto'
+import type { Assertions } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Carriers } from './credential.ts'
+import type { ReadGranted } from './directory-rules.ts'
+import { type Pointer, readPointer } from './pointer.ts'
 import type { FindAbilities } from './scopes.ts'
 
 export type TrustedIssuer = Readonly<{
   issuer: string
   audiences: readonly string[]
-  /** The claim that must hold one of the audiences. If absent, `aud`. */
   audienceClaim?: AudienceClaim
   carriers: Carriers
   clockToleranceSeconds: number
   linkVerifiedEmail: boolean
   trustEmailVerified: boolean
-  /** `typ` that a token's header must have (RFC 9068). If absent, no type is required. */
   requireType?: 'at+jwt'
   claims?: ClaimPointers
-  /** If absent, the role alone bounds the issuer's JWTs. */
   findAbilities?: FindAbilities
   separateClients?: boolean
+  readGranted?: ReadGranted
 }>
 
 /** Claims that name the audience of an issuer without `aud`: the client or, with `scp` for `scope`, the right. */
 export type AudienceClaim = 'client_id' | 'azp' | 'scope'
-
-export type Pointer = readonly string[]
 
 export type ClaimPointers = Readonly<{
   subject: Pointer
@@ -41,22 +40,6 @@ const standardClaims: ClaimPointers = {
   username: ['preferred_username'],
 }
 
-/** RFC 6901 4: `~1` before `~0`, so that `~01` is `~1` and not a slash. */
-export const parsePointer = (text: string): Pointer =>
-  text
-    .split('/')
-    .slice(1)
-    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
-
-function readPointer(raw: unknown, pointer: Pointer): unknown {
-  let value = raw
-  for (const name of pointer) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined
-    value = (value as RawClaims)[name] // an object that has it, as just checked
-  }
-  return value
-}
-
 export type Claims = Readonly<{
   subject: string
   /** If absent, the role alone bounds the JWT. One list for all JWTs of the same scopes. */
@@ -71,6 +54,7 @@ export type Claims = Readonly<{
   givenName: string | null
   familyName: string | null
   preferredUsername: string | null
+  assertions: Assertions | undefined
 }>
 
 type RawClaims = Readonly<Record<string, unknown>>
@@ -92,7 +76,7 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   if (audienceClaim && hasOtherPurpose(raw)) throw new GatewayError('not_an_access_token')
   const email = readPointer(raw, claims.email)
   const [givenName, familyName] = claims.names.map((pointer) => readName(readPointer(raw, pointer)))
-  return {
+  const read = {
     subject,
     abilities: issuer.findAbilities?.(readScopes(raw)),
     isClientsOwn: issuer.separateClients === true && isClientsOwn(raw, subject),
@@ -106,7 +90,26 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
     familyName: familyName ?? null,
     preferredUsername: readName(readPointer(raw, claims.username)),
   }
+  return { ...read, assertions: issuer.readGranted && assertFacts(read, issuer, issuer.readGranted(raw)) }
 }
+
+function assertFacts(
+  claims: Omit<Claims, 'assertions'>,
+  issuer: TrustedIssuer,
+  granted: ReturnType<ReadGranted>,
+): Assertions {
+  const profile = {
+    email: claims.email ?? placeholderEmail(identityIssuer(issuer, claims), claims.subject),
+    isEmailVerified: verifiedAddress(claims, issuer) !== undefined,
+    username: claims.preferredUsername,
+    firstName: claims.givenName,
+    lastName: claims.familyName,
+  }
+  return { key: JSON.stringify([profile, granted]), profile, ...granted }
+}
+
+export const verifiedAddress = (claims: Omit<Claims, 'assertions'>, trust: TrustedIssuer): string | undefined =>
+  trust.trustEmailVerified && claims.isEmailVerified && !claims.isClientsOwn ? claims.email : undefined
 
 /** Several spellings name the client: RFC 9068, OpenID Connect, Okta and Entra ID. */
 const clientClaims = ['client_id', 'azp', 'cid', 'appid']
@@ -119,7 +122,7 @@ const isClientsOwn = (raw: RawClaims, subject: string): boolean =>
  * The issuer under which the directory knows the subject. A client may choose its id, or get one that is a user's
  * subject; apart, the two never meet (RFC 9700 4.15). An issuer has no fragment (RFC 8414 2).
  */
-export const identityIssuer = ({ issuer }: TrustedIssuer, { isClientsOwn }: Claims): string =>
+export const identityIssuer = ({ issuer }: TrustedIssuer, { isClientsOwn }: Pick<Claims, 'isClientsOwn'>): string =>
   isClientsOwn ? clientsOf(issuer) : issuer
 
 export const clientsOf = (issuer: string): string => `${issuer}#client`

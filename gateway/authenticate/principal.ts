@@ -1,4 +1,4 @@
-import type { TokenAncestor, TokenRecord, UserRecord } from '../directory/directory.ts'
+import type { Assertions, KnownUser, TokenAncestor, TokenRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { requireUsable } from './api-token.ts'
 import { type Claims, identityIssuer, type TrustedIssuer } from './claims.ts'
@@ -6,7 +6,7 @@ import type { KeySet } from './jwks/key-set.ts'
 import type { ChosenKey } from './signature.ts'
 
 /** Without a proof, as for a question about a policy, the principal cannot be judged again. */
-export type Principal = Readonly<{ user: UserRecord; credential: PrincipalCredential; proof?: Proof }>
+export type Principal = Readonly<{ user: KnownUser; credential: PrincipalCredential; proof?: Proof }>
 
 export type PrincipalCredential =
   | Readonly<{ kind: 'oauth'; expiresAt: Date; abilities?: readonly string[] | undefined }>
@@ -26,6 +26,7 @@ export class JwtProof {
   readonly kind = 'oauth'
   readonly issuer: string
   readonly subject: string
+  readonly assertions: Assertions | undefined
   /** Epoch milliseconds until which requests are accepted: `exp` and the tolerance for clocks. */
   readonly endsAtMs: number
   readonly abilities: readonly string[] | undefined
@@ -42,6 +43,7 @@ export class JwtProof {
   ) {
     this.issuer = identityIssuer(trust, claims)
     this.subject = claims.subject
+    this.assertions = claims.assertions
     this.endsAtMs = (claims.expiresAt + trust.clockToleranceSeconds) * 1000
     this.abilities = claims.abilities
     this.keys = keys
@@ -59,7 +61,7 @@ export class JwtProof {
     return this.keys.lists(this.#headerText, this.#key)
   }
 
-  judge(user: UserRecord | undefined): Principal {
+  judge(user: KnownUser | undefined): Principal {
     if (!user) throw new GatewayError('user_gone')
     const { abilities } = this
     return { user, credential: { kind: 'oauth', expiresAt: new Date(this.endsAtMs), abilities }, proof: this }

@@ -1,6 +1,5 @@
 import { createBoundedMap } from '../lib/bounded-map.ts'
 
-/** Abilities that the scopes of a JWT grant. The role bounds them further. */
 export type FindAbilities = (scopes: readonly unknown[]) => readonly string[]
 
 const mostCombinations = 1_000

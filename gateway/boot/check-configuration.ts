@@ -2,7 +2,7 @@ import type { Configuration } from '../configuration/configuration.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { openKeyring } from '../reload/identity-keys.ts'
 import { checkListenerTls } from '../reload/listener-tls.ts'
-import { checkIssuers } from './issuers.ts'
+import { checkIssuers, checkRuleNames } from './issuers.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
 
@@ -14,5 +14,8 @@ export async function checkConfiguration(configuration: Configuration): Promise<
   checkListenerTls(configuration)
   checkUpstreams(configuration)
   await openKeyring(configuration, () => new Date())
-  loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
+  checkRuleNames(
+    configuration,
+    loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams))),
+  )
 }

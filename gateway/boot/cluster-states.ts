@@ -34,5 +34,4 @@ export const judgeListedCluster = (
   staleAfterMs: number,
 ): ClusterCondition => judgeCluster({ ...readClusterStatus(status), lastHeartbeatAt }, aliveSince(now, staleAfterMs))
 
-/** Drops the path, and a password that the URL may carry. */
 export const readHost = (url: string): string => (URL.canParse(url) ? new URL(url).origin : 'not an address')

@@ -1,14 +1,19 @@
-import { PartError } from '../admin/readiness.ts'
-import type { Configuration } from '../configuration/configuration.ts'
+import { PartError, type ReadinessCheck } from '../admin/readiness.ts'
+import type { KeyStore } from '../authenticate/jwks/store.ts'
+import { type Configuration, requireDatabase } from '../configuration/configuration.ts'
 import { describeFailure } from '../configuration/failure.ts'
 import { createCachedDirectory } from '../directory/cache/cached-directory.ts'
 import { createFreshness, type Freshness } from '../directory/cache/freshness.ts'
 import { createGrace } from '../directory/cache/grace.ts'
 import type { Change, ChangeHandlers, ChangeSource } from '../directory/change.ts'
-import type { Directory, DirectoryStore, ReadFacts } from '../directory/directory.ts'
+import { type ClaimsPolicy, createClaimsDirectory } from '../directory/claims/directory.ts'
+import type { Directory, DirectoryStore, KnownUser, ReadFacts } from '../directory/directory.ts'
 import { guardLookups } from '../directory/lookups/guard-lookups.ts'
 import { listenToPostgres } from '../directory/postgres/change-listener.ts'
+import { type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, createReadFacts } from '../directory/postgres/directory.ts'
+import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
+import { createPolicyTableStore, type PolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import { type Database, type ObserveQuery, openDatabase } from '../directory/postgres/pool.ts'
 import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
 import { PoolerError } from '../directory/postgres/recognize-pooler.ts'
@@ -32,17 +37,18 @@ import { describeError, type ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 
 export type OpenDirectory = Readonly<{
-  directory: Directory
-  database: Database
+  directory: Directory<KnownUser>
+  stores: Readonly<{
+    policyTables: PolicyTableStore
+    issuerKeys: KeyStore
+    clusters: Pick<ClusterStore, 'list'>
+  }>
   rights: Readonly<{
     readFacts: ReadFacts
     knownAt: Freshness['knownAt']
-    /** Calls back with each change once the caches have forgotten it. */
     onChange: (listener: (change: Change) => void) => void
   }>
-  checkAnswers: () => Promise<void>
-  checkWrites: () => Promise<void>
-  checkSchema: () => Promise<void>
+  parts: readonly ReadinessCheck[]
   readHeartbeat: ReadHeartbeat
   countBy: CountBy | undefined
   close: () => Promise<void>
@@ -50,12 +56,52 @@ export type OpenDirectory = Readonly<{
 
 type DirectoryDependencies = Readonly<{ log: ProcessLog; metrics: Metrics; now: () => Date; monotonicMs: () => number }>
 
-export function openDirectory(configuration: Configuration, dependencies: DirectoryDependencies): OpenDirectory {
+export function openDirectory(
+  configuration: Configuration,
+  policy: () => ClaimsPolicy,
+  dependencies: DirectoryDependencies,
+): OpenDirectory {
+  const { kind } = configuration.directory
+  switch (kind) {
+    case 'postgres':
+      return openStoredDirectory(configuration, dependencies)
+    case 'claims':
+      return openClaimsDirectory(configuration, policy, dependencies)
+    default:
+      return kind satisfies never
+  }
+}
+
+function openClaimsDirectory(
+  configuration: Configuration,
+  policy: () => ClaimsPolicy,
+  dependencies: DirectoryDependencies,
+): OpenDirectory {
+  const { directory, readFacts } = createClaimsDirectory(policy)
+  const { handlersOf } = followChanges(() => undefined, createFreshness(dependencies.monotonicMs), dependencies)
+  const redis = configuration.redis.url ? openRedis(configuration, handlersOf('redis', false), dependencies) : undefined
+  return {
+    directory,
+    stores: {
+      policyTables: { load: async () => undefined, save: async () => undefined },
+      issuerKeys: { load: async () => undefined, save: async () => undefined },
+      clusters: { list: async () => [] },
+    },
+    // A JWT asserts the same until it expires, and a reload of the policy judges all open exchanges again.
+    rights: { readFacts, knownAt: dependencies.monotonicMs, onChange: () => undefined },
+    parts: [],
+    readHeartbeat: noHeartbeat,
+    countBy: redis && countIn(redis),
+    close: async () => redis?.stop(),
+  }
+}
+
+function openStoredDirectory(configuration: Configuration, dependencies: DirectoryDependencies): OpenDirectory {
   const { log, metrics, now, monotonicMs } = dependencies
   const freshness = createFreshness(monotonicMs)
   const servers = createServers({
     monotonicMs,
-    isSplit: configuration.database.listenUrl !== undefined,
+    isSplit: requireDatabase(configuration).listenUrl !== undefined,
     hearsElsewhere: configuration.redis.allWritersPublish,
     onForeign: freshness.restrict,
   })
@@ -86,21 +132,21 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
   if (url) redis = openRedis(configuration, changes.handlersOf('redis', allWritersPublish), dependencies)
   const sources = [postgres, redis].filter((source) => source !== undefined)
   for (const source of sources) changes.watch(source)
-  const { maxEntries } = configuration.cache
-  const readHeartbeat: ReadHeartbeat = redis
-    ? createReadHeartbeat({ read: redis.read, maxEntries, now, monotonicMs })
-    : async () => undefined
+  const readHeartbeat = redis ? createReadHeartbeat({ ...configuration.cache, read: redis.read, now, monotonicMs }) : noHeartbeat
   const directory = redis ? withHeartbeats(cached.directory, readHeartbeat) : cached.directory
+  const hasGrace = (): boolean => monotonicMs() - answeredAtMs() < configuration.directory.graceMs
   const checkSchema = reportSchema(schema.find, log)
   // Logs at the start and primes the check for an outage. If the database is down, the next probe asks again.
   checkSchema().catch(() => undefined)
   return {
     directory,
-    database,
+    stores: openStores(database),
     rights: { readFacts: createReadFacts(database.query), knownAt: freshness.knownAt, onChange: told.listen },
-    checkAnswers: checkAnswersOf(directory, () => monotonicMs() - answeredAtMs() < configuration.directory.graceMs),
-    checkWrites: checkWritesOf(directory, servers),
-    checkSchema,
+    parts: [
+      { name: 'database', check: checkAnswersOf(directory, hasGrace) },
+      { name: 'schema', check: checkSchema },
+      { name: 'writes', check: checkWritesOf(directory, servers) },
+    ],
     readHeartbeat,
     countBy: redis && countIn(redis),
     close: async () => {
@@ -110,6 +156,14 @@ export function openDirectory(configuration: Configuration, dependencies: Direct
     },
   }
 }
+
+const noHeartbeat: ReadHeartbeat = async () => undefined
+
+const openStores = (database: Database): OpenDirectory['stores'] => ({
+  policyTables: createPolicyTableStore(database.query),
+  issuerKeys: createIssuerKeyStore(database.query),
+  clusters: createClusterStore(database),
+})
 
 function createListenerPlace<News>() {
   let listener = (_: News): void => undefined
@@ -134,7 +188,7 @@ function openPostgres(
   const reportQuery = reportQueries(metrics)
   const noteServer = reportServer(servers, log)
   let answeredAtMs = Number.NEGATIVE_INFINITY
-  const database = openDatabase(configuration.database, warnOf(log, 'database connection lost'), {
+  const database = openDatabase(requireDatabase(configuration), warnOf(log, 'database connection lost'), {
     monotonicMs,
     onQuery: (statement, ms, error) => {
       reportQuery(statement, ms, error)
@@ -152,7 +206,7 @@ function openPostgres(
   })
   const schema = watchSchema(createFindSchemaFault(database), monotonicMs)
   metrics.watchStandby(() => servers.current()?.isStandby, servers.lagMs)
-  metrics.watchPool(database.countConnections, configuration.database.poolSize)
+  metrics.watchPool(database.countConnections, requireDatabase(configuration).poolSize)
   return { database, schema, answeredAtMs: () => answeredAtMs }
 }
 
@@ -165,7 +219,7 @@ function guardUnknownTokens(
   const logGuess = createGuessLog(log, monotonicMs)
   const guarded = guardLookups(store, {
     findHashes: createFindHashes(database.query),
-    poolSize: configuration.database.poolSize,
+    poolSize: requireDatabase(configuration).poolSize,
     maxEntries: configuration.cache.maxEntries,
     limit: configuration.authentication.unknownTokens,
     ownerOf: readNetwork,
@@ -229,11 +283,12 @@ function followChanges(
 }
 
 function hearPostgres(
-  { database: { url, listenUrl, pooler, connectTimeoutMs } }: Configuration,
+  configuration: Configuration,
   servers: Servers,
   handlers: ChangeHandlers,
   { log, metrics, monotonicMs }: DirectoryDependencies,
 ): ChangeSource | undefined {
+  const { url, listenUrl, pooler, connectTimeoutMs } = requireDatabase(configuration)
   if (listenUrl === undefined && pooler === 'transaction') {
     // LISTEN belongs to a session, which a transaction pooler does not keep.
     log.warn({}, 'database listener disabled behind a transaction pooler; set database.listenUrl to PostgreSQL itself')

@@ -7,9 +7,6 @@ import type { Configuration } from '../configuration/configuration.ts'
 import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
 import { readVersion } from '../configuration/version.ts'
 import { createDecision } from '../decision/decision.ts'
-import { createClusterStore } from '../directory/postgres/cluster-store.ts'
-import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
-import { createPolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import { createCors, noCors } from '../endpoints/cors.ts'
 import { createAnswer } from '../endpoints/endpoints.ts'
 import { guarded } from '../fault/guarded.ts'
@@ -43,7 +40,14 @@ import { openConsole } from './console.ts'
 import { type OpenDirectory, openDirectory } from './directory.ts'
 import { type InFlightRequests, trackInFlight } from './in-flight-requests.ts'
 import { clusterUpstream, countRetries, timeForward, traceForward } from './instrument.ts'
-import { checkIssuers, type Issuers, readCredentialRules, rememberVerified, startIssuers } from './issuers.ts'
+import {
+  checkIssuers,
+  checkRuleNames,
+  type Issuers,
+  readCredentialRules,
+  rememberVerified,
+  startIssuers,
+} from './issuers.ts'
 import { openLimit } from './limit.ts'
 import { type WatchedExchanges, watchExchanges } from './open-exchanges.ts'
 import {
@@ -153,22 +157,22 @@ async function startServices(
   const audit = openAudit(configuration, { log, metrics, monotonicMs })
   const keys = await startKeys(configuration, { log, metrics, now })
 
-  const opened = openDirectory(configuration, { log, metrics, now, monotonicMs })
-  const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   let current: Snapshot | undefined
   const snapshot = (): Snapshot => {
     if (!current) throw new Error('no policy is in force')
     return current
   }
+  const opened = openDirectory(configuration, snapshot, { log, metrics, now, monotonicMs })
+  const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   const exchanges = watchExchanges(configuration, opened, snapshot, { log, metrics, audit, now, monotonicMs })
   const adopt = (policy: Policy): void => {
+    if (!current) checkRuleNames(configuration, policy)
     current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
     exchanges.recheck.recheckAll()
   }
-  const tables = createPolicyTableStore(opened.database.query)
+  const { policyTables: tables, issuerKeys: keyStore } = opened.stores
   const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
-  const keyStore = createIssuerKeyStore(opened.database.query)
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
   return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, exchanges, snapshot }
 }
@@ -278,7 +282,6 @@ function collectFacts(
   isDraining: () => boolean,
   { metrics, history }: ProcessContext,
 ): AdminState {
-  const clusterStore = createClusterStore(opened.database)
   const { staleAfterMs } = configuration.cluster
   const requireServing = (): void => {
     if (isDraining()) throw new Error('draining')
@@ -288,9 +291,7 @@ function collectFacts(
     publicKeys: async () => keys.published(),
     readiness: () =>
       checkReadiness([
-        { name: 'database', check: opened.checkAnswers },
-        { name: 'schema', check: opened.checkSchema },
-        { name: 'writes', check: opened.checkWrites },
+        ...opened.parts,
         { name: 'issuers', check: issuers.requireKeys },
         { name: 'policy', check: () => void snapshot().table },
         { name: 'draining', check: requireServing },
@@ -299,7 +300,7 @@ function collectFacts(
     policyTexts: async () => policies.texts(),
     history: async (query) => history.read(query),
     exchanges: exchanges.recheck.list,
-    clusters: () => readClusterStates(clusterStore, opened.readHeartbeat, now, staleAfterMs),
+    clusters: () => readClusterStates(opened.stores.clusters, opened.readHeartbeat, now, staleAfterMs),
   }
 }
 
@@ -331,7 +332,6 @@ function createDrain(configuration: Configuration, log: ProcessLog, drained: Dra
   return { drain, isDraining: () => isDraining }
 }
 
-/** Resolves when the last connection has ended. After the time-out it ends the streams, then cuts the rest. */
 async function closeListeners(
   listeners: readonly Listener[],
   timeoutMs: number,
@@ -384,7 +384,6 @@ export async function startGateway(configuration: Configuration): Promise<Gatewa
   }
 }
 
-/** The key endpoint refuses the same malformed heads as the pipeline. */
 function isValidHead(exchange: Exchange, headerBytes: number): boolean {
   try {
     readHeaders(exchange, headerBytes)

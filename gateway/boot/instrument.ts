@@ -1,6 +1,7 @@
 import { type RequestHistory, type SlowCall, slowMs } from '../admin/history/history.ts'
 import type { Permit } from '../authorize/decide.ts'
 import type { Configuration } from '../configuration/configuration.ts'
+import { nameUser } from '../directory/directory.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Forward, Received } from '../forward/forward.ts'
 import { type Send, UpstreamError } from '../http/engine.ts'
@@ -55,7 +56,7 @@ const describeCall = (
   path: match.target.path,
   route: match.route.id,
   upstream: upstream.name,
-  userId: caller?.principal.user.id,
+  userId: caller && nameUser(caller.principal.user),
   organizationId: caller?.organization?.id,
   clientAddress: client.address,
 })

@@ -1,12 +1,14 @@
 import { readFile } from 'node:fs/promises'
 import { PartError } from '../admin/readiness.ts'
-import { type AudienceClaim, clientsOf, parsePointer, type TrustedIssuer } from '../authenticate/claims.ts'
+import { type AudienceClaim, clientsOf, type TrustedIssuer } from '../authenticate/claims.ts'
 import type { Clock } from '../authenticate/clock.ts'
 import type { Carriers, CredentialRules } from '../authenticate/credential.ts'
+import { compileDirectoryRules, findRuleFaults } from '../authenticate/directory-rules.ts'
 import { createKeyLoader, type IssuerRoute, isAsSecure } from '../authenticate/jwks/fetch.ts'
 import { createKeySet } from '../authenticate/jwks/key-set.ts'
 import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
 import type { KeyStore } from '../authenticate/jwks/store.ts'
+import { parsePointer } from '../authenticate/pointer.ts'
 import { mapScopes } from '../authenticate/scopes.ts'
 import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
 import type { Configuration } from '../configuration/configuration.ts'
@@ -17,7 +19,9 @@ import { createBoundedMap } from '../lib/bounded-map.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
 import { redact } from '../observe/log/redact.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
+import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
+import { suggestName } from '../policy/near-name.ts'
 
 export type Issuers = Readonly<{
   byName: VerifyOptions['issuers']
@@ -34,7 +38,8 @@ type IssuerDependencies = Readonly<{
   keyStore: KeyStore
 }>
 
-export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuers' | 'problemAt'>): void {
+export function checkIssuers(configuration: Pick<Configuration, 'issuers' | 'directory' | 'problemAt'>): void {
+  const { issuers, problemAt } = configuration
   const names = issuers.map(({ issuer }) => issuer)
   const problems = issuers.flatMap(({ issuer, jwksUri, claims, tls }, index) => [
     ...findAuthorityFault(issuer, tls?.ca.text).map((fault) => problemAt(['issuers', index, 'tls', 'ca'], fault)),
@@ -58,6 +63,49 @@ export function checkIssuers({ issuers, problemAt }: Pick<Configuration, 'issuer
           ),
         ]),
   ])
+  problems.push(...checkDirectoryRules(configuration))
+  if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+function checkDirectoryRules({
+  issuers,
+  directory: { kind },
+  problemAt,
+}: Pick<Configuration, 'issuers' | 'directory' | 'problemAt'>): readonly ReturnType<typeof problemAt>[] {
+  return issuers.flatMap(({ issuer, directoryRules = [] }, index) => {
+    const path = ['issuers', index, 'directoryRules']
+    const named = `issuers: directoryRules of ${issuer}`
+    if (kind === 'postgres')
+      return directoryRules.length === 0
+        ? []
+        : [problemAt(path, `${named} count only where directory.kind is claims. Set it, or remove them.`)]
+    if (directoryRules.length === 0)
+      return [problemAt(['issuers', index], `${named} are missing, so its users would have no rights. Add a rule.`)]
+    return directoryRules.flatMap((rule, at) =>
+      findRuleFaults(rule).map(([key, fault]) => problemAt([...path, at, key], `${named}: ${key} ${fault}.`)),
+    )
+  })
+}
+
+export function checkRuleNames(
+  { issuers, problemAt }: Pick<Configuration, 'issuers' | 'problemAt'>,
+  { roles, organizations }: Pick<Policy, 'roles' | 'organizations'>,
+): void {
+  const known = {
+    role: roles.organization,
+    platformRole: roles.platform,
+    organization: organizations.bySlug,
+  } satisfies Readonly<Record<string, ReadonlyMap<string, unknown>>>
+  const problems = issuers.flatMap(({ issuer, directoryRules = [] }, index) =>
+    directoryRules.flatMap((rule, at) =>
+      (['role', 'platformRole', 'organization'] as const).flatMap((key) => {
+        const name = rule[key]
+        if (name === undefined || known[key].has(name)) return []
+        const fault = `${key} "${name}" is in no policy; ${suggestName(name, known[key].keys())}`
+        return [problemAt(['issuers', index, 'directoryRules', at, key], `directoryRules of ${issuer}: ${fault}`)]
+      }),
+    ),
+  )
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
@@ -161,6 +209,7 @@ function readTrust(settings: IssuerSettings): TrustedIssuer {
     ...(requireType && { requireType }),
     separateClients: separatesClients(settings),
     ...(settings.scopes && { findAbilities: mapScopes(settings.scopes) }),
+    ...(settings.directoryRules && { readGranted: compileDirectoryRules(issuer, settings.directoryRules) }),
     claims: {
       subject: parsePointer(claims.subject),
       email: parsePointer(claims.email),
@@ -175,7 +224,6 @@ function readAudiences(audience: IssuerSettings['audience']): Pick<TrustedIssuer
   if (typeof audience === 'string') return { audiences: [audience] }
   if (isList(audience)) return { audiences: audience }
   const [[audienceClaim, values] = []] = Object.entries(audience) as [AudienceClaim, string | readonly string[]][]
-  // The schema admits exactly one claim with at least one value.
   if (audienceClaim === undefined || values === undefined) throw new Error('an issuer has no audience')
   return { audiences: typeof values === 'string' ? [values] : values, audienceClaim }
 }

@@ -18,7 +18,7 @@ export function createSnapshot(
   configuration: Configuration,
   policy: Policy,
   upstreams: ReadonlyMap<string, UpstreamSettings>,
-  directory: Directory,
+  directory: Pick<Directory, 'findCluster'>,
   clusterNetworks: Networks,
   now: () => Date,
 ): Snapshot {
@@ -42,7 +42,8 @@ export function createSnapshot(
   const usual = { headerBytes, targetBytes }
   const rows = policy.routes.map((route) => route.headLimits)
   const headLimits = { usual, widest: widenLimits(usual, rows) }
-  return Object.freeze({ table: compileRoutes(policy.routes), roles: policy.roles, locate, headLimits })
+  const { roles, organizations } = policy
+  return Object.freeze({ table: compileRoutes(policy.routes), roles, organizations, locate, headLimits })
 }
 
 export function readTrustedProxies({ trustedProxies, problemAt }: Configuration): TrustedProxies {
@@ -61,7 +62,6 @@ export function readClusterNetworks(
   return createNetworks(cluster.networks, listenerPorts)
 }
 
-/** Each is compiled alone, so that a mistake is told with its place. */
 function refuseBlocks(
   blocks: readonly string[],
   path: readonly string[],

@@ -1,4 +1,4 @@
-import { loadConfiguration } from '../configuration/configuration.ts'
+import { loadConfiguration, requireDatabase } from '../configuration/configuration.ts'
 import { checkDirectory, type DirectoryReport } from '../directory/postgres/check/check-directory.ts'
 import { paintError, paintWarning } from '../lib/paint.ts'
 import { escapeControls, escapeJson } from '../lib/text-table.ts'
@@ -9,10 +9,11 @@ export type CheckDirectoryOptions = Readonly<{ config: string; tryWrites?: boole
 const timeoutMs = 30_000
 
 export async function runCheckDirectory({ config, tryWrites = false, json = false }: CheckDirectoryOptions) {
-  const { database, policies, upstreams } = loadConfiguration(config, process.env)
+  const configuration = loadConfiguration(config, process.env)
+  const { policies, upstreams } = configuration
   const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
   const report = await checkDirectory({
-    url: database.url,
+    url: requireDatabase(configuration).url,
     vocabulary: { roles: new Set([...roles.organization.keys(), ...roles.platform.keys()]) },
     triesWrites: tryWrites,
     timeoutMs,

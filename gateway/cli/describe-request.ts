@@ -79,7 +79,7 @@ const describeDeed = ({ at, action, actorId, credential, ownerId, clientAddress,
 
 function suggestNext({ outcome, status, method, path, userId, organizationId, credential, tokenId }: ExplainedMatch) {
   if (outcome !== 'refused' || (status !== 403 && status !== 404)) return undefined
-  if (userId === null || method === null || path === null) return undefined
+  if (typeof userId !== 'number' || method === null || path === null) return undefined
   const words = ['sallyport policy explain', method, quote(path), '--user', String(userId)]
   if (organizationId !== null) words.push('--organization', String(organizationId))
   if (credential === 'api-token' && tokenId !== null) words.push('--token', String(tokenId))

@@ -1,5 +1,5 @@
 import { listIdentityIssuers } from '../boot/issuers.ts'
-import { loadConfiguration } from '../configuration/configuration.ts'
+import { loadConfiguration, requireDatabase } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
 import type { AuditContext, DirectoryStore, UserRecord } from '../directory/directory.ts'
 import { readTokenTrail, type TokenDeed } from '../directory/postgres/audit.ts'
@@ -33,7 +33,9 @@ export async function withDirectory<Result>(
   configurationFile: string,
   work: (tools: CommandTools) => Promise<Result>,
 ): Promise<Result> {
-  const { database, redis, policies, upstreams, cluster, issuers } = loadConfiguration(configurationFile, process.env)
+  const configuration = loadConfiguration(configurationFile, process.env)
+  const database = requireDatabase(configuration)
+  const { redis, policies, upstreams, cluster, issuers } = configuration
   const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
   const settings = {
     url: database.url,

@@ -1,10 +1,12 @@
 import { inspectToken, type TokenInspection } from '../analyze/inspect-token.ts'
 import { createVerifier } from '../boot/issuers.ts'
-import { loadConfiguration } from '../configuration/configuration.ts'
+import { type Configuration, loadConfiguration } from '../configuration/configuration.ts'
 import { describeFailure, UsageError } from '../configuration/failure.ts'
+import { createClaimsDirectory } from '../directory/claims/directory.ts'
 import { describeCause } from '../errors/remedies.ts'
 import { paintWarning } from '../lib/paint.ts'
 import { escapeJson, escapeLines, formatTable } from '../lib/text-table.ts'
+import { loadPolicy } from '../policy/load.ts'
 import { withDirectory } from './directory.ts'
 
 const inputLimitBytes = 65_536
@@ -16,7 +18,7 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
   const now = (): Date => new Date()
   const notes: string[] = []
   try {
-    const inspection = await withDirectory(config, ({ directory }) =>
+    const inspection = await withDirectoryOf(configuration, config, (directory) =>
       inspectToken(text, { verify, carriers, now, directory }),
     ).catch((error: unknown) => {
       notes.push(`the database was left out: ${describeFailure(error).message}`)
@@ -29,6 +31,18 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
   } finally {
     stop()
   }
+}
+
+type InspectedDirectory = NonNullable<Parameters<typeof inspectToken>[1]['directory']>
+
+function withDirectoryOf(
+  { directory: { kind }, policies, upstreams }: Configuration,
+  config: string,
+  inspect: (directory: InspectedDirectory) => Promise<TokenInspection>,
+): Promise<TokenInspection> {
+  if (kind === 'postgres') return withDirectory(config, ({ directory }) => inspect(directory))
+  const policy = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
+  return inspect(createClaimsDirectory(() => policy).directory)
 }
 
 async function readInput(): Promise<string> {

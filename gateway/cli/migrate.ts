@@ -1,11 +1,11 @@
-import { loadConfiguration } from '../configuration/configuration.ts'
+import { loadConfiguration, requireDatabase } from '../configuration/configuration.ts'
 import { migrate } from '../directory/postgres/migrate.ts'
 
 export type MigrateCommandOptions = Readonly<{ config: string; json?: boolean; adopt?: boolean }>
 
 export async function runMigrate({ config, json, adopt = false }: MigrateCommandOptions): Promise<void> {
-  const { database } = loadConfiguration(config, process.env)
-  const applied = await migrate(database.url, { adopt })
+  const { url } = requireDatabase(loadConfiguration(config, process.env))
+  const applied = await migrate(url, { adopt })
   if (json) {
     process.stdout.write(`${JSON.stringify({ applied })}\n`)
     return

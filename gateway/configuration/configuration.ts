@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import type { DatabaseSettings } from '../directory/postgres/pool.ts'
 import type { RedisServers } from '../directory/redis/clients.ts'
 import type { HealthRules } from '../forward/health-checks.ts'
 import type { NetworkRules } from '../http/upstream/networks.ts'
@@ -9,23 +10,17 @@ import { ConfigurationError, explainUnreadable } from '../policy/configuration-e
 import { parseYaml, validateYaml, type YamlFile } from '../policy/document.ts'
 import { compileSchema } from '../policy/schema.ts'
 import type { ExpiryRules } from '../recheck/recheck.ts'
+import { UsageError } from './failure.ts'
 import { type Environment, interpolate } from './interpolate.ts'
 import { type Pem, sourcePems } from './pem.ts'
 
 export type Configuration = Readonly<{
   workers: number | 'auto'
   listeners: Readonly<{ public: RequestListenerSettings; decision: RequestListenerSettings; admin: ListenerSettings }>
-  database: Readonly<{
-    url: string
-    listenUrl?: string
-    pooler: 'none' | 'transaction'
-    poolSize: number
-    connectTimeoutMs: number
-    queryTimeoutMs: number
-  }>
+  database?: DatabaseSettings & Readonly<{ listenUrl?: string }>
   redis: RedisServers & Readonly<{ allWritersPublish: boolean }>
   cache: Readonly<{ maxEntries: number; ttlMs: number }>
-  directory: Readonly<{ graceMs: number }>
+  directory: Readonly<{ kind: 'postgres' | 'claims'; graceMs: number }>
   authentication: Readonly<{ unknownTokens?: Readonly<{ perSecond: number; burst: number }> }>
   issuers: readonly Readonly<{
     issuer: string
@@ -52,6 +47,15 @@ export type Configuration = Readonly<{
       username: string
     }>
     required: boolean
+    directoryRules?: readonly Readonly<{
+      claim: string
+      matches: string
+      organization?: string
+      organizationClaim?: string
+      role?: string
+      platformRole?: string
+      userType?: 'client-managed'
+    }>[]
   }>[]
   jwks: Readonly<{ refreshMs: number; maxStaleMs: number }>
   identity: Readonly<{
@@ -118,6 +122,11 @@ export type Configuration = Readonly<{
   problemAt: YamlFile['problemAt']
 }>
 
+export function requireDatabase({ database }: Pick<Configuration, 'database'>): NonNullable<Configuration['database']> {
+  if (database) return database
+  throw new UsageError('this needs a database, and directory.kind is claims; set it to postgres, and database.url')
+}
+
 export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>
 
 export type RequestListenerSettings = ListenerSettings & Readonly<{ tls?: ListenerTlsSettings }>
@@ -138,7 +147,7 @@ export function loadConfiguration(path: string, environment: Environment): Confi
   const written = validateYaml(file, compileSchema(schemaFile, { coerceTypes: true })) as Configuration
   const configuration = sourcePems(written, (path) => files.byNode.get(file.document.getIn(path, true)))
   const directory = resolve(dirname(path), configuration.policies.directory)
-  checkDatabase(file, configuration.database)
+  checkDatabase(file, configuration)
   checkRedis(file, configuration.redis)
   const { shadow } = configuration.policies
   const keyFiles = configuration.identity.keys.map((_, index) =>
@@ -156,9 +165,13 @@ export function loadConfiguration(path: string, environment: Environment): Confi
 }
 
 /** The driver reads both as URLs; without a host the server is named by the query. */
-function checkDatabase(file: YamlFile, database: Configuration['database']): void {
+function checkDatabase(file: YamlFile, { database, directory }: Configuration): void {
+  if (database && directory.kind === 'claims') {
+    const message = 'database is not used where directory.kind is claims; remove the section'
+    throw new ConfigurationError([file.problemAt(['database'], message)])
+  }
   const problems = (['url', 'listenUrl'] as const)
-    .filter((key) => !URL.canParse(database[key]?.replace('@/', '@localhost/') ?? 'postgres://localhost'))
+    .filter((key) => !URL.canParse(database?.[key]?.replace('@/', '@localhost/') ?? 'postgres://localhost'))
     .map((key) => file.problemAt(['database', key], `database.${key} ${malformedUrl}`))
   if (problems.length > 0) throw new ConfigurationError(problems)
 }

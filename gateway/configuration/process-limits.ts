@@ -42,7 +42,7 @@ export function limitConnections(
     return atLeastFew((memoryBytes * connectionsPart) / connectionBytes[tls ? 'tls' : 'plain'])
   }
   const want = (name: Name): number => listeners[name].maxConnections ?? Math.min(generous[name], affordable(name))
-  const left = Math.max(0, descriptors - ownDescriptors - database.poolSize)
+  const left = Math.max(0, descriptors - ownDescriptors - (database?.poolSize ?? 0))
   const admin = Math.min(want('admin'), atLeastFew(left / 8))
   const rest = left - admin
   const decision = Math.min(want('decision'), atLeastFew(Math.max(rest / 3, rest - 2 * want('public'))))

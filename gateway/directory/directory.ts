@@ -14,6 +14,13 @@ export type UserRecord = Readonly<{
   roles: readonly RoleAssignment[]
 }>
 
+/** A user that a JWT alone asserts: without an id, and named by issuer and subject. */
+export type AssertedUser = Omit<UserRecord, 'id'> & Readonly<{ id: undefined; name: string }>
+
+export type KnownUser = UserRecord | AssertedUser
+
+export const nameUser = (user: KnownUser): number | string => user.id ?? user.name
+
 export type RoleAssignment = Readonly<{ id: number; role: string; organization: OrganizationSummary | null }>
 
 export type OrganizationSummary = Readonly<{ id: number; slug: string; accountType: AccountType }>
@@ -105,12 +112,30 @@ export type NewIdentity = Readonly<{
 
 export type Arrival = Pick<AuditContext, 'clientAddress' | 'requestId'>
 
+export type Assertions = Readonly<{
+  /** All facts in one text: two JWTs of one subject may assert different ones. */
+  key: string
+  profile: Readonly<{
+    email: string
+    isEmailVerified: boolean
+    username: string | null
+    firstName: string | null
+    lastName: string | null
+  }>
+  userType: UserRecord['userType']
+  platformRoles: readonly string[]
+  memberships: readonly AssertedMembership[]
+}>
+
+/** A literal rule names the organization by its slug, and a captured or referenced value by issuer and value. */
+export type AssertedMembership = Readonly<{ role: string } & ({ slug: string } | { issuer: string; value: string })>
+
 /**
  * Every method rejects with `directory_unavailable` if the store cannot be reached, because an unknown answer is never
  * a "no". Cached facts return directly, without a promise.
  */
-export interface Directory {
-  findByIdentity(issuer: string, subject: string): Awaitable<UserRecord | undefined>
+export interface Directory<User extends KnownUser = UserRecord> {
+  findByIdentity(identity: IdentityName): Awaitable<User | undefined>
   createByIdentity(identity: NewIdentity, arrival: Arrival): Promise<UserRecord>
   verifyEmail(userId: number, address: string): Promise<boolean | undefined>
   /**
@@ -143,17 +168,16 @@ export type FactKeys = Readonly<{
   clusters: readonly number[]
 }>
 
-export type IdentityName = Pick<NewIdentity, 'issuer' | 'subject'>
+export type IdentityName = Pick<NewIdentity, 'issuer' | 'subject'> & Readonly<{ assertions?: Assertions | undefined }>
 
 /** Facts as the store has them now; users by `nameIdentity`, the others by id. */
 export type DirectoryFacts = Readonly<{
-  users: ReadonlyMap<string, UserRecord>
+  users: ReadonlyMap<string, KnownUser>
   tokens: ReadonlyMap<number, TokenRecord>
   agents: ReadonlyMap<number, AgentRecord>
   clusters: ReadonlyMap<number, ClusterRecord>
 }>
 
-/** Reads past all caches, and rejects like a `Directory`. */
 export type ReadFacts = (keys: FactKeys) => Promise<DirectoryFacts>
 
 /** Facts of an exchange by which an operator chooses; all that are given must hold. */
@@ -168,5 +192,8 @@ export type SessionFilter = Readonly<{
 /** An order to end what is open. `ageMs` is counted by the server of the database when it answers. */
 export type SessionEnd = Readonly<{ id: number; ageMs: number; filter: SessionFilter }>
 
-/** The length separates issuer and subject, whatever they contain. */
-export const nameIdentity = ({ issuer, subject }: IdentityName): string => `${issuer.length} ${issuer} ${subject}`
+/** The lengths separate the parts, whatever they contain. */
+export const nameIdentity = ({ issuer, subject, assertions }: IdentityName): string =>
+  assertions === undefined
+    ? `${issuer.length} ${issuer} ${subject}`
+    : `${assertions.key.length} ${assertions.key} ${issuer.length} ${issuer} ${subject}`

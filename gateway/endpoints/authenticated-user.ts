@@ -1,11 +1,15 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { PermittedCaller } from '../authorize/decide.ts'
 import type { Permissions } from '../authorize/permissions.ts'
-import type { OrganizationRecord, RoleAssignment } from '../directory/directory.ts'
+import type { OrganizationRecord, RoleAssignment, UserRecord } from '../directory/directory.ts'
 import { canWriteSomething, holds, type OrganizationRole, type Roles } from '../policy/role.ts'
 
-export function describeUser(caller: PermittedCaller, organization: OrganizationRecord | undefined, roles: Roles) {
-  const { user } = caller.principal
+export function describeUser(
+  caller: PermittedCaller,
+  user: UserRecord,
+  organization: OrganizationRecord | undefined,
+  roles: Roles,
+) {
   return {
     id: user.id,
     email: user.email,
@@ -29,7 +33,6 @@ const noPermission = {
   organizationUserPermission: null,
 }
 
-/** SPEC section 6: by the role in force, and by the abilities that credential and role share. */
 function describePermission({ role, abilities }: Permissions, roles: Roles) {
   const isAtLeast = (slug: string): boolean => (role?.rank ?? 0) >= rankOf(slug, roles)
   return {

@@ -39,7 +39,6 @@ export function createCors({ origins, maxAgeSeconds, credentials }: CorsSettings
       if (exchange.method !== 'OPTIONS') return undefined
       const origin = readOne(exchange.headers, 'origin')
       const asked = readOne(exchange.headers, 'access-control-request-method')
-      // Without an allowed origin this is an OPTIONS request like any other.
       if (origin === undefined || asked === undefined || !(isForAll || allowed.has(origin))) return undefined
       const methods = methodsAt()
       if (!methods) throw new GatewayError('route_not_found')

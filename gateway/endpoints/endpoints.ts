@@ -1,5 +1,4 @@
-import type { Permit, PermittedCaller } from '../authorize/decide.ts'
-import type { Directory } from '../directory/directory.ts'
+import type { Permit } from '../authorize/decide.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Rendered, renderSuccess } from '../errors/render.ts'
 import type { Roles } from '../policy/role.ts'
@@ -16,21 +15,23 @@ export const createAnswer =
   async (name, permit, roles, facts) => {
     const { caller, match } = permit
     if (!caller) throw new GatewayError('internal') // `policy check` refuses a public route to an endpoint of the gateway
-    return answers[name]({ caller, params: match.params, facts, roles }, tools)
+    const call = { caller, params: match.params, facts, roles }
+    if (name === 'users.abilities') return readAbilities(call)
+    const { user } = caller.principal
+    if (user.id === undefined) throw new GatewayError('not_available')
+    return answers[name]({ ...call, user }, tools)
   }
 
 type Endpoint = (call: TokenCall, tools: TokenTools) => Promise<Rendered>
 
-const readMe: Endpoint = async ({ caller, facts, roles }, { directory }) =>
-  renderSuccess(await describeCaller(caller, directory, roles), facts.requestId)
-
-async function describeCaller(caller: PermittedCaller, directory: Directory, roles: Roles) {
+const readMe: Endpoint = async ({ caller, user, facts, roles }, { directory }) => {
   const { organization } = caller
-  return describeUser(caller, organization && (await directory.findOrganization(organization.id)), roles)
+  const record = organization && (await directory.findOrganization(organization.id))
+  return renderSuccess(describeUser(caller, user, record, roles), facts.requestId)
 }
 
 /** `*` stands for all abilities, because a bypass scope has no list of them. */
-const readAbilities: Endpoint = async ({ caller: { permissions }, facts }) =>
+const readAbilities = ({ caller: { permissions }, facts }: Omit<TokenCall, 'user'>): Rendered =>
   renderSuccess(
     {
       abilities: permissions.abilities === '*' ? ['*'] : [...permissions.abilities].sort(),
@@ -40,17 +41,14 @@ const readAbilities: Endpoint = async ({ caller: { permissions }, facts }) =>
   )
 
 const switchOrganization: Endpoint = async (call, tools) => {
-  const { caller, facts } = call
-  const { organization, principal } = caller
+  const { organization } = call.caller
   if (!organization) throw new GatewayError('membership_lost')
-  await tools.directory.switchOrganization(principal.user.id, organization.id, toAudit(caller, facts))
-  const user = { ...principal.user, currentOrganizationId: organization.id }
-  return readMe({ ...call, caller: { ...caller, principal: { ...principal, user } } }, tools)
+  await tools.directory.switchOrganization(call.user.id, organization.id, toAudit(call))
+  return readMe({ ...call, user: { ...call.user, currentOrganizationId: organization.id } }, tools)
 }
 
-const answers: Readonly<Record<AnswerName, Endpoint>> = {
+const answers: Readonly<Record<Exclude<AnswerName, 'users.abilities'>, Endpoint>> = {
   'users.me': readMe,
-  'users.abilities': readAbilities,
   'organizations.switch': switchOrganization,
   'tokens.mint': mintToken,
   'tokens.list': listTokens,

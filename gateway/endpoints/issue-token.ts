@@ -1,6 +1,7 @@
 import type {
   AuditContext,
   Directory,
+  KnownUser,
   Lender,
   OrganizationSummary,
   TokenMetadata,
@@ -12,14 +13,14 @@ import { invalid, type JsonObject } from './read-body.ts'
 import { readTokenRequest } from './read-token-request.ts'
 import { type DrawInteger, formatToken, makeSecret } from './token-secret.ts'
 
-export type TokenTools = Readonly<{ directory: Directory; draw: DrawInteger; now: () => Date }>
+export type TokenTools = Readonly<{ directory: Directory<KnownUser>; draw: DrawInteger; now: () => Date }>
 
 export type TokenOwner = Pick<UserRecord, 'id' | 'userType'>
 
 export async function findTokenOwner(
   organization: Pick<OrganizationSummary, 'id' | 'accountType'> | undefined,
   userId: number | undefined,
-  directory: Directory,
+  directory: TokenTools['directory'],
 ): Promise<TokenOwner> {
   if (organization?.accountType !== 'enterprise') throw new GatewayError('enterprise_required')
   const owner = userId === undefined ? undefined : await directory.findMember(organization.id, userId)
@@ -27,7 +28,6 @@ export async function findTokenOwner(
   return owner
 }
 
-/** Humans log in, so only service accounts have API tokens. */
 export function requireServiceAccount(owner: TokenOwner): void {
   if (owner.userType === 'human') throw invalid([clientManaged])
 }

@@ -1,5 +1,5 @@
 import type { PermittedCaller } from '../authorize/decide.ts'
-import type { AuditContext, Directory, Lender } from '../directory/directory.ts'
+import type { AuditContext, Lender, UserRecord } from '../directory/directory.ts'
 import { GatewayError, type ValidationMessage } from '../errors/gateway-error.ts'
 import { type Rendered, renderList, renderSuccess } from '../errors/render.ts'
 import type { Roles } from '../policy/role.ts'
@@ -19,16 +19,17 @@ import { requireReach } from './require-reach.ts'
 
 export type TokenCall = Readonly<{
   caller: PermittedCaller
+  user: UserRecord
   params: ReadonlyMap<string, string>
   facts: RequestFacts
   roles: Roles
 }>
 
 export async function mintToken(call: TokenCall, tools: TokenTools): Promise<Rendered> {
-  const { caller, facts, roles } = call
+  const { facts, roles } = call
   const owner = await findOwner(call, tools.directory)
   const body = await readJsonObject(facts)
-  const issued = await issueToken(owner, body, roles, toMinting(caller, facts, roles), tools)
+  const issued = await issueToken(owner, body, roles, toMinting(call), tools)
   return renderSuccess(issued, facts.requestId, 201)
 }
 
@@ -42,23 +43,24 @@ export async function listTokens(call: TokenCall, { directory }: TokenTools): Pr
 export async function revokeToken(call: TokenCall, { directory }: TokenTools): Promise<Rendered> {
   const owner = await findServiceAccount(call, directory)
   const id = parseId(call.params.get('tokenId') ?? '')
-  const revoked = id && (await directory.revokeToken({ id, userId: owner.id }, toAudit(call.caller, call.facts)))
+  const revoked = id && (await directory.revokeToken({ id, userId: owner.id }, toAudit(call)))
   if (!revoked) throw new GatewayError('token_not_of_user')
   return renderSuccess(describeToken(revoked), call.facts.requestId)
 }
 
-const findOwner = ({ caller, params }: TokenCall, directory: Directory): Promise<TokenOwner> =>
+const findOwner = ({ caller, params }: TokenCall, directory: TokenTools['directory']): Promise<TokenOwner> =>
   findTokenOwner(caller.organization, parseId(params.get('userId') ?? ''), directory)
 
-async function findServiceAccount(call: TokenCall, directory: Directory): Promise<TokenOwner> {
+async function findServiceAccount(call: TokenCall, directory: TokenTools['directory']): Promise<TokenOwner> {
   const owner = await findOwner(call, directory)
   requireServiceAccount(owner)
   return owner
 }
 
-function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): Minting {
-  const { principal, organization, permissions } = caller
-  const { user, credential } = principal
+function toMinting(call: TokenCall): Minting {
+  const { user, roles } = call
+  const { principal, organization, permissions } = call.caller
+  const { credential } = principal
   if (!organization) throw new GatewayError('membership_lost')
   const lender: Lender = {
     userId: user.id,
@@ -66,15 +68,15 @@ function toMinting(caller: PermittedCaller, facts: RequestFacts, roles: Roles): 
     requireReach: (lender, owner) => requireReach(lender, owner, organization.id, roles),
   }
   return {
-    audit: toAudit(caller, facts),
+    audit: toAudit(call),
     lender,
     within: credential.kind === 'oauth' ? permissions.credentialAbilities : '*',
     latest: credential.kind === 'api-token' ? credential.expiresAt : null,
   }
 }
 
-export const toAudit = ({ principal, organization }: PermittedCaller, facts: RequestFacts): AuditContext => ({
-  actorId: principal.user.id,
+export const toAudit = ({ user, caller: { principal, organization }, facts }: TokenCall): AuditContext => ({
+  actorId: user.id,
   credential: principal.credential.kind === 'oauth' ? 'oauth' : `api-token:${principal.credential.id}`,
   organizationId: organization?.id ?? null,
   clientAddress: facts.clientAddress,

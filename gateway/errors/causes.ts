@@ -113,6 +113,11 @@ export const causes = {
     'The JWT has `cnf`, which binds it to its sender. The gateway checks no such proof.',
     'Configure the issuer to give bearer tokens to this client.',
   ],
+  claims_incomplete: [
+    'unauthenticated',
+    'The JWT leaves out a claim that `issuers[].directoryRules` read, and names another place for it, as Entra ID does for many groups.',
+    'Configure the issuer to write app roles, or only the groups assigned to the application.',
+  ],
   not_an_access_token: [
     'unauthenticated',
     'The JWT is an ID, refresh or logout token, or reports an event: it grants no access.',

@@ -36,6 +36,7 @@ const refusals = {
   enterprise_required: [403, 'This needs an Enterprise organization.', 'resource'],
   cluster_suspended: [403, 'The cluster is suspended.', 'resource'],
   route_not_found: [404, 'Nothing is served at this path.'],
+  not_available: [404, 'This gateway does not offer it.'],
   resource_not_found: [404, 'The resource does not exist or is not visible to you.'],
   method_not_allowed: [405, 'This path does not take this method.'],
   request_timeout: [408, 'The request was not received in time.'],

@@ -51,6 +51,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'A cookie carries the credential, and `Origin` is not one of `cors.origins`. Without `Origin` only an `EventSource` of the same origin may use the cookie.',
     'Add the origin of the page to `cors.origins`, as the browser writes it.',
   ],
+  not_available: [
+    'The route needs a database, and the gateway has none: users come from claims (`directory.kind`).',
+    'Leave the route out of the policy, or set `directory.kind` to `postgres`.',
+  ],
   account_out_of_reach: [
     'A token has all rights of its account. The account has a higher role here, a bypass scope, or an organization in which the caller is not an administrator.',
     'Ask an administrator of all its organizations to mint, or an operator: `sallyport tokens mint`. One account per organization avoids this.',

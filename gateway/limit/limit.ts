@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Permit } from '../authorize/decide.ts'
+import { type KnownUser, nameUser } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
 import { readNetwork } from '../network/network.ts'
@@ -64,7 +65,7 @@ function ownerOfPermit({ match, caller }: Permit, by: Exclude<BudgetOwner, 'addr
   if (by === 'route') return `route:${match.route.id}`
   if (!caller) throw new GatewayError('internal') // `policy check` refuses such a limit on a public route
   const { organization, principal } = caller
-  const user = `user:${principal.user.id}`
+  const user = ownerOfUser(principal.user)
   switch (by) {
     case 'principal':
       return user
@@ -75,6 +76,13 @@ function ownerOfPermit({ match, caller }: Permit, by: Exclude<BudgetOwner, 'addr
   }
 }
 
+/** A user of claims is named by issuer and subject, which are text of others and personal data. */
+function ownerOfUser(user: KnownUser): string {
+  const name = nameUser(user)
+  return `user:${typeof name === 'number' ? name : hashShort(name)}`
+}
+
 /** Hashed, because addresses are personal data and Redis is shared. */
-export const ownerOfAddress = (address: string): string =>
-  `address:${createHash('sha256').update(readNetwork(address)).digest('base64url').slice(0, 22)}`
+export const ownerOfAddress = (address: string): string => `address:${hashShort(readNetwork(address))}`
+
+const hashShort = (text: string): string => createHash('sha256').update(text).digest('base64url').slice(0, 22)

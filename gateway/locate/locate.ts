@@ -19,7 +19,7 @@ export type ClusterRules = Readonly<{
 }>
 
 export type Locations = Readonly<{
-  directory: Directory
+  directory: Pick<Directory, 'findCluster'>
   upstreams: ReadonlyMap<string, UpstreamSettings>
   clusterStaleAfterMs: number
   clusters: ClusterRules

@@ -11,7 +11,7 @@ export type AccessLogFacts = {
   method: string | undefined
   path: string | undefined
   route: string | undefined
-  userId: number | undefined
+  userId: number | string | undefined
   credential: string | undefined
   organizationId: number | undefined
   upstream: string | undefined

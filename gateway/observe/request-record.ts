@@ -1,4 +1,5 @@
 import type { Principal } from '../authenticate/principal.ts'
+import { nameUser } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type AccessEndCode, isAccessEnd, type StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Surface } from '../errors/surface.ts'
@@ -127,7 +128,7 @@ class FactRecord implements RequestRecord {
 
   onPrincipal(principal: Principal): void {
     if (this.#findings) this.#findings.principal = principal
-    this.#facts.userId = principal.user.id
+    this.#facts.userId = nameUser(principal.user)
     this.#facts.credential = principal.credential.kind
   }
 

@@ -1,11 +1,12 @@
 import type { Permit, PermittedCaller } from '../authorize/decide.ts'
+import { nameUser } from '../directory/directory.ts'
 import type { Upstream } from '../locate/upstream.ts'
 
 export type IdentityClaims = Readonly<{
   iss: string
   aud: string
   sub: string
-  user: Readonly<{ id: number; type: string; email: string; emailVerified: boolean }>
+  user: Readonly<{ id: number | undefined; type: string; email: string; emailVerified: boolean }>
   organization: Readonly<{ id: number; slug: string; role: string }> | null
   roles: readonly string[]
   abilities: readonly string[]
@@ -27,7 +28,7 @@ export function composeIdentity(
   return {
     iss: issuer,
     aud: upstream.name,
-    sub: String(user.id),
+    sub: String(nameUser(user)),
     user: { id: user.id, type: user.userType, email: user.email, emailVerified: user.emailVerified },
     organization: organization ? { id: organization.id, slug: organization.slug, role: organization.role } : null,
     roles: rolesInForce(caller),

@@ -3,8 +3,10 @@ import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose'
 // The entry point `sallyport/verify` for backends: it must not import any other part of this package.
 
 export type Identity = Readonly<{
+  /** The user's id, or `<issuer>|<subject>` where users come from claims. */
+  sub: string
   user: Readonly<{
-    id: number
+    id?: number
     type: 'human' | 'client-managed'
     /** Unproven unless `emailVerified`: see `verifiedEmail`. */
     email: string
@@ -109,7 +111,6 @@ function checkOptions(options: VerifierOptions): void {
 
 const isName = (value: unknown): boolean => typeof value === 'string' && value.trim() !== ''
 
-/** Whether the caller may do something, such as `datasets:read`, in the organization of the request. */
 export const may = ({ abilities }: Pick<Identity, 'abilities'>, ability: string): boolean =>
   abilities.includes('*') || abilities.includes(ability)
 
@@ -141,6 +142,6 @@ function checkBinding({ htm, htu }: JWTPayload, { method, url, originalUrl }: Re
 const toOriginForm = (target: string): string => target.replace(/^https?:\/\/[^/?#]*/i, '')
 
 const readIdentity = (payload: JWTPayload): Identity => {
-  const { user, organization, roles, abilities, credential } = payload as JWTPayload & Identity
-  return { user, organization, roles, abilities, credential }
+  const { sub, user, organization, roles, abilities, credential } = payload as JWTPayload & Identity
+  return { sub, user, organization, roles, abilities, credential }
 }

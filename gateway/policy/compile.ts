@@ -2,12 +2,14 @@ import { compileRoles } from './compile-roles.ts'
 import { compileRoute } from './compile-route.ts'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 import type { PolicyFile } from './file.ts'
+import { compileOrganizations, type DeclaredOrganizations } from './organizations.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { Roles } from './role.ts'
 import { type PatternSegment, parsePattern, type Route } from './route.ts'
 
 export type Policy = Readonly<{
   roles: Roles
+  organizations: DeclaredOrganizations
   rateLimits: ReadonlyMap<string, RateLimit>
   routes: readonly Route[]
 }>
@@ -16,6 +18,7 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
   const problems: Problem[] = []
   const roles = compileRoles(files, problems)
   if (!roles) throw new ConfigurationError(problems)
+  const organizations = compileOrganizations(files, problems)
   const rateLimits = compileRateLimits(files, problems)
   const known = { roles, upstreamNames, rateLimits }
   const routes: Route[] = []
@@ -35,7 +38,7 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
     }
   }
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return Object.freeze({ roles, rateLimits, routes: Object.freeze(routes) })
+  return Object.freeze({ roles, organizations, rateLimits, routes: Object.freeze(routes) })
 }
 
 function claim(taken: Map<string, string>, keys: readonly string[], route: Route): ReadonlySet<string> {

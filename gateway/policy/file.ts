@@ -13,6 +13,12 @@ export type PolicyFileContent = Readonly<{
   }>[]
   platformRoles?: readonly Readonly<{ slug: string; name: string; description?: string; bypass?: boolean }>[]
   tokenScopes?: Readonly<Record<string, readonly string[]>>
+  organizations?: readonly Readonly<{
+    id: number
+    slug: string
+    accountType?: 'individual' | 'team' | 'enterprise'
+    claims?: readonly Readonly<{ issuer: string; value: string }>[]
+  }>[]
   rateLimits?: Readonly<Record<string, RateLimitContent>>
   routes?: readonly RouteContent[]
 }>

@@ -103,7 +103,7 @@ function createGuards(delays: readonly number[]) {
     return later(known.has(name) ? createUser(1 + [...known].indexOf(name), name) : undefined)
   }
   const store = {
-    findByIdentity: (issuer: string, subject: string) => findOrCreate(issuer, subject, false),
+    findByIdentity: ({ issuer, subject }: { issuer: string; subject: string }) => findOrCreate(issuer, subject, false),
     createByIdentity: ({ issuer, subject }: { issuer: string; subject: string }) => findOrCreate(issuer, subject, true),
     findToken: (id: number) => later(stored.get(id)),
     noteTokenUse: () => undefined,

@@ -172,7 +172,7 @@ async function trustIssuers(settings: Readonly<Record<string, Partial<TrustedIss
       new SignJWT({ ...sound, iss: issuer, ...claims }).setProtectedHeader({ alg: 'EdDSA', kid: 'k' }).sign(privateKey)
   }
   const directory = {
-    findByIdentity: async (issuer, subject) => void asked.push(`${issuer} ${subject}`),
+    findByIdentity: async ({ issuer, subject }) => void asked.push(`${issuer} ${subject}`),
     createByIdentity: async (identity) => {
       created.push(identity)
       return user

@@ -42,6 +42,11 @@ type Mistake = Readonly<{
 
 const variable = (text: string): string => `\${${text}}`
 
+const claimsIssuer = (rule: string): string =>
+  `issuers: [{ issuer: "https://login.example", audience: api, directoryRules: [${rule}] }]`
+
+const claimsSections = { database: '', directory: 'directory: { kind: claims }' }
+
 const mistakes: readonly Mistake[] = [
   // -- the file --
   {
@@ -501,6 +506,57 @@ const mistakes: readonly Mistake[] = [
       'routes.yaml': `${routes}  - { id: datasets, surface: platform, match: { path: /b }, upstream: platform }\n`,
     },
     says: ['policies/routes.yaml:3:11: route "datasets": the id is taken by "datasets" (policies/routes.yaml:2)'],
+  },
+  {
+    what: 'a directory rule without directory.kind claims',
+    sections: { issuers: claimsIssuer("{ claim: /groups, matches: '/{organization}/{role}' }") },
+    says: [
+      'gateway.yaml:2:77: issuers: directoryRules of https://login.example count only where directory.kind is claims. Set it, or remove them.',
+    ],
+  },
+  {
+    what: 'an issuer without directory rules',
+    sections: { ...claimsSections, issuers: 'issuers: [{ issuer: "https://login.example", audience: api }]' },
+    says: [
+      'gateway.yaml:1:11: issuers: directoryRules of https://login.example are missing, so its users would have no rights. Add a rule.',
+    ],
+  },
+  {
+    what: 'a database beside claims',
+    sections: { directory: claimsSections.directory },
+    says: ['gateway.yaml:1:11: database is not used where directory.kind is claims; remove the section'],
+  },
+  {
+    what: 'a platform role from a captured value',
+    sections: { ...claimsSections, issuers: claimsIssuer("{ claim: /roles, matches: '{role}', platformRole: admin }") },
+    says: [
+      'gateway.yaml:1:128: issuers: directoryRules of https://login.example: platformRole stands beside a literal matches alone; write the value out, and give memberships a rule of their own.',
+    ],
+  },
+  {
+    what: 'a rule for a role and an organization that no policy has',
+    sections: {
+      ...claimsSections,
+      issuers: claimsIssuer('{ claim: /groups, matches: admins, organization: acme, role: org-amdin }'),
+    },
+    says: [
+      'gateway.yaml:1:139: directoryRules of https://login.example: role "org-amdin" is in no policy; did you mean "org-admin"?',
+      'gateway.yaml:1:127: directoryRules of https://login.example: organization "acme" is in no policy; use one of none',
+    ],
+  },
+  {
+    what: 'organizations that share an id, a slug and a value',
+    policies: {
+      'organizations.yaml': `organizations:
+  - { id: 1, slug: acme, claims: [{ issuer: 'https://a.example', value: one }] }
+  - { id: 1, slug: acme, claims: [{ issuer: 'https://a.example', value: one }] }
+`,
+    },
+    says: [
+      'policies/organizations.yaml:3:11: organization "acme": the id 1 is taken; give each organization its own',
+      'policies/organizations.yaml:3:20: organization "acme": the slug is taken; give each organization its own',
+      'policies/organizations.yaml:3:35: organization "acme": the value "one" of this issuer names "acme" too; keep it in one of them',
+    ],
   },
   {
     what: 'a route that repeats another',

@@ -2,7 +2,7 @@ import t from 'tap'
 import { findShortages, limitConnections, readDescriptorLimit } from '../../gateway/configuration/process-limits.ts'
 
 const place = { host: '127.0.0.1', port: 0 }
-const database = { poolSize: 10 } as Parameters<typeof limitConnections>[0]['database']
+const database = { poolSize: 10 } as NonNullable<Parameters<typeof limitConnections>[0]['database']>
 
 const configure = (wanted: Partial<Record<'public' | 'decision' | 'admin', number>> = {}) => ({
   database,

@@ -383,6 +383,20 @@ const rows = {
     },
   },
   // Its lookups hold up what follows on the same gateway.
+  claims_incomplete: {
+    on: 'claims',
+    provoke: async (id, { public: origin }) => {
+      const jwt = await issuer.sign({ _claim_names: { groups: 'src1' } })
+      return ask(origin, id, { path: '/held/x', headers: oauth({ jwt }) })
+    },
+  },
+  not_available: {
+    on: 'claims',
+    provoke: async (id, { public: origin }) =>
+      ask(origin, id, { path: '/users/me', headers: oauth({ jwt: await issuer.sign() }) }),
+    // The decision is written down before the endpoint answers.
+    audit: 'allowed',
+  },
   lookups_busy: { provoke: askInFlood },
   gateway_draining: {
     on: 'dark',

@@ -77,7 +77,7 @@ export type CauseGateway = Serving & Readonly<{ auditFile: string }>
 /** Gateways in the states that provoke causes; each is `serve` in a process of its own. */
 export type CauseStage = Readonly<{
   upstreamIds: () => readonly string[]
-  gateways: Readonly<Record<'main' | 'dark' | 'full' | 'narrow', CauseGateway>>
+  gateways: Readonly<Record<'main' | 'dark' | 'full' | 'narrow' | 'claims', CauseGateway>>
 }>
 
 /** A bug in the way of one path. */
@@ -129,7 +129,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
   const readOnly = new URL(world.databaseUrl)
   readOnly.searchParams.set('options', '-c default_transaction_read_only=on')
   const held = Array.from({ length: 32 }, (_, index) => `http://127.0.0.${index + 1}:${silence}`)
-  const [main, dark, full, narrow] = await Promise.all([
+  const [main, dark, full, narrow, claims] = await Promise.all([
     start('main', {
       world,
       settings: {
@@ -162,6 +162,20 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
         },
       },
     }),
+    start('claims', {
+      settings: {
+        database: undefined,
+        directory: { kind: 'claims' },
+        issuers: [
+          {
+            issuer,
+            audience,
+            jwksUri: `${issuer}/keys`,
+            directoryRules: [{ claim: '/groups', matches: '/{organization}/{role}' }],
+          },
+        ],
+      },
+    }),
   ])
-  return { upstreamIds: upstream.ids, gateways: { main, dark, full, narrow } }
+  return { upstreamIds: upstream.ids, gateways: { main, dark, full, narrow, claims } }
 }

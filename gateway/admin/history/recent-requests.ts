@@ -18,7 +18,7 @@ export type RecentRequest = Readonly<{
   path: string | undefined
   route: string | undefined
   upstream: string | undefined
-  userId: number | undefined
+  userId: number | string | undefined
   organizationId: number | undefined
   clientAddress: string
   durationMs: number | undefined

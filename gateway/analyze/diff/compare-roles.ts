@@ -1,9 +1,18 @@
+import type { DeclaredOrganizations } from '../../policy/organizations.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { RouteDifference } from './compare-routes.ts'
 
-export function compareRoles(old: Roles, fresh: Roles): readonly RouteDifference[] {
-  const before = describeRoles(old)
-  const after = describeRoles(fresh)
+export const compareRoles = (old: Roles, fresh: Roles): readonly RouteDifference[] =>
+  compareTexts(describeRoles(old), describeRoles(fresh))
+
+export const compareOrganizations = (
+  old: DeclaredOrganizations,
+  fresh: DeclaredOrganizations,
+): readonly RouteDifference[] => compareTexts(describeOrganizations(old), describeOrganizations(fresh))
+
+type Texts = Readonly<Record<string, string>>
+
+function compareTexts(before: Texts, after: Texts): readonly RouteDifference[] {
   const names = new Set([...Object.keys(before), ...Object.keys(after)])
   return [...names].flatMap((what) => {
     const difference = { what, old: before[what] ?? 'absent', new: after[what] ?? 'absent' }
@@ -20,6 +29,15 @@ function describeRoles({ organization, platform, tokenScopes }: Roles): Readonly
     ...nameAll('token scope', tokenScopes, abilities),
   }
 }
+
+const describeOrganizations = ({ bySlug, byClaim }: DeclaredOrganizations): Texts => ({
+  ...nameAll('organization', bySlug, ({ id, accountType }) => `id ${id}, ${accountType}`),
+  ...Object.fromEntries(
+    [...byClaim].flatMap(([issuer, values]) =>
+      [...values].map(([value, { id }]) => [`value ${JSON.stringify(value)} of ${issuer}`, `id ${id}`]),
+    ),
+  ),
+})
 
 const nameAll = <Value>(kind: string, all: ReadonlyMap<string, Value>, describe: (value: Value) => string) =>
   Object.fromEntries([...all].map(([name, value]) => [`${kind} ${name}`, describe(value)]))

@@ -3,7 +3,7 @@ import { compileRoutes } from '../../route/table.ts'
 import { findRoute } from '../find-route.ts'
 import { listRegions, type Region } from '../regions.ts'
 import { type Access, compareAccess } from './compare-access.ts'
-import { compareRoles } from './compare-roles.ts'
+import { compareOrganizations, compareRoles } from './compare-roles.ts'
 import { compareRoutes, type RouteDifference } from './compare-routes.ts'
 import { namePaths } from './name-paths.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
@@ -24,17 +24,23 @@ export type PolicyDiff = Readonly<{
   isWidened: boolean
   routes: readonly RouteChange[]
   roles: readonly RouteDifference[]
+  /** All but removals may give a caller of claims more rights. */
+  organizations: readonly RouteDifference[]
 }>
 
 export function diffPolicies(policies: PolicyPair): PolicyDiff {
   const groups = groupRequests(policies)
   const routes = [...groups].flatMap(([, group]) => describeGroup(policies, group, groups))
+  const organizations = compareOrganizations(policies.old.organizations, policies.new.organizations)
   return {
-    isWidened: routes.some(({ gains }) => gains.length > 0),
+    isWidened: routes.some(({ gains }) => gains.length > 0) || organizations.some(isAdded),
     routes,
     roles: compareRoles(policies.old.roles, policies.new.roles),
+    organizations,
   }
 }
+
+export const isAdded = ({ new: fresh }: RouteDifference): boolean => fresh !== 'absent'
 
 type Group = RoutePair & Readonly<{ regions: ReadonlyMap<Method, Region[]> }>
 

@@ -24,14 +24,14 @@ type Rows = readonly (readonly string[])[]
 
 type WriteSection = (title: string, header: readonly string[], rows: Rows) => string
 
-function writeSections({ routes, roles }: PolicyDiff, write: WriteSection): string {
+function writeSections({ routes, roles, organizations }: PolicyDiff, write: WriteSection): string {
   const access = routes.flatMap((change) => [
     ...listCells('gains', change, change.gains),
     ...listCells('loses', change, change.losses),
   ])
   const elsewhere = routes.flatMap((change) => listOther(change, ({ what }) => what === 'destination'))
   const other = routes.flatMap((change) => listOther(change, ({ what }) => what !== 'destination'))
-  const told = roles.map(({ what, old, new: fresh }) => [what, old, fresh])
+  const tell = ({ what, old, new: fresh }: RouteDifference) => [what, old, fresh]
   const place = ['route', 'methods', 'path']
   const sections: readonly (readonly [title: string, header: readonly string[], rows: Rows])[] = [
     ['Access', ['', 'route', 'methods', 'path', 'role', 'credential'], access],
@@ -41,7 +41,8 @@ function writeSections({ routes, roles }: PolicyDiff, write: WriteSection): stri
       elsewhere.map(([route, methods, path, , ...rest]) => [route ?? '', methods ?? '', path ?? '', ...rest]),
     ],
     ['Other changes', [...place, 'what', 'before', 'after'], other],
-    ['Roles and scopes, as backends and new tokens see them', ['what', 'before', 'after'], told],
+    ['Roles and scopes, as backends and new tokens see them', ['what', 'before', 'after'], roles.map(tell)],
+    ['Organizations of callers whose roles come from claims', ['what', 'before', 'after'], organizations.map(tell)],
   ]
   const written = sections.filter(([, , rows]) => rows.length > 0).map((section) => write(...section))
   return written.length > 0 ? written.join('\n') : 'the two policies are equivalent\n'

@@ -1,7 +1,7 @@
 import type { Policy } from '../../policy/compile.ts'
 import type { PolicyTexts } from '../../policy/file.ts'
 import { parsePolicy } from '../../policy/load.ts'
-import { diffPolicies, type RouteChange } from './diff.ts'
+import { diffPolicies, isAdded, type RouteChange } from './diff.ts'
 
 export type PolicySummary = Readonly<{
   gained: readonly string[]
@@ -13,11 +13,14 @@ export type Widening = Readonly<{ route: string; what: string }>
 
 export function summarizeChange(old: Policy, fresh: Policy): PolicySummary {
   const ids = { old: new Set(old.routes.map(({ id }) => id)), new: new Set(fresh.routes.map(({ id }) => id)) }
-  const { routes } = diffPolicies({ old, new: fresh })
+  const { routes, organizations } = diffPolicies({ old, new: fresh })
   return {
     gained: [...ids.new].filter((id) => !ids.old.has(id)),
     lost: [...ids.old].filter((id) => !ids.new.has(id)),
-    widened: routes.filter(({ gains }) => gains.length > 0).map(describeWidening),
+    widened: [
+      ...routes.filter(({ gains }) => gains.length > 0).map(describeWidening),
+      ...organizations.filter(isAdded).map(({ what, new: now }) => ({ route: 'none', what: `${what}: ${now}` })),
+    ],
   }
 }
 

@@ -1,3 +1,4 @@
+import { nameUser } from '../../directory/directory.ts'
 import { describeBug, type Log } from '../../observe/log/log.ts'
 import { redact } from '../../observe/log/redact.ts'
 import type { PolicyMetrics } from '../../observe/metrics/policy.ts'
@@ -46,7 +47,7 @@ function compose({ kind, live, facts, requestId }: Difference) {
     kind,
     method: target.method,
     path: redact(target.path).slice(0, pathLimit),
-    userId: principal?.user.id,
+    userId: principal && nameUser(principal.user),
     credential: principal?.credential.kind,
     route: live.route,
     live: live.outcome,

@@ -60,9 +60,9 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
   const { users, tokens, organizations, agents, clusters } = caches
   const directory: Directory = {
     ...store,
-    findByIdentity: (issuer, subject) =>
+    findByIdentity: (identity) =>
       // An absent identity is not cached, because a first login follows and creates it.
-      users.read(nameIdentity({ issuer, subject }), () => store.findByIdentity(issuer, subject), { absenceKey: null }),
+      users.read(nameIdentity(identity), () => store.findByIdentity(identity), { absenceKey: null }),
     createByIdentity: (identity, arrival) => firstLogins.call({ identity, arrival }),
     verifyEmail: shareVerifications(store, options.freshness, (id) => tell({ kind: 'user', id })),
     findToken: (id, hash, clientAddress) =>

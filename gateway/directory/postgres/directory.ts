@@ -37,7 +37,7 @@ export function createPostgresDirectory(
 ): DirectoryStore {
   const { query, transaction } = database
   return {
-    findByIdentity: (issuer, subject) => findByIdentity(query, issuer, subject),
+    findByIdentity: ({ issuer, subject }) => findByIdentity(query, issuer, subject),
     createByIdentity: async (identity, arrival) => {
       const { user, isLinked } = await transaction((within) => createByIdentity(within, identity, arrival))
       if (isLinked) onLinked(user.id, identity.issuer, arrival)

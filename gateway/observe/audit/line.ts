@@ -1,4 +1,5 @@
 import type { Principal } from '../../authenticate/principal.ts'
+import { nameUser } from '../../directory/directory.ts'
 import type { GatewayError } from '../../errors/gateway-error.ts'
 import type { Organization } from '../../resolve/organization.ts'
 import { redact } from '../log/redact.ts'
@@ -46,6 +47,7 @@ export const lineLimitBytes = atomicBytes
 const pathLimits = [1_024, 256] as const
 const methodLimit = 32
 const addressLimit = 64
+const nameLimit = 256
 
 /** One line of JSON in visible ASCII, so that no character ends it early for any reader. */
 export function composeAuditLine(decision: AuditedDecision, replica: string): string {
@@ -86,7 +88,7 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
     reason: error?.code ?? null,
     cause: error?.exactCause ?? null,
     check: error?.check ?? null,
-    subject: principal ? { id: principal.user.id, kind: principal.user.userType } : null,
+    subject: principal ? describeSubject(principal) : null,
     credential: principal ? describeCredential(principal) : null,
     tokenId: error?.details.tokenId ?? null,
     organizationId: organization?.id ?? null,
@@ -101,6 +103,11 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
 }
 
 const escapeLine = (line: string): string => `${line.replace(/[^\x20-\x7e]/g, escapeUnit)}\n`
+
+function describeSubject({ user }: Principal) {
+  const name = nameUser(user)
+  return { id: typeof name === 'number' ? name : name.slice(0, nameLimit), kind: user.userType }
+}
 
 /** The token's id if there is one, but nothing that could be used as a credential. */
 const describeCredential = ({ credential }: Principal) => ({

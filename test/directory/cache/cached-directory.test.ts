@@ -127,7 +127,7 @@ function holdDirectory() {
   let clockMs = 0
   const freshness = createFreshness(() => clockMs)
   const store: Directory = {
-    findByIdentity: (of, subject) => ask(`user ${of} ${subject}`, () => users.get(subject)),
+    findByIdentity: ({ issuer: of, subject }) => ask(`user ${of} ${subject}`, () => users.get(subject)),
     createByIdentity: ({ subject }) => ask(`create ${subject}`, () => users.get(subject) ?? user(99)),
     verifyEmail: (id) => ask(`verify ${id}`, () => rows.verifies),
     findToken: (id) => ask(`token ${id}`, () => (rows.wrongSecrets.has(id) ? 'wrong-secret' : tokens.get(id))),
@@ -153,7 +153,7 @@ function holdDirectory() {
   const { directory } = cached
   /** One look at everything that is held. */
   const warm = async (): Promise<void> => {
-    for (const subject of users.keys()) await directory.findByIdentity(issuer, subject)
+    for (const subject of users.keys()) await directory.findByIdentity({ issuer, subject })
     for (const id of tokens.keys()) await directory.findToken(id, `hash-${id}`)
     for (const id of [10, 20]) await directory.findOrganization(id)
     await directory.findAgent(30)
@@ -229,16 +229,16 @@ t.test('issuer and subject name a user together, whatever is in them', async (t)
   ] as const
   for (const [of, subject] of names) {
     rows.users.set(subject, user(5))
-    t.ok(await directory.findByIdentity(of, subject))
+    t.ok(await directory.findByIdentity({ issuer: of, subject }))
   }
   t.equal(asked.length, names.length)
 })
 
 t.test('that a user is not there is not remembered: a first login follows', async (t) => {
   const { directory, rows } = holdDirectory()
-  t.equal(await directory.findByIdentity(issuer, 'new'), undefined)
+  t.equal(await directory.findByIdentity({ issuer, subject: 'new' }), undefined)
   rows.users.set('new', user(4))
-  t.equal((await directory.findByIdentity(issuer, 'new'))?.id, 4)
+  t.equal((await directory.findByIdentity({ issuer, subject: 'new' }))?.id, 4)
 })
 
 t.test(
@@ -287,7 +287,7 @@ t.test('a failing store is not an answer, and is not remembered', async (t) => {
   const { directory, rows, warm } = holdDirectory()
   rows.isDown = true
   const looks: readonly (() => unknown)[] = [
-    () => directory.findByIdentity(issuer, 'one'),
+    () => directory.findByIdentity({ issuer, subject: 'one' }),
     () => directory.findToken(101, 'hash-101'),
     () => directory.findOrganization(10),
     () => directory.findAgent(30),

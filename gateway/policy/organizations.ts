@@ -1,0 +1,45 @@
+import type { Problem } from './configuration-error.ts'
+import type { PolicyFile } from './file.ts'
+
+export type DeclaredOrganization = Readonly<{
+  id: number
+  slug: string
+  accountType: 'individual' | 'team' | 'enterprise'
+}>
+
+/** Organizations that a policy declares, the oldest first, for memberships that come from claims. */
+export type DeclaredOrganizations = Readonly<{
+  bySlug: ReadonlyMap<string, DeclaredOrganization>
+  byClaim: ReadonlyMap<string, ReadonlyMap<string, DeclaredOrganization>>
+}>
+
+type Place = (string | number)[]
+
+export function compileOrganizations(files: readonly PolicyFile[], problems: Problem[]): DeclaredOrganizations {
+  const bySlug = new Map<string, DeclaredOrganization>()
+  const byClaim = new Map<string, Map<string, DeclaredOrganization>>()
+  const ids = new Set<number>()
+  for (const { content, problemAt } of files)
+    for (const [index, { id, slug, accountType = 'team', claims = [] }] of (content.organizations ?? []).entries()) {
+      const report = (path: Place, message: string): void => {
+        problems.push(problemAt(['organizations', index, ...path], `organization "${slug}": ${message}`))
+      }
+      const organization: DeclaredOrganization = Object.freeze({ id, slug, accountType })
+      if (ids.has(id)) report(['id'], `the id ${id} is taken; give each organization its own`)
+      if (bySlug.has(slug)) report(['slug'], 'the slug is taken; give each organization its own')
+      ids.add(id)
+      bySlug.set(slug, organization)
+      for (const [at, { issuer, value }] of claims.entries()) {
+        const values = byClaim.get(issuer) ?? new Map<string, DeclaredOrganization>()
+        byClaim.set(issuer, values)
+        const other = values.get(value)
+        if (other)
+          report(
+            ['claims', at],
+            `the value "${value}" of this issuer names "${other.slug}" too; keep it in one of them`,
+          )
+        values.set(value, organization)
+      }
+    }
+  return Object.freeze({ bySlug, byClaim })
+}
