@@ -105,9 +105,8 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
     hearsElsewhere: configuration.redis.allWritersPublish,
     onForeign: freshness.restrict,
   })
-  const { database, schema, answeredAtMs } = openPostgres(configuration, servers, dependencies)
+  const { database, schema, hasGrace } = openPostgres(configuration, servers, dependencies)
   const tokenUses = collectTokenUses(database.query, (error) => {
-    // A read-only standby is expected to refuse; reportServer has logged it.
     if (!isReadOnly(error)) warnOf(log, 'token uses not written yet')(error)
   })
   const store = createPostgresDirectory(database, {
@@ -128,13 +127,14 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
   metrics.watchCacheSizes(cached.sizes)
   const changes = followChanges(cached.forget, freshness, dependencies)
   const postgres = hearPostgres(configuration, servers, changes.handlersOf('postgres', true), dependencies)
-  const { url, allWritersPublish } = configuration.redis
-  if (url) redis = openRedis(configuration, changes.handlersOf('redis', allWritersPublish), dependencies)
+  const hearsAll = configuration.redis.allWritersPublish
+  if (configuration.redis.url) redis = openRedis(configuration, changes.handlersOf('redis', hearsAll), dependencies)
   const sources = [postgres, redis].filter((source) => source !== undefined)
   for (const source of sources) changes.watch(source)
-  const readHeartbeat = redis ? createReadHeartbeat({ ...configuration.cache, read: redis.read, now, monotonicMs }) : noHeartbeat
+  const { maxEntries } = configuration.cache
+  const hears = redis && { read: redis.read, maxEntries, now, monotonicMs }
+  const readHeartbeat = hears ? createReadHeartbeat(hears) : noHeartbeat
   const directory = redis ? withHeartbeats(cached.directory, readHeartbeat) : cached.directory
-  const hasGrace = (): boolean => monotonicMs() - answeredAtMs() < configuration.directory.graceMs
   const checkSchema = reportSchema(schema.find, log)
   // Logs at the start and primes the check for an outage. If the database is down, the next probe asks again.
   checkSchema().catch(() => undefined)
@@ -178,7 +178,7 @@ function createListenerPlace<News>() {
 const warnOf = (log: ProcessLog, message: string) => (error: unknown) =>
   log.warn({ error: describeError(error) }, message)
 
-type Postgres = Readonly<{ database: Database; schema: SchemaWatch; answeredAtMs: () => number }>
+type Postgres = Readonly<{ database: Database; schema: SchemaWatch; hasGrace: () => boolean }>
 
 function openPostgres(
   configuration: Configuration,
@@ -207,7 +207,7 @@ function openPostgres(
   const schema = watchSchema(createFindSchemaFault(database), monotonicMs)
   metrics.watchStandby(() => servers.current()?.isStandby, servers.lagMs)
   metrics.watchPool(database.countConnections, requireDatabase(configuration).poolSize)
-  return { database, schema, answeredAtMs: () => answeredAtMs }
+  return { database, schema, hasGrace: () => monotonicMs() - answeredAtMs < configuration.directory.graceMs }
 }
 
 function guardUnknownTokens(
@@ -354,6 +354,7 @@ const losses: Readonly<Record<ChangeSource['name'], Readonly<{ consequence: stri
   redis: { consequence: Object.values(consequences).join('; ') },
 }
 
+/** A standby is expected to refuse, and reportServer has logged it. */
 const isReadOnly = (error: unknown): boolean => error instanceof GatewayError && error.code === 'directory_read_only'
 
 const isOutage = (error: unknown): boolean =>

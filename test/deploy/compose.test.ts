@@ -56,7 +56,12 @@ t.test('each file, volume and service that is named is there', async (t) => {
     for (const port of service.ports ?? []) t.match(port, /^127\.0\.0\.1:/, `${name} is open to this machine alone`)
   }
   const { issuers, upstreams, redis, database } = load(t).configuration
-  const inside = [issuers[0]?.jwksUri, database?.url, redis.url, ...Object.values(upstreams).flatMap(({ urls }) => urls)]
+  const inside = [
+    issuers[0]?.jwksUri,
+    database?.url,
+    redis.url,
+    ...Object.values(upstreams).flatMap(({ urls }) => urls),
+  ]
   t.equal(inside.length, 8)
   for (const url of inside) t.ok(new URL(url ?? '').hostname in services, `${url} is a service`)
 })

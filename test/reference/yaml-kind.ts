@@ -4,7 +4,7 @@ import { readSchema } from './schema-keys.ts'
 
 /** Compiles a schema for parts of a file: what a whole one requires may be missing. */
 function compileForParts(file: string): ValidateFunction {
-  const { required: _required, ...schema } = readSchema(file)
+  const { required: _required, if: _if, then: _then, else: _else, ...schema } = readSchema(file)
   const ajv = new Ajv2020({ strict: true, allErrors: true, allowUnionTypes: true, coerceTypes: true })
   return ajv.addKeyword('patternErrorMessage').compile(schema)
 }
