@@ -1,6 +1,7 @@
 import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import { isSameAddress, readClaims } from '../../gateway/authenticate/claims.ts'
 import { readHeaderCredential } from '../../gateway/authenticate/credential.ts'
+import { compileDirectoryRules } from '../../gateway/authenticate/directory-rules.ts'
 import { parseShallow } from '../../gateway/authenticate/jwks/fetch.ts'
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
@@ -116,6 +117,11 @@ const answerContext: AnswerContext = {
   requestId: 'r',
   observer: { onUpstreamRequestId: () => undefined },
 }
+
+const readGranted = compileDirectoryRules('https://a.example', [
+  { claim: '/groups', matches: '{organization}a-a-{role}' },
+  { claim: '/groups', matches: 'aaaa', platformRole: 'admin' },
+])
 
 const bounds = { now: new Date(0), latest: null }
 const auditOf = (text: string): string =>
@@ -243,6 +249,9 @@ export const readers: readonly Reader[] = [
   ),
   reader('a subject', 'authenticate/claims.ts', tokenBytes, (text) =>
     readClaims({ iss: 'i', aud: text.split(','), sub: text, exp: 1 }, issuer),
+  ),
+  reader('groups', ['authenticate/directory-rules.ts', 'authenticate/pointer.ts'], tokenBytes, (text) =>
+    readGranted({ groups: [text, ...text.split(',')] }),
   ),
   reader('an address to be linked', 'authenticate/claims.ts', tokenBytes, (text) => isSameAddress(text, `${text}x`)),
   reader('a key set', ['authenticate/jwks/fetch.ts', 'authenticate/jwks/usable-keys.ts'], 256 * 1024, (text) =>
