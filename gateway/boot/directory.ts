@@ -24,6 +24,7 @@ import {
   watchSchema,
 } from '../directory/postgres/schema-fault.ts'
 import { createServers, type Server, type Servers, StandbyLagError } from '../directory/postgres/servers.ts'
+import { createSessionEndStore, type SessionEndStore } from '../directory/postgres/session-ends.ts'
 import { createFindHashes } from '../directory/postgres/token-store.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
@@ -42,6 +43,7 @@ export type OpenDirectory = Readonly<{
     policyTables: PolicyTableStore
     issuerKeys: KeyStore
     clusters: Pick<ClusterStore, 'list'>
+    sessionEnds: Pick<SessionEndStore, 'readRecent'>
   }>
   rights: Readonly<{
     readFacts: ReadFacts
@@ -86,6 +88,7 @@ function openClaimsDirectory(
       policyTables: { load: async () => undefined, save: async () => undefined },
       issuerKeys: { load: async () => undefined, save: async () => undefined },
       clusters: { list: async () => [] },
+      sessionEnds: { readRecent: async () => [] },
     },
     // A JWT asserts the same until it expires, and a reload of the policy judges all open exchanges again.
     rights: { readFacts, knownAt: dependencies.monotonicMs, onChange: () => undefined },
@@ -163,6 +166,7 @@ const openStores = (database: Database): OpenDirectory['stores'] => ({
   policyTables: createPolicyTableStore(database.query),
   issuerKeys: createIssuerKeyStore(database.query),
   clusters: createClusterStore(database),
+  sessionEnds: createSessionEndStore(database),
 })
 
 function createListenerPlace<News>() {

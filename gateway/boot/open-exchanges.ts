@@ -1,6 +1,5 @@
 import type { Configuration } from '../configuration/configuration.ts'
 import { followRows, type RowFollower } from '../directory/follow-rows.ts'
-import { createSessionEndStore } from '../directory/postgres/session-ends.ts'
 import type { Audit } from '../observe/audit/audit.ts'
 import type { AuditedEnd } from '../observe/audit/line.ts'
 import { describeError } from '../observe/log/log.ts'
@@ -17,7 +16,7 @@ type WatchDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
 
 export function watchExchanges(
   { streams }: Configuration,
-  opened: Pick<OpenDirectory, 'rights' | 'database'>,
+  opened: Pick<OpenDirectory, 'rights' | 'stores'>,
   policy: () => Snapshot,
   dependencies: WatchDependencies,
 ): WatchedExchanges {
@@ -51,16 +50,15 @@ export function watchExchanges(
 
 function followSessionEnds(
   recheck: Recheck,
-  { database, rights }: Pick<OpenDirectory, 'rights' | 'database'>,
+  { stores, rights }: Pick<OpenDirectory, 'rights' | 'stores'>,
   { log, monotonicMs }: WatchDependencies,
 ): RowFollower {
-  const { readRecent } = createSessionEndStore(database)
   let obeyed: ReadonlySet<number> = new Set()
   return followRows({
     knownAt: rights.knownAt,
     monotonicMs,
     read: async () => {
-      const recent = await readRecent()
+      const recent = await stores.sessionEnds.readRecent()
       const fresh = recent.filter(({ id }) => !obeyed.has(id))
       obeyed = new Set(recent.map(({ id }) => id))
       for (const { id } of fresh) log.info({ sessionEndId: id }, 'end of sessions ordered')
