@@ -34,7 +34,10 @@ export async function reportFailure(error: unknown): Promise<never> {
 }
 
 function explain(error: unknown, message: string): string {
-  switch ((error as NodeJS.ErrnoException | undefined)?.code) {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code
+  // A command that asks PostgreSQL without the directory gets the code of the server, an SQLSTATE.
+  if (code !== undefined && /^\d/.test(code) && code in connectionAdvice) return explainDatabase(error)
+  switch (code) {
     case 'EACCES':
       return `${message}. This user may not open it. Use a port above 1023, or another file.`
     case 'ECONNREFUSED':

@@ -611,3 +611,8 @@ t.test(
     }
   },
 )
+
+t.test('an error of the database names its key, also from a command that asks it directly', async (t) => {
+  const refused = Object.assign(new Error('password authentication failed for user "x"'), { code: '28P01' })
+  t.equal(describeFailure(refused).message, 'database.url: the server refused the password; mend it (28P01)')
+})

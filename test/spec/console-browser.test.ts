@@ -223,8 +223,6 @@ testChromium(t, 'in a browser', async (t) => {
     await page.context().close()
   })
 
-  if (writesScreenshots) await t.test('the pictures of the documentation', (t) => takePictures(t, browser, stage))
-
   await t.test('an open page names a cluster that cannot be reached', async (t) => {
     const { page } = await openPage(browser, `${admin}/`)
     await page.getByText('All is well.').waitFor()
@@ -251,6 +249,9 @@ testChromium(t, 'in a browser', async (t) => {
       .waitFor({ ...incidentLimit, state: 'detached' })
     await page.context().close()
   })
+
+  // Last: its failing calls would be incidents to the tests.
+  if (writesScreenshots) await t.test('the pictures of the documentation', (t) => takePictures(t, browser, stage))
 })
 
 async function takePictures(t: Test, browser: Browser, { gateway, callAround }: ConsoleStage): Promise<void> {
