@@ -57,6 +57,7 @@ function followSessionEnds(
   return followRows({
     knownAt: rights.knownAt,
     monotonicMs,
+    isNeeded: () => recheck.count > 0,
     read: async () => {
       const recent = await stores.sessionEnds.readRecent()
       const fresh = recent.filter(({ id }) => !obeyed.has(id))

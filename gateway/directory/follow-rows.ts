@@ -3,6 +3,7 @@ import type { Freshness } from './cache/freshness.ts'
 
 export type FollowOptions = Readonly<{
   read: () => Promise<void>
+  isNeeded: () => boolean
   knownAt: Freshness['knownAt']
   monotonicMs: () => number
   onFailed: (error: unknown) => void
@@ -10,13 +11,13 @@ export type FollowOptions = Readonly<{
 
 export type RowFollower = Readonly<{ look: () => void; stop: () => void }>
 
-const lookEveryMs = 200
+const lookEveryMs = 100
 
 const restMs = 50
 
-const readAgainAfterMs = 500
+const readAgainAfterMs = 600
 
-export function followRows({ read, knownAt, monotonicMs, onFailed }: FollowOptions): RowFollower {
+export function followRows({ read, isNeeded, knownAt, monotonicMs, onFailed }: FollowOptions): RowFollower {
   let readAtMs = Number.NEGATIVE_INFINITY
   let isReading = false
   let isTold = false
@@ -45,7 +46,7 @@ export function followRows({ read, knownAt, monotonicMs, onFailed }: FollowOptio
   }
   const timer = setInterval(
     guarded('timer', () => {
-      if (!isReading && monotonicMs() - knownAt(readAtMs) > readAgainAfterMs) look()
+      if (!isReading && isNeeded() && monotonicMs() - knownAt(readAtMs) > readAgainAfterMs) look()
     }),
     lookEveryMs,
   )

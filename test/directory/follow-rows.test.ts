@@ -6,13 +6,14 @@ const monotonicMs = (): number => performance.now()
 
 /** Follows rows that the test reads for it, at first with a proof that no change was missed. */
 function follow(t: Test) {
-  const stage = { reads: 0, failures: 0, isProven: true, isDown: false }
+  const stage = { reads: 0, failures: 0, isProven: true, isDown: false, isNeeded: true }
   const follower = followRows({
     read: async () => {
       stage.reads += 1
       if (stage.isDown) throw new Error('down')
     },
     knownAt: (readAtMs) => (stage.isProven && readAtMs > 0 ? monotonicMs() : readAtMs),
+    isNeeded: () => stage.isNeeded,
     monotonicMs,
     onFailed: () => {
       stage.failures += 1
@@ -29,6 +30,17 @@ t.test('rows are read at the start, and no more while no change can be missed', 
   t.equal(stage.reads, 1)
   await pause(1_200)
   t.equal(stage.reads, 1)
+})
+
+t.test('rows that do not matter are not looked after, and are read once they do', async (t) => {
+  const { stage } = follow(t)
+  await pause(10)
+  stage.isNeeded = false
+  stage.isProven = false
+  await pause(1_200)
+  t.equal(stage.reads, 1)
+  stage.isNeeded = true
+  await until(() => stage.reads === 2, 'the read', 3_000)
 })
 
 t.test('a flood of notifications costs few reads, and its last one is followed by one', async (t) => {
