@@ -1,10 +1,10 @@
 import {
   abilitiesInForce,
-  asksPublicAgent,
   type CallerWithPermissions,
   ownsResource,
   type RouteCheck,
   routeChecks,
+  runsPublicAgent,
 } from '../authorize/decide.ts'
 import { effectivePermissions, type Permissions } from '../authorize/permissions.ts'
 import { findRefusal, GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
@@ -85,12 +85,14 @@ function explainCaller(route: Route, imagined: HypotheticalCaller, roles: Roles,
 }
 
 const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: CallerWithPermissions) => string>> = {
-  role: ({ role }, caller) =>
-    asksPublicAgent(caller) ? 'a public agent needs none' : `${role?.slug}; held: ${describeRole(caller.permissions)}`,
-  ability: ({ ability }, caller) => `${ability}; effective: ${describeAbilities(abilitiesInForce(caller))}`,
+  role: (route, caller) =>
+    runsPublicAgent(route, caller)
+      ? 'a public agent needs none'
+      : `${route.role?.slug}; held: ${describeRole(caller.permissions)}`,
+  ability: (route, caller) => `${route.ability}; effective: ${describeAbilities(abilitiesInForce(route, caller))}`,
   writing: (_, { permissions }) => `any that writes, effective: ${describeAbilities(permissions.abilities)}`,
-  resource: (_, caller) =>
-    asksPublicAgent(caller)
+  resource: (route, caller) =>
+    runsPublicAgent(route, caller)
       ? 'a public agent'
       : ownsResource(caller)
         ? 'an agent of the organization in force'

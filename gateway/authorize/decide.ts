@@ -1,7 +1,7 @@
 import type { Principal } from '../authenticate/principal.ts'
 import { codeOf, GatewayError, type RefusalCause, type RefusalCode } from '../errors/gateway-error.ts'
 import { type AbilitySet, canWriteSomething, holds, type Roles } from '../policy/role.ts'
-import type { Route } from '../policy/route.ts'
+import { opensPublicAgents, type Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
@@ -62,19 +62,20 @@ export const routeChecks: readonly RouteCheck[] = [
     name: 'role',
     nameCause: (_, { organization, permissions }) =>
       organization === undefined ? 'no_organization' : permissions.role ? 'role_too_low' : 'role_unknown',
-    isPassed: ({ role }, caller) =>
-      role && (asksPublicAgent(caller) || (caller.permissions.role?.rank ?? 0) >= role.rank),
+    isPassed: (route, caller) =>
+      route.role && (runsPublicAgent(route, caller) || (caller.permissions.role?.rank ?? 0) >= route.role.rank),
   },
   {
     name: 'ability',
     nameCause: ({ ability }, caller) => nameMissingAbility(ability, caller),
-    isPassed: ({ ability }, caller) => (ability === undefined ? undefined : holds(abilitiesInForce(caller), ability)),
+    isPassed: (route, caller) =>
+      route.ability === undefined ? undefined : holds(abilitiesInForce(route, caller), route.ability),
   },
   {
     name: 'writing',
     nameCause: () => 'token_read_only',
     isPassed: (route, caller) =>
-      needsWriting(route) && caller.principal.credential.abilities && !asksPublicAgent(caller)
+      needsWriting(route) && caller.principal.credential.abilities && !runsPublicAgent(route, caller)
         ? canWriteSomething(caller.permissions.abilities)
         : undefined,
   },
@@ -82,7 +83,7 @@ export const routeChecks: readonly RouteCheck[] = [
     name: 'resource',
     nameCause: (_, { organization, resource }) =>
       !resource?.agent ? 'resource_unknown' : organization ? 'resource_foreign' : 'no_organization_for_resource',
-    isPassed: ({ resource }, caller) => resource && (asksPublicAgent(caller) || ownsResource(caller)),
+    isPassed: (route, caller) => route.resource && (runsPublicAgent(route, caller) || ownsResource(caller)),
   },
 ]
 
@@ -104,14 +105,15 @@ export function decide(match: RouteMatch, caller: Caller | undefined, roles: Rol
   return allow(match, weighed)
 }
 
-export const asksPublicAgent = ({ resource }: Caller): boolean => resource?.agent?.isPublic === true
+export const runsPublicAgent = (route: Route, { resource }: Caller): boolean =>
+  resource?.agent?.isPublic === true && opensPublicAgents(route)
 
 /**
- * Abilities that count for this caller. At a public agent the role does not matter, but a token still may do no more
- * than its abilities say (SPEC section 11).
+ * Abilities that count for this caller. To run a public agent takes no role, but a token still may do no more than its
+ * abilities say (SPEC section 11).
  */
-export const abilitiesInForce = (caller: CallerWithPermissions): AbilitySet =>
-  asksPublicAgent(caller) ? caller.permissions.credentialAbilities : caller.permissions.abilities
+export const abilitiesInForce = (route: Route, caller: CallerWithPermissions): AbilitySet =>
+  runsPublicAgent(route, caller) ? caller.permissions.credentialAbilities : caller.permissions.abilities
 
 /**
  * The stored organization counts for every credential of the account. So a read-only token must not change where a

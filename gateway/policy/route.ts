@@ -46,6 +46,9 @@ export type Route = Readonly<{
   timeouts: RouteTimeouts
 }>
 
+export const opensPublicAgents = ({ resource, ability }: Pick<Route, 'resource' | 'ability'>): boolean =>
+  resource?.kind === 'agent' && ability === 'agents:execute'
+
 export const timeoutNames = ['bodyIdleMs', 'connectMs', 'firstByteMs', 'idleMs', 'streamIdleMs'] as const
 
 export type RouteTimeouts = Readonly<Partial<Record<(typeof timeoutNames)[number], number>>>

@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors/gateway-error.ts'
-import { type Method, methods, parsePattern, type Route } from '../policy/route.ts'
+import { type Method, methods, opensPublicAgents, parsePattern, type Route } from '../policy/route.ts'
 import type { RequestTarget } from '../receive/target.ts'
 import { otherReadings } from './readings.ts'
 
@@ -185,5 +185,6 @@ function isAtLeastAsStrict(route: Route, other: Route | undefined): boolean {
  */
 const isSamePlace = (route: Route, other: Route): boolean =>
   route.organizationParam === other.organizationParam &&
+  (opensPublicAgents(other) || !opensPublicAgents(route)) &&
   route.resource?.kind === other.resource?.kind &&
   route.resource?.param === other.resource?.param

@@ -8,9 +8,9 @@ import type { Organization } from '../../gateway/resolve/organization.ts'
 import type { RouteMatch } from '../../gateway/route/table.ts'
 
 const ladder: readonly OrganizationRole[] = [
-  ['low', ['things:run']],
-  ['middle', ['things:run', 'things:read']],
-  ['high', ['things:run', 'things:read', 'things:write']],
+  ['low', ['agents:execute']],
+  ['middle', ['agents:execute', 'things:read']],
+  ['high', ['agents:execute', 'things:read', 'things:write']],
 ].map(([slug, abilities], index) => ({
   slug: String(slug),
   name: String(slug),
@@ -125,12 +125,12 @@ t.test('a token may in each role what both allow, however often and in whatever 
     t.equal(verdictIn('middle', 'things:read'), 'allowed')
     t.equal(verdictIn('middle', 'things:write'), 'ability_missing')
     t.equal(verdictIn('high', 'things:write'), 'allowed')
-    t.equal(verdictIn('high', 'things:run'), 'ability_missing')
+    t.equal(verdictIn('high', 'agents:execute'), 'ability_missing')
   }
 })
 
 const agentOf = (organizationId: number, isPublic = false): AgentRecord => ({ id: 1, organizationId, isPublic })
-const agentRoute: Partial<Route> = { role: low, ability: 'things:run', resource: { kind: 'agent', param: 'id' } }
+const agentRoute: Partial<Route> = { role: low, ability: 'agents:execute', resource: { kind: 'agent', param: 'id' } }
 
 t.test('a higher role satisfies any check that requires a lower one, and no lower role does', async (t) => {
   for (const required of ladder)
@@ -157,7 +157,7 @@ t.test('a route that is not public refuses a request without a caller', async (t
 t.test('without an organization no role is held, whatever the roles elsewhere', async (t) => {
   const elsewhere = [{ id: 1, role: 'high', organization: { id: 2, slug: 'away', accountType: 'team' } }] as const
   t.equal(verdict({ role: low }, { assignments: elsewhere }), 'role_insufficient')
-  t.equal(verdict({ ability: 'things:run' }, { assignments: elsewhere }), 'ability_missing')
+  t.equal(verdict({ ability: 'agents:execute' }, { assignments: elsewhere }), 'ability_missing')
 })
 
 t.test('the role that counts is the one in the organization in force', async (t) => {
@@ -167,7 +167,7 @@ t.test('the role that counts is the one in the organization in force', async (t)
 
 t.test('a role that the policy does not know weighs nothing', async (t) => {
   t.equal(verdict({ role: low }, { organization: inRole('emperor') }), 'role_insufficient')
-  t.equal(verdict({ ability: 'things:run' }, { organization: inRole('emperor') }), 'ability_missing')
+  t.equal(verdict({ ability: 'agents:execute' }, { organization: inRole('emperor') }), 'ability_missing')
 })
 
 t.test('an organization role held on the platform does not count', async (t) => {
@@ -223,7 +223,7 @@ t.test('a bypass scope stands in for the highest role within an organization of 
 
 t.test('a bypass scope never replaces an organization', async (t) => {
   t.equal(verdict({ role: low }, { platformRoles: ['admin'] }), 'role_insufficient')
-  t.equal(verdict({ ability: 'things:run' }, { platformRoles: ['admin'] }), 'ability_missing')
+  t.equal(verdict({ ability: 'agents:execute' }, { platformRoles: ['admin'] }), 'ability_missing')
 })
 
 t.test("a bypass scope never replaces a token's missing ability", async (t) => {
@@ -261,7 +261,16 @@ t.test('no organization never equals the organization of an agent that is not th
 t.test('a public agent needs no role and no organization', async (t) => {
   t.equal(verdict(agentRoute, { agent: agentOf(2, true) }), 'allowed')
   t.equal(verdict({ ...agentRoute, role: high }, { organization: inRole('low'), agent: agentOf(1, true) }), 'allowed')
-  t.equal(verdict(agentRoute, { proof: tokenWith('things:run'), agent: agentOf(2, true) }), 'allowed')
+  t.equal(verdict(agentRoute, { proof: tokenWith('agents:execute'), agent: agentOf(2, true) }), 'allowed')
+})
+
+t.test('a public agent may only be run without a role', async (t) => {
+  const agent = agentOf(2, true)
+  for (const ability of ['things:read', undefined]) {
+    const rules = { ...agentRoute, ability }
+    t.equal(verdict(rules, { agent }), 'role_insufficient', `${ability}`)
+    t.equal(verdict(rules, { agent, organization: inRole('high') }), 'resource_not_found', `${ability}`)
+  }
 })
 
 t.test("a public agent still counts the token's own abilities", async (t) => {

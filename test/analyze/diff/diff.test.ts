@@ -44,6 +44,19 @@ type Pair = Readonly<{
   cells: readonly string[]
 }>
 
+const running = {
+  abilities: {
+    'org-client': 'agents:execute',
+    'org-member': 'things:read',
+    'org-admin': 'things:write',
+    'org-owner': '',
+  },
+  scopes: {
+    'api-key': 'agents:execute, things:read',
+    'api-secret': 'agents:execute, things:read, things:write',
+  },
+}
+
 const renamed = {
   abilities: { 'org-client': 'things:run', 'org-member': 'items:read', 'org-admin': 'things:write', 'org-owner': '' },
   scopes: { 'api-key': 'things:run, items:read', 'api-secret': 'things:run, items:read, things:write' },
@@ -203,8 +216,13 @@ const pairs: readonly Pair[] = [
   },
   {
     name: 'a resource that is guarded no longer',
-    old: ['/agent/:id POST require: { role: org-client, ability: things:run } resource: { kind: agent, param: id }'],
-    new: ['/agent/:id POST require: { role: org-client, ability: things:run }'],
+    old: {
+      ...running,
+      routes: [
+        '/agent/:id POST require: { role: org-client, ability: agents:execute } resource: { kind: agent, param: id }',
+      ],
+    },
+    new: { ...running, routes: ['/agent/:id POST require: { role: org-client, ability: agents:execute }'] },
     cells: [
       ...cells(
         'POST /agent/:id',
