@@ -98,8 +98,12 @@ const listUpgrades = (issuer: string): readonly Upgrade[] => [
   },
   {
     name: 'a bad policy',
-    values: { policies: { files: { 'routes.yaml': 'routes: [{ id: broken, upstream: nowhere }]\n' } } },
-    says: /routes\.yaml:1:10: routes\.0 lacks "match"; add it/,
+    // Pods follow policies; with another change they start with them.
+    values: {
+      podLabels: { version: 'broken' },
+      policies: { files: { 'routes.yaml': 'routes: [{ id: broken, upstream: nowhere }]\n' } },
+    },
+    says: /routes\.yaml:1:10: (?:error: )?routes\.0 lacks "match"; add it/,
     refusedBy: 'check-policy',
     ends: true,
   },
