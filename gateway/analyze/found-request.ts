@@ -99,7 +99,6 @@ const readCommon = (fields: Fields) => ({
   clientAddress: readText(fields.clientAddress),
 })
 
-/** Undefined for what is not JSON: a line of a file that others write to as well. */
 function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)

@@ -4,7 +4,6 @@ import type { Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 
-/** A caller without `role` has no membership; one with `tokenAbilities` uses an API token. */
 export type HypotheticalCaller = Readonly<{
   role: string | undefined
   platformRoles: readonly string[]

@@ -55,7 +55,6 @@ const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''
 
 const pathsOf = (places: readonly Place[]): string => places.map(({ path }) => quote(path)).join(' | ')
 
-/** Short options double the long ones, and a list of all words is read by people. */
 const isOffered = ({ text }: Word): boolean => !/^-[^-]/.test(text)
 
 const textsOf = (words: readonly Word[], isWanted: (word: Word) => boolean): readonly string[] =>

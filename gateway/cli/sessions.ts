@@ -90,7 +90,6 @@ const toCells = (exchange: Listed): readonly string[] => {
 
 export type EndSessionsOptions = Chosen & Readonly<{ config: string; json?: boolean }>
 
-/** Replicas end what was open at its moment; rights that still stand open anew. */
 export async function runEndSessions(options: EndSessionsOptions): Promise<void> {
   const filter = readFilter(options)
   if (Object.values(filter).every((value) => value === null))

@@ -96,7 +96,6 @@ export class OpenExchanges {
     return this.#open.size
   }
 
-  /** The number of changes so far; a request takes it before it reads its facts. */
   readonly countHeard = (): number => this.#latest.count
 
   /** Registers an exchange before its first byte goes out. A change since `heard` makes it wait for `confirm`. */

@@ -83,7 +83,6 @@ const agentWords: Readonly<Record<string, string>> = {
   foreign: 'of another organization',
 }
 
-/** A chosen value is shown even if the form does not offer it: an operator may have typed the URL. */
 const select = (
   name: string,
   label: string,

@@ -69,7 +69,6 @@ const place = (index: number, count: number): string => ((index / Math.max(1, co
 
 const rise = (value: number, highest: number): string => (height - 1 - (value / highest) * (height - 2)).toFixed(1)
 
-/** The next of 1, 2 or 5 times a power of ten, so that the scale rarely changes between refreshes. */
 function niceCeiling(value: number): number {
   if (value <= 0) return 1
   const power = 10 ** Math.floor(Math.log10(value))

@@ -35,7 +35,6 @@ function renderHeading(level: number, title: string): Html {
   return level === 2 ? html`<h2 id="${id}">${title}</h2>\n` : html`<h3 id="${id}">${title}</h3>\n`
 }
 
-/** A link keeps only its words, since its target is not served here. */
 const renderLine = (line: string): Html =>
   html`${line
     .replaceAll(/\[([^\]]{0,200})\]\([^)]{0,200}\)/g, '$1')

@@ -64,7 +64,6 @@ tell()
 setTimeout(again, everyMs)
 `
 
-/** The page works without it: it refreshes the live parts and filters while the operator types. */
 export const consoleScript: Html = verbatim(say + filter + refresh)
 
 export const matrixScript: Html = verbatim(say + filter)

@@ -131,7 +131,6 @@ function toPattern(base: string, template: string): Readonly<{ pattern: string; 
   return { pattern: `/${segments.join('/')}`, isWider }
 }
 
-/** Escapes characters with a meaning in patterns, or that no request path holds; escapes stay. */
 const spellLiteral = (segment: string): string =>
   segment
     .replace(/%(?![0-9a-f]{2})|[^\w!$&'()*+,.:;=@~%-]/giu, encodeURIComponent)
