@@ -135,6 +135,8 @@ t.test('an import shows its changes, and applies exactly those or none', async (
 
   t.match(await run(file, '--expect', hash), { code: 0, stdout: /\n7 changed, 0 as they are\n$/ })
   const after = await count()
+  const { rows } = await writer.query("select email_verified from users where email = 'ada@umbrella.example'")
+  t.same(rows, [{ email_verified: false }], 'an address of a file counts as verified where the file says so alone')
   t.equal(after.organizations, before.organizations + 1)
   t.equal(after.members, before.members + 3)
   t.equal(after.events, before.events + 8, 'each deed is in the trail, the membership of the service account as well')

@@ -41,7 +41,7 @@ t.test('a user is named in one way, and in whole', async (t) => {
 
 t.test('from nothing to a member by three commands', async (t) => {
   const world = await startTestWorld(t)
-  const { insert } = await populate(t, world)
+  const { insert, writer } = await populate(t, world)
   const config = writeConfiguration(t, { world })
   const run = (...words: readonly string[]): Promise<Ended> => runCommand([...words, '--config', config])
   const words = ['organizations', 'create', '--name', 'Umbrella', '--slug', 'umbrella', '--external-id', 'crm-1']
@@ -61,6 +61,16 @@ t.test('from nothing to a member by three commands', async (t) => {
   const found = (await run('users', 'find', '--user', String(user), '--json')).stdout
   t.match(found, /^[\x20-\x7e]+\n$/, 'JSON has no control of a terminal either')
   t.equal(JSON.parse(found).email, '\u001b[2J\u009b31mada@umbrella.example')
+  for (const [email, ...flags] of [['plain@umbrella.example'], ['known@umbrella.example', '--email-verified']]) {
+    const created = await run('users', 'create', '--email', String(email), ...flags, '--json')
+    const { id: createdId } = JSON.parse(created.stdout)
+    const { rows } = await writer.query('select email_verified from users where id = $1', [createdId])
+    t.same(
+      rows,
+      [{ email_verified: flags.length > 0 }],
+      'an address counts as verified by a word of the operator alone',
+    )
+  }
   t.match(await run('organizations', 'show', 'nowhere'), { code: 1, stderr: /organization "nowhere" does not exist/ })
   t.match((await run('organizations', 'list')).stdout, /^ID +SLUG .*\n(?:.*\n)*.*umbrella .* 1 +crm-1 +active\n/)
 })
