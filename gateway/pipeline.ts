@@ -182,7 +182,7 @@ export function createAdmit(
       observer.onPrincipal(principal)
       const organization = resolveOrganization(principal, match, headers)
       observer.onOrganization(organization)
-      return andThen(resolveResource(match, stage.directory), (resource) => {
+      return andThen(resolveResource(match, organization, stage.directory), (resource) => {
         observer.onResource(resource)
         const caller: Caller = { principal, organization, resource }
         return issue(decide(match, caller, roles), received, observer)

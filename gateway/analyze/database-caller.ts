@@ -1,4 +1,6 @@
 import type { Principal, PrincipalCredential } from '../authenticate/principal.ts'
+import { type CallerWithPermissions, ownsAgent, seesObject } from '../authorize/decide.ts'
+import { effectivePermissions } from '../authorize/permissions.ts'
 import type { DirectoryStore, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
@@ -12,7 +14,7 @@ import type { HypotheticalCaller } from './hypothetical-caller.ts'
 export type Wanted = Readonly<{ user: number; organization: number | undefined; token: number | undefined }>
 
 type Tools = Readonly<{
-  directory: Pick<DirectoryStore, 'findAgent' | 'findToken'>
+  directory: Pick<DirectoryStore, 'findAgent' | 'findResource' | 'findToken'>
   findUser: (id: number) => Promise<UserRecord | undefined>
 }>
 
@@ -30,14 +32,22 @@ export async function findCaller(
   try {
     const organizationId = wanted.organization === undefined ? [] : [String(wanted.organization)]
     const organization = resolveOrganization(principal, match, { organizationId, cookie: [] })
-    const agent = (await resolveResource(match, directory))?.agent
-    const whose = agent?.isPublic ? 'public' : agent && agent.organizationId === organization?.id ? 'own' : 'foreign'
+    const resource = await resolveResource(match, organization, directory)
+    const permissions = effectivePermissions(principal, organization, policy.roles)
+    const whose = findOwnership(match, { principal, organization, resource, permissions })
     return { caller: imagine(principal, organization, whose) }
   } catch (error) {
     const refusal = GatewayError.from(error)
     if (refusal.status >= 500) throw error
     return { caller: undefined, refusal }
   }
+}
+
+function findOwnership({ route }: RouteMatch, caller: CallerWithPermissions): HypotheticalCaller['agent'] {
+  const { organization, resource } = caller
+  if (resource?.kind === 'agent') return resource.agent?.isPublic ? 'public' : ownsAgent(caller) ? 'own' : 'foreign'
+  if (!resource || typeof resource.record !== 'object' || !seesObject(route, caller)) return 'foreign'
+  return resource.record.levels.every(({ organizationId }) => organizationId === organization?.id) ? 'own' : 'public'
 }
 
 async function findProof({ user, token }: Wanted, { findToken }: Tools['directory']): Promise<PrincipalCredential> {

@@ -1,10 +1,11 @@
 import {
   abilitiesInForce,
   type CallerWithPermissions,
-  ownsResource,
+  ownsAgent,
   type RouteCheck,
   routeChecks,
   runsPublicAgent,
+  seesObject,
 } from '../authorize/decide.ts'
 import { effectivePermissions, type Permissions } from '../authorize/permissions.ts'
 import { findRefusal, GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
@@ -91,12 +92,18 @@ const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: Caller
       : `${route.role?.slug}; held: ${describeRole(caller.permissions)}`,
   ability: (route, caller) => `${route.ability}; effective: ${describeAbilities(abilitiesInForce(route, caller))}`,
   writing: (_, { permissions }) => `any that writes, effective: ${describeAbilities(permissions.abilities)}`,
-  resource: (route, caller) =>
-    runsPublicAgent(route, caller)
+  resource: (route, caller) => {
+    const { resource } = route
+    if (resource?.kind === 'object')
+      return seesObject(route, caller)
+        ? `a ${resource.object.name} that the caller may see`
+        : `a ${resource.object.name} that is not visible`
+    return runsPublicAgent(route, caller)
       ? 'a public agent'
-      : ownsResource(caller)
+      : ownsAgent(caller)
         ? 'an agent of the organization in force'
-        : 'another’s agent',
+        : 'another’s agent'
+  },
 }
 
 const describeRole = ({ isBypassing, bypassScopes, role }: Permissions): string =>

@@ -1,6 +1,7 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { Caller } from '../authorize/decide.ts'
-import type { Route } from '../policy/route.ts'
+import { listLevels } from '../policy/resource-kind.ts'
+import type { GuardedResource, Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 
@@ -42,9 +43,13 @@ export function createHypotheticalCaller(
       ...platformRoles.map((platformRole, index) => ({ id: index + 2, role: platformRole, organization: null })),
     ],
   }
-  const resource: Resource | undefined = guarded && {
-    kind: guarded.kind,
-    agent: { id: 1, organizationId: agent === 'own' ? here.id : elsewhere, isPublic: agent === 'public' },
-  }
-  return { principal: { user, credential }, organization, resource }
+  return { principal: { user, credential }, organization, resource: guarded && imagineResource(guarded, agent) }
+}
+
+function imagineResource(guarded: GuardedResource, whose: HypotheticalCaller['agent']): Resource {
+  const organizationId = whose === 'own' ? here.id : elsewhere
+  if (guarded.kind === 'agent') return { kind: 'agent', agent: { id: 1, organizationId, isPublic: whose === 'public' } }
+  const visibility = whose === 'public' ? 'public' : 'organization'
+  const levels = listLevels(guarded.object).map(() => ({ id: '1', organizationId, ownerId: null, visibility }) as const)
+  return { kind: 'object', record: { levels } }
 }

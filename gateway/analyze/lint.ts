@@ -2,6 +2,8 @@ import type { Policy } from '../policy/compile.ts'
 
 export type Warning = Readonly<{ source: string; message: string }>
 
+const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
+
 export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warning[] {
   const required = new Set(routes.flatMap(({ ability }) => ability ?? []))
   const unused = [...roles.highest.abilities].filter((ability) => !required.has(ability))
@@ -25,10 +27,19 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
       source,
       message: `route "${id}" requires a role and no ability: every API token of a holder passes`,
     }))
+  const changing = routes
+    .filter(
+      ({ resource, methods }) =>
+        resource?.kind === 'object' && resource.isPublic && [...methods].some((method) => !safeMethods.has(method)),
+    )
+    .map(({ id, source }) => ({
+      source,
+      message: `route "${id}" takes public resources of other organizations, and a method that changes state`,
+    }))
   const idle = unused.map((ability) => ({ source: 'roles', message: `no route requires the ability "${ability}"` }))
   const limiting = new Set(routes.flatMap(({ rateLimit }) => rateLimit?.name ?? []))
   const unnamed = [...rateLimits.keys()]
     .filter((name) => !limiting.has(name))
     .map((name) => ({ source: 'rateLimits', message: `no route names the rate limit "${name}"` }))
-  return [...open, ...unguarded, ...roleOnly, ...idle, ...unnamed]
+  return [...open, ...unguarded, ...roleOnly, ...changing, ...idle, ...unnamed]
 }

@@ -1,5 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
 import { codeOf, GatewayError, type RefusalCause, type RefusalCode } from '../errors/gateway-error.ts'
+import { listLevels } from '../policy/resource-kind.ts'
 import { type AbilitySet, canWriteSomething, holds, type Roles } from '../policy/role.ts'
 import { opensPublicAgents, type Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
@@ -81,9 +82,9 @@ export const routeChecks: readonly RouteCheck[] = [
   },
   {
     name: 'resource',
-    nameCause: (_, { organization, resource }) =>
-      !resource?.agent ? 'resource_unknown' : organization ? 'resource_foreign' : 'no_organization_for_resource',
-    isPassed: (route, caller) => route.resource && (runsPublicAgent(route, caller) || ownsResource(caller)),
+    nameCause: nameHiddenResource,
+    isPassed: (route, caller) =>
+      route.resource && (runsPublicAgent(route, caller) || ownsAgent(caller) || seesObject(route, caller)),
   },
 ]
 
@@ -106,7 +107,7 @@ export function decide(match: RouteMatch, caller: Caller | undefined, roles: Rol
 }
 
 export const runsPublicAgent = (route: Route, { resource }: Caller): boolean =>
-  resource?.agent?.isPublic === true && opensPublicAgents(route)
+  resource?.kind === 'agent' && resource.agent?.isPublic === true && opensPublicAgents(route)
 
 /**
  * Abilities that count for this caller. To run a public agent takes no role, but a token still may do no more than its
@@ -123,8 +124,40 @@ const needsWriting = ({ destination }: Pick<Route, 'destination'>): boolean =>
   destination.kind === 'answer' && destination.name === 'organizations.switch'
 
 /** To the caller, another organization's resource does not exist. */
-export const ownsResource = ({ organization, resource }: Caller): boolean =>
-  organization !== undefined && resource?.agent?.organizationId === organization.id
+export const ownsAgent = ({ organization, resource }: Caller): boolean =>
+  organization !== undefined && resource?.kind === 'agent' && resource.agent?.organizationId === organization.id
+
+export function seesObject({ resource: guarded }: Route, caller: CallerWithPermissions): boolean {
+  const { principal, organization, resource, permissions } = caller
+  if (guarded?.kind !== 'object' || resource?.kind !== 'object' || typeof resource.record !== 'object') return false
+  const { levels } = resource.record
+  const kinds = listLevels(guarded.object)
+  return (
+    levels.length === kinds.length &&
+    kinds.every(({ privateRole }, index) => {
+      const level = levels[index]
+      if (!level) return false
+      const { organizationId, ownerId, visibility } = level
+      if (organizationId !== organization?.id) return guarded.isPublic && visibility === 'public'
+      if (visibility !== 'private') return true
+      return (
+        ownerId === principal.user.id ||
+        (privateRole !== undefined && (permissions.role?.rank ?? 0) >= privateRole.rank)
+      )
+    })
+  )
+}
+
+function nameHiddenResource(_: Route, { organization, resource }: CallerWithPermissions): RefusalCause {
+  const found = resource?.kind === 'agent' ? resource.agent : resource?.record
+  if (!found) return 'resource_unknown'
+  if (!organization) return 'no_organization_for_resource'
+  const isOwn =
+    typeof found === 'object' &&
+    'levels' in found &&
+    found.levels.every(({ organizationId }) => organizationId === organization.id)
+  return isOwn ? 'resource_private' : 'resource_foreign'
+}
 
 export function enforce(decision: Decision): Permit {
   if (decision.isAllowed) return decision.permit

@@ -11,10 +11,13 @@ const timeoutMs = 30_000
 export async function runCheckDirectory({ config, tryWrites = false, json = false }: CheckDirectoryOptions) {
   const configuration = loadConfiguration(config, process.env)
   const { policies, upstreams } = configuration
-  const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
+  const { roles, resources } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
   const report = await checkDirectory({
     url: requireDatabase(configuration).url,
-    vocabulary: { roles: new Set([...roles.organization.keys(), ...roles.platform.keys()]) },
+    vocabulary: {
+      roles: new Set([...roles.organization.keys(), ...roles.platform.keys()]),
+      resources: [...resources.values()],
+    },
     triesWrites: tryWrites,
     timeoutMs,
   })

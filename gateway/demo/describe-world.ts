@@ -40,6 +40,7 @@ export async function describeWorld({ population, gateway, postgres, issuer, bac
     },
     agents: { acme: 1, globex: 2, public: 3 },
     clusters: { healthy: 1, suspended: 2, stale: 3, deleting: 4, unreachable: 5, globex: 6 },
+    objects: population.objects,
     backends: { recorder: backends.urls.recorder },
   }
 }

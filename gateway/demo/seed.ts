@@ -2,7 +2,12 @@ import { randomInt } from 'node:crypto'
 import type pg from 'pg'
 import { formatToken, makeSecret } from '../endpoints/token-secret.ts'
 
+export type DemoObjects = Readonly<Record<DemoObject, string>>
+
+export type DemoObject = 'acme' | 'acmePrivate' | 'globex' | 'initech' | 'public'
+
 export type Population = Readonly<{
+  objects: Readonly<Record<DemoKind, DemoObjects>>
   users: Readonly<Record<DemoUser, number>>
   serviceAccounts: Readonly<Record<DemoServiceAccount, ServiceAccount>>
   organizations: Readonly<Record<DemoOrganization, number>>
@@ -65,13 +70,14 @@ export async function seed(
       role,
     ])
   await addAgents(client, organizations)
+  const objects = await addObjects(client, organizations, users.owner ?? 0)
   await addClusters(client, organizations, clusters)
   const serviceAccounts = {
     robot: await addTokens(client, users.robot ?? 0, scopes),
     robotAdmin: await addTokens(client, users.robotAdmin ?? 0, scopes),
   }
   await client.query('commit')
-  return { users: users as Population['users'], serviceAccounts, organizations }
+  return { users: users as Population['users'], serviceAccounts, organizations, objects }
 }
 
 async function insert(client: pg.ClientBase, text: string, values: readonly unknown[]): Promise<number> {
@@ -113,6 +119,61 @@ async function addAgents(client: pg.ClientBase, { acme, globex, initech }: Popul
      values ($1, 'acme helper', false), ($2, 'globex helper', false), ($3, 'public helper', true)`,
     [acme, globex, initech],
   )
+}
+
+const demoObjects: readonly DemoObject[] = ['acme', 'acmePrivate', 'globex', 'initech', 'public']
+
+export type DemoKind = 'datasets' | 'entries' | 'workflows' | 'jobs' | 'files'
+
+/** Each id of a kind comes with the parent's of the same name. The last bigints are unsafe as numbers. */
+const demoKinds: readonly (readonly [
+  kind: DemoKind,
+  table: string,
+  parent: DemoKind | undefined,
+  ids: readonly string[],
+])[] = [
+  ['datasets', 'resources_dataset', undefined, ['1', '2', '3', '4', '5']],
+  ['entries', 'resources_entry', 'datasets', ['11', '12', '13', '14', '9007199254740993']],
+  [
+    'workflows',
+    'resources_workflow',
+    undefined,
+    [1, 2, 3, 4, 5].map((number) => `5a11f0e7-0000-4000-8000-00000000000${number}`),
+  ],
+  ['jobs', 'resources_job', 'workflows', ['21', '22', '23', '24', '9007199254740993']],
+  [
+    'files',
+    'resources_file',
+    undefined,
+    ['report.csv', 'payroll.csv', 'globex.csv', 'initech.csv', 'Manual_v1~en.txt'],
+  ],
+]
+
+async function addObjects(
+  client: pg.ClientBase,
+  { acme, globex, initech }: Population['organizations'],
+  ownerId: number,
+): Promise<Population['objects']> {
+  const organizations = { acme, acmePrivate: acme, globex, initech, public: initech }
+  const visibilities: Readonly<Partial<Record<DemoObject, string>>> = { acmePrivate: 'private', public: 'public' }
+  const objects = {} as Record<DemoKind, DemoObjects>
+  for (const [kind, table, parent, ids] of demoKinds) {
+    const named = demoObjects.map((name, index) => [name, ids[index] ?? ''] as const)
+    objects[kind] = Object.fromEntries(named) as DemoObjects
+    for (const [name, id] of named)
+      await client.query(
+        `insert into ${table} (id, organization_id, owner_id, visibility${parent ? ', parent' : ''})
+         values ($1, $2, $3, $4${parent ? ', $5' : ''})`,
+        [
+          id,
+          organizations[name],
+          name === 'acmePrivate' ? ownerId : null,
+          visibilities[name] ?? 'organization',
+          ...(parent ? [objects[parent][name]] : []),
+        ],
+      )
+  }
+  return objects
 }
 
 async function addClusters(client: pg.ClientBase, { acme, globex }: Population['organizations'], urls: ClusterUrls) {

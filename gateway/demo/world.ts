@@ -106,11 +106,11 @@ const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 const upstreamNames = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
 
 async function populate(postgres: EmbeddedPostgres, issuer: DemoIssuer, backends: DemoBackends): Promise<Population> {
-  await migrate(postgres.url)
+  const { roles, resources } = loadPolicy(policies, upstreamNames)
+  await migrate(postgres.url, { resources: [...resources.values()] })
   const client = new pg.Client({ connectionString: postgres.url })
   await client.connect()
   try {
-    const { roles } = loadPolicy(policies, upstreamNames)
     const urls = {
       healthy: backends.urls.clusterHealthy,
       globex: backends.urls.clusterGlobex,

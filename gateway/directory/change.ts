@@ -1,10 +1,15 @@
+import { listLevels, type ResourceKind } from '../policy/resource-kind.ts'
+import type { ResourceRecord } from './directory.ts'
+
 export type Change = Readonly<{ kind: ChangedKind; id: number } | { kind: 'everything' }>
 
 /**
  * `user` includes the user's roles and identities. `organization` is its data in each member's record. `members` is
  * only their number. `session-end` is an order of an operator, which concerns no cache.
  */
-export type ChangedKind = (typeof kinds)[number]
+export type ChangedKind = (typeof kinds)[number] | ResourceChange
+
+export type ResourceChange = `resource/${string}`
 
 const kinds = ['user', 'token', 'organization', 'members', 'agent', 'cluster', 'session-end'] as const
 
@@ -20,7 +25,7 @@ export function parseChanges(message: string): readonly Change[] {
   try {
     const value: unknown = JSON.parse(message)
     if (typeof value !== 'object' || value === null || !('kind' in value)) return anyChange
-    const kind = kinds.find((known) => known === value.kind)
+    const kind = kinds.find((known) => known === value.kind) ?? readResourceChange(value.kind)
     const ids: unknown = 'ids' in value ? value.ids : 'id' in value ? [value.id] : undefined
     if (kind && isIdList(ids)) return ids.map((id) => ({ kind, id }))
   } catch (error) {
@@ -28,6 +33,17 @@ export function parseChanges(message: string): readonly Change[] {
   }
   return anyChange
 }
+
+const readResourceChange = (kind: unknown): ResourceChange | undefined =>
+  typeof kind === 'string' && /^resource\/[a-z][a-z0-9_]{0,30}$/.test(kind)
+    ? // The pattern proves the prefix.
+      (kind as ResourceChange)
+    : undefined
+
+export const concernsResources = (kind: Change['kind']): kind is ResourceChange => kind.startsWith('resource/')
+
+export const tagsOfResource = (kind: ResourceKind, { levels }: ResourceRecord): readonly Tag[] =>
+  listLevels(kind).map(({ name }, index): Tag => `resource/${name}:${levels[index]?.organizationId ?? 0}`)
 
 const isIdList = (ids: unknown): ids is readonly number[] =>
   Array.isArray(ids) && ids.length > 0 && ids.every((id) => Number.isSafeInteger(id))

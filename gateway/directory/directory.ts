@@ -1,4 +1,5 @@
 import type { Awaitable } from '../lib/awaitable.ts'
+import type { ResourceKind } from '../policy/resource-kind.ts'
 
 export type UserRecord = Readonly<{
   id: number
@@ -89,6 +90,19 @@ export type TokenPage = Readonly<{ page: number; perPage: number }>
 
 export type AgentRecord = Readonly<{ id: number; organizationId: number; isPublic: boolean }>
 
+export type ResourceRecord = Readonly<{ levels: readonly ResourceLevel[] }>
+
+export type ResourceLevel = Readonly<{
+  id: string
+  organizationId: number
+  ownerId: number | null
+  visibility: 'organization' | 'public' | 'private'
+}>
+
+export type ForeignResource = 'foreign'
+
+export type ResourceQuestion = Readonly<{ kind: ResourceKind; id: string; organizationId: number | undefined }>
+
 export type ClusterRecord = Readonly<{
   id: number
   organizationId: number
@@ -145,6 +159,7 @@ export interface Directory<User extends KnownUser = UserRecord> {
   findToken(id: number, hash: string, clientAddress?: string): Awaitable<TokenRecord | WrongSecret | undefined>
   findOrganization(id: number): Awaitable<OrganizationRecord | undefined>
   findAgent(id: number): Awaitable<AgentRecord | undefined>
+  findResource(question: ResourceQuestion): Awaitable<ResourceRecord | ForeignResource | undefined>
   /** A cached record is looked up again if its heartbeat is older than `aliveSince`. */
   findCluster(id: number, aliveSince: Date): Awaitable<ClusterRecord | undefined>
   findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
@@ -166,7 +181,10 @@ export type FactKeys = Readonly<{
   tokens: readonly number[]
   agents: readonly number[]
   clusters: readonly number[]
+  resources: readonly ResourceName[]
 }>
+
+export type ResourceName = Pick<ResourceQuestion, 'kind' | 'id'>
 
 export type IdentityName = Pick<NewIdentity, 'issuer' | 'subject'> & Readonly<{ assertions?: Assertions | undefined }>
 
@@ -176,6 +194,7 @@ export type DirectoryFacts = Readonly<{
   tokens: ReadonlyMap<number, TokenRecord>
   agents: ReadonlyMap<number, AgentRecord>
   clusters: ReadonlyMap<number, ClusterRecord>
+  findResource: (name: ResourceName) => ResourceRecord | undefined
 }>
 
 export type ReadFacts = (keys: FactKeys) => Promise<DirectoryFacts>

@@ -291,6 +291,11 @@ export const causes = {
     'The resource belongs to another organization than the one in force.',
     'Name the organization of the resource, if the caller is a member.',
   ],
+  resource_private: [
+    'resource_not_found',
+    'The resource is private: the caller neither owns it nor has the role that its kind names.',
+    'Ask the owner to share it, or give the caller the role.',
+  ],
   no_organization_for_resource: [
     'resource_not_found',
     'The caller is in no organization, and the resource belongs to one.',

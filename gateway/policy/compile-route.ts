@@ -1,8 +1,9 @@
 import type { RouteContent } from './file.ts'
 import { suggestName } from './near-name.ts'
 import type { RateLimit } from './rate-limit.ts'
+import { listLevels, type ResourceKinds } from './resource-kind.ts'
 import type { OrganizationRole, Roles } from './role.ts'
-import { type Destination, type Method, methods, parsePattern, type Route } from './route.ts'
+import { type Destination, type GuardedResource, type Method, methods, parsePattern, type Route } from './route.ts'
 
 type Report = (path: readonly string[], message: string) => void
 
@@ -10,12 +11,13 @@ type Known = Readonly<{
   roles: Roles
   upstreamNames: ReadonlySet<string>
   rateLimits: ReadonlyMap<string, RateLimit>
+  resources: ResourceKinds
 }>
 
 export function compileRoute(
   row: RouteContent,
   source: string,
-  { roles, upstreamNames, rateLimits }: Known,
+  { roles, upstreamNames, rateLimits, resources }: Known,
   report: Report,
 ): Route | undefined {
   let isValid = true
@@ -35,7 +37,7 @@ export function compileRoute(
   if (row.keepAlive === false && row.surface === 'model')
     refuse(['keepAlive'], 'event streams of the model surface are always kept open; remove "keepAlive"')
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
-  checkParam(row.resource?.param, ['resource', 'param'], names, refuse)
+  const resource = readResource(row, resources, names, refuse)
   if (!isValid || !destination) return undefined
   return Object.freeze({
     id: row.id,
@@ -50,7 +52,7 @@ export function compileRoute(
     role,
     ability: row.require?.ability,
     organizationParam: row.organization?.param,
-    resource: row.resource,
+    resource,
     isWebSocket: row.websocket === true,
     isKeptAlive: row.keepAlive !== false,
     takesEncodedSlashes: row.encodedSlashes === 'allow',
@@ -124,6 +126,38 @@ function readRateLimit(
   else if (row.access === 'public' && (limit.by === 'principal' || limit.by === 'organization'))
     refuse(['rateLimit'], `a public route has no caller, so it cannot be limited by ${limit.by}`)
   return limit
+}
+
+function readResource(
+  { resource }: RouteContent,
+  kinds: ResourceKinds,
+  names: ReadonlySet<string>,
+  refuse: Report,
+): GuardedResource | undefined {
+  if (!resource) return undefined
+  const { kind, param, parents = [], public: isPublic = false } = resource
+  for (const name of [param, ...parents]) checkParam(name, ['resource'], names, refuse)
+  if (kind === 'agent') {
+    if (resource.parents) refuse(['resource', 'parents'], 'an agent has no parents')
+    if (isPublic) refuse(['resource', 'public'], 'a public agent is told by the directory; remove "public"')
+    return { kind, param }
+  }
+  const object = kinds.get(kind)
+  if (!object) {
+    refuse(
+      ['resource', 'kind'],
+      `kind "${kind}" is not listed in resources; ${suggestName(kind, ['agent', ...kinds.keys()])}`,
+    )
+    return undefined
+  }
+  const ancestors = listLevels(object).length - 1
+  if (parents.length > ancestors)
+    refuse(['resource', 'parents'], `a ${kind} has ${ancestors} ancestors, so at most as many parameters name them`)
+  if (new Set([param, ...parents]).size <= parents.length)
+    refuse(['resource', 'parents'], 'names a parameter twice; each names another resource')
+  if (isPublic && listLevels(object).some(({ hasVisibility }) => !hasVisibility))
+    refuse(['resource', 'public'], `nothing of kind "${kind}" is public, since it or an ancestor lacks "visibility"`)
+  return { kind: 'object', object, param, parents, isPublic }
 }
 
 function checkAbility(row: RouteContent, roles: Roles, refuse: Report): void {

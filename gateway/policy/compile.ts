@@ -1,9 +1,11 @@
+import { compileResources } from './compile-resources.ts'
 import { compileRoles } from './compile-roles.ts'
 import { compileRoute } from './compile-route.ts'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 import type { PolicyFile } from './file.ts'
 import { compileOrganizations, type DeclaredOrganizations } from './organizations.ts'
 import type { RateLimit } from './rate-limit.ts'
+import type { ResourceKinds } from './resource-kind.ts'
 import type { Roles } from './role.ts'
 import { type PatternSegment, parsePattern, type Route } from './route.ts'
 
@@ -11,6 +13,7 @@ export type Policy = Readonly<{
   roles: Roles
   organizations: DeclaredOrganizations
   rateLimits: ReadonlyMap<string, RateLimit>
+  resources: ResourceKinds
   routes: readonly Route[]
 }>
 
@@ -20,7 +23,8 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
   if (!roles) throw new ConfigurationError(problems)
   const organizations = compileOrganizations(files, problems)
   const rateLimits = compileRateLimits(files, problems)
-  const known = { roles, upstreamNames, rateLimits }
+  const resources = compileResources(files, roles, problems)
+  const known = { roles, upstreamNames, rateLimits, resources }
   const routes: Route[] = []
   const takenIds = new Map<string, string>()
   const takenPatterns = new Map<string, string>()
@@ -38,7 +42,7 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
     }
   }
   if (problems.length > 0) throw new ConfigurationError(problems)
-  return Object.freeze({ roles, organizations, rateLimits, routes: Object.freeze(routes) })
+  return Object.freeze({ roles, organizations, rateLimits, resources, routes: Object.freeze(routes) })
 }
 
 function claim(taken: Map<string, string>, keys: readonly string[], route: Route): ReadonlySet<string> {

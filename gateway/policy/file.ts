@@ -2,6 +2,7 @@ import type { StreamKind, Surface } from '../errors/surface.ts'
 import type { Problem } from './configuration-error.ts'
 import type { Path } from './document.ts'
 import type { RateLimitContent } from './rate-limit.ts'
+import type { ResourceIdType } from './resource-kind.ts'
 import type { AnswerName, Method, RouteTimeouts } from './route.ts'
 
 export type PolicyFileContent = Readonly<{
@@ -20,7 +21,16 @@ export type PolicyFileContent = Readonly<{
     claims?: readonly Readonly<{ issuer: string; value: string }>[]
   }>[]
   rateLimits?: Readonly<Record<string, RateLimitContent>>
+  resources?: Readonly<Record<string, ResourceContent>>
   routes?: readonly RouteContent[]
+}>
+
+export type ResourceContent = Readonly<{
+  id: ResourceIdType
+  owner?: boolean
+  visibility?: boolean
+  privateRole?: string
+  parent?: string
 }>
 
 export type RouteContent = Readonly<{
@@ -34,7 +44,7 @@ export type RouteContent = Readonly<{
   answer?: AnswerName
   require?: Readonly<{ role?: string; ability?: string }>
   organization?: Readonly<{ param: string }>
-  resource?: Readonly<{ kind: 'agent'; param: string }>
+  resource?: Readonly<{ kind: string; param: string; parents?: readonly string[]; public?: boolean }>
   websocket?: boolean
   keepAlive?: boolean
   encodedSlashes?: 'refuse' | 'allow'

@@ -1,5 +1,6 @@
 import type { StreamKind, Surface } from '../errors/surface.ts'
 import type { RateLimit } from './rate-limit.ts'
+import type { ResourceKind } from './resource-kind.ts'
 import type { OrganizationRole } from './role.ts'
 
 /** Other known methods are 405, and unknown ones are 501 (SPEC section 11). */
@@ -23,6 +24,18 @@ export type Destination =
   | Readonly<{ kind: 'cluster'; param: string }>
   | Readonly<{ kind: 'answer'; name: AnswerName }>
 
+export type GuardedResource = Readonly<
+  { param: string } & (
+    | { kind: 'agent' }
+    | {
+        kind: 'object'
+        object: ResourceKind
+        parents: readonly string[]
+        isPublic: boolean
+      }
+  )
+>
+
 export type Route = Readonly<{
   id: string
   source: string
@@ -36,7 +49,7 @@ export type Route = Readonly<{
   role: OrganizationRole | undefined
   ability: string | undefined
   organizationParam: string | undefined
-  resource: Readonly<{ kind: 'agent'; param: string }> | undefined
+  resource: GuardedResource | undefined
   isWebSocket: boolean
   isKeptAlive: boolean
   takesEncodedSlashes: boolean

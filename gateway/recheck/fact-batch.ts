@@ -1,4 +1,5 @@
-import { type FactKeys, type IdentityName, nameIdentity } from '../directory/directory.ts'
+import { type FactKeys, type IdentityName, nameIdentity, type ResourceName } from '../directory/directory.ts'
+import { nameResource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AccessEnd, agentIdOf, clusterIdOf, type OpenExchange } from './open-exchange.ts'
 
@@ -14,13 +15,14 @@ export class FactBatch {
   readonly #tokens = new Set<number>()
   readonly #agents = new Set<number>()
   readonly #clusters = new Set<number>()
+  readonly #resources = new Map<string, ResourceName>()
 
   get isFull(): boolean {
     const { size: identities } = this.#identities
     const { size: tokens } = this.#tokens
     return (
       this.members.length >= mostMembers ||
-      Math.max(identities + tokens, this.#agents.size, this.#clusters.size) >= mostKeys
+      Math.max(identities + tokens, this.#agents.size, this.#clusters.size, this.#resources.size) >= mostKeys
     )
   }
 
@@ -31,6 +33,8 @@ export class FactBatch {
     if (proof?.kind === 'oauth') this.#identities.set(nameIdentity(proof), proof)
     if (proof?.kind === 'api-token') this.#tokens.add(proof.id)
     if ('code' in match) return
+    const resource = nameResource(match)
+    if (resource) this.#resources.set(`${resource.kind.fingerprint} ${resource.id}`, resource)
     addIfKnown(this.#agents, agentIdOf(match))
     addIfKnown(this.#clusters, clusterIdOf(match))
   }
@@ -41,6 +45,7 @@ export class FactBatch {
       tokens: [...this.#tokens],
       agents: [...this.#agents],
       clusters: [...this.#clusters],
+      resources: [...this.#resources.values()],
     }
   }
 }

@@ -1,15 +1,18 @@
-import type { Change, ChangedKind } from '../directory/change.ts'
+import { type Change, type ChangedKind, concernsResources, type ResourceChange, type Tag } from '../directory/change.ts'
 import type { OpenExchange } from './open-exchange.ts'
 
 type DecidingKind = Exclude<ChangedKind, 'members' | 'session-end'>
 
 const kinds = ['user', 'token', 'organization', 'agent', 'cluster'] as const satisfies readonly DecidingKind[]
 
-export const decides = (kind: Change['kind']): kind is DecidingKind => kinds.some((known) => known === kind)
+type CountedKind = Exclude<DecidingKind, ResourceChange>
+
+export const decides = (kind: Change['kind']): kind is DecidingKind =>
+  kinds.some((known) => known === kind) || concernsResources(kind)
 
 /** Changes by kind and id, each with the moment when it was last heard. */
 export class HeardChanges {
-  readonly #atMs: Readonly<Record<DecidingKind, Map<number, number>>> = {
+  readonly #atMs: Readonly<Record<CountedKind, Map<number, number>>> = {
     user: new Map(),
     token: new Map(),
     organization: new Map(),
@@ -17,18 +20,22 @@ export class HeardChanges {
     cluster: new Map(),
   }
 
+  readonly #resourcesAtMs = new Map<Tag, number>()
+
   add(kind: DecidingKind, id: number, atMs: number): void {
-    this.#atMs[kind].set(id, atMs)
+    if (concernsResources(kind)) this.#resourcesAtMs.set(`${kind}:${id}`, atMs)
+    else this.#atMs[kind].set(id, atMs)
   }
 
   get isEmpty(): boolean {
-    return kinds.every((kind) => this.#atMs[kind].size === 0)
+    return this.#resourcesAtMs.size === 0 && kinds.every((kind) => this.#atMs[kind].size === 0)
   }
 
   /** When a change was heard that may concern this exchange; 0 for none. */
-  findNaming({ proof, userId, organizationId, agentId, clusterId }: OpenExchange): number {
+  findNaming({ proof, userId, organizationId, agentId, clusterId, resourceTags }: OpenExchange): number {
     const { user, token, organization, agent, cluster } = this.#atMs
     let atMs = Math.max(at(user, userId), at(organization, organizationId), at(agent, agentId), at(cluster, clusterId))
+    for (const tag of resourceTags) atMs = Math.max(atMs, this.#resourcesAtMs.get(tag) ?? 0)
     if (proof?.kind !== 'api-token') return atMs
     atMs = Math.max(atMs, at(token, proof.id))
     // A token ends with its ancestors, and with their owners.

@@ -47,8 +47,12 @@ export function judgeAgain(
     if (match.route.isPublic || principal === undefined) enforce(decide(match, undefined, roles))
     else {
       const organization = findOrganization(open, match, principal)
-      const resource = resolveResource(match, { findAgent: (id) => facts.agents.get(id) })
+      const resource = resolveResource(match, organization, {
+        findAgent: (id) => facts.agents.get(id),
+        findResource: facts.findResource,
+      })
       if (resource instanceof Promise) throw new GatewayError('internal')
+      open.noteResource(match, resource)
       enforce(decide(match, { principal, organization, resource }, roles))
     }
     if (match.route.destination.kind === 'cluster') requireCluster(open, clusterIdOf(match), facts)

@@ -1,11 +1,13 @@
 import type { Proof } from '../authenticate/principal.ts'
 import type { Permit } from '../authorize/decide.ts'
+import { type Tag, tagsOfResource } from '../directory/change.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
 import type { AccessEndCode } from '../errors/stream-failure.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Slot } from '../lib/unordered-list.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { parseId } from '../resolve/organization-id.ts'
+import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 
 export type AccessEnd = Readonly<{
@@ -56,6 +58,7 @@ export class OpenExchange implements Slot<OpenExchange> {
   proof: Proof | undefined
   agentId: number | undefined
   clusterId: number | undefined
+  resourceTags: readonly Tag[] = []
   expiresAtMs = 0
   verifiedAtMs: number
   /** When a change was heard that names this exchange, and that is not judged yet. */
@@ -88,11 +91,18 @@ export class OpenExchange implements Slot<OpenExchange> {
     this.verifiedAtMs = verifiedAtMs
     this.#report = report
     this.note(match)
+    this.noteResource(match, caller?.resource)
   }
 
   note(match: RouteMatch): void {
     this.agentId = agentIdOf(match)
     this.clusterId = clusterIdOf(match)
+  }
+
+  noteResource({ route }: RouteMatch, resource: Resource | undefined): void {
+    const isFound = resource?.kind === 'object' && typeof resource.record === 'object'
+    if (isFound && route.resource?.kind === 'object')
+      this.resourceTags = tagsOfResource(route.resource.object, resource.record)
   }
 
   describeOpening(): OpeningFacts {
@@ -141,7 +151,7 @@ export class OpenExchange implements Slot<OpenExchange> {
 
 export function agentIdOf({ route, params }: RouteMatch): number | undefined {
   const { resource } = route
-  return resource && parseId(params.get(resource.param) ?? '')
+  return resource?.kind === 'agent' ? parseId(params.get(resource.param) ?? '') : undefined
 }
 
 export function clusterIdOf({ route, params }: RouteMatch): number | undefined {

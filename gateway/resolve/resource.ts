@@ -1,18 +1,48 @@
-import type { AgentRecord, Directory } from '../directory/directory.ts'
+import type { AgentRecord, Directory, ForeignResource, ResourceName, ResourceRecord } from '../directory/directory.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
+import { isResourceId, listLevels } from '../policy/resource-kind.ts'
 import type { RouteMatch } from '../route/table.ts'
+import type { Organization } from './organization.ts'
 import { parseId } from './organization-id.ts'
 
-export type Resource = Readonly<{ kind: 'agent'; agent: AgentRecord | undefined }>
+export type Resource =
+  | Readonly<{ kind: 'agent'; agent: AgentRecord | undefined }>
+  | Readonly<{ kind: 'object'; record: ResourceRecord | ForeignResource | undefined }>
 
 export function resolveResource(
   match: RouteMatch,
-  directory: Pick<Directory, 'findAgent'>,
+  organization: Organization | undefined,
+  directory: Pick<Directory, 'findAgent' | 'findResource'>,
 ): Awaitable<Resource | undefined> {
   const { resource } = match.route
   if (!resource) return undefined
   const { kind, param } = resource
-  const id = parseId(match.params.get(param) ?? '')
-  if (id === undefined) return { kind, agent: undefined }
-  return andThen(directory.findAgent(id), (agent) => ({ kind, agent }))
+  if (kind === 'agent') {
+    const id = parseId(match.params.get(param) ?? '')
+    if (id === undefined) return { kind, agent: undefined }
+    return andThen(directory.findAgent(id), (agent) => ({ kind, agent }))
+  }
+  const named = nameResource(match)
+  if (!named) return { kind, record: undefined }
+  const { parentIds, ...name } = named
+  return andThen(directory.findResource({ ...name, organizationId: organization?.id }), (record) => ({
+    kind,
+    record: isBelow(record, parentIds) ? record : undefined,
+  }))
 }
+
+type NamedResource = ResourceName & Readonly<{ parentIds: readonly string[] }>
+
+/** Undefined also if an id of the path has not the one spelling that ids of its kind have. */
+export function nameResource({ route, params }: RouteMatch): NamedResource | undefined {
+  const { resource } = route
+  if (resource?.kind !== 'object') return undefined
+  const levels = listLevels(resource.object)
+  const ids = [resource.param, ...resource.parents].map((param) => params.get(param) ?? '')
+  const isSound = ids.every((id, index) => levels[index] && isResourceId(levels[index].idType, id))
+  const [id, ...parentIds] = ids
+  return isSound && id !== undefined ? { kind: resource.object, id, parentIds } : undefined
+}
+
+const isBelow = (record: ResourceRecord | ForeignResource | undefined, parentIds: readonly string[]): boolean =>
+  typeof record !== 'object' || parentIds.every((id, index) => record.levels[index + 1]?.id === id)

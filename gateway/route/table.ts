@@ -1,5 +1,12 @@
 import { GatewayError } from '../errors/gateway-error.ts'
-import { type Method, methods, opensPublicAgents, parsePattern, type Route } from '../policy/route.ts'
+import {
+  type GuardedResource,
+  type Method,
+  methods,
+  opensPublicAgents,
+  parsePattern,
+  type Route,
+} from '../policy/route.ts'
 import type { RequestTarget } from '../receive/target.ts'
 import { otherReadings } from './readings.ts'
 
@@ -186,5 +193,14 @@ function isAtLeastAsStrict(route: Route, other: Route | undefined): boolean {
 const isSamePlace = (route: Route, other: Route): boolean =>
   route.organizationParam === other.organizationParam &&
   (opensPublicAgents(other) || !opensPublicAgents(route)) &&
-  route.resource?.kind === other.resource?.kind &&
-  route.resource?.param === other.resource?.param
+  isSameResource(route.resource, other.resource)
+
+function isSameResource(guarded: GuardedResource | undefined, other: GuardedResource | undefined): boolean {
+  if (guarded?.kind !== other?.kind || guarded?.param !== other?.param) return false
+  if (guarded?.kind !== 'object' || other?.kind !== 'object') return true
+  return (
+    guarded.object === other.object &&
+    guarded.parents.join() === other.parents.join() &&
+    (other.isPublic || !guarded.isPublic)
+  )
+}

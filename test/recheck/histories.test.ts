@@ -88,6 +88,7 @@ function startReplica({ world, draw, sleep, readRow, ask }: World) {
     policy: () => policy,
     readFacts: ({ tokens }) =>
       ask(() => ({
+        findResource: () => undefined,
         users: new Map(),
         tokens: new Map(
           tokens.flatMap((id) => {

@@ -27,6 +27,7 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
         number,
         TokenRecord
       >,
+      findResource: () => undefined,
       agents: new Map(),
       clusters: new Map(),
     }),

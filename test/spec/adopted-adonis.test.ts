@@ -62,7 +62,7 @@ async function testTogether(t: Test): Promise<void> {
   await until(isHearing, 'the connection for changes')
 
   t.test('the check finds nothing wrong, but for an index that AdonisJS does not make', async (t) => {
-    const vocabulary = { roles: new Set(['org-owner', 'org-admin', 'org-member']) }
+    const vocabulary = { roles: new Set(['org-owner', 'org-admin', 'org-member']), resources: [] }
     const options = { url: gatewayUrl, vocabulary, triesWrites: true, timeoutMs: 10_000 }
     const { isAdopted, problems } = await checkDirectory(options)
     t.equal(isAdopted, true)

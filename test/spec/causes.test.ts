@@ -281,6 +281,7 @@ const rows = {
   resource_unknown: { provoke: get('/agents/999', oauth(member)) },
   resource_foreign: { provoke: get(`/agents/${agents.globex}`, oauth(member)) },
   no_organization_for_resource: { provoke: get(`/agents/${agents.acme}`, oauth(homeless)) },
+  resource_private: { provoke: get(`/held-datasets/${world.objects.datasets.acmePrivate}`, oauth(member)) },
   cluster_unknown: { provoke: get('/cluster/999/x', oauth(member)) },
   cluster_foreign: { provoke: get(`/cluster/${clusters.globex}/x`, oauth(member)) },
   user_not_a_member: { provoke: minting(999), audit: 'allowed' },

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -44,7 +44,7 @@ const ends: (() => unknown)[] = []
 const { gatewayUrl } = await adoptDatabase({ teardown: (end) => ends.push(end) }, urlOf('adopted'))
 for (const end of ends) await end()
 
-const vocabulary = { roles: new Set(['org-admin', 'org-member']) }
+const vocabulary = { roles: new Set(['org-admin', 'org-member']), resources: [] }
 const check = async (name: string, triesWrites = false) => {
   const { problems } = await checkDirectory({
     url: urlOf(name, gatewayUrl),
@@ -216,6 +216,10 @@ function writeInstallation(t: Test): string {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const upstream = { url: 'http://127.0.0.1:1' }
+  cpSync(fileURLToPath(new URL('../../policies', import.meta.url)), join(directory, 'policies'), {
+    recursive: true,
+    filter: (file) => !/(?:resources|objects)\.yaml$/.test(file),
+  })
   writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
   writeFileSync(
     join(directory, 'gateway.yaml'),
@@ -224,7 +228,7 @@ function writeInstallation(t: Test): string {
       issuers: [{ issuer: 'http://127.0.0.1:1', audience: 'sallyport-demo' }],
       identity: { keys: ['file:identity.pem'] },
       upstreams: { platform: upstream, agents: upstream, files: upstream, graphql: upstream, data: upstream },
-      policies: { directory: fileURLToPath(new URL('../../policies', import.meta.url)) },
+      policies: { directory: 'policies' },
     }),
   )
   return directory

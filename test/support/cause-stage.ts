@@ -34,6 +34,12 @@ const routes = [
   { id: 'causes.reads', match: { path: '/reads' }, ...closed, require: { ability: 'datasets:read' } },
   { id: 'causes.writes', match: { path: '/writes' }, ...closed, require: { ability: 'datasets:write' } },
   { id: 'causes.agent', match: { path: '/agents/:id' }, ...closed, resource: { kind: 'agent', param: 'id' } },
+  {
+    id: 'causes.dataset',
+    match: { path: '/held-datasets/:id' },
+    ...closed,
+    resource: { kind: 'dataset', param: 'id' },
+  },
   { id: 'causes.cluster', match: { path: '/cluster/:id/*' }, surface: 'platform', cluster: { param: 'id' } },
   { id: 'causes.model', match: { path: '/model/*' }, ...open, surface: 'model', stream: 'responses' },
   { id: 'causes.held', match: { path: '/held/*' }, ...closed },

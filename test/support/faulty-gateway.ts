@@ -63,7 +63,13 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   }
   const recheck = new OpenExchanges({
     ...configuration.streams,
-    readFacts: async () => ({ users: new Map(), tokens: new Map(), agents: new Map(), clusters: new Map() }),
+    readFacts: async () => ({
+      users: new Map(),
+      tokens: new Map(),
+      agents: new Map(),
+      clusters: new Map(),
+      findResource: () => undefined,
+    }),
     knownAt: (readAtMs) => readAtMs,
     policy: () => snapshot,
     now,

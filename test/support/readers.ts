@@ -31,6 +31,7 @@ import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
 import { redact } from '../../gateway/observe/log/redact.ts'
 import { readKeyBundle } from '../../gateway/pin/key-bundle.ts'
 import { parseYaml } from '../../gateway/policy/document.ts'
+import { isResourceId } from '../../gateway/policy/resource-kind.ts'
 import { parsePattern } from '../../gateway/policy/route.ts'
 import { takeCredentials } from '../../gateway/receive/carried-credentials.ts'
 import { readClient } from '../../gateway/receive/client.ts'
@@ -259,6 +260,9 @@ export const readers: readonly Reader[] = [
   ),
   reader('a key set’s text', 'authenticate/jwks/fetch.ts', mebibyte, (text) => parseShallow(`{"keys":${text}`)),
   reader('an organization', 'resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
+  reader('an id of a resource', 'policy/resource-kind.ts', head, (text) =>
+    (['bigint', 'uuid', 'text'] as const).map((type) => isResourceId(type, text)),
+  ),
   reader('a cookie', 'resolve/organization-id.ts', head, (text) => readOrganizationCookie([text])),
   reader('a preflight', 'endpoints/cors.ts', head, (text) => cors.answerPreflight(preflightOf(text), () => ['GET'])),
   reader('a body', 'endpoints/read-body.ts', 64 * 1024, (text) => {
@@ -354,6 +358,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'directory/postgres/check/': 'a command that an operator runs on his own database',
   'directory/postgres/audit.ts': own,
   'directory/postgres/migrate.ts': own,
+  'directory/postgres/resources.ts': 'writes statements from the kinds of a policy',
   'directory/postgres/query-failure.ts': 'looks at a code of five characters',
   'directory/redis/clients.ts': operator,
   'directory/postgres/hide-user.ts': 'looks for one fixed name in a message of the database’s server',

@@ -50,6 +50,13 @@ function isSameResource(match: RouteMatch, facts: Facts): boolean {
   const wanted = match.route.resource
   const looked = facts.match?.route.resource
   if (!wanted || !looked || !facts.resource) return false
+  if (looked.kind === 'object' && wanted.kind === 'object') {
+    const isAskedAlike = match.route.organizationParam === facts.match?.route.organizationParam
+    const idsOf = ({ params }: RouteMatch, { param, parents }: typeof wanted) =>
+      [param, ...parents].map((name) => params.get(name)).join('/')
+    if (!facts.match || !isAskedAlike || looked.object.fingerprint !== wanted.object.fingerprint) return false
+    return idsOf(facts.match, looked) === idsOf(match, wanted)
+  }
   return looked.kind === wanted.kind && facts.match?.params.get(looked.param) === match.params.get(wanted.param)
 }
 

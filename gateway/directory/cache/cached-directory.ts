@@ -1,13 +1,16 @@
 import { type Awaitable, andThen } from '../../lib/awaitable.ts'
-import type { Change, Tag } from '../change.ts'
+import { type Change, concernsResources, type Tag, tagsOfResource } from '../change.ts'
 import {
   type AgentRecord,
   type Arrival,
   type ClusterRecord,
   type Directory,
+  type ForeignResource,
   type NewIdentity,
   nameIdentity,
   type OrganizationRecord,
+  type ResourceQuestion,
+  type ResourceRecord,
   type TokenRecord,
   type UserRecord,
   type WrongSecret,
@@ -16,7 +19,7 @@ import type { Freshness } from './freshness.ts'
 import { singleFlight } from './single-flight.ts'
 import { createTaggedCache, type ReadResult, type TaggedCache, type TaggedCacheOptions } from './tagged-cache.ts'
 
-export type CacheName = 'users' | 'tokens' | 'organizations' | 'agents' | 'clusters'
+export type CacheName = 'users' | 'tokens' | 'organizations' | 'agents' | 'clusters' | 'resources'
 
 export type CachedDirectory = Readonly<{
   directory: Directory
@@ -57,7 +60,7 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
     forget(change)
     options.announce(change)
   }
-  const { users, tokens, organizations, agents, clusters } = caches
+  const { users, tokens, organizations, agents, clusters, resources } = caches
   const directory: Directory = {
     ...store,
     findByIdentity: (identity) =>
@@ -70,6 +73,7 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
       tokens.read(`token:${id}`, () => store.findToken(id, hash, clientAddress), { absenceKey: `token:${id}:${hash}` }),
     findOrganization: (id) => organizations.read(`organization:${id}`, () => store.findOrganization(id)),
     findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
+    findResource: (question) => readResource(resources, store, question),
     findCluster: (id, aliveSince) => readCluster(clusters, store, id, aliveSince),
     revokeToken: async (token, audit) => {
       const revoked = await store.revokeToken(token, audit)
@@ -123,12 +127,34 @@ function readCluster(
   })
 }
 
+type HeldResource = Readonly<{ record: ResourceRecord; tags: readonly Tag[] }>
+
+/**
+ * Per organization in force: a foreign resource is then held exactly like an absent one, so that time tells them apart
+ * no more than the response does.
+ */
+const readResource = (
+  resources: TaggedCache<HeldResource, ForeignResource>,
+  store: Directory,
+  question: ResourceQuestion,
+): Awaitable<ResourceRecord | ForeignResource | undefined> => {
+  const { kind, id, organizationId = 0 } = question
+  const load = () =>
+    andThen(store.findResource(question), (record) =>
+      typeof record === 'object' ? { record, tags: tagsOfResource(kind, record) } : record,
+    )
+  return andThen(resources.read(`${organizationId} ${kind.fingerprint} ${id}`, load), (held) =>
+    typeof held === 'object' ? held.record : held,
+  )
+}
+
 type Caches = Readonly<{
   users: TaggedCache<UserRecord>
   tokens: TaggedCache<TokenRecord, WrongSecret>
   organizations: TaggedCache<OrganizationRecord>
   agents: TaggedCache<AgentRecord>
   clusters: TaggedCache<ClusterRecord>
+  resources: TaggedCache<HeldResource, ForeignResource>
 }>
 
 function createCaches({ onRead, maxEntries, ttlMs, freshness, grace }: CachedDirectoryOptions): Caches {
@@ -154,15 +180,17 @@ function createCaches({ onRead, maxEntries, ttlMs, freshness, grace }: CachedDir
     organizations: create<OrganizationRecord>('organizations', ({ id }) => [`organization:${id}`, `members:${id}`]),
     agents: create<AgentRecord>('agents', ({ id }) => [`agent:${id}`]),
     clusters: create<ClusterRecord>('clusters', ({ id }) => [`cluster:${id}`]),
+    resources: create<HeldResource, ForeignResource>('resources', ({ tags }) => tags),
   }
 }
 
-const countEntries = ({ users, tokens, organizations, agents, clusters }: Caches) => ({
+const countEntries = ({ users, tokens, organizations, agents, clusters, resources }: Caches) => ({
   users: users.size(),
   tokens: tokens.size(),
   organizations: organizations.size(),
   agents: agents.size(),
   clusters: clusters.size(),
+  resources: resources.size(),
 })
 
 const tagsOfUser = ({ id, roles }: UserRecord): readonly Tag[] => [
@@ -170,12 +198,16 @@ const tagsOfUser = ({ id, roles }: UserRecord): readonly Tag[] => [
   ...roles.flatMap(({ organization }): readonly Tag[] => (organization ? [`organization:${organization.id}`] : [])),
 ]
 
-function forgetIn({ users, tokens, organizations, agents, clusters }: Caches, change: Change): void {
+function forgetIn({ users, tokens, organizations, agents, clusters, resources }: Caches, change: Change): void {
   if (change.kind === 'everything') {
-    for (const cache of [users, tokens, organizations, agents, clusters]) cache.clear()
+    for (const cache of [users, tokens, organizations, agents, clusters, resources]) cache.clear()
     return
   }
   const tag: Tag = `${change.kind}:${change.id}`
+  if (concernsResources(change.kind)) {
+    resources.drop(tag)
+    return
+  }
   switch (change.kind) {
     case 'user':
       users.drop(tag)
@@ -201,6 +233,6 @@ function forgetIn({ users, tokens, organizations, agents, clusters }: Caches, ch
     case 'session-end':
       return
     default:
-      change satisfies never
+      change.kind satisfies never
   }
 }

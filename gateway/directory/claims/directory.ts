@@ -47,6 +47,7 @@ export function createClaimsDirectory(policy: () => ClaimsPolicy): ClaimsDirecto
       verifyEmail: refuse,
       findOrganization: refuse,
       findAgent: refuse,
+      findResource: refuse,
       findCluster: refuse,
       findMember: refuse,
       mintToken: refuse,
@@ -64,6 +65,7 @@ export function createClaimsDirectory(policy: () => ClaimsPolicy): ClaimsDirecto
       tokens: new Map(),
       agents: new Map(),
       clusters: new Map(),
+      findResource: () => undefined,
     }),
   }
 }

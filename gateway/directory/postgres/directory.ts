@@ -12,6 +12,7 @@ import {
 } from '../directory.ts'
 import { writeAudit } from './audit.ts'
 import type { Database, Query, Statement } from './pool.ts'
+import { findResource, readResources } from './resources.ts'
 import {
   type AgentRow,
   type ClusterRow,
@@ -59,6 +60,7 @@ export function createPostgresDirectory(
       const [row] = await query<AgentRow>(statements.findAgent, [id])
       return row && toAgent(row)
     },
+    findResource: (question) => findResource(query, question),
     findCluster: async (id) => {
       const [row] = await query<ClusterRow>(statements.findCluster, [id])
       return row && toCluster(row)
@@ -155,14 +157,15 @@ export const createReadFacts = (query: Query): ReadFacts => {
     issuers.length === 0
       ? []
       : query<{ issuer: string; subject: string; user: UserRecord }>(statements.findByIdentities, [issuers, subjects])
-  return async ({ identities, tokens, agents, clusters }) => {
+  return async ({ identities, tokens, agents, clusters, resources }) => {
     const issuers = identities.map(({ issuer }) => issuer)
     const subjects = identities.map(({ subject }) => subject)
-    const [userRows, tokenRows, agentRows, clusterRows] = await Promise.all([
+    const [userRows, tokenRows, agentRows, clusterRows, findRead] = await Promise.all([
       readUsers(issuers, subjects),
       readByIds<TokenRow>(statements.findTokens, tokens),
       readByIds<AgentRow>(statements.findAgents, agents),
       readByIds<ClusterRow>(statements.findClusters, clusters),
+      readResources(query, resources),
     ])
     const found = tokenRows.map(toToken).filter((token) => token !== undefined)
     return {
@@ -170,6 +173,7 @@ export const createReadFacts = (query: Query): ReadFacts => {
       tokens: new Map(found.map((token) => [token.id, token])),
       agents: new Map(agentRows.map((row): [number, AgentRecord] => [row.id, toAgent(row)])),
       clusters: new Map(clusterRows.map((row): [number, ClusterRecord] => [row.id, toCluster(row)])),
+      findResource: findRead,
     }
   }
 }

@@ -3,7 +3,9 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import Postgrator from 'postgrator'
 import { GatewayError } from '../../errors/gateway-error.ts'
+import type { ResourceKind } from '../../policy/resource-kind.ts'
 import { createHideUser } from './hide-user.ts'
+import { createTableOf } from './resources.ts'
 
 const scripts = {
   own: fileURLToPath(new URL('./migrations/', import.meta.url)),
@@ -19,16 +21,20 @@ const lockKey = 7_255_978_001
 
 export type AppliedMigration = Readonly<{ version: number; name: string }>
 
+export type Migrated = Readonly<{
+  applied: readonly AppliedMigration[]
+  created: readonly string[]
+  missing: readonly string[]
+}>
+
 export type MigrateOptions = Readonly<{
   /** Keeps another program's tables as they are. An adopted database stays adopted. */
   adopt?: boolean
+  resources?: readonly ResourceKind[]
 }>
 
 /** Runs in one transaction behind an advisory lock, so that of several replicas one migrates and the others wait. */
-export async function migrate(
-  url: string,
-  { adopt = false }: MigrateOptions = {},
-): Promise<readonly AppliedMigration[]> {
+export async function migrate(url: string, { adopt = false, resources = [] }: MigrateOptions = {}): Promise<Migrated> {
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: 5_000,
@@ -48,14 +54,26 @@ export async function migrate(
       ...(kind === 'adopted' && { currentSchema: 'sallyport_directory' }),
       execQuery: (query) => client.query(query),
     })
-    const applied = await postgrator.migrate()
+    const applied = (await postgrator.migrate()).map(({ version, name }) => ({ version, name }))
+    const unseen = await findUnseen(client, resources)
+    if (kind === 'own') for (const resource of unseen) await client.query(createTableOf(resource))
     await client.query('commit')
-    return applied.map(({ version, name }) => ({ version, name }))
+    const names = unseen.map(({ name }) => name)
+    return kind === 'own' ? { applied, created: names, missing: [] } : { applied, created: [], missing: names }
   } catch (error) {
     throw createHideUser(url)(error)
   } finally {
     await client.end()
   }
+}
+
+async function findUnseen(client: pg.Client, kinds: readonly ResourceKind[]): Promise<readonly ResourceKind[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select name from unnest($1::text[]) as name where to_regclass('sallyport_directory.resources_' || name) is null`,
+    [kinds.map(({ name }) => name)],
+  )
+  const unseen = new Set(rows.map(({ name }) => name))
+  return kinds.filter(({ name }) => unseen.has(name))
 }
 
 type Found = Readonly<{ is_own: boolean; is_adopted: boolean; has_schema: boolean; strangers: string | null }>

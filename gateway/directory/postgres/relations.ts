@@ -1,4 +1,6 @@
-export type ColumnType = `${'integer' | 'text' | 'boolean' | 'timestamptz' | 'jsonb'}${'' | '?'}`
+import type { ResourceKind } from '../../policy/resource-kind.ts'
+
+export type ColumnType = `${'integer' | 'bigint' | 'uuid' | 'text' | 'boolean' | 'timestamptz' | 'jsonb'}${'' | '?'}`
 
 export type Relation = Readonly<{
   name: string
@@ -9,6 +11,23 @@ export type Relation = Readonly<{
   deletes?: boolean
   tells?: readonly ('insert' | 'update' | 'delete')[]
 }>
+
+export const relationsWith = (kinds: readonly ResourceKind[]): readonly Relation[] => [
+  ...relations,
+  ...kinds.map(
+    ({ name, idType, hasOwner, hasVisibility, parent }): Relation => ({
+      name: `resources_${name}`,
+      columns: {
+        id: idType,
+        organization_id: 'integer',
+        ...(hasOwner && { owner_id: 'integer?' }),
+        ...(hasVisibility && { visibility: 'text' }),
+        ...(parent && { parent: parent.idType }),
+      },
+      tells: ['insert', 'update', 'delete'],
+    }),
+  ),
+]
 
 export const relations: readonly Relation[] = [
   {

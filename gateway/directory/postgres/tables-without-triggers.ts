@@ -30,11 +30,17 @@ const findSilent = `with recursive
   ) is not true
   order by 1, 2, 3`
 
+const findResources = `select relname as name from pg_class
+  where relnamespace = to_regnamespace('sallyport_directory') and starts_with(relname, 'resources_') and relkind <> 'i'`
+
 /** Finds the tables behind all cached views that lack working triggers, also behind views that an operator created. */
 export async function findTablesWithoutTriggers(client: pg.Client): Promise<readonly SilentTable[]> {
+  const { rows: resources } = await client.query<{ name: string }>(findResources)
   const wanted = relations.flatMap(({ name, tells }) =>
     tells ? [...tells, 'truncate' as const].map((event) => ({ name, event, bit: eventBits[event] })) : [],
   )
+  for (const event of ['insert', 'update', 'delete', 'truncate'] as const)
+    for (const { name } of resources) wanted.push({ name, event, bit: eventBits[event] })
   const { rows } = await client.query<SilentTable>(findSilent, [
     wanted.map(({ name }) => name),
     wanted.map(({ event }) => event),

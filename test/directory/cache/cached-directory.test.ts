@@ -14,6 +14,7 @@ import type {
   UserRecord,
 } from '../../../gateway/directory/directory.ts'
 import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
+import type { ResourceKind } from '../../../gateway/policy/resource-kind.ts'
 
 const nowMs = 1_800_000_000_000
 const issuer = 'https://issuer.example'
@@ -133,6 +134,11 @@ function holdDirectory() {
     findToken: (id) => ask(`token ${id}`, () => (rows.wrongSecrets.has(id) ? 'wrong-secret' : tokens.get(id))),
     findOrganization: (id) => ask(`organization ${id}`, () => (id < 100 ? organization(id) : undefined)),
     findAgent: (id) => ask(`agent ${id}`, () => ({ id, organizationId: 1, isPublic: false })),
+    findResource: ({ kind, id }) =>
+      ask(`${kind.name} ${id}`, () => {
+        if (id === 'foreign' || id === 'absent') return id === 'foreign' ? id : undefined
+        return { levels: [{ id, organizationId: Number(id), ownerId: null, visibility: 'organization' as const }] }
+      }),
     findCluster: (id) => ask(`cluster ${id}`, () => cluster(id, rows.heartbeat)),
     findMember: (_organization, id) => ask(`member ${id}`, () => ({ id, userType: 'human' as const })),
     mintToken: () => ask('mint', () => token(1, user(1))),
@@ -183,7 +189,50 @@ t.test('a fact that was looked up once is not asked of the store again', async (
   const { warm, lookAgain, sizes } = holdDirectory()
   await warm()
   t.same(await lookAgain(), [])
-  t.same(sizes(), { users: 3, tokens: 2, organizations: 2, agents: 1, clusters: 1 })
+  t.same(sizes(), { users: 3, tokens: 2, organizations: 2, agents: 1, clusters: 1, resources: 0 })
+})
+
+const kindOf = (name: string): ResourceKind => ({
+  name,
+  fingerprint: name,
+  idType: 'text',
+  hasOwner: false,
+  hasVisibility: false,
+  privateRole: undefined,
+  parent: undefined,
+})
+
+t.test('a change of resources forgets their kind in their organization alone', async (t) => {
+  const { directory, forget, asked } = holdDirectory()
+  const ask = async () => {
+    asked.length = 0
+    for (const [name, id] of ['dataset 1', 'dataset 2', 'file 1'].map((each) => each.split(' ')))
+      await directory.findResource({ kind: kindOf(name ?? ''), id: id ?? '', organizationId: Number(id) })
+    return [...asked]
+  }
+  await ask()
+  t.same(await ask(), [])
+  forget({ kind: 'resource/dataset', id: 1 })
+  t.same(await ask(), ['dataset 1'])
+  forget({ kind: 'everything' })
+  t.equal((await ask()).length, 3)
+})
+
+t.test('a foreign resource is held as long as an absent one, and for the asking organization alone', async (t) => {
+  const { directory, pass, asked } = holdDirectory()
+  const ask = async (organizationId: number) => {
+    asked.length = 0
+    for (const id of ['foreign', 'absent'])
+      await directory.findResource({ kind: kindOf('dataset'), id, organizationId })
+    return [...asked]
+  }
+  const both = ['dataset foreign', 'dataset absent']
+  t.same(await ask(1), both)
+  t.same(await ask(2), both)
+  pass(850)
+  t.same(await ask(1), [])
+  pass(100)
+  t.same(await ask(1), both)
 })
 
 const [one, two, three] = ['one', 'two', 'three'].map((subject) => `user ${issuer} ${subject}`)

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { createHideUser } from '../hide-user.ts'
-import { relations } from '../relations.ts'
+import { relationsWith } from '../relations.ts'
 import { findTablesWithoutTriggers } from '../tables-without-triggers.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
@@ -44,16 +44,21 @@ export async function checkDirectory(options: CheckOptions): Promise<DirectoryRe
 async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOptions): Promise<DirectoryReport> {
   const { isAdopted, barrier } = await look(client)
   if (barrier) return { isAdopted, relations: 0, problems: [barrier] }
-  const columns = await checkColumns(client)
+  const relations = relationsWith(vocabulary.resources)
+  const columns = await checkColumns(client, relations)
   const errors = columns.filter(({ severity }) => severity === 'error')
   const broken = new Set(
     errors.filter(({ code }) => code !== 'not-writable').map(({ where }) => where.split('.')[1] ?? ''),
   )
   const usable = new Set(relations.map(({ name }) => name).filter((name) => !broken.has(name)))
-  const rows = await checkRows(client, usable, vocabulary)
+  const rows = await checkRows(
+    client,
+    relations.filter(({ name }) => usable.has(name)),
+    vocabulary,
+  )
   const triggers = await checkTriggers(client, isAdopted)
   const writes = triesWrites && errors.length === 0 ? await tryWrites(client) : []
-  const plans = await checkPlans(client, usable)
+  const plans = await checkPlans(client, usable, vocabulary.resources)
   const silent = triggers.filter(({ where }) => !broken.has(where.replace(`${schema}.`, '')))
   return { isAdopted, relations: relations.length, problems: [...columns, ...rows, ...silent, ...writes, ...plans] }
 }

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { type ColumnType, type Relation, relations } from '../relations.ts'
+import type { ColumnType, Relation } from '../relations.ts'
 import { type DirectoryProblem, schema, summarize } from './problem.ts'
 
 type Found = Readonly<{
@@ -41,6 +41,14 @@ const types: Readonly<Record<string, Readonly<{ fits: (found: Found) => boolean;
     fits: ({ type }) => type === 'integer' || type === 'smallint',
     help: 'ids are integers up to 2147483647: cast with ::integer, and index that expression in the table',
   },
+  bigint: {
+    fits: ({ type }) => /^(?:bigint|integer|smallint)$/.test(type),
+    help: 'name the type of its ids in policies/resources.yaml, or cast it',
+  },
+  uuid: {
+    fits: ({ type }) => type === 'uuid',
+    help: 'name the type of its ids in policies/resources.yaml, or cast it',
+  },
   text: { fits: ({ category }) => category === 'S', help: 'cast it with ::text, or map its values to words by "case"' },
   boolean: { fits: ({ type }) => type === 'boolean', help: "write a comparison, such as visibility = 'public'" },
   timestamptz: {
@@ -50,7 +58,10 @@ const types: Readonly<Record<string, Readonly<{ fits: (found: Found) => boolean;
   jsonb: { fits: ({ type }) => type === 'jsonb', help: 'this table is the gateway\'s own: run "sallyport migrate"' },
 }
 
-export async function checkColumns(client: pg.Client): Promise<readonly DirectoryProblem[]> {
+export async function checkColumns(
+  client: pg.Client,
+  relations: readonly Relation[],
+): Promise<readonly DirectoryProblem[]> {
   const { rows } = await client.query<Found>(listColumns, [schema])
   return relations.flatMap((relation) => {
     const found = rows.filter((row) => row.relation === relation.name)

@@ -1,45 +1,62 @@
 import type pg from 'pg'
+import { listLevels, type ResourceIdType, type ResourceKind } from '../../../policy/resource-kind.ts'
 import type { Statement } from '../pool.ts'
+import { statementsOf } from '../resources.ts'
 import * as statements from '../statements.ts'
 import { attempt } from './attempt.ts'
 import type { DirectoryProblem } from './problem.ts'
 
-const questions: readonly Readonly<{ statement: Statement; values: string; when: string; reads: readonly string[] }>[] =
-  [
-    {
-      statement: statements.findToken,
-      values: '1',
-      when: 'a request with an API token',
-      reads: ['auth_access_tokens', 'users', 'role_assignments', 'organizations'],
-    },
-    {
-      statement: statements.findTokenHashes,
-      values: 'array[1]',
-      when: 'a request with an API token',
-      reads: ['auth_access_tokens'],
-    },
-    {
-      statement: statements.findByIdentity,
-      values: "'issuer', 'subject'",
-      when: 'a request with an OAuth token',
-      reads: ['user_identities', 'users', 'role_assignments', 'organizations'],
-    },
-    {
-      statement: statements.findOrganization,
-      values: '1',
-      when: 'GET /users/me',
-      reads: ['organizations', 'role_assignments'],
-    },
-    {
-      statement: statements.findMember,
-      values: '1, 1',
-      when: 'minting and listing tokens',
-      reads: ['users', 'role_assignments'],
-    },
-    { statement: statements.listTokens, values: '1, 20, 0', when: 'a list of tokens', reads: ['auth_access_tokens'] },
-    { statement: statements.findAgent, values: '1', when: 'a request to an agent', reads: ['agents'] },
-    { statement: statements.findCluster, values: '1', when: 'a request to a cluster', reads: ['clusters'] },
-  ]
+type Question = Readonly<{ statement: Statement; values: string; when: string; reads: readonly string[] }>
+
+const questions: readonly Question[] = [
+  {
+    statement: statements.findToken,
+    values: '1',
+    when: 'a request with an API token',
+    reads: ['auth_access_tokens', 'users', 'role_assignments', 'organizations'],
+  },
+  {
+    statement: statements.findTokenHashes,
+    values: 'array[1]',
+    when: 'a request with an API token',
+    reads: ['auth_access_tokens'],
+  },
+  {
+    statement: statements.findByIdentity,
+    values: "'issuer', 'subject'",
+    when: 'a request with an OAuth token',
+    reads: ['user_identities', 'users', 'role_assignments', 'organizations'],
+  },
+  {
+    statement: statements.findOrganization,
+    values: '1',
+    when: 'GET /users/me',
+    reads: ['organizations', 'role_assignments'],
+  },
+  {
+    statement: statements.findMember,
+    values: '1, 1',
+    when: 'minting and listing tokens',
+    reads: ['users', 'role_assignments'],
+  },
+  { statement: statements.listTokens, values: '1, 20, 0', when: 'a list of tokens', reads: ['auth_access_tokens'] },
+  { statement: statements.findAgent, values: '1', when: 'a request to an agent', reads: ['agents'] },
+  { statement: statements.findCluster, values: '1', when: 'a request to a cluster', reads: ['clusters'] },
+]
+
+const askResource = (kind: ResourceKind): Question => ({
+  statement: statementsOf(kind).one,
+  values: exampleIds[kind.idType],
+  when: `a request to a ${kind.name}`,
+  reads: listLevels(kind).map(({ name }) => `resources_${name}`),
+})
+
+const exampleIds: Readonly<Record<ResourceIdType, string>> = {
+  integer: '1',
+  bigint: '1',
+  uuid: "'00000000-0000-0000-0000-000000000000'",
+  text: "'1'",
+}
 
 type Plan = Readonly<{
   'Node Type': string
@@ -50,13 +67,17 @@ type Plan = Readonly<{
   Plans?: readonly Plan[]
 }>
 
-export async function checkPlans(client: pg.Client, usable: ReadonlySet<string>): Promise<readonly DirectoryProblem[]> {
+export async function checkPlans(
+  client: pg.Client,
+  usable: ReadonlySet<string>,
+  kinds: readonly ResourceKind[],
+): Promise<readonly DirectoryProblem[]> {
   // With these off, PostgreSQL uses an index if a fitting one exists, even on small tables.
   for (const setting of ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin'])
     await client.query(`set local ${setting} = off`)
   await client.query('set local plan_cache_mode = force_generic_plan')
   const problems = new Map<string, DirectoryProblem>()
-  for (const { statement, values, when, reads } of questions) {
+  for (const { statement, values, when, reads } of [...questions, ...kinds.map(askResource)]) {
     if (!reads.every((name) => usable.has(name))) continue
     for (const { table, condition } of findWholeReads(await explain(client, statement, values))) {
       if (problems.has(table + condition)) continue

@@ -18,6 +18,7 @@ export type ProblemCode =
   | 'wrong-value'
   | 'unknown-role'
   | 'two-roles'
+  | 'two-rows'
   | 'silent-table'
   | 'no-index'
   | 'refused-write'

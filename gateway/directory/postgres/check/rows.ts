@@ -1,16 +1,20 @@
 import type pg from 'pg'
-import { type Relation, relations } from '../relations.ts'
+import type { ResourceKind } from '../../../policy/resource-kind.ts'
+import type { Relation } from '../relations.ts'
 import { attempt, type Row } from './attempt.ts'
 import { type DirectoryProblem, schema } from './problem.ts'
 import { checksOf, type Fault, type Vocabulary } from './values.ts'
 
 const sampleSize = 200
 
-export async function checkRows(client: pg.Client, usable: ReadonlySet<string>, vocabulary: Vocabulary) {
+export async function checkRows(client: pg.Client, relations: readonly Relation[], vocabulary: Vocabulary) {
   const problems: DirectoryProblem[] = []
   const checks = checksOf(vocabulary)
-  for (const relation of relations.filter(({ name }) => usable.has(name)))
+  for (const relation of relations)
     problems.push(...(await checkSample(client, relation, checks[relation.name] ?? (() => []))))
+  const usable = new Set(relations.map(({ name }) => name))
+  for (const kind of vocabulary.resources.filter(({ name }) => usable.has(`resources_${name}`)))
+    problems.push(...(await findTwoRows(client, kind)))
   if (usable.has('role_assignments')) problems.push(...(await findTwoRoles(client)))
   return problems
 }
@@ -55,6 +59,21 @@ const unreadable = (name: string, refusal: string): DirectoryProblem => ({
   message: `cannot be read: ${refusal}`,
   help: "the view's owner must be allowed to read the tables behind it, or with security_invoker the role of database.url",
 })
+
+async function findTwoRows(client: pg.Client, { name }: ResourceKind): Promise<readonly DirectoryProblem[]> {
+  const relation = `${schema}.resources_${name}`
+  const found = await attempt(client, `select from ${relation} group by id having count(*) > 1 limit 1`)
+  if ('refusal' in found || found.rows.length === 0) return []
+  return [
+    {
+      severity: 'error',
+      code: 'two-rows',
+      where: relation,
+      message: 'some id has two rows, and is 404',
+      help: 'keep one in the view: select distinct on (id) …',
+    },
+  ]
+}
 
 /** The role is the membership, so with two roles it would be unclear which one counts. */
 async function findTwoRoles(client: pg.Client): Promise<readonly DirectoryProblem[]> {

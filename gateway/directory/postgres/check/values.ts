@@ -1,3 +1,4 @@
+import type { ResourceKind } from '../../../policy/resource-kind.ts'
 import { parseAbilities } from '../rows.ts'
 import type { ProblemCode } from './problem.ts'
 
@@ -5,7 +6,7 @@ export type Fault = Readonly<{ column: string; code: ProblemCode; message: strin
 
 type Row = Readonly<Record<string, unknown>>
 
-export type Vocabulary = Readonly<{ roles: ReadonlySet<string> }>
+export type Vocabulary = Readonly<{ roles: ReadonlySet<string>; resources: readonly ResourceKind[] }>
 
 const oneOf =
   (column: string, words: readonly string[], consequence: string) =>
@@ -66,4 +67,12 @@ export const checksOf = (
   clusters: oneOf('status', ['active', 'suspended', 'deleting'], 'such a cluster counts as one that is being deleted'),
   auth_access_tokens: checkToken,
   role_assignments: checkRole(vocabulary),
+  ...Object.fromEntries(
+    vocabulary.resources
+      .filter(({ hasVisibility }) => hasVisibility)
+      .map(({ name }) => [
+        `resources_${name}`,
+        oneOf('visibility', ['organization', 'public', 'private'], 'such a resource is 404'),
+      ]),
+  ),
 })
