@@ -358,6 +358,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'directory/postgres/check/': 'a command that an operator runs on his own database',
   'directory/postgres/audit.ts': own,
   'directory/postgres/migrate.ts': own,
+  'configuration/failure.ts': 'looks at the first character of a code',
   'directory/postgres/resources.ts': 'writes statements from the kinds of a policy',
   'directory/postgres/query-failure.ts': 'looks at a code of five characters',
   'directory/redis/clients.ts': operator,
