@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { loadConfiguration, requireDatabase } from '../configuration/configuration.ts'
 import { migrate } from '../directory/postgres/migrate.ts'
 import { loadPolicy } from '../policy/load.ts'
@@ -8,12 +9,19 @@ export async function runMigrate({ config, json, adopt = false }: MigrateCommand
   const configuration = loadConfiguration(config, process.env)
   const { policies, upstreams } = configuration
   const { url } = requireDatabase(configuration)
-  const { resources } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
-  const { applied, created, missing } = await migrate(url, { adopt, resources: [...resources.values()] })
+  // A job that migrates may have no policies at hand; the tables of resources then wait for one that has.
+  const policy = existsSync(policies.directory)
+    ? loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
+    : undefined
+  const { applied, created, missing } = await migrate(url, {
+    adopt,
+    resources: [...(policy?.resources.values() ?? [])],
+  })
   if (json) {
     process.stdout.write(`${JSON.stringify({ applied, created, missing })}\n`)
     return
   }
+  if (!policy) process.stderr.write(`no tables of resources were looked at: ${policies.directory} does not exist\n`)
   for (const { version, name } of applied) process.stdout.write(`applied ${version} ${name}\n`)
   for (const name of created) process.stdout.write(`created table and view resources_${name}\n`)
   for (const name of missing) process.stdout.write(`missing view sallyport_directory.resources_${name}\n`)

@@ -226,7 +226,7 @@ t.test('a second migration finds nothing to do', async (t) => {
   t.ok(JSON.parse(first.stdout).applied.length > 0)
   const second = await run(migrate, { cwd, env })
   t.equal(second.code, 0, second.stderr)
-  t.same(JSON.parse(second.stdout), { applied: [] })
+  t.same(JSON.parse(second.stdout), { applied: [], created: [], missing: [] })
 })
 
 t.test('of migrations at the same time one works and the others wait', async (t) => {

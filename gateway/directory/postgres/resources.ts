@@ -92,7 +92,13 @@ export async function readResources(query: Query, names: readonly ResourceName[]
   await Promise.all(
     [...idsOf.values()].map(async ({ kind, ids }) => {
       const rows = await query<LevelsRow>(statementsOf(kind).many, [ids])
-      const rowsOf = Map.groupBy(rows, ({ levels }) => levels[0]?.id ?? '')
+      const rowsOf = new Map<string, LevelsRow[]>()
+      for (const row of rows) {
+        const id = row.levels[0]?.id ?? ''
+        const known = rowsOf.get(id)
+        if (known) known.push(row)
+        else rowsOf.set(id, [row])
+      }
       for (const id of ids) found.set(keyOf({ kind, id }), readRecord(id, rowsOf.get(id) ?? []))
     }),
   )
