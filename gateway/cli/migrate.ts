@@ -5,14 +5,14 @@ import { loadPolicy } from '../policy/load.ts'
 
 export type MigrateCommandOptions = Readonly<{ config: string; json?: boolean; adopt?: boolean }>
 
+const anyUpstream: ReadonlySet<string> = Object.assign(new Set<string>(), { has: () => true })
+
 export async function runMigrate({ config, json, adopt = false }: MigrateCommandOptions): Promise<void> {
   const configuration = loadConfiguration(config, process.env)
-  const { policies, upstreams } = configuration
+  const { policies } = configuration
   const { url } = requireDatabase(configuration)
-  // A job that migrates may have no policies at hand; the tables of resources then wait for one that has.
-  const policy = existsSync(policies.directory)
-    ? loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
-    : undefined
+  // A job that migrates knows no upstreams, and may have no policies at hand.
+  const policy = existsSync(policies.directory) ? loadPolicy(policies.directory, anyUpstream) : undefined
   const { applied, created, missing } = await migrate(url, {
     adopt,
     resources: [...(policy?.resources.values() ?? [])],

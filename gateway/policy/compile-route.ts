@@ -5,7 +5,7 @@ import { listLevels, type ResourceKinds } from './resource-kind.ts'
 import type { OrganizationRole, Roles } from './role.ts'
 import { type Destination, type GuardedResource, type Method, methods, parsePattern, type Route } from './route.ts'
 
-type Report = (path: readonly string[], message: string) => void
+type Report = (path: readonly (string | number)[], message: string) => void
 
 type Known = Readonly<{
   roles: Roles
@@ -136,7 +136,8 @@ function readResource(
 ): GuardedResource | undefined {
   if (!resource) return undefined
   const { kind, param, parents = [], public: isPublic = false } = resource
-  for (const name of [param, ...parents]) checkParam(name, ['resource'], names, refuse)
+  checkParam(param, ['resource', 'param'], names, refuse)
+  for (const [index, name] of parents.entries()) checkParam(name, ['resource', 'parents', index], names, refuse)
   if (kind === 'agent') {
     if (resource.parents) refuse(['resource', 'parents'], 'an agent has no parents')
     if (isPublic) refuse(['resource', 'public'], 'a public agent is told by the directory; remove "public"')
@@ -181,7 +182,7 @@ function checkOwned(row: RouteContent, refuse: Report): void {
 
 function checkParam(
   param: string | undefined,
-  path: readonly string[],
+  path: readonly (string | number)[],
   names: ReadonlySet<string>,
   refuse: Report,
 ): void {

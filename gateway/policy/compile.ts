@@ -30,7 +30,7 @@ export function compilePolicy(files: readonly PolicyFile[], upstreamNames: Reado
   const takenPatterns = new Map<string, string>()
   for (const { name, content, routeLines, problemAt } of files) {
     for (const [index, row] of (content.routes ?? []).entries()) {
-      const report = (path: readonly string[], message: string): void => {
+      const report = (path: readonly (string | number)[], message: string): void => {
         problems.push(problemAt(['routes', index, ...path], `route "${row.id}": ${message}`))
       }
       const route = compileRoute(row, `${name}:${routeLines[index]}`, known, report)

@@ -92,9 +92,9 @@ testChromium(t, 'in a browser', async (t) => {
     const { page } = watched
     const search = page.getByRole('searchbox', { name: 'Search routes' })
     const all = await visibleRows(page).count()
-    await search.fill('datasets delete')
-    t.match(await visibleRows(page).allInnerTexts(), [/DELETE \/datasets\/:id/])
-    t.equal(await textOf(page.locator('#matches')), `1 of ${all} routes`)
+    await search.fill('datasets.change')
+    t.match(await visibleRows(page).allInnerTexts(), [/DELETE \/objects\/datasets\/:id/, /DELETE \/datasets\/:id/])
+    t.equal(await textOf(page.locator('#matches')), `2 of ${all} routes`)
     await search.fill('no such route')
     t.equal(await visibleRows(page).count(), 0)
     await search.fill('')

@@ -26,6 +26,7 @@ database: { url: "file:/etc/sallyport/secrets/database/url" }
 issuers: [{ issuer: "https://unused.invalid", audience: unused }]
 identity: { keys: [unused] }
 upstreams: {}
+policies: { directory: "/etc/sallyport/policies" }
 {{- end -}}
 
 {{/* The ports of a list of URLs, sorted, as a JSON list in "ports"; given ports win. */}}

@@ -318,7 +318,7 @@ for (const { name, old, new: fresh, cells: expected } of pairs)
 
 t.test('a table means what it means', async (t) => {
   for (const { old } of pairs)
-    t.strictSame(compare(asParts(old), asParts(old)), { isWidened: false, routes: [], roles: [] })
+    t.strictSame(compare(asParts(old), asParts(old)), { isWidened: false, routes: [], roles: [], organizations: [] })
 })
 
 t.test('the target and treatment of requests do not count as access, and are listed apart', async (t) => {

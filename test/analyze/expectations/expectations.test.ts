@@ -8,10 +8,16 @@ const policy = parseTable({
   routes: [
     '/things GET require: { role: org-member, ability: things:read }',
     '/open GET access: public',
-    '/agent/:id POST require: { role: org-client } resource: { kind: agent, param: id }',
+    '/agent/:id POST require: { role: org-client, ability: agents:execute } resource: { kind: agent, param: id }',
     '/organizations/:id GET organization: { param: id }',
     '/things GET host: api.example require: { role: org-owner }',
   ],
+  abilities: {
+    'org-client': 'things:run, agents:execute',
+    'org-member': 'things:read',
+    'org-admin': 'things:write',
+    'org-owner': '',
+  },
 })
 
 /** Reads one expectation, as a flow mapping, from a folder. */

@@ -12,8 +12,15 @@ import type { Resource } from '../../../gateway/resolve/resource.ts'
 import { compileRoutes } from '../../../gateway/route/table.ts'
 import { parseTable } from '../../support/policy-table.ts'
 
+const abilities = {
+  'org-client': 'things:run, agents:execute',
+  'org-member': 'things:read',
+  'org-admin': 'things:write',
+  'org-owner': '',
+}
+
 const tableOf = (...routes: readonly string[]): ShadowTable => {
-  const policy = parseTable({ routes })
+  const policy = parseTable({ routes, abilities })
   return { table: compileRoutes(policy.routes), roles: policy.roles }
 }
 
@@ -95,14 +102,21 @@ t.test('an organization in the path is found among the memberships that are know
 })
 
 t.test('an agent counts where the live table looked the same one up', async (t) => {
-  const guarded = (param: string) => `/g/:a/:b POST resource: { kind: agent, param: ${param} }`
+  const guarded = (param: string) =>
+    `/g/:a/:b POST require: { ability: agents:execute } resource: { kind: agent, param: ${param} }`
   const asked = (isPublic: boolean) => ({
     ...member,
     resource: { kind: 'agent', agent: { id: 1, organizationId: 9, isPublic } } as const,
   })
   t.equal(differ('resource_not_found', guarded('a'), guarded('a'), '/g/1/2', asked(false)), undefined)
   t.equal(
-    differ('allowed', guarded('a'), '/g/:x/:y POST resource: { kind: agent, param: x }', '/g/1/2', asked(true)),
+    differ(
+      'allowed',
+      guarded('a'),
+      '/g/:x/:y POST require: { ability: agents:execute } resource: { kind: agent, param: x }',
+      '/g/1/2',
+      asked(true),
+    ),
     undefined,
   )
   t.equal(differ('allowed', guarded('a'), guarded('b'), '/g/1/2', asked(true)), 'unknown')
