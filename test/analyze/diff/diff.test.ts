@@ -370,6 +370,7 @@ t.test('an ability that no route asks for still reaches backends, and is listed'
   t.strictSame(diff, {
     isWidened: false,
     routes: [],
+    organizations: [],
     roles: [
       {
         what: 'role org-owner',
