@@ -2,7 +2,7 @@ import type { Configuration } from '../configuration/configuration.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { openKeyring } from '../reload/identity-keys.ts'
 import { checkListenerTls } from '../reload/listener-tls.ts'
-import { checkIssuers, checkRuleNames } from './issuers.ts'
+import { checkIssuers, checkRuleNames } from './check-issuers.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
 

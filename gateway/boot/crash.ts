@@ -1,5 +1,5 @@
 import { endProcess } from '../fault/end-process.ts'
-import type { Drain } from './gateway.ts'
+import type { Drain } from './drain.ts'
 
 /** A process in an unknown state takes nothing new, but requests under way may still end well. */
 const hurried = { delayMs: 0, timeoutMs: 5_000 }

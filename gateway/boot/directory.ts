@@ -1,41 +1,34 @@
-import { PartError, type ReadinessCheck } from '../admin/readiness.ts'
+import type { ReadinessCheck } from '../admin/readiness.ts'
 import type { KeyStore } from '../authenticate/jwks/store.ts'
 import { type Configuration, requireDatabase } from '../configuration/configuration.ts'
-import { describeFailure } from '../configuration/failure.ts'
 import { createCachedDirectory } from '../directory/cache/cached-directory.ts'
 import { createFreshness, type Freshness } from '../directory/cache/freshness.ts'
 import { createGrace } from '../directory/cache/grace.ts'
-import type { Change, ChangeHandlers, ChangeSource } from '../directory/change.ts'
+import type { Change } from '../directory/change.ts'
 import { type ClaimsPolicy, createClaimsDirectory } from '../directory/claims/directory.ts'
 import type { Directory, DirectoryStore, KnownUser, ReadFacts } from '../directory/directory.ts'
 import { guardLookups } from '../directory/lookups/guard-lookups.ts'
-import { listenToPostgres } from '../directory/postgres/change-listener.ts'
 import { type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, createReadFacts } from '../directory/postgres/directory.ts'
 import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
 import { createPolicyTableStore, type PolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import { type Database, type ObserveQuery, openDatabase } from '../directory/postgres/pool.ts'
 import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
-import { PoolerError } from '../directory/postgres/recognize-pooler.ts'
-import {
-  createFindSchemaFault,
-  type FindSchemaFault,
-  type SchemaWatch,
-  watchSchema,
-} from '../directory/postgres/schema-fault.ts'
-import { createServers, type Server, type Servers, StandbyLagError } from '../directory/postgres/servers.ts'
+import { createFindSchemaFault, type SchemaWatch, watchSchema } from '../directory/postgres/schema-fault.ts'
+import { createServers, type Servers } from '../directory/postgres/servers.ts'
 import { createSessionEndStore, type SessionEndStore } from '../directory/postgres/session-ends.ts'
 import { createFindHashes } from '../directory/postgres/token-store.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
-import { linkRedis, type RedisLink, type RedisSettings } from '../directory/redis/redis-link.ts'
-import type { RefusableCommand } from '../directory/redis/refusals.ts'
+import type { RedisLink } from '../directory/redis/redis-link.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { CountBy } from '../limit/count-in-redis.ts'
 import { readNetwork } from '../network/network.ts'
 import { createGuessLog } from '../observe/log/guess-log.ts'
 import { describeError, type ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
+import { checkAnswersOf, checkWritesOf, isOutage, reportSchema, reportServer } from './directory-state.ts'
+import { followChanges, hearPostgres, openRedis } from './hear-changes.ts'
 
 export type OpenDirectory = Readonly<{
   directory: Directory<KnownUser>
@@ -246,154 +239,13 @@ const openGrace = ({ directory: { graceMs } }: Configuration, { log, monotonicMs
     onEnd: (reads) => log.warn({ reads }, 'database answers again'),
   })
 
-type FollowedChanges = Readonly<{
-  /** `hearsAll`: this source reports every change, so its heartbeats prove that the caches are fresh. */
-  handlersOf: (name: ChangeSource['name'], hearsAll: boolean) => ChangeHandlers
-  watch: (source: Pick<ChangeSource, 'name' | 'isUp'>) => void
-}>
-
-function followChanges(
-  forget: (change: Change) => void,
-  freshness: Freshness,
-  { log, metrics, monotonicMs }: DirectoryDependencies,
-): FollowedChanges {
-  const provedAtMs = new Map<ChangeSource['name'], number>()
-  return {
-    handlersOf: (name, hearsAll) => ({
-      onChange: (change) => {
-        metrics.countInvalidation(name)
-        log.debug({ source: name, ...change }, 'invalidation received')
-        forget(change)
-      },
-      onConnected: () => {
-        log.info({ source: name }, 'invalidation source connected; caches cleared')
-        forget({ kind: 'everything' })
-      },
-      onSynced: (atMs) => {
-        provedAtMs.set(name, atMs)
-        if (hearsAll) freshness.markSynced(atMs)
-      },
-      onLost: (error) => {
-        metrics.countInvalidationDisconnect(name)
-        log.warn({ source: name, error: describeError(error), ...losses[name] }, 'invalidation source lost')
-      },
-    }),
-    watch: ({ name, isUp }) =>
-      metrics.watchInvalidationSource(name, isUp, () => {
-        const atMs = provedAtMs.get(name)
-        return atMs === undefined ? undefined : monotonicMs() - atMs
-      }),
-  }
-}
-
-function hearPostgres(
-  configuration: Configuration,
-  servers: Servers,
-  handlers: ChangeHandlers,
-  { log, metrics, monotonicMs }: DirectoryDependencies,
-): ChangeSource | undefined {
-  const { url, listenUrl, pooler, connectTimeoutMs } = requireDatabase(configuration)
-  if (listenUrl === undefined && pooler === 'transaction') {
-    // LISTEN belongs to a session, which a transaction pooler does not keep.
-    log.warn({}, 'database listener disabled behind a transaction pooler; set database.listenUrl to PostgreSQL itself')
-    metrics.watchInvalidationSource(
-      'postgres',
-      () => false,
-      () => undefined,
-    )
-    return undefined
-  }
-  return listenToPostgres({ url: listenUrl ?? url, connectTimeoutMs, monotonicMs, servers }, handlers)
-}
-
-function openRedis(
-  { redis }: Configuration,
-  handlers: ChangeHandlers,
-  { log, metrics, monotonicMs }: DirectoryDependencies,
-): RedisLink {
-  const settings: RedisSettings = {
-    ...redis,
-    monotonicMs,
-    onCommand: metrics.observeRedis,
-    onRefused: (command, cause) =>
-      log.warn({ command, cause, consequence: consequences[command] }, 'redis command refused'),
-    onTaken: (command) => log.info({ command }, 'redis command accepted again'),
-  }
-  const link = linkRedis(settings, handlers)
-  metrics.watchRedisRefusals(link.isRefused)
-  return link
-}
-
 const countIn =
   ({ use }: RedisLink): CountBy =>
   (run) =>
     use('count', run)
 
-const checkAnswersOf = (directory: Directory, hasGrace: () => boolean) => async (): Promise<void> => {
-  try {
-    await directory.ping()
-  } catch (error) {
-    if (!(error instanceof GatewayError)) throw error
-    const { cause, code } = error
-    if (cause instanceof StandbyLagError || cause instanceof PoolerError) throw new PartError('failing', cause.message)
-    if (isOutage(error) && hasGrace()) throw new PartError('limited', graceSentence)
-    if (code === 'directory_unavailable') throw new PartError('failing', describeFailure(error).message)
-    throw error
-  }
-}
-
-const checkWritesOf = (directory: Directory, servers: Servers) => async (): Promise<void> => {
-  await directory.ping().catch(() => undefined)
-  if (servers.current()?.isStandby) throw new PartError('limited', standbySentence)
-}
-
-const consequences: Readonly<Record<RefusableCommand, string>> = {
-  get: 'heartbeats in redis are not read',
-  publish: 'other replicas receive changes from postgres alone',
-  count: 'rate limits are not counted, so requests pass, or get 503 with onError deny',
-}
-
-const losses: Readonly<Record<ChangeSource['name'], Readonly<{ consequence: string }>>> = {
-  postgres: { consequence: 'cache entries expire within a second' },
-  redis: { consequence: Object.values(consequences).join('; ') },
-}
-
 /** A standby is expected to refuse, and reportServer has logged it. */
 const isReadOnly = (error: unknown): boolean => error instanceof GatewayError && error.code === 'directory_read_only'
-
-const isOutage = (error: unknown): boolean =>
-  error instanceof GatewayError &&
-  error.code === 'directory_unavailable' &&
-  ['connection', 'timeout'].includes(nameQueryFailure(error.cause) ?? '')
-
-const graceSentence = 'PostgreSQL does not answer; cached entries answer for directory.graceMs'
-
-const standbySentence =
-  'PostgreSQL at database.url is a standby: requests that change the directory, such as minting and first logins, get directory_read_only'
-
-function reportServer({ current }: Pick<Servers, 'current'>, log: ProcessLog): (server: Server) => void {
-  let wasStandby = false
-  return () => {
-    const isStandby = current()?.isStandby === true
-    if (isStandby === wasStandby) return
-    wasStandby = isStandby
-    if (isStandby) log.warn({}, standbySentence)
-    else log.info({}, 'PostgreSQL at database.url is a primary again')
-  }
-}
-
-function reportSchema(find: FindSchemaFault, log: ProcessLog): () => Promise<void> {
-  let told: string | undefined
-  return async () => {
-    const fault = await find()
-    if (fault?.cause !== told) {
-      if (fault) log.error({ cause: fault.cause }, 'database schema check failed')
-      else log.info({}, 'database schema check passed again')
-      told = fault?.cause
-    }
-    if (fault) throw new PartError(fault.state, fault.cause)
-  }
-}
 
 const reportQueries =
   (metrics: Metrics): ObserveQuery =>

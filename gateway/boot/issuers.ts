@@ -3,8 +3,8 @@ import { PartError } from '../admin/readiness.ts'
 import { type AudienceClaim, clientsOf, type TrustedIssuer } from '../authenticate/claims.ts'
 import type { Clock } from '../authenticate/clock.ts'
 import type { Carriers, CredentialRules } from '../authenticate/credential.ts'
-import { compileDirectoryRules, findRuleFaults } from '../authenticate/directory-rules.ts'
-import { createKeyLoader, type IssuerRoute, isAsSecure } from '../authenticate/jwks/fetch.ts'
+import { compileDirectoryRules } from '../authenticate/directory-rules.ts'
+import { createKeyLoader, type IssuerRoute } from '../authenticate/jwks/fetch.ts'
 import { createKeySet } from '../authenticate/jwks/key-set.ts'
 import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
 import type { KeyStore } from '../authenticate/jwks/store.ts'
@@ -13,15 +13,11 @@ import { mapScopes } from '../authenticate/scopes.ts'
 import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { guarded } from '../fault/guarded.ts'
-import { readCertificates } from '../http/tls/certificates.ts'
 import { fetchThrough } from '../http/tls/client.ts'
 import { createBoundedMap } from '../lib/bounded-map.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
 import { redact } from '../observe/log/redact.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
-import type { Policy } from '../policy/compile.ts'
-import { ConfigurationError } from '../policy/configuration-error.ts'
-import { suggestName } from '../policy/near-name.ts'
 
 export type Issuers = Readonly<{
   byName: VerifyOptions['issuers']
@@ -37,97 +33,6 @@ type IssuerDependencies = Readonly<{
   monotonicMs: Clock['monotonicMs']
   keyStore: KeyStore
 }>
-
-export function checkIssuers(configuration: Pick<Configuration, 'issuers' | 'directory' | 'problemAt'>): void {
-  const { issuers, problemAt } = configuration
-  const names = issuers.map(({ issuer }) => issuer)
-  const problems = issuers.flatMap(({ issuer, jwksUri, claims, tls }, index) => [
-    ...findAuthorityFault(issuer, tls?.ca.text).map((fault) => problemAt(['issuers', index, 'tls', 'ca'], fault)),
-    ...(isReassigned(claims.subject) || [claims.email, claims.username].includes(claims.subject)
-      ? [
-          problemAt(
-            ['issuers', index, 'claims', 'subject'],
-            `issuers: claims.subject of ${issuer} is an e-mail address or name, which passes from person to person. Name a claim that stays with one, such as /sub.`,
-          ),
-        ]
-      : []),
-    ...(names.indexOf(issuer) === index
-      ? []
-      : [problemAt(['issuers', index, 'issuer'], `issuers: ${issuer} is listed twice. Keep one of the two.`)]),
-    ...(jwksUri === undefined || isAsSecure(jwksUri, issuer)
-      ? []
-      : [
-          problemAt(
-            ['issuers', index, 'jwksUri'],
-            `issuers: jwksUri of ${issuer} is not https. Give its https address.`,
-          ),
-        ]),
-  ])
-  problems.push(...checkDirectoryRules(configuration))
-  if (problems.length > 0) throw new ConfigurationError(problems)
-}
-
-function checkDirectoryRules({
-  issuers,
-  directory: { kind },
-  problemAt,
-}: Pick<Configuration, 'issuers' | 'directory' | 'problemAt'>): readonly ReturnType<typeof problemAt>[] {
-  return issuers.flatMap(({ issuer, directoryRules = [] }, index) => {
-    const path = ['issuers', index, 'directoryRules']
-    const named = `issuers: directoryRules of ${issuer}`
-    if (kind === 'postgres')
-      return directoryRules.length === 0
-        ? []
-        : [problemAt(path, `${named} count only where directory.kind is claims. Set it, or remove them.`)]
-    if (directoryRules.length === 0)
-      return [problemAt(['issuers', index], `${named} are missing, so its users would have no rights. Add a rule.`)]
-    return directoryRules.flatMap((rule, at) =>
-      findRuleFaults(rule).map(([key, fault]) => problemAt([...path, at, key], `${named}: ${key} ${fault}.`)),
-    )
-  })
-}
-
-export function checkRuleNames(
-  { issuers, problemAt }: Pick<Configuration, 'issuers' | 'problemAt'>,
-  { roles, organizations }: Pick<Policy, 'roles' | 'organizations'>,
-): void {
-  const known = {
-    role: roles.organization,
-    platformRole: roles.platform,
-    organization: organizations.bySlug,
-  } satisfies Readonly<Record<string, ReadonlyMap<string, unknown>>>
-  const problems = issuers.flatMap(({ issuer, directoryRules = [] }, index) =>
-    directoryRules.flatMap((rule, at) =>
-      (['role', 'platformRole', 'organization'] as const).flatMap((key) => {
-        const name = rule[key]
-        if (name === undefined || known[key].has(name)) return []
-        const fault = `${key} "${name}" is in no policy; ${suggestName(name, known[key].keys())}`
-        return [problemAt(['issuers', index, 'directoryRules', at, key], `directoryRules of ${issuer}: ${fault}`)]
-      }),
-    ),
-  )
-  if (problems.length > 0) throw new ConfigurationError(problems)
-}
-
-function findAuthorityFault(issuer: string, ca: string | undefined): readonly string[] {
-  try {
-    if (ca !== undefined) readCertificates(`issuers: tls.ca of ${issuer}`, ca)
-    return []
-  } catch (error) {
-    return [(error as Error).message]
-  }
-}
-
-const reassignedClaims = new Set([
-  ...['email', 'emailaddress', 'mail', 'emails', 'phone', 'phonenumber', 'upn', 'userprincipalname'],
-  ...['username', 'cognitousername', 'preferredusername', 'uniquename', 'login', 'loginname', 'nickname', 'name'],
-  ...['displayname', 'givenname', 'familyname', 'samaccountname', 'onpremisessamaccountname'],
-])
-
-const isReassigned = (pointer: string): boolean => {
-  const names = parsePointer(pointer).map((name) => name.toLowerCase().replace(/[^a-z]/g, ''))
-  return names.some((name) => reassignedClaims.has(name) || /(?:emailaddress|claimsname|claimsupn)$/.test(name))
-}
 
 /** A proxy that only asks for decisions forwards the request itself, so no credential can be taken out of its lines. */
 export const readCredentialRules = (
@@ -228,9 +133,10 @@ function readAudiences(audience: IssuerSettings['audience']): Pick<TrustedIssuer
   return { audiences: typeof values === 'string' ? [values] : values, audienceClaim }
 }
 
-/** With `aud` and `sub`, a client keeps the account that it has under its subject. */
-const separatesClients = ({ separateClients, audience, claims }: IssuerSettings): boolean =>
-  separateClients ?? (claims.subject !== '/sub' || (typeof audience !== 'string' && !isList(audience)))
+/** With `aud` and `sub`, a client keeps the account that it has under its subject. Claims know no accounts. */
+const separatesClients = ({ separateClients, audience, claims, directoryRules }: IssuerSettings): boolean =>
+  separateClients ??
+  (directoryRules !== undefined || claims.subject !== '/sub' || (typeof audience !== 'string' && !isList(audience)))
 
 export const listIdentityIssuers = (issuers: Configuration['issuers']): ReadonlySet<string> =>
   new Set(

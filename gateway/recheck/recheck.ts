@@ -1,14 +1,13 @@
-import type { Proof } from '../authenticate/principal.ts'
 import type { Change } from '../directory/change.ts'
-import type { DirectoryFacts, ReadFacts, SessionEnd } from '../directory/directory.ts'
+import type { DirectoryFacts, SessionEnd } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import { guarded, reportFault } from '../fault/guarded.ts'
+import { guarded } from '../fault/guarded.ts'
 import { UnorderedList } from '../lib/unordered-list.ts'
-import { FactBatch } from './fact-batch.ts'
 import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
-import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
+import { type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter, PageOfExchanges } from './list-exchanges.ts'
 import { type AccessEnd, OpenExchange, type Opening } from './open-exchange.ts'
+import { WithdrawnKeys } from './withdrawn-keys.ts'
 
 export type ExpiryRules = Readonly<{
   endAtExpiry: 'none' | 'websocket' | 'all'
@@ -19,16 +18,12 @@ export type ExpiryRules = Readonly<{
 }>
 
 export type RecheckOptions = ExpiryRules &
+  JudgeOptions &
   Readonly<{
-    readFacts: ReadFacts
-    policy: () => CurrentPolicy
     /** The last moment at which facts that were read then are known to have held. */
     knownAt: (readAtMs: number) => number
-    now: () => Date
-    monotonicMs: () => number
     processId: number
     onEnded: (end: AccessEnd, open: OpenExchange) => void
-    onUnread: (error: unknown) => void
   }>
 
 export type Recheck = Pick<
@@ -48,15 +43,12 @@ const sliceMs = 5
 /** Age of unproven facts at which they are read again: the rest of the second is for the read. */
 const readAgainAfterMs = 600
 
-/** Time to read the facts of an exchange that a change has named. */
 const namedLimitMs = 850
 
 /** With `onUnknown: end`; the rest of the second is for the sweep. */
 const unknownLimitMs = 930
 
 const resetAfterMs = 700
-
-const retryMs = 100
 
 const clockStepMs = 500
 
@@ -65,17 +57,14 @@ export class OpenExchanges {
   readonly #open = new UnorderedList<OpenExchange>()
   readonly #latest = new LatestChanges()
   readonly #waiting = new Map<OpenExchange, () => void>()
-  readonly #keyVersions = new Map<Extract<Proof, { kind: 'oauth' }>['keys'], number | undefined>()
+  readonly #keys: WithdrawnKeys
+  readonly #queue: JudgeQueue
   readonly #sweeping: NodeJS.Timeout
   #heard = new HeardChanges()
-  #named: OpenExchange[] = []
-  #stale: OpenExchange[] = []
   #isScanPlanned = false
   #isSweeping = false
-  #isReading = false
   #isStopped = false
   #staleSinceMs = Number.NEGATIVE_INFINITY
-  #restUntilMs = Number.NEGATIVE_INFINITY
   #wallAheadMs: number
   #opened = 0
   /** Constant, so that the time of an opening does not move from one page of a list to the next. */
@@ -83,6 +72,9 @@ export class OpenExchanges {
 
   constructor(options: RecheckOptions) {
     this.#options = options
+    const finish = (open: OpenExchange, end: AccessEnd): void => this.#finish(open, end)
+    this.#keys = new WithdrawnKeys(options.monotonicMs, finish)
+    this.#queue = new JudgeQueue(options, { end: finish, keep: (...verdict) => this.#keep(...verdict) })
     this.#wallAheadMs = this.#readWallAhead()
     this.#epochMs = Math.round(this.#wallAheadMs)
     this.#sweeping = setInterval(
@@ -107,8 +99,7 @@ export class OpenExchanges {
     open.expiresAtMs = this.#findExpiry(open, opening)
     this.#open.addSlot(open)
     followEnd(open, this.#leave)
-    const keys = open.proof?.kind === 'oauth' ? open.proof.keys : undefined
-    if (keys && !this.#keyVersions.has(keys)) this.#keyVersions.set(keys, keys.version())
+    this.#keys.note(open)
     const hasNewKeys = open.proof?.kind === 'oauth' && !open.proof.isVerifiedByCurrentKeys
     if (hasNewKeys || this.#latest.mayConcern(open, heard)) open.namedAtMs = nowMs
     return open
@@ -118,8 +109,8 @@ export class OpenExchanges {
   readonly confirm = (open: OpenExchange): Promise<void> =>
     new Promise((resolve) => {
       this.#waiting.set(open, resolve)
-      this.#enqueue(open)
-      this.#read()
+      this.#queue.add(open)
+      this.#queue.read()
     })
 
   readonly hear = (change: Change): void => {
@@ -172,6 +163,7 @@ export class OpenExchanges {
 
   readonly stop = (): void => {
     this.#isStopped = true
+    this.#queue.stop()
     clearInterval(this.#sweeping)
   }
 
@@ -205,9 +197,9 @@ export class OpenExchanges {
         const namedAtMs = heard.findNaming(open)
         if (namedAtMs === 0) return
         open.namedAtMs = Math.max(open.namedAtMs, namedAtMs)
-        this.#enqueue(open)
+        this.#queue.add(open)
       },
-      () => this.#read(),
+      () => this.#queue.read(),
     )
   }
 
@@ -246,14 +238,14 @@ export class OpenExchanges {
   #sweep(): void {
     if (this.#isSweeping || this.#isStopped) return
     this.#isSweeping = true
-    this.#lookAtKeys()
+    this.#keys.look((work, onEnd) => this.#visit(work, onEnd))
     const stepMs = this.#readClockStep()
     const nowMs = this.#options.monotonicMs()
     this.#visit(
       (open) => this.#look(open, nowMs, stepMs),
       () => {
         this.#isSweeping = false
-        this.#read()
+        this.#queue.read()
       },
     )
   }
@@ -267,84 +259,12 @@ export class OpenExchanges {
     if (open.expiresAtMs > 0 && nowMs >= open.expiresAtMs) this.#finish(open, expiryOf(open))
     else if (open.namedAtMs > 0) {
       if (nowMs - open.namedAtMs > namedLimitMs) this.#finish(open, unverified())
-      else this.#enqueue(open)
+      else this.#queue.add(open)
     } else if (open.proof || open.isStale) {
       const ageMs = nowMs - this.#knownAt(open)
-      if (open.isStale || ageMs > readAgainAfterMs) this.#enqueue(open)
+      if (open.isStale || ageMs > readAgainAfterMs) this.#queue.add(open)
       const { onUnknown, unknownMs } = this.#options
       if (ageMs > (onUnknown === 'end' ? unknownLimitMs : unknownMs)) this.#finish(open, unverified())
-    }
-  }
-
-  #enqueue(open: OpenExchange): void {
-    if (open.isQueued || open.end) return
-    open.isQueued = true
-    if (open.namedAtMs > 0) this.#named.push(open)
-    else this.#stale.push(open)
-  }
-
-  #read(): void {
-    if (!this.#isReading) this.#readAll().catch((error: unknown) => reportFault('timer', error))
-  }
-
-  async #readAll(): Promise<void> {
-    this.#isReading = true
-    try {
-      while (!this.#isStopped && this.#options.monotonicMs() >= this.#restUntilMs) {
-        const batch = this.#takeBatch()
-        if (batch.members.length === 0) return
-        await this.#judge(batch)
-      }
-    } finally {
-      this.#isReading = false
-    }
-  }
-
-  #takeBatch(): FactBatch {
-    const batch = new FactBatch()
-    if (this.#named.length + this.#stale.length === 0) return batch
-    const policy = this.#options.policy()
-    for (const queue of [this.#named, this.#stale]) {
-      let taken = 0
-      for (const open of queue) {
-        if (batch.isFull) break
-        taken += 1
-        if (open.end || open.isOver) continue
-        batch.add({ open, match: matchOrEnd(open, policy) })
-      }
-      queue.splice(0, taken)
-    }
-    return batch
-  }
-
-  async #judge(batch: FactBatch): Promise<void> {
-    const { readFacts, policy, monotonicMs, now } = this.#options
-    const current = policy()
-    const askedAtMs = monotonicMs()
-    let facts: DirectoryFacts
-    try {
-      facts = await readFacts(batch.keys)
-    } catch (error) {
-      this.#restUntilMs = monotonicMs() + retryMs
-      for (const { open, match } of batch.members) {
-        open.isQueued = false
-        if ('code' in match) this.#finish(open, match)
-      }
-      this.#options.onUnread(error)
-      return
-    }
-    let untilMs = monotonicMs() + sliceMs
-    for (const { open, match } of batch.members) {
-      open.isQueued = false
-      const end = 'code' in match ? match : ((await findKeyEnd(open)) ?? judgeAgain(open, match, facts, current, now()))
-      if (end) this.#finish(open, end)
-      else {
-        if (!('code' in match)) open.note(match)
-        this.#keep(open, askedAtMs, facts)
-      }
-      if (monotonicMs() < untilMs) continue
-      await new Promise(setImmediate)
-      untilMs = monotonicMs() + sliceMs
     }
   }
 
@@ -353,7 +273,7 @@ export class OpenExchanges {
     if (this.#staleSinceMs <= askedAtMs) open.isStale = false
     this.#moveExpiry(open, tokens)
     if (open.namedAtMs > askedAtMs) {
-      this.#enqueue(open)
+      this.#queue.add(open)
       return
     }
     open.namedAtMs = 0
@@ -383,34 +303,6 @@ export class OpenExchanges {
     this.#options.onEnded(end, open)
   }
 
-  /** A key set that has changed may lack the key of an open exchange. */
-  #lookAtKeys(): void {
-    for (const [keys, known] of this.#keyVersions) {
-      const version = keys.version()
-      if (version === known || version === undefined) continue
-      this.#keyVersions.set(keys, version)
-      const signed: OpenExchange[] = []
-      this.#visit(
-        (open) => {
-          if (open.proof?.kind === 'oauth' && open.proof.keys === keys) signed.push(open)
-        },
-        () => void this.#checkKeys(signed).catch((error: unknown) => reportFault('timer', error)),
-      )
-    }
-  }
-
-  async #checkKeys(signed: readonly OpenExchange[]): Promise<void> {
-    const { monotonicMs } = this.#options
-    let untilMs = monotonicMs() + sliceMs
-    for (const open of signed) {
-      const end = await findKeyEnd(open)
-      if (end) this.#finish(open, end)
-      if (monotonicMs() < untilMs) continue
-      await new Promise(setImmediate)
-      untilMs = monotonicMs() + sliceMs
-    }
-  }
-
   /** Milliseconds by which the wall clock was set forward since the last look. */
   #readClockStep(): number {
     const aheadMs = this.#readWallAhead()
@@ -428,20 +320,6 @@ export class OpenExchanges {
 /** Outside the class: this closure lives as long as its exchange. */
 const followEnd = (open: OpenExchange, leave: (open: OpenExchange, isComplete: boolean) => void): void =>
   open.exchange.onEnd((isComplete) => leave(open, isComplete))
-
-function matchOrEnd(open: OpenExchange, policy: CurrentPolicy) {
-  try {
-    return matchAgain(open, policy)
-  } catch (error) {
-    return endedBy(error, false)
-  }
-}
-
-async function findKeyEnd({ proof }: OpenExchange): Promise<AccessEnd | undefined> {
-  if (proof?.kind !== 'oauth' || proof.isVerifiedByCurrentKeys || (await proof.isKeyListed()) !== false)
-    return undefined
-  return endedBy(new GatewayError('key_withdrawn'), true)
-}
 
 const expiryOf = ({ proof }: OpenExchange): AccessEnd => ({
   code: 'credential_expired',

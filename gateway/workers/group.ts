@@ -1,6 +1,7 @@
 import { checkConfiguration } from '../boot/check-configuration.ts'
 import { openConsole } from '../boot/console.ts'
-import { type Drain, type Gateway, logCloseMs } from '../boot/gateway.ts'
+import type { Drain } from '../boot/drain.ts'
+import { type Gateway, logCloseMs } from '../boot/gateway.ts'
 import { createProcessContext, openAdmin, reportFaultTo, reportWarningTo } from '../boot/process-context.ts'
 import type { Configuration, ListenerSettings } from '../configuration/configuration.ts'
 import { warnOfOpenSecrets } from '../configuration/secret-files.ts'

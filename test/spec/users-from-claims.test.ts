@@ -196,6 +196,15 @@ t.test('each rule of the guide holds, or does what the guide says, without a dat
   for (const { rule, holds } of rows) await t.test(`${holds}: ${rule}`, async (t) => checks[rule]?.(t))
 })
 
+t.test('a client named like a user is not that user', async (t) => {
+  const groups = ['/acme/org-client']
+  const subjectOf = async (claims: Readonly<Record<string, unknown>>): Promise<string> =>
+    (await stage.identityOf(await as({ sub: 'ada', groups, ...claims }))).sub
+  t.equal(await subjectOf({ azp: 'portal' }), `${issuer.issuer}|ada`)
+  for (const name of ['azp', 'client_id', 'cid', 'appid'])
+    t.equal(await subjectOf({ [name]: 'ada' }), `${issuer.issuer}#client|ada`, name)
+})
+
 t.test('an organization belongs to one issuer and value', async (t) => {
   const foreign = await as({ groups: ['/initech/org-owner', '/8/org-owner', '/Acme/org-owner', '/acme /org-owner'] })
   t.equal((await stage.identityOf(foreign)).organization, null)

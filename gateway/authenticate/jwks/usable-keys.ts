@@ -16,6 +16,7 @@ function isUsable(key: JWK): boolean {
   if (use !== undefined && use !== 'sig') return false
   if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify'))) return false
   if (alg !== undefined && !algorithms.includes(alg)) return false
+  if (![key.n, key.e, key.x, key.y].every(isShort)) return false
   switch (kty) {
     case 'RSA':
       return isReadable(key) && isStrongRsa(key)
@@ -27,6 +28,12 @@ function isUsable(key: JWK): boolean {
       return false
   }
 }
+
+/** 16,384 bits: OpenSSL verifies by no larger modulus (OPENSSL_RSA_MAX_MODULUS_BITS). */
+const mostCharacters = Math.ceil(16_384 / 6)
+
+const isShort = (part: unknown): boolean =>
+  part === undefined || (typeof part === 'string' && part.length <= mostCharacters)
 
 function isReadable(key: JWK): boolean {
   try {

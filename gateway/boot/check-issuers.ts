@@ -1,0 +1,99 @@
+import { findRuleFaults } from '../authenticate/directory-rules.ts'
+import { isAsSecure } from '../authenticate/jwks/fetch.ts'
+import { parsePointer } from '../authenticate/pointer.ts'
+import type { Configuration } from '../configuration/configuration.ts'
+import { readCertificates } from '../http/tls/certificates.ts'
+import type { Policy } from '../policy/compile.ts'
+import { ConfigurationError } from '../policy/configuration-error.ts'
+import { suggestName } from '../policy/near-name.ts'
+
+export function checkIssuers(configuration: Pick<Configuration, 'issuers' | 'directory' | 'problemAt'>): void {
+  const { issuers, problemAt } = configuration
+  const names = issuers.map(({ issuer }) => issuer)
+  const problems = issuers.flatMap(({ issuer, jwksUri, claims, tls }, index) => [
+    ...findAuthorityFault(issuer, tls?.ca.text).map((fault) => problemAt(['issuers', index, 'tls', 'ca'], fault)),
+    ...(isReassigned(claims.subject) || [claims.email, claims.username].includes(claims.subject)
+      ? [
+          problemAt(
+            ['issuers', index, 'claims', 'subject'],
+            `issuers: claims.subject of ${issuer} is an e-mail address or name, which passes from person to person. Name a claim that stays with one, such as /sub.`,
+          ),
+        ]
+      : []),
+    ...(names.indexOf(issuer) === index
+      ? []
+      : [problemAt(['issuers', index, 'issuer'], `issuers: ${issuer} is listed twice. Keep one of the two.`)]),
+    ...(jwksUri === undefined || isAsSecure(jwksUri, issuer)
+      ? []
+      : [
+          problemAt(
+            ['issuers', index, 'jwksUri'],
+            `issuers: jwksUri of ${issuer} is not https. Give its https address.`,
+          ),
+        ]),
+  ])
+  problems.push(...checkDirectoryRules(configuration))
+  if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+function checkDirectoryRules({
+  issuers,
+  directory: { kind },
+  problemAt,
+}: Pick<Configuration, 'issuers' | 'directory' | 'problemAt'>): readonly ReturnType<typeof problemAt>[] {
+  return issuers.flatMap(({ issuer, directoryRules = [] }, index) => {
+    const path = ['issuers', index, 'directoryRules']
+    const named = `issuers: directoryRules of ${issuer}`
+    if (kind === 'postgres')
+      return directoryRules.length === 0
+        ? []
+        : [problemAt(path, `${named} count only where directory.kind is claims. Set it, or remove them.`)]
+    if (directoryRules.length === 0)
+      return [problemAt(['issuers', index], `${named} are missing, so its users would have no rights. Add a rule.`)]
+    return directoryRules.flatMap((rule, at) =>
+      findRuleFaults(rule).map(([key, fault]) => problemAt([...path, at, key], `${named}: ${key} ${fault}.`)),
+    )
+  })
+}
+
+export function checkRuleNames(
+  { issuers, problemAt }: Pick<Configuration, 'issuers' | 'problemAt'>,
+  { roles, organizations }: Pick<Policy, 'roles' | 'organizations'>,
+): void {
+  const known = {
+    role: roles.organization,
+    platformRole: roles.platform,
+    organization: organizations.bySlug,
+  } satisfies Readonly<Record<string, ReadonlyMap<string, unknown>>>
+  const problems = issuers.flatMap(({ issuer, directoryRules = [] }, index) =>
+    directoryRules.flatMap((rule, at) =>
+      (['role', 'platformRole', 'organization'] as const).flatMap((key) => {
+        const name = rule[key]
+        if (name === undefined || known[key].has(name)) return []
+        const fault = `${key} "${name}" is in no policy; ${suggestName(name, known[key].keys())}`
+        return [problemAt(['issuers', index, 'directoryRules', at, key], `directoryRules of ${issuer}: ${fault}`)]
+      }),
+    ),
+  )
+  if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+function findAuthorityFault(issuer: string, ca: string | undefined): readonly string[] {
+  try {
+    if (ca !== undefined) readCertificates(`issuers: tls.ca of ${issuer}`, ca)
+    return []
+  } catch (error) {
+    return [(error as Error).message]
+  }
+}
+
+const reassignedClaims = new Set([
+  ...['email', 'emailaddress', 'mail', 'emails', 'phone', 'phonenumber', 'upn', 'userprincipalname'],
+  ...['username', 'cognitousername', 'preferredusername', 'uniquename', 'login', 'loginname', 'nickname', 'name'],
+  ...['displayname', 'givenname', 'familyname', 'samaccountname', 'onpremisessamaccountname'],
+])
+
+const isReassigned = (pointer: string): boolean => {
+  const names = parsePointer(pointer).map((name) => name.toLowerCase().replace(/[^a-z]/g, ''))
+  return names.some((name) => reassignedClaims.has(name) || /(?:emailaddress|claimsname|claimsupn)$/.test(name))
+}

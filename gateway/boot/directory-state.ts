@@ -1,0 +1,61 @@
+import { PartError } from '../admin/readiness.ts'
+import { describeFailure } from '../configuration/failure.ts'
+import type { Directory } from '../directory/directory.ts'
+import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
+import { PoolerError } from '../directory/postgres/recognize-pooler.ts'
+import type { FindSchemaFault } from '../directory/postgres/schema-fault.ts'
+import { type Server, type Servers, StandbyLagError } from '../directory/postgres/servers.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { ProcessLog } from '../observe/log/log.ts'
+
+export const checkAnswersOf = (directory: Directory, hasGrace: () => boolean) => async (): Promise<void> => {
+  try {
+    await directory.ping()
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error
+    const { cause, code } = error
+    if (cause instanceof StandbyLagError || cause instanceof PoolerError) throw new PartError('failing', cause.message)
+    if (isOutage(error) && hasGrace()) throw new PartError('limited', graceSentence)
+    if (code === 'directory_unavailable') throw new PartError('failing', describeFailure(error).message)
+    throw error
+  }
+}
+
+export const checkWritesOf = (directory: Directory, servers: Servers) => async (): Promise<void> => {
+  await directory.ping().catch(() => undefined)
+  if (servers.current()?.isStandby) throw new PartError('limited', standbySentence)
+}
+
+export const isOutage = (error: unknown): boolean =>
+  error instanceof GatewayError &&
+  error.code === 'directory_unavailable' &&
+  ['connection', 'timeout'].includes(nameQueryFailure(error.cause) ?? '')
+
+const graceSentence = 'PostgreSQL does not answer; cached entries answer for directory.graceMs'
+
+const standbySentence =
+  'PostgreSQL at database.url is a standby: requests that change the directory, such as minting and first logins, get directory_read_only'
+
+export function reportServer({ current }: Pick<Servers, 'current'>, log: ProcessLog): (server: Server) => void {
+  let wasStandby = false
+  return () => {
+    const isStandby = current()?.isStandby === true
+    if (isStandby === wasStandby) return
+    wasStandby = isStandby
+    if (isStandby) log.warn({}, standbySentence)
+    else log.info({}, 'PostgreSQL at database.url is a primary again')
+  }
+}
+
+export function reportSchema(find: FindSchemaFault, log: ProcessLog): () => Promise<void> {
+  let told: string | undefined
+  return async () => {
+    const fault = await find()
+    if (fault?.cause !== told) {
+      if (fault) log.error({ cause: fault.cause }, 'database schema check failed')
+      else log.info({}, 'database schema check passed again')
+      told = fault?.cause
+    }
+    if (fault) throw new PartError(fault.state, fault.cause)
+  }
+}

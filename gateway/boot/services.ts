@@ -1,0 +1,64 @@
+import { performance } from 'node:perf_hooks'
+import type { Configuration } from '../configuration/configuration.ts'
+import { readVersion } from '../configuration/version.ts'
+import type { Networks } from '../http/upstream/networks.ts'
+import type { Audit } from '../observe/audit/audit.ts'
+import { openTracing, type Tracing } from '../observe/tracing/tracing.ts'
+import type { Snapshot } from '../pipeline.ts'
+import type { Policy } from '../policy/compile.ts'
+import { type IdentityKeys, startKeys } from '../reload/identity-keys.ts'
+import { startPolicies, type TablePolicies } from '../reload/policies.ts'
+import { type Shadow, startShadow } from '../reload/shadow.ts'
+import { openAudit } from './audit.ts'
+import { checkRuleNames } from './check-issuers.ts'
+import { type OpenDirectory, openDirectory } from './directory.ts'
+import { type Issuers, startIssuers } from './issuers.ts'
+import { type WatchedExchanges, watchExchanges } from './open-exchanges.ts'
+import type { ProcessContext } from './process-context.ts'
+import { createSnapshot } from './snapshot.ts'
+import { startUpstreams, type Upstreams } from './upstreams.ts'
+
+export const now = (): Date => new Date()
+export const monotonicMs = (): number => performance.now()
+
+export type Services = Readonly<{
+  tracing: Tracing | undefined
+  audit: Audit
+  keys: IdentityKeys
+  opened: OpenDirectory
+  upstreams: Upstreams
+  policies: TablePolicies
+  shadow: Shadow
+  issuers: Issuers
+  exchanges: WatchedExchanges
+  snapshot: () => Snapshot
+}>
+
+export async function startServices(
+  configuration: Configuration,
+  clusterNetworks: Networks,
+  { log, metrics, engine }: ProcessContext,
+): Promise<Services> {
+  const tracing = await openTracing(process.env, readVersion(), log)
+  const audit = openAudit(configuration, { log, metrics, monotonicMs })
+  const keys = await startKeys(configuration, { log, metrics, now })
+
+  let current: Snapshot | undefined
+  const snapshot = (): Snapshot => {
+    if (!current) throw new Error('no policy is in force')
+    return current
+  }
+  const opened = openDirectory(configuration, snapshot, { log, metrics, now, monotonicMs })
+  const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
+  const exchanges = watchExchanges(configuration, opened, snapshot, { log, metrics, audit, now, monotonicMs })
+  const adopt = (policy: Policy): void => {
+    if (!current) checkRuleNames(configuration, policy)
+    current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
+    exchanges.recheck.recheckAll()
+  }
+  const { policyTables: tables, issuerKeys: keyStore } = opened.stores
+  const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
+  const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
+  const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
+  return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, exchanges, snapshot }
+}

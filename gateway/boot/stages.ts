@@ -1,0 +1,82 @@
+import { randomInt, randomUUID } from 'node:crypto'
+import { createAuthenticate } from '../authenticate/authenticate.ts'
+import type { Configuration } from '../configuration/configuration.ts'
+import { createDecision } from '../decision/decision.ts'
+import { createCors, noCors } from '../endpoints/cors.ts'
+import { createAnswer } from '../endpoints/endpoints.ts'
+import { createForward } from '../forward/forward.ts'
+import type { Exchange } from '../http/exchange.ts'
+import type { AuditedListener } from '../observe/audit/line.ts'
+import { createRecords, type ObserveRequest } from '../observe/request-record.ts'
+import { observeStages } from '../observe/stage-timings.ts'
+import { createPin } from '../pin/pin.ts'
+import { createPipeline, type Stages } from '../pipeline.ts'
+import type { TrustedProxies } from '../receive/client.ts'
+import { createRelay, type Relaying } from '../relay/relay.ts'
+import { startTimer } from '../relay/timer.ts'
+import { tunnel } from '../relay/tunnel.ts'
+import { clusterUpstream, countRetries, timeForward, traceForward } from './instrument.ts'
+import { readCredentialRules, rememberVerified } from './issuers.ts'
+import { openLimit } from './limit.ts'
+import type { ProcessContext } from './process-context.ts'
+import { monotonicMs, now, type Services } from './services.ts'
+
+export type Wired = Readonly<{
+  handle: (exchange: Exchange) => Promise<void>
+  judge: (exchange: Exchange) => Promise<void>
+  drainStreams: Relaying['drainStreams']
+  cors: Stages['cors']
+}>
+
+export function wireStages(
+  configuration: Configuration,
+  isTrustedProxy: TrustedProxies,
+  { tracing, audit, keys, opened, shadow, issuers, exchanges, snapshot }: Services,
+  { log, metrics, history, engine }: ProcessContext,
+): Wired {
+  const { directory } = opened
+  const { relay, countStreams, drainStreams } = createRelay({
+    keepAliveMs: configuration.timeouts.keepAliveMs,
+    startTimer,
+    now,
+    makeId: () => randomUUID().replaceAll('-', ''),
+  })
+  metrics.watchStreams(countStreams)
+  const beginRecord = (listener: AuditedListener) =>
+    createRecords({ log, metrics, now, monotonicMs, onRequestEnd: history.noteEnd }, listener)
+  const time = observeStages(metrics, monotonicMs)
+  const observe = (listener: AuditedListener): ObserveRequest => {
+    const trace = tracing?.observe(listener)
+    return (record, exchange, id) =>
+      shadow.observe(time(trace ? trace(record, exchange, id) : record, exchange, id), exchange, id)
+  }
+  const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, history, monotonicMs)
+  for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
+  const credentials = readCredentialRules(configuration, issuers.carriers)
+  const verify = rememberVerified(issuers.byName, configuration, metrics)
+  const stages: Stages = {
+    snapshot,
+    isTrustedProxy,
+    cors: configuration.cors ? createCors(configuration.cors) : noCors,
+    credentials: credentials.public,
+    authenticate: createAuthenticate({ directory, verify, now }),
+    directory,
+    limit: openLimit(opened.countBy, { metrics, monotonicMs }),
+    answer: createAnswer({ directory, draw: randomInt, now }),
+    audit,
+    recheck: exchanges.recheck,
+    pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
+    forward: tracing ? traceForward(forward, tracing) : forward,
+    relay,
+    tunnel,
+    beginRecord: beginRecord('public'),
+    observe: observe('public'),
+  }
+  const judge = createDecision({
+    ...stages,
+    credentials: credentials.decision,
+    beginRecord: beginRecord('decision'),
+    observe: observe('decision'),
+  })
+  return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
+}
