@@ -141,7 +141,6 @@ async function explainMatches(
   }))
 }
 
-/** The present place of each route: the policy may have changed since the request. */
 function findRoutes(configuration: Configuration | undefined, notes: string[]): ReadonlyMap<string, string> {
   if (!configuration) return new Map()
   try {

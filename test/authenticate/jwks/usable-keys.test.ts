@@ -17,7 +17,11 @@ t.test('RSA keys are used from 2048 bits on', async (t) => {
   t.equal(usableKeys([withModulus(modulus.subarray(128))]).length, 0, '1024 bits')
   const widest = Buffer.concat([modulus, ...Array.from({ length: 7 }, () => modulus)])
   t.equal(usableKeys([withModulus(widest)]).length, 1, '16384 bits')
-  t.equal(usableKeys([withModulus(Buffer.concat([widest, modulus.subarray(0, 8)]))]).length, 0, 'more than any verifies by')
+  t.equal(
+    usableKeys([withModulus(Buffer.concat([widest, modulus.subarray(0, 8)]))]).length,
+    0,
+    'more than any verifies by',
+  )
 })
 
 t.test('RSA keys with an exponent of 0, 1, 2 or an even one are not used', async (t) => {
