@@ -60,18 +60,19 @@ export async function play(attack: Attack, ground: Ground): Promise<Outcome> {
     })
     const next = await prepareOthers(attack, ground)
     const others = openHonest(owner, gateway.public, interruption)
+    // A prober and a scraper ask in quiet too, since their share of the processor is not the attack's doing.
+    const askProbed = async (): Promise<readonly [Fared, number]> => {
+      const asked = others.ask(next, rate, seconds)
+      const adminMs = await probe(owner, gateway.admin, asked)
+      return [await asked, adminMs]
+    }
     await others.ask(next, rate, warmUp)
     notify(`${attack.name}: in quiet`)
-    const quiet = await others.ask(next, rate, seconds)
+    const [quiet] = await askProbed()
     await during(order(gateway.public, scale / 10), () => others.ask(next, rate, foretasteSeconds))
     notify(`${attack.name}: ${attack.what}`)
-    let adminMs = 0
     const [startedMs, startedMicros] = [performance.now(), readCpuMicros([gateway.pid])]
-    const [attacked, told] = await during(order(gateway.public, scale), async () => {
-      const asked = others.ask(next, rate, seconds)
-      adminMs = await probe(owner, gateway.admin, asked)
-      return asked
-    })
+    const [[attacked, adminMs], told] = await during(order(gateway.public, scale), askProbed)
     const outcome = {
       name: attack.name,
       quiet,
