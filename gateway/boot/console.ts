@@ -26,9 +26,14 @@ export function openConsole(configuration: Configuration, facts: AdminState): Ad
   })
 }
 
+const runbookPages = ['availability', 'upstreams', 'authentication', 'database', 'configuration', 'capacity']
+
 function readRunbook(): string | undefined {
-  const file = new URL('../../docs/guides/runbook.md', import.meta.url)
-  return existsSync(file) ? readFileSync(file, 'utf8') : undefined
+  const guides = new URL('../../docs/guides/', import.meta.url)
+  const files = ['runbook.md', ...runbookPages.map((name) => `runbook/${name}.md`)].map((name) => new URL(name, guides))
+  if (!files.every((file) => existsSync(file))) return undefined
+  const [first = '', ...others] = files.map((file) => readFileSync(file, 'utf8'))
+  return [first, ...others.map((text) => text.replaceAll(/^#/gm, '##'))].join('\n')
 }
 
 function rememberTable(

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { parse } from 'yaml'
 import type { Drill } from './drill.ts'
@@ -26,7 +26,10 @@ t.test('the short set holds its limits', { skip }, async (t) => {
 })
 
 t.test('each drill is described, and each alert that has one leads to it', async (t) => {
-  const [page, runbook] = [read('docs/guides/drills.md'), read('docs/guides/runbook.md')]
+  const page = read('docs/guides/drills.md')
+  const runbook = readdirSync(new URL('../../docs/guides/runbook/', import.meta.url))
+    .map((file) => read(`docs/guides/runbook/${file}`))
+    .join('\n')
   const alerts = new Set(
     [...read('helm/sallyport/files/alerts.yaml').matchAll(/alert: (\w+)/g)].map(([, name]) => name),
   )
@@ -34,7 +37,7 @@ t.test('each drill is described, and each alert that has one leads to it', async
     t.match(page, `| \`${name}\` |`, name)
     for (const alert of drill.alerts ?? []) {
       t.ok(alerts.has(alert), alert)
-      const section = runbook.split('\n### ').find((text) => text.startsWith(`${alert}\n`)) ?? ''
+      const section = runbook.split('\n## ').find((text) => text.startsWith(`${alert}\n`)) ?? ''
       t.match(section, `npm run drill -- ${name}`, `${alert} leads to ${name}`)
     }
   }

@@ -6,7 +6,7 @@ export function renderRunbook(text: string | undefined): Document {
   const body = html`<a class="skip" href="#main">Skip to the content</a>
 <header class="bar"><p class="brand">Sallyport <span>runbook</span></p><nav aria-label="Pages"><ul><li><a href="/">Console</a></li></ul></nav></header>
 <main id="main" tabindex="-1" class="prose">
-${text === undefined ? html`<h1>Runbook</h1><p>This installation has no copy of docs/guides/runbook.md.</p>` : renderMarkdown(text)}</main>
+${text === undefined ? html`<h1>Runbook</h1><p>This installation has no copy of docs/guides/runbook.md and the pages below it.</p>` : renderMarkdown(text)}</main>
 `
   return renderDocument({ title: 'Sallyport runbook', body, script: verbatim(''), isServed: true })
 }
@@ -15,14 +15,18 @@ ${text === undefined ? html`<h1>Runbook</h1><p>This installation has no copy of 
 function renderMarkdown(text: string): readonly Html[] {
   const blocks: Html[] = []
   let paragraph: string[] = []
+  let items: Html[] = []
   const end = (): void => {
     if (paragraph.length > 0) blocks.push(html`<p>${paragraph.map(renderLine)}</p>\n`)
+    if (items.length > 0) blocks.push(html`<ul>${items}</ul>\n`)
     paragraph = []
+    items = []
   }
   for (const line of text.split('\n')) {
     const level = /^#{1,3} /.exec(line)?.[0].length
     if (line === '' || level !== undefined || line.startsWith('**')) end()
     if (level !== undefined) blocks.push(renderHeading(level - 1, line.slice(level)))
+    else if (line.startsWith('- ')) items.push(html`<li>${renderLine(line.slice(2))}</li>`)
     else if (line !== '') paragraph.push(line)
   }
   end()

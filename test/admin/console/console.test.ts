@@ -58,7 +58,7 @@ const well: ConsoleSources = {
   exchanges: async () => ({ total: 0, exchanges: [] }),
   replica: 'replica-1',
   version: '1.2.3',
-  runbook: '# Runbook\n\n### SallyportIssuerDown\n\n**Means:** no `keys`.\n',
+  runbook: '# Runbook\n\n- [One](one.md): a `list`.\n- Two.\n\n### SallyportIssuerDown\n\n**Means:** no `keys`.\n',
   clusters: async () => ({ clusters: [], total: 0 }),
   table: async () => table,
   upstreams: [{ name: 'u', origin: 'http://upstream.example' }],
@@ -286,6 +286,7 @@ t.test('the replica, its version and the runbook stand on the page', async (t) =
   const runbook = await read('/console/runbook')
   t.match(runbook, '<h3 id="sallyportissuerdown">SallyportIssuerDown</h3>')
   t.match(runbook, '<strong>Means:</strong> no <code>keys</code>.')
+  t.match(runbook, /<ul><li>One: a <code>list<\/code>\. <\/li><li>Two\. <\/li><\/ul>/)
   t.match(await read('/console/runbook', { runbook: undefined }), 'has no copy')
 })
 
