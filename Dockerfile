@@ -27,7 +27,7 @@ WORKDIR /image/app
 # The package's own lock knows no development package, and `npm ci` would miss those that package.json names.
 RUN tar --extract --file /build/sallyport-*.tgz --strip-components 1 && rm npm-shrinkwrap.json && cp /build/package-lock.json .
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
-# Where commands find their configuration without being told. Policies must be mounted: without a table nothing starts.
+# Commands find their configuration here without being told. Policies must be mounted: without a policy nothing starts.
 WORKDIR /image/etc/sallyport
 RUN mkdir config && cp /image/app/config/gateway.yaml /image/app/config/gateway.schema.json config
 WORKDIR /image/usr/local/bin
@@ -44,24 +44,23 @@ LABEL org.opencontainers.image.title="sallyport" \
   org.opencontainers.image.revision="${REVISION}" \
   org.opencontainers.image.licenses="Apache-2.0" \
   org.opencontainers.image.base.name="docker.io/library/node:24.21.0-trixie-slim"
-# A gateway installs nothing, and nobody who gets in shall.
+# A gateway installs nothing, and neither shall an intruder.
 RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
   /usr/local/bin/yarn /usr/local/bin/yarnpkg /opt/yarn-*
-# Root's own: whoever runs it cannot change it.
+# The files belong to root: the user that runs them cannot change them.
 COPY --from=build /image/ /
 ENV NODE_ENV=production
 # A lookup that is not answered ends after 2 s, not 10.
 ENV RES_OPTIONS="timeout:1 attempts:2"
 WORKDIR /etc/sallyport
-# A number, so that Kubernetes can see that it is not root's; nobody in particular.
+# By number, so that Kubernetes can see that this user is not root. No account has it.
 USER 65532:65532
 EXPOSE 8080 8081 9090
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --start-interval=2s --retries=3 \
   CMD ["sallyport", "healthcheck"]
 STOPSIGNAL SIGTERM
-# V8 collects all of its heap when that has doubled, and not to find out what it could give back: a collection takes ten
-# milliseconds or more of everybody's time. Its young generation is as large as a gateway needs, whatever memory the container
-# is given, and one thread helps to collect: four of them would take turns with requests on one processor. Another version of V8
-# may not know these, and then does not start.
+# V8 collects all of its heap only when that has doubled: each collection stops all requests for ten milliseconds or more.
+# Its young generation is as large as a gateway needs, whatever memory the container has. One thread helps to collect: four
+# would take turns with requests on one processor. Another version of V8 may not know these flags, and then does not start.
 ENTRYPOINT ["node", "--no-memory-reducer", "--heap-growing-percent=100", "--max-semi-space-size=16", "--v8-pool-size=1", "/app/dist/main.js"]
 CMD ["serve"]

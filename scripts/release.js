@@ -142,7 +142,7 @@ function main() {
     console.log(isMet ? `[x] ${condition}` : `[ ] ${condition}: ${remedy}`)
   if (checks.some(([isMet]) => !isMet) && !values['dry-run']) {
     process.exitCode = 1
-    return console.error(`release: ${name} ${version} is not ready; --dry-run makes its files all the same`)
+    return console.error(`release: ${name} ${version} is not ready. --dry-run makes its files anyway`)
   }
   const out = resolve(values.out)
   makeFiles(out, values['dry-run'])

@@ -184,7 +184,7 @@ const refusals: Readonly<Record<string, readonly [args: readonly string[], messa
   'a key of the configuration is misspelled': [[...minimal, '--set', 'config.upstream.x=1'], /upstream/],
   'the user is root': [[...minimal, '--set', 'runAsUser=0'], /runAsUser/],
   'a limit is missing': [[...minimal, '--set', 'resources.limits.memory=null'], /limits/],
-  'a port to open is in nobody’s sight': [
+  'a port to open is not named': [
     [...minimal, '--set', `config.upstreams.platform.url=$${'{PLATFORM}'}`],
     /networkPolicy\.egress\.upstreams\.ports/,
   ],
@@ -288,7 +288,7 @@ test('the further values reach the objects that they name', async (t) => {
   t.ok(findManifest(manifests, 'ConfigMap', '-text'))
   const rules = findManifest(manifests, 'PrometheusRule').spec.groups.flatMap(({ rules }: Manifest) => rules)
   for (const { annotations } of rules)
-    t.match(annotations.runbook_url, /^https:\/\/wiki\.example\/sallyport\/runbook\.md#/)
+    t.match(annotations.runbook_url, /^https:\/\/wiki\.example\/sallyport\/runbook\/\w+\.md#sallyport/)
 })
 
 test('every value has its type, and every type its value', async (t) => {
@@ -320,7 +320,7 @@ test('a pod is given time to drain, and its end is seen before it stops acceptin
     const { periodSeconds, failureThreshold, httpGet } = spec.containers[0].readinessProbe
     t.ok(periodSeconds * failureThreshold * 1000 < delayMs, file)
     t.equal(httpGet.path, '/readyz')
-    t.equal(spec.containers[0].livenessProbe.httpGet.path, '/healthz', 'a database that is down restarts nobody')
+    t.equal(spec.containers[0].livenessProbe.httpGet.path, '/healthz', 'a database that is down restarts no pod')
   }
 })
 
@@ -328,7 +328,7 @@ test('only ports that are named are open, and only to whom', async (t) => {
   const least = findManifest(await renderChart(minimal), 'NetworkPolicy', 'gate-sallyport').spec
   t.same(least.policyTypes, ['Ingress', 'Egress'])
   const portsOf = (rules: readonly Manifest[]) => rules.map(({ ports }) => ports.map(({ port }: Manifest) => port))
-  t.same(portsOf(least.ingress), [[8080]], 'metrics and decisions are nobody’s until somebody is named')
+  t.same(portsOf(least.ingress), [[8080]], 'metrics and decisions are closed until a peer is named')
   const asking = await renderChart([...minimal, '--set', 'decision.enabled=true'])
   const closed = findManifest(asking, 'NetworkPolicy', 'gate-sallyport').spec
   t.same(portsOf(closed.ingress), [[8080]], 'nor those of a decision API that was only switched on')

@@ -1,10 +1,25 @@
 import t from 'tap'
+import { testUnlessLacking } from '../support/lacks.ts'
 
 interface Extractor {
   readonly extractProse: (file: string, source: string) => { text: string; lines: number[]; comments: number }
 }
 
+type Text = readonly [file: string, text: string]
+type Alert = Readonly<{ file: string; line: number; rule: string; severity: string }>
+type Found = Readonly<{ alerts: readonly Alert[]; comments: readonly (readonly [file: string, count: number])[] }>
+
+interface Checker {
+  readonly findVale: () => string | undefined
+  readonly checkTexts: (vale: string, files: readonly Text[]) => Found
+  readonly judgeProse: (found: Found) => Readonly<{ lines: readonly string[]; isGood: boolean }>
+}
+
 const { extractProse }: Extractor = await import(new URL('../../scripts/extract-prose.js', import.meta.url).href)
+const { findVale, checkTexts, judgeProse }: Checker = await import(
+  new URL('../../scripts/prose.js', import.meta.url).href
+)
+const vale = findVale()
 
 const source = `// One comment
 // on two lines.
@@ -55,4 +70,57 @@ t.test('Markdown is taken as it is', async (t) => {
     [2, ''],
     [3, 'Text.'],
   ])
+})
+
+t.test('descriptions of schemas, comments of configuration and names of expectations are taken', async (t) => {
+  const linesOf = (file: string, text: string) => read(file, text).lines.filter(([, line]) => line !== '')
+  t.same(linesOf('config/a.schema.json', '{\n  "description": "A \\"b\\" c.",\n  "type": "object"\n}'), [
+    [2, 'A "b" c.'],
+  ])
+  t.same(linesOf('a.yaml', '# yaml-language-server: $schema=x\na: "#b" # Says c.\n# Of [{ d: e }].\n'), [
+    [2, 'Says c.'],
+    [3, 'Of `x`.'],
+  ])
+  t.same(linesOf('policies/a.test.yaml', 'tests:\n  - name: members read\n'), [[2, 'Members read']])
+  t.same(linesOf('a.sql', "-- One.\nselect '-- two';\n"), [[1, 'One.']])
+  t.same(linesOf('Dockerfile', '# One.\nRUN x\n'), [[1, 'One.']])
+})
+
+const planted: readonly (readonly [rule: string, severity: string, file: string, text: string])[] = [
+  ['Crowd', 'error', 'README.md', 'Somebody reads it.\n'],
+  ['Crowd', 'error', 'gateway/a.ts', '// The key that nobody has.\n'],
+  ['Crowd', 'error', 'gateway/a.ts', "log.warn('the listener lets nobody in')\n"],
+  ['Crowd', 'error', 'config/a.schema.json', '  "description": "The key that everybody has.",\n'],
+  ['Headless', 'error', 'gateway/a.ts', '/** What is read. */\n'],
+  ['Headless', 'error', 'gateway/a.ts', "command.description('Prints it. Who asks is told.')\n"],
+  ['Headless', 'error', 'helm/values.yaml', '# Where it is.\n'],
+  ['Headless', 'error', 'test/a.test.ts', "t.test('who asks is told', () => {})\n"],
+  ['Length', 'warning', 'SECURITY.md', `${'A word '.repeat(15)}ends.\n`],
+  ['Negation', 'warning', 'scripts/a.js', '// This is no comment.\n'],
+  ['Semicolons', 'warning', 'CHANGELOG.md', 'One: two; three.\n'],
+]
+
+testUnlessLacking(
+  t,
+  'each rule finds its habit, in every kind of text',
+  async (t) => {
+    for (const [rule, severity, file, text] of planted) {
+      const found = checkTexts(vale ?? '', [[file, text]])
+      t.match(found.alerts, [{ file, line: 1, rule: `Plain.${rule}`, severity }], text)
+      t.equal(found.alerts.length, 1, text)
+      t.equal(judgeProse(found).isGood, false)
+    }
+    t.same(checkTexts(vale ?? '', [['gateway/a.ts', '/** Bytes that were read. */\n']]).alerts, [])
+  },
+  vale === undefined ? 'Vale is missing (node scripts/install-vale.js)' : undefined,
+)
+
+t.test('more comments than allowed are told', async (t) => {
+  const judge = (...counts: readonly number[]) =>
+    judgeProse({ alerts: [], comments: [...counts.map((count) => ['gateway/a.ts', count] as const), ['test/b.ts', 9]] })
+  t.same(judge(1_000, 300), { lines: ['prose: 0 alerts'], isGood: true })
+  t.same(judge(1_000, 301), {
+    lines: ['gateway has 1301 comments and may have 1300', 'prose: 0 alerts'],
+    isGood: false,
+  })
 })

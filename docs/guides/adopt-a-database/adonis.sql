@@ -1,11 +1,13 @@
--- The tables of a backend in AdonisJS, mapped to what Sallyport asks (../adopt.md). A starting point: `users` and
--- `auth_access_tokens` are those that @adonisjs/auth makes, with a platform's columns; put your names for the others.
+-- The tables of a backend in AdonisJS, mapped to what Sallyport asks (../adopt-a-database.md). `users` and
+-- `auth_access_tokens` are those that @adonisjs/auth makes, with a platform's columns. Put your names for the others.
 --
 -- After "sallyport migrate --adopt", as a role that owns the backend's tables:
---   psql "$DATABASE_URL" --single-transaction -v ON_ERROR_STOP=1 -v gateway=sallyport -f adonis.sql
+--
+--     psql "$DATABASE_URL" --single-transaction -v ON_ERROR_STOP=1 -v gateway=sallyport -f adonis.sql
+--
 -- Run it again after a change: it replaces what it made before.
 
--- 1. What is read. A column that you do not have is null: null::text as domain. A view without "security_invoker" reads
+-- 1. The columns that are read. A column that you do not have is null: null::text as domain. A view without "security_invoker" reads
 -- with its owner's rights, so that the gateway sees these columns and no others.
 
 drop view if exists sallyport_directory.users, sallyport_directory.role_assignments,
@@ -15,10 +17,10 @@ create view sallyport_directory.users as
   select id, email, username, null::text as first_name, null::text as last_name, full_name,
     user_type, current_organization_id, updated_at,
     -- Whether the address is known to be the user's: only then may a verified login of another issuer be linked to it.
-    -- Where you keep the time of it: email_verified_at is not null as email_verified
+    -- If you keep the time of it: email_verified_at is not null as email_verified
     false as email_verified
   from public.users
-  -- Whom you have locked out is not there, for OAuth and for API tokens.
+  -- A user whom you have locked out is not there, for OAuth and for API tokens.
   where deleted_at is null;
 
 -- The role's slug is the name in policies/roles.yaml. One role a user and organization.
@@ -38,7 +40,7 @@ create view sallyport_directory.auth_access_tokens as
   where type = 'auth_token'
   with local check option;
 
--- Leave both as "migrate --adopt" made them, without a row, if you have no such things.
+-- Leave both as "migrate --adopt" made them, and empty, if you have no such things.
 drop view if exists sallyport_directory.agents, sallyport_directory.clusters;
 
 create view sallyport_directory.agents as
@@ -48,8 +50,8 @@ create view sallyport_directory.clusters as
   select id, organization_id, slug, url as base_url, status, heartbeat_at as last_heartbeat_at
   from public.data_clusters;
 
--- 2. What is written. PostgreSQL writes through views like these by itself, column by column. A new user needs more than
--- the gateway knows of: a password that nobody has, and times without a default.
+-- 2. The columns that are written. PostgreSQL writes through views like these by itself, column by column. A new user
+-- needs more than the gateway knows of: a password that fits no text, and times without a default.
 
 create or replace function sallyport_directory.create_user() returns trigger
 language plpgsql security definer set search_path = pg_catalog as $$
@@ -65,13 +67,13 @@ $$;
 create trigger sallyport_create_user instead of insert on sallyport_directory.users
   for each row execute function sallyport_directory.create_user();
 
--- Who is deleted takes the identities along. (This changes our table, not yours.)
+-- The identities of a deleted user go with the user. (This changes Sallyport's table, not yours.)
 alter table sallyport_directory.user_identities
   drop constraint if exists user_identities_user,
   add constraint user_identities_user foreign key (user_id) references public.users (id) on delete cascade;
 
--- 3. What tells of changes, so that no replica believes what is no longer true: triggers on your tables. "kind:column"
--- names whom a row concerns; without any, a change tells of everything. The second list changes nothing that counts.
+-- 3. The triggers on your tables tell of changes, so that no replica believes an old state. A pair of kind and column names
+-- the record that a change concerns. Without any, a change tells of everything. Columns of the second list never count.
 
 call sallyport_directory.watch('public.users', '{user:id}', '{password,updated_at}');
 call sallyport_directory.watch('public.user_roles', '{user:user_id,members:organization_id}');
@@ -81,7 +83,7 @@ call sallyport_directory.watch('public.auth_access_tokens', '{token:id}', '{last
 call sallyport_directory.watch('public.agents', '{agent:id}');
 call sallyport_directory.watch('public.data_clusters', '{cluster:id}', '{heartbeat_at}');
 
--- 4. What the gateway's role may do: this, and nothing else in your database.
+-- 4. The gateway's role gets these rights, and no others in your database.
 
 grant usage on schema sallyport_directory to :"gateway";
 grant select on all tables in schema sallyport_directory to :"gateway";

@@ -145,7 +145,7 @@ dnsConfig: {{- toYaml . | nindent 2 }}
 {{/* Pod Security Standard "restricted", written out so that no namespace's default matters. */}}
 {{- define "sallyport.podSecurity" -}}
 automountServiceAccountToken: false
-# Kubernetes would set SALLYPORT_PORT for a Service of that name, to something that is no port.
+# Kubernetes would set SALLYPORT_PORT for a Service of that name, to a text that is not a port.
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
