@@ -1,0 +1,69 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { posix } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { readDocument } from './code-blocks.ts'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const readme = readDocument('README.md')
+
+/** The words by which people search for a program like this one. */
+const searched = ['ext_authz', 'ForwardAuth', 'auth_request', 'OIDC', 'JWT', 'API key', 'multi-tenant', 'sidecar']
+const mostLinks = 8
+const mostDecisions = 20
+const mostWordsOfChange = 20
+
+t.test('README and package name the words that people search for', async (t) => {
+  const { keywords, description }: Readonly<{ keywords: readonly string[]; description: string }> = JSON.parse(
+    readDocument('package.json'),
+  )
+  for (const word of searched) {
+    t.ok(readme.includes(word), `README.md has ${word}`)
+    const keyword = word.toLowerCase().replace('api key', 'api-keys')
+    t.ok(keywords.includes(keyword), `package.json has ${keyword}`)
+  }
+  t.same(keywords, [...new Set(keywords)].sort())
+  t.ok(description.length < 160, 'registries show it whole')
+})
+
+t.test('the README shows the console, and leads on by at most eight links', async (t) => {
+  const [, description = '', picture = ''] = /!\[([^\]]+)\]\(([^)]+\.png)\)/.exec(readme) ?? []
+  t.ok(existsSync(`${root}${picture}`), picture)
+  t.match(description, /console/)
+  const table = readme.slice(readme.indexOf('| You want to |'))
+  const links = table.match(/^\|.*\]\(.*$/gm) ?? []
+  t.ok(links.length > 4, 'the table was found')
+  t.ok(links.length <= mostLinks && links.every((line) => line.match(/\]\(/g)?.length === 1), `${links.length} links`)
+})
+
+t.test('a change is told in one line of at most twenty words', async (t) => {
+  const body = readDocument('CHANGELOG.md').replace(/^[\s\S]*?^## /m, '')
+  const lines = body
+    .split('\n')
+    .slice(1)
+    .filter((line) => line !== '' && !line.startsWith('#'))
+  t.ok(lines.length > 50)
+  for (const line of lines) {
+    t.ok(line.startsWith('- '), line)
+    t.ok(line.split(' ').length - 1 <= mostWordsOfChange, line)
+  }
+})
+
+t.test('decisions are few: the rest stands beside its rule', async (t) => {
+  const records = readdirSync(`${root}docs/explanation/decisions`).filter((file) => /^\d/.test(file))
+  t.ok(records.length <= mostDecisions, `${records.length} decisions`)
+})
+
+t.test('an editor finds the schema of each configuration and policy', async (t) => {
+  const files = ['config', 'policies', 'examples/compose'].flatMap((folder) =>
+    readdirSync(`${root}${folder}`)
+      .filter((file) => file.endsWith('.yaml'))
+      .map((file) => `${folder}/${file}`),
+  )
+  t.ok(files.length > 8)
+  for (const file of files) {
+    const [, schema = ''] =
+      /^# yaml-language-server: \$schema=(\S+)\n/.exec(readFileSync(`${root}${file}`, 'utf8')) ?? []
+    t.ok(schema !== '' && existsSync(`${root}${posix.join(posix.dirname(file), schema)}`), file)
+  }
+})
