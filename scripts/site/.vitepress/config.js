@@ -41,6 +41,27 @@ function translateLinks(markdown) {
   })
 }
 
+/** Names of code in a table may break at their parts, so that a wide table fits its page. */
+function breakCode(markdown) {
+  const render = markdown.renderer.rules.code_inline
+  markdown.renderer.rules.code_inline = (...args) => {
+    const [tokens, index] = args
+    const html = render(...args)
+    return tokens[index].meta?.isInTable
+      ? html.replace(/>[^<]*/, (text) => text.replaceAll(/[_./=,](?=\w)/g, '$&<wbr>'))
+      : html
+  }
+  markdown.core.ruler.push('code-in-tables', ({ tokens }) => {
+    let isInTable = false
+    for (const { type, children } of tokens) {
+      if (type.startsWith('table_')) isInTable = type === 'table_open'
+      if (isInTable) for (const child of children ?? []) child.meta = { ...child.meta, isInTable }
+    }
+  })
+}
+
+const style = '.vp-doc :is(th, td) { padding: 6px 10px; font-size: 13px; line-height: 20px; vertical-align: top }'
+
 /** As GitHub makes it, so that a link holds at both places. */
 const makeAnchor = (heading) =>
   heading
@@ -48,8 +69,8 @@ const makeAnchor = (heading) =>
     .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
     .replaceAll(' ', '-')
 
-const item = (text, link) => ({ text, link })
-const guide = (text, name) => item(text, `/docs/guides/${name}`)
+const item = (text, link, items) => ({ text, link, ...(items && { collapsed: true, items }) })
+const guide = (text, name, items) => item(text, `/docs/guides/${name}`, items)
 const explanation = (text, name) => item(text, `/docs/explanation/${name}`)
 const reference = (text, name) => item(text, `/docs/reference/${name}`)
 
@@ -62,12 +83,23 @@ const sidebar = [
       guide('Operate', 'run'),
       guide('Replicas and workers', 'workers'),
       guide('Configuration', 'configure'),
+      guide('Identity providers', 'identity-providers', [guide('Recipes', 'identity-provider-recipes')]),
+      guide('Users from claims', 'users-from-claims'),
       guide('Write policies', 'write-policies'),
+      guide('Guard resources', 'guard-resources'),
       guide('Change policies', 'review-policy-changes'),
       guide('Reload policies', 'reload-policies'),
+      guide('Open streams and rights', 'open-exchanges'),
       guide('Verify the identity header', 'verify-identity'),
       guide('API tokens', 'api-tokens'),
-      guide('External authorization', 'external-authorization/'),
+      guide('External authorization', 'external-authorization/', [
+        guide('nginx', 'external-authorization/nginx'),
+        guide('ingress-nginx', 'external-authorization/ingress-nginx'),
+        guide('Caddy', 'external-authorization/caddy'),
+        guide('Traefik', 'external-authorization/traefik'),
+        guide('Envoy', 'external-authorization/envoy'),
+        guide('HAProxy', 'external-authorization/haproxy'),
+      ]),
       guide('Adopt a database', 'adopt-a-database'),
       guide('Fill the directory', 'fill-the-directory'),
       guide('PostgreSQL', 'postgresql'),
@@ -80,7 +112,14 @@ const sidebar = [
       guide('Console', 'console'),
       guide('Dashboard', 'dashboard'),
       guide('Tracing', 'tracing'),
-      guide('Runbook', 'runbook'),
+      guide('Runbook', 'runbook', [
+        guide('Availability', 'runbook/availability'),
+        guide('Upstreams', 'runbook/upstreams'),
+        guide('Authentication', 'runbook/authentication'),
+        guide('Database and caches', 'runbook/database'),
+        guide('Configuration and audit', 'runbook/configuration'),
+        guide('Capacity', 'runbook/capacity'),
+      ]),
       guide('Drills', 'drills'),
     ],
   },
@@ -110,11 +149,17 @@ const sidebar = [
       explanation('Outages', 'outages'),
       explanation('Performance', 'performance'),
       explanation('Scale', 'scale'),
+      item('Benchmarks', '/docs/benchmarks/'),
       item('Security', '/SECURITY'),
+      item('Support', '/SUPPORT'),
       explanation('Decisions', 'decisions/'),
       explanation('Interpretations of the contract', 'contract'),
       explanation('Parts', 'parts'),
       explanation('Glossary', 'glossary'),
+      item('Contributing', '/CONTRIBUTING', [
+        item('Tests and benches', '/test/'),
+        item('Advisories', '/test/advisories/'),
+      ]),
     ],
   },
 ]
@@ -129,10 +174,16 @@ export default {
   rewrites: (page) => page.replace(/(^|\/)README\.md$/, '$1index.md'),
   // A page by its path, on any server of files.
   cleanUrls: false,
-  head: [['link', { rel: 'icon', href: 'data:,' }]],
+  head: [
+    ['link', { rel: 'icon', href: 'data:,' }],
+    ['style', {}, style],
+  ],
   lastUpdated: false,
   markdown: {
-    config: translateLinks,
+    config: (markdown) => {
+      translateLinks(markdown)
+      breakCode(markdown)
+    },
     anchor: { slugify: makeAnchor },
     languageAlias: { caddyfile: 'nginx', haproxy: 'nginx' },
   },
