@@ -4,7 +4,7 @@ import { type CallerOptions, findUnknown, imagineFromWords } from '../analyze/ca
 import { explain } from '../analyze/explain.ts'
 import { buildMatrix } from '../analyze/matrix.ts'
 import type { Policy } from '../policy/compile.ts'
-import { parsePolicyApart } from '../policy/load.ts'
+import { parsePolicyInThread } from '../policy/load.ts'
 import { methods } from '../policy/route.ts'
 import type { PolicyTextList } from '../reload/policy-status.ts'
 import { compileRoutes, type RouteTable } from '../route/table.ts'
@@ -13,7 +13,7 @@ export async function compileConsoleTable(
   texts: PolicyTextList,
   upstreams: ReadonlySet<string>,
 ): Promise<ConsoleTable> {
-  const policy = await parsePolicyApart('', new Map(texts), upstreams)
+  const policy = await parsePolicyInThread('', new Map(texts), upstreams)
   const table = compileRoutes(policy.routes)
   const destinations = policy.routes.flatMap(({ id, destination }) =>
     destination.kind === 'upstream' ? [[id, destination.name] as const] : [],

@@ -6,7 +6,7 @@ type Name = keyof Configuration['listeners']
 
 export type ConnectionLimits = Readonly<Record<Name | 'upstreams', number>>
 
-const generous: Readonly<Record<Name, number>> = { public: 10_000, decision: 10_000, admin: 100 }
+const usualMost: Readonly<Record<Name, number>> = { public: 10_000, decision: 10_000, admin: 100 }
 
 const connectionsPart = 1 / 2
 
@@ -16,7 +16,7 @@ const connectionBytes = { plain: 16 * 1024, tls: 48 * 1024 }
 /** Descriptors of listeners, files, the event loop, issuers, Redis and the database listener. */
 const ownDescriptors = 64
 
-const fewest = 4
+const leastConnections = 4
 
 /** Undefined on systems without /proc. Node has already raised the soft limit. */
 export function readDescriptorLimit(): number | undefined {
@@ -41,16 +41,16 @@ export function limitConnections(
     const { tls }: RequestListenerSettings = listeners[name]
     return atLeastFew((memoryBytes * connectionsPart) / connectionBytes[tls ? 'tls' : 'plain'])
   }
-  const want = (name: Name): number => listeners[name].maxConnections ?? Math.min(generous[name], affordable(name))
+  const want = (name: Name): number => listeners[name].maxConnections ?? Math.min(usualMost[name], affordable(name))
   const left = Math.max(0, descriptors - ownDescriptors - (database?.poolSize ?? 0))
   const admin = Math.min(want('admin'), atLeastFew(left / 8))
   const rest = left - admin
   const decision = Math.min(want('decision'), atLeastFew(Math.max(rest / 3, rest - 2 * want('public'))))
   const open = Math.min(want('public'), atLeastFew((rest - decision) / 2))
-  return { public: open, decision, admin, upstreams: Math.max(fewest, rest - open - decision) }
+  return { public: open, decision, admin, upstreams: Math.max(leastConnections, rest - open - decision) }
 }
 
-const atLeastFew = (count: number): number => Math.max(fewest, Math.floor(count))
+const atLeastFew = (count: number): number => Math.max(leastConnections, Math.floor(count))
 
 export const findShortages = (
   { listeners }: Pick<Configuration, 'listeners'>,
@@ -60,7 +60,7 @@ export const findShortages = (
     .map((listener) => ({
       listener,
       maxConnections: limits[listener],
-      wanted: listeners[listener].maxConnections ?? Math.min(generous[listener], 1_000),
+      wanted: listeners[listener].maxConnections ?? Math.min(usualMost[listener], 1_000),
     }))
     .filter(({ maxConnections, wanted }) => maxConnections < wanted)
 

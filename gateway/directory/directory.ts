@@ -69,12 +69,12 @@ export type NewToken = Readonly<{
   expiresAt: Date | null
 }>
 
-export type Lender = Readonly<{
+export type Minter = Readonly<{
   userId: number
   /** Ends the new token with the caller's. Null for an OAuth session. */
   parentId: number | null
   /** Throws to refuse. Both records are from the mint's own transaction, not from a cache. */
-  requireReach: (lender: UserRecord, owner: UserRecord) => void
+  requireReach: (minter: UserRecord, owner: UserRecord) => void
 }>
 
 export type AuditContext = Readonly<{
@@ -163,7 +163,7 @@ export interface Directory<User extends KnownUser = UserRecord> {
   /** A cached record is looked up again if its heartbeat is older than `aliveSince`. */
   findCluster(id: number, aliveSince: Date): Awaitable<ClusterRecord | undefined>
   findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
-  mintToken(token: NewToken, lender: Lender | undefined, audit: AuditContext): Promise<TokenMetadata>
+  mintToken(token: NewToken, minter: Minter | undefined, audit: AuditContext): Promise<TokenMetadata>
   listTokens(userId: number, page: TokenPage): Promise<Readonly<{ total: number; tokens: readonly TokenMetadata[] }>>
   /** Also revokes all tokens minted with this one. Undefined if the user has no such token. */
   revokeToken(token: Readonly<{ id: number; userId: number }>, audit: AuditContext): Promise<TokenMetadata | undefined>

@@ -2,7 +2,7 @@ import type {
   AuditContext,
   Directory,
   KnownUser,
-  Lender,
+  Minter,
   OrganizationSummary,
   TokenMetadata,
   UserRecord,
@@ -39,17 +39,17 @@ const clientManaged = {
 }
 
 /**
- * Context of a mint. An operator has no `lender`. `within` has the abilities of the caller's scopes, which the new token
+ * Context of a mint. An operator has no `minter`. `within` has the abilities of the caller's scopes, which the new token
  * would outlive. `latest` is the expiry of the caller's token, or null if it never expires.
  */
-export type Minting = Readonly<{ audit: AuditContext; lender?: Lender; within: AbilitySet; latest: Date | null }>
+export type Minting = Readonly<{ audit: AuditContext; minter?: Minter; within: AbilitySet; latest: Date | null }>
 
 /** Mints a token, or throws all mistakes of the request together. Only the result holds the raw token. */
 export async function issueToken(
   owner: TokenOwner,
   body: JsonObject,
   { tokenScopes }: Pick<Roles, 'tokenScopes'>,
-  { audit, lender, within, latest }: Minting,
+  { audit, minter, within, latest }: Minting,
   { directory, draw, now }: TokenTools,
 ) {
   const earlier = owner.userType === 'human' ? [clientManaged] : []
@@ -57,7 +57,7 @@ export async function issueToken(
   const { secret, hash } = makeSecret(draw)
   const abilities = [...(tokenScopes.get(scope) ?? [])]
   if (!abilities.every((ability) => holds(within, ability))) throw new GatewayError('token_ability_missing')
-  const minted = await directory.mintToken({ userId: owner.id, name, hash, abilities, expiresAt }, lender, audit)
+  const minted = await directory.mintToken({ userId: owner.id, name, hash, abilities, expiresAt }, minter, audit)
   return { token: formatToken(minted.id, secret), ...describeToken(minted) }
 }
 

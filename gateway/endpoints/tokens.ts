@@ -1,5 +1,5 @@
 import type { PermittedCaller } from '../authorize/decide.ts'
-import type { AuditContext, Lender, UserRecord } from '../directory/directory.ts'
+import type { AuditContext, Minter, UserRecord } from '../directory/directory.ts'
 import { GatewayError, type ValidationMessage } from '../errors/gateway-error.ts'
 import { type Rendered, renderList, renderSuccess } from '../errors/render.ts'
 import type { Roles } from '../policy/role.ts'
@@ -62,14 +62,14 @@ function toMinting(call: TokenCall): Minting {
   const { principal, organization, permissions } = call.caller
   const { credential } = principal
   if (!organization) throw new GatewayError('membership_lost')
-  const lender: Lender = {
+  const minter: Minter = {
     userId: user.id,
     parentId: credential.kind === 'api-token' ? credential.id : null,
-    requireReach: (lender, owner) => requireReach(lender, owner, organization.id, roles),
+    requireReach: (minter, owner) => requireReach(minter, owner, organization.id, roles),
   }
   return {
     audit: toAudit(call),
-    lender,
+    minter,
     within: credential.kind === 'oauth' ? permissions.credentialAbilities : '*',
     latest: credential.kind === 'api-token' ? credential.expiresAt : null,
   }

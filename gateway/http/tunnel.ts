@@ -3,7 +3,7 @@ import { guarded } from '../fault/guarded.ts'
 import { Holding, type MemoryAccount, type PassedBytes, type UpgradedConnection } from './exchange.ts'
 import { closeLingering } from './socket/close-lingering.ts'
 import { HandleGate, type ReadGate } from './socket/read-gate.ts'
-import { notePartner, resetConnection } from './socket/transport.ts'
+import { noteTunnel, resetConnection } from './socket/transport.ts'
 import { composeCloseFrame, FrameBoundary } from './websocket.ts'
 
 export class UpgradedSocket implements UpgradedConnection {
@@ -56,7 +56,7 @@ export function pipeBoth(
 ): Tunnel {
   const { socket: client } = clientEnd
   const { socket: upstream } = upstreamEnd
-  notePartner(client, upstream)
+  noteTunnel(client, upstream)
   const waiting = new Holding(account)
   const count = (): void => waiting.set(waitingBytes(client) + waitingBytes(upstream))
   const toUpstream = { bytes: early.length }

@@ -6,7 +6,7 @@ import { ConfigurationError, explainUnreadable } from './configuration-error.ts'
 import { parseYaml, type YamlFile } from './document.ts'
 import type { PolicyFile, PolicyReading, PolicyTexts } from './file.ts'
 import { readPolicyFiles } from './read-files.ts'
-import { readSoundFilesApart } from './read-files-apart.ts'
+import { readSoundFilesInThread } from './read-files-in-thread.ts'
 import { readRegularNow } from './regular-file.ts'
 
 export const loadPolicy = (directory: string, upstreamNames: ReadonlySet<string>): Policy =>
@@ -15,14 +15,14 @@ export const loadPolicy = (directory: string, upstreamNames: ReadonlySet<string>
 export const parsePolicy = (directory: string, texts: PolicyTexts, upstreamNames: ReadonlySet<string>): Policy =>
   compilePolicy(joinReadings(directory, texts, readPolicyFiles(directory, texts)), upstreamNames)
 
-export async function parsePolicyApart(
+export async function parsePolicyInThread(
   directory: string,
   texts: PolicyTexts,
   upstreamNames: ReadonlySet<string>,
 ): Promise<Policy> {
   const length = [...texts.values()].reduce((sum, text) => sum + text.length, 0)
   if (length < apartFrom) return parsePolicy(directory, texts, upstreamNames)
-  const readings = await readSoundFilesApart({ directory, texts, upstreamNames })
+  const readings = await readSoundFilesInThread({ directory, texts, upstreamNames })
   return compilePolicy(joinReadings(directory, texts, readings), upstreamNames)
 }
 

@@ -1,7 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { ConfigurationError } from './configuration-error.ts'
 import { readSoundFiles } from './load.ts'
-import type { ReadingOutcome, ReadingTask } from './read-files-apart.ts'
+import type { ReadingOutcome, ReadingTask } from './read-files-in-thread.ts'
 
 parentPort?.postMessage(read(workerData))
 

@@ -1,14 +1,14 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { PolicyState } from '../admin/policy-state.ts'
 import { type PolicySummary, summarizeChange } from '../analyze/diff/summarize.ts'
-import { summarizeApart } from '../analyze/diff/summarize-apart.ts'
+import { summarizeInThread } from '../analyze/diff/summarize-in-thread.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import type { PolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import { describeBug, describeError, type Log } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { Policy } from '../policy/compile.ts'
 import type { PolicyTexts } from '../policy/file.ts'
-import { parsePolicyApart, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
+import { parsePolicyInThread, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
 import { createCachedFileReader } from './cached-file-reader.ts'
 import { createMissingFiles, findPlaces, type HoldReason, type MissingFiles, type Table } from './held-policies.ts'
 import { keepPolicyLedger, type PolicyStatus, type PolicyTextList, takeFingerprint } from './policy-status.ts'
@@ -93,14 +93,14 @@ function createReader(configuration: Configuration): Reader {
   const upstreams = new Set(Object.keys(configuration.upstreams))
   return {
     parse: async (texts) => ({
-      policy: await parsePolicyApart(directory, texts, upstreams),
+      policy: await parsePolicyInThread(directory, texts, upstreams),
       texts,
       places: await findPlaces(directory, texts),
     }),
     compare: async (old, fresh, known) =>
       known && lengthOf(old) + lengthOf(fresh.texts) < compareApartFrom
         ? summarizeChange(known.policy, fresh.policy)
-        : summarizeApart({ directory, old, fresh: fresh.texts, upstreams }),
+        : summarizeInThread({ directory, old, fresh: fresh.texts, upstreams }),
   }
 }
 

@@ -7,7 +7,7 @@ import { describeBug, type Log } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { ObserveRequest } from '../observe/request-record.ts'
 import type { PolicyTexts } from '../policy/file.ts'
-import { parsePolicyApart, readPolicyTexts } from '../policy/load.ts'
+import { parsePolicyInThread, readPolicyTexts } from '../policy/load.ts'
 import { compileRoutes } from '../route/table.ts'
 import { createCachedFileReader } from './cached-file-reader.ts'
 import { type Policies, pollIntervalMs } from './policies.ts'
@@ -37,7 +37,7 @@ export function startShadow(configuration: Configuration, dependencies: ShadowDe
     inUse: undefined,
     read: () => readPolicyTexts(directory, readText),
     apply: async (texts = new Map()) => {
-      const { routes, roles } = await parsePolicyApart(directory, texts, upstreams)
+      const { routes, roles } = await parsePolicyInThread(directory, texts, upstreams)
       table = Object.freeze({ table: compileRoutes(routes), roles })
       ledger.noteTaken(texts)
     },

@@ -232,14 +232,14 @@ t.test('the end of a line dies with a token in its middle, and earlier tokens st
 })
 
 t.test('a token minted for another account dies with the minter’s account', async (t) => {
-  const lender = await createAccount([acme.id, 'org-admin'])
+  const minter = await createAccount([acme.id, 'org-admin'])
   const borrower = await createAccount([acme.id, 'org-member'])
-  const parent = await minted(lender, oauth(admin))
+  const parent = await minted(minter, oauth(admin))
   const child = await minted(borrower, bearer(parent.token))
   t.equal(await read(child.token), 200)
   t.equal(await read(child.token, other.public), 200)
-  await database.query('delete from users where id = $1', [lender])
-  await die(t, [child], 'the lender’s account')
+  await database.query('delete from users where id = $1', [minter])
+  await die(t, [child], 'the minter’s account')
   const { data, meta } = (await world.call({ path: tokensOf(borrower), headers: oauth(admin) })).json()
   t.same([data, meta.total], [[], 0], 'as little as a revoked token is it listed')
 })

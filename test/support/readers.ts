@@ -388,7 +388,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'policy/near-name.ts': 'compares names of at most 64 characters',
   'policy/violations.ts': 'words for an operator about files that `policy/document.ts` has read',
   'policy/load.ts': 'hands texts to `policy/document.ts`',
-  'policy/read-files-apart.ts': 'hands texts to `policy/document.ts`',
+  'policy/read-files-in-thread.ts': 'hands texts to `policy/document.ts`',
   'policy/read-files.ts': 'hands texts to `policy/document.ts`',
   'policy/regular-file.ts': 'reads a file; what is in it, its readers look at',
   'policy/schema.ts': 'reads the package’s own file',

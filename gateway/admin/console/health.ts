@@ -27,12 +27,12 @@ export function renderCaches(figures: MetricsReader): Html {
   return renderLiveTable({
     id: 'caches',
     caption: 'Caches',
-    heads: ['Cache', { number: 'Entries' }, { number: 'Reads' }, { number: 'Spared' }],
+    heads: ['Cache', { number: 'Entries' }, { number: 'Reads' }, { number: 'Hits' }],
     rows: [...new Set(named)].sort().map((cache) => {
       const isIts = (labels: Series['labels']): boolean => labels.cache === cache
       const reads = figures.sum('sallyport_cache_reads_total', isIts)
-      const spared = figures.sum('sallyport_cache_reads_total', (labels) => isIts(labels) && labels.result !== 'miss')
-      return html`<tr><th scope="row">${cache}</th><td class="number">${amount(figures.sum('sallyport_cache_entries', isIts))}</td><td class="number">${amount(reads)}</td><td class="number">${percent(spared, reads)}</td></tr>`
+      const hits = figures.sum('sallyport_cache_reads_total', (labels) => isIts(labels) && labels.result !== 'miss')
+      return html`<tr><th scope="row">${cache}</th><td class="number">${amount(figures.sum('sallyport_cache_entries', isIts))}</td><td class="number">${amount(reads)}</td><td class="number">${percent(hits, reads)}</td></tr>`
     }),
     empty: 'None has been used yet.',
   })

@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { summarizeTexts } from './summarize.ts'
-import type { ComparisonTask } from './summarize-apart.ts'
+import type { ComparisonTask } from './summarize-in-thread.ts'
 
 const { directory, old, fresh, upstreams }: ComparisonTask = workerData
 

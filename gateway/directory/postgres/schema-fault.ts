@@ -55,7 +55,7 @@ const reads: readonly Statement[] = [
   statements.findAgent,
   statements.findCluster,
   statements.findMember,
-  statements.findLenderAndOwner,
+  statements.findMinterAndOwner,
   statements.listTokens,
   statements.countTokens,
   readSessionEnds,
@@ -69,7 +69,7 @@ const writes: readonly Statement[] = [
   statements.mintToken,
   statements.noteParent,
   statements.revokeToken,
-  statements.revokeHeirs,
+  statements.revokeDescendants,
   statements.writeAudit,
   statements.noteTokenUses,
 ]

@@ -87,10 +87,10 @@ export const findTokenHashes: Statement = {
   text: 'select id, hash from sallyport_directory.auth_access_tokens where id = any($1::integer[])',
 }
 
-export const findLenderAndOwner: Statement = {
-  name: 'find-lender-and-owner',
+export const findMinterAndOwner: Statement = {
+  name: 'find-minter-and-owner',
   text: `select
-      (select ${userJson} from sallyport_directory.users u where u.id = $1) as lender,
+      (select ${userJson} from sallyport_directory.users u where u.id = $1) as minter,
       (select ${userJson} from sallyport_directory.users u where u.id = $2) as owner,
       exists (select from sallyport_directory.auth_access_tokens t where t.id = $3 and t.tokenable_id = $1)
         as is_parent_there,
@@ -228,15 +228,15 @@ export const revokeToken: Statement = {
   text: `delete from sallyport_directory.auth_access_tokens where id = $1 and tokenable_id = $2 returning ${tokenMetadata}`,
 }
 
-export const revokeHeirs: Statement = {
-  name: 'revoke-heirs',
+export const revokeDescendants: Statement = {
+  name: 'revoke-descendants',
   // "union" ends even if the data has a cycle. Each revoked descendant gets its own audit event.
-  text: `with recursive heirs (id) as (
+  text: `with recursive descendants (id) as (
       select p.token_id from sallyport_directory.token_parents p where p.parent_id = $1
       union
-      select p.token_id from heirs join sallyport_directory.token_parents p on p.parent_id = heirs.id
+      select p.token_id from descendants join sallyport_directory.token_parents p on p.parent_id = descendants.id
     ), gone as (
-      delete from sallyport_directory.auth_access_tokens t using heirs where t.id = heirs.id
+      delete from sallyport_directory.auth_access_tokens t using descendants where t.id = descendants.id
       returning t.id, t.tokenable_id
     )
     insert into sallyport_directory.audit_events

@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
-import type { Directory, Lender, UserRecord } from '../directory.ts'
+import type { Directory, Minter, UserRecord } from '../directory.ts'
 import type { FindHashes } from '../lookups/token-lane.ts'
 import { writeAudit } from './audit.ts'
 import type { Database, Query } from './pool.ts'
@@ -11,13 +11,13 @@ export const createTokenStore = ({
   query,
   transaction,
 }: Database): Pick<Directory, 'mintToken' | 'listTokens' | 'revokeToken'> => ({
-  mintToken: ({ userId, name, hash, abilities, expiresAt }, lender, audit) =>
+  mintToken: ({ userId, name, hash, abilities, expiresAt }, minter, audit) =>
     transaction(async (within) => {
-      if (lender) await requireLender(within, lender, userId)
+      if (minter) await requireMinter(within, minter, userId)
       const values = [userId, name, hash, JSON.stringify(abilities), expiresAt]
       const [row] = await within<TokenMetadataRow>(statements.mintToken, values)
       if (!row) throw new GatewayError('internal')
-      if (lender && lender.parentId !== null) await within(statements.noteParent, [row.id, lender.parentId])
+      if (minter && minter.parentId !== null) await within(statements.noteParent, [row.id, minter.parentId])
       await writeAudit(within, { action: 'token.minted', subjectId: userId, tokenId: row.id }, audit)
       return toMetadata(row)
     }),
@@ -32,7 +32,7 @@ export const createTokenStore = ({
       if (!row) return undefined
       await writeAudit(within, { action: 'token.revoked', subjectId: userId, tokenId: id }, audit)
       const { actorId, credential, organizationId, clientAddress, requestId } = audit
-      await within(statements.revokeHeirs, [id, actorId, credential, organizationId, clientAddress, requestId])
+      await within(statements.revokeDescendants, [id, actorId, credential, organizationId, clientAddress, requestId])
       return toMetadata(row)
     }),
 })
@@ -44,8 +44,8 @@ export const createFindHashes =
     return new Map(rows.map(({ id, hash }) => [id, hash]))
   }
 
-type Lending = {
-  lender: UserRecord | null
+type MintFacts = {
+  minter: UserRecord | null
   owner: UserRecord | null
   is_parent_there: boolean
   ancestors: AncestorRow[] | null
@@ -55,12 +55,12 @@ type Lending = {
  * Reads within the mint's transaction, because caches may be a second old. The parent needs no lock: if it is revoked
  * meanwhile, the new token has a missing ancestor and is refused.
  */
-async function requireLender(within: Query, { userId, parentId, requireReach }: Lender, ownerId: number) {
-  const [lending] = await within<Lending>(statements.findLenderAndOwner, [userId, ownerId, parentId])
-  const { lender, owner, is_parent_there, ancestors } = lending ?? {}
-  if (!lender) throw new GatewayError('minter_gone')
+async function requireMinter(within: Query, { userId, parentId, requireReach }: Minter, ownerId: number) {
+  const [facts] = await within<MintFacts>(statements.findMinterAndOwner, [userId, ownerId, parentId])
+  const { minter, owner, is_parent_there, ancestors } = facts ?? {}
+  if (!minter) throw new GatewayError('minter_gone')
   if (!owner) throw new GatewayError('user_not_a_member')
-  requireReach(lender, owner)
+  requireReach(minter, owner)
   if (parentId === null) return
   const line = ancestors ?? []
   if (!is_parent_there || !isUnbroken(line)) throw new GatewayError('parent_token_gone')

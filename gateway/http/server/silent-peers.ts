@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs'
 import { isIPv4, type Socket } from 'node:net'
 import { endianness } from 'node:os'
 import { guarded } from '../../fault/guarded.ts'
-import { partnerOf } from '../socket/transport.ts'
+import { tunnelUpstreamOf } from '../socket/transport.ts'
 import { readGroups } from '../upstream/embedded-address.ts'
 
 /** Checks within the time-out. One costs 7 µs of processor time for each connection of the machine. */
@@ -16,7 +16,7 @@ export type Busy = Readonly<{ socket: Socket; work: object }>
 type Mark = Readonly<{ unacknowledged: number; count: number }>
 
 /**
- * Calls back for each connection whose peer, or partner's peer, has acknowledged nothing for this long. The system
+ * Calls back for each connection whose peer, or whose tunnel's upstream, has acknowledged nothing for this long. The system
  * retransmits to a vanished peer for a quarter of an hour (tcp_retries2), keep-alive probes wait behind that, and Node
  * has no TCP_USER_TIMEOUT. Only exchanges that last are checked, since others end by themselves. Of these, only
  * connections with unacknowledged writes: thousands of idle ones cost nothing. Returns a function that stops the watch.
@@ -48,8 +48,8 @@ export function watchSilentPeers(
     const lasting: Socket[] = []
     const owed = new WeakSet<object>()
     visitBusy(({ socket, work }) => {
-      const partner = partnerOf(socket)
-      if (!mayBeOwed(socket) && !(partner && mayBeOwed(partner))) return
+      const upstream = tunnelUpstreamOf(socket)
+      if (!mayBeOwed(socket) && !(upstream && mayBeOwed(upstream))) return
       owed.add(work)
       if (known.has(work)) lasting.push(socket)
     })
@@ -81,8 +81,8 @@ export function watchSilentPeers(
 type Side = Readonly<{ socket: Socket; bytes: number }>
 
 function listSides(socket: Socket): readonly Side[] {
-  const partner = partnerOf(socket)
-  return (partner ? [socket, partner] : [socket]).map((side) => ({ socket: side, bytes: side.bytesWritten }))
+  const upstream = tunnelUpstreamOf(socket)
+  return (upstream ? [socket, upstream] : [socket]).map((side) => ({ socket: side, bytes: side.bytesWritten }))
 }
 
 type Unacknowledged = Readonly<{ ports: ReadonlySet<number>; counts: ReadonlyMap<string, number> }>

@@ -11,13 +11,13 @@ export const noteTransport = (socket: Socket, transport: Socket): void => {
 
 export const transportOf = (socket: Socket): Socket => transports.get(socket) ?? socket
 
-const partners = new WeakMap<Socket, Socket>()
+const tunnelUpstreams = new WeakMap<Socket, Socket>()
 
-export const notePartner = (client: Socket, upstream: Socket): void => {
-  partners.set(client, upstream)
+export const noteTunnel = (client: Socket, upstream: Socket): void => {
+  tunnelUpstreams.set(client, upstream)
 }
 
-export const partnerOf = (client: Socket): Socket | undefined => partners.get(client)
+export const tunnelUpstreamOf = (client: Socket): Socket | undefined => tunnelUpstreams.get(client)
 
 /** Resets a connection. Node cannot reset TLS, so the transport below is reset. */
 export function resetConnection(socket: Socket): void {

@@ -21,16 +21,16 @@ export const toBatch = (lines: readonly Line[], offset = 0): Batch => ({
 })
 
 export function splitBatch({ lines, offset }: Pick<Batch, 'lines' | 'offset'>): SplitBatch {
-  let cutAt = offset
+  let partialBytes = offset
   let count = 0
   for (const { text } of lines) {
-    if (cutAt < text.length) break
-    cutAt -= text.length
+    if (partialBytes < text.length) break
+    partialBytes -= text.length
     count++
   }
-  return { written: lines.slice(0, count), unwritten: lines.slice(count), cutAt }
+  return { written: lines.slice(0, count), unwritten: lines.slice(count), partialBytes }
 }
 
 export const countLines = (lines: readonly Line[]): number => lines.reduce((sum, { count }) => sum + count, 0)
 
-export type SplitBatch = Readonly<{ written: readonly Line[]; unwritten: readonly Line[]; cutAt: number }>
+export type SplitBatch = Readonly<{ written: readonly Line[]; unwritten: readonly Line[]; partialBytes: number }>

@@ -162,14 +162,14 @@ export class LineWriter {
 
   /** Keeps lines without a waiting caller, and a half-written line, which would spoil the next one. */
   #giveUpWaiting(): void {
-    const { written, unwritten, cutAt } = splitBatch(this.#batch ?? { lines: [], offset: 0 })
+    const { written, unwritten, partialBytes } = splitBatch(this.#batch ?? { lines: [], offset: 0 })
     this.#noteWritten(written)
     const held = [...unwritten, ...this.#queue]
-    const kept = held.filter(({ settle }, index) => settle === undefined || (index === 0 && cutAt > 0))
+    const kept = held.filter(({ settle }, index) => settle === undefined || (index === 0 && partialBytes > 0))
     for (const { settle } of held) settle?.(false)
     this.#queue = kept.map(({ text, count }) => ({ text, count, settle: undefined }))
     this.#heldBytes = kept.reduce((sum, { text }) => sum + text.length, 0)
-    this.#batch = cutAt > 0 ? toBatch(this.#queue.splice(0, 1), cutAt) : undefined
+    this.#batch = partialBytes > 0 ? toBatch(this.#queue.splice(0, 1), partialBytes) : undefined
     if (kept.length < held.length) this.#options.onLost(countLines(held) - countLines(kept))
   }
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
-import { parsePolicy, parsePolicyApart } from '../../gateway/policy/load.ts'
+import { parsePolicy, parsePolicyInThread } from '../../gateway/policy/load.ts'
 
 const upstreams = new Set(['platform'])
 
@@ -33,7 +33,7 @@ const refusalOf = async (parse: () => unknown): Promise<string> => {
 
 t.test('a long policy read in a thread equals the one read here', async (t) => {
   const texts = writeTable(1_000)
-  const apart = await parsePolicyApart('policies', texts, upstreams)
+  const apart = await parsePolicyInThread('policies', texts, upstreams)
   t.strictSame(apart, parsePolicy('policies', texts, upstreams))
   t.equal(apart.routes.at(-1)?.source, 'policies/routes.yaml:1001')
   t.ok(Object.isFrozen(apart))
@@ -48,11 +48,11 @@ t.test('its mistakes are the same, with their places', async (t) => {
   }
   for (const [what, text] of Object.entries(mistakes)) {
     const texts = writeTable(1_000, text)
-    const refusal = await refusalOf(() => parsePolicyApart('policies', texts, upstreams))
+    const refusal = await refusalOf(() => parsePolicyInThread('policies', texts, upstreams))
     t.match(refusal, /^policies\/routes\.yaml:100[12]:\d+: /, what)
     t.equal(refusal, await refusalOf(() => parsePolicy('policies', texts, upstreams)), what)
   }
-  t.match(await refusalOf(() => parsePolicyApart('policies', new Map(), upstreams)), /^policies: holds no policy/)
+  t.match(await refusalOf(() => parsePolicyInThread('policies', new Map(), upstreams)), /^policies: holds no policy/)
 })
 
 /** How often the event loop turned until the work was done. */
@@ -82,7 +82,7 @@ t.test('everything else goes on while a long table is read, and while it is foun
     [wrong, 'policies/routes.yaml:5002'],
   ] as const) {
     const turns = await countTurns(async () =>
-      t.match(await refusalOf(() => parsePolicyApart('policies', texts, upstreams)), outcome),
+      t.match(await refusalOf(() => parsePolicyInThread('policies', texts, upstreams)), outcome),
     )
     t.ok(turns > 100, `the event loop turned ${turns} times`)
   }
@@ -90,5 +90,8 @@ t.test('everything else goes on while a long table is read, and while it is foun
 
 t.test('a thread that cannot read is an internal error, and not the operator’s mistake', async (t) => {
   const texts = new Map([...writeTable(1_000), ['bad.yaml', 7 as unknown as string]])
-  t.match(await refusalOf(() => parsePolicyApart('policies', texts, upstreams)), /^not a mistake of the operator's: /)
+  t.match(
+    await refusalOf(() => parsePolicyInThread('policies', texts, upstreams)),
+    /^not a mistake of the operator's: /,
+  )
 })

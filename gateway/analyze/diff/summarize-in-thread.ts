@@ -13,7 +13,7 @@ export type ComparisonTask = Readonly<{
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const script = new URL(`./diff-thread.${extension}`, import.meta.url)
 
-export function summarizeApart(task: ComparisonTask): Promise<PolicySummary> {
+export function summarizeInThread(task: ComparisonTask): Promise<PolicySummary> {
   return new Promise((resolve, reject) => {
     const thread = new Worker(script, { name: 'policy diff', workerData: task, env: {} })
     thread.once('message', guarded('process', resolve))

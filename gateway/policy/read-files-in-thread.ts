@@ -13,7 +13,7 @@ export type ReadingOutcome = Readonly<
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const script = new URL(`./reading-thread.${extension}`, import.meta.url)
 
-export function readSoundFilesApart(task: ReadingTask): Promise<ReadonlyMap<string, PolicyReading>> {
+export function readSoundFilesInThread(task: ReadingTask): Promise<ReadonlyMap<string, PolicyReading>> {
   return new Promise((resolve, reject) => {
     // The environment holds secrets, and policies read none of it.
     const thread = new Worker(script, { name: 'policies', workerData: task, env: {} })
