@@ -30,7 +30,7 @@ function violationsOf({ from, specifier }: Import): readonly string[] {
   const targetRoom = target.includes('/') ? (target.split('/')[0] ?? '') : target
   if (targetRoom === room) return []
   if (targetRoom === 'boot' && !starters.includes(room)) return complain('only what starts a gateway imports boot')
-  if (targetRoom === 'demo' && room !== 'main.ts') return complain('nobody but main.ts imports the demo')
+  if (targetRoom === 'demo' && room !== 'main.ts') return complain('only main.ts imports the demo')
   const isPrivate = interfaceFiles[targetRoom]?.includes(target) === false
   if (isPrivate && !wiring.includes(room) && !implementers.includes(room))
     return complain('this is an implementation, known to boot alone')
@@ -53,7 +53,7 @@ function checkPackage(room: string, specifier: string, complain: (rule: string) 
   if (specifier.startsWith('node:') || room === 'demo') return []
   return owners[name]?.includes(room)
     ? []
-    : complain(`${name} belongs to ${owners[name]?.join(' and ') ?? 'nobody yet'}`)
+    : complain(`${name} belongs to ${owners[name]?.join(' and ') ?? 'no folder yet'}`)
 }
 
 const resolveImport = (from: string, specifier: string): string =>

@@ -34,7 +34,7 @@ t.test('an upstream’s redirect is its client’s business: it is passed on, ne
     t.equal(answer.status, status)
     t.equal(answer.headers.location, location, 'byte for byte')
   }
-  t.equal(elsewhere.sockets().length, 0, 'nobody else was asked')
+  t.equal(elsewhere.sockets().length, 0, 'no other server was asked')
 })
 
 // oauth2-proxy CVE-2020-4037, Express CVE-2024-29041 and CVE-2024-43796: where to go next came from the request.

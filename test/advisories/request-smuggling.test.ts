@@ -102,7 +102,7 @@ testVectors(t, 'http/desync-guardian.json', 'requests that desynchronise others 
     t.same(
       seen.connections.flatMap(({ requests }) => requests),
       [],
-      `${one.id} reaches nobody`,
+      `${one.id} reaches no backend`,
     )
   }
   compareParsers(t, arrived)

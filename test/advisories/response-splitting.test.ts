@@ -43,7 +43,7 @@ const unreadable: Readonly<Record<string, string>> = {
   'a length in hexadecimal': `${ok}content-length: 0x2\r\n\r\nok${poison}`,
   'an unknown coding': `${ok}transfer-encoding: xchunked\r\n\r\n2\r\nok\r\n0\r\n\r\n${poison}`,
   'chunked twice': `${ok}transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n${poison}`,
-  'a 101 that nobody asked for': `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n${poison}`,
+  'a 101 without a request for it': `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n${poison}`,
   'a 101 to h2c': `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n${poison}`,
   'a status of two digits': `HTTP/1.1 20 OK\r\ncontent-length: 2\r\n\r\nok${poison}`,
   'a status of four digits': `HTTP/1.1 2000 OK\r\ncontent-length: 2\r\n\r\nok${poison}`,

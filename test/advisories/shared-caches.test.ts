@@ -169,7 +169,7 @@ testProxy(t, 'varnishd', async (t, { path }) => {
   const platform = { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` } // a TCP listener's
   for (const [name, settings, isKept] of [
     ['keeps what it is not told of', { cache: 'pass' }, true],
-    ['serves an owner’s answer to nobody else', {}, false],
+    ['serves an owner’s answer to the owner alone', {}, false],
   ] as const)
     t.test(`Varnish by its default rules ${name}`, async (t) => {
       const gateway = await startTestGateway(t, { world, upstreams: { platform: { ...platform, ...settings } } })

@@ -42,7 +42,7 @@ const options = new Command('bench:attacks')
     'after',
     'above nginx’s, memory above 512 MiB, or the admin listener takes more than 100 ms. The gateway',
   )
-  .addHelpText('after', 'has processor 0; attackers get what nobody else wants of the other one.')
+  .addHelpText('after', 'has processor 0; attackers get the idle time of the other one.')
   .addHelpText('after', '\nExamples:\n  $ npm run --silent bench:attacks -- --attack "paths" --seconds 10')
   .addHelpText('after', '  $ npm run --silent bench:attacks -- --commit HEAD~20')
   .showHelpAfterError('(add --help for usage and examples)')

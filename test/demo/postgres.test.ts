@@ -27,7 +27,7 @@ t.test(
     await query(database.url, 'create database clone template sallyport strategy file_copy')
     const stranger = new URL(database.url)
     stranger.password = 'guessed'
-    await t.rejects(query(stranger.href, 'select 1'), { code: '28P01' }, 'nobody comes in without the password')
+    await t.rejects(query(stranger.href, 'select 1'), { code: '28P01' }, 'no client comes in without the password')
 
     const pid = database.pid()
     const directory = await directoryOf(pid)

@@ -64,7 +64,7 @@ const byHand: Readonly<Record<string, string | readonly string[]>> = {
   'chunks in many packets': [post(chunked, ''), '5\r\nhel', 'lo\r\n', '3;a=b\r\n...\r', '\n0\r\nX-T: t\r\n', '\r\n'],
   'a head in many packets': ['GE', 'T /x HT', 'TP/1.1\r', '\nHo', 'st', ': ', 'h\r\nX-A:', ' b', ' c \r\n', '\r', '\n'],
   'a long chunk extension': post(chunked, `2;${'a'.repeat(20_000)}\r\nhi\r\n0\r\n\r\n`),
-  'an upgrade to what nobody speaks': `GET /x HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n${get}`,
+  'an upgrade to an unknown protocol': `GET /x HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n${get}`,
   'a handshake': `GET /x HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n${get}`,
   'CONNECT after a request': `${get}CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\nx`,
   'the preface of HTTP/2': 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',

@@ -14,7 +14,7 @@ t.test('each member that was added and not removed is there', async (t) => {
   leave(1)
   t.strictSame([...list].sort(), ['a', 'c', 'd'])
   leave(1)
-  t.equal(list.size, 3, 'nobody leaves twice')
+  t.equal(list.size, 3, 'no member leaves twice')
   leave(3)
   leave(0)
   t.strictSame([...list], ['c'])

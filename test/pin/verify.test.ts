@@ -106,7 +106,7 @@ t.test('a header that the gateway did not sign for this backend, now, is refused
 
 t.test('keys that cannot be fetched are not a fault of the caller', async (t) => {
   const places = {
-    'nobody listens': 'http://127.0.0.1:1/',
+    'no server listens': 'http://127.0.0.1:1/',
     'an error': await serve(t, (_, response) => response.writeHead(500).end()),
     'no key set': await serve(t, (_, response) => response.end('no')),
   }

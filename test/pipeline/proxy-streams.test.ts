@@ -88,7 +88,7 @@ for (const [when, bytes] of [
 
 for (const [name, method, target] of [
   ['D14: CONNECT is 405, and opens nothing', 'CONNECT', '127.0.0.1:1'],
-  ['D15: TRACE is 405, and shows nobody its own head', 'TRACE', '/x/1'],
+  ['D15: TRACE is 405, and shows no head', 'TRACE', '/x/1'],
 ] as const)
   proxy.testCase(
     t,

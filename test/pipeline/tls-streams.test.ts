@@ -129,7 +129,7 @@ testCertificates(t, 'long connections on TLS', async (t) => {
     t.equal(
       await metric('sallyport_connections_dropped_total{listener="public",reason="handshake"}'),
       2,
-      'whoever only looks whether the port is open is not counted',
+      'a probe of the port is not counted',
     )
   })
 

@@ -68,7 +68,7 @@ t.test('a file without routes must leave the roles as they were', async (t) => {
 t.test('a table that has lost every route with its files is held back, whatever was turned', async (t) => {
   const { judge } = watch()
   t.match(judge(before, table({}, ['/q'])), { reason: 'no_routes' })
-  t.equal(judge(before, table({ 'a.yaml': routes(), 'b.yaml': routes() })), undefined, 'somebody has written so')
+  t.equal(judge(before, table({ 'a.yaml': routes(), 'b.yaml': routes() })), undefined, 'an author wrote so')
 })
 
 t.test('places are where files really are', async (t: Test) => {

@@ -105,12 +105,12 @@ t.test('a broken table and a broken shadow are told with their places, and forgo
   t.match(await state('shadow-state'), 'The shadow policy is on trial')
   const before = /<code>([0-9a-f]{12})<\/code>/.exec(await state('policy-state'))?.[1]
   stage.edit('data.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
-  await until(async () => (await state('policy-state')).includes('cannot be loaded'), 'the trouble')
+  await until(async () => (await state('policy-state')).includes('cannot be loaded'), 'the mistake')
   t.match(await state('policy-state'), /data\.yaml:\d+:\d+: routes\.\d+/)
   t.match(await state('policy-state'), before ?? '?', 'the table in force is the old one')
   t.match(await state('shadow-state'), 'The shadow policy is on trial')
   stage.edit(join('..', 'policies-next', 'data.yaml'), (text) => `${text}\n  - 5\n`)
-  await until(async () => (await state('shadow-state')).includes('cannot be loaded'), 'the shadow’s trouble')
+  await until(async () => (await state('shadow-state')).includes('cannot be loaded'), 'the shadow’s mistake')
   t.match(await state('shadow-state'), /The last good one stays on trial\..*policies-next\/data\.yaml:\d+:\d+/s)
   const fresh = `{ id: data.fresh, match: { path: /fresh }, surface: data, upstream: data, require: { role: org-owner } }`
   stage.edit('data.yaml', (text) => text.replace('{ id: <b>bad</b> }', fresh))

@@ -146,13 +146,9 @@ const faults: readonly (readonly [title: string, sql: string, said: readonly str
     ['silent-table copies'],
   ],
   ['no index', withoutSearchIndex, ['no-index public.user_roles']],
+  ['an unknown type of user', "update users set user_type = 'robot'", [`wrong-value ${view('users.user_type')}`]],
   [
-    'a type of user that nobody knows',
-    "update users set user_type = 'robot'",
-    [`wrong-value ${view('users.user_type')}`],
-  ],
-  [
-    'a role that nobody knows',
+    'an unknown role',
     "update roles set slug = 'x' where slug = 'org-admin'",
     [`unknown-role ${view('role_assignments.role')}`],
   ],

@@ -367,7 +367,8 @@ const unreadable: Readonly<Record<string, string>> = {
   'a length that is no number': 'HTTP/1.1 200 OK\r\ncontent-length: two\r\n\r\nab',
   'a length beside chunks':
     'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n',
-  'an upgrade nobody asked for': 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n',
+  'an upgrade without a request for it':
+    'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n',
   'a head of 256 KiB': `HTTP/1.1 200 OK\r\nx-long: ${'x'.repeat(256 * 1024)}\r\ncontent-length: 0\r\n\r\n`,
   'a NUL in a header': 'HTTP/1.1 200 OK\r\nx-odd: a\u0000b\r\ncontent-length: 0\r\n\r\n',
 }

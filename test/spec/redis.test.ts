@@ -160,8 +160,7 @@ testRedisServer(t, 'Redis alone is trusted only where it hears every writer', as
     await until(async () => !(await isUp('postgres')), 'the loss')
     // Longer than any entry is held without a proof.
     const account = await revokeUnheard(`trust-${allWritersPublish}`, use, allWritersPublish ? 1_500 : 0)
-    if (!allWritersPublish)
-      await until(async () => (await use(account)) === 401, 'the end of what nobody proves', boundMs)
+    if (!allWritersPublish) await until(async () => (await use(account)) === 401, 'the end of unproven facts', boundMs)
     // With both sources down entries expire soon.
     redis.freeze()
     await until(async () => (await use(account)) === 401, 'the refusal', 5_000)

@@ -203,7 +203,7 @@ testCertificates(t, 'TLS towards clients', async (t) => {
     late?.send(get)
     t.notMatch((await late?.closed()) ?? '', /HTTP/)
     first.send(get)
-    t.match(await first.until(/seen$/), /200/, 'whoever is connected stays so')
+    t.match(await first.until(/seen$/), /200/, 'an open connection stays open')
   })
 })
 

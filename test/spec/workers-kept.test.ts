@@ -81,7 +81,7 @@ t.test('a question to a worker that says nothing, or dies over it, is rejected',
   const crew = keep(t, 'globalThis.isSilent = true; serve()')
   await crew.started
   const [first] = crew.serving()
-  if (!first) throw new Error('nobody serves')
+  if (!first) throw new Error('no worker serves')
   await t.rejects(first.ask('readiness', 100), { message: 'worker 1 did not send its readiness' })
   const askedAtMs = performance.now()
   const asked = first.ask('metrics', 60_000)

@@ -140,7 +140,10 @@ function compareArrived(arrived: readonly ParsedRequest[], forwarded: readonly R
     if (!found) problems.push(`${wanted} was answered and did not arrive`)
     else if (!hasLines(found, passing)) problems.push(`${wanted} arrived with other headers`)
   }
-  return [...problems, ...rest.map(({ method, target }) => `${method} ${target} arrived, and was read by nobody else`)]
+  return [
+    ...problems,
+    ...rest.map(({ method, target }) => `${method} ${target} arrived, and was read by no other parser`),
+  ]
 }
 
 const hasLines = ({ headers }: ParsedRequest, passing: readonly string[]): boolean =>

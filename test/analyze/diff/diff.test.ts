@@ -264,7 +264,7 @@ const pairs: readonly Pair[] = [
     ],
   },
   {
-    name: 'a host of its own, which lets everybody of that host in',
+    name: 'a host of its own, which is open at that host',
     old: ['/things GET require: { role: org-owner }'],
     new: ['/things GET require: { role: org-owner }', `/things GET host: api.example ${reads}`],
     cells: [

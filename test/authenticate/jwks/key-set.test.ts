@@ -220,7 +220,7 @@ t.test('a start before the issuer tries again after 1, 2, 4, 8, 16 and then 30 s
     )
     issuer.isDown = false
     await clock.pass(30_000)
-    t.equal(await judge(token), 'accepted', 'without anybody having asked for it')
+    t.equal(await judge(token), 'accepted', 'without a request for it')
     t.equal(fetches(), 10)
   }
 })
@@ -504,7 +504,7 @@ t.test('a store that is read after the first good fetch brings no withdrawn key 
   store.door.isHeld = true
   const { keys, judge, clock } = holdKeySet([second.jwk], { store })
   await keys.refresh()
-  t.equal(await judge(await first.sign()), 'unauthenticated', 'nobody waits for the store any more')
+  t.equal(await judge(await first.sign()), 'unauthenticated', 'no request waits for the store any more')
   store.door.open()
   await clock.pass(0)
   t.equal(await judge(await first.sign()), 'unauthenticated')

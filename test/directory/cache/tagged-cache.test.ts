@@ -73,7 +73,7 @@ function holdLoad() {
   }
 }
 
-const neverLoad: Load<Fact> = () => Promise.reject(new Error('nobody was to load this'))
+const neverLoad: Load<Fact> = () => Promise.reject(new Error('no reader was to load this'))
 
 t.test('a loaded fact is held', async (t) => {
   const { keep, read, reads, pass } = holdCache()
@@ -123,7 +123,7 @@ t.test('a reader may ask for something younger', async (t) => {
   t.equal((await read('a', neverLoad, { maxAgeMs: 500 }))?.text, 'one')
   pass(1)
   t.equal((await read('a', async () => fact('two'), { maxAgeMs: 500 }))?.text, 'two')
-  t.equal((await read('a', neverLoad))?.text, 'two', 'which everybody has from then on')
+  t.equal((await read('a', neverLoad))?.text, 'two', 'which every reader has from then on')
 })
 
 t.test('without a proof that changes arrive nothing is believed for longer than 900 ms', async (t) => {
@@ -248,7 +248,7 @@ for (const [what, forget] of forgettings) {
     const late = cache.read('a', after.load)
     t.equal(after.calls(), 1)
     before.resolve(fact('old', 'user:1'))
-    t.equal((await early)?.text, 'old', 'whoever had asked before is answered')
+    t.equal((await early)?.text, 'old', 'an earlier reader is answered')
     t.equal(cache.size(), 0)
     const later = cache.read('a', neverLoad)
     after.resolve(fact('new', 'user:1'))

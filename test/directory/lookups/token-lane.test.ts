@@ -88,7 +88,7 @@ t.test('a claim is right where the token is there and has that hash', async (t) 
   })
   for (const { answer } of questions) answer()
   t.same(await Promise.all(claims), [false, false, false, true])
-  t.same(whole, [4], 'nobody’s account is asked for with a guess')
+  t.same(whole, [4], 'a guess leads to no account')
 })
 
 t.test('a wrong secret is told from an unknown id, whether asked alone or among others', async (t) => {

@@ -139,7 +139,7 @@ t.test('a head and the framing of a body are bounded', async (t) => {
       'HPE_TARGET_OVERFLOW',
     ],
     'many lines': [`GET / HTTP/1.1\r\n${`A: ${long}\r\n`.repeat(40)}`, 'HPE_HEADER_OVERFLOW'],
-    'spaces, which nobody tells of': [`GET / HTTP/1.1\r\nA:${' '.repeat(70_000)}`, 'HPE_HEADER_OVERFLOW'],
+    'spaces, of which no callback tells': [`GET / HTTP/1.1\r\nA:${' '.repeat(70_000)}`, 'HPE_HEADER_OVERFLOW'],
     'an extension': [
       `POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;${long.repeat(20)}\r\nx\r\n`,
       'HPE_CHUNK_EXTENSIONS_OVERFLOW',

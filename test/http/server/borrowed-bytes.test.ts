@@ -21,7 +21,7 @@ async function startProxy(t: Test, upstream: string, waitMs: number): Promise<st
     await sleep(waitMs)
     const { method, target, body } = exchange
     const answer = await engine.send({ ...request, origin: upstream, method, path: target, body })
-    if ('connection' in answer) throw new Error('nobody asked for another protocol')
+    if ('connection' in answer) throw new Error('another protocol was not asked for')
     await sleep(waitMs)
     const writer = exchange.startResponse({ status: answer.status, headers: answer.headers })
     writer.onDrain(answer.resume)

@@ -129,10 +129,10 @@ t.test('waiting text never leaves whole from a broken socket', async (t) => {
 
 t.test('a socket that went away meanwhile is left alone, and the others are not', async (t) => {
   const [gone, here] = await openWriters(t, 2)
-  gone?.writer.write('nobody hears it')
-  here?.writer.write('somebody does')
+  gone?.writer.write('lost with its socket')
+  here?.writer.write('heard')
   gone?.socket.destroy()
-  await until(() => here?.heard === 'somebody does', 'the other one')
+  await until(() => here?.heard === 'heard', 'the other one')
   t.same(gone?.writes, [])
 })
 

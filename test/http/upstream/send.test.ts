@@ -102,7 +102,7 @@ t.test('bytes of an upstream from before a request has left do not answer it', a
   await sleep(1)
   upstream.sockets()[0]?.write('HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil')
   t.equal(await ask(upstream.url), 'stale')
-  t.equal(upstream.received().join('').match(/GET/g)?.length, 1, 'nobody heard of it')
+  t.equal(upstream.received().join('').match(/GET/g)?.length, 1, 'the upstream did not hear of it')
   t.equal(await ask(upstream.url), '200 ok')
 })
 
@@ -235,7 +235,7 @@ t.test('little is read of an answer without a taker, and much at once of one tha
       socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${size}\r\n\r\n${'x'.repeat(size)}`)
   })
   const answer = await engine.send({ ...get, origin: upstream.url })
-  if ('connection' in answer) throw new Error('nobody asked for another protocol')
+  if ('connection' in answer) throw new Error('another protocol was not asked for')
   const chunks: number[] = []
   let isTaking = false
   let isWhole = false
@@ -250,7 +250,7 @@ t.test('little is read of an answer without a taker, and much at once of one tha
     fail: ({ fault }) => t.fail(fault),
   })
   await sleep(100)
-  t.ok(chunks.reduce((sum, bytes) => sum + bytes, 0) <= 32 * 1024, `${chunks} for somebody who takes nothing`)
+  t.ok(chunks.reduce((sum, bytes) => sum + bytes, 0) <= 32 * 1024, `${chunks} for a client that takes nothing`)
   isTaking = true
   answer.resume()
   await until(() => isWhole, 'the rest')

@@ -50,7 +50,7 @@ function open(t: Test, settings: Partial<AuditSettings> = {}) {
   return { place, audit, record, counts, logged, isUp: () => isUp(), pass: (ms: number) => (nowMs += ms) }
 }
 
-t.test('drop: nobody waits, and what finds no room is counted, and told of now and then', async (t) => {
+t.test('drop: no request waits; lines without room are counted, and told of now and then', async (t) => {
   const { place, audit, counts, logged, pass } = open(t)
   place.answer(() => 'EAGAIN')
   for (let count = 0; count < 100; count++) t.equal(audit.record(decision), undefined)

@@ -138,9 +138,9 @@ t.test('a waiting caller learns of a failure at once, and the line is not writte
   t.same(ends, [false, false, false, false, false])
   t.equal(told.lost, 5)
   t.equal(
-    writer.push('late\n', () => t.fail('nobody is to wait')),
+    writer.push('late\n', () => t.fail('no line is to wait')),
     undefined,
-    'nobody else begins to wait',
+    'no other line begins to wait',
   )
   t.equal(told.lost, 6)
 })

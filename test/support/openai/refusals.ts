@@ -45,7 +45,7 @@ const listRefusals = (stage: Stage): Readonly<Record<string, Refusal>> => ({
     raised: unavailable,
     requests: 1,
   },
-  'a worker that nobody can reach': { scene: { gateway: stage.lonelyGateway }, raised: unavailable },
+  'a worker that cannot be reached': { scene: { gateway: stage.lonelyGateway }, raised: unavailable },
   'a worker that says nothing at all': {
     scene: { gateway: stage.hastyGateway, script: either({ waitMs: 60_000 }) },
     raised: {
@@ -106,7 +106,7 @@ const listRefusals = (stage: Stage): Readonly<Record<string, Refusal>> => ({
     scene: { path: `/agent/${stage.world.agents.globex}`, maxRetries: 2 },
     raised: { name: 'NotFoundError', status: 404, code: 'resource_not_found', message: /The resource does not exist/ },
   },
-  'a path that nobody serves': {
+  'a path that is not served': {
     scene: { path: '/v1', maxRetries: 2 },
     raised: { name: 'NotFoundError', status: 404, code: 'route_not_found' },
   },

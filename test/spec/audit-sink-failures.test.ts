@@ -111,7 +111,7 @@ for (const [what, kill] of Object.entries({
     const before = performance.now()
     for (const [index, id] of ids.entries())
       t.equal(await statusOf(index % 2 === 0 ? '/public/x' : '/nowhere', id), 503)
-    t.ok(performance.now() - before < 10_000, 'nobody waits for what fails')
+    t.ok(performance.now() - before < 10_000, 'no request waits for a failed write')
     t.same(
       ids.filter((id) => upstream.ids().includes(id)),
       [],
