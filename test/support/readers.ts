@@ -344,6 +344,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'configuration/configuration.ts': operator,
   'configuration/interpolate.ts': operator,
   'boot/check-issuers.ts': operator,
+  'boot/console.ts': own,
   'boot/issuers.ts': operator,
   'reload/identity-keys.ts': own,
   'reload/policy-status.ts': own,
