@@ -77,7 +77,7 @@ export const routeChecks: readonly RouteCheck[] = [
     nameCause: () => 'token_read_only',
     isPassed: (route, caller) =>
       needsWriting(route) && caller.principal.credential.abilities && !runsPublicAgent(route, caller)
-        ? canWriteSomething(caller.permissions.abilities)
+        ? canWriteSomething(caller.permissions.abilities, caller.permissions.meanings)
         : undefined,
   },
   {

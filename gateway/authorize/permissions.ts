@@ -1,5 +1,5 @@
 import type { Principal } from '../authenticate/principal.ts'
-import { type AbilitySet, intersect, type OrganizationRole, type Roles } from '../policy/role.ts'
+import { type AbilitySet, intersect, type Meanings, type OrganizationRole, type Roles } from '../policy/role.ts'
 import type { Organization } from '../resolve/organization.ts'
 
 export type Permissions = Readonly<{
@@ -9,6 +9,7 @@ export type Permissions = Readonly<{
   abilities: AbilitySet
   bypassScopes: readonly string[]
   isBypassing: boolean
+  meanings: Meanings
 }>
 
 const nothing: ReadonlySet<string> = new Set()
@@ -31,6 +32,7 @@ export function effectivePermissions(
     abilities: findCommon(credentialAbilities, roleAbilities),
     bypassScopes,
     isBypassing,
+    meanings: roles.meanings,
   }
 }
 

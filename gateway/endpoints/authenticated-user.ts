@@ -2,7 +2,7 @@ import type { Principal } from '../authenticate/principal.ts'
 import type { PermittedCaller } from '../authorize/decide.ts'
 import type { Permissions } from '../authorize/permissions.ts'
 import type { OrganizationRecord, RoleAssignment, UserRecord } from '../directory/directory.ts'
-import { canWriteSomething, holds, type OrganizationRole, type Roles } from '../policy/role.ts'
+import { canWriteSomething, holdsAny, type OrganizationRole, type Roles } from '../policy/role.ts'
 
 export function describeUser(
   caller: PermittedCaller,
@@ -20,7 +20,7 @@ export function describeUser(
     userType: user.userType,
     currentOrganizationId: user.currentOrganizationId,
     currentOrganization: organization ? describeOrganization(organization) : null,
-    ...(organization ? describePermission(caller.permissions, roles) : noPermission),
+    ...(organization ? describePermission(caller.permissions) : noPermission),
     currentAccessToken: describeToken(caller.principal),
     roles: user.roles.map((assignment) => describeRole(assignment, roles)),
   }
@@ -33,24 +33,22 @@ const noPermission = {
   organizationUserPermission: null,
 }
 
-function describePermission({ role, abilities }: Permissions, roles: Roles) {
-  const isAtLeast = (slug: string): boolean => (role?.rank ?? 0) >= rankOf(slug, roles)
+function describePermission({ role, abilities, meanings }: Permissions) {
+  const { executes, reads, writes, manages, owns, manageAbilities } = meanings
+  const isAtLeast = ({ rank }: OrganizationRole): boolean => (role?.rank ?? 0) >= rank
+  const names = [
+    [owns, 'own'] as const,
+    [writes, 'write'] as const,
+    [reads, 'read'] as const,
+    [executes, 'execute'] as const,
+  ]
   return {
-    canWriteToCurrentOrganization: isAtLeast('org-admin') && canWriteSomething(abilities),
-    canModifyCurrentOrganization: isAtLeast('org-admin') && holds(abilities, 'organizations:write'),
-    ownsCurrentOrganization: isAtLeast('org-owner'),
-    organizationUserPermission: permissionNames.find(([slug]) => isAtLeast(slug))?.[1] ?? null,
+    canWriteToCurrentOrganization: isAtLeast(writes) && canWriteSomething(abilities, meanings),
+    canModifyCurrentOrganization: isAtLeast(manages) && holdsAny(abilities, manageAbilities),
+    ownsCurrentOrganization: isAtLeast(owns),
+    organizationUserPermission: names.find(([lowest]) => isAtLeast(lowest))?.[1] ?? null,
   }
 }
-
-const permissionNames = [
-  ['org-owner', 'own'],
-  ['org-admin', 'write'],
-  ['org-member', 'read'],
-  ['org-client', 'execute'],
-] as const
-
-const rankOf = (slug: string, roles: Roles): number => roles.organization.get(slug)?.rank ?? Number.POSITIVE_INFINITY
 
 function describeRole({ id, role: slug, organization }: RoleAssignment, roles: Roles) {
   const role: Pick<OrganizationRole, 'name' | 'description'> | undefined = organization

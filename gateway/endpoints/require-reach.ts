@@ -4,19 +4,18 @@ import type { OrganizationRole, Roles } from '../policy/role.ts'
 import { findMembership } from '../resolve/organization.ts'
 
 /**
- * A token acts wherever its account is a member, so minting one lends all rights of the account. The caller must be an
- * administrator in each of these organizations, and its role here must not be lower than the account's (SPEC section
+ * A token acts wherever its account is a member, so minting one lends all rights of the account. The caller must hold a
+ * role that manages in each of these organizations, and its role here must not be lower than the account's (SPEC section
  * 6).
  */
 export function requireReach(caller: UserRecord, account: UserRecord, organizationId: number, roles: Roles): void {
-  const administrator = roles.organization.get('org-admin') ?? roles.highest
   for (const { organization, role } of account.roles) {
     if (!organization) {
       if (roles.platform.get(role)?.isBypassScope === true) throw new GatewayError('account_has_bypass_scope')
       continue
     }
     const held = findRole(caller, organization.id, roles)
-    if (!held || held.rank < administrator.rank) throw new GatewayError('account_in_foreign_organization')
+    if (!held || held.rank < roles.meanings.manages.rank) throw new GatewayError('account_in_foreign_organization')
     if (organization.id === organizationId && (roles.organization.get(role)?.rank ?? 0) > held.rank)
       throw new GatewayError('account_role_higher')
   }

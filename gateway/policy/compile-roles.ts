@@ -1,11 +1,9 @@
 import { dirname } from 'node:path'
 import type { Problem } from './configuration-error.ts'
 import type { PolicyFile } from './file.ts'
+import { compileMeanings } from './meanings.ts'
 import { suggestName } from './near-name.ts'
 import type { OrganizationRole, PlatformRole, Roles } from './role.ts'
-
-/** Roles that the specification defines. Other roles may stand between or around them. */
-const specified = ['org-client', 'org-member', 'org-admin', 'org-owner']
 
 export function compileRoles(files: readonly PolicyFile[], problems: Problem[]): Roles | undefined {
   const owner = onlyOwner(files, 'organizationRoles', problems)
@@ -39,7 +37,9 @@ export function compileRoles(files: readonly PolicyFile[], problems: Problem[]):
       return [scope, new Set(abilities)] as const
     }),
   )
-  return { organization, highest, platform, tokenScopes }
+  const ladder = { roles: organization, highest }
+  const meanings = compileMeanings(onlyOwner(files, 'meanings', problems), owner, ladder, problems)
+  return { organization, highest, platform, tokenScopes, meanings }
 }
 
 function onlyOwner(files: readonly PolicyFile[], key: keyof PolicyFile['content'], problems: Problem[]) {
@@ -61,8 +61,5 @@ function compileOrganizationRoles(file: PolicyFile, problems: Problem[]): Readon
     const { slug, name, description } = row
     roles.set(slug, { slug, name, description: description ?? null, rank: index + 1, abilities: new Set(inherited) })
   }
-  const ranks = specified.map((slug) => roles.get(slug)?.rank ?? 0)
-  if (ranks.some((rank, index) => rank <= (ranks[index - 1] ?? 0)))
-    problems.push(file.problemAt(['organizationRoles'], `must list ${specified.join(', ')} in this order`))
   return roles
 }

@@ -14,6 +14,7 @@ export type PolicyFileContent = Readonly<{
   }>[]
   platformRoles?: readonly Readonly<{ slug: string; name: string; description?: string; bypass?: boolean }>[]
   tokenScopes?: Readonly<Record<string, readonly string[]>>
+  meanings?: Readonly<{ reads?: MeaningContent; writes: MeaningContent; manages: MeaningContent; owns: MeaningContent }>
   organizations?: readonly Readonly<{
     id: number
     slug: string
@@ -24,6 +25,8 @@ export type PolicyFileContent = Readonly<{
   resources?: Readonly<Record<string, ResourceContent>>
   routes?: readonly RouteContent[]
 }>
+
+export type MeaningContent = Readonly<{ role: string; abilities?: readonly string[] }>
 
 export type ResourceContent = Readonly<{
   id: ResourceIdType

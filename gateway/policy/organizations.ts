@@ -7,7 +7,6 @@ export type DeclaredOrganization = Readonly<{
   accountType: 'individual' | 'team' | 'enterprise'
 }>
 
-/** Organizations that a policy declares, the oldest first, for memberships that come from claims. */
 export type DeclaredOrganizations = Readonly<{
   bySlug: ReadonlyMap<string, DeclaredOrganization>
   byClaim: ReadonlyMap<string, ReadonlyMap<string, DeclaredOrganization>>

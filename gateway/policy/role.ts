@@ -15,6 +15,17 @@ export type PlatformRole = Readonly<{
   isBypassScope: boolean
 }>
 
+export type Meanings = Readonly<{
+  executes: OrganizationRole
+  reads: OrganizationRole
+  writes: OrganizationRole
+  manages: OrganizationRole
+  owns: OrganizationRole
+  /** Undefined: abilities whose names end in `:write`. */
+  writeAbilities: ReadonlySet<string> | undefined
+  manageAbilities: ReadonlySet<string>
+}>
+
 export type AbilitySet = ReadonlySet<string> | '*'
 
 export type Roles = Readonly<{
@@ -22,12 +33,16 @@ export type Roles = Readonly<{
   highest: OrganizationRole
   platform: ReadonlyMap<string, PlatformRole>
   tokenScopes: ReadonlyMap<string, ReadonlySet<string>>
+  meanings: Meanings
 }>
 
 export const holds = (set: AbilitySet, ability: string): boolean => set === '*' || set.has(ability)
 
-export const canWriteSomething = (set: AbilitySet): boolean =>
-  set === '*' || [...set].some((ability) => ability.endsWith(':write'))
+export const holdsAny = (set: AbilitySet, abilities: ReadonlySet<string>): boolean =>
+  set === '*' || [...set].some((ability) => abilities.has(ability))
+
+export const canWriteSomething = (set: AbilitySet, { writeAbilities }: Meanings): boolean =>
+  writeAbilities ? holdsAny(set, writeAbilities) : set === '*' || [...set].some((ability) => ability.endsWith(':write'))
 
 export function intersect(left: AbilitySet, right: AbilitySet): AbilitySet {
   if (left === '*') return right

@@ -6,6 +6,7 @@ import type { OrganizationRole, Roles } from '../../gateway/policy/role.ts'
 import { methods, type Route } from '../../gateway/policy/route.ts'
 import type { Organization } from '../../gateway/resolve/organization.ts'
 import type { RouteMatch } from '../../gateway/route/table.ts'
+import { meaningsOf } from '../support/meanings.ts'
 
 const ladder: readonly OrganizationRole[] = [
   ['low', ['agents:execute']],
@@ -30,6 +31,7 @@ const roles: Roles = {
     ].map((role) => [role.slug, { ...role, name: role.slug, description: null }]),
   ),
   tokenScopes: new Map(),
+  meanings: meaningsOf(low, middle, high),
 }
 
 const home: Organization = { id: 1, slug: 'home', accountType: 'team', role: 'low' }

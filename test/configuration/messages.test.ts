@@ -393,7 +393,9 @@ const mistakes: readonly Mistake[] = [
   {
     what: 'roles in another order',
     policies: { 'roles.yaml': roles.replace('slug: org-admin', 'slug: org-boss') },
-    says: ['policies/roles.yaml:2:3: must list org-client, org-member, org-admin, org-owner in this order'],
+    says: [
+      'policies/roles.yaml:2:3: must list org-client, org-member, org-admin, org-owner in this order, or say in "meanings" which roles write, manage and own',
+    ],
   },
   {
     what: 'an unknown section of a policy',
@@ -418,10 +420,10 @@ const mistakes: readonly Mistake[] = [
     says: ['policies/routes.yaml:3:97: route "more": no role grants "dataset:read"; did you mean "datasets:read"?'],
   },
   {
-    what: 'an ability that is not resource:verb',
-    route: 'match: { path: /a }, upstream: platform, require: { ability: datasets }',
+    what: 'an ability that is no name',
+    route: 'match: { path: /a }, upstream: platform, require: { ability: "datasets read" }',
     says: [
-      'policies/routes.yaml:3:97: routes.1.require.ability must be resource:verb in lower case, such as datasets:read',
+      'policies/routes.yaml:3:97: routes.1.require.ability must be a name of letters, digits and . _ : / - such as datasets:read',
     ],
   },
   {

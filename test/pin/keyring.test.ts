@@ -6,8 +6,9 @@ import type { Upstream } from '../../gateway/locate/upstream.ts'
 import { createKeyring } from '../../gateway/pin/keyring.ts'
 import { createPin } from '../../gateway/pin/pin.ts'
 import { readSigningKeys, type SigningKey } from '../../gateway/pin/signing-keys.ts'
-import type { Roles } from '../../gateway/policy/role.ts'
+import type { OrganizationRole, Roles } from '../../gateway/policy/role.ts'
 import type { RouteMatch } from '../../gateway/route/table.ts'
+import { meaningsOf } from '../support/meanings.ts'
 
 /** One second into a day; the starts of keys count from here. */
 const startMs = Date.parse('2030-01-01T00:00:01.000Z')
@@ -136,11 +137,13 @@ t.test('a key that comes back is published once', async (t) => {
   t.same(publishedOf(ring), [fresh.kid, old.kid])
 })
 
+const highest: OrganizationRole = { slug: 'high', name: 'high', description: null, rank: 1, abilities: new Set() }
 const noRoles: Roles = {
   organization: new Map(),
-  highest: { slug: 'high', name: 'high', description: null, rank: 1, abilities: new Set() },
+  highest,
   platform: new Map(),
   tokenScopes: new Map(),
+  meanings: meaningsOf(highest),
 }
 
 /** A permit of a caller without an organization. */

@@ -210,9 +210,9 @@ const mistakes: readonly Mistake[] = [
     'route "a": no role grants "datasets:erase"; did you mean "datasets:read"?',
   ],
   [
-    'an ability that is no resource:verb is refused',
-    row(`${sound}, require: { ability: §datasets }`),
-    'routes.0.require.ability must be resource:verb in lower case, such as datasets:read',
+    'an ability that is no name is refused',
+    row(`${sound}, require: { ability: §"datasets read" }`),
+    'routes.0.require.ability must be a name of letters, digits and . _ : / - such as datasets:read',
   ],
   [
     'a requirement of nothing is refused',
@@ -449,7 +449,8 @@ t.test('a role listed twice is refused', async (t) => {
 })
 
 t.test('the roles of the specification must stand in their order', async (t) => {
-  const must = 'must list org-client, org-member, org-admin, org-owner in this order'
+  const must =
+    'must list org-client, org-member, org-admin, org-owner in this order, or say in "meanings" which roles write, manage and own'
   const lines = roles.split('\n')
   const swapped = [...lines]
   ;[swapped[2], swapped[3]] = [lines[3] ?? '', lines[2] ?? '']

@@ -9,6 +9,7 @@ import { readTarget } from '../../gateway/receive/target.ts'
 import type { Opening } from '../../gateway/recheck/open-exchange.ts'
 import { findMembership } from '../../gateway/resolve/organization.ts'
 import type { RouteTable } from '../../gateway/route/table.ts'
+import { meaningsOf } from './meanings.ts'
 
 const member: OrganizationRole = {
   slug: 'member',
@@ -22,6 +23,7 @@ export const roles: Roles = {
   highest: member,
   platform: new Map(),
   tokenScopes: new Map(),
+  meanings: meaningsOf(member),
 }
 export const route: Route = {
   id: 'one',

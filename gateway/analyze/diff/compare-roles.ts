@@ -10,6 +10,9 @@ export const compareOrganizations = (
   fresh: DeclaredOrganizations,
 ): readonly RouteDifference[] => compareTexts(describeOrganizations(old), describeOrganizations(fresh))
 
+export const mayWidenMeanings = (differences: readonly RouteDifference[]): boolean =>
+  differences.some(({ what }) => what === 'role that manages' || what === 'abilities that write')
+
 type Texts = Readonly<Record<string, string>>
 
 function compareTexts(before: Texts, after: Texts): readonly RouteDifference[] {
@@ -20,13 +23,20 @@ function compareTexts(before: Texts, after: Texts): readonly RouteDifference[] {
   })
 }
 
-function describeRoles({ organization, platform, tokenScopes }: Roles): Readonly<Record<string, string>> {
+function describeRoles({ organization, platform, tokenScopes, meanings }: Roles): Readonly<Record<string, string>> {
   const abilities = (names: ReadonlySet<string>): string => [...names].sort().join(' ') || 'no abilities'
   return {
     'order of roles': [...organization.keys()].join(' < '),
     ...nameAll('role', organization, (role) => abilities(role.abilities)),
     ...nameAll('platform role', platform, ({ isBypassScope }) => (isBypassScope ? 'bypass scope' : 'no bypass scope')),
     ...nameAll('token scope', tokenScopes, abilities),
+    'role that executes': meanings.executes.slug,
+    'role that reads': meanings.reads.slug,
+    'role that writes': meanings.writes.slug,
+    'abilities that write': meanings.writeAbilities ? abilities(meanings.writeAbilities) : 'names that end in :write',
+    'role that manages': meanings.manages.slug,
+    'abilities that manage': abilities(meanings.manageAbilities),
+    'role that owns': meanings.owns.slug,
   }
 }
 

@@ -3,7 +3,7 @@ import { compileRoutes } from '../../route/table.ts'
 import { findRoute } from '../find-route.ts'
 import { listRegions, type Region } from '../regions.ts'
 import { type Access, compareAccess } from './compare-access.ts'
-import { compareOrganizations, compareRoles } from './compare-roles.ts'
+import { compareOrganizations, compareRoles, mayWidenMeanings } from './compare-roles.ts'
 import { compareRoutes, type RouteDifference } from './compare-routes.ts'
 import { namePaths } from './name-paths.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
@@ -31,11 +31,12 @@ export type PolicyDiff = Readonly<{
 export function diffPolicies(policies: PolicyPair): PolicyDiff {
   const groups = groupRequests(policies)
   const routes = [...groups].flatMap(([, group]) => describeGroup(policies, group, groups))
+  const roles = compareRoles(policies.old.roles, policies.new.roles)
   const organizations = compareOrganizations(policies.old.organizations, policies.new.organizations)
   return {
-    isWidened: routes.some(({ gains }) => gains.length > 0) || organizations.some(isAdded),
+    isWidened: routes.some(({ gains }) => gains.length > 0) || organizations.some(isAdded) || mayWidenMeanings(roles),
     routes,
-    roles: compareRoles(policies.old.roles, policies.new.roles),
+    roles,
     organizations,
   }
 }

@@ -128,7 +128,7 @@ function addServiceAccounts(program: Command, add: Add): void {
     .requiredOption('--organization <organization>', 'id or slug')
     .requiredOption('--name <text>', 'name of the program')
     .requiredOption('--email <address>', 'mailbox of those who answer for it')
-    .option('--role <slug>', 'its role in the organization', 'org-member')
+    .option('--role <slug>', 'its role in the organization; the lowest that reads, unless given')
     .option('--external-id <text>', externalId)
     .addHelpText(
       'after',

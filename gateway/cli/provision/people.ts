@@ -94,7 +94,7 @@ async function setDisabled(options: Common & PersonOptions, isDisabled: boolean)
 }
 
 export type CreateServiceAccountOptions = Common &
-  Readonly<{ organization: string; email: string; name: string; role: string; externalId?: string }>
+  Readonly<{ organization: string; email: string; name: string; role?: string; externalId?: string }>
 
 export async function runCreateServiceAccount(options: CreateServiceAccountOptions): Promise<void> {
   const account = {
@@ -104,7 +104,7 @@ export async function runCreateServiceAccount(options: CreateServiceAccountOptio
     externalId: readExternalId(options.externalId),
   }
   const { row, isNew } = await withDirectory(options.config, ({ provisioning, roles }) => {
-    const role = readRole('--role', options.role, roles)
+    const role = readRole('--role', options.role ?? roles.meanings.reads.slug, roles)
     return provisioning.change(commandLineAudit(null, randomUUID()), (provision) =>
       createServiceAccount(provision, { ...account, role }),
     )
