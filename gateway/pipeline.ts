@@ -90,7 +90,7 @@ export const createPipeline = (stage: Stages) => {
         return
       }
 
-      const received = { exchange, headers, client, requestId }
+      const received: Received = { exchange, headers, client, requestId, onCancellable: undefined }
       let permit = admit(received, target, headers.host, snapshot, observer)
       if (permit instanceof Promise) permit = await permit
       const { match } = permit
@@ -143,7 +143,8 @@ async function requireConfirmed(open: OpenExchange, recheck: Recheck): Promise<v
 /** Outside the pipeline: this closure would keep alive all variables of its scope. */
 function cancellableBy(open: OpenExchange, received: Received): Received {
   open.isForwarded = true
-  return { ...received, onCancellable: (cancel) => open.onCancellable(cancel) }
+  received.onCancellable = (cancel) => open.onCancellable(cancel)
+  return received
 }
 
 type Admit = (

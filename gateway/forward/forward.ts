@@ -19,9 +19,10 @@ export type Received = Readonly<{
   headers: RequestHeaders
   client: Client
   requestId: string
+}> & {
   /** Cancels the request once the client has left, or its rights have ended. */
-  onCancellable?: UpstreamRequest['onCancellable']
-}>
+  onCancellable?: UpstreamRequest['onCancellable'] | undefined
+}
 
 export type Forward = (
   permit: Permit,

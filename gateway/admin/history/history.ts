@@ -48,7 +48,8 @@ export function createHistory(epochMs: () => number): RequestHistory {
       callers.count(timeMs, peerAddress, true, false)
       const error = new GatewayError(code)
       const outcome = { kind: 'refusal', timeMs, reason: error.code, cause: code, status: error.status } as const
-      recent.remember({ ...unknownRequest, ...outcome, requestId, listener, clientAddress: peerAddress })
+      const request = { ...unknownRequest, ...outcome, requestId, listener, clientAddress: peerAddress }
+      if (recent.wants(request)) recent.remember(request)
     },
     noteDropped: (reason) => traffic.countDropped(slotAt(epochMs()), reason),
     upstream: (name) => traffic.upstream(name),
@@ -89,7 +90,10 @@ function noteEnd(request: EndedRequest, timeMs: number, { traffic, callers, rece
   const cause = facts.streamFailure?.code ?? facts.error?.exactCause ?? reason
   if (isFailed) traffic.countFailed(slot, route, cause)
   else traffic.countRefused(slot, route, cause)
-  recent.remember(describeEnd(request, { kind: isFailed ? 'failure' : 'refusal', timeMs, status, reason, cause }))
+  const kind = isFailed ? 'failure' : 'refusal'
+  const clientAddress = facts.clientAddress ?? exchange.peerAddress
+  if (recent.wants({ kind, cause, route: facts.route, timeMs, clientAddress }))
+    recent.remember(describeEnd(request, { kind, timeMs, status, reason, cause, clientAddress }))
 }
 
 const unknownRequest = {
@@ -104,8 +108,8 @@ const unknownRequest = {
 }
 
 const describeEnd = (
-  { requestId, listener, facts, exchange, decision, durationMs }: EndedRequest,
-  outcome: Pick<RecentRequest, 'kind' | 'timeMs' | 'status' | 'reason' | 'cause'>,
+  { requestId, listener, facts, decision, durationMs }: EndedRequest,
+  outcome: Pick<RecentRequest, 'kind' | 'timeMs' | 'status' | 'reason' | 'cause' | 'clientAddress'>,
 ): RecentRequest => ({
   ...outcome,
   requestId,
@@ -116,7 +120,6 @@ const describeEnd = (
   upstream: facts.upstream,
   userId: facts.userId,
   organizationId: facts.organizationId,
-  clientAddress: facts.clientAddress ?? exchange.peerAddress,
   tokenId: facts.error?.details.tokenId,
   durationMs,
 })

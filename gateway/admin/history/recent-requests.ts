@@ -39,10 +39,15 @@ const groupLimit = 128
 
 export const listLimit = 100
 
+/** A full group takes no more than one request of an address in this time: a flood would only replace its own. */
+const floodMs = 10
+
 const pathLimit = 256
 const wordLimit = 64
 
 type Group = { readonly requests: RecentRequest[]; newestMs: number }
+
+type Ended = Pick<RecentRequest, 'kind' | 'cause' | 'route' | 'timeMs' | 'clientAddress'>
 
 /**
  * The newest refusals, failures and slow requests. Each cause has its own space, in which the address with the most
@@ -51,10 +56,14 @@ type Group = { readonly requests: RecentRequest[]; newestMs: number }
 export class RecentRequests {
   readonly #groups = new Map<string, Group>()
 
+  wants(request: Ended): boolean {
+    const group = this.#groups.get(keyOf(request))
+    if (!group || group.requests.length < groupSize || request.timeMs - group.newestMs >= floodMs) return true
+    return group.requests.at(-1)?.clientAddress !== request.clientAddress
+  }
+
   remember(request: RecentRequest): void {
-    const { kind, cause, route } = request
-    // A client can cause refusals at every route, and must not create as many groups.
-    const key = kind === 'refusal' ? `${kind} ${cause}` : `${kind} ${cause} ${route}`
+    const key = keyOf(request)
     const group = this.#groups.get(key) ?? this.#addGroup(key)
     if (group.requests.length >= groupSize) group.requests.splice(findCrowded(group.requests), 1)
     group.requests.push(cut(request))
@@ -73,6 +82,10 @@ export class RecentRequests {
     return group
   }
 }
+
+/** A client can cause refusals at every route, and must not create as many groups. */
+const keyOf = ({ kind, cause, route }: Ended): string =>
+  kind === 'refusal' ? `${kind} ${cause}` : `${kind} ${cause} ${route}`
 
 export const mergeRequests = (parts: readonly (readonly RecentRequest[])[]): readonly RecentRequest[] =>
   newestOf(parts.flat())

@@ -128,7 +128,6 @@ export class UpstreamTraffic {
   }
 }
 
-/** 501 answers a method that no server here knows, which is the client's mistake. */
 export const isServerFailure = (status: number): boolean => status >= 500 && status !== 501
 
 export type NamedRing = RingReading & Readonly<{ name: string }>

@@ -52,6 +52,19 @@ t.test('10,000 anonymous 401s push neither the one 5xx nor another address out',
   }
 })
 
+t.test('a full group takes one request of an address in 10 ms, and each of another address', async (t) => {
+  const recent = new RecentRequests()
+  for (let index = 0; index < 24; index++) {
+    t.ok(recent.wants(refusal), 'there is room')
+    recent.remember(refusal)
+  }
+  t.notOk(recent.wants({ ...refusal, timeMs: 1_009 }))
+  t.ok(recent.wants({ ...refusal, timeMs: 1_010 }))
+  t.ok(recent.wants({ ...refusal, clientAddress: '192.0.2.2' }))
+  t.ok(recent.wants({ ...refusal, cause: 'token_unknown' }))
+  t.ok(recent.wants({ ...failure, timeMs: 1_000 }))
+})
+
 t.test('10,000 failures of one route leave the one of another route', async (t) => {
   const recent = new RecentRequests()
   recent.remember({ ...failure, route: 'quiet' })
