@@ -48,7 +48,7 @@ function breakCode(markdown) {
     const [tokens, index] = args
     const html = render(...args)
     return tokens[index].meta?.isInTable
-      ? html.replace(/>[^<]*/, (text) => text.replaceAll(/[_./=,](?=\w)/g, '$&<wbr>'))
+      ? html.replace(/>[^<]*/, (text) => text.replaceAll(/[_./=,;{](?=\w)|[a-z](?=[A-Z])/g, '$&<wbr>'))
       : html
   }
   markdown.core.ruler.push('code-in-tables', ({ tokens }) => {
@@ -60,7 +60,10 @@ function breakCode(markdown) {
   })
 }
 
-const style = '.vp-doc :is(th, td) { padding: 6px 10px; font-size: 13px; line-height: 20px; vertical-align: top }'
+const style = `
+.vp-doc :is(th, td) { padding: 6px 10px; font-size: 13px; line-height: 20px; vertical-align: top }
+.vp-doc .language-text code { font-size: 11px }
+`
 
 /** As GitHub makes it, so that a link holds at both places. */
 const makeAnchor = (heading) =>
