@@ -183,7 +183,7 @@ export function createAdmit(
       observer.onPrincipal(principal)
       const organization = resolveOrganization(principal, match, headers)
       observer.onOrganization(organization)
-      return andThen(resolveResource(match, organization, stage.directory), (resource) => {
+      return andThen(resolveResource(match, organization, stage.directory, headers.passing), (resource) => {
         observer.onResource(resource)
         const caller: Caller = { principal, organization, resource }
         return issue(decide(match, caller, roles), received, observer)

@@ -32,7 +32,7 @@ export async function findCaller(
   try {
     const organizationId = wanted.organization === undefined ? [] : [String(wanted.organization)]
     const organization = resolveOrganization(principal, match, { organizationId, cookie: [] })
-    const resource = await resolveResource(match, organization, directory)
+    const resource = await resolveResource(match, organization, directory, [])
     const permissions = effectivePermissions(principal, organization, policy.roles)
     const whose = findOwnership(match, { principal, organization, resource, permissions })
     return { caller: imagine(principal, organization, whose) }

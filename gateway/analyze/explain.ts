@@ -14,6 +14,7 @@ import { describeRateLimit } from '../policy/rate-limit.ts'
 import type { AbilitySet, Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
 import { readTarget } from '../receive/target.ts'
+import { readResourceIds } from '../resolve/resource-ids.ts'
 import { compileRoutes, type RouteMatch, type RouteTable } from '../route/table.ts'
 import { evaluate, isForeignOrganization } from './evaluate.ts'
 import { createHypotheticalCaller, type HypotheticalCaller } from './hypothetical-caller.ts'
@@ -56,9 +57,11 @@ export function explain(
   const { route, params } = match
   const values = [...params].map(([name, value]) => `, ${name} = ${value}`).join('')
   note('route', true, `${[...route.methods].join(' ')} ${route.path}${values}`)
-  const outcome = refusal && !route.isPublic ? refusal.code : evaluate(route, caller, roles)
+  const misread = caller && !readResourceIds(match, []) ? new GatewayError('query_like_guarded_param') : undefined
+  const refused = refusal ?? misread
+  const outcome = refused && !route.isPublic ? refused.code : evaluate(route, caller, roles)
   if (route.isPublic) note('public', true, 'no credential is read')
-  else if (refusal) note('organization', false, refusal.message)
+  else if (refused) note(refused.code === 'target_misreadable' ? 'target' : 'organization', false, refused.message)
   else if (!caller) note('credential', false, 'the request has none')
   else explainCaller(route, caller, roles, note)
   if (route.rateLimit && outcome === 'allowed') note('rate limit', true, describeRateLimit(route.rateLimit))

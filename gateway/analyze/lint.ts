@@ -1,4 +1,7 @@
 import type { Policy } from '../policy/compile.ts'
+import { listLevels } from '../policy/resource-kind.ts'
+import { listPathNames, parsePattern, type Route } from '../policy/route.ts'
+import { headerRole } from '../receive/header-role.ts'
 
 export type Warning = Readonly<{ source: string; message: string }>
 
@@ -36,10 +39,35 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
       source,
       message: `route "${id}" takes public resources of other organizations, and a method that changes state`,
     }))
+  const mute = routes
+    .filter(({ resource }) => resource?.place.in === 'header' && headerRole(resource.place.name).kind !== 'pass')
+    .map(({ id, source, resource }) => ({
+      source,
+      message: `route "${id}" never gets the header "${resource?.place.name}": all its responses are 404`,
+    }))
+  const trusting = routes.flatMap(findUnguarded)
   const idle = unused.map((ability) => ({ source: 'roles', message: `no route requires the ability "${ability}"` }))
   const limiting = new Set(routes.flatMap(({ rateLimit }) => rateLimit?.name ?? []))
   const unnamed = [...rateLimits.keys()]
     .filter((name) => !limiting.has(name))
     .map((name) => ({ source: 'rateLimits', message: `no route names the rate limit "${name}"` }))
-  return [...open, ...unguarded, ...roleOnly, ...changing, ...idle, ...unnamed]
+  return [...open, ...unguarded, ...roleOnly, ...changing, ...mute, ...trusting, ...idle, ...unnamed]
+}
+
+function findUnguarded({ id, source, path, isPublic, destination, ...route }: Route): readonly Warning[] {
+  if (isPublic || destination.kind !== 'upstream') return []
+  const { resource, organizationParam, unguarded } = route
+  const checked = new Set([organizationParam, ...(resource ? listPathNames(resource) : []), ...unguarded.keys()])
+  const isNested = resource?.kind === 'object' && listLevels(resource.object).length > 1 + resource.parents.length
+  return parsePattern(path).flatMap((segment): readonly Warning[] => {
+    if (segment.kind === 'literal') return []
+    const name = segment.kind === 'rest' ? '*' : segment.name
+    if (checked.has(name)) return []
+    const part = name === '*' ? '*' : `:${name}`
+    const advice =
+      isNested && name !== '*'
+        ? `"parents" of its resource leaves it out, so another ancestor passes`
+        : 'no resource guards it, so its backend alone judges whose it is'
+    return [{ source, message: `route "${id}" takes ${part} from the path: ${advice}` }]
+  })
 }

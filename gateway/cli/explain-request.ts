@@ -99,7 +99,6 @@ async function searchListener(origin: string, requestId: string, search: Search,
   }
 }
 
-/** A refusal stands in the audit as well, where it has more facts. */
 const isKnown = (request: FoundRequest, known: readonly FoundRequest[]): boolean =>
   request.outcome === 'refused' &&
   known.some(

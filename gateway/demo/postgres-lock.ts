@@ -27,7 +27,6 @@ async function readWords(pid: number): Promise<readonly string[]> {
     .split(' ')
 }
 
-// The process has ended, or belongs to another user; neither is the server.
 const answersForNothing = new Set(['ENOENT', 'ESRCH', 'EACCES', 'EPERM'])
 
 async function readOrEmpty(reading: Promise<string>): Promise<string> {

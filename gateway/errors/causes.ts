@@ -370,6 +370,11 @@ export const causes = {
     'A server that ignores case, escapes or parameters would read the path as that of a stricter route.',
     'Send the path as the documentation of the API spells it.',
   ],
+  query_like_guarded_param: [
+    'target_misreadable',
+    'The query has a parameter with the name of a path parameter that names the guarded resource.',
+    'Leave it out, or rename the parameter of the path in the policy and the backend.',
+  ],
   target_like_dot_segment: [
     'target_misreadable',
     'A server that normalizes letters would find a dot segment in the path.',

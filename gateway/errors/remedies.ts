@@ -10,8 +10,8 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Send the plain path. Percent-encode all characters but letters, digits and `-._~`.',
   ],
   target_misreadable: [
-    'Some servers would read the target as the path of a stricter route, or there are too many ways to read it.',
-    'Send the path as the documentation of the API spells it, with its letters, slashes and escapes.',
+    'Some servers would read the target as the path of a stricter route, or another id, or it has too many readings.',
+    'Send the target as the documentation of the API spells it, with its letters, slashes and escapes.',
   ],
   headers_malformed: [
     'A header that the gateway reads is folded, repeated, malformed or misspelt (another character for `-`). Or the body does not end as its framing says.',

@@ -7,6 +7,7 @@ import type { Exchange } from '../http/exchange.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
 import type { Client } from '../receive/client.ts'
+import type { RequestHeaders } from '../receive/headers.ts'
 import { isRequestId } from '../receive/request-id.ts'
 import type { RequestTarget } from '../receive/target.ts'
 import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
@@ -18,11 +19,13 @@ import type { Log } from './log/log.ts'
 import { redact } from './log/redact.ts'
 import type { Metrics } from './metrics/metrics.ts'
 
+export type DecidingHeaders = OrganizationHeaders & Pick<RequestHeaders, 'passing'>
+
 /** Receives the facts of one request from each stage. Events return nothing, so an observer cannot decide anything. */
 export type RequestObserver = Readonly<{
   onClient: (client: Client) => void
   /** `host` is the judged request's; `headers` are only those that decide. */
-  onTarget: (target: RequestTarget, host: string, headers: OrganizationHeaders) => void
+  onTarget: (target: RequestTarget, host: string, headers: DecidingHeaders) => void
   onMatch: (match: RouteMatch) => void
   onPrincipal: (principal: Principal) => void
   onOrganization: (organization: Organization | undefined) => void

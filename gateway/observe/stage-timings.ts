@@ -4,12 +4,12 @@ import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { Client } from '../receive/client.ts'
 import type { RequestTarget } from '../receive/target.ts'
-import type { Organization, OrganizationHeaders } from '../resolve/organization.ts'
+import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 import type { ObserveMs } from './metrics/bound-histogram.ts'
 import { type Stage, type StageMetrics, stages } from './metrics/stages.ts'
-import type { ObserveRequest, RequestObserver } from './request-record.ts'
+import type { DecidingHeaders, ObserveRequest, RequestObserver } from './request-record.ts'
 
 const place = Object.fromEntries(stages.map((stage, index) => [stage, index])) as Readonly<Record<Stage, number>> // every stage has its entry
 
@@ -37,7 +37,7 @@ class StageTimings implements RequestObserver {
     this.#next.onClient(client)
   }
 
-  onTarget(target: RequestTarget, host: string, headers: OrganizationHeaders): void {
+  onTarget(target: RequestTarget, host: string, headers: DecidingHeaders): void {
     this.#next.onTarget(target, host, headers)
   }
 

@@ -3,7 +3,16 @@ import { suggestName } from './near-name.ts'
 import type { RateLimit } from './rate-limit.ts'
 import { listLevels, type ResourceKinds } from './resource-kind.ts'
 import type { OrganizationRole, Roles } from './role.ts'
-import { type Destination, type GuardedResource, type Method, methods, parsePattern, type Route } from './route.ts'
+import {
+  type Destination,
+  type GuardedResource,
+  type IdPlace,
+  listPathNames,
+  type Method,
+  methods,
+  parsePattern,
+  type Route,
+} from './route.ts'
 
 type Report = (path: readonly (string | number)[], message: string) => void
 
@@ -38,6 +47,7 @@ export function compileRoute(
     refuse(['keepAlive'], 'event streams of the model surface are always kept open; remove "keepAlive"')
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
   const resource = readResource(row, resources, names, refuse)
+  checkUnguarded(row, resource, names, refuse)
   if (!isValid || !destination) return undefined
   return Object.freeze({
     id: row.id,
@@ -53,6 +63,7 @@ export function compileRoute(
     ability: row.require?.ability,
     organizationParam: row.organization?.param,
     resource,
+    unguarded: new Map(Object.entries(row.unguarded ?? {})),
     isWebSocket: row.websocket === true,
     isKeptAlive: row.keepAlive !== false,
     takesEncodedSlashes: row.encodedSlashes === 'allow',
@@ -135,13 +146,14 @@ function readResource(
   refuse: Report,
 ): GuardedResource | undefined {
   if (!resource) return undefined
-  const { kind, param, parents = [], public: isPublic = false } = resource
-  checkParam(param, ['resource', 'param'], names, refuse)
+  const { kind, parents = [], public: isPublic = false } = resource
+  const place = readIdPlace(resource, names, refuse)
+  if (!place) return undefined
   for (const [index, name] of parents.entries()) checkParam(name, ['resource', 'parents', index], names, refuse)
   if (kind === 'agent') {
     if (resource.parents) refuse(['resource', 'parents'], 'an agent has no parents')
     if (isPublic) refuse(['resource', 'public'], 'a public agent is told by the directory; remove "public"')
-    return { kind, param }
+    return { kind, place }
   }
   const object = kinds.get(kind)
   if (!object) {
@@ -154,11 +166,46 @@ function readResource(
   const ancestors = listLevels(object).length - 1
   if (parents.length > ancestors)
     refuse(['resource', 'parents'], `a ${kind} has ${ancestors} ancestors, so at most as many parameters name them`)
-  if (new Set([param, ...parents]).size <= parents.length)
+  const distinct = new Set(place.in === 'path' ? [place.name, ...parents] : parents)
+  if (distinct.size < parents.length + (place.in === 'path' ? 1 : 0))
     refuse(['resource', 'parents'], 'names a parameter twice; each names another resource')
   if (isPublic && listLevels(object).some(({ hasVisibility }) => !hasVisibility))
     refuse(['resource', 'public'], `nothing of kind "${kind}" is public, since it or an ancestor lacks "visibility"`)
-  return { kind: 'object', object, param, parents, isPublic }
+  return { kind: 'object', object, place, parents, isPublic }
+}
+
+function checkUnguarded(
+  { unguarded = {} }: RouteContent,
+  resource: GuardedResource | undefined,
+  names: ReadonlySet<string>,
+  refuse: Report,
+): void {
+  const guarded = resource && listPathNames(resource)
+  for (const name of Object.keys(unguarded)) {
+    checkParam(name, ['unguarded', name], names, refuse)
+    if (guarded?.includes(name)) refuse(['unguarded', name], `"${name}" names a resource already; remove the reason`)
+  }
+}
+
+function readIdPlace(
+  { param, header, query }: NonNullable<RouteContent['resource']>,
+  names: ReadonlySet<string>,
+  refuse: Report,
+): IdPlace | undefined {
+  const named = { path: param, header, query }
+  const places = (['path', 'header', 'query'] as const).flatMap((place): readonly IdPlace[] => {
+    const name = named[place]
+    return name === undefined ? [] : [{ in: place, name }]
+  })
+  const [place] = places
+  if (!place || places.length > 1) {
+    refuse(['resource'], 'must have exactly one of param, header and query')
+    return undefined
+  }
+  checkParam(param, ['resource', 'param'], names, refuse)
+  if (query !== undefined && names.has(query))
+    refuse(['resource', 'query'], `"${query}" is a parameter of the path too; a backend could take one for the other`)
+  return place
 }
 
 function checkAbility(row: RouteContent, roles: Roles, refuse: Report): void {

@@ -47,7 +47,15 @@ export type RouteContent = Readonly<{
   answer?: AnswerName
   require?: Readonly<{ role?: string; ability?: string }>
   organization?: Readonly<{ param: string }>
-  resource?: Readonly<{ kind: string; param: string; parents?: readonly string[]; public?: boolean }>
+  resource?: Readonly<{
+    kind: string
+    param?: string
+    header?: string
+    query?: string
+    parents?: readonly string[]
+    public?: boolean
+  }>
+  unguarded?: Readonly<Record<string, string>>
   websocket?: boolean
   keepAlive?: boolean
   encodedSlashes?: 'refuse' | 'allow'

@@ -25,7 +25,7 @@ export type Destination =
   | Readonly<{ kind: 'answer'; name: AnswerName }>
 
 export type GuardedResource = Readonly<
-  { param: string } & (
+  { place: IdPlace } & (
     | { kind: 'agent' }
     | {
         kind: 'object'
@@ -35,6 +35,13 @@ export type GuardedResource = Readonly<
       }
   )
 >
+
+export type IdPlace = Readonly<{ in: 'path' | 'header' | 'query'; name: string }>
+
+export const listPathNames = (resource: GuardedResource): readonly string[] => [
+  ...(resource.place.in === 'path' ? [resource.place.name] : []),
+  ...(resource.kind === 'object' ? resource.parents : []),
+]
 
 export type Route = Readonly<{
   id: string
@@ -50,6 +57,7 @@ export type Route = Readonly<{
   ability: string | undefined
   organizationParam: string | undefined
   resource: GuardedResource | undefined
+  unguarded: ReadonlyMap<string, string>
   isWebSocket: boolean
   isKeptAlive: boolean
   takesEncodedSlashes: boolean

@@ -1,5 +1,6 @@
 import { type FactKeys, type IdentityName, nameIdentity, type ResourceName } from '../directory/directory.ts'
 import { nameResource } from '../resolve/resource.ts'
+import { readResourceIds } from '../resolve/resource-ids.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AccessEnd, agentIdOf, clusterIdOf, type OpenExchange } from './open-exchange.ts'
 
@@ -33,9 +34,9 @@ export class FactBatch {
     if (proof?.kind === 'oauth') this.#identities.set(nameIdentity(proof), proof)
     if (proof?.kind === 'api-token') this.#tokens.add(proof.id)
     if ('code' in match) return
-    const resource = nameResource(match)
+    const resource = nameResource(match, readResourceIds(match, open.idHeader) ?? [])
     if (resource) this.#resources.set(`${resource.kind.fingerprint} ${resource.id}`, resource)
-    addIfKnown(this.#agents, agentIdOf(match))
+    addIfKnown(this.#agents, agentIdOf(match, open.idHeader))
     addIfKnown(this.#clusters, clusterIdOf(match))
   }
 

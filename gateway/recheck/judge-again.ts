@@ -47,10 +47,8 @@ export function judgeAgain(
     if (match.route.isPublic || principal === undefined) enforce(decide(match, undefined, roles))
     else {
       const organization = findOrganization(open, match, principal)
-      const resource = resolveResource(match, organization, {
-        findAgent: (id) => facts.agents.get(id),
-        findResource: facts.findResource,
-      })
+      const now = { findAgent: (id: number) => facts.agents.get(id), findResource: facts.findResource }
+      const resource = resolveResource(match, organization, now, open.idHeader)
       if (resource instanceof Promise) throw new GatewayError('internal')
       open.noteResource(match, resource)
       enforce(decide(match, { principal, organization, resource }, roles))

@@ -8,6 +8,7 @@ import type { Slot } from '../lib/unordered-list.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { parseId } from '../resolve/organization-id.ts'
 import type { Resource } from '../resolve/resource.ts'
+import { readHeaderId, readResourceIds } from '../resolve/resource-ids.ts'
 import type { RouteMatch } from '../route/table.ts'
 
 export type AccessEnd = Readonly<{
@@ -54,6 +55,8 @@ export class OpenExchange implements Slot<OpenExchange> {
   readonly upstreamName: string
   readonly clusterOrigin: string | undefined
   readonly openedAtMs: number
+  /** The header that named the resource, as name and value: the response's begin empties the request's headers. */
+  readonly idHeader: readonly string[]
   readonly #report: Opening['report']
   proof: Proof | undefined
   agentId: number | undefined
@@ -90,12 +93,13 @@ export class OpenExchange implements Slot<OpenExchange> {
     this.openedAtMs = nowMs
     this.verifiedAtMs = verifiedAtMs
     this.#report = report
+    this.idHeader = findIdHeader(match, exchange.headers)
     this.note(match)
     this.noteResource(match, caller?.resource)
   }
 
   note(match: RouteMatch): void {
-    this.agentId = agentIdOf(match)
+    this.agentId = agentIdOf(match, this.idHeader)
     this.clusterId = clusterIdOf(match)
   }
 
@@ -149,10 +153,15 @@ export class OpenExchange implements Slot<OpenExchange> {
   }
 }
 
-export function agentIdOf({ route, params }: RouteMatch): number | undefined {
-  const { resource } = route
-  return resource?.kind === 'agent' ? parseId(params.get(resource.param) ?? '') : undefined
+const noHeader: readonly string[] = []
+
+function findIdHeader({ route }: RouteMatch, headers: readonly string[]): readonly string[] {
+  const place = route.resource?.place
+  return place?.in === 'header' ? [place.name, readHeaderId(headers, place.name)] : noHeader
 }
+
+export const agentIdOf = (match: RouteMatch, idHeader: readonly string[]): number | undefined =>
+  match.route.resource?.kind === 'agent' ? parseId(readResourceIds(match, idHeader)?.[0] ?? '') : undefined
 
 export function clusterIdOf({ route, params }: RouteMatch): number | undefined {
   const { destination } = route

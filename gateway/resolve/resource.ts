@@ -1,9 +1,11 @@
 import type { AgentRecord, Directory, ForeignResource, ResourceName, ResourceRecord } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { isResourceId, listLevels } from '../policy/resource-kind.ts'
 import type { RouteMatch } from '../route/table.ts'
 import type { Organization } from './organization.ts'
 import { parseId } from './organization-id.ts'
+import { readResourceIds } from './resource-ids.ts'
 
 export type Resource =
   | Readonly<{ kind: 'agent'; agent: AgentRecord | undefined }>
@@ -13,16 +15,19 @@ export function resolveResource(
   match: RouteMatch,
   organization: Organization | undefined,
   directory: Pick<Directory, 'findAgent' | 'findResource'>,
+  headers: readonly string[],
 ): Awaitable<Resource | undefined> {
   const { resource } = match.route
   if (!resource) return undefined
-  const { kind, param } = resource
+  const ids = readResourceIds(match, headers)
+  if (!ids) throw new GatewayError('query_like_guarded_param')
+  const { kind } = resource
   if (kind === 'agent') {
-    const id = parseId(match.params.get(param) ?? '')
+    const id = parseId(ids[0] ?? '')
     if (id === undefined) return { kind, agent: undefined }
     return andThen(directory.findAgent(id), (agent) => ({ kind, agent }))
   }
-  const named = nameResource(match)
+  const named = nameResource(match, ids)
   if (!named) return { kind, record: undefined }
   const { parentIds, ...name } = named
   return andThen(directory.findResource({ ...name, organizationId: organization?.id }), (record) => ({
@@ -33,12 +38,11 @@ export function resolveResource(
 
 type NamedResource = ResourceName & Readonly<{ parentIds: readonly string[] }>
 
-/** Undefined also if an id of the path has not the one spelling that ids of its kind have. */
-export function nameResource({ route, params }: RouteMatch): NamedResource | undefined {
+/** Undefined also if an id has not the one spelling that ids of its kind have. */
+export function nameResource({ route }: RouteMatch, ids: readonly string[]): NamedResource | undefined {
   const { resource } = route
   if (resource?.kind !== 'object') return undefined
   const levels = listLevels(resource.object)
-  const ids = [resource.param, ...resource.parents].map((param) => params.get(param) ?? '')
   const isSound = ids.every((id, index) => levels[index] && isResourceId(levels[index].idType, id))
   const [id, ...parentIds] = ids
   return isSound && id !== undefined ? { kind: resource.object, id, parentIds } : undefined

@@ -196,7 +196,8 @@ const isSamePlace = (route: Route, other: Route): boolean =>
   isSameResource(route.resource, other.resource)
 
 function isSameResource(guarded: GuardedResource | undefined, other: GuardedResource | undefined): boolean {
-  if (guarded?.kind !== other?.kind || guarded?.param !== other?.param) return false
+  if (guarded?.kind !== other?.kind || guarded?.place.in !== other?.place.in) return false
+  if (guarded?.place.name !== other?.place.name) return false
   if (guarded?.kind !== 'object' || other?.kind !== 'object') return true
   return (
     guarded.object === other.object &&

@@ -99,6 +99,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     ability: undefined,
     organizationParam: undefined,
     resource: undefined,
+    unguarded: new Map(),
     isWebSocket: false,
     isKeptAlive: true,
     rateLimit: undefined,
@@ -132,7 +133,11 @@ t.test('a token may in each role what both allow, however often and in whatever 
 })
 
 const agentOf = (organizationId: number, isPublic = false): AgentRecord => ({ id: 1, organizationId, isPublic })
-const agentRoute: Partial<Route> = { role: low, ability: 'agents:execute', resource: { kind: 'agent', param: 'id' } }
+const agentRoute: Partial<Route> = {
+  role: low,
+  ability: 'agents:execute',
+  resource: { kind: 'agent', place: { in: 'path', name: 'id' } },
+}
 
 t.test('a higher role satisfies any check that requires a lower one, and no lower role does', async (t) => {
   for (const required of ladder)
@@ -209,7 +214,11 @@ t.test('abilities are compared whole: no prefix, no case, no pattern', async (t)
 })
 
 t.test('the role is checked before the ability, and both before the resource', async (t) => {
-  const route: Partial<Route> = { role: middle, ability: 'things:write', resource: { kind: 'agent', param: 'id' } }
+  const route: Partial<Route> = {
+    role: middle,
+    ability: 'things:write',
+    resource: { kind: 'agent', place: { in: 'path', name: 'id' } },
+  }
   const agent = agentOf(2)
   t.equal(verdict(route, { organization: inRole('low'), proof: tokenWith(), agent }), 'role_insufficient')
   t.equal(verdict(route, { organization: inRole('high'), proof: tokenWith(), agent }), 'ability_missing')
@@ -255,7 +264,7 @@ t.test('an agent of the organization in force may be run; of another one, or unk
 })
 
 t.test('no organization never equals the organization of an agent that is not there', async (t) => {
-  const route: Partial<Route> = { resource: { kind: 'agent', param: 'id' } }
+  const route: Partial<Route> = { resource: { kind: 'agent', place: { in: 'path', name: 'id' } } }
   t.equal(verdict(route, {}), 'resource_not_found')
   t.equal(verdict(route, { agent: agentOf(1) }), 'resource_not_found')
 })

@@ -163,6 +163,7 @@ function permitOf(userId: number): Permit {
       ability: undefined,
       organizationParam: undefined,
       resource: undefined,
+      unguarded: new Map(),
       isWebSocket: false,
       isKeptAlive: true,
       rateLimit: undefined,

@@ -2,6 +2,7 @@ import t from 'tap'
 import { lintPolicy } from '../../gateway/analyze/lint.ts'
 import { parsePolicy } from '../../gateway/policy/load.ts'
 import { isResourceId } from '../../gateway/policy/resource-kind.ts'
+import { parseTable } from '../support/policy-table.ts'
 
 const roles = `organizationRoles:
 ${['org-client', 'org-member', 'org-admin', 'org-owner'].map((slug) => `  - { slug: ${slug}, name: x, abilities: [] }`).join('\n')}
@@ -49,6 +50,14 @@ t.test('mistakes of kinds and of routes that guard them are told', async (t) => 
     [[one], '{ kind: two, param: a }', /kind "two" is not listed in resources/],
     [[one], '{ kind: one, param: x }', /parameter "x" is not in the path/],
     [[one], '{ kind: one, param: a, parents: [b] }', /has 0 ancestors/],
+    [[one], '{ kind: one }', /must have exactly one of param, header and query/],
+    [[one], '{ kind: one, param: a, header: x-one }', /must have exactly one of param, header and query/],
+    [[one], '{ kind: one, header: X-One }', /must be the name of a header in lower case/],
+    [[one], '{ kind: one, query: "one[]" }', /must be the name of a query parameter/],
+    [[one], '{ kind: one, query: a }', /"a" is a parameter of the path too/],
+    [[one], '{ kind: one, param: a }, unguarded: { c: Nothing to guard. }', /parameter "c" is not in the path/],
+    [[one], '{ kind: one, param: a }, unguarded: { b: "" }', /must not be empty/],
+    [[one], '{ kind: one, param: a }, unguarded: { a: Nothing to guard. }', /"a" names a resource already/],
     [[one, 'two: { id: text, parent: one }'], '{ kind: two, param: a, parents: [a] }', /names a parameter twice/],
     [[one], '{ kind: one, param: a, public: true }', /nothing of kind "one" is public/],
     [[one], '{ kind: agent, param: a, public: true }', /a public agent is told by the directory/],
@@ -65,6 +74,38 @@ t.test('public resources beside a method that changes state are warned of', asyn
     ).filter(({ message }) => /changes state/.test(message)).length
   t.equal(warn('GET'), 0)
   t.equal(warn('GET, PUT'), 1)
+})
+
+t.test('a path parameter that no resource guards is warned of, unless a reason is given', async (t) => {
+  const two = ['one: { id: integer }', 'two: { id: text, parent: one }']
+  const warn = (kinds: readonly string[], resource: string) =>
+    lintPolicy(compile(kinds, resource)).flatMap(
+      ({ message }) => /^route "r" (?:takes|never)(.*)$/.exec(message)?.[1] ?? [],
+    )
+  const unjudged = 'no resource guards it, so its backend alone judges whose it is'
+  t.same(warn(two, '{ kind: one, param: a }'), [` :b from the path: ${unjudged}`])
+  t.same(warn(two, '{ kind: two, param: b }'), [
+    ' :a from the path: "parents" of its resource leaves it out, so another ancestor passes',
+  ])
+  t.same(warn(two, '{ kind: two, param: b, parents: [a] }'), [])
+  t.same(warn(two, '{ kind: one, query: c }').length, 2)
+  t.same(warn(two, '{ kind: one, param: a }, unguarded: { b: It is a page number. }'), [])
+  t.same(warn(two, '{ kind: one, param: a }, organization: { param: b }'), [])
+  t.same(warn(two, '{ kind: two, header: x-two, parents: [a] }, organization: { param: b }'), [])
+  for (const name of ['x-organization-id', 'x-forwarded-id', 'x-real-ip', 'cookie'])
+    t.match(warn(two, `{ kind: two, header: ${name}, parents: [a] }, organization: { param: b }`), [
+      /all its responses are 404/,
+    ])
+})
+
+t.test('wildcards are warned of too, and neither public routes nor clusters are', async (t) => {
+  const warn = (route: string) =>
+    lintPolicy(parseTable({ routes: [route] })).filter(({ message }) => /from the path/.test(message)).length
+  t.equal(warn('/files/* GET require: { role: org-member }'), 1)
+  t.equal(warn('/files/:id/* GET require: { role: org-member }'), 2)
+  t.equal(warn('/files/* GET access: public'), 0)
+  t.equal(warn('/files GET require: { role: org-member }'), 0)
+  t.equal(warn('/files/* GET unguarded: { "*": "Names of public pages." }'), 0)
 })
 
 t.test('an id has one spelling', async (t) => {

@@ -131,6 +131,7 @@ t.test('a route asks for more, or for something else, by role, ability, organiza
     'another ability': { ...base, require: { role: 'org-member', ability: 'x:write' } },
     'a role in the organization in force': withoutOrganization,
     'a role that no public agent replaces': withoutResource,
+    'an agent of the query': { ...base, resource: { kind: 'agent', query: 'agent' } },
     'another agent': { ...base, resource: { kind: 'agent', param: 'org' } },
   }
   const lesser: Readonly<Record<string, RouteContent>> = {

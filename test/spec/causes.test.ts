@@ -278,6 +278,7 @@ const rows = {
   body_unparseable: { provoke: post(tokensOf(acme, robot.id), oauth(users.admin), '{'), audit: 'allowed' },
   validation_failure: { provoke: get(`${tokensOf(acme, robot.id)}?page=x`, oauth(users.admin)), audit: 'allowed' },
   resource_id_malformed: { provoke: post('/organizations/acme/switch', oauth(member), '') },
+  query_like_guarded_param: { provoke: get('/agents/999?id=1', oauth(member)) },
   resource_unknown: { provoke: get('/agents/999', oauth(member)) },
   resource_foreign: { provoke: get(`/agents/${agents.globex}`, oauth(member)) },
   no_organization_for_resource: { provoke: get(`/agents/${agents.acme}`, oauth(homeless)) },

@@ -39,6 +39,7 @@ export const route: Route = {
   ability: undefined,
   organizationParam: undefined,
   resource: undefined,
+  unguarded: new Map(),
   isWebSocket: false,
   isKeptAlive: true,
   takesEncodedSlashes: false,

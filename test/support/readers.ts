@@ -46,6 +46,7 @@ import { scanMembers } from '../../gateway/relay/scan-json.ts'
 import { composeCacheControl } from '../../gateway/relay/shared-caches.ts'
 import { EventSplitter } from '../../gateway/relay/split-events.ts'
 import { readOrganizationCookie, readOrganizationId } from '../../gateway/resolve/organization-id.ts'
+import { readResourceIds } from '../../gateway/resolve/resource-ids.ts'
 import { otherReadings } from '../../gateway/route/readings.ts'
 
 /** A reader of bytes that others wrote. */
@@ -262,6 +263,18 @@ export const readers: readonly Reader[] = [
   reader('an organization', 'resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
   reader('an id of a resource', 'policy/resource-kind.ts', head, (text) =>
     (['bigint', 'uuid', 'text'] as const).map((type) => isResourceId(type, text)),
+  ),
+  ...(['header', 'query'] as const).map((place) =>
+    reader(`an id of a ${place}`, 'resolve/resource-ids.ts', head, (text) =>
+      readResourceIds(
+        {
+          route: { resource: { kind: 'agent', place: { in: place, name: 'id' } } },
+          params: new Map(),
+          target: { ...readTarget('GET', '/', 'h'), search: `?${text}` },
+        },
+        ['id', text, text, 'x'],
+      ),
+    ),
   ),
   reader('a cookie', 'resolve/organization-id.ts', head, (text) => readOrganizationCookie([text])),
   reader('a preflight', 'endpoints/cors.ts', head, (text) => cors.answerPreflight(preflightOf(text), () => ['GET'])),

@@ -81,7 +81,6 @@ function groupMethods(group: Group, all: ReadonlyMap<string, Group>): ReadonlyMa
   const byPaths = new Map<string, Method[]>()
   for (const [method, regions] of group.regions) {
     if (regions.length === 0) continue
-    // If all requests of a route changed alike, its own pattern describes them.
     const whole = [group.new, group.old].find((route) => route && countRegions(route, method, all) === regions.length)
     const paths = whole ? [`${whole.host ?? ''}${whole.path}`] : namePaths(regions, group)
     const key = JSON.stringify(paths)

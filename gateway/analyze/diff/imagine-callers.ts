@@ -61,7 +61,7 @@ type Relation = Readonly<{ name: string; old: Ownership; new: Ownership }>
 
 function listRelations(routes: RoutePair): readonly Relation[] {
   const sides = [routes.old, routes.new]
-  const agents = sides.map((route) => placeOf(route, route?.resource?.param))
+  const agents = sides.map((route) => placeOfId(route))
   const organizations = sides.map((route) => placeOf(route, route?.organizationParam))
   return combine(agents, ['own', 'public', 'foreign'] as const).flatMap((agent) =>
     combine(organizations, ['own', 'foreign'] as const).map((organization): Relation => {
@@ -80,7 +80,12 @@ const placeOf = (route: Route | undefined, param: string | undefined): number | 
     ? parsePattern(route.path).findIndex((segment) => segment.kind === 'param' && segment.name === param)
     : undefined
 
-type Place = number | undefined
+function placeOfId(route: Route | undefined): Place {
+  const place = route?.resource?.place
+  return place?.in === 'path' ? placeOf(route, place.name) : place && `${place.in} ${place.name}`
+}
+
+type Place = number | string | undefined
 
 function combine<Value>(places: readonly Place[], values: readonly Value[]): readonly ReadonlyMap<Place, Value>[] {
   const distinct = [...new Set(places)].filter((place) => place !== undefined).sort()
@@ -91,4 +96,6 @@ function combine<Value>(places: readonly Place[], values: readonly Value[]): rea
 }
 
 const nameTies = (values: ReadonlyMap<Place, string>, kind: string): readonly string[] =>
-  [...values].map(([place, value]) => `${value} ${kind}${values.size > 1 ? ` in segment ${(place ?? 0) + 1}` : ''}`)
+  [...values].map(([place, value]) => `${value} ${kind}${values.size > 1 ? ` in ${namePlace(place)}` : ''}`)
+
+const namePlace = (place: Place): string => (typeof place === 'string' ? place : `segment ${(place ?? 0) + 1}`)

@@ -1,10 +1,12 @@
 import type { Principal } from '../../authenticate/principal.ts'
 import { decide } from '../../authorize/decide.ts'
 import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
+import type { DecidingHeaders } from '../../observe/request-record.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { RequestTarget } from '../../receive/target.ts'
-import { type OrganizationHeaders, resolveOrganization } from '../../resolve/organization.ts'
+import { resolveOrganization } from '../../resolve/organization.ts'
 import type { Resource } from '../../resolve/resource.ts'
+import { readResourceIds } from '../../resolve/resource-ids.ts'
 import type { RouteMatch, RouteTable } from '../../route/table.ts'
 
 export type ShadowTable = Readonly<{ table: RouteTable; roles: Roles }>
@@ -12,7 +14,7 @@ export type ShadowTable = Readonly<{ table: RouteTable; roles: Roles }>
 export type Facts = Readonly<{
   target: RequestTarget
   host: string
-  headers: OrganizationHeaders
+  headers: DecidingHeaders
   match: RouteMatch | undefined
   principal: Principal | undefined
   resource: Resource | undefined
@@ -33,7 +35,9 @@ export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: V
     const { principal } = facts
     if (!principal) return { route, outcome: isAuthentication(live.outcome) ? live.outcome : 'unknown' }
     const organization = resolveOrganization(principal, match, facts.headers)
-    if (match.route.resource && !isSameResource(match, facts)) return { route, outcome: 'unknown' }
+    const ids = readResourceIds(match, facts.headers.passing)
+    if (!ids) throw new GatewayError('query_like_guarded_param')
+    if (match.route.resource && !isSameResource(match, ids, facts)) return { route, outcome: 'unknown' }
     const resource = match.route.resource && facts.resource
     const decision = decide(match, { principal, organization, resource }, roles)
     return { route, outcome: decision.isAllowed ? 'allowed' : decision.reason }
@@ -46,18 +50,16 @@ export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: V
 const isAuthentication = (outcome: Verdict['outcome']): boolean =>
   outcome !== 'allowed' && outcome !== 'unknown' && authentication.has(outcome)
 
-function isSameResource(match: RouteMatch, facts: Facts): boolean {
+function isSameResource(match: RouteMatch, ids: readonly string[], facts: Facts): boolean {
   const wanted = match.route.resource
   const looked = facts.match?.route.resource
-  if (!wanted || !looked || !facts.resource) return false
+  if (!wanted || !looked || !facts.match || !facts.resource) return false
+  const isSameId = readResourceIds(facts.match, facts.headers.passing)?.join('/') === ids.join('/')
   if (looked.kind === 'object' && wanted.kind === 'object') {
-    const isAskedAlike = match.route.organizationParam === facts.match?.route.organizationParam
-    const idsOf = ({ params }: RouteMatch, { param, parents }: typeof wanted) =>
-      [param, ...parents].map((name) => params.get(name)).join('/')
-    if (!facts.match || !isAskedAlike || looked.object.fingerprint !== wanted.object.fingerprint) return false
-    return idsOf(facts.match, looked) === idsOf(match, wanted)
+    const isAskedAlike = match.route.organizationParam === facts.match.route.organizationParam
+    return isAskedAlike && looked.object.fingerprint === wanted.object.fingerprint && isSameId
   }
-  return looked.kind === wanted.kind && facts.match?.params.get(looked.param) === match.params.get(wanted.param)
+  return looked.kind === wanted.kind && isSameId
 }
 
 export type DifferenceKind = 'gained' | 'lost' | 'other_route' | 'other_refusal' | 'unknown'

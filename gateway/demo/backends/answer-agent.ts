@@ -82,6 +82,5 @@ function readLastMessage(messages: unknown): unknown {
 function composeStream(dialect: Dialect, turn: Turn, body: Fields): ScriptStep[] {
   const wantsUsage = isObject(body.stream_options) && body.stream_options.include_usage === true
   const writes = dialect === 'responses' ? composeResponsesStream(turn) : composeChatStream(turn, wantsUsage)
-  // Pauses show a person at curl a stream, and reveal a proxy that buffers.
   return writes.flatMap((write) => [write, { kind: 'wait', waitMs: pauseBetweenPiecesMs }])
 }

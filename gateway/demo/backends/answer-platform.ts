@@ -79,7 +79,6 @@ function describeCluster(id: number, state: string, arrival: BackendRequest): Ro
 }
 
 function describeRow(id: number, name: string, { request }: BackendRequest): Row {
-  // The organization that the gateway pinned. A real backend filters by it; this one shows it.
   const organizationId = Number(request.headers['x-organization-id'] ?? Number.NaN)
   const day = String(1 + (id % 28)).padStart(2, '0')
   return {

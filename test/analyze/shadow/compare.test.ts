@@ -48,7 +48,7 @@ function gather(live: ShadowTable, path: string, { role, token, anonymous, organ
   return {
     target,
     host: 'h',
-    headers: { organizationId: organizationId === undefined ? [] : [organizationId], cookie: [] },
+    headers: { organizationId: organizationId === undefined ? [] : [organizationId], cookie: [], passing: [] },
     match,
     principal: anonymous || !match || match.route.isPublic ? undefined : principal,
     resource,
@@ -120,6 +120,12 @@ t.test('an agent counts where the live table looked the same one up', async (t) 
     undefined,
   )
   t.equal(differ('allowed', guarded('a'), guarded('b'), '/g/1/2', asked(true)), 'unknown')
+  t.equal(differ('allowed', guarded('a'), guarded('a'), '/g/1/2?b=1', asked(true)), undefined)
+  t.equal(differ('allowed', guarded('b'), guarded('a'), '/g/1/1?a=1', asked(true)), 'lost')
+  t.equal(differ('target_misreadable', guarded('a'), guarded('a'), '/g/1/2?a=1', member), undefined)
+  const byQuery = '/g/:a/:b POST require: { ability: agents:execute } resource: { kind: agent, query: id }'
+  t.equal(differ('allowed', guarded('a'), byQuery, '/g/1/2?id=1', asked(true)), undefined)
+  t.equal(differ('allowed', guarded('a'), byQuery, '/g/1/2?id=2', asked(true)), 'unknown')
   t.equal(differ('allowed', guarded('a'), guarded('b'), '/g/1/1', asked(true)), undefined)
   t.equal(differ('allowed', '/g/:a/:b POST', guarded('b'), '/g/1/2', member), 'unknown')
 })

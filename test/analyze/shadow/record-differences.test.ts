@@ -14,7 +14,7 @@ import { writeConfiguration } from '../../support/gateway.ts'
 import { parseTable } from '../../support/policy-table.ts'
 
 const exchange = {} as Exchange // an observer's own affair
-const headers = { organizationId: [], cookie: [] }
+const headers = { organizationId: [], cookie: [], passing: [] }
 const target = readTarget('GET', '/a', 'h')
 
 const silent: RequestObserver = {
