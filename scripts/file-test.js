@@ -9,7 +9,10 @@ export const setFileTest = (test) => {
 
 export const fileTest = () => current
 
+const domains = new URL('test-domains.js', here).href
+
 export function resolve(specifier, context, nextResolve) {
+  if (specifier === 'async-hook-domain') return { url: domains, shortCircuit: true }
   if (specifier !== 'tap' || !context.parentURL?.endsWith('.ts')) return nextResolve(specifier, context)
   return { url: `${here}?of=${encodeURIComponent(context.parentURL)}`, shortCircuit: true }
 }

@@ -47,18 +47,10 @@ function note(kind, path, reason) {
   if (kind === 'skipped') console.log(`  skipped: ${path.join(' > ')}${reason === true ? '' : `: ${reason}`}`)
 }
 
-/** Folders whose files take turns in a process. */
-const shared =
-  /^test\/(admin|advisories|analyze|authenticate|authorize|configuration|decision|directory|fault|forward|lib|limit|observe|pin|policy|receive|relay|reload|resolve|route)\//
+/** Files take turns in a process. One that changes or measures its process begins with a line that says so. */
+const wantsOwnProcess = (file) => /^\/\/ In a process of its own: /.test(readFileSync(file, 'utf8'))
 
-/** A file that changes or measures its process begins with a line that says so. */
-const wantsOwnProcess = (file) =>
-  !shared.test(file) || /^\/\/ In a process of its own: /.test(readFileSync(file, 'utf8'))
-
-/** Folders whose worlds share a database server. */
-const sharesDatabase = (file) => shared.test(file) || /^test\/(integrate|pipeline|spec)\//.test(file)
-
-const startsWorld = (file) => sharesDatabase(file) && readFileSync(file, 'utf8').includes('startTestWorld(')
+const startsWorld = (file) => readFileSync(file, 'utf8').includes('startTestWorld(')
 
 async function run(file, worker) {
   let isNoted = false
@@ -93,7 +85,7 @@ function render(value) {
 
 /** Words by which a file asks for PostgreSQL, another program, or a size of its campaign. */
 const slowWords =
-  /\b(startTestWorld|startPostgres|startServing|runServe|startReplica|runCommand|testRedis|testChromium|testUnlessLacking|CAMPAIGN)\b/
+  /\b(startTestWorld|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testChromium|testUnlessLacking|CAMPAIGN)\b/
 
 /** Folders about scripts, packages, pages, benches and drills. */
 const nodeless = /^test\/(architecture\.test\.ts|(bench|deploy|drills|reference|scripts)\/)/
@@ -117,7 +109,7 @@ const work = async () => {
   let idle
   for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
     const isAlone = wantsOwnProcess(file)
-    const worker = (!isAlone && idle) || startTestProcess(sharesDatabase(file) ? database?.url : undefined)
+    const worker = (!isAlone && idle) || startTestProcess(database?.url)
     await run(file, worker)
     if (!isAlone) idle = worker.isSpent() ? undefined : worker
     if (worker !== idle) await worker.stop()

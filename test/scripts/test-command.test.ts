@@ -57,6 +57,11 @@ t.test('bad', async (t) => {
   const lines: Lines = ['x']
   t.same(lines, ['y'])
 })`,
+    'stray.ts': `${head}t.test('stray', async (t) => {
+  setTimeout(() => { throw new Error('of a timer') })
+  await new Promise((resolve) => setTimeout(resolve, 100))
+})
+t.test('after', async (t) => t.pass())`,
     'throws.ts': `${head}${passes}\nthrow new Error('early')`,
     'exits.ts': `${head}${passes}\nprocess.exit(3)`,
     'killed.ts': `${head}${passes}\nprocess.kill(process.pid, 'SIGKILL')`,
@@ -66,6 +71,7 @@ t.test('bad', async (t) => {
   t.equal(code, 1)
   t.match(text, /not ok .*bad\.ts > bad/)
   t.match(text, /bad\.ts.*"lineNumber":6/, 'the line of the source, not of what was compiled')
+  t.match(text, /not ok .*stray\.ts > stray > of a timer/, 'a test fails by an error that it does not await')
   t.match(text, /not ok .*throws\.ts[\s\S]*early/)
   t.match(text, /not ok .*exits\.ts\n {2}fault: ended with \d/)
   t.match(text, /not ok .*killed\.ts\n {2}fault: ended with SIGKILL/)
