@@ -15,13 +15,19 @@ const mintPath = '/demo/jwt'
 const bodyLimitBytes = 64 * 1024
 const defaultLifetimeSeconds = 12 * 60 * 60
 
-export async function startIssuer(
-  options: Readonly<{ port?: number; host?: string; audience: string }>,
-): Promise<DemoIssuer> {
+export type DemoIssuerOptions = Readonly<{
+  port?: number
+  host?: string
+  audience: string
+  key?: Readonly<Record<string, unknown>>
+}>
+
+export async function startIssuer(options: DemoIssuerOptions): Promise<DemoIssuer> {
   const host = options.host ?? '127.0.0.1'
   if (!isLoopback(host)) throw new Error(`The demo issuer listens on loopback addresses only, not on ${host}`)
   const issuer = new OAuth2Issuer()
-  await issuer.keys.generate('RS256')
+  if (options.key === undefined) await issuer.keys.generate('RS256')
+  else await issuer.keys.add({ ...options.key })
   const { requestHandler } = new OAuth2Service(issuer)
   const mint = (request: MintRequest): Promise<string> => mintToken(issuer, options.audience, request)
 

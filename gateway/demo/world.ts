@@ -9,7 +9,7 @@ import { type DemoBackends, startBackends } from './backends/start-backends.ts'
 import { describeWorld, type WorldDescription } from './describe-world.ts'
 import { isPortFree } from './free-port.ts'
 import { type GatewayProcess, spawnGateway } from './gateway-process.ts'
-import { type DemoIssuer, startIssuer } from './issuer.ts'
+import { type DemoIssuer, type DemoIssuerOptions, startIssuer } from './issuer.ts'
 import { type EmbeddedPostgres, startPostgres } from './postgres.ts'
 import { heartbeat, type Population, seed } from './seed.ts'
 
@@ -27,6 +27,7 @@ export type WorldOptions = Readonly<{
   notify: (sentence: string) => void
   onStep?: (sentence: string) => void
   startDatabase?: () => Promise<EmbeddedPostgres>
+  issuerOptions?: Partial<DemoIssuerOptions>
   runGateway?: typeof spawnGateway
 }>
 
@@ -56,7 +57,7 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
   onStep('Starting PostgreSQL, an OIDC issuer and backends …')
   const [postgres, issuer, backends] = await Promise.all([
     (options.startDatabase ?? startEmbedded)().then(keep),
-    startIssuer({ audience }).then(keep),
+    startIssuer({ ...options.issuerOptions, audience }).then(keep),
     startBackends().then(keep),
   ])
   onStep('Creating tables, users and organizations …')

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -42,6 +42,7 @@ export async function startTestWorld(t: Test, options: TestWorldOptions = {}): P
     directory,
     ports: { public: 0, decision: 0, admin: 0 },
     notify: (text) => t.comment(text),
+    issuerOptions: { key: drawIssuerKey() },
     ...(sharedServer !== undefined && !options.hasOwnServer && { startDatabase: () => cloneDatabase(sharedServer) }),
     ...(sharedServer !== undefined && !options.hasOwnProcess && { runGateway: startGatewayHere }),
   })
@@ -67,6 +68,15 @@ export async function startTestWorld(t: Test, options: TestWorldOptions = {}): P
       return jwt
     },
   }
+}
+
+let issuerKey: Readonly<Record<string, unknown>> | undefined
+
+/** One for all worlds of a process: to draw it takes longer than all else of an issuer. */
+function drawIssuerKey(): Readonly<Record<string, unknown>> {
+  const draw = () => generateKeyPairSync('rsa', { modulusLength: 2_048 }).privateKey.export({ format: 'jwk' })
+  issuerKey ??= { ...draw(), alg: 'RS256', kid: randomUUID() }
+  return issuerKey
 }
 
 /** The server of the run, whose database `sallyport` is migrated and otherwise empty; a lone file starts its own. */
