@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { type Ended, runCommand } from '../support/command-line.ts'
+import { type Ended, runProcess } from '../support/command-line.ts'
 import { until, writeConfiguration } from '../support/gateway.ts'
 import { populate } from '../support/population.ts'
 import { startTestWorld } from '../support/world.ts'
@@ -17,7 +17,7 @@ const world = await startTestWorld(t)
 const { writer } = await populate(t, world)
 const config = writeConfiguration(t, { world })
 
-const run = (...words: readonly string[]): Promise<Ended> => runCommand([...words, '--config', config])
+const run = (...words: readonly string[]): Promise<Ended> => runProcess([...words, '--config', config])
 
 function writeFile(t: Test, slug: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
