@@ -45,7 +45,10 @@ t.test('a change is told in one line of at most twenty words', async (t) => {
   t.ok(lines.length > 50)
   for (const line of lines) {
     t.ok(line.startsWith('- '), line)
-    const words = line.slice('- '.length).replaceAll(/`[^`]*`/g, 'code').split(' ')
+    const words = line
+      .slice('- '.length)
+      .replaceAll(/`[^`]*`/g, 'code')
+      .split(' ')
     t.ok(words.length <= mostWordsOfChange, line)
   }
 })
