@@ -140,12 +140,20 @@ async function requireConfirmed(open: OpenExchange, recheck: Recheck): Promise<v
   if (open.end) throw open.end.refusal
 }
 
-/** Outside the pipeline: this closure would keep alive all variables of its scope. */
 function cancellableBy(open: OpenExchange, received: Received): Received {
   open.isForwarded = true
-  received.onCancellable = (cancel) => open.onCancellable(cancel)
+  received.onCancellable = cancelledWith(open)
   return received
 }
+
+/**
+ * Outside the pipeline, whose variables this closure would keep alive. It is returned, since V8 allocates a function
+ * that is written right of `property =` as an old object, which survives until a mark-compact.
+ */
+const cancelledWith =
+  (open: OpenExchange): Received['onCancellable'] =>
+  (cancel) =>
+    open.onCancellable(cancel)
 
 type Admit = (
   received: Received,
