@@ -8,7 +8,7 @@ import { call } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
 import { type ConsoleStage, startConsoleStage } from '../support/console-stage.ts'
 import { freezePostgres } from '../support/freeze-postgres.ts'
-import { oauth, startTestWorld } from '../support/world.ts'
+import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
 
 /** `WRITE_SCREENSHOTS=1` takes the pictures of the documentation anew. */
 const writesScreenshots = process.env.WRITE_SCREENSHOTS === '1'
@@ -43,6 +43,7 @@ testChromium(t, 'in a browser', async (t) => {
   const stage = await startConsoleStage(t, world)
   const { admin } = stage.gateway
   await stage.callAround()
+  if (writesScreenshots) return takePictures(t, browser, stage, world)
 
   await t.test('the page works, and sends requests only to its listener', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
@@ -249,23 +250,27 @@ testChromium(t, 'in a browser', async (t) => {
       .waitFor({ ...incidentLimit, state: 'detached' })
     await page.context().close()
   })
-
-  // Last: its failing calls would be incidents to the tests.
-  if (writesScreenshots) await t.test('the pictures of the documentation', (t) => takePictures(t, browser, stage))
 })
 
-async function takePictures(t: Test, browser: Browser, { gateway, callAround }: ConsoleStage): Promise<void> {
+async function takePictures(
+  t: Test,
+  browser: Browser,
+  { gateway, callAround }: ConsoleStage,
+  { users }: TestWorld,
+): Promise<void> {
   const views = [
-    { colorScheme: 'light', part: '#overview', height: 1_180 },
-    { colorScheme: 'dark', part: '#explain', height: 980 },
+    { colorScheme: 'light', part: '#overview', height: 1_080, path: '/?range=5', rounds: 30 },
+    { colorScheme: 'dark', part: '#explain', height: 980, path: asked, rounds: 1 },
   ] as const
-  for (const { colorScheme, part, height } of views) {
-    const { page } = await openPage(browser, `${gateway.admin}${asked}`, {
+  for (const { colorScheme, part, height, path, rounds } of views) {
+    const { page } = await openPage(browser, `${gateway.admin}${path}`, {
       colorScheme,
       viewport: { width: 1_360, height },
     })
-    for (let round = 0; round < 6; round++) {
-      await callAround()
+    for (let round = 0; round < rounds; round++) {
+      if (round % 3 === 0) await callAround()
+      for (let calls = 0; calls < 25 + 15 * Math.sin(round / 4); calls++)
+        await call(gateway.public, { path: '/datasets', headers: oauth(users.owner) })
       await page.waitForResponse(/console\/live/)
     }
     await page.evaluate(`document.querySelector('${part}').scrollIntoView({ behavior: 'instant' })`)

@@ -96,7 +96,9 @@ const plots = `
 .ranges { display: flex; gap: .25rem; margin: 0; padding: 0; list-style: none; }
 .ranges a { display: block; padding: .3rem .7rem; border: 1px solid var(--line); border-radius: 5px; background: var(--panel); text-decoration: none; }
 .ranges a[aria-current] { background: var(--accent); border-color: var(--accent); color: var(--on-accent); font-weight: 600; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: .75rem; margin-bottom: .75rem; }
+.plots { display: grid; grid-template-columns: repeat(4, 1fr); gap: .75rem; margin-bottom: .75rem; }
+@media (max-width: 1200px) { .plots { grid-template-columns: repeat(2, 1fr); } }
+@media (max-width: 700px) { .plots { grid-template-columns: 1fr; } }
 .plot { margin: 0; min-width: 0; padding: .6rem .85rem; background: var(--panel); border: 1px solid var(--line); border-radius: 8px; }
 .plot figcaption { font-weight: 600; font-size: .9rem; overflow-wrap: anywhere; }
 .plot figcaption .quiet { font-weight: 400; }
@@ -126,6 +128,7 @@ td.alarming { color: var(--bad); font-weight: 600; }
 .prose h3 { margin: 1.6rem 0 .4rem; }
 .prose h3:target { color: var(--accent); }
 .prose p { margin: .4rem 0; }
+.prose ul { margin: .4rem 0; padding-left: 1.3rem; }
 `
 
 const tables = `

@@ -59,7 +59,7 @@ ${renderPlot({ ...shared, id: 'rate', title: `Requests: ${subject.name}`, unit: 
         curves: refusals,
         isStacked: true,
       })
-}${renderPlot({ ...shared, id: 'failed', title: isWhole ? '5xx and failed streams by cause' : '5xx and failures', unit: '/s', curves: failures, isStacked: true })}${renderPlot({ ...shared, id: 'latency', title: 'Time to the first byte', unit: 'ms', curves: latencies })}</div>
+}${renderPlot({ ...shared, id: 'failed', title: isWhole ? 'Failures by cause' : 'Failures', unit: '/s', curves: failures, isStacked: true })}${renderPlot({ ...shared, id: 'latency', title: 'Time to the first byte', unit: 'ms', curves: latencies })}</div>
 `
 }
 
