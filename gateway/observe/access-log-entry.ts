@@ -68,7 +68,8 @@ export function composeEntry(
     durationMs: Math.round(durationMs * 1000) / 1000,
   }
   // Most requests end here, and one object shape is written faster than many.
-  if (!error && !streamFailure && isComplete) return line
+  const isPlain = !error || (error.status < 500 && reason === error.code)
+  if (isPlain && !streamFailure && isComplete) return line
   return {
     ...line,
     ...(error && reason !== error.code && { failure: error.code }),

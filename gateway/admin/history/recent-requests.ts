@@ -84,8 +84,7 @@ export class RecentRequests {
 }
 
 /** A client can cause refusals at every route, and must not create as many groups. */
-const keyOf = ({ kind, cause, route }: Ended): string =>
-  kind === 'refusal' ? `${kind} ${cause}` : `${kind} ${cause} ${route}`
+const keyOf = ({ kind, cause, route }: Ended): string => (kind === 'refusal' ? cause : `${kind} ${cause} ${route}`)
 
 export const mergeRequests = (parts: readonly (readonly RecentRequest[])[]): readonly RecentRequest[] =>
   newestOf(parts.flat())
