@@ -40,6 +40,9 @@ export type ExchangeConnection = ResponseConnection &
     onFault: (error: unknown) => void
   }>
 
+type EndListener = (isComplete: boolean) => void
+type EndListeners = readonly EndListener[]
+
 export class Http1Exchange implements Exchange {
   readonly method: string
   readonly target: string
@@ -54,7 +57,7 @@ export class Http1Exchange implements Exchange {
   #writer: Http1ResponseWriter | undefined
   #tunnel: Tunnel | undefined
   #isAnswered = false
-  #onEnd: readonly ((isComplete: boolean) => void)[] = []
+  #onEnd: EndListeners = []
   #end: 'none' | 'whole' | 'broken' = 'none'
   #isClosing = false
   #isLast = false
@@ -166,10 +169,9 @@ export class Http1Exchange implements Exchange {
     else this.#connection.destroy()
   }
 
-  onEnd(listener: (isComplete: boolean) => void): void {
+  onEnd(listener: EndListener): void {
     if (this.hasEnded) listener(this.#end === 'whole')
-    // `concat` allocates exactly; `push` and a spread leave room for 16 more.
-    else this.#onEnd = this.#onEnd.concat(listener)
+    else this.#onEnd = append(this.#onEnd, listener)
   }
 
   goOn(): void {
@@ -234,5 +236,22 @@ export class Http1Exchange implements Exchange {
       } catch (error) {
         this.#connection.onFault(error)
       }
+  }
+}
+
+/** Literals allocate exactly, where `push` and a spread leave room for 16 more, and take a third of the time of `concat`. */
+function append(all: EndListeners, listener: EndListener): EndListeners {
+  const [one, two, three] = [all[0] as EndListener, all[1] as EndListener, all[2] as EndListener]
+  switch (all.length) {
+    case 0:
+      return [listener]
+    case 1:
+      return [one, listener]
+    case 2:
+      return [one, two, listener]
+    case 3:
+      return [one, two, three, listener]
+    default:
+      return all.concat(listener)
   }
 }
