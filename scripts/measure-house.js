@@ -19,7 +19,7 @@ export const floors = [
   ['resolve'],
   ['authorize'],
   ['limit', 'locate', 'endpoints'],
-  ['pin', 'recheck', 'relay', 'observe'],
+  ['pin', 'recheck', 'relay', 'observe', 'signals'],
   ['forward', 'admin'],
   ['pipeline.ts', 'decision'],
   ['configuration'],

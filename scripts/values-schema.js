@@ -17,6 +17,8 @@ const ownedByChart = [
   ['listeners', 'decision', 'port'],
   ['listeners', 'admin', 'host'],
   ['listeners', 'admin', 'port'],
+  ['listeners', 'signals', 'host'],
+  ['listeners', 'signals', 'port'],
   ['database', 'url'],
   ['redis', 'url'],
   ['identity', 'keys'],

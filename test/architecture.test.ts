@@ -6,7 +6,7 @@ import { implementers, leaves, owners, rooms, starters, wiring } from './support
 
 /** Boot alone knows the implementations of the directory; all other folders see the interface. */
 const interfaceFiles: Readonly<Record<string, readonly string[]>> = {
-  directory: ['directory/directory.ts', 'directory/change.ts'],
+  directory: ['directory/directory.ts', 'directory/change.ts', 'directory/logout.ts'],
   http: ['http/engine.ts', 'http/exchange.ts', 'http/prepared-headers.ts'],
 }
 
@@ -143,7 +143,13 @@ t.test('authorize waits for nothing and reads no clock', async (t) => {
 })
 
 /** They hand the target to `receive/`, or serve a listener without routes. */
-const targetReaders = ['pipeline.ts', 'admin/listener.ts', 'boot/gateway.ts', 'recheck/judge-again.ts']
+const targetReaders = [
+  'pipeline.ts',
+  'admin/listener.ts',
+  'boot/gateway.ts',
+  'recheck/judge-again.ts',
+  'signals/signals.ts',
+]
 
 t.test('no file past receive reads the raw target', async (t) => {
   for (const file of files.filter((name) => !/^(?:decision|demo|http|receive)\//.test(name))) {

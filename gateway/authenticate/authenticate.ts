@@ -1,4 +1,5 @@
 import type { Arrival, Directory, KnownUser, UserRecord } from '../directory/directory.ts'
+import type { Logouts } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { nameTokenFault, parseApiToken, requireUsable } from './api-token.ts'
@@ -20,6 +21,7 @@ export type Authenticate = (credential: RawCredential, arrival: Arrival) => Awai
 export type Guards = Readonly<{
   directory: Directory<KnownUser>
   verify: Verify
+  logouts: Pick<Logouts, 'requireLoggedIn'>
   now: () => Date
 }>
 
@@ -39,20 +41,22 @@ export const createAuthenticate =
 type OauthCredential = Extract<RawCredential, Readonly<{ kind: 'oauth' }>>
 
 function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, guards: Guards): Awaitable<Principal> {
-  const { directory, verify, now } = guards
+  const { directory, verify, logouts, now } = guards
   return andThen(verify(jwt), ({ issuer: { trust }, claims, proof }) => {
     requireCarrier(trust, carrier)
     requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
     const { abilities } = claims
     const credential = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000), abilities } as const
     const toPrincipal = (user: KnownUser): Principal => ({ user, credential, proof })
-    return andThen(directory.findByIdentity(proof), (known) => {
-      if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)
-      const address = known.emailVerified ? undefined : verifiedAddress(claims, trust)
-      if (address === undefined || known.id === undefined || !isSameAddress(address, known.email))
-        return toPrincipal(known)
-      return noteVerified(known, address, directory).then(toPrincipal)
-    })
+    const findUser = (): Awaitable<Principal> =>
+      andThen(directory.findByIdentity(proof), (known) => {
+        if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)
+        const address = known.emailVerified ? undefined : verifiedAddress(claims, trust)
+        if (address === undefined || known.id === undefined || !isSameAddress(address, known.email))
+          return toPrincipal(known)
+        return noteVerified(known, address, directory).then(toPrincipal)
+      })
+    return claims.login ? andThen(logouts.requireLoggedIn(claims.login), findUser) : findUser()
   })
 }
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Assertions } from '../directory/directory.ts'
+import type { Login } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Carriers } from './credential.ts'
 import type { ReadGranted } from './directory-rules.ts'
@@ -19,6 +20,13 @@ export type TrustedIssuer = Readonly<{
   findAbilities?: FindAbilities
   separateClients?: boolean
   readGranted?: ReadGranted
+  logout?: LogoutTrust
+}>
+
+export type LogoutTrust = Readonly<{
+  audiences: readonly string[]
+  types: readonly string[]
+  longestLifeSeconds: number
 }>
 
 /** Claims that name the audience of an issuer without `aud`: the client or, with `scp` for `scope`, the right. */
@@ -55,6 +63,7 @@ export type Claims = Readonly<{
   familyName: string | null
   preferredUsername: string | null
   assertions: Assertions | undefined
+  login: Login | undefined
 }>
 
 type RawClaims = Readonly<Record<string, unknown>>
@@ -80,7 +89,7 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
     subject,
     abilities: issuer.findAbilities?.(readScopes(raw)),
     isClientsOwn: issuer.separateClients === true && isClientsOwn(raw, subject),
-    expiresAt: exp,
+    expiresAt: Math.min(exp, (iat ?? exp) + (issuer.logout?.longestLifeSeconds ?? Number.POSITIVE_INFINITY)),
     notBefore: nbf,
     issuedAt: iat,
     email: isEmail(email) ? email : undefined,
@@ -89,8 +98,25 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
     givenName: givenName ?? null,
     familyName: familyName ?? null,
     preferredUsername: readName(readPointer(raw, claims.username)),
+    login: readLogin(raw, issuer, { subject, exp, iat }),
   }
   return { ...read, assertions: issuer.readGranted && assertFacts(read, issuer, issuer.readGranted(raw)) }
+}
+
+function readLogin(
+  { sub, sid }: RawClaims,
+  { issuer, logout }: TrustedIssuer,
+  { subject, exp, iat }: Readonly<{ subject: string; exp: number; iat: number | undefined }>,
+): Login | undefined {
+  if (!logout) return undefined
+  return {
+    issuer,
+    // A logout token has `sub`, wherever the subject of the identity stands.
+    subject: isSubject(sub) ? sub : subject,
+    session: isSubject(sid) ? sid : undefined,
+    issuedAt: iat,
+    isOverlong: iat === undefined || exp - iat > logout.longestLifeSeconds,
+  }
 }
 
 function assertFacts(
@@ -157,20 +183,23 @@ export function requireInForce({ expiresAt, notBefore, issuedAt }: Claims, issue
   if (expiresAt <= now - tolerance) throw new GatewayError('expired')
   if (notBefore !== undefined && notBefore > now + tolerance) throw new GatewayError('not_yet_valid')
   if (issuedAt !== undefined && issuedAt > now + tolerance) throw new GatewayError('issued_in_future')
+  // Without `iat` the age is unknown, and a logout must outlive the JWT.
+  if (issuer.logout && issuedAt === undefined && expiresAt - now > issuer.logout.longestLifeSeconds + tolerance)
+    throw new GatewayError('life_unbounded')
 }
 
-function isAudience(aud: unknown, accepted: readonly string[]): boolean {
+export function isAudience(aud: unknown, accepted: readonly string[]): boolean {
   const named: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
   return named.every((name) => typeof name === 'string') && named.some((name) => accepted.includes(name as string))
 }
 
-const isSeconds = (value: unknown): value is number =>
+export const isSeconds = (value: unknown): value is number =>
   typeof value === 'number' && Number.isFinite(value) && Math.abs(value) <= 8.64e12
 
 const isSecondsOrAbsent = (value: unknown): value is number | undefined => value === undefined || isSeconds(value)
 
 /** OpenID Connect Core 2: at most 255 characters. */
-const isSubject = (value: unknown): value is string => isText(value) && value.length <= 255
+export const isSubject = (value: unknown): value is string => isText(value) && value.length <= 255
 
 const isEmail = (value: unknown): value is string =>
   isText(value) && value.length <= 254 && /^[^\s@]+@[^\s@]+$/.test(value)

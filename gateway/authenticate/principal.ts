@@ -1,4 +1,5 @@
 import type { Assertions, KnownUser, TokenAncestor, TokenRecord } from '../directory/directory.ts'
+import type { Login } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { requireUsable } from './api-token.ts'
 import { type Claims, identityIssuer, type TrustedIssuer } from './claims.ts'
@@ -27,6 +28,7 @@ export class JwtProof {
   readonly issuer: string
   readonly subject: string
   readonly assertions: Assertions | undefined
+  readonly login: Login | undefined
   /** Epoch milliseconds until which requests are accepted: `exp` and the tolerance for clocks. */
   readonly endsAtMs: number
   readonly abilities: readonly string[] | undefined
@@ -44,6 +46,7 @@ export class JwtProof {
     this.issuer = identityIssuer(trust, claims)
     this.subject = claims.subject
     this.assertions = claims.assertions
+    this.login = claims.login
     this.endsAtMs = (claims.expiresAt + trust.clockToleranceSeconds) * 1000
     this.abilities = claims.abilities
     this.keys = keys

@@ -50,20 +50,24 @@ export function parseObject(bytes: Buffer): Readonly<Record<string, unknown>> {
   throw new GatewayError('malformed')
 }
 
-function readHeader(text: string): JWTHeaderParameters {
+type IsType = (typ: unknown) => boolean
+
+/** RFC 8725 3.11: a token made for another purpose is refused. */
+const isAccessTokenType: IsType = (typ) => typ === undefined || (typeof typ === 'string' && /^(?:at\+)?jwt$/i.test(typ))
+
+function readHeader(text: string, isType: IsType): JWTHeaderParameters {
   const header = parseObject(decodeCanonical(text))
   const { alg, typ, crit, b64 } = header
   const isAllowed = typeof alg === 'string' && algorithms.includes(alg)
-  // RFC 8725 3.11: a token made for another purpose is refused.
-  const isAccessToken = typ === undefined || (typeof typ === 'string' && /^(?:at\+)?jwt$/i.test(typ))
+  const isRightType = isType(typ)
   // RFC 7515 4.1.11: the gateway supports no critical extension, so a token must not require one.
   const isPlain = crit === undefined && b64 === undefined
-  if (isAllowed && isAccessToken && isPlain) return { ...header, alg }
-  throw new GatewayError(isAllowed ? (isAccessToken ? 'critical_extension' : 'wrong_type') : 'algorithm_not_allowed')
+  if (isAllowed && isRightType && isPlain) return { ...header, alg }
+  throw new GatewayError(isAllowed ? (isRightType ? 'critical_extension' : 'wrong_type') : 'algorithm_not_allowed')
 }
 
 export function hasType({ headerText }: UnverifiedToken, type: string): boolean {
-  const { typ } = readHeader(headerText)
+  const { typ } = readHeader(headerText, isAccessTokenType)
   return typ?.toLowerCase() === type
 }
 
@@ -80,8 +84,12 @@ type SignatureCheck = (signed: string, signature: Buffer, by: ChosenKey['by']) =
  * Chooses a key from `findKey` alone; `jku`, `x5u` and `jwk` in the header are ignored. Rejects without a key for the
  * algorithm that the header names.
  */
-export async function chooseKey(headerText: string, findKey: FindKey): Promise<ChosenKey> {
-  const header = readHeader(headerText)
+export async function chooseKey(
+  headerText: string,
+  findKey: FindKey,
+  isType: IsType = isAccessTokenType,
+): Promise<ChosenKey> {
+  const header = readHeader(headerText, isType)
   try {
     return bindKeyToAlgorithm(header.alg, toKeyObject(await findKey(header, noToken)))
   } catch (error) {

@@ -7,7 +7,9 @@ import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { suggestName } from '../policy/near-name.ts'
 
-export function checkIssuers(configuration: Pick<Configuration, 'issuers' | 'directory' | 'problemAt'>): void {
+type Checked = Pick<Configuration, 'issuers' | 'directory' | 'listeners' | 'problemAt'>
+
+export function checkIssuers(configuration: Checked): void {
   const { issuers, problemAt } = configuration
   const names = issuers.map(({ issuer }) => issuer)
   const problems = issuers.flatMap(({ issuer, jwksUri, claims, tls }, index) => [
@@ -32,15 +34,29 @@ export function checkIssuers(configuration: Pick<Configuration, 'issuers' | 'dir
           ),
         ]),
   ])
-  problems.push(...checkDirectoryRules(configuration))
+  problems.push(...checkDirectoryRules(configuration), ...checkLogouts(configuration))
   if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+function checkLogouts({ issuers, directory: { kind }, listeners: { signals }, problemAt }: Checked) {
+  const told = issuers.flatMap(({ issuer, logout }, index) => (logout ? [{ issuer, index }] : []))
+  if (kind === 'claims')
+    return told.map(({ issuer, index }) =>
+      problemAt(
+        ['issuers', index, 'logout'],
+        `issuers: logout of ${issuer} needs a database, which keeps logouts. Remove it, or set directory.kind to postgres.`,
+      ),
+    )
+  if (!signals || told.length > 0) return []
+  const fault = 'no issuer has logout, so all that comes here would be refused. Set it, or remove the listener.'
+  return [problemAt(['listeners', 'signals'], `listeners.signals: ${fault}`)]
 }
 
 function checkDirectoryRules({
   issuers,
   directory: { kind },
   problemAt,
-}: Pick<Configuration, 'issuers' | 'directory' | 'problemAt'>): readonly ReturnType<typeof problemAt>[] {
+}: Checked): readonly ReturnType<typeof problemAt>[] {
   return issuers.flatMap(({ issuer, directoryRules = [] }, index) => {
     const path = ['issuers', index, 'directoryRules']
     const named = `issuers: directoryRules of ${issuer}`

@@ -11,6 +11,7 @@ import { guardLookups } from '../directory/lookups/guard-lookups.ts'
 import { type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, createReadFacts } from '../directory/postgres/directory.ts'
 import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
+import { createLogoutStore, type LogoutStore } from '../directory/postgres/logouts.ts'
 import { createPolicyTableStore, type PolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import { type Database, type ObserveQuery, openDatabase } from '../directory/postgres/pool.ts'
 import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
@@ -37,6 +38,7 @@ export type OpenDirectory = Readonly<{
     issuerKeys: KeyStore
     clusters: Pick<ClusterStore, 'list'>
     sessionEnds: Pick<SessionEndStore, 'readRecent'>
+    logouts: LogoutStore | undefined
   }>
   rights: Readonly<{
     readFacts: ReadFacts
@@ -44,6 +46,7 @@ export type OpenDirectory = Readonly<{
     onChange: (listener: (change: Change) => void) => void
   }>
   parts: readonly ReadinessCheck[]
+  announce: (change: Change) => void
   readHeartbeat: ReadHeartbeat
   countBy: CountBy | undefined
   close: () => Promise<void>
@@ -82,10 +85,12 @@ function openClaimsDirectory(
       issuerKeys: { load: async () => undefined, save: async () => undefined },
       clusters: { list: async () => [] },
       sessionEnds: { readRecent: async () => [] },
+      logouts: undefined,
     },
     // A JWT asserts the same until it expires, and a reload of the policy judges all open exchanges again.
     rights: { readFacts, knownAt: dependencies.monotonicMs, onChange: () => undefined },
     parts: [],
+    announce: () => undefined,
     readHeartbeat: noHeartbeat,
     countBy: redis && countIn(redis),
     close: async () => redis?.stop(),
@@ -127,8 +132,7 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
   if (configuration.redis.url) redis = openRedis(configuration, changes.handlersOf('redis', hearsAll), dependencies)
   const sources = [postgres, redis].filter((source) => source !== undefined)
   for (const source of sources) changes.watch(source)
-  const { maxEntries } = configuration.cache
-  const hears = redis && { read: redis.read, maxEntries, now, monotonicMs }
+  const hears = redis && { read: redis.read, maxEntries: configuration.cache.maxEntries, now, monotonicMs }
   const readHeartbeat = hears ? createReadHeartbeat(hears) : noHeartbeat
   const directory = redis ? withHeartbeats(cached.directory, readHeartbeat) : cached.directory
   const checkSchema = reportSchema(schema.find, log)
@@ -143,6 +147,7 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
       { name: 'schema', check: checkSchema },
       { name: 'writes', check: checkWritesOf(directory, servers) },
     ],
+    announce: (change) => redis?.announce(change),
     readHeartbeat,
     countBy: redis && countIn(redis),
     close: async () => {
@@ -160,6 +165,7 @@ const openStores = (database: Database): OpenDirectory['stores'] => ({
   issuerKeys: createIssuerKeyStore(database.query),
   clusters: createClusterStore(database),
   sessionEnds: createSessionEndStore(database),
+  logouts: createLogoutStore(database.query),
 })
 
 function createListenerPlace<News>() {

@@ -28,7 +28,7 @@ type Drained = Readonly<{
 /** Requests end first, then the services that they need; services that still write end last. */
 export function createDrain(configuration: Configuration, log: ProcessLog, drained: Drained) {
   const { services, listeners, drainStreams, inFlight, certificates } = drained
-  const { issuers, keys, upstreams, policies, shadow, exchanges, opened, audit, tracing } = services
+  const { issuers, keys, upstreams, policies, shadow, exchanges, logouts, opened, audit, tracing } = services
   let isDraining = false
   const drain: Drain = async (options = {}) => {
     if (isDraining) return
@@ -40,6 +40,7 @@ export function createDrain(configuration: Configuration, log: ProcessLog, drain
     await closeListeners(listeners, timeoutMs, drainStreams)
     for (const part of [issuers, keys, certificates, upstreams, policies, shadow, exchanges]) part.stop()
     await inFlight.untilIdle(lastWordsMs)
+    await logouts.stop()
     await Promise.all([opened.close(), audit.close(auditCloseMs), tracing?.stop(traceCloseMs)])
   }
   return { drain, isDraining: () => isDraining }

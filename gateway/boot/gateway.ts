@@ -13,6 +13,7 @@ import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import type { IdentityKeys } from '../reload/identity-keys.ts'
 import { checkListenerTls, watchListenerTls } from '../reload/listener-tls.ts'
+import { createSignals } from '../signals/signals.ts'
 import { checkIssuers } from './check-issuers.ts'
 import { readClusterStates } from './cluster-states.ts'
 import { openConsole } from './console.ts'
@@ -35,6 +36,7 @@ export type Gateway = Readonly<{
   public: Listener['address']
   decision: Listener['address']
   admin: Listener['address']
+  signals?: Listener['address']
   drain: Drain
   reload: Reload
   reportFault: (error: unknown) => void
@@ -46,6 +48,7 @@ export type Reload = () => Promise<void>
 export type RequestListeners = Readonly<{
   public: Listener['address']
   decision: Listener['address']
+  signals?: Listener['address']
   facts: AdminState
   drain: Drain
   reload: Reload
@@ -66,7 +69,7 @@ export async function startListeners(configuration: Configuration, context: Proc
   const certificates = watchListenerTls(configuration, listeners, { log, metrics })
   const { drain, isDraining } = createDrain(configuration, log, {
     services,
-    listeners: [listeners.public, listeners.decision],
+    listeners: Object.values(listeners),
     drainStreams: wired.drainStreams,
     inFlight,
     certificates,
@@ -77,8 +80,14 @@ export async function startListeners(configuration: Configuration, context: Proc
     log.info({}, 'reload requested')
     await Promise.all([policies.reload(), shadow.reload(), keys.reload(), certificates.reload(), upstreams.reload()])
   }
-  return { public: listeners.public.address, decision: listeners.decision.address, facts, drain, reload }
+  return { ...addressesOf(listeners), facts, drain, reload }
 }
+
+const addressesOf = ({ public: clients, decision, signals }: OpenListeners) => ({
+  public: clients.address,
+  decision: decision.address,
+  ...(signals && { signals: signals.address }),
+})
 
 type NetworkRules = Readonly<{ isTrustedProxy: TrustedProxies; ofClusters: Networks }>
 
@@ -92,15 +101,16 @@ function readNetworks(configuration: Configuration, { listenerPorts }: ProcessCo
   return { isTrustedProxy, ofClusters }
 }
 
-type OpenListeners = Readonly<Record<'public' | 'decision', Listener>>
+type OpenListeners = Readonly<Record<'public' | 'decision', Listener> & { signals?: Listener }>
 
 async function openListeners(
   configuration: Configuration,
-  { audit, keys, snapshot }: Services,
+  services: Services,
   { handle, judge, cors }: Wired,
   inFlight: InFlightRequests,
   context: ProcessContext,
 ): Promise<OpenListeners> {
+  const { audit, keys, snapshot } = services
   const publishesKeys = configuration.identity.publishOnPublicListener
   const isForKeys = (exchange: Exchange): boolean =>
     publishesKeys &&
@@ -118,7 +128,26 @@ async function openListeners(
   }
   const open = (name: AuditedListener, work: (exchange: Exchange) => Promise<void>) =>
     openListener(name, configuration, context, inFlight.track(work), hearMalformed(name))
-  return { public: await open('public', handlePublic), decision: await open('decision', judge) }
+  const opened = { public: await open('public', handlePublic), decision: await open('decision', judge) }
+  if (!configuration.listeners.signals) return opened
+  return { ...opened, signals: await openSignals(configuration, services, inFlight, context) }
+}
+
+function openSignals(
+  configuration: Configuration,
+  { takeLogout }: Services,
+  inFlight: InFlightRequests,
+  context: ProcessContext,
+): Promise<Listener> {
+  const { log, metrics } = context
+  const handle = createSignals(takeLogout, {
+    onRefused: ({ exactCause, code }, sender) => {
+      const isUnstored = code === 'directory_unavailable' || code === 'directory_read_only'
+      metrics.countLogout(isUnstored ? 'unstored' : 'refused', exactCause)
+      log.info({ ...sender, cause: exactCause }, isUnstored ? 'logout not stored yet' : 'logout refused')
+    },
+  })
+  return openListener('signals', configuration, context, inFlight.track(handle))
 }
 
 async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: Exchange): Promise<void> {
@@ -169,7 +198,13 @@ export async function startGateway(configuration: Configuration): Promise<Gatewa
     metrics: async () => ({ contentType: metrics.contentType, text: await metrics.text() }),
     console: openConsole(configuration, listeners.facts),
   })
-  const addresses = { public: listeners.public, decision: listeners.decision, admin: admin.address }
+  const { signals } = listeners
+  const addresses = {
+    public: listeners.public,
+    decision: listeners.decision,
+    admin: admin.address,
+    ...(signals && { signals }),
+  }
   log.info(addresses, 'listening')
   let stopped: Promise<void> | undefined
   const stop: Drain = async (options) => {

@@ -26,7 +26,7 @@ export function followChanges(
     handlersOf: (name, hearsAll) => ({
       onChange: (change) => {
         metrics.countInvalidation(name)
-        log.debug({ source: name, ...change }, 'invalidation received')
+        log.debug({ source: name, ...withoutToken(change) }, 'invalidation received')
         forget(change)
       },
       onConnected: () => {
@@ -93,6 +93,9 @@ const consequences: Readonly<Record<RefusableCommand, string>> = {
   publish: 'other replicas receive changes from postgres alone',
   count: 'rate limits are not counted, so requests pass, or get 503 with onError deny',
 }
+
+const withoutToken = (change: Change): Change | Pick<Change, 'kind'> =>
+  change.kind === 'logout-token' ? { kind: change.kind } : change
 
 const losses: Readonly<Record<ChangeSource['name'], Readonly<{ consequence: string }>>> = {
   postgres: { consequence: 'cache entries expire within a second' },

@@ -114,6 +114,7 @@ function readTrust(settings: IssuerSettings): TrustedIssuer {
     ...(requireType && { requireType }),
     separateClients: separatesClients(settings),
     ...(settings.scopes && { findAbilities: mapScopes(settings.scopes) }),
+    ...(settings.logout && { logout: readLogoutTrust(settings.logout, settings.maxTokenLifeMs) }),
     ...(settings.directoryRules && { readGranted: compileDirectoryRules(issuer, settings.directoryRules) }),
     claims: {
       subject: parsePointer(claims.subject),
@@ -124,6 +125,15 @@ function readTrust(settings: IssuerSettings): TrustedIssuer {
     },
   }
 }
+
+const readLogoutTrust = (
+  { audience, type }: NonNullable<IssuerSettings['logout']>,
+  maxTokenLifeMs: number,
+): NonNullable<TrustedIssuer['logout']> => ({
+  audiences: typeof audience === 'string' ? [audience] : audience,
+  types: type === 'JWT' ? ['logout+jwt', 'jwt'] : ['logout+jwt'],
+  longestLifeSeconds: maxTokenLifeMs / 1000,
+})
 
 function readAudiences(audience: IssuerSettings['audience']): Pick<TrustedIssuer, 'audiences' | 'audienceClaim'> {
   if (typeof audience === 'string') return { audiences: [audience] }

@@ -1,4 +1,5 @@
 import type { Configuration } from '../configuration/configuration.ts'
+import type { Change } from '../directory/change.ts'
 import { followRows, type RowFollower } from '../directory/follow-rows.ts'
 import type { Audit } from '../observe/audit/audit.ts'
 import type { AuditedEnd } from '../observe/audit/line.ts'
@@ -7,12 +8,18 @@ import type { Snapshot } from '../pipeline.ts'
 import type { AccessEnd, OpenExchange } from '../recheck/open-exchange.ts'
 import { OpenExchanges, type Recheck } from '../recheck/recheck.ts'
 import type { OpenDirectory } from './directory.ts'
+import type { OpenLogouts } from './logouts.ts'
 import type { ProcessContext } from './process-context.ts'
 
-export type WatchedExchanges = Readonly<{ recheck: Recheck; stop: () => void }>
+export type WatchedExchanges = Readonly<{ recheck: Recheck; hear: (change: Change) => void; stop: () => void }>
 
 type WatchDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
-  Readonly<{ audit: Audit; now: () => Date; monotonicMs: () => number }>
+  Readonly<{
+    audit: Audit
+    logouts: Pick<OpenLogouts, 'hasEnded' | 'onEnded'>
+    now: () => Date
+    monotonicMs: () => number
+  }>
 
 export function watchExchanges(
   { streams }: Configuration,
@@ -20,13 +27,14 @@ export function watchExchanges(
   policy: () => Snapshot,
   dependencies: WatchDependencies,
 ): WatchedExchanges {
-  const { log, metrics, audit, now, monotonicMs } = dependencies
-  const { readFacts, knownAt, onChange } = opened.rights
+  const { log, metrics, audit, logouts, now, monotonicMs } = dependencies
+  const { readFacts, knownAt } = opened.rights
   const recheck = new OpenExchanges({
     ...streams,
     readFacts,
     knownAt,
     policy,
+    hasEnded: logouts.hasEnded,
     now,
     monotonicMs,
     processId: process.pid,
@@ -37,15 +45,16 @@ export function watchExchanges(
     onUnread: (error) => log.debug({ error: describeError(error) }, 'rights of open exchanges not read'),
   })
   const orders = followSessionEnds(recheck, opened, dependencies)
-  onChange((change) => {
+  logouts.onEnded(recheck.endLogins)
+  const hear = (change: Change): void => {
     recheck.hear(change)
     if (change.kind === 'session-end' || change.kind === 'everything') orders.look()
-  })
+  }
   const stop = (): void => {
     recheck.stop()
     orders.stop()
   }
-  return { recheck, stop }
+  return { recheck, hear, stop }
 }
 
 function followSessionEnds(

@@ -65,8 +65,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
   metrics.watchHeldMemory(engine.readHeldMemory, heldBytes)
   metrics.noteBuild({ version: readVersion(), node: process.version })
   metrics.watchUpstreamConnections(nameOrigins(configuration, engine.countUpstreamConnections), limits.upstreams)
-  const { public: clients, decision, admin } = configuration.listeners
-  const listenerPorts = new Set([clients.port, decision.port, admin.port])
+  const listenerPorts = new Set(Object.values(configuration.listeners).map(({ port }) => port))
   const endFaults = reportFaults(log, metrics)
   const end = (): void => {
     endFaults()
@@ -97,7 +96,9 @@ export async function openListener(
   const { listeners, timeouts, limits } = configuration
   const { log, metrics, engine } = context
   const maxConnections = context.limits[name]
-  const { host, port, tls }: RequestListenerSettings = listeners[name]
+  const settings: RequestListenerSettings | undefined = listeners[name]
+  if (!settings) throw new Error(`listeners.${name} is off`)
+  const { host, port, tls } = settings
   const options: ListenerOptions = {
     host,
     port,
@@ -138,7 +139,7 @@ function explainListen(error: unknown, name: keyof Configuration['listeners'], c
   const { code = '' } = error as NodeJS.ErrnoException
   const [key, why] = listenAdvice[code] ?? []
   if (key === undefined) return error
-  const { host, port } = configuration.listeners[name]
+  const { host, port } = configuration.listeners[name] ?? {}
   const message = `listeners.${name}.${key}: ${host}:${port} ${why} (${code})`
   const problem = configuration.problemAt(['listeners', name, key], message)
   return new ReportedError({ exitCode: 1, message: `${placeOf(problem)}: ${message}` })
@@ -151,7 +152,7 @@ function reportDrops(
   let toldAtMs = Number.NEGATIVE_INFINITY
   return (reason) => {
     metrics.countDroppedConnection(listener, reason)
-    if (listener !== 'admin') history.noteDropped(reason)
+    if (listener === 'public' || listener === 'decision') history.noteDropped(reason)
     const nowMs = performance.now()
     if ((reason !== 'limit' && reason !== 'memory') || nowMs - toldAtMs < complaintMs) return
     toldAtMs = nowMs

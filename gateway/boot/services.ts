@@ -9,10 +9,12 @@ import type { Policy } from '../policy/compile.ts'
 import { type IdentityKeys, startKeys } from '../reload/identity-keys.ts'
 import { startPolicies, type TablePolicies } from '../reload/policies.ts'
 import { type Shadow, startShadow } from '../reload/shadow.ts'
+import type { TakeLogout } from '../signals/signals.ts'
 import { openAudit } from './audit.ts'
 import { checkRuleNames } from './check-issuers.ts'
 import { type OpenDirectory, openDirectory } from './directory.ts'
 import { type Issuers, startIssuers } from './issuers.ts'
+import { type OpenLogouts, openLogouts } from './logouts.ts'
 import { type WatchedExchanges, watchExchanges } from './open-exchanges.ts'
 import type { ProcessContext } from './process-context.ts'
 import { createSnapshot } from './snapshot.ts'
@@ -31,6 +33,8 @@ export type Services = Readonly<{
   shadow: Shadow
   issuers: Issuers
   exchanges: WatchedExchanges
+  logouts: OpenLogouts
+  takeLogout: TakeLogout
   snapshot: () => Snapshot
 }>
 
@@ -50,7 +54,12 @@ export async function startServices(
   }
   const opened = openDirectory(configuration, snapshot, { log, metrics, now, monotonicMs })
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
-  const exchanges = watchExchanges(configuration, opened, snapshot, { log, metrics, audit, now, monotonicMs })
+  const logouts = openLogouts(configuration, opened, { log, metrics, now, monotonicMs })
+  const exchanges = watchExchanges(configuration, opened, snapshot, { log, metrics, audit, logouts, now, monotonicMs })
+  opened.rights.onChange((change) => {
+    logouts.hear(change)
+    exchanges.hear(change)
+  })
   const adopt = (policy: Policy): void => {
     if (!current) checkRuleNames(configuration, policy)
     current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
@@ -60,5 +69,7 @@ export async function startServices(
   const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
-  return { tracing, audit, keys, opened, upstreams, policies, shadow, issuers, exchanges, snapshot }
+  const takeLogout = logouts.receiveFrom(issuers.byName)
+  const readers = { policies, shadow, issuers, exchanges, logouts, takeLogout, snapshot }
+  return { tracing, audit, keys, opened, upstreams, ...readers }
 }

@@ -31,7 +31,7 @@ export type Wired = Readonly<{
 export function wireStages(
   configuration: Configuration,
   isTrustedProxy: TrustedProxies,
-  { tracing, audit, keys, opened, shadow, issuers, exchanges, snapshot }: Services,
+  { tracing, audit, keys, opened, shadow, issuers, exchanges, logouts, snapshot }: Services,
   { log, metrics, history, engine }: ProcessContext,
 ): Wired {
   const { directory } = opened
@@ -59,7 +59,7 @@ export function wireStages(
     isTrustedProxy,
     cors: configuration.cors ? createCors(configuration.cors) : noCors,
     credentials: credentials.public,
-    authenticate: createAuthenticate({ directory, verify, now }),
+    authenticate: createAuthenticate({ directory, verify, logouts, now }),
     directory,
     limit: openLimit(opened.countBy, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),

@@ -53,7 +53,8 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
   // A killed npx passes no signal on, and the shell that it may have started outlives it.
   if (process.env.npm_command === 'exec' && process.send === undefined)
     watchNpx(() => process.kill(process.pid, 'SIGTERM'))
-  process.send?.({ public: gateway.public, decision: gateway.decision, admin: gateway.admin })
+  const { public: clients, decision, admin, signals } = gateway
+  process.send?.({ public: clients, decision, admin, signals })
 }
 
 async function start(configFile: string): Promise<Gateway> {

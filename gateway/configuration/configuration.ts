@@ -16,7 +16,12 @@ import { type Pem, sourcePems } from './pem.ts'
 
 export type Configuration = Readonly<{
   workers: number | 'auto'
-  listeners: Readonly<{ public: RequestListenerSettings; decision: RequestListenerSettings; admin: ListenerSettings }>
+  listeners: Readonly<{
+    public: RequestListenerSettings
+    decision: RequestListenerSettings
+    admin: ListenerSettings
+    signals?: RequestListenerSettings
+  }>
   database?: DatabaseSettings & Readonly<{ listenUrl?: string }>
   redis: RedisServers & Readonly<{ allWritersPublish: boolean }>
   cache: Readonly<{ maxEntries: number; ttlMs: number }>
@@ -47,6 +52,8 @@ export type Configuration = Readonly<{
       username: string
     }>
     required: boolean
+    maxTokenLifeMs: number
+    logout?: Readonly<{ audience: string | readonly string[]; type: 'logout+jwt' | 'JWT' }>
     directoryRules?: readonly Readonly<{
       claim: string
       matches: string

@@ -6,7 +6,7 @@ type Name = keyof Configuration['listeners']
 
 export type ConnectionLimits = Readonly<Record<Name | 'upstreams', number>>
 
-const usualMost: Readonly<Record<Name, number>> = { public: 10_000, decision: 10_000, admin: 100 }
+const usualMost: Readonly<Record<Name, number>> = { public: 10_000, decision: 10_000, admin: 100, signals: 100 }
 
 const connectionsPart = 1 / 2
 
@@ -29,8 +29,8 @@ export function readDescriptorLimit(): number | undefined {
 }
 
 /**
- * Reserves descriptors for the admin listener and the database, which clients must not exhaust. Each public connection
- * may need one more to an upstream.
+ * Reserves descriptors for the listeners of operators and issuers and for the database, which clients must not exhaust.
+ * Each public connection may need one more to an upstream.
  */
 export function limitConnections(
   { listeners, database }: Pick<Configuration, 'listeners' | 'database'>,
@@ -38,16 +38,17 @@ export function limitConnections(
   memoryBytes = Number.POSITIVE_INFINITY,
 ): ConnectionLimits {
   const affordable = (name: Name): number => {
-    const { tls }: RequestListenerSettings = listeners[name]
+    const { tls }: Partial<RequestListenerSettings> = listeners[name] ?? {}
     return atLeastFew((memoryBytes * connectionsPart) / connectionBytes[tls ? 'tls' : 'plain'])
   }
-  const want = (name: Name): number => listeners[name].maxConnections ?? Math.min(usualMost[name], affordable(name))
+  const want = (name: Name): number => listeners[name]?.maxConnections ?? Math.min(usualMost[name], affordable(name))
   const left = Math.max(0, descriptors - ownDescriptors - (database?.poolSize ?? 0))
   const admin = Math.min(want('admin'), atLeastFew(left / 8))
-  const rest = left - admin
+  const signals = listeners.signals ? Math.min(want('signals'), atLeastFew(left / 16)) : 0
+  const rest = left - admin - signals
   const decision = Math.min(want('decision'), atLeastFew(Math.max(rest / 3, rest - 2 * want('public'))))
   const open = Math.min(want('public'), atLeastFew((rest - decision) / 2))
-  return { public: open, decision, admin, upstreams: Math.max(leastConnections, rest - open - decision) }
+  return { public: open, decision, admin, signals, upstreams: Math.max(leastConnections, rest - open - decision) }
 }
 
 const atLeastFew = (count: number): number => Math.max(leastConnections, Math.floor(count))
@@ -56,11 +57,12 @@ export const findShortages = (
   { listeners }: Pick<Configuration, 'listeners'>,
   limits: ConnectionLimits,
 ): readonly Readonly<{ listener: Name; maxConnections: number; wanted: number }>[] =>
-  (['public', 'decision', 'admin'] as const)
+  (['public', 'decision', 'admin', 'signals'] as const)
+    .filter((listener) => listeners[listener])
     .map((listener) => ({
       listener,
       maxConnections: limits[listener],
-      wanted: listeners[listener].maxConnections ?? Math.min(usualMost[listener], 1_000),
+      wanted: listeners[listener]?.maxConnections ?? Math.min(usualMost[listener], 1_000),
     }))
     .filter(({ maxConnections, wanted }) => maxConnections < wanted)
 

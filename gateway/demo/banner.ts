@@ -11,7 +11,6 @@ export function printBanner(
   const demoFile = relative('', file)
   const print = (credential: string): string => `node -p "require('./${demoFile}').${credential}"`
   const curl = `  curl -si ${description.public}`
-  // Each call finds its credential itself: a reader may paste one of them alone.
   const header = (start: string, credential: string): string => `-H "${start}$(\\\n    ${print(credential)})"`
   const oauth = (user: 'owner' | 'client' | 'member'): string => header('x-oauth-access-token: ', `users.${user}.jwt`)
   const tell = (name: 'public' | 'decision' | 'admin', hint: string): string => {

@@ -1,4 +1,3 @@
-/** `claims` override the registered ones, and null removes one. `expiresIn` is in seconds. */
 export type MintRequest = Readonly<{
   sub: string
   email?: string

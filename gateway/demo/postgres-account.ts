@@ -13,7 +13,6 @@ export function unprivilegedAccount(): Account {
   return process.getuid?.() === 0 ? nobody : undefined
 }
 
-/** root's own TMPDIR may be closed to the account. */
 export async function temporaryRoot(account: Account): Promise<string> {
   if (account === undefined) return tmpdir()
   for (const candidate of [tmpdir(), '/tmp', '/var/tmp']) {
@@ -45,7 +44,6 @@ export function runProgram(command: string, args: readonly string[], account: Ac
   })
 }
 
-/** PostgreSQL's programs get no PGDATA, locale or secret of this process. */
 export const programEnvironment: NodeJS.ProcessEnv = { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' }
 
 async function isTraversableByAll(folder: string): Promise<boolean> {

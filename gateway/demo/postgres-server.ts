@@ -32,7 +32,6 @@ const settings = [
   'max_wal_senders=0',
   // Saves the start time and memory of I/O workers; a demo reads from the page cache.
   'io_method=sync',
-  // Files of the data directory, so that a killed server leaves nothing in /dev/shm.
   'dynamic_shared_memory_type=mmap',
   'log_checkpoints=off',
   // A failing statement may hold a password, so the log leaves it out.

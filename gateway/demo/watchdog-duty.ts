@@ -3,7 +3,6 @@ export type WatchdogDuty = Readonly<{ directory: string; data: string; files: re
 /** An owner that has cleaned up writes this before it closes the pipe. */
 export const wordOfRelease = 'released'
 
-/** Refuses malformed duties, because they decide what gets deleted. */
 export function parseDuty(text: string | undefined): WatchdogDuty {
   const value: unknown = JSON.parse(text ?? 'null')
   if (!isDuty(value)) throw new TypeError('usage: watchdog {"directory","data","files"}')

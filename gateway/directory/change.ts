@@ -1,30 +1,34 @@
 import { listLevels, type ResourceKind } from '../policy/resource-kind.ts'
 import type { ResourceRecord } from './directory.ts'
 
-export type Change = Readonly<{ kind: ChangedKind; id: number } | { kind: 'everything' }>
+export type Change = Readonly<
+  { kind: ChangedKind; id: number } | { kind: 'everything' } | { kind: 'logout-token'; token: string }
+>
 
 /**
  * `user` includes the user's roles and identities. `organization` is its data in each member's record. `members` is
- * only their number. `session-end` is an order of an operator, which concerns no cache.
+ * only their number. `session-end` is an order of an operator, and `logout` one of an issuer; neither concerns a cache.
  */
 export type ChangedKind = (typeof kinds)[number] | ResourceChange
 
 export type ResourceChange = `resource/${string}`
 
-const kinds = ['user', 'token', 'organization', 'members', 'agent', 'cluster', 'session-end'] as const
+const kinds = ['user', 'token', 'organization', 'members', 'agent', 'cluster', 'session-end', 'logout'] as const
 
 export type Tag = `${ChangedKind}:${number}`
 
 const anyChange: readonly Change[] = [{ kind: 'everything' }]
 
 /**
- * Reads `{"kind":"user","id":7}`, `{"kind":"user","ids":[7,8]}` or `{"kind":"everything"}`. An unreadable message may
- * mean any change, so it counts as `everything`.
+ * Reads `{"kind":"user","id":7}`, `{"kind":"user","ids":[7,8]}`, `{"kind":"everything"}` or a logout token, which counts
+ * by its own signature. An unreadable message may mean any change, so it counts as `everything`.
  */
 export function parseChanges(message: string): readonly Change[] {
   try {
     const value: unknown = JSON.parse(message)
     if (typeof value !== 'object' || value === null || !('kind' in value)) return anyChange
+    if (value.kind === 'logout-token' && 'token' in value && typeof value.token === 'string')
+      return [{ kind: 'logout-token', token: value.token }]
     const kind = kinds.find((known) => known === value.kind) ?? readResourceChange(value.kind)
     const ids: unknown = 'ids' in value ? value.ids : 'id' in value ? [value.id] : undefined
     if (kind && isIdList(ids)) return ids.map((id) => ({ kind, id }))

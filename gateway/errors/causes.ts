@@ -60,7 +60,7 @@ export const causes = {
   ],
   wrong_type: [
     'unauthenticated',
-    'The `typ` of the JWT is neither `JWT` nor `at+jwt`, or it is not the one of `issuers[].requireType`.',
+    'The `typ` of the JWT is neither `JWT` nor `at+jwt`, or it is not the one of `issuers[].requireType`. At the listener for signals: the token is not a logout token, by its `typ`, `jti`, `nonce` or `events`.',
     'Send the access token. An ID token, a refresh token or a logout token does not give access.',
   ],
   critical_extension: [
@@ -125,7 +125,7 @@ export const causes = {
   ],
   expired: [
     'unauthenticated',
-    'The `exp` of the JWT has passed.',
+    'The `exp` of the JWT has passed, or `issuers[].maxTokenLifeMs` since its `iat`, or it is a logout token of more than 5 minutes ago.',
     'Have the client refresh its token. If every token fails, compare the clocks of issuer and gateway.',
   ],
   not_yet_valid: [
@@ -137,6 +137,16 @@ export const causes = {
     'unauthenticated',
     'The `iat` of the JWT lies in the future.',
     'Compare the clocks of issuer and gateway.',
+  ],
+  life_unbounded: [
+    'unauthenticated',
+    'The JWT has no `iat`, and its `exp` lies further ahead than `issuers[].maxTokenLifeMs`, so no logout could end it.',
+    'Configure the issuer to write `iat` into its tokens.',
+  ],
+  signed_out: [
+    'unauthenticated',
+    'The issuer told of a logout of the subject or session, and the JWT is not newer, has no `iat`, or lives longer than `issuers[].maxTokenLifeMs`.',
+    'Log in again. `logouts` has what the issuer told.',
   ],
   token_checksum: [
     'unauthenticated',

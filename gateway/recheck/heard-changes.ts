@@ -1,7 +1,7 @@
 import { type Change, type ChangedKind, concernsResources, type ResourceChange, type Tag } from '../directory/change.ts'
 import type { OpenExchange } from './open-exchange.ts'
 
-type DecidingKind = Exclude<ChangedKind, 'members' | 'session-end'>
+type DecidingKind = Exclude<ChangedKind, 'members' | 'session-end' | 'logout'>
 
 const kinds = ['user', 'token', 'organization', 'agent', 'cluster'] as const satisfies readonly DecidingKind[]
 
@@ -70,7 +70,7 @@ export class LatestChanges {
     const heard = new HeardChanges()
     for (const change of this.#changes.slice(-missed)) {
       if (change.kind === 'everything') return true
-      if (decides(change.kind)) heard.add(change.kind, change.id, 1)
+      if (change.kind !== 'logout-token' && decides(change.kind)) heard.add(change.kind, change.id, 1)
     }
     return heard.findNaming(open) > 0
   }

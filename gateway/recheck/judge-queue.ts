@@ -1,4 +1,6 @@
 import type { DirectoryFacts, ReadFacts } from '../directory/directory.ts'
+import type { Logouts } from '../directory/logout.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
 import { FactBatch } from './fact-batch.ts'
 import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
@@ -8,6 +10,7 @@ import { findKeyEnd } from './withdrawn-keys.ts'
 export type JudgeOptions = Readonly<{
   readFacts: ReadFacts
   policy: () => CurrentPolicy
+  hasEnded: Logouts['hasEnded']
   now: () => Date
   monotonicMs: () => number
   onUnread: (error: unknown) => void
@@ -83,7 +86,7 @@ export class JudgeQueue {
   }
 
   async #judge(batch: FactBatch): Promise<void> {
-    const { readFacts, policy, monotonicMs, now } = this.#options
+    const { readFacts, policy, hasEnded, monotonicMs, now } = this.#options
     const current = policy()
     const askedAtMs = monotonicMs()
     let facts: DirectoryFacts
@@ -101,7 +104,10 @@ export class JudgeQueue {
     let untilMs = monotonicMs() + sliceMs
     for (const { open, match } of batch.members) {
       open.isQueued = false
-      const end = 'code' in match ? match : ((await findKeyEnd(open)) ?? judgeAgain(open, match, facts, current, now()))
+      const end =
+        'code' in match
+          ? match
+          : (findLogout(open, hasEnded) ?? (await findKeyEnd(open)) ?? judgeAgain(open, match, facts, current, now()))
       if (end) this.#verdicts.end(open, end)
       else {
         if (!('code' in match)) open.note(match)
@@ -113,6 +119,11 @@ export class JudgeQueue {
     }
   }
 }
+
+export const findLogout = ({ proof }: OpenExchange, hasEnded: Logouts['hasEnded']): AccessEnd | undefined =>
+  proof?.kind === 'oauth' && proof.login && hasEnded(proof.login)
+    ? endedBy(new GatewayError('signed_out'), true)
+    : undefined
 
 function matchOrEnd(open: OpenExchange, policy: CurrentPolicy) {
   try {

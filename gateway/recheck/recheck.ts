@@ -4,7 +4,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { guarded } from '../fault/guarded.ts'
 import { UnorderedList } from '../lib/unordered-list.ts'
 import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
-import { type JudgeOptions, JudgeQueue } from './judge-queue.ts'
+import { findLogout, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter, PageOfExchanges } from './list-exchanges.ts'
 import { type AccessEnd, OpenExchange, type Opening } from './open-exchange.ts'
 import { WithdrawnKeys } from './withdrawn-keys.ts'
@@ -28,7 +28,7 @@ export type RecheckOptions = ExpiryRules &
 
 export type Recheck = Pick<
   OpenExchanges,
-  'open' | 'confirm' | 'countHeard' | 'hear' | 'recheckAll' | 'count' | 'list' | 'endSessions' | 'stop'
+  'open' | 'confirm' | 'countHeard' | 'hear' | 'recheckAll' | 'count' | 'list' | 'endSessions' | 'endLogins' | 'stop'
 >
 
 const coalesceMs = 10
@@ -62,6 +62,7 @@ export class OpenExchanges {
   readonly #sweeping: NodeJS.Timeout
   #heard = new HeardChanges()
   #isScanPlanned = false
+  #isLogoutScanPlanned = false
   #isSweeping = false
   #isStopped = false
   #staleSinceMs = Number.NEGATIVE_INFINITY
@@ -101,7 +102,8 @@ export class OpenExchanges {
     followEnd(open, this.#leave)
     this.#keys.note(open)
     const hasNewKeys = open.proof?.kind === 'oauth' && !open.proof.isVerifiedByCurrentKeys
-    if (hasNewKeys || this.#latest.mayConcern(open, heard)) open.namedAtMs = nowMs
+    const isSignedOut = findLogout(open, this.#options.hasEnded) !== undefined
+    if (hasNewKeys || isSignedOut || this.#latest.mayConcern(open, heard)) open.namedAtMs = nowMs
     return open
   }
 
@@ -119,7 +121,7 @@ export class OpenExchanges {
       this.#markStale()
       return
     }
-    if (!decides(change.kind)) return
+    if (change.kind === 'logout-token' || !decides(change.kind)) return
     this.#latest.add(change)
     this.#heard.add(change.kind, change.id, Math.ceil(this.#options.monotonicMs()))
     if (this.#isScanPlanned) return
@@ -159,6 +161,22 @@ export class OpenExchanges {
       },
       () => undefined,
     )
+  }
+
+  readonly endLogins = (): void => {
+    if (this.#isLogoutScanPlanned) return
+    this.#isLogoutScanPlanned = true
+    const scan = (): void => {
+      this.#isLogoutScanPlanned = false
+      this.#visit(
+        (open) => {
+          const end = findLogout(open, this.#options.hasEnded)
+          if (end) this.#finish(open, end)
+        },
+        () => undefined,
+      )
+    }
+    setTimeout(guarded('timer', scan), coalesceMs).unref()
   }
 
   readonly stop = (): void => {

@@ -9,11 +9,11 @@ import { createPemsWatch, type FilesWatcher, follow, type Pems, type Texts, text
 
 type Name = 'cert' | 'key' | 'clientCa'
 
-const listenerNames = ['public', 'decision'] as const
+const listenerNames = ['public', 'decision', 'signals'] as const
 
 export function checkListenerTls({ listeners, problemAt }: Configuration): void {
   const problems = listenerNames.flatMap((name): readonly Problem[] => {
-    const { tls } = listeners[name]
+    const tls = listeners[name]?.tls
     if (!tls) return []
     try {
       checkServerIdentity(readIdentity(textsOf(pemsOf(tls))))
@@ -40,18 +40,18 @@ export function readListenerTls(
 
 export function watchListenerTls(
   { listeners }: Configuration,
-  opened: Readonly<Record<(typeof listenerNames)[number], Listener>>,
+  opened: Readonly<Partial<Record<(typeof listenerNames)[number], Listener>>>,
   { log, metrics }: Readonly<{ log: Log; metrics: Metrics }>,
 ): FilesWatcher {
   const looks = listenerNames.flatMap((name) => {
-    const { tls } = listeners[name]
+    const tls = listeners[name]?.tls
     if (!tls) return []
     const noteExpiry = (cert: string): void => metrics.noteCertificate(name, readExpiry(cert))
     noteExpiry(tls.cert.text)
     metrics.noteTlsReload(name, true)
     const apply = (texts: Texts<Name>): void => {
       const identity = readIdentity(texts)
-      opened[name].replaceIdentity(identity)
+      opened[name]?.replaceIdentity(identity)
       noteExpiry(identity.cert)
     }
     const noteOutcome = (isGood: boolean): void => metrics.noteTlsReload(name, isGood)

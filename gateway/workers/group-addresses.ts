@@ -20,6 +20,7 @@ export function createGroupAddresses(configured: Assignment['listeners']): Group
       listeners = {
         public: { ...listeners.public, port: group.public.port },
         decision: { ...listeners.decision, port: group.decision.port },
+        ...(listeners.signals && group.signals && { signals: { ...listeners.signals, port: group.signals.port } }),
       }
       return false
     },
@@ -27,4 +28,6 @@ export function createGroupAddresses(configured: Assignment['listeners']): Group
 }
 
 const isSamePlace = (one: ListenerAddresses, other: ListenerAddresses): boolean =>
-  one.public.port === other.public.port && one.decision.port === other.decision.port
+  one.public.port === other.public.port &&
+  one.decision.port === other.decision.port &&
+  one.signals?.port === other.signals?.port

@@ -7,6 +7,7 @@ import type { Configuration, ListenerSettings } from '../configuration/configura
 import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
 import { createGroupMetrics } from '../observe/metrics/group.ts'
 import { aggregatePages } from './aggregate-pages.ts'
+import type { Assignment } from './messages.ts'
 import { startWorkerPool } from './worker-pool.ts'
 
 /** A hundred times longer than any request keeps the event loop busy. */
@@ -24,7 +25,7 @@ export async function startGroup(
   const group = createGroupMetrics()
   const pool = startWorkerPool({
     size,
-    listeners: { public: placeOf(configuration.listeners.public), decision: placeOf(configuration.listeners.decision) },
+    listeners: placesOf(configuration.listeners),
     log,
     monotonicMs: () => performance.now(),
     silenceMs,
@@ -43,7 +44,7 @@ export async function startGroup(
     (facts) => openConsole(configuration, facts),
   )
   const admin = await openAdmin(configuration, context, pages)
-  const addresses = { public: stands.public, decision: stands.decision, admin: admin.address }
+  const addresses = { ...stands, admin: admin.address }
   log.info({ ...addresses, workers: size }, 'listening')
 
   const stop: Drain = async (options) => {
@@ -71,5 +72,11 @@ export async function startGroup(
     },
   }
 }
+
+const placesOf = ({ public: clients, decision, signals }: Configuration['listeners']): Assignment['listeners'] => ({
+  public: placeOf(clients),
+  decision: placeOf(decision),
+  ...(signals && { signals: placeOf(signals) }),
+})
 
 const placeOf = ({ host, port }: ListenerSettings): Pick<ListenerSettings, 'host' | 'port'> => ({ host, port })

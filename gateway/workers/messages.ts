@@ -4,14 +4,14 @@ import type { RequestListeners } from '../boot/gateway.ts'
 import type { ListenerSettings } from '../configuration/configuration.ts'
 import type { Failure } from '../configuration/failure.ts'
 
-export type ListenerAddresses = Readonly<Pick<RequestListeners, 'public' | 'decision'>>
+export type ListenerAddresses = Readonly<Pick<RequestListeners, 'public' | 'decision' | 'signals'>>
 
 /** Without TLS settings: it travels in the environment, where a key must not be. */
 type ListenerEndpoint = Pick<ListenerSettings, 'host' | 'port'>
 
 export type Assignment = Readonly<{
   number: number
-  listeners: Readonly<Record<'public' | 'decision', ListenerEndpoint>>
+  listeners: Readonly<Record<'public' | 'decision', ListenerEndpoint> & { signals?: ListenerEndpoint }>
 }>
 
 export type WorkerQuestion = keyof AdminState

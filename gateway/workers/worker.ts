@@ -46,7 +46,8 @@ export async function runWorker(configurationFile: string, assignment: Assignmen
     isLeaving = true
     await stop({ delayMs: 0, timeoutMs: 0, ...times }, listeners, context)
   })
-  await report({ kind: 'serving', addresses: { public: listeners.public, decision: listeners.decision } })
+  const { public: clients, decision, signals } = listeners
+  await report({ kind: 'serving', addresses: { public: clients, decision, ...(signals && { signals }) } })
 }
 
 type Running = Readonly<{ listeners: RequestListeners; context: ProcessContext }>
@@ -60,6 +61,7 @@ async function start(configurationFile: string, { number, listeners }: Assignmen
       ...written.listeners,
       public: { ...written.listeners.public, ...listeners.public },
       decision: { ...written.listeners.decision, ...listeners.decision },
+      ...(listeners.signals && { signals: { ...written.listeners.signals, ...listeners.signals } }),
     },
   }
   const context = createProcessContext(configuration, number)

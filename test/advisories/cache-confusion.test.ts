@@ -10,6 +10,7 @@ import { createVerify, type Issuer } from '../../gateway/authenticate/verify.ts'
 import { createCachedDirectory } from '../../gateway/directory/cache/cached-directory.ts'
 import { createFreshness } from '../../gateway/directory/cache/freshness.ts'
 import type { Directory, TokenRecord, UserRecord } from '../../gateway/directory/directory.ts'
+import { noLogouts } from '../../gateway/directory/logout.ts'
 import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
 import { GatewayError } from '../../gateway/errors/gateway-error.ts'
 import { createBoundedMap } from '../../gateway/lib/bounded-map.ts'
@@ -113,7 +114,7 @@ function createGuards(delays: readonly number[]) {
     ...{ onRead: () => undefined, announce: () => undefined, onForgotten: () => undefined },
   })
   const verify = createVerify({ issuers, verified: createBoundedMap(7), onRead: () => undefined })
-  return { authenticate: createAuthenticate({ directory, verify, now: () => new Date() }), forget }
+  return { authenticate: createAuthenticate({ directory, verify, logouts: noLogouts, now: () => new Date() }), forget }
 }
 
 const change = fc.constantFrom(

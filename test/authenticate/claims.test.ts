@@ -11,6 +11,7 @@ import {
 import type { KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
 import type { Directory, NewIdentity, UserRecord } from '../../gateway/directory/directory.ts'
+import { noLogouts } from '../../gateway/directory/logout.ts'
 import { holdKeySet } from '../support/key-set.ts'
 
 const now = 1_800_000_000
@@ -181,6 +182,7 @@ async function trustIssuers(settings: Readonly<Record<string, Partial<TrustedIss
   // The other methods are not the OAuth guard's to call: calling one is a test that fails.
   const authenticate = createAuthenticate({
     directory: directory as Partial<Directory> as Directory,
+    logouts: noLogouts,
     verify: createVerify({ issuers, verified: new Map(), onRead: () => {} }),
     now: () => new Date(now * 1000),
   })

@@ -5,6 +5,7 @@ import type { TrustedIssuer } from '../../gateway/authenticate/claims.ts'
 import { createKeySet, type KeySet, type KeySetOptions } from '../../gateway/authenticate/jwks/key-set.ts'
 import { createVerify, type VerifiedToken } from '../../gateway/authenticate/verify.ts'
 import type { Directory, UserRecord } from '../../gateway/directory/directory.ts'
+import { noLogouts } from '../../gateway/directory/logout.ts'
 import { createBoundedMap } from '../../gateway/lib/bounded-map.ts'
 
 const now = 1_800_000_000
@@ -75,6 +76,7 @@ async function holdVerify(maxEntries = 100) {
   const authenticate = createAuthenticate({
     directory: directory as Partial<Directory> as Directory, // the OAuth guard calls no other method
     verify: async (jwt: string) => verify(jwt),
+    logouts: noLogouts,
     now: () => new Date(state.now * 1000),
   })
   return {

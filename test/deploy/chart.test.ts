@@ -329,12 +329,12 @@ test('only ports that are named are open, and only to whom', async (t) => {
   t.same(least.policyTypes, ['Ingress', 'Egress'])
   const portsOf = (rules: readonly Manifest[]) => rules.map(({ ports }) => ports.map(({ port }: Manifest) => port))
   t.same(portsOf(least.ingress), [[8080]], 'metrics and decisions are closed until a peer is named')
-  const asking = await renderChart([...minimal, '--set', 'decision.enabled=true'])
+  const asking = await renderChart([...minimal, '--set', 'decision.enabled=true,signals.enabled=true'])
   const closed = findManifest(asking, 'NetworkPolicy', 'gate-sallyport').spec
-  t.same(portsOf(closed.ingress), [[8080]], 'nor those of a decision API that was only switched on')
+  t.same(portsOf(closed.ingress), [[8080]], 'nor those of listeners that were only switched on')
   t.same(portsOf(least.egress), [[53, 53], [5432], [443], [3000]])
   const most = findManifest(await renderChart(everything), 'NetworkPolicy', 'gate-sallyport').spec
-  t.same(portsOf(most.ingress), [[8080], [8081], [9090]])
+  t.same(portsOf(most.ingress), [[8080], [8081], [8082], [9090]])
   for (const { from } of most.ingress) t.equal(from.length, 1)
   t.same(portsOf(most.egress), [[53, 53], [5432, 6432], [6379], [443, 8443], [443, 3000, 9000, 80], [443], [4317]])
   const migrations = findManifest(await renderChart(minimal), 'NetworkPolicy', '-migrations').spec

@@ -6,6 +6,7 @@ import { createCachedDirectory } from '../../gateway/directory/cache/cached-dire
 import { createFreshness } from '../../gateway/directory/cache/freshness.ts'
 import type { Change } from '../../gateway/directory/change.ts'
 import type { Directory, TokenRecord } from '../../gateway/directory/directory.ts'
+import { noLogouts } from '../../gateway/directory/logout.ts'
 import type { OpenExchange } from '../../gateway/recheck/open-exchange.ts'
 import { OpenExchanges } from '../../gateway/recheck/recheck.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
@@ -81,6 +82,7 @@ function startReplica({ world, draw, sleep, readRow, ask }: World) {
   const freshness = createFreshness(monotonicMs)
   const policy = { table: permitting, roles }
   const recheck = new OpenExchanges({
+    hasEnded: noLogouts.hasEnded,
     endAtExpiry: 'websocket',
     maxLifeMs: 3_600_000,
     onUnknown: 'end',

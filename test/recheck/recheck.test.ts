@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import type { DirectoryFacts, FactKeys, TokenRecord } from '../../gateway/directory/directory.ts'
+import { noLogouts } from '../../gateway/directory/logout.ts'
 import type { Place } from '../../gateway/recheck/list-exchanges.ts'
 import { type ExpiryRules, OpenExchanges } from '../../gateway/recheck/recheck.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
@@ -33,6 +34,7 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
     }),
   }
   const recheck = new OpenExchanges({
+    hasEnded: noLogouts.hasEnded,
     ...usual,
     ...rules,
     policy: () => {

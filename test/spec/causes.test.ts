@@ -208,6 +208,18 @@ const rows = {
   expired: claiming({ exp: issuer.seconds - 60 }),
   not_yet_valid: claiming({ nbf: issuer.seconds + 3_600 }),
   issued_in_future: claiming({ iat: issuer.seconds + 3_600 }),
+  life_unbounded: claiming({ iat: null, exp: issuer.seconds + 200_000 }),
+  signed_out: {
+    provoke: async (id, gateway) => {
+      await people.database.query(
+        `insert into logouts (issuer, subject, at, expires_at) values ($1, 'signed-out', now(), now() + interval '1 day')`,
+        [issuer.issuer],
+      )
+      const asking = get('/public/x', await signed('signed-out'))
+      await until(async () => (await asking('before', gateway)).status === 401, 'the logout')
+      return asking(id, gateway)
+    },
+  },
   token_checksum: credentialed(
     bearer(`${first(robot.apiKey)}.${Buffer.from(`${'a'.repeat(40)}1`).toString('base64url')}`),
   ),

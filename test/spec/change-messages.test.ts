@@ -16,7 +16,7 @@ const connect = async (): Promise<pg.Client> => {
 }
 const [writer, listener] = [await connect(), await connect()]
 const heard: string[] = []
-const name = (change: Change): string => (change.kind === 'everything' ? change.kind : `${change.kind}:${change.id}`)
+const name = (change: Change): string => ('id' in change ? `${change.kind}:${change.id}` : change.kind)
 listener.on('notification', ({ payload = '' }) => heard.push(...parseChanges(payload).map(name)))
 await listener.query('listen sallyport_changes')
 

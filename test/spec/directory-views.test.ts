@@ -188,7 +188,7 @@ t.test('a watched table tells of what counts, and never fails its owner', async 
     create table words (word text); create table ids (id uuid, owner text)`)
   await migrate(url, { adopt: true })
   const heard: string[] = []
-  const name = (change: Change): string => (change.kind === 'everything' ? change.kind : `${change.kind}:${change.id}`)
+  const name = (change: Change): string => ('id' in change ? `${change.kind}:${change.id}` : change.kind)
   client.on('notification', ({ payload = '' }) => heard.push(...parseChanges(payload).map(name)))
   await client.query('listen sallyport_changes')
   const tell = async (sql: string): Promise<readonly string[]> => {

@@ -32,7 +32,7 @@ export async function startKeyedIssuer(t: Test) {
   const [twin, other] = [await makeKey('EdDSA', 'one'), await makeKey('EdDSA', 'other')]
   const spare = await makeKey('ES256', 'spare')
   const listed = new Set([usual, twin, other, spare])
-  const { issuer } = await startIssuer(t, () => [...listed].map(({ jwk }) => jwk))
+  const { issuer, asked } = await startIssuer(t, () => [...listed].map(({ jwk }) => jwk))
   const seconds = Math.floor(Date.now() / 1_000)
   const usualClaims = { iss: issuer, aud: 'sallyport-demo', sub: 'keyed', iat: seconds - 60, exp: seconds + 3_600 }
   const sign = (claims: Readonly<Record<string, unknown>> = {}, header: object = {}): Promise<string> => {
@@ -45,7 +45,7 @@ export async function startKeyedIssuer(t: Test) {
   const signWithSpare = (): Promise<string> =>
     new SignJWT({ ...usualClaims, canary }).setProtectedHeader({ alg: 'ES256', kid: 'spare' }).sign(spare.privateKey)
   const withdrawSpare = (): boolean => listed.delete(spare)
-  return { issuer, seconds, sign, signWithoutKid, signWithSpare, withdrawSpare }
+  return { issuer, asked, seconds, sign, signWithoutKid, signWithSpare, withdrawSpare }
 }
 
 /** People, accounts, tokens and a cluster that the demo world has no need for. */

@@ -125,7 +125,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
             audience,
             tokens: { header: true, cookie: credentialCookie, subprotocol: true },
           },
-          { issuer, audience, jwksUri: `${issuer}/keys`, clockToleranceSeconds: 0 },
+          { issuer, audience, jwksUri: `${issuer}/keys`, clockToleranceSeconds: 0, logout: { audience } },
         ],
         ...settings,
       },

@@ -5,6 +5,7 @@ import { createSnapshot } from '../../gateway/boot/snapshot.ts'
 import { startUpstreams } from '../../gateway/boot/upstreams.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
+import { noLogouts } from '../../gateway/directory/logout.ts'
 import { noCors } from '../../gateway/endpoints/cors.ts'
 import { createForward } from '../../gateway/forward/forward.ts'
 import { createEngine } from '../../gateway/http/create-engine.ts'
@@ -62,6 +63,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     throw new Error('public routes do not come here')
   }
   const recheck = new OpenExchanges({
+    hasEnded: noLogouts.hasEnded,
     ...configuration.streams,
     readFacts: async () => ({
       users: new Map(),

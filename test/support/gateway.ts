@@ -18,6 +18,8 @@ export type TestGateway = Readonly<{
   public: string
   decision: string
   admin: string
+  /** Empty unless the settings have the listener. */
+  signals: string
   drain: Gateway['drain']
   /** The key file of its own that it signs with, unless the settings name another. */
   keyFile: string
@@ -25,7 +27,7 @@ export type TestGateway = Readonly<{
 
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
-const anyPort = { host: '127.0.0.1', port: 0 }
+export const anyPort = { host: '127.0.0.1', port: 0 }
 
 /** Nothing listens on the port multiplexer's port. */
 const nowhere = 'http://127.0.0.1:1'
@@ -39,8 +41,9 @@ export async function startTestGateway(t: Test, options: TestGatewayOptions): Pr
   const gateway = await startGateway(loadConfiguration(file, {}))
   t.teardown(() => gateway.drain({ delayMs: 0, timeoutMs: 0 }))
   const keyFile = join(dirname(file), 'identity.pem')
-  const { public: clients, decision, admin, drain } = gateway
-  return { public: toUrl(clients), decision: toUrl(decision), admin: toUrl(admin), drain, keyFile }
+  const { public: clients, decision, admin, signals, drain } = gateway
+  const urls = { public: toUrl(clients), decision: toUrl(decision), admin: toUrl(admin) }
+  return { ...urls, signals: signals ? toUrl(signals) : '', drain, keyFile }
 }
 
 /** Writes a configuration, its key and its routes into a folder that goes with the owner; gives the file's path. */

@@ -48,6 +48,7 @@ import { EventSplitter } from '../../gateway/relay/split-events.ts'
 import { readOrganizationCookie, readOrganizationId } from '../../gateway/resolve/organization-id.ts'
 import { readResourceIds } from '../../gateway/resolve/resource-ids.ts'
 import { otherReadings } from '../../gateway/route/readings.ts'
+import { readLogoutRequest } from '../../gateway/signals/signals.ts'
 
 /** A reader of bytes that others wrote. */
 export type Reader = Readonly<{
@@ -246,6 +247,13 @@ export const readers: readonly Reader[] = [
   reader('a JWT’s payload', 'authenticate/signature.ts', tokenBytes, (text) =>
     parseObject(Buffer.from(`{"a":${text}`)),
   ),
+  reader('a form of a logout', 'signals/signals.ts', 16 * 1024, (text) => {
+    readLogoutRequest({
+      headers: ['content-type', text],
+      body: { read: async () => Buffer.from(text) },
+    } as unknown as Parameters<typeof readLogoutRequest>[0]).catch(() => undefined)
+    return new URLSearchParams(text).getAll('logout_token')
+  }),
   reader('an e-mail address', 'authenticate/claims.ts', tokenBytes, (text) =>
     readClaims({ iss: 'i', aud: 'us', sub: 's', exp: 1, email: text, given_name: text }, issuer),
   ),

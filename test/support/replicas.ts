@@ -13,6 +13,8 @@ export type Replica = Readonly<{
   public: string
   decision: string
   admin: string
+  /** Empty unless the settings have the listener. */
+  signals: string
   logFile: string
   readLog: () => string
   /** By default drains without a load balancer's delay; resolves to the exit code, 1 where a signal ended it. */
@@ -24,6 +26,8 @@ export type Replica = Readonly<{
 }>
 
 type Address = Readonly<{ host: string; port: number }>
+
+type Addresses = Readonly<Record<'public' | 'decision' | 'admin', Address> & { signals?: Address }>
 
 /** A compiled program, what its image starts Node with, and that Node where it is not this process'. */
 export type Build = Readonly<{ program: string; nodeOptions: readonly string[]; node?: string }>
@@ -73,7 +77,7 @@ export async function serveFile(
     return ended
   }
   owner.teardown(() => end('SIGKILL'))
-  const ready = once(child, 'message').then(([message]) => message as Record<'public' | 'decision' | 'admin', Address>)
+  const ready = once(child, 'message').then(([message]) => message as Addresses)
   const addresses = await Promise.race([ready, ended.then(() => undefined)])
   const readLog = (): string => readFileSync(logFile, 'utf8')
   if (!addresses) throw new Error(`the replica did not start: ${readLog()}`)
@@ -82,6 +86,7 @@ export async function serveFile(
     public: toUrl(addresses.public),
     decision: toUrl(addresses.decision),
     admin: toUrl(addresses.admin),
+    signals: addresses.signals ? toUrl(addresses.signals) : '',
     logFile,
     readLog,
     stop: (signal = 'SIGINT') => end(signal),

@@ -11,7 +11,6 @@ type Fields = Readonly<Record<string, unknown>>
 
 export type AgentClock = Readonly<{ now: () => number; makeId: () => string }>
 
-// The gateway's own limit: a script may hold an event beyond every limit of a stream.
 const maxBodyBytes = 100 * 1024 * 1024
 const pauseBetweenPiecesMs = 10
 

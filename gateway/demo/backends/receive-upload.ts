@@ -29,7 +29,6 @@ function readForm(boundary: string) {
 
   function keepFile(chunk: Buffer): void {
     hash.update(chunk)
-    // A copy, since a slice would keep the whole chunk in memory.
     if (bytes < maxKeptBytes) head.push(Buffer.from(chunk.subarray(0, maxKeptBytes - bytes)))
     bytes += chunk.length
   }

@@ -35,7 +35,6 @@ type Entry = { record: OpenRecord | RecordedRequest; readonly weight: number }
 type OpenRecord = Readonly<{ opened: OpenedRequest; startedAtMs: number }>
 
 const maxEntries = 50_000
-// Bounds both many small requests of a load test and few large ones of a limits test.
 const maxHeaderCharacters = 64 * 1024 * 1024
 
 export function openJournal(now: () => number): Journal {

@@ -18,7 +18,6 @@ export type BackendRequest = Readonly<{
   endExchange: EndExchange
 }>
 
-/** Undefined, at once, for a request that this backend does not know; it is echoed. */
 export type AnswerRequest = (arrival: BackendRequest, response: ServerResponse) => Promise<void> | undefined
 
 export type TakeUpgrade = (arrival: BackendRequest, socket: Duplex, head: Buffer) => boolean

@@ -4,7 +4,6 @@ import type { Socket } from 'node:net'
 
 export type RunningServer = Readonly<{ url: string; stop: () => Promise<void> }>
 
-/** `stop` cuts every connection, also upgraded ones, which Node's close leaves open. */
 export async function startServer(server: Server, host: string): Promise<RunningServer> {
   const sockets = new Set<Socket>()
   server.on('connection', (socket: Socket) => {

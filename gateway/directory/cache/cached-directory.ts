@@ -203,6 +203,7 @@ function forgetIn({ users, tokens, organizations, agents, clusters, resources }:
     for (const cache of [users, tokens, organizations, agents, clusters, resources]) cache.clear()
     return
   }
+  if (change.kind === 'logout-token') return
   const tag: Tag = `${change.kind}:${change.id}`
   if (concernsResources(change.kind)) {
     resources.drop(tag)
@@ -231,6 +232,7 @@ function forgetIn({ users, tokens, organizations, agents, clusters, resources }:
       clusters.drop(tag)
       return
     case 'session-end':
+    case 'logout':
       return
     default:
       change.kind satisfies never

@@ -151,6 +151,21 @@ export const relations: readonly Relation[] = [
     tells: ['insert'],
   },
   {
+    name: 'logouts',
+    columns: {
+      issuer: 'text',
+      subject: 'text',
+      session: 'text',
+      at: 'timestamptz',
+      expires_at: 'timestamptz',
+      changed_in: 'bigint',
+    },
+    inserts: ['issuer', 'subject', 'session', 'at', 'expires_at', 'changed_in'],
+    updates: ['at', 'expires_at', 'changed_in'],
+    deletes: true,
+    tells: ['insert', 'update'],
+  },
+  {
     name: 'audit_events',
     columns: {
       at: 'timestamptz',

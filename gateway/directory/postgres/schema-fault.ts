@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
+import { dropExpiredLogouts, readLogouts, widenIssuer, widenSubjects, writeLogouts } from './logouts.ts'
 import { newestVersion } from './migrate.ts'
 import type { Database, Statement } from './pool.ts'
 import { readSessionEnds } from './session-ends.ts'
@@ -59,6 +60,7 @@ const reads: readonly Statement[] = [
   statements.listTokens,
   statements.countTokens,
   readSessionEnds,
+  readLogouts,
 ]
 
 const writes: readonly Statement[] = [
@@ -72,6 +74,10 @@ const writes: readonly Statement[] = [
   statements.revokeDescendants,
   statements.writeAudit,
   statements.noteTokenUses,
+  writeLogouts,
+  widenSubjects,
+  widenIssuer,
+  dropExpiredLogouts,
 ]
 
 /**

@@ -43,6 +43,8 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_connections_open: 'sum',
   sallyport_connections_limit: 'sum',
   sallyport_workers: 'sum',
+  sallyport_logouts_in_force: 'max',
+  sallyport_logouts_unstored: 'sum',
   process_start_time_seconds: 'min',
   process_resident_memory_bytes: 'sum',
   process_virtual_memory_bytes: 'sum',

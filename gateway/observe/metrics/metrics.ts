@@ -18,6 +18,7 @@ import {
 } from './keys.ts'
 import { createLimitMetrics, type LimitMetrics } from './limit.ts'
 import { createLogMetrics, type LogMetrics } from './log.ts'
+import { createLogoutMetrics, type LogoutMetrics } from './logouts.ts'
 import { createPolicyMetrics, type PolicyMetrics } from './policy.ts'
 import {
   type BuildMetrics,
@@ -49,6 +50,7 @@ export type Metrics = RequestMetrics &
   JwksMetrics &
   LimitMetrics &
   LogMetrics &
+  LogoutMetrics &
   PolicyMetrics &
   RedisMetrics &
   ReloadMetrics &
@@ -84,6 +86,7 @@ export function createMetrics(): Metrics {
     ...createJwksMetrics(registers),
     ...createLimitMetrics(registers),
     ...createLogMetrics(registers),
+    ...createLogoutMetrics(registers),
     ...createPolicyMetrics(registers),
     ...createRedisMetrics(registers),
     ...createReloadMetrics(registers),

@@ -5,6 +5,9 @@
   "public" (dict "host" $bind "port" (int .Values.ports.public))
   "decision" (dict "host" (ternary $bind "127.0.0.1" .Values.decision.enabled) "port" (int .Values.ports.decision))
   "admin" (dict "host" $bind "port" (int .Values.ports.admin)) -}}
+{{- if .Values.signals.enabled -}}
+{{- $_ := set $listeners "signals" (dict "host" $bind "port" (int .Values.ports.signals)) -}}
+{{- end -}}
 {{- $keys := list -}}
 {{- range .Values.signingKeys.files -}}
 {{- $keys = append $keys (printf "file:/etc/sallyport/secrets/keys/%s" .) -}}

@@ -1,0 +1,192 @@
+import { createVerifyLogout, type VerifyLogout } from '../authenticate/logout-token.ts'
+import type { Configuration } from '../configuration/configuration.ts'
+import type { Change } from '../directory/change.ts'
+import { type Logout, type Logouts, noLogouts } from '../directory/logout.ts'
+import { followLogouts, type LogoutFollower } from '../directory/logouts/follow-logouts.ts'
+import { LogoutTable, usualBounds } from '../directory/logouts/logout-table.ts'
+import { LogoutWriter } from '../directory/logouts/logout-writer.ts'
+import type { LogoutStore } from '../directory/postgres/logouts.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import { guarded } from '../fault/guarded.ts'
+import { describeError } from '../observe/log/log.ts'
+import type { TakeLogout } from '../signals/signals.ts'
+import type { OpenDirectory } from './directory.ts'
+import { isOutage } from './directory-state.ts'
+import type { Issuers } from './issuers.ts'
+import type { ProcessContext } from './process-context.ts'
+
+export type OpenLogouts = Logouts &
+  Readonly<{
+    hear: (change: Change) => void
+    onEnded: (listener: () => void) => void
+    receiveFrom: (issuers: Issuers['byName']) => TakeLogout
+    stop: () => Promise<void>
+  }>
+
+type LogoutDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
+  Readonly<{ now: () => Date; monotonicMs: () => number }>
+
+const none: OpenLogouts = {
+  ...noLogouts,
+  hear: () => undefined,
+  onEnded: () => undefined,
+  receiveFrom: () => () => Promise.reject(new GatewayError('unknown_issuer')),
+  stop: async () => undefined,
+}
+
+const sweepMs = 600_000
+
+const mostHeard = 1_000
+
+export function openLogouts(
+  configuration: Configuration,
+  { stores: { logouts: store }, rights, announce }: OpenDirectory,
+  dependencies: LogoutDependencies,
+): OpenLogouts {
+  if (!store || !configuration.issuers.some(({ logout }) => logout)) return none
+  const { metrics, now } = dependencies
+  const table = new LogoutTable()
+  let onEnded = (): void => undefined
+  const add = (logouts: readonly Logout[]): void => {
+    const news = logouts.filter((logout) => table.add(logout))
+    if (news.length > 0) onEnded()
+  }
+  const follower = follow(configuration, store, rights, dependencies, add)
+  const keep = createKeep(store, table, dependencies)
+  let verify: VerifyLogout | undefined
+  const verifyNow = (token: string): Promise<Logout> | undefined => verify?.(token)
+  const obey = createObey(verifyNow, (logout) => add([logout]), dependencies)
+  const sweeping = setInterval(
+    guarded('timer', () => table.dropExpired(now().getTime() / 1000)),
+    sweepMs,
+  ).unref()
+  metrics.watchLogouts(
+    () => table.size,
+    () => keep.unstored(),
+  )
+  return {
+    requireLoggedIn: (login) => {
+      const refuse = (): void => {
+        if (table.hasEnded(login)) throw new GatewayError('signed_out')
+      }
+      const known = follower.requireFresh()
+      return known === undefined ? refuse() : known.then(refuse)
+    },
+    hasEnded: (login) => table.hasEnded(login),
+    hear: (change) => {
+      if (change.kind === 'logout-token') obey(change.token)
+      else if (change.kind === 'everything' || change.kind === 'logout')
+        follower.look(change.kind === 'logout' ? 'changes' : 'start')
+    },
+    onEnded: (listener) => {
+      onEnded = listener
+    },
+    receiveFrom: (issuers) => {
+      const verifyLogout = createVerifyLogout(issuers, now)
+      verify = verifyLogout
+      const begin = (logout: Logout, token: string): void => {
+        add([logout])
+        announce({ kind: 'logout-token', token })
+      }
+      return createTakeLogout(verifyLogout, begin, keep.store, dependencies)
+    },
+    stop: async () => {
+      clearInterval(sweeping)
+      follower.stop()
+      await keep.stop()
+    },
+  }
+}
+
+const createTakeLogout =
+  (
+    verify: VerifyLogout,
+    begin: (logout: Logout, token: string) => void,
+    store: LogoutWriter['store'],
+    { log, metrics }: LogoutDependencies,
+  ): TakeLogout =>
+  async (token, sender) => {
+    const logout = await verify(token)
+    begin(logout, token)
+    await store({ ...logout, ...sender })
+    const { issuer, subject } = logout
+    metrics.countLogout('stored', subject === '' ? 'without_subject' : 'none')
+    log.info({ issuer, ...sender }, 'logout stored')
+    if (subject === '') log.warn({ issuer, ...sender }, 'logout names no subject; JWTs without sid are not refused')
+  }
+
+function follow(
+  { directory: { graceMs } }: Configuration,
+  store: LogoutStore,
+  { knownAt }: OpenDirectory['rights'],
+  { log, monotonicMs }: LogoutDependencies,
+  onLogouts: (logouts: readonly Logout[]) => void,
+): LogoutFollower {
+  return followLogouts({
+    readSince: store.readSince,
+    knownAt,
+    monotonicMs,
+    isCovered: (error, knownAtMs) => graceMs > 0 && isOutage(error) && monotonicMs() - knownAtMs <= graceMs,
+    onLogouts,
+    onFailed: (error) => log.debug({ error: describeError(error) }, 'logouts not read'),
+  })
+}
+
+function createKeep(store: LogoutStore, table: LogoutTable, { log, monotonicMs }: LogoutDependencies) {
+  let isTold = false
+  let sweptAtMs = Number.NEGATIVE_INFINITY
+  const { sessionsOfSubject, entriesOfIssuer } = usualBounds
+  const tidy = async (logouts: readonly Logout[]): Promise<void> => {
+    for (const issuer of new Set(logouts.map((logout) => logout.issuer))) {
+      const subjects = logouts.filter((logout) => logout.issuer === issuer && logout.session !== '')
+      await store.widenSubjects(issuer, [...new Set(subjects.map(({ subject }) => subject))], sessionsOfSubject)
+      if (table.sizeOf(issuer) > entriesOfIssuer * 0.9) await store.widenIssuer(issuer, entriesOfIssuer * 0.8)
+    }
+    if (monotonicMs() - sweptAtMs < sweepMs) return
+    sweptAtMs = monotonicMs()
+    await store.dropExpired()
+  }
+  const writer = new LogoutWriter({
+    write: async (logouts) => {
+      await store.write(logouts)
+      if (isTold) log.info({}, 'logouts stored again')
+      isTold = false
+      tidy(logouts).catch((error: unknown) => log.warn({ error: describeError(error) }, 'old logouts not widened'))
+    },
+    onFailed: (error) => {
+      if (!isTold) log.error({ error: describeError(error) }, 'logouts not stored yet; they count in memory')
+      isTold = true
+    },
+  })
+  return {
+    store: (logout: Parameters<LogoutWriter['store']>[0]) => writer.store(logout),
+    unstored: () => writer.unstored,
+    stop: () => writer.stop(),
+  }
+}
+
+function createObey(
+  verify: (token: string) => Promise<Logout> | undefined,
+  onLogout: (logout: Logout) => void,
+  { log }: LogoutDependencies,
+): (token: string) => void {
+  const heard: string[] = []
+  let isBusy = false
+  const work = async (): Promise<void> => {
+    isBusy = true
+    for (let token = heard.shift(); token !== undefined; token = heard.shift()) {
+      try {
+        const logout = await verify(token)
+        if (logout) onLogout(logout)
+      } catch (error) {
+        log.debug({ cause: GatewayError.from(error).exactCause }, 'logout of another replica refused')
+      }
+    }
+    isBusy = false
+  }
+  return (token) => {
+    if (heard.length >= mostHeard) return
+    heard.push(token)
+    if (!isBusy) work().catch((error: unknown) => log.error({ error: describeError(error) }, 'logouts not read'))
+  }
+}

@@ -1,0 +1,24 @@
+import type { Awaitable } from '../lib/awaitable.ts'
+
+export type Login = Readonly<{
+  issuer: string
+  subject: string
+  session: string | undefined
+  issuedAt: number | undefined
+  isOverlong: boolean
+}>
+
+/**
+ * Ends the logins until `at` of a session, of a subject, or of both together. An empty text stands for any, so that two
+ * empty ones end all logins of the issuer.
+ */
+export type Logout = Readonly<{ issuer: string; subject: string; session: string; at: number; expiresAt: number }>
+
+export type ReceivedLogout = Logout & Readonly<{ clientAddress: string; requestId: string }>
+
+export type Logouts = Readonly<{
+  requireLoggedIn: (login: Login) => Awaitable<void>
+  hasEnded: (login: Login) => boolean
+}>
+
+export const noLogouts: Logouts = { requireLoggedIn: () => undefined, hasEnded: () => false }

@@ -1,0 +1,40 @@
+import { Counter, Gauge, type Registry } from 'prom-client'
+
+export type LogoutMetrics = Readonly<{
+  countLogout: (outcome: 'stored' | 'unstored' | 'refused', cause: string) => void
+  watchLogouts: (inForce: () => number, unstored: () => number) => void
+}>
+
+export function createLogoutMetrics(registers: Registry[]): LogoutMetrics {
+  const logouts = new Counter({
+    name: 'sallyport_logouts_total',
+    help: 'Requests of issuers at the listener for signals, by outcome and cause: stored, unstored or refused.',
+    labelNames: ['outcome', 'cause'],
+    registers,
+  })
+  for (const cause of ['none', 'without_subject']) logouts.inc({ outcome: 'stored', cause }, 0)
+  logouts.inc({ outcome: 'unstored', cause: 'directory_unavailable' }, 0)
+  let watched: Readonly<{ inForce: () => number; unstored: () => number }> | undefined
+  new Gauge({
+    name: 'sallyport_logouts_in_force',
+    help: 'Logouts of subjects and sessions that JWTs are compared with.',
+    registers,
+    collect() {
+      this.set(watched?.inForce() ?? 0)
+    },
+  })
+  new Gauge({
+    name: 'sallyport_logouts_unstored',
+    help: 'Logouts that count in memory and wait for the database.',
+    registers,
+    collect() {
+      this.set(watched?.unstored() ?? 0)
+    },
+  })
+  return {
+    countLogout: (outcome, cause) => logouts.inc({ outcome, cause }),
+    watchLogouts: (inForce, unstored) => {
+      watched = { inForce, unstored }
+    },
+  }
+}
