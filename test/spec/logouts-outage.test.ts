@@ -10,6 +10,13 @@ import { startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const { issuer, database, addSubject, signLogout, settings } = await prepareLogouts(t, world)
 
+/** Each source that connects clears the caches, from which an outage is answered. */
+const untilHears = ({ admin }: TestGateway, source: 'postgres' | 'redis'): Promise<void> =>
+  until(
+    async () => (await call(admin, { path: '/metrics' })).text.includes(`source_up{source="${source}"} 1`),
+    `the connection to ${source}`,
+  )
+
 /** A gateway whose connections to PostgreSQL a test may stop. */
 async function startBehindProxy(owner: Test, more: object = {}) {
   const url = new URL(world.databaseUrl)
@@ -19,6 +26,7 @@ async function startBehindProxy(owner: Test, more: object = {}) {
     world,
     settings: { ...settings, database: { url: url.href, ...patience }, directory: { graceMs: 60_000 }, ...more },
   })
+  await untilHears(gateway, 'postgres')
   const stop = (): void => {
     proxy.refuse()
     proxy.cut()
@@ -79,11 +87,8 @@ testRedis(t, 'while the database is down, Redis carries a logout to the other re
   const subject = await addSubject()
   const jwt = await issuer.sign({ sub: subject })
   for (const { gateway } of pair) {
+    await untilHears(gateway, 'redis')
     t.equal(await statusOf(gateway, jwt), 200)
-    await until(
-      async () => /source_up\{source="redis"} 1/.test((await call(gateway.admin, { path: '/metrics' })).text),
-      'Redis',
-    )
   }
   for (const { stop } of pair) stop()
   t.equal((await push(one, await signLogout({ sub: subject }))).status, 503)
