@@ -479,7 +479,7 @@ t.test('mistakes of every file are told at once', async (t) => {
   const problems = problemsOf(t, { 'a.yaml': 'routes: !x []\n', 'b.yaml': 'rules: []\n', 'roles.yaml': roles })
   t.strictSame(problems, [
     'a.yaml:1:9: Unresolved tag: !x; quote a text that begins with !',
-    'b.yaml:1:8: does not know "rules"; use one of organizationRoles, platformRoles, tokenScopes, organizations, rateLimits, resources, routes',
+    'b.yaml:1:8: does not know "rules"; use one of organizationRoles, platformRoles, tokenScopes, meanings, organizations, rateLimits, resources, routes',
   ])
 })
 
