@@ -277,3 +277,17 @@ t.test('the typ of older issuers counts where the configuration says so', async 
   t.equal((await push(older, await signLogout({ sub: subject }, { typ: 'at+jwt' }))).status, 400)
   t.equal((await push(older, await issuer.sign({ sub: subject, aud: client }))).status, 400)
 })
+
+t.test('a configuration that could not keep or take a logout is refused', async (t) => {
+  const refuse = (more: object, message: RegExp) => t.rejects(start(t, more), { message })
+  const [issuerSettings] = settings.issuers
+  const directoryRules = [{ claim: '/groups', matches: 'staff', platformRole: 'admin' }]
+  const claims = {
+    database: undefined,
+    directory: { kind: 'claims' },
+    issuers: [{ ...issuerSettings, directoryRules }],
+  }
+  await refuse(claims, /logout of .* needs a database, which keeps logouts/)
+  await refuse({ issuers: [{ ...issuerSettings, logout: undefined }] }, /listeners.signals: no issuer has logout/)
+  await refuse({ issuers: [{ ...issuerSettings, logout: {} }] }, /audience/)
+})
