@@ -93,6 +93,7 @@ const sidebar = [
       guide('Change policies', 'review-policy-changes'),
       guide('Reload policies', 'reload-policies'),
       guide('Open streams and rights', 'open-exchanges'),
+      guide('Logouts', 'logouts'),
       guide('Verify the identity header', 'verify-identity'),
       guide('API tokens', 'api-tokens'),
       guide('External authorization', 'external-authorization/', [
