@@ -34,6 +34,7 @@ import { MethodNotAllowed, type RouteMatch, type RouteTable } from './route/tabl
 
 export type Snapshot = Readonly<{
   table: RouteTable
+  routes: readonly Route[]
   roles: Roles
   organizations: DeclaredOrganizations
   locate: Locate

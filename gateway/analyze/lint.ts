@@ -7,8 +7,10 @@ export type Warning = Readonly<{ source: string; message: string }>
 
 const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
+const evaluateAbility = 'decisions:evaluate'
+
 export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warning[] {
-  const required = new Set(routes.flatMap(({ ability }) => ability ?? []))
+  const required = new Set([evaluateAbility, ...routes.flatMap(({ ability }) => ability ?? [])])
   const unused = [...roles.highest.abilities].filter((ability) => !required.has(ability))
   const open = routes
     .filter(({ isPublic }) => isPublic)

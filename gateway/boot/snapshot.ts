@@ -42,8 +42,8 @@ export function createSnapshot(
   const usual = { headerBytes, targetBytes }
   const rows = policy.routes.map((route) => route.headLimits)
   const headLimits = { usual, widest: widenLimits(usual, rows) }
-  const { roles, organizations } = policy
-  return Object.freeze({ table: compileRoutes(policy.routes), roles, organizations, locate, headLimits })
+  const { routes, roles, organizations } = policy
+  return Object.freeze({ table: compileRoutes(routes), routes, roles, organizations, locate, headLimits })
 }
 
 export function readTrustedProxies({ trustedProxies, problemAt }: Configuration): TrustedProxies {

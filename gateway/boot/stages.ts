@@ -1,6 +1,7 @@
 import { randomInt, randomUUID } from 'node:crypto'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import type { Configuration } from '../configuration/configuration.ts'
+import { createAuthzen } from '../decision/authzen/authzen.ts'
 import { createDecision } from '../decision/decision.ts'
 import { createCors, noCors } from '../endpoints/cors.ts'
 import { createAnswer } from '../endpoints/endpoints.ts'
@@ -72,11 +73,13 @@ export function wireStages(
     beginRecord: beginRecord('public'),
     observe: observe('public'),
   }
-  const judge = createDecision({
+  const ofDecision: Stages = {
     ...stages,
     credentials: credentials.decision,
     beginRecord: beginRecord('decision'),
     observe: observe('decision'),
-  })
+  }
+  const { authzen } = configuration.listeners.decision
+  const judge = createDecision(ofDecision, authzen && createAuthzen(ofDecision, authzen))
   return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
 }

@@ -18,7 +18,7 @@ export type Configuration = Readonly<{
   workers: number | 'auto'
   listeners: Readonly<{
     public: RequestListenerSettings
-    decision: RequestListenerSettings
+    decision: DecisionListenerSettings
     admin: ListenerSettings
     signals?: RequestListenerSettings
   }>
@@ -137,6 +137,9 @@ export function requireDatabase({ database }: Pick<Configuration, 'database'>): 
 export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>
 
 export type RequestListenerSettings = ListenerSettings & Readonly<{ tls?: ListenerTlsSettings }>
+
+type DecisionListenerSettings = RequestListenerSettings &
+  Readonly<{ authzen?: Readonly<{ url: string; subject: 'id' | 'username' }> }>
 
 export type ListenerTlsSettings = Readonly<{
   cert: Pem

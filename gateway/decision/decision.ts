@@ -14,7 +14,7 @@ import { readOriginalRequest } from './original-request.ts'
  * Serves proxies that forward requests themselves. It runs the same policy and stages up to `pin`. The response is 200
  * with the pinned headers, or the refusal of the public listener.
  */
-export const createDecision = (stage: Stages) => {
+export const createDecision = (stage: Stages, serveAuthzen: ServeOther = () => undefined) => {
   const admit = createAdmit(stage, 'decision')
   const judge = async (
     exchange: Exchange,
@@ -34,7 +34,7 @@ export const createDecision = (stage: Stages) => {
     const permit = await admit({ exchange, headers, client, requestId }, target, host, snapshot, observer)
     return pin(permit, snapshot, host, stage, observer, path !== '/authorize')
   }
-  return async function handle(exchange: Exchange): Promise<void> {
+  const handle = async (exchange: Exchange): Promise<void> => {
     const requestId = readRequestId(exchange.headers)
     const record = stage.beginRecord(exchange, requestId)
     const observer = stage.observe(record, exchange, requestId)
@@ -51,7 +51,10 @@ export const createDecision = (stage: Stages) => {
       answer(refusal.status, refusal.headers, refusal.body)
     }
   }
+  return (exchange: Exchange): Promise<void> => serveAuthzen(exchange) ?? handle(exchange)
 }
+
+type ServeOther = (exchange: Exchange) => Promise<void> | undefined
 
 /** An endpoint of the gateway has no upstream: the proxy sends the request to the public listener. */
 async function pin(

@@ -30,7 +30,6 @@ export async function spawnGateway(
     env: { ...process.env, ...environment },
     execArgv: [],
     stdio: ['ignore', log, log, 'ipc'],
-    // Outside the terminal's process group: the demo gets Ctrl-C and stops its parts in order.
     detached: true,
   })
   const ended = once(child, 'exit').then(([code]) => (typeof code === 'number' ? code : 1))

@@ -80,7 +80,6 @@ async function readBody(request: IncomingMessage): Promise<string | undefined> {
   let bytes = 0
   for await (const chunk of request as AsyncIterable<Buffer>) {
     bytes += chunk.length
-    // Reads to the end: a response to a half-read request may be lost in a reset.
     if (bytes <= bodyLimitBytes) chunks.push(chunk)
   }
   return bytes > bodyLimitBytes ? undefined : Buffer.concat(chunks).toString('utf8')

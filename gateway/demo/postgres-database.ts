@@ -35,7 +35,6 @@ async function connectWhenReady(access: DatabaseAccess, isAborted: () => boolean
       database: 'postgres',
       connectionTimeoutMillis: 5000,
     })
-    // Queries fail by themselves when the server goes; without a listener the event would end this process.
     client.on('error', () => undefined)
     try {
       await client.connect()

@@ -30,7 +30,6 @@ const settings = [
   'full_page_writes=off',
   'wal_level=minimal',
   'max_wal_senders=0',
-  // Saves the start time and memory of I/O workers; a demo reads from the page cache.
   'io_method=sync',
   'dynamic_shared_memory_type=mmap',
   'log_checkpoints=off',
@@ -79,7 +78,6 @@ export function superviseServer(
     void run.ended.then((manner) => {
       current = undefined
       if (isStopping) return
-      // After a kill -9 the children still hold the shared memory, so this start may fail and be repeated.
       restart = setTimeout(() => watch(spawnServer(command)), restartDelayMs)
       onUnexpectedExit(`PostgreSQL ${manner}; starting it again in ${restartDelayMs / 1000} s`)
     })

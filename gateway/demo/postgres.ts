@@ -46,7 +46,6 @@ export async function startPostgres(options: EmbeddedPostgresOptions = {}): Prom
     await watchdog.release()
   }
   try {
-    // The account may pass through to its data, but not list the folder.
     if (account !== undefined) await chmod(directory, 0o711)
     const { initdb, postgres: program } = await prepareBinaries(account, root, join(directory, 'binaries'))
     const superuserPassword = await createCluster(initdb, account, directory, data)

@@ -61,6 +61,8 @@ export type WrongSecret = 'wrong-secret'
 
 export type TokenAncestor = Readonly<{ id: number; userId: number }>
 
+export type MemberName = Readonly<{ id: number } | { username: string }>
+
 export type NewToken = Readonly<{
   userId: number
   name: string | null
@@ -163,6 +165,7 @@ export interface Directory<User extends KnownUser = UserRecord> {
   /** A cached record is looked up again if its heartbeat is older than `aliveSince`. */
   findCluster(id: number, aliveSince: Date): Awaitable<ClusterRecord | undefined>
   findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
+  findNamedMember(organizationId: number, name: MemberName): Awaitable<UserRecord | undefined>
   mintToken(token: NewToken, minter: Minter | undefined, audit: AuditContext): Promise<TokenMetadata>
   listTokens(userId: number, page: TokenPage): Promise<Readonly<{ total: number; tokens: readonly TokenMetadata[] }>>
   /** Also revokes all tokens minted with this one. Undefined if the user has no such token. */

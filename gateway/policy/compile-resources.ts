@@ -13,6 +13,7 @@ export function compileResources(files: readonly PolicyFile[], roles: Roles, pro
       const complain = (message: string) => problems.push(file.problemAt(['resources', name], message))
       if (rows.has(name)) complain(`is listed twice; keep one of the two`)
       if (name === 'agent') complain('agents are a kind of the gateway; take another name')
+      if (name === 'path') complain('questions about a path have this type; take another name')
       rows.set(name, { row, file })
     }
   const kinds = new Map<string, ResourceKind>()

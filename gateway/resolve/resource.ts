@@ -14,13 +14,26 @@ export type Resource =
 export function resolveResource(
   match: RouteMatch,
   organization: Organization | undefined,
-  directory: Pick<Directory, 'findAgent' | 'findResource'>,
+  directory: Lookups,
   headers: readonly string[],
+): Awaitable<Resource | undefined> {
+  if (!match.route.resource) return undefined
+  const ids = readResourceIds(match, headers)
+  if (!ids) throw new GatewayError('query_like_guarded_param')
+  return findGuarded(match, ids, organization, directory)
+}
+
+type Lookups = Pick<Directory, 'findAgent' | 'findResource'>
+
+/** Takes the ids of the resource and of its ancestors, nearest first. Ancestors that are left out may be any. */
+export function findGuarded(
+  match: RouteMatch,
+  ids: readonly string[],
+  organization: Organization | undefined,
+  directory: Lookups,
 ): Awaitable<Resource | undefined> {
   const { resource } = match.route
   if (!resource) return undefined
-  const ids = readResourceIds(match, headers)
-  if (!ids) throw new GatewayError('query_like_guarded_param')
   const { kind } = resource
   if (kind === 'agent') {
     const id = parseId(ids[0] ?? '')

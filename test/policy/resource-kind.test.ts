@@ -26,6 +26,7 @@ t.test('mistakes of kinds and of routes that guard them are told', async (t) => 
   const one = 'one: { id: integer }'
   const wrong: readonly (readonly [kinds: readonly string[], resource: string | undefined, said: RegExp])[] = [
     [['agent: { id: integer }', one], undefined, /agents are a kind of the gateway/],
+    [['path: { id: integer }', one], undefined, /questions about a path have this type/],
     [['One: { id: integer }', one], undefined, /lower-case letters, digits and underscores/],
     [['one: { id: number }'], undefined, /integer/],
     [['one: { id: integer, parent: two }'], undefined, /the parent "two" is not listed/],

@@ -2,10 +2,10 @@ import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import { isSameAddress, readClaims } from '../../gateway/authenticate/claims.ts'
 import { readHeaderCredential } from '../../gateway/authenticate/credential.ts'
 import { compileDirectoryRules } from '../../gateway/authenticate/directory-rules.ts'
-import { parseShallow } from '../../gateway/authenticate/jwks/fetch.ts'
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
 import { parseCsv } from '../../gateway/cli/provision/csv.ts'
+import { readQuestion, readQuestionBatch } from '../../gateway/decision/authzen/questions.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
 import { parseChanges } from '../../gateway/directory/change.ts'
 import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
@@ -25,6 +25,7 @@ import { embeddedAddresses } from '../../gateway/http/upstream/embedded-address.
 import { readIdleMs } from '../../gateway/http/upstream/request-cycle.ts'
 import { composeRequestHead } from '../../gateway/http/upstream/request-head.ts'
 import { isHandshake } from '../../gateway/http/websocket.ts'
+import { parseShallow } from '../../gateway/lib/parse-shallow.ts'
 import { keepCookies, mayKeepSetCookie } from '../../gateway/locate/cookies.ts'
 import { readNetwork } from '../../gateway/network/network.ts'
 import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
@@ -267,7 +268,15 @@ export const readers: readonly Reader[] = [
   reader('a key set', ['authenticate/jwks/fetch.ts', 'authenticate/jwks/usable-keys.ts'], 256 * 1024, (text) =>
     usableKeys([JSON.parse(`{"kty":"RSA","e":"AQAB","n":"${text}"}`)]),
   ),
-  reader('a key set’s text', 'authenticate/jwks/fetch.ts', mebibyte, (text) => parseShallow(`{"keys":${text}`)),
+  reader('a key set’s text', ['authenticate/jwks/fetch.ts', 'lib/parse-shallow.ts'], mebibyte, (text) =>
+    parseShallow(`{"keys":${text}`, 32),
+  ),
+  reader('a question', ['decision/authzen/questions.ts', 'decision/authzen/evaluate.ts'], 256 * 1024, (text) =>
+    readQuestion(Buffer.from(`{"subject":${text}}`)),
+  ),
+  reader('a batch of questions', 'decision/authzen/questions.ts', 256 * 1024, (text) =>
+    readQuestionBatch(Buffer.from(`{"subject":{"type":${JSON.stringify(text)},"id":${text}}}`)),
+  ),
   reader('an organization', 'resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
   reader('an id of a resource', 'policy/resource-kind.ts', head, (text) =>
     (['bigint', 'uuid', 'text'] as const).map((type) => isResourceId(type, text)),
@@ -378,6 +387,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'admin/history/': 'words of a search on the admin listener, cut at 256 characters',
   'admin/console/': 'draws pages of what the gateway knows; asked on the admin listener alone',
   'decision/decision.ts': 'parts a target at its first question mark',
+  'decision/authzen/authzen.ts': 'parts a target at its first question mark',
   'directory/postgres/check/': 'a command that an operator runs on his own database',
   'directory/postgres/audit.ts': own,
   'directory/postgres/migrate.ts': own,

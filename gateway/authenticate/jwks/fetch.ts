@@ -1,5 +1,6 @@
 import type { ReadableStreamDefaultReader } from 'node:stream/web'
 import { guarded } from '../../fault/guarded.ts'
+import { parseShallow } from '../../lib/parse-shallow.ts'
 import type { LoadKeys } from './refresh.ts'
 
 const responseLimitBytes = 1024 * 1024
@@ -103,7 +104,7 @@ async function fetchJson(url: string, ask: Fetch, signal: AbortSignal): Promise<
 /** The parser's own message quotes what it could not read. */
 function parseDocument(text: string, url: string): unknown {
   try {
-    return parseShallow(text)
+    return parseShallow(text, mostDepth)
   } catch (error) {
     throw new Error(`the response of ${nameAddress(url)} is not JSON, or is nested too deeply`, { cause: error })
   }
@@ -123,20 +124,6 @@ function nameFailure(error: unknown): string {
 
 /** Key sets and discovery documents are flatter; 1 MiB of brackets costs the garbage collector over 80 ms. */
 const mostDepth = 32
-
-export function parseShallow(text: string): unknown {
-  let depth = 0
-  let isInString = false
-  for (let index = 0; index < text.length; index++) {
-    const character = text[index]
-    if (character === '"') isInString = !isInString
-    else if (isInString) index += character === '\\' ? 1 : 0
-    else if (character === '[' || character === '{') depth += 1
-    else if (character === ']' || character === '}') depth -= 1
-    if (depth > mostDepth) throw new Error('the response is nested too deeply')
-  }
-  return JSON.parse(text)
-}
 
 async function readText(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal): Promise<string> {
   const cancel = (): void => void reader.cancel().catch(() => undefined)

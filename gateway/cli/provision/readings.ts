@@ -26,7 +26,6 @@ export function readText(what: string, text: string): string {
 export const readExternalId = (text: string | undefined): string | undefined =>
   text === undefined ? undefined : readText('--external-id', text)
 
-/** Never all digits, which would be an id. */
 export function readSlug(what: string, text: string): string {
   if (text.length <= 100 && /^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(text) && /[a-z]/.test(text)) return text
   throw new UsageError(

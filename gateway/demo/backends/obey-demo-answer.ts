@@ -4,7 +4,6 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { BadInstruction, type PreparedAnswer, prepareAnswer, sendAnswer } from './prepare-answer.ts'
 import type { IncomingBody } from './receive-body.ts'
 
-// Longer than the gaps of a slow body, so that only a stalled one ends the wait.
 const stalledBodyMs = 250
 
 /** Answers as the header `x-demo-answer` says, once the body has arrived or stalled: a 413 may come early. */

@@ -64,7 +64,6 @@ async function waitUnlessLeft(waitMs: number, left: AbortSignal): Promise<void> 
 function endStream(ending: Ending, { request, endExchange }: BackendRequest, response: ServerResponse): void {
   switch (ending) {
     case 'fin':
-      // The response would add the last chunk, so the socket ends alone.
       endExchange({ aborted: false })
       request.socket.end()
       return

@@ -25,7 +25,6 @@ export type TakeUpgrade = (arrival: BackendRequest, socket: Duplex, head: Buffer
 export type Backend = Readonly<{ name: string; answer: AnswerRequest; takeUpgrade?: TakeUpgrade }>
 
 export function serveBackend(backend: Backend, journal: Journal, host: string): Promise<RunningServer> {
-  // Lenient, so that the recorder shows every request that passes the gateway.
   const server = createServer({ maxHeaderSize: 256 * 1024, requireHostHeader: false, keepAliveTimeout: 0 })
   server.requestTimeout = 0
   server.headersTimeout = 0
@@ -51,7 +50,6 @@ export function serveBackend(backend: Backend, journal: Journal, host: string): 
 
   function handleDetached(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const arrival = receive(request)
-    // Without a parser, a reset would end the process; 'close' follows.
     socket.on('error', () => undefined)
     const isFree = request.headers['x-demo-answer'] === undefined
     if (isFree && backend.takeUpgrade?.(arrival, socket, head)) return
@@ -65,12 +63,10 @@ export function serveBackend(backend: Backend, journal: Journal, host: string): 
   }
 
   server.on('request', handle)
-  // Node answers an unknown Expect itself; here it is a request like any other.
   server.on('checkExpectation', handle)
   server.on('connect', handleDetached)
   if (backend.takeUpgrade !== undefined) server.on('upgrade', handleDetached)
   server.on('clientError', (error: Error & { rawPacket?: Buffer }, socket) => {
-    // Tests of request smuggling need to see bytes that are not a request.
     if (error.rawPacket !== undefined && !receiving.has(socket)) {
       const requestLine = error.rawPacket.toString('latin1').split('\r\n', 1)[0] ?? ''
       journal.open({ backend: backend.name, requestLine, headers: [], body: noBody })({ aborted: false })

@@ -74,6 +74,10 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
     findOrganization: (id) => organizations.read(`organization:${id}`, () => store.findOrganization(id)),
     findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
     findResource: (question) => readResource(resources, store, question),
+    findNamedMember: (organizationId, name) => {
+      const text = 'id' in name ? `id ${name.id}` : `name ${name.username}`
+      return users.read(`member ${organizationId} ${text}`, () => store.findNamedMember(organizationId, name))
+    },
     findCluster: (id, aliveSince) => readCluster(clusters, store, id, aliveSince),
     revokeToken: async (token, audit) => {
       const revoked = await store.revokeToken(token, audit)

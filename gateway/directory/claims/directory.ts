@@ -50,6 +50,7 @@ export function createClaimsDirectory(policy: () => ClaimsPolicy): ClaimsDirecto
       findResource: refuse,
       findCluster: refuse,
       findMember: refuse,
+      findNamedMember: refuse,
       mintToken: refuse,
       listTokens: refuse,
       revokeToken: refuse,

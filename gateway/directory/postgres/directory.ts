@@ -5,6 +5,7 @@ import {
   type ClusterRecord,
   type Directory,
   type DirectoryStore,
+  type MemberName,
   type NewIdentity,
   nameIdentity,
   type ReadFacts,
@@ -69,6 +70,7 @@ export function createPostgresDirectory(
       const [row] = await query<MemberRow>(statements.findMember, [organizationId, userId])
       return row && { id: row.id, userType: row.user_type }
     },
+    findNamedMember: (organizationId, name) => findNamedMember(query, organizationId, name),
     switchOrganization: (userId, organizationId, audit) =>
       transaction(async (within) => {
         const rows = await within(statements.switchOrganization, [userId, organizationId])
@@ -86,6 +88,21 @@ export function createPostgresDirectory(
 async function findByIdentity(query: Query, issuer: string, subject: string): Promise<UserRecord | undefined> {
   const [row] = await query<{ user: UserRecord }>(statements.findByIdentity, [issuer, subject])
   return row?.user
+}
+
+/** Two members of one name, or a column that takes another spelling for equal (citext), name no member. */
+async function findNamedMember(
+  query: Query,
+  organizationId: number,
+  name: MemberName,
+): Promise<UserRecord | undefined> {
+  if ('id' in name) {
+    const [row] = await query<{ user: UserRecord }>(statements.findMemberById, [organizationId, name.id])
+    return row?.user
+  }
+  const rows = await query<{ user: UserRecord }>(statements.findMembersByUsername, [organizationId, name.username])
+  const [row] = rows
+  return rows.length === 1 && row?.user.username === name.username ? row.user : undefined
 }
 
 /** Locks the identity, so that among concurrent first logins on all replicas one creates the user. */

@@ -57,6 +57,8 @@ const reads: readonly Statement[] = [
   statements.findCluster,
   statements.findMember,
   statements.findMinterAndOwner,
+  statements.findMemberById,
+  statements.findMembersByUsername,
   statements.listTokens,
   statements.countTokens,
   readSessionEnds,

@@ -185,6 +185,19 @@ export const findMember: Statement = {
     where r.organization_id = $1 and u.id = $2`,
 }
 
+const memberWith = (condition: string): string => `select ${userJson} as user
+    from sallyport_directory.users u
+    where ${condition} and exists (
+      select from sallyport_directory.role_assignments r where r.user_id = u.id and r.organization_id = $1
+    ) limit 2`
+
+export const findMemberById: Statement = { name: 'find-member-by-id', text: memberWith('u.id = $2') }
+
+export const findMembersByUsername: Statement = {
+  name: 'find-members-by-username',
+  text: memberWith('u.username = $2'),
+}
+
 const tokenMetadata = 'id, name, abilities, last_used_at, expires_at, created_at'
 
 export const mintToken: Statement = {

@@ -141,6 +141,7 @@ function holdDirectory() {
       }),
     findCluster: (id) => ask(`cluster ${id}`, () => cluster(id, rows.heartbeat)),
     findMember: (_organization, id) => ask(`member ${id}`, () => ({ id, userType: 'human' as const })),
+    findNamedMember: (organizationId, name) => ask(`named ${organizationId} ${Object.values(name)}`, () => user(1)),
     mintToken: () => ask('mint', () => token(1, user(1))),
     listTokens: () => ask('list', () => ({ total: 0, tokens: [] })),
     revokeToken: ({ id }) => ask(`revoke ${id}`, () => (rows.revoked ? token(id, user(1)) : undefined)),

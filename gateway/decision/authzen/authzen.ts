@@ -1,0 +1,183 @@
+import { setImmediate } from 'node:timers/promises'
+import { readCredential } from '../../authenticate/credential.ts'
+import { decide, enforce } from '../../authorize/decide.ts'
+import { GatewayError } from '../../errors/gateway-error.ts'
+import type { Exchange } from '../../http/exchange.ts'
+import type { RequestRecord } from '../../observe/request-record.ts'
+import { auditRefusal, passAudit, renderRefusal, type Snapshot, type Stages } from '../../pipeline.ts'
+import type { Route } from '../../policy/route.ts'
+import { readClient } from '../../receive/client.ts'
+import { type RequestHeaders, readHeaders } from '../../receive/headers.ts'
+import { readRequestId } from '../../receive/request-id.ts'
+import { type RequestTarget, readTarget } from '../../receive/target.ts'
+import { readMediaType } from '../../relay/answer-headers.ts'
+import { resolveOrganization } from '../../resolve/organization.ts'
+import { createEvaluate, type SubjectNaming } from './evaluate.ts'
+import { type AccessQuestion, type QuestionBatch, readQuestion, readQuestionBatch, refuse } from './questions.ts'
+
+export type AuthzenSettings = Readonly<{ url: string; subject: SubjectNaming }>
+
+const paths = {
+  metadata: '/.well-known/authzen-configuration',
+  evaluation: '/access/v1/evaluation',
+  evaluations: '/access/v1/evaluations',
+} as const
+
+type Endpoint = keyof typeof paths
+
+type Received = Readonly<{
+  exchange: Exchange
+  headers: RequestHeaders
+  target: RequestTarget
+  clientAddress: string
+  requestId: string
+  record: RequestRecord
+}>
+
+/** OpenID AuthZEN Authorization API 1.0. Undefined for a request to another path. */
+export function createAuthzen(stage: Stages, { url, subject }: AuthzenSettings) {
+  const evaluate = createEvaluate(stage.directory, subject)
+  const metadata = describeEndpoints(url)
+  const respond = async (endpoint: Endpoint, received: Received, snapshot: Snapshot): Promise<unknown> => {
+    const { exchange, record } = received
+    requireMethod(endpoint, exchange.method)
+    if (endpoint === 'metadata') {
+      record.onAllowed()
+      await passAudit(stage.audit, record, record, 200)
+      return metadata
+    }
+    const organizationId = await admitEvaluator(stage, endpoint, received, snapshot)
+    const question = await readBody(endpoint, received)
+    if (!('questions' in question)) return { decision: await evaluate(question, organizationId, snapshot) }
+    return answerBatch(question, (one) => evaluate(one, organizationId, snapshot))
+  }
+  const serve = async (endpoint: Endpoint, exchange: Exchange): Promise<void> => {
+    const requestId = readRequestId(exchange.headers)
+    const record = stage.beginRecord(exchange, requestId)
+    try {
+      const snapshot = stage.snapshot()
+      const body = await respond(endpoint, receive(stage, exchange, requestId, record, snapshot), snapshot)
+      const headers = ['content-type', 'application/json', 'cache-control', 'no-store', 'x-request-id', requestId]
+      exchange.respond({ status: 200, headers }, JSON.stringify(body))
+    } catch (caught) {
+      const refused = GatewayError.from(caught)
+      exchange.willRefuse(refused.status)
+      const refusal = renderRefusal(await auditRefusal(stage.audit, record, record, refused), record, requestId)
+      exchange.respond(refusal, refusal.body)
+    }
+  }
+  return (exchange: Exchange): Promise<void> | undefined => {
+    const [path] = exchange.target.split('?', 1)
+    const endpoint = (Object.keys(paths) as Endpoint[]).find((name) => paths[name] === path) // its keys are all endpoints
+    return endpoint && serve(endpoint, exchange)
+  }
+}
+
+/** From the configuration alone: a client chooses `Host`, and would choose where others send their questions. */
+function describeEndpoints(url: string): Readonly<Record<string, string>> {
+  return {
+    policy_decision_point: url,
+    access_evaluation_endpoint: `${url}${paths.evaluation}`,
+    access_evaluations_endpoint: `${url}${paths.evaluations}`,
+  }
+}
+
+function receive(
+  stage: Stages,
+  exchange: Exchange,
+  requestId: string,
+  record: RequestRecord,
+  { headLimits: { usual } }: Snapshot,
+): Received {
+  const headers = readHeaders(exchange, usual.headerBytes)
+  const client = readClient(exchange, headers, stage.isTrustedProxy)
+  record.onClient(client)
+  const target = readTarget(exchange.method, exchange.target, headers.host, usual.targetBytes)
+  record.onTarget(target, headers.host, headers)
+  return { exchange, headers, target, clientAddress: client.address, requestId, record }
+}
+
+function requireMethod(endpoint: Endpoint, method: string): void {
+  const allow = endpoint === 'metadata' ? ['GET', 'HEAD'] : ['POST']
+  if (!allow.includes(method)) throw new GatewayError('method_not_allowed', { allow })
+}
+
+const evaluateAbility = 'decisions:evaluate'
+
+const routeOf = (endpoint: Exclude<Endpoint, 'metadata'>): Route => ({
+  id: `authzen.${endpoint}`,
+  source: 'gateway',
+  host: undefined,
+  path: paths[endpoint],
+  methods: new Set(['POST']),
+  surface: 'platform',
+  stream: undefined,
+  isPublic: false,
+  destination: { kind: 'upstream', name: 'authzen' },
+  role: undefined,
+  ability: evaluateAbility,
+  organizationParam: undefined,
+  resource: undefined,
+  unguarded: new Map(),
+  isWebSocket: false,
+  isKeptAlive: false,
+  takesEncodedSlashes: false,
+  rateLimit: undefined,
+  bodyLimitBytes: undefined,
+  headLimits: {},
+  timeouts: {},
+})
+
+const routes = { evaluation: routeOf('evaluation'), evaluations: routeOf('evaluations') }
+
+async function admitEvaluator(
+  stage: Stages,
+  endpoint: keyof typeof routes,
+  { exchange, headers, target, clientAddress, requestId, record }: Received,
+  { roles }: Snapshot,
+): Promise<number> {
+  const match = { route: routes[endpoint], target, params: new Map<string, string>(), rest: undefined }
+  record.onMatch(match)
+  const credential = readCredential(headers, stage.credentials, exchange)
+  const principal = await stage.authenticate(credential, { clientAddress, requestId })
+  record.onPrincipal(principal)
+  const organization = resolveOrganization(principal, match, headers)
+  record.onOrganization(organization)
+  // By its name: a token with all abilities of its account was not minted to ask about others.
+  if (principal.credential.kind !== 'api-token' || !principal.credential.abilities.includes(evaluateAbility))
+    throw new GatewayError('token_ability_missing')
+  enforce(decide(match, { principal, organization, resource: undefined }, roles))
+  if (!organization) throw new GatewayError('no_organization_for_ability')
+  record.onAllowed()
+  await passAudit(stage.audit, record, record)
+  return organization.id
+}
+
+const bodyLimitBytes = 256 * 1024
+
+async function readBody(
+  endpoint: keyof typeof routes,
+  { exchange, headers }: Received,
+): Promise<AccessQuestion | QuestionBatch> {
+  if (readMediaType(headers.passing) !== 'application/json') throw refuse('content-type', 'enum')
+  const bytes = await exchange.body.read(bodyLimitBytes)
+  return endpoint === 'evaluation' ? readQuestion(bytes) : readQuestionBatch(bytes)
+}
+
+const notUnderstood = { decision: false, context: { error: { status: 400, message: 'The evaluation is malformed.' } } }
+
+/** Each answer has a turn of the event loop of its own, so that other requests do not wait for a whole batch. */
+async function answerBatch(
+  { questions, semantic }: QuestionBatch,
+  evaluate: (question: AccessQuestion) => Promise<boolean>,
+): Promise<unknown> {
+  const evaluations: unknown[] = []
+  for (const question of questions) {
+    const decision = question !== undefined && (await evaluate(question))
+    evaluations.push(question ? { decision } : notUnderstood)
+    if (semantic === 'deny_on_first_deny' && !decision) break
+    if (semantic === 'permit_on_first_permit' && decision) break
+    await setImmediate()
+  }
+  return { evaluations }
+}
