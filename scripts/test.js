@@ -83,16 +83,24 @@ function render(value) {
   }
 }
 
-/** Words by which a file asks for PostgreSQL, another program, or a size of its campaign. */
+/** Words by which a file asks for PostgreSQL, another program, or a size of its campaign, or says that it measures time. */
 const slowWords =
-  /\b(startTestWorld|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testChromium|testUnlessLacking|CAMPAIGN)\b/
+  /\b(startTestWorld|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testUnlessLacking|CAMPAIGN)\b|: it measures processor time/
+
+/** Imports of helpers that start a world or a database on a file's behalf. */
+const slowHelpers =
+  /\bstartProxy\b[^}]*\} from '[^']+\/proxy\.ts'|\/support\/(standby|openai\/stage)\.ts'|\blistDrills\b/
 
 /** Folders about scripts, packages, pages, benches and drills. */
 const nodeless = /^test\/(architecture\.test\.ts|(bench|deploy|drills|reference|scripts)\/)/
 
+function isSlow(file) {
+  const text = readFileSync(file, 'utf8')
+  return slowWords.test(text) || slowHelpers.test(text) || file.startsWith('test/scripts/')
+}
+
 const isWanted = (file) =>
-  !(options.has('--fast') && (slowWords.test(readFileSync(file, 'utf8')) || file.startsWith('test/scripts/'))) &&
-  !(options.has('--behavior') && nodeless.test(file))
+  !(options.has('--fast') && isSlow(file)) && !(options.has('--behavior') && nodeless.test(file))
 
 const listFiles = () =>
   readdirSync(new URL('../test', import.meta.url), { recursive: true })
