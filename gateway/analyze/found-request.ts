@@ -4,7 +4,7 @@ export type FoundRequest = Readonly<{
   source: string
   time: string
   listener: string | null
-  outcome: 'allowed' | 'refused' | 'failed' | 'slow'
+  outcome: 'allowed' | 'refused' | 'failed' | 'ended' | 'slow'
   status: number | null
   reason: string | null
   cause: string | null
@@ -36,22 +36,31 @@ const readNumber = (value: unknown): number | null =>
 
 const readFields = (value: unknown): Fields => Object(value) as Fields // a member that is missing reads as undefined
 
-export function readDecision(line: string, requestId: string, source: string): FoundRequest | undefined {
+const serverFailure = 500
+
+const readOutcome = ({ audit, outcome, status }: Fields): FoundRequest['outcome'] | undefined => {
+  if (audit === 'decision') return outcome === 'allowed' ? 'allowed' : 'refused'
+  if (audit === 'failure') return Number(status) >= serverFailure ? 'failed' : 'refused'
+  return audit === 'end' ? 'ended' : undefined
+}
+
+export function readAuditLine(line: string, requestId: string, source: string): FoundRequest | undefined {
   const fields = readFields(parseJson(line))
-  if (fields.audit !== 'decision' || fields.requestId !== requestId) return undefined
+  const outcome = readOutcome(fields)
+  if (outcome === undefined || fields.requestId !== requestId) return undefined
   const [subject, credential] = [readFields(fields.subject), readFields(fields.credential)]
   return {
     source,
     ...readCommon(fields),
-    outcome: fields.outcome === 'allowed' ? 'allowed' : 'refused',
+    outcome,
     check: readText(fields.check),
     userId: readNumber(subject.id) ?? readText(subject.id),
     userKind: readText(subject.kind),
     credential: readText(credential.kind),
     tokenId: readNumber(credential.id) ?? readNumber(fields.tokenId),
-    upstream: null,
+    upstream: readText(fields.upstream),
     replica: readText(fields.replica),
-    durationMs: null,
+    durationMs: readNumber(fields.durationMs),
   }
 }
 

@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs'
-import { type FoundRequest, readDecision } from './found-request.ts'
+import { type FoundRequest, readAuditLine } from './found-request.ts'
 
 export type AuditSearch = Readonly<{ found: readonly FoundRequest[]; left: number }>
 
@@ -16,13 +16,9 @@ export async function searchAudit(file: string, requestId: string): Promise<Audi
   const id = Buffer.from(requestId)
   const take = (line: Buffer, number: number): void => {
     if (!line.includes(id)) return
-    const decision = readDecision(
-      line.toString('utf8'),
-      requestId,
-      `${file === '-' ? 'standard input' : file}:${number}`,
-    )
-    if (!decision) return
-    if (found.length < foundLimit) found.push(decision)
+    const match = readAuditLine(line.toString('utf8'), requestId, `${file === '-' ? 'standard input' : file}:${number}`)
+    if (!match) return
+    if (found.length < foundLimit) found.push(match)
     else left += 1
   }
   const bytes: AsyncIterable<Buffer> = file === '-' ? process.stdin : createReadStream(file)

@@ -8,7 +8,8 @@ import { createAnswer } from '../endpoints/endpoints.ts'
 import { createForward } from '../forward/forward.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { AuditedListener } from '../observe/audit/line.ts'
-import { createRecords, type ObserveRequest } from '../observe/request-record.ts'
+import { createFailureRecorder } from '../observe/audit/record-failure.ts'
+import { createRecords, type EndedRequest, type ObserveRequest } from '../observe/request-record.ts'
 import { observeStages } from '../observe/stage-timings.ts'
 import { createPin } from '../pin/pin.ts'
 import { createPipeline, type Stages } from '../pipeline.ts'
@@ -43,8 +44,13 @@ export function wireStages(
     makeId: () => randomUUID().replaceAll('-', ''),
   })
   metrics.watchStreams(countStreams)
+  const recordFailure = createFailureRecorder(audit, now)
+  const onRequestEnd = (request: EndedRequest): void => {
+    history.noteEnd(request)
+    recordFailure(request)
+  }
   const beginRecord = (listener: AuditedListener) =>
-    createRecords({ log, metrics, now, monotonicMs, onRequestEnd: history.noteEnd }, listener)
+    createRecords({ log, metrics, now, monotonicMs, onRequestEnd }, listener)
   const time = observeStages(metrics, monotonicMs)
   const observe = (listener: AuditedListener): ObserveRequest => {
     const trace = tracing?.observe(listener)

@@ -100,10 +100,9 @@ async function searchListener(origin: string, requestId: string, search: Search,
 }
 
 const isKnown = (request: FoundRequest, known: readonly FoundRequest[]): boolean =>
-  request.outcome === 'refused' &&
   known.some(
     ({ outcome, cause, time }) =>
-      outcome === 'refused' &&
+      outcome === request.outcome &&
       cause === request.cause &&
       Math.abs(Date.parse(time) - Date.parse(request.time)) < sameMomentMs,
   )

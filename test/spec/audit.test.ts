@@ -1,7 +1,16 @@
 import { readFileSync, statSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { countIds, createStart, makeId, readAudit, settleWritten, startAuditUpstream } from '../support/audit.ts'
+import {
+  countAudited,
+  countIds,
+  createStart,
+  decisionsOf,
+  makeId,
+  readAudit,
+  settleWritten,
+  startAuditUpstream,
+} from '../support/audit.ts'
 import { type Storm, storm } from '../support/audit-storm.ts'
 import { call, callRaw, type JsonValue } from '../support/client.ts'
 import { openRawClient, until } from '../support/gateway.ts'
@@ -15,7 +24,7 @@ const { robot } = world.serviceAccounts
 const upstream = await startAuditUpstream(t)
 const start = createStart(world, upstream)
 
-function checkLines(t: Test, lines: readonly JsonValue[], { certain, possible, unreadable }: Storm) {
+function checkLines(t: Test, lines: readonly JsonValue[], { certain, possible, unreadable, brokenBodies }: Storm) {
   const counts = countIds(lines)
   t.same(
     certain.filter((id) => counts.get(id) !== 1),
@@ -29,6 +38,9 @@ function checkLines(t: Test, lines: readonly JsonValue[], { certain, possible, u
   )
   const known = new Set([...certain, ...possible])
   const others = lines.filter(({ requestId }) => !known.has(requestId))
+  const failures = lines.filter(({ audit }) => audit === 'failure')
+  t.ok(failures.length >= brokenBodies, 'a broken body is a failure of a request that was let through')
+  t.ok(failures.every(({ cause, status }) => typeof cause === 'string' && status >= 400))
   t.equal(others.length, unreadable, 'all others could not be read')
   t.ok(others.every(({ outcome, path, subject }) => outcome === 'refused' && path === null && subject === null))
 }
@@ -37,12 +49,12 @@ t.test('every request has one line, whatever became of it', async (t) => {
   const { serving, file } = await start(t)
   const stormed = await storm(serving, world)
   t.ok(stormed.certain.length > 2_000)
-  const { requests, malformed, written, dropped } = await settleWritten(serving, stormed.brokenBodies)
-  const lines = readAudit(file)
+  const { requests, malformed, dropped } = await settleWritten(serving, stormed.brokenBodies)
   t.equal(dropped, 0)
-  t.equal(lines.length, written)
+  await until(async () => (await countAudited(serving)).written === readAudit(file).length, 'the count of all lines')
+  const lines = readAudit(file)
   // A broken body counts as malformed, but the decision about its request came first.
-  t.equal(lines.length, requests + malformed - stormed.brokenBodies)
+  t.equal(decisionsOf(lines).length, requests + malformed - stormed.brokenBodies)
   checkLines(t, lines, stormed)
   const text = readFileSync(file, 'utf8')
   for (const secret of [owner.jwt, member.jwt, robot.apiKey, robot.revoked]) t.notOk(text.includes(secret))
@@ -86,8 +98,10 @@ t.test('lines of several workers stand whole in one file', async (t) => {
   const { serving, file } = await start(t, {}, { workers: 2 })
   const stormed = await storm(serving, world)
   const { requests, malformed } = await settleWritten(serving, stormed.brokenBodies)
+  const decided = requests + malformed - stormed.brokenBodies
+  await until(() => decisionsOf(readAudit(file)).length >= decided, 'every line')
   const lines = readAudit(file)
-  t.equal(lines.length, requests + malformed - stormed.brokenBodies)
+  t.equal(decisionsOf(lines).length, decided)
   checkLines(t, lines, stormed)
   t.equal(new Set(lines.map(({ replica }) => replica)).size, 2)
 })

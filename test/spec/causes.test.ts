@@ -488,16 +488,21 @@ t.test('a line of the log names each cause', async (t) => {
   }
 })
 
-t.test('a line of the audit names each cause that was known at the decision', async (t) => {
+t.test('a line of the audit names each cause: that of the decision, or that of the failure after it', async (t) => {
   const files = new Set(seen.flatMap(({ gateway }) => (gateway === stage.gateways.full ? [] : [gateway.auditFile])))
-  const lines = new Map(
-    readAudit(...files).flatMap((line) => (line.audit === 'decision' ? [[line.requestId, line] as const] : [])),
-  )
-  for (const { cause, told } of seen) {
+  const lines = readAudit(...files)
+  for (const {
+    cause,
+    told: { id, status },
+  } of seen) {
     const { audit = 'refused' }: Row = rows[cause]
     if (audit === 'none') continue
+    const ofIt = lines.filter(({ requestId }) => requestId === id)
     const expected = audit === 'refused' ? { outcome: audit, cause } : { outcome: audit, cause: null }
-    t.match(lines.get(told.id), { ...expected, requestId: told.id }, cause)
+    t.match(ofIt[0], { audit: 'decision', ...expected }, cause)
+    const failures = ofIt.filter((line) => line.audit === 'failure')
+    const told = failures.map(({ reason, cause, status }) => [reason, cause, status])
+    t.same(told, audit === 'refused' ? [] : [[codeOf(cause), cause, status]], `${cause}: its failure`)
   }
 })
 
@@ -517,13 +522,13 @@ t.test('causes that share a reason answer the client alike', async (t) => {
 /** One process for all: the command takes as long to start as to work. */
 const explainEach = `const { runExplainRequest } = await import(${JSON.stringify(new URL('../../dist/cli/explain-request.js', import.meta.url).href)})
 for (const [id, audit, admin] of JSON.parse(process.argv[1])) {
-  await runExplainRequest(id, { audit: audit ?? undefined, admin, config: '/no/policy' }).catch((error) => console.log(error.message))
+  await runExplainRequest(id, { audit: audit ?? undefined, admin: admin ?? undefined, config: '/no/policy' }).catch((error) => console.log(error.message))
   process.stdout.write('\\0')
 }`
 
 let explained = ''
 
-t.test('explain-request names each cause, with its meaning', async (t) => {
+t.test('explain-request names each cause, with its meaning, from the audit and from the admin listener', async (t) => {
   // One gateway has ended by now, so the pages of then are served again.
   const replay = createServer((request, response) =>
     response.end(seen.find(({ told }) => String(request.url).endsWith(`=${told.id}`))?.json),
@@ -531,10 +536,12 @@ t.test('explain-request names each cause, with its meaning', async (t) => {
   await new Promise<void>((resolve) => replay.listen(0, '127.0.0.1', resolve))
   t.teardown(() => replay.close())
   const { port } = replay.address() as AddressInfo // a TCP listener's address is never a string
-  const asked = seen.map(({ cause, told, gateway }) => {
-    const { audit }: Row = rows[cause]
-    return [told.id, audit === 'none' ? undefined : gateway.auditFile, `http://127.0.0.1:${port}`]
-  })
+  const isAudited = ({ cause }: Seen): boolean => (rows[cause] as Row).audit !== 'none'
+  const questions = [
+    ...seen.filter(isAudited).map((one) => ({ ...one, places: [one.gateway.auditFile, null] })),
+    ...seen.map((one) => ({ ...one, places: [null, `http://127.0.0.1:${port}`] })),
+  ]
+  const asked = questions.map(({ told, places }) => [told.id, ...places])
   const child = spawn(process.execPath, ['--input-type=module', '-e', explainEach, JSON.stringify(asked)], {
     stdio: ['ignore', 'pipe', 'ignore'],
   })
@@ -543,9 +550,10 @@ t.test('explain-request names each cause, with its meaning', async (t) => {
   })
   await once(child, 'close')
   const answers = explained.split('\0')
-  for (const [index, { cause }] of seen.entries()) {
-    t.match(answers[index], new RegExp(`\\b${cause}\\b`), cause)
-    t.ok(answers[index]?.includes(describeCause(cause)?.meaning ?? '?'), `${cause}: the meaning`)
+  for (const [index, { cause, places }] of questions.entries()) {
+    const what = `${cause} of ${places}`
+    t.match(answers[index], new RegExp(`\\b${cause}\\b`), what)
+    t.ok(answers[index]?.includes(describeCause(cause)?.meaning ?? '?'), `${what}: the meaning`)
   }
 })
 

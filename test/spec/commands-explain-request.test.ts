@@ -67,12 +67,16 @@ t.test('every match of an id is shown, from the file and from the admin listener
   }
 })
 
-t.test('a failure of an upstream, which no audit can know, is explained by the admin listener', async (t) => {
+t.test('a failure of an upstream is explained once, by the audit and by the admin listener', async (t) => {
   t.equal(await ask('case-upstream', '/datasets', oauth(users.member)), 503)
-  const { code, stdout } = await explain('case-upstream')
-  t.equal(code, 0)
-  t.match(stdout, /allowed\n/)
-  t.match(stdout, /failed 503 upstream_unavailable cause: upstream_unreachable\n/)
+  await until(() => readAudit(file).some(({ audit }) => audit === 'failure'), 'the line of its failure')
+  for (const places of [[], ['--audit', file], ['--admin', admin]]) {
+    const { code, stdout } = await explain('case-upstream', ...places)
+    t.equal(code, 0)
+    if (places[0] !== '--admin') t.match(stdout, / {2}allowed\n/)
+    t.equal(stdout.split('failed 503 upstream_unavailable cause: upstream_unreachable\n').length, 2, stdout)
+    t.match(stdout, /upstream: +platform\n(?:.*\n)* {2}took: +\d+ ms\n/)
+  }
 })
 
 t.test('of an unknown token the trail says when it was revoked and by whom', async (t) => {

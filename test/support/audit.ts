@@ -30,10 +30,14 @@ export const readAudit = (...files: readonly string[]): readonly JsonValue[] =>
       .map((line): JsonValue => JSON.parse(line))
   })
 
-/** How often each request has a line. */
+/** Lines of decisions; each request has one. */
+export const decisionsOf = (lines: readonly JsonValue[]): readonly JsonValue[] =>
+  lines.filter(({ audit }) => audit === 'decision')
+
+/** How often each request has a line of its decision. */
 export function countIds(lines: readonly JsonValue[]): ReadonlyMap<string, number> {
   const counts = new Map<string, number>()
-  for (const { requestId } of lines) counts.set(requestId, (counts.get(requestId) ?? 0) + 1)
+  for (const { requestId } of decisionsOf(lines)) counts.set(requestId, (counts.get(requestId) ?? 0) + 1)
   return counts
 }
 

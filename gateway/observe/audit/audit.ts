@@ -7,9 +7,11 @@ import type { Line } from './batch.ts'
 import {
   type AuditedDecision,
   type AuditedEnd,
+  type AuditedFailure,
   type AuditedListener,
   composeAuditLine,
   composeEndLine,
+  composeFailureLine,
 } from './line.ts'
 import { LineWriter } from './line-writer.ts'
 import type { Sink } from './sink.ts'
@@ -27,6 +29,7 @@ export type Audit = Readonly<{
   /** With `wait` it resolves once the line is written, or rejects with a refusal. */
   record: (decision: AuditedDecision) => Promise<void> | undefined
   recordEnd: (end: AuditedEnd) => void
+  recordFailure: (failure: AuditedFailure) => void
   close: (withinMs: number) => Promise<void>
 }>
 
@@ -45,6 +48,7 @@ export const noAudit: Audit = {
   isOn: false,
   record: () => undefined,
   recordEnd: () => undefined,
+  recordFailure: () => undefined,
   close: async () => undefined,
 }
 
@@ -98,6 +102,7 @@ export function createAudit(place: Sink, settings: AuditSettings, dependencies: 
       return undefined
     },
     recordEnd: (end) => void writer.push(composeEndLine(end, replica)),
+    recordFailure: (failure) => void writer.push(composeFailureLine(failure, replica)),
     close: async (withinMs) => {
       await writer.close(withinMs)
       losses.report()

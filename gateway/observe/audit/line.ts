@@ -40,19 +40,48 @@ export type AuditedEnd = Readonly<{
   sentBytes: number
 }>
 
+/** A request that was let through, and that the gateway then answered with an error of its own. */
+export type AuditedFailure = Readonly<{
+  time: Date
+  requestId: string
+  listener: AuditedListener
+  status: number
+  reason: string
+  cause: string
+  userId: number | string | undefined
+  credential: string | undefined
+  organizationId: number | undefined
+  route: string | undefined
+  upstream: string | undefined
+  method: string | undefined
+  path: string | undefined
+  clientAddress: string
+  durationMs: number
+}>
+
 /** A longer line could be mixed with another process's writes, whatever a client sends. */
 export const lineLimitBytes = atomicBytes
 
 /** A path with many characters to escape is cut sooner, so that the line fits. */
-const pathLimits = [1_024, 256] as const
+const pathLimits = [1_024, 256, 64] as const
 const methodLimit = 32
 const addressLimit = 64
 const nameLimit = 256
 
 /** One line of JSON in visible ASCII, so that no character ends it early for any reader. */
-export function composeAuditLine(decision: AuditedDecision, replica: string): string {
-  const line = compose(decision, replica, pathLimits[0])
-  return line.length <= lineLimitBytes ? line : compose(decision, replica, pathLimits[1])
+export const composeAuditLine = (decision: AuditedDecision, replica: string): string =>
+  fit((pathLimit) => composeDecisionLine(decision, replica, pathLimit))
+
+export const composeFailureLine = (failure: AuditedFailure, replica: string): string =>
+  fit((pathLimit) => composeFailure(failure, replica, pathLimit))
+
+function fit(compose: (pathLimit: number) => string): string {
+  let line = ''
+  for (const pathLimit of pathLimits) {
+    line = compose(pathLimit)
+    if (line.length <= lineLimitBytes) break
+  }
+  return line
 }
 
 export function composeEndLine(end: AuditedEnd, replica: string): string {
@@ -74,7 +103,29 @@ export function composeEndLine(end: AuditedEnd, replica: string): string {
   return escapeLine(line)
 }
 
-function compose(decision: AuditedDecision, replica: string, pathLimit: number): string {
+function composeFailure(failure: AuditedFailure, replica: string, pathLimit: number): string {
+  const { time, userId, credential, organizationId, route, upstream, clientAddress, ...rest } = failure
+  const path = cut(failure.path, pathLimit)
+  const method = cut(failure.method, methodLimit)
+  const line = JSON.stringify({
+    audit: 'failure',
+    time: time.toISOString(),
+    ...rest,
+    subject: userId === undefined ? null : { id: cutName(userId) },
+    credential: credential === undefined ? null : { kind: credential },
+    organizationId: organizationId ?? null,
+    route: route ?? null,
+    upstream: upstream ?? null,
+    method: method.text,
+    path: path.text,
+    ...((path.isTruncated || method.isTruncated) && { isTruncated: true }),
+    clientAddress: clientAddress.slice(0, addressLimit),
+    replica,
+  })
+  return escapeLine(line)
+}
+
+function composeDecisionLine(decision: AuditedDecision, replica: string, pathLimit: number): string {
   const { error, principal, organization } = decision
   const path = cut(decision.path, pathLimit)
   const method = cut(decision.method, methodLimit)
@@ -104,10 +155,9 @@ function compose(decision: AuditedDecision, replica: string, pathLimit: number):
 
 const escapeLine = (line: string): string => `${line.replace(/[^\x20-\x7e]/g, escapeUnit)}\n`
 
-function describeSubject({ user }: Principal) {
-  const name = nameUser(user)
-  return { id: typeof name === 'number' ? name : name.slice(0, nameLimit), kind: user.userType }
-}
+const cutName = (name: number | string) => (typeof name === 'number' ? name : name.slice(0, nameLimit))
+
+const describeSubject = ({ user }: Principal) => ({ id: cutName(nameUser(user)), kind: user.userType })
 
 /** The token's id if there is one, but nothing that could be used as a credential. */
 const describeCredential = ({ credential }: Principal) => ({

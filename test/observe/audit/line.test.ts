@@ -2,7 +2,13 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { Principal } from '../../../gateway/authenticate/principal.ts'
 import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
-import { type AuditedDecision, composeAuditLine, lineLimitBytes } from '../../../gateway/observe/audit/line.ts'
+import {
+  type AuditedDecision,
+  type AuditedFailure,
+  composeAuditLine,
+  composeFailureLine,
+  lineLimitBytes,
+} from '../../../gateway/observe/audit/line.ts'
 
 const robot: Principal = {
   user: {
@@ -135,6 +141,42 @@ t.test('a line is one line of visible ASCII within its limit, and JSON, whatever
   t.pass('2,000 tries')
 })
 
+const failure: AuditedFailure = {
+  time: new Date('2031-02-03T04:05:06.789Z'),
+  requestId: 'request-1',
+  listener: 'public',
+  status: 503,
+  reason: 'upstream_unavailable',
+  cause: 'upstream_unreachable',
+  userId: 8,
+  credential: 'oauth',
+  organizationId: 1,
+  route: 'datasets.list',
+  upstream: 'platform',
+  method: 'GET',
+  path: '/datasets',
+  clientAddress: '192.0.2.7',
+  durationMs: 12,
+}
+
+t.test('the line of a failure is one of visible ASCII within its limit too', async (t) => {
+  fc.assert(
+    fc.property(hostile, hostile, hostile, hostile, (method, path, clientAddress, userId) => {
+      const line = composeFailureLine({ ...failure, method, path, clientAddress, userId }, 'r')
+      if (!/^\{[\x20-\x7e]*\}\n$/.test(line) || line.length > lineLimitBytes) return false
+      const { audit, cause, path: told } = JSON.parse(line)
+      return audit === 'failure' && cause === 'upstream_unreachable' && path.startsWith(told)
+    }),
+    { numRuns: 2_000 },
+  )
+  const line = composeFailureLine({ ...failure, path: '/oat_MTI.c2VjcmV0c2VjcmV0' }, 'r')
+  t.notMatch(line, /oat_/)
+  const unknown = { userId: undefined, credential: undefined, organizationId: undefined, upstream: undefined }
+  t.match(JSON.parse(composeFailureLine({ ...failure, ...unknown }, 'r')), {
+    ...{ subject: null, credential: null, organizationId: null, upstream: null, status: 503, durationMs: 12 },
+  })
+})
+
 t.test('the longest fields together fit into a line', async (t) => {
   const long: AuditedDecision = {
     ...decision,
@@ -148,6 +190,17 @@ t.test('the longest fields together fit into a line', async (t) => {
   const line = composeAuditLine(long, `${'h'.repeat(255)}/4194304`)
   t.ok(line.length <= lineLimitBytes, `${line.length} bytes`)
   t.equal(JSON.parse(line).path.length, 1_024)
+  const escaped = '\u2028'.repeat(10_000)
+  const { requestId, route, method, clientAddress } = long
+  const failed = { ...failure, requestId, route, method, clientAddress, path: escaped, userId: escaped }
+  const asserted: Principal = { ...robot, user: { ...robot.user, id: undefined, name: escaped } }
+  for (const text of [
+    composeFailureLine({ ...failed, upstream: 'u'.repeat(63) }, `${'h'.repeat(255)}/4194304`),
+    composeAuditLine({ ...long, path: escaped, principal: asserted }, `${'h'.repeat(255)}/4194304`),
+  ]) {
+    t.ok(text.length <= lineLimitBytes, `${text.length} bytes`)
+    t.match(JSON.parse(text), { isTruncated: true })
+  }
 })
 
 t.test('a credential that was put into a path is not in the line, not even in half', async (t) => {
