@@ -2,6 +2,7 @@ import { GatewayError } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
 import type { MalformedRequest } from '../../http/engine.ts'
 import { describeError, type Log } from '../log/log.ts'
+import type { EndedRequest } from '../request-record.ts'
 import type { AuditMetrics } from './audit-metrics.ts'
 import type { Line } from './batch.ts'
 import {
@@ -151,4 +152,22 @@ export const createMalformedRecorder =
     })
     // The request is refused in any case; a lost line is counted.
     recorded?.catch(() => undefined)
+  }
+
+export const createFailureRecorder =
+  (audit: Audit, now: () => Date) =>
+  ({ exchange, requestId, listener, facts, decision: refused, durationMs }: EndedRequest): void => {
+    const { error, reason, clientAddress, userId, credential, organizationId, route, upstream, method, path } = facts
+    const isFailure = error && reason === 'allowed' && !refused && error.code !== 'audit_unavailable'
+    if (!isFailure || !audit.isOn) return
+    audit.recordFailure({
+      time: now(),
+      ...{ requestId, listener, userId, credential, organizationId, route, upstream, path },
+      status: error.status,
+      reason: error.code,
+      cause: error.exactCause,
+      method: method ?? exchange.method,
+      clientAddress: clientAddress ?? exchange.peerAddress,
+      durationMs: Math.round(durationMs),
+    })
   }

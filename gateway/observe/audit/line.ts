@@ -40,7 +40,6 @@ export type AuditedEnd = Readonly<{
   sentBytes: number
 }>
 
-/** A request that was let through, and that the gateway then answered with an error of its own. */
 export type AuditedFailure = Readonly<{
   time: Date
   requestId: string

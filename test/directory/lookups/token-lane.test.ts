@@ -92,10 +92,11 @@ t.test('a claim is right where the token is there and has that hash', async (t) 
 })
 
 t.test('a wrong secret is told from an unknown id, whether asked alone or among others', async (t) => {
-  const { find, questions, turn, pass } = await openLane(1, 64, 10)
+  const { find, questions, whole, turn, pass } = await openLane(1, 64, 10)
   t.equal(await find(2, hashOf(3), 'a'), 'wrong-secret')
   pass(1_000)
   t.equal(await find(3, hashOf(3), 'a'), undefined)
+  t.same([whole, questions.length], [[2, 3], 0], 'each costs one question, so that no time tells them apart')
   await turn()
   const claims = [find(2, hashOf(3), 'a'), find(3, hashOf(3), 'b'), find(4, hashOf(4), 'c')]
   pass(10)
