@@ -10,6 +10,7 @@ import {
 import { effectivePermissions, type Permissions } from '../authorize/permissions.ts'
 import { findRefusal, GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
+import { rewritePath } from '../policy/path-rewrite.ts'
 import { describeRateLimit } from '../policy/rate-limit.ts'
 import type { AbilitySet, Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
@@ -26,6 +27,7 @@ export type Explanation = Readonly<{
   outcome: 'allowed' | RefusalCode
   route: string | undefined
   source: string | undefined
+  upstreamPath?: string
   checks: readonly ExplainedCheck[]
 }>
 
@@ -56,7 +58,9 @@ export function explain(
   }
   const { route, params } = match
   const values = [...params].map(([name, value]) => `, ${name} = ${value}`).join('')
-  note('route', true, `${[...route.methods].join(' ')} ${route.path}${values}`)
+  const upstreamPath = route.rewrite && rewritePath(route.rewrite, match.target.path)
+  const rewritten = upstreamPath === undefined ? '' : `; forwarded as ${upstreamPath}`
+  note('route', true, `${[...route.methods].join(' ')} ${route.path}${values}${rewritten}`)
   const misread = caller && !readResourceIds(match, []) ? new GatewayError('query_like_guarded_param') : undefined
   const refused = refusal ?? misread
   const outcome = refused && !route.isPublic ? refused.code : evaluate(route, caller, roles)
@@ -66,7 +70,8 @@ export function explain(
   else explainCaller(route, caller, roles, note)
   if (route.rateLimit && outcome === 'allowed') note('rate limit', true, describeRateLimit(route.rateLimit))
   const status = outcome === 'allowed' ? 200 : findRefusal(outcome).status
-  return { status, outcome, route: route.id, source: route.source, checks }
+  const place = { route: route.id, source: route.source, ...(upstreamPath !== undefined && { upstreamPath }) }
+  return { status, outcome, ...place, checks }
 }
 
 type Note = (check: string, isPassed: boolean, why: string) => void

@@ -48,12 +48,18 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
       message: `route "${id}" never gets the header "${resource?.place.name}": all its responses are 404`,
     }))
   const trusting = routes.flatMap(findUnguarded)
+  const rewritten = routes
+    .filter(({ rewrite }) => rewrite)
+    .map(({ id, source }) => ({
+      source,
+      message: `route "${id}" rewrites its path: a proxy that asks the decision listener forwards the client's path`,
+    }))
   const idle = unused.map((ability) => ({ source: 'roles', message: `no route requires the ability "${ability}"` }))
   const limiting = new Set(routes.flatMap(({ rateLimit }) => rateLimit?.name ?? []))
   const unnamed = [...rateLimits.keys()]
     .filter((name) => !limiting.has(name))
     .map((name) => ({ source: 'rateLimits', message: `no route names the rate limit "${name}"` }))
-  return [...open, ...unguarded, ...roleOnly, ...changing, ...mute, ...trusting, ...idle, ...unnamed]
+  return [...open, ...unguarded, ...roleOnly, ...changing, ...rewritten, ...mute, ...trusting, ...idle, ...unnamed]
 }
 
 function findUnguarded({ id, source, path, isPublic, destination, ...route }: Route): readonly Warning[] {

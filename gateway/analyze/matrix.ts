@@ -14,6 +14,7 @@ export type MatrixRow = Readonly<{
   source: string
   methods: readonly string[]
   path: string
+  upstreamPath?: string
   rateLimit?: string
   cells: readonly Cell[]
 }>
@@ -30,6 +31,7 @@ export function buildMatrix({ routes, roles }: Policy): readonly MatrixRow[] {
     source: route.source,
     methods: [...route.methods],
     path: route.path,
+    ...(route.rewrite && { upstreamPath: route.rewrite.path }),
     ...(route.rateLimit && { rateLimit: describeRateLimit(route.rateLimit) }),
     cells: columns.map(({ role, credential, caller }) => ({
       role,

@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { loadConfiguration } from '../configuration/configuration.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
 import { loadPolicy, parsePolicy } from '../policy/load.ts'
@@ -14,7 +15,7 @@ export function readPolicy({ config, policies }: PolicySource): Readonly<{ polic
   if (policies !== undefined) return { policy: loadPolicy(policies, anyName), directory: policies }
   const configuration = loadConfiguration(config, process.env)
   const { directory } = configuration.policies
-  return { policy: loadPolicy(directory, new Set(Object.keys(configuration.upstreams))), directory }
+  return { policy: loadPolicy(directory, readUpstreamAddresses(configuration)), directory }
 }
 
 export function readPolicyAt(path: string): Policy {

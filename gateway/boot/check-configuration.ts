@@ -1,4 +1,5 @@
 import type { Configuration } from '../configuration/configuration.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { openKeyring } from '../reload/identity-keys.ts'
 import { checkListenerTls } from '../reload/listener-tls.ts'
@@ -14,8 +15,5 @@ export async function checkConfiguration(configuration: Configuration): Promise<
   checkListenerTls(configuration)
   checkUpstreams(configuration)
   await openKeyring(configuration, () => new Date())
-  checkRuleNames(
-    configuration,
-    loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams))),
-  )
+  checkRuleNames(configuration, loadPolicy(configuration.policies.directory, readUpstreamAddresses(configuration)))
 }

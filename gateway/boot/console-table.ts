@@ -4,15 +4,13 @@ import { type CallerOptions, findUnknown, imagineFromWords } from '../analyze/ca
 import { explain } from '../analyze/explain.ts'
 import { buildMatrix } from '../analyze/matrix.ts'
 import type { Policy } from '../policy/compile.ts'
+import type { KnownUpstreams } from '../policy/known-upstreams.ts'
 import { parsePolicyInThread } from '../policy/load.ts'
 import { methods } from '../policy/route.ts'
 import type { PolicyTextList } from '../reload/policy-status.ts'
 import { compileRoutes, type RouteTable } from '../route/table.ts'
 
-export async function compileConsoleTable(
-  texts: PolicyTextList,
-  upstreams: ReadonlySet<string>,
-): Promise<ConsoleTable> {
+export async function compileConsoleTable(texts: PolicyTextList, upstreams: KnownUpstreams): Promise<ConsoleTable> {
   const policy = await parsePolicyInThread('', new Map(texts), upstreams)
   const table = compileRoutes(policy.routes)
   const destinations = policy.routes.flatMap(({ id, destination }) =>

@@ -4,7 +4,9 @@ import { createConsole } from '../admin/console/console.ts'
 import { type ConsoleTable, noTable } from '../admin/console/snapshot.ts'
 import type { AdminPages, AdminState } from '../admin/listener.ts'
 import type { Configuration } from '../configuration/configuration.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import { readVersion } from '../configuration/version.ts'
+import type { KnownUpstreams } from '../policy/known-upstreams.ts'
 import { type PolicyTextList, takeFingerprint } from '../reload/policy-status.ts'
 import { compileConsoleTable } from './console-table.ts'
 
@@ -12,7 +14,7 @@ export function openConsole(configuration: Configuration, facts: AdminState): Ad
   const upstreams = Object.entries(configuration.upstreams)
   return createConsole({
     ...facts,
-    table: rememberTable(facts.policyTexts, new Set(Object.keys(configuration.upstreams))),
+    table: rememberTable(facts.policyTexts, readUpstreamAddresses(configuration)),
     upstreams: upstreams.map(([name, { urls }]) => ({
       name,
       origin: urls.map((url) => new URL(url).origin).join(', '),
@@ -38,7 +40,7 @@ function readRunbook(): string | undefined {
 
 function rememberTable(
   read: () => Promise<PolicyTextList>,
-  upstreams: ReadonlySet<string>,
+  upstreams: KnownUpstreams,
 ): (fingerprint: string | undefined) => Promise<ConsoleTable> {
   let known: Readonly<{ fingerprint: string; table: ConsoleTable }> | undefined
   return async (fingerprint) => {

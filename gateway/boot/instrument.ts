@@ -56,6 +56,7 @@ const describeCall = (
   path: match.target.path,
   route: match.route.id,
   upstream: upstream.name,
+  upstreamPath: upstream.rewrittenPath,
   userId: caller && nameUser(caller.principal.user),
   organizationId: caller?.organization?.id,
   clientAddress: client.address,

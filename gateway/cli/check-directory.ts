@@ -1,4 +1,5 @@
 import { loadConfiguration, requireDatabase } from '../configuration/configuration.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import { checkDirectory, type DirectoryReport } from '../directory/postgres/check/check-directory.ts'
 import { paintError, paintWarning } from '../lib/paint.ts'
 import { escapeControls, escapeJson } from '../lib/text-table.ts'
@@ -10,8 +11,8 @@ const timeoutMs = 30_000
 
 export async function runCheckDirectory({ config, tryWrites = false, json = false }: CheckDirectoryOptions) {
   const configuration = loadConfiguration(config, process.env)
-  const { policies, upstreams } = configuration
-  const { roles, resources } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
+  const { policies } = configuration
+  const { roles, resources } = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
   const report = await checkDirectory({
     url: requireDatabase(configuration).url,
     vocabulary: {

@@ -1,6 +1,7 @@
 import { listIdentityIssuers } from '../boot/issuers.ts'
 import { loadConfiguration, requireDatabase } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { AuditContext, DirectoryStore, UserRecord } from '../directory/directory.ts'
 import { readTokenTrail, type TokenDeed } from '../directory/postgres/audit.ts'
 import { type ClusterStatus, type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
@@ -35,8 +36,8 @@ export async function withDirectory<Result>(
 ): Promise<Result> {
   const configuration = loadConfiguration(configurationFile, process.env)
   const database = requireDatabase(configuration)
-  const { redis, policies, upstreams, cluster, issuers } = configuration
-  const { roles } = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
+  const { redis, policies, cluster, issuers } = configuration
+  const { roles } = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
   const settings = {
     url: database.url,
     pooler: database.pooler,

@@ -3,6 +3,7 @@ import { type FoundRequest, readRemembered } from '../analyze/found-request.ts'
 import { searchAudit } from '../analyze/search-audit.ts'
 import { type Configuration, loadConfiguration } from '../configuration/configuration.ts'
 import { describeFailure, UsageError } from '../configuration/failure.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { TokenDeed } from '../directory/postgres/audit.ts'
 import { describeCause } from '../errors/remedies.ts'
 import { paintWarning } from '../lib/paint.ts'
@@ -142,7 +143,7 @@ async function explainMatches(
 function findRoutes(configuration: Configuration | undefined, notes: string[]): ReadonlyMap<string, string> {
   if (!configuration) return new Map()
   try {
-    const { routes } = loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
+    const { routes } = loadPolicy(configuration.policies.directory, readUpstreamAddresses(configuration))
     return new Map(routes.map(({ id, source }) => [id, source]))
   } catch (error) {
     notes.push(`the policy was left out: ${describeFailure(error).message}`)

@@ -2,6 +2,7 @@ import { inspectToken, type TokenInspection } from '../analyze/inspect-token.ts'
 import { createVerifier } from '../boot/issuers.ts'
 import { type Configuration, loadConfiguration } from '../configuration/configuration.ts'
 import { describeFailure, UsageError } from '../configuration/failure.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import { createClaimsDirectory } from '../directory/claims/directory.ts'
 import { describeCause } from '../errors/remedies.ts'
 import { paintWarning } from '../lib/paint.ts'
@@ -36,12 +37,13 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
 type InspectedDirectory = NonNullable<Parameters<typeof inspectToken>[1]['directory']>
 
 function withDirectoryOf(
-  { directory: { kind }, policies, upstreams }: Configuration,
+  configuration: Configuration,
   config: string,
-  inspect: (directory: InspectedDirectory) => Promise<TokenInspection>,
+  inspect: (found: InspectedDirectory) => Promise<TokenInspection>,
 ): Promise<TokenInspection> {
-  if (kind === 'postgres') return withDirectory(config, ({ directory }) => inspect(directory))
-  const policy = loadPolicy(policies.directory, new Set(Object.keys(upstreams)))
+  const { directory, policies } = configuration
+  if (directory.kind === 'postgres') return withDirectory(config, ({ directory }) => inspect(directory))
+  const policy = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
   return inspect(createClaimsDirectory(() => policy).directory)
 }
 

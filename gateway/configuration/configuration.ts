@@ -13,6 +13,7 @@ import type { ExpiryRules } from '../recheck/recheck.ts'
 import { UsageError } from './failure.ts'
 import { type Environment, interpolate } from './interpolate.ts'
 import { type Pem, sourcePems } from './pem.ts'
+import { readBasePath } from './upstream-addresses.ts'
 
 export type Configuration = Readonly<{
   workers: number | 'auto'
@@ -91,7 +92,6 @@ export type Configuration = Readonly<{
     >
   >
   dns: Readonly<{ cacheMs: number; maxStaleMs: number }>
-  /** `shadow` is evaluated beside `directory` and never enforced. */
   policies: Readonly<{ directory: string; shadow?: string }>
   reload: Readonly<{ onWidening: 'allow' | 'hold' }>
   cluster: Readonly<{
@@ -213,6 +213,11 @@ function listUrls(file: YamlFile, upstreams: Upstreams): Upstreams {
     .map(([name]) =>
       file.problemAt(['upstreams', name, 'urls'], `upstreams.${name} has url and urls; keep one of them`),
     )
+  for (const [name, { urls = [] }] of written)
+    if (new Set(urls.map(readBasePath)).size > 1)
+      problems.push(
+        file.problemAt(['upstreams', name, 'urls'], `upstreams.${name}.urls differ in their path; give one to all`),
+      )
   if (problems.length > 0) throw new ConfigurationError(problems)
   return Object.fromEntries(
     written.map(([name, { url, ...upstream }]) => [name, url === undefined ? upstream : { ...upstream, urls: [url] }]),

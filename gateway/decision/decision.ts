@@ -66,11 +66,19 @@ async function pin(
   isEnvoy: boolean,
 ): Promise<RawHeaders> {
   if (permit.match.route.destination.kind === 'answer') return []
-  const upstream = await locate(permit, host)
+  const upstream = keepPath(await locate(permit, host), permit)
   observer.onUpstream(upstream)
   const { headers: pinned } = await stage.pin(permit, upstream)
   return isEnvoy ? [...pinned, ...nameRemoved(pinned, upstream)] : pinned
 }
+
+/** The proxy forwards the path that it asked about: no response could rewrite it. */
+const keepPath = (upstream: Upstream, { match: { target } }: Permit): Upstream => ({
+  ...upstream,
+  path: `${target.path}${target.search}`,
+  rewrittenPath: undefined,
+  strippedPrefix: undefined,
+})
 
 /** nginx's `auth_request` supports 2xx, 401 and 403 alone, so `?statuses=nginx` puts the real status in a header. */
 function chooseAnswer(exchange: Exchange, requestId: string) {

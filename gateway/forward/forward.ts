@@ -156,6 +156,7 @@ function composeHeaders(permit: Permit, upstream: Upstream, received: Received):
   }
   if (upstream.forwardsCredentials) lines.push(...headers.credentials)
   lines.push('x-forwarded-for', client.forwardedFor, 'x-forwarded-proto', client.proto, 'x-forwarded-host', client.host)
+  if (upstream.strippedPrefix !== undefined) lines.push('x-forwarded-prefix', upstream.strippedPrefix)
   lines.push('x-request-id', requestId)
   return lines
 }

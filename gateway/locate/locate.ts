@@ -3,6 +3,7 @@ import type { ClusterRecord, Directory } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Networks } from '../http/engine.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
+import { rewritePath } from '../policy/path-rewrite.ts'
 import type { Route } from '../policy/route.ts'
 import { parseId } from '../resolve/organization-id.ts'
 import { aliveSince, judgeCluster } from './cluster-state.ts'
@@ -61,13 +62,17 @@ function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost
   // The gateway has not verified these credentials, so the backend must not take them for verified (SPEC section 5,
   // `access: public`).
   const forwardsCredentials = settings.forwardsCredentials && !route.isPublic
-  const path = `${target.path}${target.search}`
+  const { rewrite } = route
+  const rewrittenPath = rewrite && rewritePath(rewrite, target.path)
+  const path = `${rewrittenPath ?? target.path}${target.search}`
   return {
     name,
     origin,
     balancer,
     tls,
     path,
+    rewrittenPath,
+    strippedPrefix: rewrite?.strippedPrefix,
     host,
     forwardsCredentials,
     passedOverrides,

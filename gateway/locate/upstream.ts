@@ -11,6 +11,8 @@ export type Upstream = Readonly<{
   tls?: UpstreamTls | undefined
   networks?: Networks
   path: string
+  rewrittenPath?: string | undefined
+  strippedPrefix?: string | undefined
   host: string | undefined
   forwardsCredentials: boolean
   /** Header names in lower case that pass although they could make the upstream see another request. */

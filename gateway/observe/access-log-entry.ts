@@ -15,6 +15,7 @@ export type AccessLogFacts = {
   credential: string | undefined
   organizationId: number | undefined
   upstream: string | undefined
+  upstreamPath: string | undefined
   upstreamRequestId: string | undefined
   reason: string | undefined
   error: GatewayError | undefined
@@ -30,6 +31,7 @@ export const noFacts: AccessLogFacts = {
   credential: undefined,
   organizationId: undefined,
   upstream: undefined,
+  upstreamPath: undefined,
   upstreamRequestId: undefined,
   reason: undefined,
   error: undefined,
@@ -54,7 +56,7 @@ export function composeEntry(
     requestId,
     clientAddress: clientAddress ?? exchange.peerAddress,
     method: method ?? exchange.method,
-    path: path === undefined ? undefined : redact(path).slice(0, pathLimit),
+    path: cutPath(path),
     route,
     status: exchange.status,
     reason,
@@ -64,6 +66,7 @@ export function composeEntry(
     credential: facts.credential,
     organizationId: facts.organizationId,
     upstream: facts.upstream,
+    upstreamPath: cutPath(facts.upstreamPath),
     upstreamRequestId: facts.upstreamRequestId,
     durationMs: Math.round(durationMs * 1000) / 1000,
   }
@@ -80,6 +83,9 @@ export function composeEntry(
     ...(error && error.status >= 500 && { error: describe(error.code, error) }),
   }
 }
+
+const cutPath = (path: string | undefined): string | undefined =>
+  path === undefined ? undefined : redact(path).slice(0, pathLimit)
 
 const describe = (code: RefusalCode | StreamFailureCode, error: unknown): LogFields =>
   code === 'internal' || code === 'internal_error'

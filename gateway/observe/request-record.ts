@@ -148,6 +148,7 @@ class FactRecord implements RequestRecord {
 
   onUpstream(upstream: Upstream): void {
     this.#facts.upstream = upstream.name
+    this.#facts.upstreamPath = upstream.rewrittenPath
   }
 
   onSettled(): void {}
@@ -222,14 +223,13 @@ class FactRecord implements RequestRecord {
   }
 }
 
-/** Clients may invent methods, which must not multiply series. */
 const methodLabel = (method: string): string => ((methods as readonly string[]).includes(method) ? method : 'other')
 
 type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'listener' | 'status' | 'error'>
 
 function composeDecision(
   exchange: Exchange,
-  { clientAddress, route }: AccessLogFacts,
+  { clientAddress, route, upstreamPath }: AccessLogFacts,
   { target, principal, organization }: Findings,
   verdict: Verdict,
 ): AuditedDecision {
@@ -241,6 +241,7 @@ function composeDecision(
     route,
     method: target?.method ?? (verdict.listener === 'public' ? exchange.method : undefined),
     path: target?.path,
+    upstreamPath,
     clientAddress: clientAddress ?? exchange.peerAddress,
   }
 }

@@ -34,7 +34,7 @@ export function composeIdentity(
     roles: rolesInForce(caller),
     abilities: permissions.abilities === '*' ? ['*'] : [...permissions.abilities].sort(),
     credential: credential.kind === 'oauth' ? { kind: 'oauth' } : { kind: 'api-token', id: credential.id },
-    ...(upstream.isBound && { htm: target.method, htu: `${target.path}${target.search}` }),
+    ...(upstream.isBound && { htm: target.method, htu: upstream.path }),
   }
 }
 

@@ -1,5 +1,7 @@
 import type { RouteContent } from './file.ts'
+import type { KnownUpstreams } from './known-upstreams.ts'
 import { suggestName } from './near-name.ts'
+import { compileRewrite } from './path-rewrite.ts'
 import type { RateLimit } from './rate-limit.ts'
 import { listLevels, type ResourceKinds } from './resource-kind.ts'
 import type { OrganizationRole, Roles } from './role.ts'
@@ -10,6 +12,7 @@ import {
   listPathNames,
   type Method,
   methods,
+  type PathRewrite,
   parsePattern,
   type Route,
 } from './route.ts'
@@ -18,7 +21,8 @@ type Report = (path: readonly (string | number)[], message: string) => void
 
 type Known = Readonly<{
   roles: Roles
-  upstreamNames: ReadonlySet<string>
+  upstreams: KnownUpstreams
+  placeOf: (upstream: string) => string
   rateLimits: ReadonlyMap<string, RateLimit>
   resources: ResourceKinds
 }>
@@ -26,7 +30,7 @@ type Known = Readonly<{
 export function compileRoute(
   row: RouteContent,
   source: string,
-  { roles, upstreamNames, rateLimits, resources }: Known,
+  { roles, upstreams, placeOf, rateLimits, resources }: Known,
   report: Report,
 ): Route | undefined {
   let isValid = true
@@ -35,7 +39,7 @@ export function compileRoute(
     report(path, message)
   }
   const names = readParamNames(row, refuse)
-  const destination = readDestination(row, upstreamNames, names, refuse)
+  const destination = readDestination(row, { upstreams, placeOf }, names, refuse)
   const role = readRole(row, roles, refuse)
   checkAbility(row, roles, refuse)
   const rateLimit = readRateLimit(row, rateLimits, refuse)
@@ -48,6 +52,7 @@ export function compileRoute(
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
   const resource = readResource(row, resources, names, refuse)
   checkUnguarded(row, resource, names, refuse)
+  const rewrite = isValid ? readRewrite(row, upstreams, refuse) : undefined
   if (!isValid || !destination) return undefined
   return Object.freeze({
     id: row.id,
@@ -59,6 +64,7 @@ export function compileRoute(
     stream: row.stream,
     isPublic: row.access === 'public',
     destination,
+    rewrite,
     role,
     ability: row.require?.ability,
     organizationParam: row.organization?.param,
@@ -92,7 +98,7 @@ function readParamNames(row: RouteContent, refuse: Report): ReadonlySet<string> 
 
 function readDestination(
   row: RouteContent,
-  upstreamNames: ReadonlySet<string>,
+  { upstreams, placeOf }: Pick<Known, 'upstreams' | 'placeOf'>,
   names: ReadonlySet<string>,
   refuse: Report,
 ): Destination | undefined {
@@ -108,8 +114,18 @@ function readDestination(
     return { kind: 'cluster', param: cluster.param }
   }
   const name = upstream ?? ''
-  if (upstreamNames.has(name)) return { kind: 'upstream', name }
-  refuse(['upstream'], `upstream "${name}" is not configured; ${suggestName(name, upstreamNames)}`)
+  if (upstreams.has(name)) {
+    const place = placeOf(name)
+    return place === name ? { kind: 'upstream', name } : { kind: 'upstream', name, place }
+  }
+  refuse(['upstream'], `upstream "${name}" is not configured; ${suggestName(name, upstreams.keys())}`)
+  return undefined
+}
+
+function readRewrite(row: RouteContent, upstreams: KnownUpstreams, refuse: Report): PathRewrite | undefined {
+  if (row.upstream !== undefined) return compileRewrite(row, upstreams.get?.(row.upstream)?.basePath ?? '', refuse)
+  for (const key of ['stripPrefix', 'rewrite'] as const)
+    if (row[key] !== undefined) refuse([key], `only a route with "upstream" may have "${key}"`)
   return undefined
 }
 

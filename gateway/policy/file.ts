@@ -43,6 +43,8 @@ export type RouteContent = Readonly<{
   stream?: StreamKind
   access?: 'authenticated' | 'public'
   upstream?: string
+  stripPrefix?: string
+  rewrite?: string
   cluster?: Readonly<{ param: string }>
   answer?: AnswerName
   require?: Readonly<{ role?: string; ability?: string }>

@@ -5,25 +5,26 @@ import { compilePolicy, type Policy } from './compile.ts'
 import { ConfigurationError, explainUnreadable } from './configuration-error.ts'
 import { parseYaml, type YamlFile } from './document.ts'
 import type { PolicyFile, PolicyReading, PolicyTexts } from './file.ts'
+import type { KnownUpstreams } from './known-upstreams.ts'
 import { readPolicyFiles } from './read-files.ts'
 import { readSoundFilesInThread } from './read-files-in-thread.ts'
 import { readRegularNow } from './regular-file.ts'
 
-export const loadPolicy = (directory: string, upstreamNames: ReadonlySet<string>): Policy =>
-  parsePolicy(directory, readPolicyTextsNow(directory), upstreamNames)
+export const loadPolicy = (directory: string, upstreams: KnownUpstreams): Policy =>
+  parsePolicy(directory, readPolicyTextsNow(directory), upstreams)
 
-export const parsePolicy = (directory: string, texts: PolicyTexts, upstreamNames: ReadonlySet<string>): Policy =>
-  compilePolicy(joinReadings(directory, texts, readPolicyFiles(directory, texts)), upstreamNames)
+export const parsePolicy = (directory: string, texts: PolicyTexts, upstreams: KnownUpstreams): Policy =>
+  compilePolicy(joinReadings(directory, texts, readPolicyFiles(directory, texts)), upstreams)
 
 export async function parsePolicyInThread(
   directory: string,
   texts: PolicyTexts,
-  upstreamNames: ReadonlySet<string>,
+  upstreams: KnownUpstreams,
 ): Promise<Policy> {
   const length = [...texts.values()].reduce((sum, text) => sum + text.length, 0)
-  if (length < apartFrom) return parsePolicy(directory, texts, upstreamNames)
-  const readings = await readSoundFilesInThread({ directory, texts, upstreamNames })
-  return compilePolicy(joinReadings(directory, texts, readings), upstreamNames)
+  if (length < apartFrom) return parsePolicy(directory, texts, upstreams)
+  const readings = await readSoundFilesInThread({ directory, texts, upstreams })
+  return compilePolicy(joinReadings(directory, texts, readings), upstreams, true)
 }
 
 /**
@@ -33,10 +34,10 @@ export async function parsePolicyInThread(
 export function readSoundFiles(
   directory: string,
   texts: PolicyTexts,
-  upstreamNames: ReadonlySet<string>,
+  upstreams: KnownUpstreams,
 ): ReadonlyMap<string, PolicyReading> {
   const readings = readPolicyFiles(directory, texts)
-  compilePolicy(joinReadings(directory, texts, readings), upstreamNames)
+  compilePolicy(joinReadings(directory, texts, readings), upstreams)
   return readings
 }
 

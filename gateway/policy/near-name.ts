@@ -1,4 +1,3 @@
-/** Longer names would take long to compare. */
 const longestName = 64
 
 export function findNearName(written: string, known: Iterable<string>): string | undefined {

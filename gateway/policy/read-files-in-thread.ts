@@ -2,8 +2,9 @@ import { Worker } from 'node:worker_threads'
 import { guarded } from '../fault/guarded.ts'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 import type { PolicyReading, PolicyTexts } from './file.ts'
+import type { KnownUpstreams } from './known-upstreams.ts'
 
-export type ReadingTask = Readonly<{ directory: string; texts: PolicyTexts; upstreamNames: ReadonlySet<string> }>
+export type ReadingTask = Readonly<{ directory: string; texts: PolicyTexts; upstreams: KnownUpstreams }>
 
 /** Result of the thread. Problems are plain data, because an error loses its class between threads. */
 export type ReadingOutcome = Readonly<

@@ -5,9 +5,9 @@ import type { ReadingOutcome, ReadingTask } from './read-files-in-thread.ts'
 
 parentPort?.postMessage(read(workerData))
 
-function read({ directory, texts, upstreamNames }: ReadingTask): ReadingOutcome {
+function read({ directory, texts, upstreams }: ReadingTask): ReadingOutcome {
   try {
-    return { readings: readSoundFiles(directory, texts, upstreamNames) }
+    return { readings: readSoundFiles(directory, texts, upstreams) }
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error
     return { problems: error.problems }

@@ -20,7 +20,7 @@ export const answerNames = [
 export type AnswerName = (typeof answerNames)[number]
 
 export type Destination =
-  | Readonly<{ kind: 'upstream'; name: string }>
+  | Readonly<{ kind: 'upstream'; name: string; place?: string }>
   | Readonly<{ kind: 'cluster'; param: string }>
   | Readonly<{ kind: 'answer'; name: AnswerName }>
 
@@ -43,6 +43,15 @@ export const listPathNames = (resource: GuardedResource): readonly string[] => [
   ...(resource.kind === 'object' ? resource.parents : []),
 ]
 
+/** How the path of a client becomes the upstream's, by whole segments as they were received. */
+export type PathRewrite = Readonly<{
+  path: string
+  parts: readonly Readonly<
+    { kind: 'text'; text: string } | { kind: 'segment'; index: number } | { kind: 'rest'; from: number }
+  >[]
+  strippedPrefix: string | undefined
+}>
+
 export type Route = Readonly<{
   id: string
   source: string
@@ -53,6 +62,7 @@ export type Route = Readonly<{
   stream: StreamKind | undefined
   isPublic: boolean
   destination: Destination
+  rewrite: PathRewrite | undefined
   role: OrganizationRole | undefined
   ability: string | undefined
   organizationParam: string | undefined

@@ -42,7 +42,7 @@ function toOriginForm(target: string, host: string): string {
   return rest.startsWith('/') ? rest : `/${rest}`
 }
 
-function readSegments(path: string): readonly string[] {
+export function readSegments(path: string): readonly string[] {
   if (path.includes('\\')) throw new GatewayError('target_backslash')
   const segments: string[] = []
   for (let start = 1; start > 0; ) {

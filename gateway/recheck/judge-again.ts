@@ -2,6 +2,7 @@ import type { Principal } from '../authenticate/principal.ts'
 import { decide, enforce } from '../authorize/decide.ts'
 import { type DirectoryFacts, nameIdentity } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { isSameRewrite } from '../policy/path-rewrite.ts'
 import type { Roles } from '../policy/role.ts'
 import { readTarget } from '../receive/target.ts'
 import { findMembership, type Organization } from '../resolve/organization.ts'
@@ -17,12 +18,15 @@ export type CurrentPolicy = Readonly<{ table: RouteTable; roles: Roles }>
  * leads elsewhere, which permits nothing of this exchange.
  */
 export function matchAgain(open: OpenExchange, { table }: CurrentPolicy): RouteMatch {
-  const { exchange, host, upstreamName } = open
-  const match = table.match(readTarget(exchange.method, exchange.target, host, exchange.target.length), host)
+  const { exchange, host, upstreamName, rewrite } = open
+  const target = readTarget(exchange.method, exchange.target, host, exchange.target.length)
+  const match = table.match(target, host)
   const { destination, isWebSocket } = match.route
   const isSwitched = exchange.status === 101 && !isWebSocket
-  const leadsElsewhere = destination.kind === 'upstream' && destination.name !== upstreamName
-  if (isSwitched || leadsElsewhere || destination.kind === 'answer') throw new GatewayError('route_not_found')
+  const isSamePlace =
+    destination.kind !== 'upstream' ||
+    (destination.name === upstreamName && isSameRewrite(rewrite, match.route.rewrite, target.path))
+  if (isSwitched || !isSamePlace || destination.kind === 'answer') throw new GatewayError('route_not_found')
   return match
 }
 

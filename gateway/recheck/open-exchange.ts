@@ -6,6 +6,7 @@ import type { AccessEndCode } from '../errors/stream-failure.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Slot } from '../lib/unordered-list.ts'
 import type { Upstream } from '../locate/upstream.ts'
+import type { PathRewrite } from '../policy/route.ts'
 import { parseId } from '../resolve/organization-id.ts'
 import type { Resource } from '../resolve/resource.ts'
 import { readHeaderId, readResourceIds } from '../resolve/resource-ids.ts'
@@ -53,6 +54,7 @@ export class OpenExchange implements Slot<OpenExchange> {
   readonly organizationId: number | undefined
   readonly userId: number | undefined
   readonly upstreamName: string
+  readonly rewrite: PathRewrite | undefined
   readonly clusterOrigin: string | undefined
   readonly openedAtMs: number
   /** The header that named the resource, as name and value: the response's begin empties the request's headers. */
@@ -89,6 +91,7 @@ export class OpenExchange implements Slot<OpenExchange> {
     this.userId = caller?.principal.user.id
     this.proof = caller?.principal.proof
     this.upstreamName = upstream.name
+    this.rewrite = match.route.rewrite
     this.clusterOrigin = match.route.destination.kind === 'cluster' ? upstream.origin : undefined
     this.openedAtMs = nowMs
     this.verifiedAtMs = verifiedAtMs

@@ -3,6 +3,7 @@ import type { PolicyState } from '../admin/policy-state.ts'
 import { type PolicySummary, summarizeChange } from '../analyze/diff/summarize.ts'
 import { summarizeInThread } from '../analyze/diff/summarize-in-thread.ts'
 import type { Configuration } from '../configuration/configuration.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { PolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import { describeBug, describeError, type Log } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
@@ -90,7 +91,7 @@ type Reader = Readonly<{
 
 function createReader(configuration: Configuration): Reader {
   const { directory } = configuration.policies
-  const upstreams = new Set(Object.keys(configuration.upstreams))
+  const upstreams = readUpstreamAddresses(configuration)
   return {
     parse: async (texts) => ({
       policy: await parsePolicyInThread(directory, texts, upstreams),

@@ -3,6 +3,7 @@ import type { ShadowTable } from '../analyze/shadow/compare.ts'
 import { observeShadow } from '../analyze/shadow/record-differences.ts'
 import { createReport } from '../analyze/shadow/report.ts'
 import type { Configuration } from '../configuration/configuration.ts'
+import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import { describeBug, type Log } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { ObserveRequest } from '../observe/request-record.ts'
@@ -30,7 +31,7 @@ export function startShadow(configuration: Configuration, dependencies: ShadowDe
   const { shadow: directory } = configuration.policies
   if (directory === undefined) return noShadow
   const ledger = keepPolicyLedger(directory, now)
-  const upstreams = new Set(Object.keys(configuration.upstreams))
+  const upstreams = readUpstreamAddresses(configuration)
   const readText = createCachedFileReader()
   let table: ShadowTable | undefined
   const look = createFilesWatch<PolicyTexts | undefined>({

@@ -120,6 +120,24 @@ t.test('rate limits stand in the explanation and the matrix of the routes that n
   t.notOk(messages.some((message) => message.includes('"runs"')))
 })
 
+t.test('the path that the upstream gets stands in the explanation and the matrix', async (t) => {
+  const rewritten = parseTable({ routes: ['/p/:x GET rewrite: /a/:x/b require: { role: org-client }', '/free'] })
+  const question = { method: 'GET', target: '/p/%41?y', host: 'h', caller: undefined }
+  const { upstreamPath, checks } = explain(rewritten, question)
+  t.equal(upstreamPath, '/a/%41/b')
+  t.match(checks[0], { check: 'route', why: 'GET HEAD /p/:x, x = A; forwarded as /a/%41/b' })
+  t.notOk('upstreamPath' in explain(rewritten, { ...question, target: '/free' }))
+  t.match(
+    formatMatrix(buildMatrix(rewritten), 'csv'),
+    /^route,methods,path,upstream path,[\s\S]*,\/p\/:x,\/a\/:x\/b,[\s\S]*,\/free,\/free,/,
+  )
+  t.match(formatMatrix(buildMatrix(rewritten), 'html'), '<code>/a/:x/b</code>')
+  t.notMatch(formatMatrix(buildMatrix(policy), 'csv'), 'upstream path')
+  const messages = lintPolicy(rewritten).map(({ message }) => message)
+  t.ok(messages.some((message) => /"r0" rewrites its path: a proxy that asks the decision listener/.test(message)))
+  t.notOk(messages.some((message) => /"r1" rewrites/.test(message)))
+})
+
 t.test('a rule that is seldom intended gets a warning', async (t) => {
   const messages = lintPolicy(policy).map(({ message }) => message)
   t.ok(messages.some((message) => /"status" is public/.test(message)))

@@ -95,6 +95,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     stream: undefined,
     isPublic: false,
     destination: { kind: 'upstream', name: 'up' },
+    rewrite: undefined,
     role: undefined,
     ability: undefined,
     organizationParam: undefined,

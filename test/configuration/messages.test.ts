@@ -298,11 +298,16 @@ const mistakes: readonly Mistake[] = [
     says: ['gateway.yaml:3:36: identity.keys: block 1 does not fit EdDSA. Run "sallyport keys generate" to make one.'],
   },
   {
-    what: 'an upstream with a path',
-    sections: { upstreams: 'upstreams: { platform: { url: "http://platform:3333/api" } }' },
+    what: 'an upstream with a path that leads elsewhere',
+    sections: { upstreams: 'upstreams: { platform: { url: "http://platform:3333/api/../admin" } }' },
     says: [
-      'gateway.yaml:4:31: upstreams.platform.url must be scheme, host and port alone, such as http://platform.internal:3000',
+      'gateway.yaml:4:31: upstreams.platform.url must be scheme, host and port, and a path of plain names if any, such as http://platform.internal:3000/api',
     ],
+  },
+  {
+    what: 'addresses of an upstream with different paths',
+    sections: { upstreams: 'upstreams: { platform: { urls: ["http://platform:3333/a", "http://platform:3334/b"] } }' },
+    says: ['gateway.yaml:4:32: upstreams.platform.urls differ in their path; give one to all'],
   },
   {
     what: 'an upstream without an address',

@@ -159,6 +159,7 @@ function permitOf(userId: number): Permit {
       stream: undefined,
       isPublic: false,
       destination: { kind: 'upstream', name: 'up' },
+      rewrite: undefined,
       role: undefined,
       ability: undefined,
       organizationParam: undefined,

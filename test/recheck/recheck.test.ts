@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap'
 import type { DirectoryFacts, FactKeys, TokenRecord } from '../../gateway/directory/directory.ts'
 import { noLogouts } from '../../gateway/directory/logout.ts'
+import type { Route } from '../../gateway/policy/route.ts'
 import type { Place } from '../../gateway/recheck/list-exchanges.ts'
 import { type ExpiryRules, OpenExchanges } from '../../gateway/recheck/recheck.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
@@ -169,6 +170,21 @@ t.test('a route that leads elsewhere permits nothing', async (t) => {
   const { recheck, open, stage } = stageRecheck(t)
   open(1)
   stage.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
+  recheck.recheckAll()
+  await until(() => stage.ended.length > 0, 'the end')
+  t.same(stage.ended, ['1 access_revoked'])
+})
+
+t.test('a route that rewrites its path otherwise permits nothing of before', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  open(1)
+  const to = (text: string): Route => ({
+    ...route,
+    rewrite: { path: `/${text}`, parts: [{ kind: 'text', text }], strippedPrefix: undefined },
+  })
+  stage.table = compileRoutes([to('one')])
+  recheck.recheckAll()
+  stage.table = compileRoutes([to('two')])
   recheck.recheckAll()
   await until(() => stage.ended.length > 0, 'the end')
   t.same(stage.ended, ['1 access_revoked'])

@@ -125,3 +125,14 @@ t.test('a search path or temporary tables do not interfere', async (t) => {
   )
   t.same(told, [`user:${rows[0]?.id}`])
 })
+
+t.test('an id of another kind never fails the statement', async (t) => {
+  await writer.query(`create table public.things (id bigint, owner text);
+    create trigger things after insert on public.things referencing new table as after_rows for each statement
+      execute function public.sallyport_announce_changes('{user:owner}', '{}')`)
+  t.same(await tell("insert into public.things values (1, '7')"), ['user:7'])
+  t.same(await tell("insert into public.things values (2, '9000000000')"), ['user:9000000000'])
+  for (const owner of ['9223372036854775807', 'a2b9e0f0-0000-4000-8000-000000000000', '1.5', ''])
+    t.same(await tell(`insert into public.things values (3, '${owner}')`), ['everything'], owner)
+  t.same(await tell('insert into public.things values (4, null)'), [])
+})

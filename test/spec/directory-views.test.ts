@@ -222,6 +222,23 @@ t.test('a watched table tells of what counts, and never fails its owner', async 
   await client.query("call sallyport_directory.watch('things', '{user:id}', '{}', '{delete}')")
   t.same(await tell("insert into things values (3, 7, 'a', 'b')"), [])
   t.same(await tell('delete from things where id = 3'), ['user:3'])
+  await client.query("call sallyport_directory.watch('things', '{user:id,organization:owner}')")
+  const widest = '9223372036854775807'
+  t.same(
+    await tell(`insert into things values (${widest}, 7, 'a', 'b')`),
+    ['everything'],
+    'no number of JSON is as large',
+  )
+  t.same(await tell(`update things set owner = 8 where id = ${widest}`), ['everything'])
+  await client.query("delete from things; alter table things alter owner type uuid using md5('a')::uuid")
+  t.same(await tell("insert into things values (4, md5('b')::uuid, 'a', 'b')"), ['everything'])
+  await client.query("alter table things alter id type uuid using md5('c')::uuid")
+  t.same(await tell("update things set owner = md5('d')::uuid"), ['everything'])
+  t.same(await tell('delete from things'), ['everything'])
+  await client.query('alter table things rename id to key; alter table things alter owner type bigint using 5')
+  t.same(await tell("insert into things values (md5('e')::uuid, 7, 'a', 'b')"), ['everything'])
+  t.same(await tell('update things set owner = 9'), ['everything'])
+  await client.query('alter table things drop key; alter table things add id bigint')
   for (const call of [
     "'things', '{user:nobody}'",
     "'things', '{user:id}', '{nothing}'",

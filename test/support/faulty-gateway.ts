@@ -4,6 +4,7 @@ import { trackInFlight } from '../../gateway/boot/in-flight-requests.ts'
 import { createSnapshot } from '../../gateway/boot/snapshot.ts'
 import { startUpstreams } from '../../gateway/boot/upstreams.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
+import { readUpstreamAddresses } from '../../gateway/configuration/upstream-addresses.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
 import { noLogouts } from '../../gateway/directory/logout.ts'
 import { noCors } from '../../gateway/endpoints/cors.ts'
@@ -52,7 +53,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   // Public routes do not use it.
   const directory = {} as Directory
   const configuration = loadConfiguration(writeConfiguration(t, options), {})
-  const policy = loadPolicy(configuration.policies.directory, new Set(Object.keys(configuration.upstreams)))
+  const policy = loadPolicy(configuration.policies.directory, readUpstreamAddresses(configuration))
   const engine = createEngine()
   const metrics = createMetrics()
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })

@@ -35,6 +35,7 @@ export const route: Route = {
   stream: undefined,
   isPublic: false,
   destination: { kind: 'upstream', name: 'backend' },
+  rewrite: undefined,
   role: member,
   ability: undefined,
   organizationParam: undefined,

@@ -32,8 +32,10 @@ import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
 import { redact } from '../../gateway/observe/log/redact.ts'
 import { readKeyBundle } from '../../gateway/pin/key-bundle.ts'
 import { parseYaml } from '../../gateway/policy/document.ts'
+import { rewritePath } from '../../gateway/policy/path-rewrite.ts'
 import { isResourceId } from '../../gateway/policy/resource-kind.ts'
-import { parsePattern } from '../../gateway/policy/route.ts'
+import { type PathRewrite, parsePattern } from '../../gateway/policy/route.ts'
+import { foldName } from '../../gateway/policy/upstream-paths.ts'
 import { takeCredentials } from '../../gateway/receive/carried-credentials.ts'
 import { readClient } from '../../gateway/receive/client.ts'
 import { headerRole } from '../../gateway/receive/header-role.ts'
@@ -75,6 +77,14 @@ const issuer = {
   clockToleranceSeconds: 0,
   linkVerifiedEmail: false,
   trustEmailVerified: false,
+}
+const rewrite: PathRewrite = {
+  path: '/:a/*',
+  parts: [
+    { kind: 'segment', index: 0 },
+    { kind: 'rest', from: 1 },
+  ],
+  strippedPrefix: undefined,
 }
 const cors = createCors({ origins: ['https://app.example'], maxAgeSeconds: 1, credentials: false })
 const preflightOf = (names: string): Exchange => {
@@ -343,6 +353,8 @@ export const readers: readonly Reader[] = [
     parseYaml('f', text).document.toJS(),
   ),
   ofFiles('CSV of an import', 'cli/provision/csv.ts', 64 * 1024, (text) => parseCsv('f', text)),
+  reader('a path that is rewritten', 'policy/path-rewrite.ts', targetBytes, (text) => rewritePath(rewrite, `/${text}`)),
+  ofFiles('a name of a rewritten path', 'policy/upstream-paths.ts', 64 * 1024, foldName),
   ofFiles('a path pattern', 'policy/route.ts', 64 * 1024, (text) => parsePattern(`/${text}`)),
 ]
 
@@ -356,6 +368,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'analyze/': 'answers an operator about files of his own, in a process or a thread of its own',
   'cli/policy/': 'commands that an operator runs on files of his own, in a process of their own',
   'boot/cluster-states.ts': compiled,
+  'configuration/upstream-addresses.ts': operator,
   'cli/provision/': operator,
   'cli/directory.ts': operator,
   'cli/describe-request.ts': operator,

@@ -10,6 +10,7 @@ export type MatrixLine = Readonly<{
   source: string
   methods: readonly string[]
   path: string
+  upstreamPath?: string
   rateLimit?: string
   cells: readonly MatrixCell[]
 }>
@@ -53,13 +54,13 @@ const nameCredential = (credential: string): string => {
 
 const renderLine = (line: MatrixLine, words: readonly string[]): Html => html`<tr data-words="${wordsOf(line)}"${
   isMatch(line, words) ? undefined : html` hidden`
-}><th scope="row"><span class="methods">${line.methods.join(' ')}</span> <code>${line.path}</code><span class="place"><span class="unseen">, </span>${line.route} · ${line.source}${line.rateLimit === undefined ? undefined : ` · ${line.rateLimit}`}</span></th>${line.cells.map(
+}><th scope="row"><span class="methods">${line.methods.join(' ')}</span> <code>${line.path}</code><span class="place"><span class="unseen">, </span>${line.route} · ${line.source}${line.upstreamPath === undefined ? undefined : html` · as <code>${line.upstreamPath}</code>`}${line.rateLimit === undefined ? undefined : ` · ${line.rateLimit}`}</span></th>${line.cells.map(
   (cell, index) => renderCell(cell, cell.credential !== line.cells[index - 1]?.credential),
 )}</tr>
 `
 
-const wordsOf = ({ methods, path, route, source }: MatrixLine): string =>
-  `${methods.join(' ')} ${path} ${route} ${source}`.toLowerCase()
+const wordsOf = ({ methods, path, upstreamPath = '', route, source }: MatrixLine): string =>
+  `${methods.join(' ')} ${path} ${route} ${source} ${upstreamPath}`.trimEnd().toLowerCase()
 
 const isMatch = (line: MatrixLine, words: readonly string[]): boolean =>
   words.every((word) => wordsOf(line).includes(word))

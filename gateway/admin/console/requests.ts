@@ -41,12 +41,12 @@ export const renderRequests = (query: ConsoleQuery, { requests }: HistoryReading
 const isFiltered = ({ filter }: ConsoleQuery): boolean => Object.values(filter).some((word) => word !== '')
 
 function renderRequest(request: RecentRequest, query: ConsoleQuery): Html {
-  const { kind, status, route, upstream, requestId } = request
+  const { kind, status, route, upstream, upstreamPath, requestId } = request
   const time = new Date(request.timeMs).toISOString()
   return html`<tr><th scope="row"><time datetime="${time}">${time.slice(11, 23)}</time></th><td><span class="kind ${kind}">${kindWords[kind]}</span></td>
 <td class="number">${status ?? '–'}</td><td>${renderCause(request)}</td>
 <td class="path">${renderTarget(request)}</td>
-<td>${route ?? '–'}</td><td>${upstream ?? '–'}</td><td class="number">${request.userId ?? '–'}</td><td class="number">${request.organizationId ?? '–'}</td>
+<td>${route ?? '–'}</td><td>${upstream ?? '–'}${upstreamPath === undefined ? undefined : html` <code>${upstreamPath}</code>`}</td><td class="number">${request.userId ?? '–'}</td><td class="number">${request.organizationId ?? '–'}</td>
 <td><code>${request.clientAddress}</code></td><td class="number">${formatMs(request.durationMs)}</td><td><a class="small" href="${linkTo(query, { id: requestId, kind: '', reason: '', find: '', route: '', upstream: '' }, 'requests')}"><code>${requestId}</code></a></td></tr>
 `
 }

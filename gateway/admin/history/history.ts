@@ -118,6 +118,7 @@ const describeEnd = (
   path: decision?.path ?? facts.path,
   route: facts.route,
   upstream: facts.upstream,
+  upstreamPath: facts.upstreamPath,
   userId: facts.userId,
   organizationId: facts.organizationId,
   tokenId: facts.error?.details.tokenId,

@@ -18,6 +18,7 @@ export type RecentRequest = Readonly<{
   path: string | undefined
   route: string | undefined
   upstream: string | undefined
+  upstreamPath?: string | undefined
   userId: number | string | undefined
   organizationId: number | undefined
   clientAddress: string
@@ -121,12 +122,16 @@ function findOldest(groups: ReadonlyMap<string, Group>): string {
   return oldest
 }
 
+const cutPath = (path: string | undefined): string | undefined =>
+  path === undefined ? undefined : redact(path).slice(0, pathLimit)
+
 const cut = (request: RecentRequest): RecentRequest => ({
   ...request,
   requestId: request.requestId.slice(0, 2 * wordLimit),
   method: request.method?.slice(0, wordLimit),
   // Redaction comes first: half a token would not be recognized.
-  path: request.path === undefined ? undefined : redact(request.path).slice(0, pathLimit),
+  path: cutPath(request.path),
+  upstreamPath: cutPath(request.upstreamPath),
   clientAddress: request.clientAddress.slice(0, wordLimit),
 })
 
@@ -147,6 +152,7 @@ const containsAll = (text: string, words: readonly string[]): boolean => words.e
 const describe = (request: RecentRequest): string =>
   [
     ...[request.status, request.reason, request.cause, request.method, request.path, request.route, request.upstream],
+    request.upstreamPath ?? '',
     ...[request.clientAddress, request.requestId],
     request.tokenId === undefined ? '' : `token:${request.tokenId}`,
     request.userId === undefined ? '' : `user:${request.userId}`,

@@ -21,6 +21,7 @@ function describeRoute(route: Route): Readonly<Record<string, string>> {
   }
   return {
     destination: describeDestination(route),
+    upstreamPath: describeUpstreamPath(route),
     surface: route.surface,
     stream: route.stream ?? 'by path',
     // A public route sends no identity, even for a caller who could authenticate.
@@ -31,6 +32,17 @@ function describeRoute(route: Route): Readonly<Record<string, string>> {
     encodedSlashes: route.takesEncodedSlashes ? 'allow' : 'refuse',
     ...Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, value?.toString() ?? 'usual'])),
   }
+}
+
+function describeUpstreamPath({ rewrite, path }: Route): string {
+  if (!rewrite) return 'as received'
+  const pattern = parsePattern(path)
+  const words = rewrite.path.split('/').map((text) => {
+    const place = pattern.findIndex((segment) => segment.kind === 'param' && `:${segment.name}` === text)
+    return place < 0 ? text : `{segment ${place + 1}}`
+  })
+  const { strippedPrefix } = rewrite
+  return `${words.join('/')}${strippedPrefix === undefined ? '' : `, without ${strippedPrefix}`}`
 }
 
 /** A parameter is described by its place in the path, since its name may change without effect. */

@@ -1,7 +1,7 @@
+import { listRegions, type Region } from '../../policy/regions.ts'
 import { type Method, methods, type Route } from '../../policy/route.ts'
 import { compileRoutes } from '../../route/table.ts'
 import { findRoute } from '../find-route.ts'
-import { listRegions, type Region } from '../regions.ts'
 import { type Access, compareAccess } from './compare-access.ts'
 import { compareOrganizations, compareRoles, mayWidenMeanings } from './compare-roles.ts'
 import { compareRoutes, type RouteDifference } from './compare-routes.ts'

@@ -1,5 +1,5 @@
+import type { Region } from '../../policy/regions.ts'
 import { type PatternSegment, parsePattern } from '../../policy/route.ts'
-import type { Region } from '../regions.ts'
 import type { RoutePair } from './pairs.ts'
 
 export function namePaths(regions: readonly Region[], routes: RoutePair): readonly string[] {

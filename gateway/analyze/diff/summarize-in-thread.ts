@@ -1,13 +1,14 @@
 import { Worker } from 'node:worker_threads'
 import { guarded } from '../../fault/guarded.ts'
 import type { PolicyTexts } from '../../policy/file.ts'
+import type { KnownUpstreams } from '../../policy/known-upstreams.ts'
 import type { PolicySummary } from './summarize.ts'
 
 export type ComparisonTask = Readonly<{
   directory: string
   old: PolicyTexts
   fresh: PolicyTexts
-  upstreams: ReadonlySet<string>
+  upstreams: KnownUpstreams
 }>
 
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'

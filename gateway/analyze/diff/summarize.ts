@@ -1,5 +1,6 @@
 import type { Policy } from '../../policy/compile.ts'
 import type { PolicyTexts } from '../../policy/file.ts'
+import type { KnownUpstreams } from '../../policy/known-upstreams.ts'
 import { parsePolicy } from '../../policy/load.ts'
 import { diffPolicies, isAdded, type RouteChange } from './diff.ts'
 
@@ -24,11 +25,9 @@ export function summarizeChange(old: Policy, fresh: Policy): PolicySummary {
   }
 }
 
-export function summarizeTexts(directory: string, old: PolicyTexts, fresh: PolicyTexts, upstreams: Upstreams) {
+export function summarizeTexts(directory: string, old: PolicyTexts, fresh: PolicyTexts, upstreams: KnownUpstreams) {
   return summarizeChange(parsePolicy(directory, old, upstreams), parsePolicy(directory, fresh, upstreams))
 }
-
-type Upstreams = ReadonlySet<string>
 
 function describeWidening({ new: row, methods, paths, gains }: RouteChange): Widening {
   const roles = [...new Set(gains.map(({ role, relation }) => (relation === '' ? role : `${role} (${relation})`)))]

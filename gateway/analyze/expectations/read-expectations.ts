@@ -19,6 +19,7 @@ export type ExpectationContent = Readonly<{
   code?: string
   check?: string
   route?: string
+  upstreamPath?: string
 }>
 
 export type Expectation = ExpectationContent & Readonly<{ place: string }>

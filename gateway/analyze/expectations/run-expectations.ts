@@ -28,12 +28,12 @@ function tryOne(
   const caller = words.anonymous ? undefined : imagineFromWords(words, policy.roles)
   const found = explain(policy, { method, target, host: expectation.host ?? 'localhost', caller }, table)
   const name = `${expectation.name ? `${expectation.name}: ` : ''}${request} ${describeCaller(words)}`
-  return { name, place: expectation.place, faults: compare(expectation, found) }
+  return { name, place: expectation.place, faults: compare(expectation, found, target.split('?')[0]) }
 }
 
-function compare(expected: Expectation, found: Explanation): readonly string[] {
+function compare(expected: Expectation, found: Explanation, target: string | undefined): readonly string[] {
   const check = found.outcome === 'allowed' ? undefined : findRefusal(found.outcome).check
-  const answer = `${found.status} ${found.outcome}${found.route ? ` by route ${found.route} (${found.source})` : ''}`
+  const answer = `${found.status} ${found.outcome}${found.route ? ` by route ${found.route} (${found.source})` : ''}${found.upstreamPath ? `, forwarded as ${found.upstreamPath}` : ''}`
   const wrong = (what: string, wish: unknown, got: unknown): readonly string[] =>
     wish === undefined || wish === got ? [] : [`expected ${what} ${wish}, got ${answer}`]
   return [
@@ -42,6 +42,7 @@ function compare(expected: Expectation, found: Explanation): readonly string[] {
     ...wrong('code', expected.code, found.outcome),
     ...wrong('check', expected.check, check),
     ...wrong('route', expected.route, found.route),
+    ...wrong('upstream path', expected.upstreamPath, found.upstreamPath ?? target),
   ]
 }
 

@@ -1,8 +1,8 @@
 import type { Policy } from '../../policy/compile.ts'
+import { listRegions, type Region, type Step } from '../../policy/regions.ts'
 import { type Method, methods, type PatternSegment, parsePattern, type Route } from '../../policy/route.ts'
 import { compileRoutes } from '../../route/table.ts'
 import { findRoute } from '../find-route.ts'
-import { listRegions, type Region, type Step } from '../regions.ts'
 import type { Operation } from './read-operations.ts'
 
 export type Coverage = Readonly<{

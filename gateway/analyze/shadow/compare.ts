@@ -2,6 +2,7 @@ import type { Principal } from '../../authenticate/principal.ts'
 import { decide } from '../../authorize/decide.ts'
 import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
 import type { DecidingHeaders } from '../../observe/request-record.ts'
+import { rewritePath } from '../../policy/path-rewrite.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { RequestTarget } from '../../receive/target.ts'
 import { resolveOrganization } from '../../resolve/organization.ts'
@@ -21,7 +22,11 @@ export type Facts = Readonly<{
 }>
 
 /** `unknown` if the shadow policy needs a fact that the live one did not look up. */
-export type Verdict = Readonly<{ route: string | undefined; outcome: 'allowed' | 'unknown' | RefusalCode }>
+export type Verdict = Readonly<{
+  route: string | undefined
+  outcome: 'allowed' | 'unknown' | RefusalCode
+  upstreamPath?: string
+}>
 
 const authentication: ReadonlySet<RefusalCode> = new Set(['unauthenticated', 'ambiguous_credentials'])
 
@@ -31,7 +36,8 @@ export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: V
   try {
     const match = table.match(facts.target, facts.host)
     route = match.route.id
-    if (match.route.isPublic) return { route, outcome: 'allowed' }
+    const forwarded = describeForwarded(match)
+    if (match.route.isPublic) return { route, outcome: 'allowed', ...forwarded }
     const { principal } = facts
     if (!principal) return { route, outcome: isAuthentication(live.outcome) ? live.outcome : 'unknown' }
     const organization = resolveOrganization(principal, match, facts.headers)
@@ -40,12 +46,15 @@ export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: V
     if (match.route.resource && !isSameResource(match, ids, facts)) return { route, outcome: 'unknown' }
     const resource = match.route.resource && facts.resource
     const decision = decide(match, { principal, organization, resource }, roles)
-    return { route, outcome: decision.isAllowed ? 'allowed' : decision.reason }
+    return decision.isAllowed ? { route, outcome: 'allowed', ...forwarded } : { route, outcome: decision.reason }
   } catch (error) {
     if (error instanceof GatewayError) return { route, outcome: error.code }
     throw error
   }
 }
+
+export const describeForwarded = ({ route: { rewrite }, target }: RouteMatch): Pick<Verdict, 'upstreamPath'> =>
+  rewrite ? { upstreamPath: rewritePath(rewrite, target.path) } : {}
 
 const isAuthentication = (outcome: Verdict['outcome']): boolean =>
   outcome !== 'allowed' && outcome !== 'unknown' && authentication.has(outcome)
@@ -62,12 +71,16 @@ function isSameResource(match: RouteMatch, ids: readonly string[], facts: Facts)
   return looked.kind === wanted.kind && isSameId
 }
 
-export type DifferenceKind = 'gained' | 'lost' | 'other_route' | 'other_refusal' | 'unknown'
+export type DifferenceKind = 'gained' | 'lost' | 'other_route' | 'other_path' | 'other_refusal' | 'unknown'
 
 export function compareVerdicts(live: Verdict, shadow: Verdict): DifferenceKind | undefined {
   if (shadow.outcome === 'unknown') return 'unknown'
   if (live.outcome === 'allowed' && shadow.outcome === 'allowed')
-    return live.route === shadow.route ? undefined : 'other_route'
+    return live.route !== shadow.route
+      ? 'other_route'
+      : live.upstreamPath === shadow.upstreamPath
+        ? undefined
+        : 'other_path'
   if (shadow.outcome === 'allowed') return 'gained'
   if (live.outcome === 'allowed') return 'lost'
   return live.outcome === shadow.outcome ? undefined : 'other_refusal'

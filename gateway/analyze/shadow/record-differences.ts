@@ -1,6 +1,13 @@
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { ObserveRequest } from '../../observe/request-record.ts'
-import { compareVerdicts, type Facts, judgeShadow, type ShadowTable, type Verdict } from './compare.ts'
+import {
+  compareVerdicts,
+  describeForwarded,
+  type Facts,
+  judgeShadow,
+  type ShadowTable,
+  type Verdict,
+} from './compare.ts'
 import type { Difference, ReportDifference } from './report.ts'
 
 /** Refusals by policy; all others depend on the request's form or on an internal error. */
@@ -36,7 +43,8 @@ export const observeShadow =
       const facts = readFacts(gathered)
       gathered = undefined
       if (!facts) return
-      const live = { route: facts.match?.route.id, outcome }
+      const forwarded = outcome === 'allowed' && facts.match ? describeForwarded(facts.match) : {}
+      const live = { route: facts.match?.route.id, outcome, ...forwarded }
       // A preflight is allowed without a route, so no policy judges it.
       if (outcome === 'allowed' && !facts.match) return
       try {

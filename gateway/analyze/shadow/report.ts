@@ -34,11 +34,18 @@ export function createReport({ log, metrics, monotonicMs }: Surroundings): Repor
     if (difference.kind === 'failed')
       log.error({ ...compose(difference), error: describeBug(difference.error) }, 'shadow policy failed')
     else {
-      const { route: shadowRoute, outcome } = difference.shadow
-      log.info({ ...compose(difference), shadowRoute, shadow: outcome }, 'shadow policy differs')
+      const { route: shadowRoute, outcome, upstreamPath } = difference.shadow
+      const { path } = difference.facts.target
+      const paths =
+        kind === 'other_path'
+          ? { upstreamPath: cut(live.upstreamPath ?? path), shadowPath: cut(upstreamPath ?? path) }
+          : {}
+      log.info({ ...compose(difference), shadowRoute, shadow: outcome, ...paths }, 'shadow policy differs')
     }
   }
 }
+
+const cut = (path: string): string => redact(path).slice(0, pathLimit)
 
 function compose({ kind, live, facts, requestId }: Difference) {
   const { target, principal } = facts
@@ -46,7 +53,7 @@ function compose({ kind, live, facts, requestId }: Difference) {
     requestId,
     kind,
     method: target.method,
-    path: redact(target.path).slice(0, pathLimit),
+    path: cut(target.path),
     userId: principal && nameUser(principal.user),
     credential: principal?.credential.kind,
     route: live.route,

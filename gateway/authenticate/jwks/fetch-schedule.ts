@@ -45,6 +45,5 @@ export function mayFetchForUnknownKey(state: FetchState, input: ScheduleInput): 
   return untilRefreshMs(state, input) <= 0
 }
 
-/** 1, 2, 4, 8, 16 and then 30 seconds at a start without keys. */
 const retryMs = (failures: number, hasHadKeys: boolean): number =>
   hasHadKeys ? intervalMs : Math.min(intervalMs, firstRetryMs * 2 ** (failures - 1))

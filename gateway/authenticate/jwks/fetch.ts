@@ -11,7 +11,6 @@ export type Fetch = (
 ) => Promise<Pick<Response, 'status' | 'body'>>
 
 export type IssuerRoute = Readonly<{
-  /** Calls back with a `fetch` that takes this route. */
   through: <Result>(work: (fetch: Fetch) => Promise<Result>) => Promise<Result>
   timeoutMs: number
 }>

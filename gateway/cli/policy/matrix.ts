@@ -15,17 +15,20 @@ type MatrixFormat = (typeof matrixFormats)[number]
 
 export function formatMatrix(rows: readonly MatrixRow[], format: MatrixFormat): string {
   const isLimited = rows.some(({ rateLimit }) => rateLimit !== undefined)
+  const isRewritten = rows.some(({ upstreamPath }) => upstreamPath !== undefined)
   const header = [
     'route',
     'methods',
     'path',
+    ...(isRewritten ? ['upstream path'] : []),
     ...(isLimited ? ['rate limit'] : []),
     ...(rows[0]?.cells ?? []).map(nameColumn),
   ]
-  const lines = rows.map(({ route, methods, path, rateLimit, cells }) => [
+  const lines = rows.map(({ route, methods, path, upstreamPath, rateLimit, cells }) => [
     route,
     methods.join(' '),
     path,
+    ...(isRewritten ? [upstreamPath ?? path] : []),
     ...(isLimited ? [rateLimit ?? ''] : []),
     ...cells.map(({ outcome }) => nameOutcome(outcome)),
   ])

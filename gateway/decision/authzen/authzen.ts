@@ -114,6 +114,7 @@ const routeOf = (endpoint: Exclude<Endpoint, 'metadata'>): Route => ({
   stream: undefined,
   isPublic: false,
   destination: { kind: 'upstream', name: 'authzen' },
+  rewrite: undefined,
   role: undefined,
   ability: evaluateAbility,
   organizationParam: undefined,

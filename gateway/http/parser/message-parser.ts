@@ -221,7 +221,6 @@ const longestSharedName = 32
 
 const nameSlots: (string | undefined)[] = Array.from({ length: nameSlotCount }, () => undefined)
 
-/** Header lines of the same name share one string. */
 export function readHeaderName(bytes: Buffer, start: number, end: number): string {
   const length = end - start
   if (length > longestSharedName) return bytes.toString('latin1', start, end)

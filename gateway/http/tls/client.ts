@@ -5,7 +5,6 @@ import { checkPair, readCertificates } from './certificates.ts'
 export type UpstreamTls = Readonly<{
   /** The name of the upstream: two upstreams may share an origin. */
   upstream: string
-  /** For SNI and the certificate, in place of the host. */
   serverName: string | undefined
   context: SecureContext
 }>

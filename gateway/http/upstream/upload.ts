@@ -13,7 +13,6 @@ export type UploadEvents = Readonly<{
   failed: (error: UpstreamError) => void
 }>
 
-/** A body up to this size is sent with its head as one string. */
 const smallBytes = 16 * 1024
 
 /** Writes a head and its body. The head waits for the first bytes or the end of the body. */

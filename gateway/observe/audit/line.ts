@@ -19,6 +19,7 @@ export type AuditedDecision = Readonly<{
   route: string | undefined
   method: string | undefined
   path: string | undefined
+  upstreamPath?: string | undefined
   clientAddress: string
 }>
 
@@ -127,6 +128,7 @@ function composeFailure(failure: AuditedFailure, replica: string, pathLimit: num
 function composeDecisionLine(decision: AuditedDecision, replica: string, pathLimit: number): string {
   const { error, principal, organization } = decision
   const path = cut(decision.path, pathLimit)
+  const upstreamPath = cut(decision.upstreamPath, pathLimit)
   const method = cut(decision.method, methodLimit)
   const line = JSON.stringify({
     audit: 'decision',
@@ -145,7 +147,8 @@ function composeDecisionLine(decision: AuditedDecision, replica: string, pathLim
     route: decision.route ?? null,
     method: method.text,
     path: path.text,
-    ...((path.isTruncated || method.isTruncated) && { isTruncated: true }),
+    ...(upstreamPath.text !== null && { upstreamPath: upstreamPath.text }),
+    ...((path.isTruncated || upstreamPath.isTruncated || method.isTruncated) && { isTruncated: true }),
     clientAddress: decision.clientAddress.slice(0, addressLimit),
     replica,
   })

@@ -345,6 +345,17 @@ t.test('the target and treatment of requests do not count as access, and are lis
   ])
 })
 
+t.test('another path at the upstream is listed, with parameters by their places', async (t) => {
+  const routes = (keys: string, name = 'id'): TableParts => ({ routes: [`/things/:${name}/x GET ${reads}${keys}`] })
+  t.strictSame(othersOf(compare(routes(''), routes(' stripPrefix: /things'))), [
+    'GET+HEAD /things/:id/x upstreamPath: as received -> /{segment 2}/x, without /things',
+  ])
+  t.strictSame(othersOf(compare(routes(' rewrite: /a/:id'), routes(' rewrite: /a/:key', 'key'))), [])
+  t.strictSame(othersOf(compare(routes(' rewrite: /a/:id'), routes(' rewrite: /b/:id'))), [
+    'GET+HEAD /things/:id/x upstreamPath: /a/{segment 2} -> /b/{segment 2}',
+  ])
+})
+
 t.test('a rate limit does not count as access, and a route that keeps its name may have another budget', async (t) => {
   const routes = [`${things} rateLimit: calm`]
   const table = (requests: number): TableParts => ({

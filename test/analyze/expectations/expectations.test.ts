@@ -11,6 +11,7 @@ const policy = parseTable({
     '/agent/:id POST require: { role: org-client, ability: agents:execute } resource: { kind: agent, param: id }',
     '/organizations/:id GET organization: { param: id }',
     '/things GET host: api.example require: { role: org-owner }',
+    '/p/:x GET rewrite: /a/:x',
   ],
   abilities: {
     'org-client': 'things:run, agents:execute',
@@ -46,6 +47,8 @@ t.test('an expectation that holds has no faults', async (t) => {
     'requests: [GET /organizations/1], callers: [{ role: org-owner, organization: foreign }], expect: deny, code: organization_forbidden',
     'requests: [GET /things], host: api.example, callers: [{ role: org-admin }], expect: deny, route: r4',
     'requests: [GET /things], host: api.example, callers: [{ role: org-client, platformRoles: [admin] }], expect: allow',
+    'requests: [GET /p/%41?b], callers: [{}], expect: allow, upstreamPath: /a/%41',
+    'requests: [GET /open?b], callers: [{}], expect: allow, upstreamPath: /open',
   ])
     t.strictSame(faultsOf(t, line), [], line)
 })
@@ -63,6 +66,11 @@ t.test('each word of an expectation that does not hold is a fault', async (t) =>
     t.equal(faults.length, 1, words)
     t.match(faults[0], fault)
   }
+})
+
+t.test('another path at the upstream is a fault', async (t) => {
+  const [fault] = faultsOf(t, 'requests: [GET /p/1], callers: [{}], expect: allow, upstreamPath: /p/1')
+  t.match(fault, /^expected upstream path \/p\/1, got 200 allowed by route r5 \(.*\), forwarded as \/a\/1$/)
 })
 
 t.test('callers and routes that do not exist are a mistake of the file, with its place', async (t) => {

@@ -93,6 +93,16 @@ t.test('another route, and another refusal, are differences of their own', async
   t.equal(differ('ambiguous_credentials', members, owners, '/a', { anonymous: true }), undefined)
 })
 
+t.test('another path at the upstream is a difference', async (t) => {
+  const [here, there] = ['/p/:x POST rewrite: /a/:x', '/p/:x POST rewrite: /b/:x']
+  const live = tableOf(here)
+  const facts = gather(live, '/p/%41', member)
+  const verdict = { route: 'r0', outcome: 'allowed', upstreamPath: '/a/%41' } as const
+  t.equal(compareVerdicts(verdict, judgeShadow(tableOf(here), facts, verdict)), undefined)
+  t.equal(compareVerdicts(verdict, judgeShadow(tableOf(there), facts, verdict)), 'other_path')
+  t.equal(compareVerdicts(verdict, judgeShadow(tableOf('/p/:x POST'), facts, verdict)), 'other_path')
+})
+
 t.test('an organization in the path is found among the memberships that are known', async (t) => {
   const inPath = '/o/:id POST organization: { param: id }'
   t.equal(differ('allowed', '/o/:id POST', inPath, '/o/1', member), undefined)

@@ -82,6 +82,7 @@ t.test('a shadow that breaks is told of, and the request goes its way', async (t
       match: () => {
         throw new TypeError('a bug')
       },
+      find: () => undefined,
       methodsAt: () => undefined,
     },
   }

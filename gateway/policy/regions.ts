@@ -1,4 +1,4 @@
-import { type PatternSegment, parsePattern, type Route } from '../policy/route.ts'
+import { type PatternSegment, parsePattern, type Route } from './route.ts'
 
 export type Step = Readonly<{ text: string; isNamed: boolean }>
 
@@ -12,23 +12,26 @@ export type Region = Readonly<{
 
 type Pattern = readonly PatternSegment[]
 
+export const listRegions = (rows: readonly Pick<Route, 'host' | 'path'>[]): readonly Region[] =>
+  divideRequests(rows.map(({ host, path }) => ({ host, pattern: parsePattern(path) })))
+
 /**
  * Divides the requests that any of the routes could match. The match depends on three things: the number of segments,
  * an empty last segment, and which literals of the routes each segment equals. So it follows the routes by segment:
  * once with each literal, and once with another text. All routes are followed together, so that each side of an overlap
  * becomes a region.
+ * @param taken Texts that stand for themselves, beside the literals.
  */
-export function listRegions(rows: readonly Pick<Route, 'host' | 'path'>[]): readonly Region[] {
+export function divideRequests(
+  rows: readonly Readonly<{ host: string | undefined; pattern: Pattern }>[],
+  taken: readonly string[] = [],
+): readonly Region[] {
   const hosts = new Set(rows.map(({ host }) => host))
-  const otherHost = chooseOther([...hosts], 'other.example')
-  const named = rows
-    .flatMap(({ path }) => parsePattern(path))
-    .flatMap((part) => (part.kind === 'literal' ? part.text : []))
-  const other: Step = { text: chooseOther(named, 'other'), isNamed: false }
+  const otherHost = chooseText([...hosts], 'other.example')
+  const named = rows.flatMap(({ pattern }) => pattern.flatMap((part) => (part.kind === 'literal' ? part.text : [])))
+  const other: Step = { text: chooseText([...named, ...taken], 'other'), isNamed: false }
   return [...new Set([undefined, ...hosts])].flatMap((host) => {
-    const patterns = rows
-      .filter((row) => row.host === undefined || row.host === host)
-      .map(({ path }) => parsePattern(path))
+    const patterns = rows.filter((row) => row.host === undefined || row.host === host).map(({ pattern }) => pattern)
     return follow(patterns, [], other).map((paths): Region => ({ host, exampleHost: host ?? otherHost, ...paths }))
   })
 }
@@ -66,7 +69,7 @@ function takes(pattern: Pattern, depth: number, text: string): boolean {
   return segment !== undefined && text !== ''
 }
 
-function chooseOther(taken: readonly (string | undefined)[], wish: string): string {
+export function chooseText(taken: readonly (string | undefined)[], wish: string): string {
   const names = new Set(taken.map((name) => name?.toLowerCase()))
   let name = wish
   for (let count = 2; names.has(name); count++) name = `${count}-${wish}`

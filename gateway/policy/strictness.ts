@@ -1,0 +1,40 @@
+import { type GuardedResource, listPathNames, opensPublicAgents, type Route } from './route.ts'
+
+type PlaceOf = (route: Route, param: string) => number | string
+
+const byName: PlaceOf = (_, param) => param
+
+/**
+ * Whether each caller who passes `route` may also pass `other`. If the other path has no route for the method, the
+ * answer is no.
+ */
+export function isAtLeastAsStrict(route: Route, other: Route | undefined, placeOf: PlaceOf = byName): boolean {
+  if (!other) return false
+  if (route === other || other.isPublic) return true
+  if (route.isPublic || !isSamePlace(route, other, placeOf)) return false
+  const hasRole = !other.role || (route.role !== undefined && route.role.rank >= other.role.rank)
+  return hasRole && (other.ability === undefined || other.ability === route.ability)
+}
+
+/**
+ * Roles are held in an organization, and a public agent requires none. So roles compare only if both routes find their
+ * organization and resource in the same way.
+ */
+const isSamePlace = (route: Route, other: Route, placeOf: PlaceOf): boolean =>
+  nameParams(route, [route.organizationParam], placeOf) === nameParams(other, [other.organizationParam], placeOf) &&
+  (opensPublicAgents(other) || !opensPublicAgents(route)) &&
+  nameParams(route, listParams(route.resource), placeOf) === nameParams(other, listParams(other.resource), placeOf) &&
+  isSameKind(route.resource, other.resource)
+
+const nameParams = (route: Route, params: readonly (string | undefined)[], placeOf: PlaceOf): string =>
+  params.map((param) => (param === undefined ? 'none' : `:${placeOf(route, param)}`)).join()
+
+const listParams = (resource: GuardedResource | undefined): readonly string[] =>
+  resource ? listPathNames(resource) : []
+
+function isSameKind(guarded: GuardedResource | undefined, other: GuardedResource | undefined): boolean {
+  if (guarded?.kind !== other?.kind || guarded?.place.in !== other?.place.in) return false
+  if (guarded?.place.in !== 'path' && guarded?.place.name !== other?.place.name) return false
+  if (guarded?.kind !== 'object' || other?.kind !== 'object') return true
+  return guarded.object === other.object && (other.isPublic || !guarded.isPublic)
+}

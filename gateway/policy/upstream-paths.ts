@@ -1,0 +1,184 @@
+import { chooseText, divideRequests } from './regions.ts'
+import { methods, type PatternSegment, parsePattern, type Route } from './route.ts'
+import { buildTrie, type Found, type RouteTrie, rowFor } from './route-trie.ts'
+import { isAtLeastAsStrict } from './strictness.ts'
+
+export type Claim = Readonly<{ route: Route; path: readonly string[] }>
+
+export type UpstreamPaths = Readonly<{
+  isShared: (route: Route) => boolean
+  findClaims: (route: Route, segments: readonly string[], method: string) => readonly Claim[]
+  mostSegments: number
+}>
+
+type Image = Readonly<{ route: Route; match: Pattern; pattern: Pattern }>
+
+type Pattern = readonly PatternSegment[]
+
+type Place = Readonly<{ images: readonly Image[]; root: Node }>
+
+export function indexUpstreamPaths(routes: readonly Route[], trie: RouteTrie): UpstreamPaths {
+  const { places, text } = readPlaces(routes)
+  const lengths = [...places.values()].flatMap(({ images }) => images.map(({ pattern }) => pattern.length))
+  return {
+    isShared: (route) => places.has(nameOf(route)),
+    findClaims: (route, segments, method) => {
+      const place = places.get(nameOf(route))
+      return place ? claimsFor(listOrigins(place, segments, trie, text), method) : []
+    },
+    mostSegments: trie.mostSegments + Math.max(0, ...lengths),
+  }
+}
+
+export type Collision = Readonly<{ claim: Claim; other: Claim; path: readonly string[] }>
+
+/** Upstream paths that two paths of clients lead to under different requirements, once for each pair of routes. */
+export function findCollisions(routes: readonly Route[]): readonly Collision[] {
+  const { places, text, literals } = readPlaces(routes)
+  if (places.size === 0) return []
+  const trie = buildTrie(routes)
+  const collisions = new Map<string, Collision>()
+  for (const place of places.values())
+    for (const { steps } of divideRequests(
+      place.images.map(({ pattern }) => ({ host: undefined, pattern })),
+      literals,
+    )) {
+      const path = steps.map((step) => step.text)
+      const origins = listOrigins(place, path, trie, text)
+      for (const method of origins.length > 1 ? methods : [])
+        for (const found of findDifferent(claimsFor(origins, method), path))
+          collisions.set(JSON.stringify([found.claim.route.id, found.other.route.id]), found)
+    }
+  return [...collisions.values()]
+}
+
+function* findDifferent(claims: readonly Claim[], path: readonly string[]): Generator<Collision> {
+  for (const [index, one] of claims.entries())
+    for (const other of claims.slice(0, index)) {
+      const isAlike = isAtLeast(one.route, other.route) && isAtLeast(other.route, one.route)
+      if (!isAlike && foldSegments(one.path).join('/') !== foldSegments(other.path).join('/'))
+        yield { claim: one, other, path }
+    }
+}
+
+export const isAtLeast = (route: Route, other: Route): boolean =>
+  isAtLeastAsStrict(route, other, ({ rewrite, path }, param) => {
+    const place = parsePattern(rewrite?.path ?? path).findIndex(
+      (segment) => segment.kind === 'param' && segment.name === param,
+    )
+    return place < 0 ? 'left out' : place
+  })
+
+function readPlaces(routes: readonly Route[]) {
+  const images = new Map<string, Image[]>()
+  for (const route of routes) if (pathAt(route) !== route.path) images.set(nameOf(route), [])
+  for (const route of routes)
+    images
+      .get(nameOf(route))
+      ?.push({ route, match: parsePattern(route.path), pattern: foldPattern(parsePattern(pathAt(route))) })
+  const literals = routes.flatMap(({ path }) =>
+    parsePattern(path).flatMap((segment) => (segment.kind === 'literal' ? segment.text : [])),
+  )
+  const mixed = [...images].filter(([, all]) => all.length > 1)
+  const places = new Map(mixed.map(([name, all]): [string, Place] => [name, { images: all, root: plant(all) }]))
+  return { places, literals, text: chooseText(literals, 'other') }
+}
+
+const pathAt = ({ destination, rewrite, path }: Route): string =>
+  destination.kind === 'cluster' ? '/*' : (rewrite?.path ?? path)
+
+function nameOf({ destination }: Route): string {
+  if (destination.kind === 'upstream') return `upstream ${destination.place ?? destination.name}`
+  return destination.kind
+}
+
+const foldPattern = (pattern: Pattern): Pattern => {
+  const folded = pattern
+    .map((segment) => (segment.kind === 'literal' ? { ...segment, text: foldName(segment.text) } : segment))
+    .filter((segment) => segment.kind !== 'literal' || segment.text !== '')
+  return folded.length === 0 ? [{ kind: 'literal', text: '' }] : folded
+}
+
+const foldSegments = (segments: readonly string[]): readonly string[] => segments.map(foldName).filter(Boolean)
+
+/** One spelling for all that some server takes for the same name. */
+export function foldName(text: string): string {
+  let plain = text
+  for (let depth = 0; depth < decodingDepth; depth++) plain = decode(plain)
+  const form = /\p{M}{31}/u.test(plain) ? plain : plain.normalize('NFKC')
+  const [name = ''] = form.toUpperCase().toLowerCase().split(';')
+  return name.replace(/(?<![.\s])[.\s]+$/, '').trimStart()
+}
+
+const decodingDepth = 8
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text.replace(/%(?![0-9a-f]{2})/gi, '%25'))
+  } catch {
+    return text
+  }
+}
+
+type Origin = Claim & Readonly<{ found: Found | undefined }>
+
+function listOrigins({ root }: Place, segments: readonly string[], trie: RouteTrie, text: string): readonly Origin[] {
+  const wanted = segments.length > 1 && segments.at(-1) === '' ? segments.slice(0, -1) : segments
+  return collect(root, wanted, 0).map((image) => {
+    const { route } = image
+    const path = findOrigin(image, wanted, text)
+    return { route, path, found: trie.find(path, route.host) }
+  })
+}
+
+const claimsFor = (origins: readonly Origin[], method: string): readonly Claim[] =>
+  origins.filter(({ route, found }) => rowFor(found, method)?.route === route)
+
+/** The client's path that is forwarded so. A parameter that is left out has a value that no route names. */
+function findOrigin({ match, pattern }: Image, segments: readonly string[], text: string): readonly string[] {
+  return match.flatMap((segment) => {
+    if (segment.kind === 'literal') return segment.text
+    const place = pattern.findIndex(
+      (other) => other.kind === segment.kind && (other.kind !== 'param' || nameOfParam(other) === nameOfParam(segment)),
+    )
+    if (place < 0) return text
+    return segment.kind === 'rest' ? segments.slice(place) : (segments[place] ?? text)
+  })
+}
+
+const nameOfParam = (segment: PatternSegment): string | undefined =>
+  segment.kind === 'param' ? segment.name : undefined
+
+type Node = { literals: Map<string, Node>; param: Node | undefined; here: Image[]; rest: Image[] }
+
+const newNode = (): Node => ({ literals: new Map(), param: undefined, here: [], rest: [] })
+
+function plant(images: readonly Image[]): Node {
+  const root = newNode()
+  for (const image of images) {
+    let node = root
+    for (const segment of image.pattern) {
+      if (segment.kind === 'rest') break
+      if (segment.kind === 'param') {
+        node.param ??= newNode()
+        node = node.param
+      } else {
+        const next: Node = node.literals.get(segment.text) ?? newNode()
+        node.literals.set(segment.text, next)
+        node = next
+      }
+    }
+    if (image.pattern.at(-1)?.kind === 'rest') node.rest.push(image)
+    else node.here.push(image)
+  }
+  return root
+}
+
+function collect(node: Node, segments: readonly string[], index: number): readonly Image[] {
+  const segment = segments[index]
+  if (segment === undefined) return node.here
+  const literal = node.literals.get(segment)
+  const below = literal ? collect(literal, segments, index + 1) : []
+  if (segment === '') return below
+  return [...below, ...(node.param ? collect(node.param, segments, index + 1) : []), ...node.rest]
+}
