@@ -3,11 +3,12 @@ import { createServer } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
 import { freezePostgres } from '../support/freeze-postgres.ts'
 import { until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
+import { openCamera } from '../support/incident-pictures.ts'
 import { findRedisServerLack, testRedisServer } from '../support/redis.ts'
 import { startRedisServer } from '../support/redis-server.ts'
 import { type Serving, startServing } from '../support/serve.ts'
@@ -16,6 +17,7 @@ import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t, { hasOwnServer: true })
 const { member } = world.users
+const camera = await openCamera(t)
 const redis = findRedisServerLack() === undefined ? await startRedisServer(t) : undefined
 
 const upstream = await startHttpUpstream(t, (request, response) => {
@@ -24,46 +26,71 @@ const upstream = await startHttpUpstream(t, (request, response) => {
   request.resume().on('end', () => setTimeout(end, request.url === '/v1/files' ? 2_300 : 0))
 })
 
-const issuer = createServer((_, response) => response.end('{"keys":[]}'))
-await new Promise<void>((resolve) => issuer.listen(0, '127.0.0.1', resolve))
-const closeIssuer = (): void => {
-  issuer.close()
-  issuer.closeAllConnections()
+/** An issuer without keys, until it is closed. */
+async function startEmptyIssuer(t: Test) {
+  const server = createServer((_, response) => response.end('{"keys":[]}'))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const close = (): void => {
+    server.close()
+    server.closeAllConnections()
+  }
+  t.teardown(close)
+  const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
+  return { url: `http://127.0.0.1:${port}`, close }
 }
-t.teardown(closeIssuer)
-const issuerUrl = `http://127.0.0.1:${(issuer.address() as AddressInfo).port}` // a TCP listener's address is never a string
-
-const policies = join(t.testdir({ policies: {} }), 'policies')
-cpSync(fileURLToPath(new URL('../../policies', import.meta.url)), policies, { recursive: true })
 
 const anyPort = { host: '127.0.0.1', port: 0 }
 const audience = 'sallyport-demo'
-const main = await startServing(t, {
-  world,
-  upstream: upstream.url,
-  settings: {
-    policies: { directory: policies },
-    cluster: { networks: { allow: ['127.0.0.0/8'] } },
-    jwks: { refreshMs: 1_000 },
-    issuers: [
-      { issuer: world.oidc.issuer, audience },
-      { issuer: issuerUrl, audience, jwksUri: `${issuerUrl}/keys`, required: false },
-    ],
-    ...(redis && { redis: { url: redis.url } }),
-  },
-})
-const narrow = await startServing(t, {
-  world,
-  upstream: upstream.url,
-  settings: {
-    audit: { sink: '/dev/full' },
-    listeners: { public: { ...anyPort, maxConnections: 30 }, decision: anyPort, admin: anyPort },
-  },
-})
 
-const get = (path: string, id = 'any') => call(main.public, { path, headers: { ...oauth(member), 'x-request-id': id } })
+async function startMain(t: Test) {
+  const issuer = await startEmptyIssuer(t)
+  const policies = join(t.testdir({ policies: {} }), 'policies')
+  cpSync(fileURLToPath(new URL('../../policies', import.meta.url)), policies, { recursive: true })
+  const serving = await startServing(t, {
+    world,
+    upstream: upstream.url,
+    settings: {
+      policies: { directory: policies },
+      cluster: { networks: { allow: ['127.0.0.0/8'] } },
+      jwks: { refreshMs: 1_000 },
+      issuers: [
+        { issuer: world.oidc.issuer, audience },
+        { issuer: issuer.url, audience, jwksUri: `${issuer.url}/keys`, required: false },
+      ],
+      ...(redis && { redis: { url: redis.url } }),
+    },
+  })
+  return { ...serving, issuer, policies }
+}
 
-const askTimes = (count: number, path: string) => Promise.all(Array.from({ length: count }, () => get(path)))
+/** Few connections, and an audit that cannot be written. */
+const startNarrow = (t: Test): Promise<Serving> =>
+  startServing(t, {
+    world,
+    upstream: upstream.url,
+    settings: {
+      audit: { sink: '/dev/full' },
+      listeners: { public: { ...anyPort, maxConnections: 30 }, decision: anyPort, admin: anyPort },
+    },
+  })
+
+/** The incidents share a gateway; in a picture of one, nothing else shall be the matter. */
+function share<Started>(start: (owner: Test) => Promise<Started>): (t: Test) => Promise<Started> {
+  let shared: Promise<Started> | undefined
+  return (own) => {
+    if (camera.isOpen) return start(own)
+    shared ??= start(t)
+    return shared
+  }
+}
+const openMain = share(startMain)
+const openNarrow = share(startNarrow)
+
+const get = (serving: Serving, path: string, id = 'any') =>
+  call(serving.public, { path, headers: { ...oauth(member), 'x-request-id': id } })
+
+const askTimes = (serving: Serving, count: number, path: string) =>
+  Promise.all(Array.from({ length: count }, () => get(serving, path)))
 
 const readPage = async ({ admin }: Serving, path = '/'): Promise<string> => (await call(admin, { path })).text
 
@@ -75,8 +102,10 @@ async function readVerdict(serving: Serving): Promise<string> {
   return `${word} ${problems}`.replace(/<[^>]*>/g, '')
 }
 
-/** The console needs no more than this after the incident has begun. */
-async function isNamed(pattern: RegExp, serving = main): Promise<void> {
+/** The console needs no more than this after an incident has begun. */
+const namedWithinMs = 15_000
+
+async function isNamed(serving: Serving, pattern: RegExp): Promise<void> {
   let verdict = ''
   await until(
     async () => {
@@ -84,16 +113,16 @@ async function isNamed(pattern: RegExp, serving = main): Promise<void> {
       return pattern.test(verdict)
     },
     `${pattern}`,
-    15_000,
+    namedWithinMs,
   ).catch((error: Error) => {
     throw new Error(`${error.message}: ${verdict}`)
   })
 }
 
 /** So many requests without a credential over one connection. */
-const sendAnonymous = (count: number): Promise<void> =>
+const sendAnonymous = (serving: Serving, count: number): Promise<void> =>
   new Promise((resolve, reject) => {
-    const { hostname, port } = new URL(main.public)
+    const { hostname, port } = new URL(serving.public)
     const socket = connect(Number(port), hostname)
     let answers = 0
     socket.on('error', reject)
@@ -107,64 +136,84 @@ const sendAnonymous = (count: number): Promise<void> =>
   })
 
 t.test('without an incident all is well', async (t) => {
-  await askTimes(20, '/workflows')
-  await isNamed(/All is well/)
-  t.match(await readVerdict(main), /All is well/)
+  const main = await openMain(t)
+  await askTimes(main, 20, '/workflows')
+  await isNamed(main, /All is well/)
 })
 
-t.test('one route that answers 5xx', async () => {
-  await Promise.all([askTimes(5, '/datasets'), askTimes(5, '/workflows')])
-  await isNamed(/route datasets\.list: .*5 of/)
+t.test('one route that answers 5xx', async (t) => {
+  const main = await openMain(t)
+  await Promise.all([askTimes(main, 5, '/datasets'), askTimes(main, 5, '/workflows')])
+  await isNamed(main, /route datasets\.list: .*5 of/)
+  await camera.take(main, 'route')
 })
 
-t.test('one cluster that cannot be reached', async () => {
-  await askTimes(5, `/clusters/${world.clusters.unreachable}/proxy/x`)
-  await isNamed(new RegExp(`cluster ${world.clusters.unreachable} \\(unreachable\\): 5 × not reached`))
+t.test('one cluster that cannot be reached', async (t) => {
+  const main = await openMain(t)
+  await askTimes(main, 5, `/clusters/${world.clusters.unreachable}/proxy/x`)
+  await isNamed(main, new RegExp(`cluster ${world.clusters.unreachable} \\(unreachable\\): 5 × not reached`))
+  await camera.take(main, 'cluster')
 })
 
-t.test('a slow upstream', async () => {
-  await askTimes(6, '/v1/files')
-  await isNamed(/upstream files: is slow: one call in ten waits/)
+t.test('a slow upstream', async (t) => {
+  const main = await openMain(t)
+  await askTimes(main, 6, '/v1/files')
+  await isNamed(main, /upstream files: is slow: one call in ten waits/)
+  await camera.take(main, 'slow-upstream')
 })
 
-t.test('a broken policy', async () => {
-  appendFileSync(join(policies, 'data.yaml'), '\n  - 5\n')
-  await isNamed(/policy files: refused/)
+t.test('a broken policy', async (t) => {
+  const main = await openMain(t)
+  appendFileSync(join(main.policies, 'data.yaml'), '\n  - 5\n')
+  await isNamed(main, /policy files: refused/)
+  await camera.take(main, 'policy')
 })
 
-t.test('an issuer that is down', async () => {
-  closeIssuer()
-  await isNamed(new RegExp(`issuer ${issuerUrl}: its keys could not be fetched`))
+t.test('an issuer that is down', async (t) => {
+  const main = await openMain(t)
+  main.issuer.close()
+  await isNamed(main, new RegExp(`issuer ${main.issuer.url}: its keys could not be fetched`))
+  await camera.take(main, 'issuer')
 })
 
 testRedisServer(t, 'a frozen Redis', async (t) => {
+  const main = await openMain(t)
   redis?.freeze()
   t.teardown(() => redis?.thaw())
-  await isNamed(/invalidation source redis: is down/)
+  await isNamed(main, /invalidation source redis: is down/)
+  await camera.take(main, 'redis')
 })
 
 t.test('credential stuffing, which pushes out no other failure', async (t) => {
-  await get('/datasets', 'the-one-failure')
-  await Promise.all(Array.from({ length: 20 }, () => sendAnonymous(500)))
-  await isNamed(/surge of invalid credentials: 10,0\d\d requests refused in the last minute.* from 127\.0\.0\.1/)
+  const main = await openMain(t)
+  await get(main, '/datasets', 'the-one-failure')
+  await Promise.all(Array.from({ length: 20 }, () => sendAnonymous(main, 500)))
+  await isNamed(main, /surge of invalid credentials: 10,0\d\d requests refused in the last minute.* from 127\.0\.0\.1/)
   const rows = (await readPage(main)).split('id="requests-table"')[1] ?? ''
   t.match(rows, 'the-one-failure', 'the one failure stands in the list')
   t.match(rows, 'credential_missing', 'beside the refusals')
+  await camera.take(main, 'credentials')
 })
 
 t.test('a database that does not answer', async (t) => {
+  const main = await openMain(t)
   const { postgres } = world.pids
   if (postgres === undefined) throw new Error('the database has no process')
   t.teardown(freezePostgres(postgres))
-  await isNamed(/database: failing/)
+  await isNamed(main, /database: failing/)
+  await camera.take(main, 'database')
 })
 
-t.test('an audit whose disk is full', async () => {
+t.test('an audit whose disk is full', async (t) => {
+  const narrow = await openNarrow(t)
   await call(narrow.public, { path: '/nowhere' })
-  await isNamed(/audit: cannot be written/, narrow)
+  await isNamed(narrow, /audit: cannot be written/)
+  await camera.take(narrow, 'audit')
 })
 
 t.test('more connections than the listener takes', async (t) => {
+  const narrow = await openNarrow(t)
   await gatherThrong(t, narrow.public, 60)
-  await isNamed(/overload: \d+ connections were turned away in the last minute/, narrow)
+  await isNamed(narrow, /overload: \d+ connections were turned away in the last minute/)
+  await camera.take(narrow, 'overload')
 })
