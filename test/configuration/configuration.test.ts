@@ -196,8 +196,8 @@ const problems: Readonly<Record<string, readonly [lines: readonly string[], prob
   ],
   'no issuer at all': [instead(1, 'issuers: []'), /^2:10 issuers /],
   'no keys at all': [instead(2, 'identity: { keys: [] }'), /^3:19 identity\.keys /],
-  'an upstream with a path': [
-    instead(3, 'upstreams: { platform: { url: "http://h/base" } }'),
+  'an upstream with a path of dots': [
+    instead(3, 'upstreams: { platform: { url: "http://h/base/.." } }'),
     /^4:\d+ upstreams\.platform\.url /,
   ],
   'an upstream that is no HTTP': [

@@ -114,6 +114,7 @@ const sidebar = [
       guide('Rotate keys', 'rotate-keys'),
       guide('Explain a refusal', 'explain-a-refusal'),
       guide('Console', 'console'),
+      guide('Incidents on the console', 'incidents'),
       guide('Dashboard', 'dashboard'),
       guide('Tracing', 'tracing'),
       guide('Runbook', 'runbook', [
