@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { causes } from '../../gateway/errors/causes.ts'
 import { codeOf, listRefusals, type RefusalCause } from '../../gateway/errors/gateway-error.ts'
@@ -154,6 +155,8 @@ const askInFlood: Provoke = async (id, gateway) => {
       'the flood',
       floodMs,
     )
+    // In a flood the console keeps one request of an address in 10 ms.
+    await sleep(20)
     return await guessing(id, gateway)
   } finally {
     for (const socket of sockets) socket.destroy()
