@@ -2,20 +2,13 @@ import type { Change } from '../directory/change.ts'
 import type { DirectoryFacts, SessionEnd } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { guarded } from '../fault/guarded.ts'
-import { UnorderedList } from '../lib/unordered-list.ts'
+import { ExchangeRegister } from './exchange-register.ts'
+import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
 import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
 import { findLogout, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
-import { type ExchangePage, type ExchangeQuery, matchesFilter, PageOfExchanges } from './list-exchanges.ts'
-import { type AccessEnd, OpenExchange, type Opening } from './open-exchange.ts'
+import { type ExchangePage, type ExchangeQuery, matchesFilter } from './list-exchanges.ts'
+import type { AccessEnd, OpenExchange, Opening } from './open-exchange.ts'
 import { WithdrawnKeys } from './withdrawn-keys.ts'
-
-export type ExpiryRules = Readonly<{
-  endAtExpiry: 'none' | 'websocket' | 'all'
-  maxLifeMs: number
-  /** The fate of exchanges whose rights cannot be verified: `keep` leaves them open for `unknownMs`. */
-  onUnknown: 'keep' | 'end'
-  unknownMs: number
-}>
 
 export type RecheckOptions = ExpiryRules &
   JudgeOptions &
@@ -38,8 +31,6 @@ const sweepMs = 50
 /** After a reload most requests end by themselves within this time, and need not be broken off. */
 const reloadRestMs = 150
 
-const sliceMs = 5
-
 /** Age of unproven facts at which they are read again: the rest of the second is for the read. */
 const readAgainAfterMs = 600
 
@@ -50,13 +41,12 @@ const unknownLimitMs = 930
 
 const resetAfterMs = 700
 
-const clockStepMs = 500
-
 export class OpenExchanges {
   readonly #options: RecheckOptions
-  readonly #open = new UnorderedList<OpenExchange>()
+  readonly #open: ExchangeRegister
   readonly #latest = new LatestChanges()
   readonly #waiting = new Map<OpenExchange, () => void>()
+  readonly #expiry: ExpiryClock
   readonly #keys: WithdrawnKeys
   readonly #queue: JudgeQueue
   readonly #sweeping: NodeJS.Timeout
@@ -66,18 +56,14 @@ export class OpenExchanges {
   #isSweeping = false
   #isStopped = false
   #staleSinceMs = Number.NEGATIVE_INFINITY
-  #wallAheadMs: number
-  #opened = 0
-  /** Constant, so that the time of an opening does not move from one page of a list to the next. */
-  readonly #epochMs: number
 
   constructor(options: RecheckOptions) {
     this.#options = options
+    this.#expiry = new ExpiryClock(options)
+    this.#open = new ExchangeRegister(options, this.#expiry.wallAheadMs)
     const finish = (open: OpenExchange, end: AccessEnd): void => this.#finish(open, end)
     this.#keys = new WithdrawnKeys(options.monotonicMs, finish)
     this.#queue = new JudgeQueue(options, { end: finish, keep: (...verdict) => this.#keep(...verdict) })
-    this.#wallAheadMs = this.#readWallAhead()
-    this.#epochMs = Math.round(this.#wallAheadMs)
     this.#sweeping = setInterval(
       guarded('timer', () => this.#sweep()),
       sweepMs,
@@ -95,10 +81,8 @@ export class OpenExchanges {
   readonly open = (opening: Opening, heard: number): OpenExchange => {
     const nowMs = Math.ceil(this.#options.monotonicMs())
     // The facts may be as old as a cache allows, so they are read again soon unless a proof covers them.
-    const open = new OpenExchange(opening, this.#opened, nowMs, nowMs - readAgainAfterMs)
-    this.#opened += 1
-    open.expiresAtMs = this.#findExpiry(open, opening)
-    this.#open.addSlot(open)
+    const open = this.#open.add(opening, nowMs, nowMs - readAgainAfterMs)
+    open.expiresAtMs = this.#expiry.find(open, opening)
     followEnd(open, this.#leave)
     this.#keys.note(open)
     const hasNewKeys = open.proof?.kind === 'oauth' && !open.proof.isVerifiedByCurrentKeys
@@ -140,19 +124,12 @@ export class OpenExchanges {
     ).unref()
   }
 
-  readonly list = (query: ExchangeQuery): Promise<ExchangePage> =>
-    new Promise((resolve) => {
-      const page = new PageOfExchanges(query, { epochMs: this.#epochMs, processId: this.#options.processId })
-      this.#visit(
-        (open) => page.add(open),
-        () => resolve(page.finish()),
-      )
-    })
+  readonly list = (query: ExchangeQuery): Promise<ExchangePage> => this.#open.list(query)
 
   /** Ends exchanges that were open at the moment of an order. `answeredAtMs` is that of the ages. */
   readonly endSessions = (ends: readonly SessionEnd[], answeredAtMs: number): void => {
     if (ends.length === 0) return
-    this.#visit(
+    this.#open.visit(
       (open) => {
         const end = ends.find(
           ({ filter, ageMs }) => open.openedAtMs <= answeredAtMs - ageMs && matchesFilter(open, filter),
@@ -168,7 +145,7 @@ export class OpenExchanges {
     this.#isLogoutScanPlanned = true
     const scan = (): void => {
       this.#isLogoutScanPlanned = false
-      this.#visit(
+      this.#open.visit(
         (open) => {
           const end = findLogout(open, this.#options.hasEnded)
           if (end) this.#finish(open, end)
@@ -197,20 +174,11 @@ export class OpenExchanges {
     this.#waiting.delete(open)
   }
 
-  #findExpiry({ proof, openedAtMs }: OpenExchange, { exchange, permit }: Opening): number {
-    const endsAtMs = this.#toMonotonic(proof?.endsAtMs)
-    if (endsAtMs === 0) return 0
-    const { endAtExpiry, maxLifeMs } = this.#options
-    const isWebSocket = exchange.isHandshake && permit.match.route.isWebSocket
-    const endsWithJwt = endAtExpiry === 'all' || (endAtExpiry === 'websocket' && isWebSocket)
-    return proof?.kind === 'api-token' || endsWithJwt ? endsAtMs : Math.max(endsAtMs, openedAtMs + maxLifeMs)
-  }
-
   #scan(): void {
     this.#isScanPlanned = false
     const heard = this.#heard
     this.#heard = new HeardChanges()
-    this.#visit(
+    this.#open.visit(
       (open) => {
         const namedAtMs = heard.findNaming(open)
         if (namedAtMs === 0) return
@@ -224,7 +192,7 @@ export class OpenExchanges {
   /** Nothing was heard of one exchange alone: `onUnknown` decides about those whose facts cannot be read. */
   #markStale(): void {
     this.#staleSinceMs = this.#options.monotonicMs()
-    this.#visit(
+    this.#open.visit(
       (open) => {
         open.verifiedAtMs = this.#knownAt(open)
         open.isStale = true
@@ -237,29 +205,13 @@ export class OpenExchanges {
     return isStale ? verifiedAtMs : Math.floor(this.#options.knownAt(verifiedAtMs))
   }
 
-  #visit(work: (open: OpenExchange) => void, onEnd: () => void): void {
-    const { monotonicMs } = this.#options
-    const goOn = guarded('timer', (from: number): void => {
-      const untilMs = monotonicMs() + sliceMs
-      let visited = 0
-      const place = this.#open.visitDown(from, (open) => {
-        work(open)
-        visited += 1
-        return visited % 64 !== 0 || monotonicMs() < untilMs
-      })
-      if (place < 0) onEnd()
-      else setImmediate(goOn, place)
-    })
-    goOn(Number.MAX_SAFE_INTEGER)
-  }
-
   #sweep(): void {
     if (this.#isSweeping || this.#isStopped) return
     this.#isSweeping = true
-    this.#keys.look((work, onEnd) => this.#visit(work, onEnd))
-    const stepMs = this.#readClockStep()
+    this.#keys.look((work, onEnd) => this.#open.visit(work, onEnd))
+    const stepMs = this.#expiry.readStep()
     const nowMs = this.#options.monotonicMs()
-    this.#visit(
+    this.#open.visit(
       (open) => this.#look(open, nowMs, stepMs),
       () => {
         this.#isSweeping = false
@@ -289,7 +241,7 @@ export class OpenExchanges {
   #keep(open: OpenExchange, askedAtMs: number, { tokens }: DirectoryFacts): void {
     open.verifiedAtMs = Math.floor(askedAtMs)
     if (this.#staleSinceMs <= askedAtMs) open.isStale = false
-    this.#moveExpiry(open, tokens)
+    this.#expiry.move(open, tokens)
     if (open.namedAtMs > askedAtMs) {
       this.#queue.add(open)
       return
@@ -298,52 +250,17 @@ export class OpenExchanges {
     this.#settle(open)
   }
 
-  #moveExpiry(open: OpenExchange, tokens: DirectoryFacts['tokens']): void {
-    const { proof } = open
-    if (proof?.kind !== 'api-token') return
-    const endsAtMs = tokens.get(proof.id)?.expiresAt?.getTime()
-    if (endsAtMs === proof.endsAtMs) return
-    proof.endsAtMs = endsAtMs
-    open.expiresAtMs = this.#toMonotonic(endsAtMs)
-  }
-
-  /** Counted on the monotonic clock from here on: a wall clock that is set back prolongs nothing. */
-  #toMonotonic(wallMs: number | undefined): number {
-    if (wallMs === undefined) return 0
-    const { now, monotonicMs } = this.#options
-    return Math.max(1, Math.ceil(monotonicMs() + wallMs - now().getTime()))
-  }
-
   #finish(open: OpenExchange, end: AccessEnd): void {
     if (open.end || open.isOver) return
     open.finish(end, Math.ceil(this.#options.monotonicMs()))
     this.#settle(open)
     this.#options.onEnded(end, open)
   }
-
-  /** Milliseconds by which the wall clock was set forward since the last look. */
-  #readClockStep(): number {
-    const aheadMs = this.#readWallAhead()
-    const stepMs = Math.round(aheadMs - this.#wallAheadMs)
-    if (Math.abs(stepMs) < clockStepMs) return 0
-    this.#wallAheadMs = aheadMs
-    return Math.max(0, stepMs)
-  }
-
-  #readWallAhead(): number {
-    return this.#options.now().getTime() - this.#options.monotonicMs()
-  }
 }
 
 /** Outside the class: this closure lives as long as its exchange. */
 const followEnd = (open: OpenExchange, leave: (open: OpenExchange, isComplete: boolean) => void): void =>
   open.exchange.onEnd((isComplete) => leave(open, isComplete))
-
-const expiryOf = ({ proof }: OpenExchange): AccessEnd => ({
-  code: 'credential_expired',
-  refusal: new GatewayError(proof?.kind === 'oauth' ? 'expired' : 'token_expired'),
-  isCredential: true,
-})
 
 /** The credential may be good still, but its session is over: its client must present it again. */
 const orderedBy = ({ id }: SessionEnd): AccessEnd => ({

@@ -1,0 +1,74 @@
+import type { DirectoryFacts } from '../directory/directory.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { AccessEnd, OpenExchange, Opening } from './open-exchange.ts'
+
+export type ExpiryRules = Readonly<{
+  endAtExpiry: 'none' | 'websocket' | 'all'
+  maxLifeMs: number
+  /** The fate of exchanges whose rights cannot be verified: `keep` leaves them open for `unknownMs`. */
+  onUnknown: 'keep' | 'end'
+  unknownMs: number
+}>
+
+export type Clocks = Readonly<{ now: () => Date; monotonicMs: () => number }>
+
+const clockStepMs = 500
+
+/** Counts on the monotonic clock: a wall clock that is set back prolongs nothing, and one that is set forward shortens. */
+export class ExpiryClock {
+  readonly #options: Clocks & Pick<ExpiryRules, 'endAtExpiry' | 'maxLifeMs'>
+  #wallAheadMs: number
+
+  constructor(options: Clocks & Pick<ExpiryRules, 'endAtExpiry' | 'maxLifeMs'>) {
+    this.#options = options
+    this.#wallAheadMs = this.#readWallAhead()
+  }
+
+  get wallAheadMs(): number {
+    return this.#wallAheadMs
+  }
+
+  find({ proof, openedAtMs }: OpenExchange, { exchange, permit }: Opening): number {
+    const endsAtMs = this.#toMonotonic(proof?.endsAtMs)
+    if (endsAtMs === 0) return 0
+    const { endAtExpiry, maxLifeMs } = this.#options
+    const isWebSocket = exchange.isHandshake && permit.match.route.isWebSocket
+    const endsWithJwt = endAtExpiry === 'all' || (endAtExpiry === 'websocket' && isWebSocket)
+    return proof?.kind === 'api-token' || endsWithJwt ? endsAtMs : Math.max(endsAtMs, openedAtMs + maxLifeMs)
+  }
+
+  /** Follows an API token whose `expiresAt` was changed. */
+  move(open: OpenExchange, tokens: DirectoryFacts['tokens']): void {
+    const { proof } = open
+    if (proof?.kind !== 'api-token') return
+    const endsAtMs = tokens.get(proof.id)?.expiresAt?.getTime()
+    if (endsAtMs === proof.endsAtMs) return
+    proof.endsAtMs = endsAtMs
+    open.expiresAtMs = this.#toMonotonic(endsAtMs)
+  }
+
+  /** Milliseconds by which the wall clock was set forward since the last look. */
+  readStep(): number {
+    const aheadMs = this.#readWallAhead()
+    const stepMs = Math.round(aheadMs - this.#wallAheadMs)
+    if (Math.abs(stepMs) < clockStepMs) return 0
+    this.#wallAheadMs = aheadMs
+    return Math.max(0, stepMs)
+  }
+
+  #toMonotonic(wallMs: number | undefined): number {
+    if (wallMs === undefined) return 0
+    const { now, monotonicMs } = this.#options
+    return Math.max(1, Math.ceil(monotonicMs() + wallMs - now().getTime()))
+  }
+
+  #readWallAhead(): number {
+    return this.#options.now().getTime() - this.#options.monotonicMs()
+  }
+}
+
+export const expiryOf = ({ proof }: OpenExchange): AccessEnd => ({
+  code: 'credential_expired',
+  refusal: new GatewayError(proof?.kind === 'oauth' ? 'expired' : 'token_expired'),
+  isCredential: true,
+})
