@@ -37,7 +37,6 @@ export class ExpiryClock {
     return proof?.kind === 'api-token' || endsWithJwt ? endsAtMs : Math.max(endsAtMs, openedAtMs + maxLifeMs)
   }
 
-  /** Follows an API token whose `expiresAt` was changed. */
   move(open: OpenExchange, tokens: DirectoryFacts['tokens']): void {
     const { proof } = open
     if (proof?.kind !== 'api-token') return
@@ -47,8 +46,7 @@ export class ExpiryClock {
     open.expiresAtMs = this.#toMonotonic(endsAtMs)
   }
 
-  /** Milliseconds by which the wall clock was set forward since the last look. */
-  readStep(): number {
+  readForwardStepMs(): number {
     const aheadMs = this.#readWallAhead()
     const stepMs = Math.round(aheadMs - this.#wallAheadMs)
     if (Math.abs(stepMs) < clockStepMs) return 0

@@ -209,7 +209,7 @@ export class OpenExchanges {
     if (this.#isSweeping || this.#isStopped) return
     this.#isSweeping = true
     this.#keys.look((work, onEnd) => this.#open.visit(work, onEnd))
-    const stepMs = this.#expiry.readStep()
+    const stepMs = this.#expiry.readForwardStepMs()
     const nowMs = this.#options.monotonicMs()
     this.#open.visit(
       (open) => this.#look(open, nowMs, stepMs),

@@ -4,14 +4,12 @@ import type { PlainCode } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
 import type { Slot, UnorderedList } from '../../lib/unordered-list.ts'
 import type { ListenerOptions } from '../engine.ts'
-import { type Exchange, Holding } from '../exchange.ts'
+import type { Exchange } from '../exchange.ts'
 import { freeAccount, type MemoryBudget } from '../memory-budget.ts'
 import { type MessageHead, MessageParser } from '../parser/message-parser.ts'
 import { refusalOf } from '../parser/parse-error.ts'
 import { composeRefusal } from '../refusal.ts'
-import { closeLingering } from '../socket/close-lingering.ts'
 import { guardedListener } from '../socket/shared-listener.ts'
-import { resetConnection } from '../socket/transport.ts'
 import type { TunnelEnd } from '../tunnel.ts'
 import { ClientSocket } from './client-socket.ts'
 import { type ExchangeConnection, Http1Exchange } from './exchange.ts'
@@ -25,11 +23,6 @@ import { keepAliveMs } from './response-head.ts'
  * the refusal.
  */
 const headBytes = 32 * 1024
-
-const usualHeadBytes = 4 * 1024
-
-/** Copies of a head: the one that was read, and the one composed for the upstream. */
-const headCopies = 2
 
 const unwantedBodyMs = 5_000
 
@@ -49,13 +42,11 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   readonly #parser = new MessageParser('request', headBytes)
   #exchange: Http1Exchange | undefined
   readonly #ahead = new PipelinedBytes(this.account)
-  readonly #head = new Holding(this.account)
   readonly #place: Slot<ClientConnection>
   /** Later bytes are ignored: after a refusal the position of the next request is unknown. */
   #isRefused = false
   #isTunnel = false
   #isPoisoned = false
-  #isLingerLimited = false
 
   constructor(accepted: Socket, context: ListenerContext) {
     super(accepted, context.memory)
@@ -102,10 +93,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   markRefused(): void {
     this.#isRefused = true
     this.#ahead.take()
-  }
-
-  limitLinger(): void {
-    this.#isLingerLimited = true
   }
 
   onFault(error: unknown): void {
@@ -160,7 +147,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const wasInHead = parser.isInHead
     const fault = parser.execute(bytes)
     const head = parser.takeHead()
-    if (head || parser.isInHead) this.#holdHead(parser.headBytes)
+    if (head || parser.isInHead) this.holdHead(parser.headBytes)
     if (head) this.#open(head)
     else if (isNew && parser.isInHead && !wasInHead)
       this.deadline.set(this.#context.options.headersTimeoutMs, this, ClientConnection.#onHeadLate)
@@ -168,14 +155,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const exchange = this.#exchange
     if (isNew && exchange) this.#handle(exchange)
     if (fault) this.#takeFault(refusalOf(fault))
-  }
-
-  #holdHead(headBytes: number): void {
-    if (headBytes > usualHeadBytes) this.#head.set(headBytes * headCopies)
-  }
-
-  releaseHead(): void {
-    this.#head.set(0)
   }
 
   /**
@@ -315,9 +294,6 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
 
   #closeLingering(): void {
     this.markRefused()
-    this.deadline.stop()
-    this.writer.flush()
-    this.resumeReading()
-    closeLingering(this.socket, this.#isLingerLimited ? resetConnection : undefined)
+    this.linger()
   }
 }

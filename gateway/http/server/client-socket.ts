@@ -1,7 +1,9 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
+import { Holding } from '../exchange.ts'
 import type { ConnectionAccount, MemoryBudget } from '../memory-budget.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
+import { closeLingering } from '../socket/close-lingering.ts'
 import { Deadline } from '../socket/deadline.ts'
 import { FairReader } from '../socket/fair-reader.ts'
 import { joinConnection } from '../socket/shared-listener.ts'
@@ -9,6 +11,11 @@ import { SharedReadSocket } from '../socket/shared-read-socket.ts'
 import type { ReadSize } from '../socket/shared-reads.ts'
 import { resetConnection } from '../socket/transport.ts'
 import type { Http1RequestBody } from './request-body.ts'
+
+const usualHeadBytes = 4 * 1024
+
+/** Copies of a head: the one that was read, and the one composed for the upstream. */
+const headCopies = 2
 
 export class ClientSocket {
   readonly socket: Socket
@@ -19,13 +26,16 @@ export class ClientSocket {
   protected readonly input: SharedReadSocket
   protected readonly reader: FairReader
   protected readonly writer: BatchedWriter
+  readonly #head: Holding
   #mayWait = false
+  #isLingerLimited = false
   protected body: Http1RequestBody | undefined
 
   constructor(accepted: Socket, memory: MemoryBudget) {
     this.deadline = new Deadline(this)
     this.peerAddress = accepted.remoteAddress ?? ''
     this.account = memory.open(this.peerAddress, this)
+    this.#head = new Holding(this.account)
     this.input = new SharedReadSocket(accepted, this)
     const { socket } = this.input
     this.socket = socket
@@ -75,6 +85,25 @@ export class ClientSocket {
 
   isCongested(): boolean {
     return this.writer.isCongested()
+  }
+
+  protected holdHead(headBytes: number): void {
+    if (headBytes > usualHeadBytes) this.#head.set(headBytes * headCopies)
+  }
+
+  releaseHead(): void {
+    this.#head.set(0)
+  }
+
+  limitLinger(): void {
+    this.#isLingerLimited = true
+  }
+
+  protected linger(): void {
+    this.deadline.stop()
+    this.writer.flush()
+    this.resumeReading()
+    closeLingering(this.socket, this.#isLingerLimited ? resetConnection : undefined)
   }
 
   relieve(): void {
