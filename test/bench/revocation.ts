@@ -1,34 +1,46 @@
 // How long a replica goes on accepting what was taken away elsewhere: `npm run bench:revocation -- --help`.
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
 import { Command, InvalidArgumentError } from 'commander'
 import { type Owner, withOwner } from '../support/owner.ts'
+import { findMeasureLack } from '../support/process-figures.ts'
 import { createChanges } from './changes.ts'
+import { type OpenFigures, runOpenChanges } from './open-changes.ts'
 import { type Figures, runChange } from './run-change.ts'
 import { startBench } from './start-bench.ts'
 import { renderTable } from './statistics.ts'
 
-type Options = Readonly<{ count: number; redis?: boolean; json?: boolean }>
+type Options = Readonly<{ count: number; open: number; redis?: boolean; json?: boolean }>
 
-const { count, redis, json } = new Command('bench:revocation')
-  .description('Measures how fast a change of rights is felt at another replica.')
+const { count, open, redis, json } = new Command('bench:revocation')
+  .description('Measures how fast a change of rights is felt at another replica, and ends what is open at two.')
   .option('--count <n>', 'changes of each kind', parseCount, 1_000)
+  .option('--open <n>', 'exchanges that are open, of as many callers; 4 times --count of them end', parseCount, 10_000)
   .option('--redis', 'with a Redis between the replicas: the one at REDIS_URL, else one of its own')
   .option('--json', 'print one line of JSON for each kind instead of the table')
-  .addHelpText('after', '\nExits 1 where a change took more than a second, or was not felt for good.')
-  .addHelpText('after', '\nExample:\n  $ npm run --silent bench:revocation -- --count 200 --redis --json')
+  .addHelpText('after', '\nExits 1 where a change took more than a second, or was not felt for good; where an exchange')
+  .addHelpText('after', 'whose rights did not change was harmed, or a 99th percentile of the ends is above 250 ms.')
+  .addHelpText('after', '\nExample:\n  $ npm run --silent bench:revocation -- --count 200 --open 2000 --redis --json')
   .showHelpAfterError('(add --help for usage and an example)')
   // Commander's exit code for bad usage is 1; every program here ends with 2.
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
   .parse()
   .opts<Options>()
 
+const notify = (sentence: string): void => console.error(sentence)
 const interruption = new AbortController()
+const measuring = { count, notify, signal: interruption.signal, nowMs: () => performance.now() }
 for (const signal of ['SIGINT', 'SIGTERM'] as const)
   process.once(signal, () => interruption.abort(new Error(`ended by ${signal}`)))
 
 try {
-  const figures = await withOwner(measure)
-  if (!json) console.log(renderFigures(figures))
-  process.exitCode = figures.every(isKept) ? 0 : 1
+  const lack = findMeasureLack(open)
+  if (lack !== undefined) throw new Error(lack)
+  const ends = await withOwner(measureEnds)
+  const figures = await withOwner(measureRequests)
+  if (!json) console.log(`${renderFigures(figures)}\n\n${renderEnds(ends)}`)
+  process.exitCode = figures.every(isKept) && areKept(ends) ? 0 : 1
 } catch (error) {
   // Once interrupted, whatever fails fails of that.
   const cause: unknown = interruption.signal.reason ?? error
@@ -36,23 +48,49 @@ try {
   process.exitCode = 1
 }
 
-async function measure(owner: Owner): Promise<readonly Figures[]> {
-  const notify = (sentence: string): void => console.error(sentence)
+async function measureRequests(owner: Owner): Promise<readonly Figures[]> {
   notify('starting a database and two replicas')
   const bench = await startBench(owner, redis === true)
-  const options = { ...bench, count, notify, signal: interruption.signal, nowMs: () => performance.now() }
   const all: Figures[] = []
   for (const change of createChanges(bench)) {
-    const figures = await runChange(change, options)
+    const figures = await runChange(change, { ...bench, ...measuring })
     if (json) console.log(JSON.stringify(figures))
     all.push(figures)
   }
   return all
 }
 
+async function measureEnds(owner: Owner): Promise<OpenFigures> {
+  notify('starting a database and two replicas, behind which streams stay open')
+  const bench = await startBench(owner, redis === true, startStreaming)
+  const figures = await runOpenChanges(owner, createChanges(bench), bench, { ...measuring, open })
+  if (json) console.log(JSON.stringify(figures))
+  return figures
+}
+
+async function startStreaming(owner: Owner): Promise<string> {
+  const script = fileURLToPath(new URL('open-upstream.ts', import.meta.url))
+  const child = fork(script, { execArgv: [`--import=${new URL('typescript.js', import.meta.url)}`] })
+  owner.teardown(() => child.kill())
+  return (await once(child, 'message'))[0] as string
+}
+
 /** The promise: effective within a second, and from then on for good. */
 function isKept({ maxMs, acceptedAfter }: Figures): boolean {
   return maxMs <= 1_000 && acceptedAfter === 0
+}
+
+function areKept({ ended, harmed }: OpenFigures): boolean {
+  return harmed === 0 && ended.every((figures) => isKept(figures) && figures.p99Ms <= 250)
+}
+
+function renderEnds({ ended, bystanders, harmed }: OpenFigures): string {
+  const head = ['what was open ends with', 'count', 'median ms', 'p99 ms', 'max ms', 'went on']
+  const rows = ended.map(({ change, count, medianMs, p99Ms, maxMs, acceptedAfter }) => [
+    change,
+    ...[count, medianMs, p99Ms, maxMs, acceptedAfter].map(String),
+  ])
+  return `${renderTable([head, ...rows])}\n\nof ${bystanders} others, harmed: ${harmed}`
 }
 
 function renderFigures(all: readonly Figures[]): string {

@@ -26,25 +26,27 @@ export type Bench = Readonly<{
   world: World['description']
   database: pg.Client
   upstream: string
+  /** Of the replicas. */
+  origins: readonly string[]
   changing: Send
   watching: Send
 }>
 
 /** Starts all of it on free ports; with a Redis between the replicas where that is wanted. */
-export async function startBench(owner: Owner, hasRedis: boolean): Promise<Bench> {
+export async function startBench(owner: Owner, hasRedis: boolean, startUpstream = startPlain): Promise<Bench> {
   const redis = hasRedis ? { redis: { url: await requireRedis(owner) } } : {}
   const world = await startBenchWorld(owner)
   const upstream = await startUpstream(owner)
-  const startOne = async (): Promise<Send> => {
+  const startOne = async (): Promise<string> => {
     const settings = { log: { level: 'warn' }, ...redis }
-    const replica = await startReplica(owner, { world, settings, upstreams: { platform: { url: upstream } } })
-    return openSend(owner, replica.public)
+    return (await startReplica(owner, { world, settings, upstreams: { platform: { url: upstream } } })).public
   }
   const [changing, watching] = await Promise.all([startOne(), startOne()])
   const database = new pg.Client({ connectionString: world.databaseUrl })
   await database.connect()
   owner.teardown(() => database.end())
-  return { world, database, upstream, changing, watching }
+  const [change, watch] = [openSend(owner, changing), openSend(owner, watching)]
+  return { world, database, upstream, origins: [changing, watching], changing: change, watching: watch }
 }
 
 async function requireRedis(owner: Owner): Promise<string> {
@@ -63,7 +65,7 @@ export async function startBenchWorld(owner: Owner): Promise<World['description'
   return world.description
 }
 
-async function startUpstream(owner: Owner): Promise<string> {
+async function startPlain(owner: Owner): Promise<string> {
   const server = createServer((request, response) => {
     request.resume()
     response.end()
