@@ -1,7 +1,8 @@
-import { randomInt, randomUUID } from 'node:crypto'
+import { randomBytes, randomInt, randomUUID } from 'node:crypto'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { createAuthzen } from '../decision/authzen/authzen.ts'
+import { createPageTokens } from '../decision/authzen/page-tokens.ts'
 import { createDecision } from '../decision/decision.ts'
 import { createCors, noCors } from '../endpoints/cors.ts'
 import { createAnswer } from '../endpoints/endpoints.ts'
@@ -86,6 +87,7 @@ export function wireStages(
     observe: observe('decision'),
   }
   const { authzen } = configuration.listeners.decision
-  const judge = createDecision(ofDecision, authzen && createAuthzen(ofDecision, authzen))
+  const pageTokens = createPageTokens({ privateKey: () => keys.signing().privateKey, drawBytes: randomBytes })
+  const judge = createDecision(ofDecision, authzen && createAuthzen(ofDecision, authzen, { pageTokens, monotonicMs }))
   return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
 }

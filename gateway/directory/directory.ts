@@ -105,6 +105,10 @@ export type ForeignResource = 'foreign'
 
 export type ResourceQuestion = Readonly<{ kind: ResourceKind; id: string; organizationId: number | undefined }>
 
+export type ListPart<Id> = Readonly<{ organizationId: number; after: Id | undefined; limit: number }>
+
+export type ListedResource = Readonly<{ id: string; record: ResourceRecord | ForeignResource | undefined }>
+
 export type ClusterRecord = Readonly<{
   id: number
   organizationId: number
@@ -166,6 +170,10 @@ export interface Directory<User extends KnownUser = UserRecord> {
   findCluster(id: number, aliveSince: Date): Awaitable<ClusterRecord | undefined>
   findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
   findNamedMember(organizationId: number, name: MemberName): Awaitable<UserRecord | undefined>
+  listMembers(part: ListPart<number>): Promise<readonly UserRecord[]>
+  findUniqueNames(organizationId: number, usernames: readonly string[]): Promise<ReadonlySet<number>>
+  listAgents(part: ListPart<number>): Promise<readonly AgentRecord[]>
+  listResources(kind: ResourceKind, part: ListPart<string>): Promise<readonly ListedResource[]>
   mintToken(token: NewToken, minter: Minter | undefined, audit: AuditContext): Promise<TokenMetadata>
   listTokens(userId: number, page: TokenPage): Promise<Readonly<{ total: number; tokens: readonly TokenMetadata[] }>>
   /** Also revokes all tokens minted with this one. Undefined if the user has no such token. */

@@ -1,13 +1,5 @@
-import { randomInt } from 'node:crypto'
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import pg from 'pg'
 import t from 'tap'
-import { migrate } from '../../gateway/directory/postgres/migrate.ts'
-import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
-import { loadPolicy } from '../../gateway/policy/load.ts'
+import { evaluateAbility, may, pdpUrl, prepareAuthzen, record, user } from '../support/authzen-stage.ts'
 import { type Call, call, type JsonValue } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
@@ -17,119 +9,10 @@ import { bearer, oauth, startTestWorld } from '../support/world.ts'
 const world = await startTestWorld(t)
 const { users, organizations, objects, serviceAccounts, agents, clusters } = world
 const { acme, globex } = organizations
-
-const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
-t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-cpSync(fileURLToPath(new URL('../../policies', import.meta.url)), folder, { recursive: true })
-const roles = readFileSync(join(folder, 'roles.yaml'), 'utf8')
-writeFileSync(
-  join(folder, 'roles.yaml'),
-  roles
-    .replace('- datasets:read\n', '- datasets:read\n      - records:read\n')
-    .replace('- datasets:write\n', '- datasets:write\n      - records:write\n      - decisions:evaluate\n')
-    .replace('tokenScopes:\n', 'tokenScopes:\n  decision-point: [decisions:evaluate]\n'),
-)
-const guarded = { surface: 'platform', upstream: 'platform', resource: { kind: 'record', param: 'id' } }
-writeFileSync(
-  join(folder, 'records.yaml'),
-  JSON.stringify({
-    resources: { record: { id: 'text' } },
-    routes: [
-      {
-        id: 'records.get',
-        match: { methods: ['GET'], path: '/records/:id' },
-        ...guarded,
-        require: { role: 'org-member', ability: 'records:read' },
-      },
-      {
-        id: 'records.change',
-        match: { methods: ['PUT'], path: '/records/:id' },
-        ...guarded,
-        require: { role: 'org-admin', ability: 'records:write' },
-      },
-    ],
-  }),
-)
-const upstreamNames = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
-await migrate(world.databaseUrl, { resources: [...loadPolicy(folder, upstreamNames).resources.values()] })
-
-const database = new pg.Client({ connectionString: world.databaseUrl })
-await database.connect()
-t.teardown(() => database.end())
-
-async function addUser(name: string, organizationId: number, role: string, kind = 'human'): Promise<number> {
-  const { rows } = await database.query(
-    `insert into users (email, username, user_type, email_verified) values ($1, $2, $3, true) returning id`,
-    [`${name}.${organizationId}@people.example`, name, kind],
-  )
-  const { id } = rows[0]
-  await database.query('insert into role_assignments (user_id, organization_id, role) values ($1, $2, $3)', [
-    id,
-    organizationId,
-    role,
-  ])
-  return id
-}
-
-async function addToken(userId: number, abilities: readonly string[]): Promise<string> {
-  const { secret, hash } = makeSecret(randomInt)
-  const { rows } = await database.query(
-    `insert into auth_access_tokens (tokenable_id, type, hash, abilities) values ($1, 'auth_token', $2, $3) returning id`,
-    [userId, hash, JSON.stringify(abilities)],
-  )
-  return formatToken(rows[0].id, secret)
-}
-
-await addUser('alice', acme.id, 'org-admin')
-await addUser('bob', acme.id, 'org-member')
-await addUser('bob', globex.id, 'org-owner')
-await addUser('carol', globex.id, 'org-owner')
-await addUser('twin', acme.id, 'org-owner')
-await addUser('twin', acme.id, 'org-owner')
-await database.query(
-  `insert into resources_record (id, organization_id) values ('record-1', $1), ('record-2', $1), ('record-3', $2)`,
-  [acme.id, globex.id],
-)
-for (const [name, { id }] of Object.entries(users))
-  await database.query('update users set username = $1 where id = $2', [name, id])
-
-const ability = ['decisions:evaluate']
-const evaluator = await addToken(serviceAccounts.robotAdmin.id, ability)
-const elsewhere = await addToken(await addUser('pdp', globex.id, 'org-admin', 'client-managed'), ability)
-
-const anyPort = { host: '127.0.0.1', port: 0 }
-const url = 'https://pdp.example'
-const serving = await startServing(t, {
-  world,
-  settings: {
-    policies: { directory: folder },
-    audit: { sink: 'stdout' },
-    cluster: { networks: { allow: ['127.0.0.0/8'] } },
-    listeners: {
-      public: anyPort,
-      decision: { ...anyPort, authzen: { url, subject: 'username' } },
-      admin: anyPort,
-    },
-  },
-})
-
+const { settings, database, addToken, evaluator, elsewhere, createAsk } = await prepareAuthzen(t, world)
+const serving = await startServing(t, { world, settings })
+const ask = createAsk(serving.decision)
 const json = { 'content-type': 'application/json' }
-
-const ask = (path: string, body: unknown, headers: Call['headers'] = bearer(evaluator)) =>
-  call(serving.decision, {
-    method: 'POST',
-    path: `/access/v1/${path}`,
-    headers: { ...json, ...headers },
-    body: typeof body === 'string' ? body : JSON.stringify(body),
-  })
-
-const user = (id: string) => ({ type: 'user', id })
-const record = (id: string) => ({ type: 'record', id })
-const may = (subject: string, name: string, resource: object) => ({
-  subject: user(subject),
-  action: { name },
-  resource,
-})
 
 const answerOf = async (body: unknown, headers?: Call['headers']): Promise<unknown> => {
   const answer = await ask('evaluation', body, headers)
@@ -146,12 +29,14 @@ t.test('only an API token that names decisions:evaluate may ask, and its role mu
     ['a platform administrator', oauth(users.platformAdmin), 403],
     ['the widest shipped scope', bearer(robotAdmin.apiSecret), 403],
     ['all abilities', bearer(await addToken(robotAdmin.id, ['*'])), 403],
-    ['a role without it', bearer(await addToken(robot.id, ability)), 403],
+    ['a role without it', bearer(await addToken(robot.id, evaluateAbility)), 403],
     ['an organization that is another’s', { ...bearer(evaluator), 'x-organization-id': String(globex.id) }, 401],
   ]
-  for (const [name, headers, status] of rows) {
-    t.equal((await ask('evaluation', question, headers)).status, status, name)
-    t.equal((await ask('evaluations', question, headers)).status, status, name)
+  const endpoints = ['evaluation', 'evaluations', 'search/subject', 'search/resource', 'search/action']
+  for (const endpoint of endpoints) {
+    t.equal((await ask(endpoint, question)).status, 200, endpoint)
+    for (const [name, headers, status] of rows)
+      t.equal((await ask(endpoint, question, headers)).status, status, `${endpoint}: ${name}`)
   }
 })
 
@@ -275,16 +160,20 @@ t.test('the metadata name the configured address, whatever Host says', async (t)
   t.equal(answer.status, 200)
   t.match(answer.headers, { 'content-type': 'application/json' })
   t.same(answer.json(), {
-    policy_decision_point: url,
-    access_evaluation_endpoint: `${url}/access/v1/evaluation`,
-    access_evaluations_endpoint: `${url}/access/v1/evaluations`,
+    policy_decision_point: pdpUrl,
+    access_evaluation_endpoint: `${pdpUrl}/access/v1/evaluation`,
+    access_evaluations_endpoint: `${pdpUrl}/access/v1/evaluations`,
+    search_subject_endpoint: `${pdpUrl}/access/v1/search/subject`,
+    search_resource_endpoint: `${pdpUrl}/access/v1/search/resource`,
+    search_action_endpoint: `${pdpUrl}/access/v1/search/action`,
   })
   const method = await call(serving.decision, { path: '/access/v1/evaluation', headers: bearer(evaluator) })
   t.match(method, { status: 405, headers: { allow: 'POST' } })
 })
 
 t.test('without authzen in the configuration, the endpoints do not exist', async (t) => {
-  for (const path of ['/access/v1/evaluation', '/access/v1/evaluations', '/.well-known/authzen-configuration'])
+  const names = ['evaluation', 'evaluations', 'search/subject', 'search/resource', 'search/action']
+  for (const path of [...names.map((name) => `/access/v1/${name}`), '/.well-known/authzen-configuration'])
     t.equal((await call(world.decision, { method: 'POST', path, headers: json, body: '{}' })).status, 404, path)
 })
 
@@ -436,3 +325,60 @@ testVectors(t, 'authzen/scenario.md', 'the certification scenario: Basic, Batch 
   })
   t.equal(echoed.headers['x-request-id'], 'bfe9eb29-ab87-4ca3-be83-a1d5d8305716')
 })
+
+type SearchCase = Readonly<{ anchor: string; path: string; body: string; status: number; due: readonly JsonValue[] }>
+
+const searchedBySection: Readonly<Record<string, string>> = { 2: 'subject', 3: 'resource', 4: 'action', 5: 'subject' }
+
+/** The cases of Search. Those of the last sections name their endpoint in words. */
+function readSearchCases(document: string): readonly SearchCase[] {
+  const block =
+    /\*\*((?:Request|Subject Search|Resource Search|Action Search)[^*]*)\*\*[^~]*~~~ json\n([\s\S]*?)~~~\s+\*\*Expected:\*\*([\s\S]*?)(?=\n\*\*|$)/g
+  return document.split(/^### /m).flatMap((section) => {
+    const [, anchor = '', part = ''] = /\{#(c-4-(\d)-\d)\}/.exec(section) ?? []
+    return [...(anchor === '' ? [] : section.matchAll(block))].map(([, label = '', body = '', due = '']) => ({
+      anchor,
+      path: `search/${searchedBySection[part] ?? /(Subject|Resource|Action) Search/.exec(label)?.[1]?.toLowerCase()}`,
+      body,
+      status: Number(/HTTP (\d+)/.exec(due)?.[1] ?? 200),
+      due: JSON.parse(/~~~ json\n([\s\S]*?)~~~/.exec(due)?.[1] ?? '{"results":[]}').results,
+    }))
+  })
+}
+
+testVectors(t, 'authzen/scenario.md', 'the certification scenario: Search', async (t, text) => {
+  const cases = readSearchCases(String(text))
+  t.equal(cases.length, 21, 'the sections with requests were found')
+  let answers: readonly JsonValue[] = []
+  let token = ''
+  for (const { anchor, path, body, status, due } of cases) {
+    const answer = await ask(path, body.replace(/<next_token[^>]*>/, token))
+    t.equal(answer.status, status, `${anchor} ${path} ${body}`)
+    if (status !== 200) continue
+    t.match(answer.headers, { 'content-type': 'application/json' })
+    const { results, page } = answer.json()
+    t.ok(Array.isArray(results), anchor)
+    // Properties that a request states add no right, so these cases hold in form alone.
+    if (['c-4-2-4', 'c-4-3-4', 'c-4-4-3'].includes(anchor)) continue
+    for (const wanted of due)
+      t.ok(
+        results.some((found: JsonValue) => isSame(found, wanted)),
+        `${anchor} ${body}`,
+      )
+    if (/^c-4-[234]-1$/.test(anchor)) answers = results
+    else if (/^c-4-[234]/.test(anchor)) t.same(results, answers, `${anchor} is as without`)
+    if (anchor === 'c-4-5-1') {
+      t.equal(results.length, 1)
+      token = page.next_token
+      t.not(token, '', 'there is another page')
+    }
+    if (anchor === 'c-4-5-2') t.type(page.next_token, 'string')
+    if (anchor.startsWith('c-4-6')) t.same(answer.json(), { results: [] })
+  }
+  const absent = { subject: user('nonexistent-user'), action: { name: 'read' }, resource: { type: 'record', id: '-' } }
+  const unknown = { ...absent, subject: { type: 'spaceship', id: '1' }, resource: { type: 'moon', id: '1' } }
+  for (const path of ['search/subject', 'search/resource', 'search/action'])
+    for (const body of [absent, unknown]) t.same((await ask(path, body)).json(), { results: [] }, path)
+})
+
+const isSame = (one: JsonValue, other: JsonValue): boolean => JSON.stringify(one) === JSON.stringify(other)

@@ -32,7 +32,10 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe', 'configuration'],
   reload: ['admin', 'analyze', 'configuration', 'directory', 'http', 'observe', 'pin', 'route'],
   workers: ['admin', 'boot', 'configuration', 'observe', 'recheck'],
-  cli: ['admin', 'analyze', 'boot', 'configuration', 'directory', 'endpoints', 'pin', 'receive', 'resolve', 'workers'],
+  cli: [
+    ...['admin', 'analyze', 'boot', 'configuration', 'decision', 'directory', 'endpoints', 'pin', 'receive', 'resolve'],
+    'workers',
+  ],
 }
 
 /** Rooms that may import anything but those that start them: they wire, or stand outside the way. */

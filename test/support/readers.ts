@@ -1,3 +1,4 @@
+import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import { isSameAddress, readClaims } from '../../gateway/authenticate/claims.ts'
 import { readHeaderCredential } from '../../gateway/authenticate/credential.ts'
@@ -5,7 +6,8 @@ import { compileDirectoryRules } from '../../gateway/authenticate/directory-rule
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
 import { parseCsv } from '../../gateway/cli/provision/csv.ts'
-import { readQuestion, readQuestionBatch } from '../../gateway/decision/authzen/questions.ts'
+import { createPageTokens } from '../../gateway/decision/authzen/page-tokens.ts'
+import { readQuestion, readQuestionBatch, readSearch } from '../../gateway/decision/authzen/questions.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
 import { parseChanges } from '../../gateway/directory/change.ts'
 import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
@@ -91,6 +93,8 @@ const preflightOf = (names: string): Exchange => {
   const asked = ['access-control-request-method', 'PUT', 'access-control-request-headers', names]
   return { method: 'OPTIONS', headers: ['origin', 'https://app.example', ...asked] } as unknown as Exchange // no more is read
 }
+const { privateKey } = generateKeyPairSync('ed25519')
+const pageTokens = createPageTokens({ privateKey: () => privateKey, drawBytes: randomBytes })
 const limited = (text: string, name: string): unknown =>
   readHeaders({ headers: ['host', 'h', name, text], httpVersion: '1.1' }, mebibyte)
 
@@ -287,6 +291,10 @@ export const readers: readonly Reader[] = [
   reader('a batch of questions', 'decision/authzen/questions.ts', 256 * 1024, (text) =>
     readQuestionBatch(Buffer.from(`{"subject":{"type":${JSON.stringify(text)},"id":${text}}}`)),
   ),
+  reader('a search', 'decision/authzen/questions.ts', 256 * 1024, (text) =>
+    readSearch('action', Buffer.from(`{"page":${text}}`)),
+  ),
+  reader('a page token', 'decision/authzen/page-tokens.ts', 256 * 1024, (text) => pageTokens.open(text, text)),
   reader('an organization', 'resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
   reader('an id of a resource', 'policy/resource-kind.ts', head, (text) =>
     (['bigint', 'uuid', 'text'] as const).map((type) => isResourceId(type, text)),

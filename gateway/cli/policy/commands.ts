@@ -13,6 +13,7 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
   const sourced = (name: string): Command => addSourced(policy, name, defaultConfig)
   addCheck(sourced('check'))
   addExplain(sourced('explain'))
+  addWhoMay(policy.command('who-may'), defaultConfig)
   addMatrix(sourced('matrix'))
   addTest(sourced('test'))
   addCoverage(sourced('coverage'))
@@ -62,6 +63,19 @@ function addExplain(command: Command): void {
       ),
     )
     .action(lazyCommand(() => import('./explain.ts'), 'runExplain'))
+}
+
+function addWhoMay(command: Command, defaultConfig: string): void {
+  command
+    .description('List the members of an organization who may send a request, by the facts in the database')
+    .argument('<method>')
+    .argument('<target>', 'path and query, as a client sends them')
+    .requiredOption('--organization <organization>', 'id or slug of the organization in force')
+    .option('--after <id>', 'only users behind this id')
+    .option('-c, --config <file>', 'configuration file', defaultConfig)
+    .option('--json', 'print it as JSON')
+    .addHelpText('after', example('npx sallyport policy who-may DELETE /datasets/5 --organization acme'))
+    .action(lazyCommand(() => import('./who-may.ts'), 'runWhoMay'))
 }
 
 function addMatrix(command: Command): void {

@@ -13,7 +13,16 @@ import { type RequestTarget, readTarget } from '../../receive/target.ts'
 import { readMediaType } from '../../relay/answer-headers.ts'
 import { resolveOrganization } from '../../resolve/organization.ts'
 import { createEvaluate, type SubjectNaming } from './evaluate.ts'
-import { type AccessQuestion, type QuestionBatch, readQuestion, readQuestionBatch, refuse } from './questions.ts'
+import {
+  type AccessQuestion,
+  type QuestionBatch,
+  readQuestion,
+  readQuestionBatch,
+  readSearch,
+  refuse,
+  type SearchQuestion,
+} from './questions.ts'
+import { type SearchAsker, type SearchTools, search } from './search.ts'
 
 export type AuthzenSettings = Readonly<{ url: string; subject: SubjectNaming }>
 
@@ -21,9 +30,22 @@ const paths = {
   metadata: '/.well-known/authzen-configuration',
   evaluation: '/access/v1/evaluation',
   evaluations: '/access/v1/evaluations',
+  'search-subject': '/access/v1/search/subject',
+  'search-resource': '/access/v1/search/resource',
+  'search-action': '/access/v1/search/action',
 } as const
 
 type Endpoint = keyof typeof paths
+
+type GuardedEndpoint = Exclude<Endpoint, 'metadata'>
+
+const searches: Readonly<Record<GuardedEndpoint, SearchQuestion['wanted'] | undefined>> = {
+  evaluation: undefined,
+  evaluations: undefined,
+  'search-subject': 'subject',
+  'search-resource': 'resource',
+  'search-action': 'action',
+}
 
 type Received = Readonly<{
   exchange: Exchange
@@ -34,9 +56,9 @@ type Received = Readonly<{
   record: RequestRecord
 }>
 
-/** OpenID AuthZEN Authorization API 1.0. Undefined for a request to another path. */
-export function createAuthzen(stage: Stages, { url, subject }: AuthzenSettings) {
-  const evaluate = createEvaluate(stage.directory, subject)
+export function createAuthzen(stage: Stages, { url, subject }: AuthzenSettings, tools: SearchTools) {
+  const { directory } = stage
+  const evaluate = createEvaluate(directory, subject)
   const metadata = describeEndpoints(url)
   const respond = async (endpoint: Endpoint, received: Received, snapshot: Snapshot): Promise<unknown> => {
     const { exchange, record } = received
@@ -46,10 +68,13 @@ export function createAuthzen(stage: Stages, { url, subject }: AuthzenSettings) 
       await passAudit(stage.audit, record, record, 200)
       return metadata
     }
-    const organizationId = await admitEvaluator(stage, endpoint, received, snapshot)
-    const question = await readBody(endpoint, received)
-    if (!('questions' in question)) return { decision: await evaluate(question, organizationId, snapshot) }
-    return answerBatch(question, (one) => evaluate(one, organizationId, snapshot))
+    const asker = await admitEvaluator(stage, endpoint, received, snapshot)
+    const bytes = await readBody(received)
+    const wanted = searches[endpoint]
+    if (wanted) return search(readSearch(wanted, bytes), asker, { policy: snapshot, directory, naming: subject }, tools)
+    const question = endpoint === 'evaluation' ? readQuestion(bytes) : readQuestionBatch(bytes)
+    const answer = (one: AccessQuestion): Promise<boolean> => evaluate(one, asker.organizationId, snapshot)
+    return 'questions' in question ? answerBatch(question, answer) : { decision: await answer(question) }
   }
   const serve = async (endpoint: Endpoint, exchange: Exchange): Promise<void> => {
     const requestId = readRequestId(exchange.headers)
@@ -79,6 +104,9 @@ function describeEndpoints(url: string): Readonly<Record<string, string>> {
     policy_decision_point: url,
     access_evaluation_endpoint: `${url}${paths.evaluation}`,
     access_evaluations_endpoint: `${url}${paths.evaluations}`,
+    search_subject_endpoint: `${url}${paths['search-subject']}`,
+    search_resource_endpoint: `${url}${paths['search-resource']}`,
+    search_action_endpoint: `${url}${paths['search-action']}`,
   }
 }
 
@@ -104,7 +132,7 @@ function requireMethod(endpoint: Endpoint, method: string): void {
 
 const evaluateAbility = 'decisions:evaluate'
 
-const routeOf = (endpoint: Exclude<Endpoint, 'metadata'>): Route => ({
+const routeOf = (endpoint: GuardedEndpoint): Route => ({
   id: `authzen.${endpoint}`,
   source: 'gateway',
   host: undefined,
@@ -129,14 +157,20 @@ const routeOf = (endpoint: Exclude<Endpoint, 'metadata'>): Route => ({
   timeouts: {},
 })
 
-const routes = { evaluation: routeOf('evaluation'), evaluations: routeOf('evaluations') }
+const routes: Readonly<Record<GuardedEndpoint, Route>> = {
+  evaluation: routeOf('evaluation'),
+  evaluations: routeOf('evaluations'),
+  'search-subject': routeOf('search-subject'),
+  'search-resource': routeOf('search-resource'),
+  'search-action': routeOf('search-action'),
+}
 
 async function admitEvaluator(
   stage: Stages,
-  endpoint: keyof typeof routes,
+  endpoint: GuardedEndpoint,
   { exchange, headers, target, clientAddress, requestId, record }: Received,
   { roles }: Snapshot,
-): Promise<number> {
+): Promise<SearchAsker> {
   const match = { route: routes[endpoint], target, params: new Map<string, string>(), rest: undefined }
   record.onMatch(match)
   const credential = readCredential(headers, stage.credentials, exchange)
@@ -151,18 +185,14 @@ async function admitEvaluator(
   if (!organization) throw new GatewayError('no_organization_for_ability')
   record.onAllowed()
   await passAudit(stage.audit, record, record)
-  return organization.id
+  return { tokenId: principal.credential.id, organizationId: organization.id }
 }
 
 const bodyLimitBytes = 256 * 1024
 
-async function readBody(
-  endpoint: keyof typeof routes,
-  { exchange, headers }: Received,
-): Promise<AccessQuestion | QuestionBatch> {
+async function readBody({ exchange, headers }: Received): Promise<Buffer> {
   if (readMediaType(headers.passing) !== 'application/json') throw refuse('content-type', 'enum')
-  const bytes = await exchange.body.read(bodyLimitBytes)
-  return endpoint === 'evaluation' ? readQuestion(bytes) : readQuestionBatch(bytes)
+  return exchange.body.read(bodyLimitBytes)
 }
 
 const notUnderstood = { decision: false, context: { error: { status: 400, message: 'The evaluation is malformed.' } } }

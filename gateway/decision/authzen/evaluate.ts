@@ -4,7 +4,7 @@ import type { Directory, KnownUser, MemberName, UserRecord } from '../../directo
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Awaitable } from '../../lib/awaitable.ts'
 import type { Snapshot } from '../../pipeline.ts'
-import type { Route } from '../../policy/route.ts'
+import { methods, type Route } from '../../policy/route.ts'
 import { readTarget } from '../../receive/target.ts'
 import { findMembership, type Organization } from '../../resolve/organization.ts'
 import { parseId } from '../../resolve/organization-id.ts'
@@ -15,53 +15,68 @@ import type { AccessQuestion, NamedEntity } from './questions.ts'
 
 export type SubjectNaming = 'id' | 'username'
 
-type Lookups = Pick<Directory<KnownUser>, 'findNamedMember' | 'findAgent' | 'findResource'>
+type Lookups = Pick<Directory<KnownUser>, 'findAgent' | 'findResource'>
+
+type Members = Pick<Directory<KnownUser>, 'findNamedMember'>
 
 type ImaginedRequest = Readonly<{ match: RouteMatch; ids: readonly string[] }>
+
+type Policy = Pick<Snapshot, 'table' | 'routes' | 'roles' | 'locate'>
 
 /**
  * Answers as the gateway would answer the subject's own request in this organization. A user from outside of it is
  * unknown here, and so is a resource that another organization owns.
  */
 export const createEvaluate =
-  (directory: Lookups, naming: SubjectNaming) =>
-  async (question: AccessQuestion, organizationId: number, snapshot: Snapshot): Promise<boolean> => {
+  (directory: Lookups & Members, naming: SubjectNaming) =>
+  async (question: AccessQuestion, organizationId: number, policy: Policy): Promise<boolean> => {
     const user = await findSubject(question.subject, organizationId, naming, directory)
-    const organization = user && findMembership(user, organizationId)
-    if (!user || !organization) return false
-    // A session of the user has all abilities of the role; a token of theirs may have fewer.
-    const principal: Principal = { user, credential: { kind: 'oauth', expiresAt: new Date(8.64e15) } }
-    const requests = imagineRequests(question, snapshot)
-    for (const request of requests)
-      if (!(await isAllowed(request, { principal, organization }, snapshot, directory))) return false
-    return requests.length > 0
+    return (
+      user !== undefined && isUserAllowed(user, imagineRequests(question, policy), organizationId, policy, directory)
+    )
   }
+
+export async function isUserAllowed(
+  user: UserRecord,
+  requests: readonly ImaginedRequest[],
+  organizationId: number,
+  policy: Policy,
+  directory: Lookups,
+): Promise<boolean> {
+  const organization = findMembership(user, organizationId)
+  if (!organization) return false
+  // A session of the user has all abilities of the role; a token of theirs may have fewer.
+  const principal: Principal = { user, credential: { kind: 'oauth', expiresAt: new Date(8.64e15) } }
+  for (const request of requests)
+    if (!(await isAllowed(request, { principal, organization }, policy, directory))) return false
+  return requests.length > 0
+}
 
 const longestName = 255
 
-function findSubject(
+export function findSubject(
   { type, id }: NamedEntity,
   organizationId: number,
   naming: SubjectNaming,
-  directory: Lookups,
+  directory: Members,
 ): Awaitable<UserRecord | undefined> {
   const name = type === 'user' ? readName(id, naming) : undefined
   return name && directory.findNamedMember(organizationId, name)
 }
 
-function readName(id: string, naming: SubjectNaming): MemberName | undefined {
+export function readName(id: string, naming: SubjectNaming): MemberName | undefined {
   if (naming === 'username') return id.length > longestName || /\p{Cc}/u.test(id) ? undefined : { username: id }
   const userId = parseId(id)
   return userId === undefined ? undefined : { id: userId }
 }
 
 /** A path is asked for by its method. A resource is asked for by the verb of the abilities that its routes require. */
-function imagineRequests(
-  { action, resource }: AccessQuestion,
-  { table, routes }: Snapshot,
+export function imagineRequests(
+  { action, resource }: Pick<AccessQuestion, 'action' | 'resource'>,
+  { table, routes }: Policy,
 ): readonly ImaginedRequest[] {
   if (resource.type === 'path') return imaginePath(action, resource.id, table)
-  return (routesByAction(routes).get(`${resource.type} ${action}`) ?? []).map((route) => {
+  return listRoutes(resource.type, action, routes).map((route) => {
     const target = {
       method: [...route.methods][0] ?? 'GET',
       path: route.path,
@@ -85,6 +100,16 @@ function imaginePath(method: string, path: string, table: Snapshot['table']): re
   }
 }
 
+export const listRoutes = (kind: string, action: string, routes: readonly Route[]): readonly Route[] =>
+  routesByAction(routes).get(`${kind} ${action}`) ?? []
+
+export function listActions(kind: string, routes: readonly Route[]): readonly string[] {
+  if (kind === 'path') return methods
+  const prefix = `${kind} `
+  const names = [...routesByAction(routes).keys()].filter((name) => name.startsWith(prefix))
+  return names.map((name) => name.slice(prefix.length))
+}
+
 const tables = new WeakMap<readonly Route[], ReadonlyMap<string, readonly Route[]>>()
 
 function routesByAction(routes: readonly Route[]): ReadonlyMap<string, readonly Route[]> {
@@ -106,7 +131,7 @@ function routesByAction(routes: readonly Route[]): ReadonlyMap<string, readonly 
 async function isAllowed(
   { match, ids }: ImaginedRequest,
   { principal, organization }: Readonly<{ principal: Principal; organization: Organization }>,
-  { roles, locate }: Snapshot,
+  { roles, locate }: Policy,
   directory: Lookups,
 ): Promise<boolean> {
   const { organizationParam, destination } = match.route

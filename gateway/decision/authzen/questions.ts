@@ -12,10 +12,21 @@ export type QuestionBatch = Readonly<{
   semantic: (typeof semantics)[number]
 }>
 
+export type SearchQuestion =
+  | Readonly<{ wanted: 'subject'; type: string; action: string; resource: NamedEntity }>
+  | Readonly<{ wanted: 'resource'; type: string; subject: NamedEntity; action: string }>
+  | Readonly<{ wanted: 'action'; subject: NamedEntity; resource: NamedEntity }>
+
+export type PageRequest = Readonly<{ token: string | undefined; limit: number; isNamed: boolean }>
+
+export type Search = Readonly<{ question: SearchQuestion; page: PageRequest }>
+
 type Members = Readonly<Record<string, unknown>>
 
 const mostDepth = 10
 const mostQuestions = 100
+const largestPage = 100
+const noPage = {}
 
 export const readQuestion = (bytes: Buffer): AccessQuestion => compose(readMembers(bytes))
 
@@ -33,6 +44,43 @@ export function readQuestionBatch(bytes: Buffer): AccessQuestion | QuestionBatch
   return { semantic, questions: evaluations.map((item: unknown) => composeItem(item, defaults)) }
 }
 
+export function readSearch(wanted: SearchQuestion['wanted'], bytes: Buffer): Search {
+  const { subject, action, resource, context = {}, page = noPage } = readMembers(bytes)
+  requireObject(context, 'context')
+  return { question: composeSearch(wanted, { subject, action, resource }), page: readPage(page, page !== noPage) }
+}
+
+function composeSearch(wanted: SearchQuestion['wanted'], { subject, action, resource }: Members): SearchQuestion {
+  switch (wanted) {
+    case 'subject':
+      return {
+        wanted,
+        type: readType(subject, 'subject'),
+        action: readAction(action),
+        resource: readEntity(resource, 'resource'),
+      }
+    case 'resource':
+      return {
+        wanted,
+        type: readType(resource, 'resource'),
+        subject: readEntity(subject, 'subject'),
+        action: readAction(action),
+      }
+    case 'action':
+      return { wanted, subject: readEntity(subject, 'subject'), resource: readEntity(resource, 'resource') }
+    default:
+      return wanted satisfies never
+  }
+}
+
+function readPage(value: unknown, isNamed: boolean): PageRequest {
+  const { token = '', limit = largestPage, properties = {} } = requireObject(value, 'page')
+  requireObject(properties, 'page.properties')
+  if (typeof token !== 'string') throw refuse('page.token', 'type')
+  if (typeof limit !== 'number' || !Number.isSafeInteger(limit) || limit < 0) throw refuse('page.limit', 'type')
+  return { token: token === '' ? undefined : token, limit: Math.min(limit, largestPage), isNamed }
+}
+
 /** The API takes 400 where other endpoints of the gateway answer 422. */
 export const refuse = (field: string, rule: keyof typeof rules): GatewayError =>
   new GatewayError('validation_failure', { status: 400, messages: [{ field, rule, message: rules[rule] }] })
@@ -41,6 +89,7 @@ const rules = {
   type: 'The value is missing or has another type.',
   enum: 'The value is not one of those that the API has.',
   max: 'There are too many.',
+  unknown: 'The token belongs to another caller, question or time. Ask again without it.',
 } as const
 
 function readMembers(bytes: Buffer): Members {
@@ -84,9 +133,14 @@ function compose({ subject, action, resource, context = {} }: Members): AccessQu
 }
 
 function readEntity(value: unknown, field: string): NamedEntity {
-  const { type, id, properties = {} } = requireObject(value, field)
+  const { id } = requireObject(value, field)
+  return { type: readType(value, field), id: requireText(id, `${field}.id`) }
+}
+
+function readType(value: unknown, field: string): string {
+  const { type, properties = {} } = requireObject(value, field)
   requireObject(properties, `${field}.properties`)
-  return { type: requireText(type, `${field}.type`), id: requireText(id, `${field}.id`) }
+  return requireText(type, `${field}.type`)
 }
 
 function readAction(value: unknown): string {

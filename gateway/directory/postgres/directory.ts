@@ -12,6 +12,7 @@ import {
   type UserRecord,
 } from '../directory.ts'
 import { writeAudit } from './audit.ts'
+import { findUniqueNames, listAgents, listMembers, listResources } from './lists.ts'
 import type { Database, Query, Statement } from './pool.ts'
 import { findResource, readResources } from './resources.ts'
 import {
@@ -71,6 +72,10 @@ export function createPostgresDirectory(
       return row && { id: row.id, userType: row.user_type }
     },
     findNamedMember: (organizationId, name) => findNamedMember(query, organizationId, name),
+    listMembers: (part) => listMembers(query, part),
+    findUniqueNames: (organizationId, usernames) => findUniqueNames(query, organizationId, usernames),
+    listAgents: (part) => listAgents(query, part),
+    listResources: (kind, part) => listResources(query, kind, part),
     switchOrganization: (userId, organizationId, audit) =>
       transaction(async (within) => {
         const rows = await within(statements.switchOrganization, [userId, organizationId])
@@ -166,7 +171,6 @@ export async function findUser(query: Query, id: number): Promise<UserRecord | u
   return row?.user
 }
 
-/** Reads the facts of many callers by one statement for each kind. */
 export const createReadFacts = (query: Query): ReadFacts => {
   const readByIds = <Row extends { id: number }>(statement: Statement, ids: readonly number[]) =>
     ids.length === 0 ? Promise.resolve<readonly Row[]>([]) : query<Row>(statement, [ids])

@@ -10,21 +10,28 @@ const castOf: Readonly<Record<ResourceIdType, string>> = {
   text: '',
 }
 
+const spellingOf: Readonly<Record<ResourceIdType, string>> = {
+  integer: 'and id > 0',
+  bigint: 'and id > 0',
+  uuid: '',
+  text: "and id::text ~ '^[A-Za-z0-9._~-]{1,128}$'",
+}
+
 const describeLevel = ({ hasOwner, hasVisibility }: ResourceKind, index: number): string =>
   `json_build_object('id', r${index}.id::text, 'organizationId', r${index}.organization_id,
     'ownerId', ${hasOwner ? `r${index}.owner_id` : 'null'},
     'visibility', ${hasVisibility ? `r${index}.visibility::text` : "'organization'"})`
 
-const selectLevels = (kind: ResourceKind): string => {
+const selectLevels = (kind: ResourceKind, more = ''): string => {
   const levels = listLevels(kind)
   const relations = levels.map(({ name }, index) => {
     const relation = `sallyport_directory.resources_${name} r${index}`
     return index === 0 ? relation : `join ${relation} on r${index}.id = r${index - 1}.parent`
   })
-  return `select json_build_array(${levels.map(describeLevel).join(', ')}) as levels from ${relations.join(' ')}`
+  return `select json_build_array(${levels.map(describeLevel).join(', ')}) as levels${more} from ${relations.join(' ')}`
 }
 
-export type ResourceStatements = Readonly<{ one: Statement; many: Statement }>
+export type ResourceStatements = Readonly<{ one: Statement; many: Statement; firstIds: Statement; nextIds: Statement }>
 
 const textsOf = new Map<string, string[]>()
 const made = new WeakMap<ResourceKind, ResourceStatements>()
@@ -43,23 +50,33 @@ export function statementsOf(kind: ResourceKind): ResourceStatements {
   if (known) return known
   const cast = castOf[kind.idType]
   const levels = selectLevels(kind)
+  const listIds = (condition: string, limit: string): string =>
+    `select id::text as id from sallyport_directory.resources_${kind.name}
+      where organization_id = $1 ${spellingOf[kind.idType]} ${condition} order by resources_${kind.name}.id limit ${limit}`
   const statements = {
     one: nameText(`find-resource-${kind.name}`, `${levels} where r0.id = $1${cast} limit 2`),
-    many: nameText(`find-resources-${kind.name}`, `${levels} where r0.id = any($1${cast && `${cast}[]`})`),
+    many: nameText(
+      `find-resources-${kind.name}`,
+      `${selectLevels(kind, ', count(*) over (partition by r0.id) = 1 as "isAlone"')} where r0.id = any($1${cast && `${cast}[]`})`,
+    ),
+    firstIds: nameText(`list-first-${kind.name}`, listIds('', '$2')),
+    nextIds: nameText(`list-next-${kind.name}`, listIds(`and id > $3${cast}`, '$2')),
   }
   made.set(kind, statements)
   return statements
 }
 
-type LevelsRow = { levels: ResourceLevel[] }
+type LevelsRow = { levels: ResourceLevel[]; isAlone?: boolean }
 
 export async function findResource(
   query: Query,
   { kind, id, organizationId }: ResourceQuestion,
 ): Promise<ResourceRecord | ForeignResource | undefined> {
-  const record = readRecord(id, await query<LevelsRow>(statementsOf(kind).one, [id]))
-  return !record || isReachable(record, organizationId) ? record : 'foreign'
+  return seenFrom(organizationId, readRecord(id, await query<LevelsRow>(statementsOf(kind).one, [id])))
 }
+
+export const seenFrom = (organizationId: number | undefined, record: ResourceRecord | undefined) =>
+  !record || isReachable(record, organizationId) ? record : 'foreign'
 
 const isReachable = ({ levels }: ResourceRecord, organizationId: number | undefined): boolean =>
   levels.every((level) => level.organizationId === organizationId || level.visibility === 'public')
@@ -69,7 +86,7 @@ const visibilities: readonly unknown[] = ['organization', 'public', 'private']
 /** Two rows for one id, another spelling of it (citext), a null organization or an unknown visibility name nothing. */
 function readRecord(id: string, rows: readonly LevelsRow[]): ResourceRecord | undefined {
   const [row] = rows
-  if (!row || rows.length > 1 || row.levels[0]?.id !== id) return undefined
+  if (!row || rows.length > 1 || row.isAlone === false || row.levels[0]?.id !== id) return undefined
   const isSound = row.levels.every(
     ({ organizationId, ownerId, visibility }) =>
       Number.isSafeInteger(organizationId) &&
@@ -113,7 +130,7 @@ export const createTableOf = ({ name, idType, parent }: ResourceKind): string =>
     visibility text not null default 'organization' check (visibility in ('organization', 'public', 'private'))
     ${parent ? `, parent ${parent.idType} not null references resources_${parent.name} (id) on delete cascade` : ''}
   );
-  create index on resources_${name} (organization_id);
+  create index on resources_${name} (organization_id, id);
   ${parent ? `create index on resources_${name} (parent);` : ''}
   create view sallyport_directory.resources_${name} with (security_invoker) as
     select id, organization_id, owner_id, visibility ${parent ? ', parent' : ''} from resources_${name};

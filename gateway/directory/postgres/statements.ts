@@ -185,17 +185,36 @@ export const findMember: Statement = {
     where r.organization_id = $1 and u.id = $2`,
 }
 
-const memberWith = (condition: string): string => `select ${userJson} as user
-    from sallyport_directory.users u
-    where ${condition} and exists (
+const isMember = `exists (
       select from sallyport_directory.role_assignments r where r.user_id = u.id and r.organization_id = $1
-    ) limit 2`
+    )`
+
+const memberWith = (condition: string): string => `select ${userJson} as user
+    from sallyport_directory.users u where ${condition} and ${isMember} limit 2`
 
 export const findMemberById: Statement = { name: 'find-member-by-id', text: memberWith('u.id = $2') }
 
 export const findMembersByUsername: Statement = {
   name: 'find-members-by-username',
   text: memberWith('u.username = $2'),
+}
+
+export const listMembers: Statement = {
+  name: 'list-organization-members',
+  text: `select ${userJson} as user
+    from sallyport_directory.users u where u.id > $2 and ${isMember} order by u.id limit $3`,
+}
+
+export const findUniqueNames: Statement = {
+  name: 'find-unique-names',
+  text: `select min(u.id) as id
+    from sallyport_directory.users u where u.username = any($2) and ${isMember}
+    group by u.username having count(*) = 1`,
+}
+
+export const listAgents: Statement = {
+  name: 'list-organization-agents',
+  text: `${agent} where organization_id = $1 and id > $2 order by id limit $3`,
 }
 
 const tokenMetadata = 'id, name, abilities, last_used_at, expires_at, created_at'

@@ -1,0 +1,99 @@
+import { readPolicy } from '../../analyze/read-policy.ts'
+import { createSnapshot, readClusterNetworks } from '../../boot/snapshot.ts'
+import { loadConfiguration } from '../../configuration/configuration.ts'
+import { imagineRequests, isUserAllowed } from '../../decision/authzen/evaluate.ts'
+import type { ClusterRecord, DirectoryStore, UserRecord } from '../../directory/directory.ts'
+import { requireOrganization } from '../../directory/postgres/provision/organizations.ts'
+import { listedRows } from '../../directory/postgres/provision/provisioning.ts'
+import { findMembership } from '../../resolve/organization.ts'
+import { type CommandTools, withDirectory } from '../directory.ts'
+import { printList } from '../provision/prints.ts'
+import { type Common, type Page, readAfter, readOrganization } from '../provision/readings.ts'
+
+export type WhoMayOptions = Common & Page & Readonly<{ organization: string }>
+
+export async function runWhoMay(method: string, path: string, options: WhoMayOptions): Promise<void> {
+  const named = readOrganization('--organization', options.organization)
+  const after = readAfter(options)
+  const rows = await withDirectory(options.config, async (tools) => {
+    const { id } = await tools.provisioning.read((provision) => requireOrganization(provision, named))
+    const isAllowed = createJudge(method.toUpperCase(), path, id, options, tools)
+    return findAllowed(tools.directory, id, after, isAllowed)
+  })
+  printList(options, {
+    rows,
+    header: ['USER', 'ROLE', 'TYPE', 'EMAIL'],
+    cells: ({ userId, role, userType, email }) => [String(userId), role, userType, email],
+    none: 'no member of the organization may do this',
+    idOf: ({ userId }) => userId,
+  })
+}
+
+type Judge = (user: UserRecord) => Promise<boolean>
+
+function createJudge(
+  method: string,
+  path: string,
+  organizationId: number,
+  { config }: WhoMayOptions,
+  { directory, hear }: CommandTools,
+): Judge {
+  const configuration = loadConfiguration(config, process.env)
+  const { policy } = readPolicy({ config })
+  const clusters = { findCluster: rememberClusters(directory, hear) }
+  const networks = readClusterNetworks(configuration, new Set())
+  const snapshot = createSnapshot(configuration, policy, new Map(), clusters, networks, () => new Date())
+  const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, snapshot)
+  if (requests.length === 0) throw new Error(`no route takes ${method} ${path}. "sallyport policy explain" says why.`)
+  return (user) => isUserAllowed(user, requests, organizationId, snapshot, directory)
+}
+
+function rememberClusters(
+  { findCluster }: Pick<DirectoryStore, 'findCluster'>,
+  hear: CommandTools['hear'],
+): DirectoryStore['findCluster'] {
+  const known = new Map<number, Promise<ClusterRecord | undefined>>()
+  const find = async (id: number, aliveSince: Date): Promise<ClusterRecord | undefined> => {
+    const cluster = await findCluster(id, aliveSince)
+    if (!cluster) return undefined
+    const [heard] = await hear([{ ...cluster, status: 'active' }])
+    return { ...cluster, lastHeartbeatAt: heard?.lastHeartbeatAt ?? null }
+  }
+  return (id, aliveSince) => {
+    const found = known.get(id) ?? find(id, aliveSince)
+    known.set(id, found)
+    return found
+  }
+}
+
+type Allowed = Readonly<{
+  userId: number
+  role: string
+  userType: UserRecord['userType']
+  email: string
+  username: string | null
+}>
+
+const partSize = 200
+
+async function findAllowed(
+  directory: Pick<DirectoryStore, 'listMembers'>,
+  organizationId: number,
+  start: number,
+  isAllowed: Judge,
+): Promise<readonly Allowed[]> {
+  const allowed: Allowed[] = []
+  let after = start
+  for (;;) {
+    const part = await directory.listMembers({ organizationId, after, limit: partSize })
+    for (const user of part) {
+      if (!(await isAllowed(user))) continue
+      const { id: userId, userType, email, username } = user
+      const role = findMembership(user, organizationId)?.role ?? ''
+      allowed.push({ userId, role, userType, email, username })
+      if (allowed.length === listedRows) return allowed
+    }
+    after = part.at(-1)?.id ?? after
+    if (part.length < partSize) return allowed
+  }
+}

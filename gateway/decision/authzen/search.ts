@@ -1,0 +1,65 @@
+import { setImmediate } from 'node:timers/promises'
+import { chooseCandidates, type ListCandidates, type SearchResult, type SearchScope } from './candidates.ts'
+import type { PageTokens } from './page-tokens.ts'
+import { refuse, type Search } from './questions.ts'
+
+export type SearchAnswer = Readonly<{ results: readonly SearchResult[]; page?: Readonly<{ next_token: string }> }>
+
+export type SearchTools = Readonly<{ pageTokens: PageTokens; monotonicMs: () => number }>
+
+export type SearchAsker = Readonly<{ tokenId: number; organizationId: number }>
+
+export async function search(
+  { question, page }: Search,
+  asker: SearchAsker,
+  scope: Omit<SearchScope, 'organizationId'>,
+  { pageTokens, monotonicMs }: SearchTools,
+): Promise<SearchAnswer> {
+  const { tokenId, organizationId } = asker
+  const bound = JSON.stringify([tokenId, organizationId, question])
+  const start = page.token === undefined ? '' : pageTokens.open(page.token, bound)
+  if (start === undefined) throw refuse('page.token', 'unknown')
+  const list = await chooseCandidates(question, { ...scope, organizationId })
+  const { results, next } = await collectPage(list, start, page.limit, monotonicMs)
+  if (next === undefined) return page.isNamed ? { results, page: { next_token: '' } } : { results }
+  return { results, page: { next_token: pageTokens.seal(next, bound) } }
+}
+
+const partSize = 200
+const mostCandidates = 1_000
+
+type Collected = Readonly<{ results: readonly SearchResult[]; next: string | undefined }>
+
+/** A page ends early where many candidates were denied, so that no question costs more than another. */
+export async function collectPage(
+  list: ListCandidates,
+  start: string,
+  limit: number,
+  monotonicMs: () => number,
+): Promise<Collected> {
+  const pause = createPause(monotonicMs)
+  const results: SearchResult[] = []
+  let position = start
+  for (let seen = 0; seen < mostCandidates; seen += partSize) {
+    const part = await list(position, partSize)
+    for (const candidate of part) {
+      if (results.length === limit) return { results, next: position }
+      if (await candidate.isAllowed()) results.push(candidate.found)
+      position = candidate.position
+      await pause()
+    }
+    if (part.length < partSize) return { results, next: undefined }
+  }
+  return { results, next: position }
+}
+
+const longestTurnMs = 5
+
+function createPause(monotonicMs: () => number): () => Promise<void> {
+  let startMs = monotonicMs()
+  return async () => {
+    if (monotonicMs() - startMs < longestTurnMs) return
+    await setImmediate()
+    startMs = monotonicMs()
+  }
+}
