@@ -40,7 +40,11 @@ const limitedRoute = {
 const shipped = fileURLToPath(new URL('../../policies', import.meta.url))
 
 /** The shipped policies, with organizations; the folder goes with the test. */
-function writePolicies(t: Test, organizations: readonly Organization[], rateLimits: Readonly<Record<string, object>>) {
+export function writePolicies(
+  t: Test,
+  organizations: readonly Organization[],
+  rateLimits: Readonly<Record<string, object>> = {},
+) {
   const directory = join(mkdtempSync(join(tmpdir(), 'sallyport-test-')), 'policies')
   t.teardown(() => rmSync(join(directory, '..'), { recursive: true, force: true }))
   cpSync(shipped, directory, { recursive: true })

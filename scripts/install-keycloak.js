@@ -1,0 +1,57 @@
+// Puts Keycloak from Maven Central into .sallyport/keycloak, unless it is there. The archive stays as it is published; beside it is
+// a server with a filled database, a copy of which starts in half the time.
+import { execFileSync, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const folder = fileURLToPath(new URL('../.sallyport/keycloak', import.meta.url))
+const version = '26.7.3'
+const sha256 = '27a6535553c3cdcd083872ba40629efafb3475e3b758e0c6f691395561dd0f1f'
+/** Maven verifies what it downloads by sums beside the files alone. */
+const plugin = 'org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy'
+const wantedJava = 17
+
+try {
+  const stamp = join(folder, '.archive')
+  if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== sha256) {
+    console.log(`Installing Keycloak ${version}, of which 170 MB are downloaded …`)
+    checkJava()
+    rmSync(folder, { recursive: true, force: true })
+    mkdirSync(folder, { recursive: true })
+    install()
+    writeFileSync(stamp, sha256)
+  }
+} catch (error) {
+  console.error(`
+Keycloak could not be installed: ${error.message}
+It takes Java ${wantedJava} or newer, Maven and unzip (Debian has default-jre-headless, maven and unzip), and Maven Central within
+reach. Without it the tests with a Keycloak are skipped.`)
+  process.exitCode = 1
+}
+
+function checkJava() {
+  const { stderr } = spawnSync('java', ['-version'], { encoding: 'utf8' })
+  const [, major] = /version "(\d+)/.exec(stderr ?? '') ?? []
+  if (!(Number(major) >= wantedJava)) throw new Error(`no Java ${wantedJava} on PATH`)
+}
+
+function install() {
+  // The administrator of test/support/keycloak.ts, whose servers listen on loopback alone.
+  const env = { ...process.env, PASSWORD: 'operator', JAVA_OPTS_APPEND: '-XX:TieredStopAtLevel=1' }
+  const run = (command, args) =>
+    execFileSync(command, args, { cwd: folder, env, stdio: ['ignore', 'ignore', 'inherit'] })
+  const artifact = `org.keycloak:keycloak-quarkus-dist:${version}:zip`
+  run('mvn', ['--batch-mode', '--quiet', plugin, `-Dartifact=${artifact}`, `-DoutputDirectory=${folder}`])
+  const archive = join(folder, `keycloak-${version}.zip`)
+  renameSync(join(folder, `keycloak-quarkus-dist-${version}.zip`), archive)
+  const found = createHash('sha256').update(readFileSync(archive)).digest('hex')
+  if (found !== sha256) throw new Error(`${archive} has the SHA-256 sum ${found}`)
+  run('unzip', ['-q', archive])
+  renameSync(join(folder, `keycloak-${version}`), join(folder, 'server'))
+  const program = join(folder, 'server', 'bin', 'kc.sh')
+  run(program, ['build', '--db=dev-file'])
+  const options = ['--optimized', '--username=operator', '--password:env=PASSWORD', '--no-prompt']
+  run(program, ['bootstrap-admin', 'user', ...options])
+}
