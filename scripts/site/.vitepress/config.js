@@ -78,7 +78,14 @@ const explanation = (text, name) => item(text, `/docs/explanation/${name}`)
 const reference = (text, name) => item(text, `/docs/reference/${name}`)
 
 const sidebar = [
-  { text: 'Learn', items: [item('Sallyport', '/'), item('First request', '/docs/tutorials/first-request')] },
+  {
+    text: 'Learn',
+    items: [
+      item('Sallyport', '/'),
+      item('First request', '/docs/tutorials/first-request'),
+      item('Your platform', '/docs/tutorials/your-platform'),
+    ],
+  },
   {
     text: 'Do',
     items: [
