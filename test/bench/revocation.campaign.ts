@@ -19,7 +19,11 @@ t.test('bench:revocation makes each kind of change and says how long it took, as
     t.ok(0 <= medianMs && medianMs <= p99Ms && p99Ms <= maxMs, change)
   t.match(ends, { bystanders: 20, harmed: 0, ended: kinds.map((change) => ({ change, count: 5, acceptedAfter: 0 })) })
   const isKept = [...lines, ...ends.ended].every(({ maxMs }) => maxMs <= 1_000)
-  t.equal(code, isKept && ends.ended.every(({ p99Ms }) => p99Ms <= 250) ? 0 : 1, 'the exit code judges the figures')
+  t.equal(
+    code,
+    isKept && ends.ended.every((kind: JsonValue) => kind.p99Ms <= 250) ? 0 : 1,
+    'the exit code judges the figures',
+  )
 })
 
 t.test('bench:revocation refuses more changes than there are open exchanges', async (t) => {
