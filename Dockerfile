@@ -14,7 +14,7 @@ WORKDIR /build
 COPY package.json package-lock.json ./
 COPY scripts/install.js scripts/
 RUN node scripts/install.js
-COPY scripts/build.js scripts/shrinkwrap.js scripts/
+COPY scripts/build.js scripts/compile-schemas.js scripts/shrinkwrap.js scripts/
 COPY tsconfig.json README.md LICENSE ./
 COPY gateway gateway/
 COPY config config/

@@ -14,7 +14,9 @@ const newest = (path) =>
     ? Math.max(statSync(path).mtimeMs, ...readdirSync(path).map((name) => newest(join(path, name))))
     : statSync(path).mtimeMs
 
-const inputs = ['gateway', 'tsconfig.json', 'package-lock.json'].map((name) => join(root, name))
+const compileSchemas = join(root, 'scripts', 'compile-schemas.js')
+const names = ['gateway', 'config', 'policies', 'tsconfig.json', 'package-lock.json']
+const inputs = [compileSchemas, ...names.map((name) => join(root, name))]
 
 export function build({ force = false } = {}) {
   if (!force && existsSync(stamp) && inputs.every((path) => newest(path) < statSync(stamp).mtimeMs)) return
@@ -26,6 +28,7 @@ export function build({ force = false } = {}) {
   runStep('Compiling …', () => execFileSync(process.execPath, words, { stdio: 'inherit' }))
   for (const scripts of ['directory/postgres/migrations', 'directory/postgres/adopted'])
     cpSync(join(root, 'gateway', scripts), join(fresh, scripts), { recursive: true })
+  execFileSync(process.execPath, [compileSchemas, fresh], { stdio: 'inherit' })
   chmodSync(join(fresh, 'main.js'), 0o755)
   writeFileSync(join(fresh, '.built'), '')
   const commit = force && findCommit()
