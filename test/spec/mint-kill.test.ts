@@ -11,9 +11,9 @@ import { oauth, startTestWorld } from '../support/world.ts'
 const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
 
 /** A start takes longest, so each gateway dies with several mints between COMMIT and response. */
-const victims = 20
-const mintsEach = 10
-const lanes = 3
+const victims = 8
+const mintsEach = 25
+const lanes = 2
 
 const world = await startTestWorld(t, { hasOwnServer: true })
 const { admin } = world.users
@@ -113,7 +113,12 @@ t.test('200 mints cut off between COMMIT and answer are all there, once, and lis
 
 t.test('no raw token is anywhere in the database: not in a row, not in a file', { skip }, async (t) => {
   const known = await Promise.all(
-    names.slice(0, 20).map(async (name) => (await mint(world.public, `kept-${name}`)).json().data.token as string),
+    names.slice(0, 20).map(async (name) => {
+      let answer = await mint(world.public, `kept-${name}`)
+      // A busy machine's database may not answer in time.
+      while (answer.status === 503) answer = await mint(world.public, `kept-${name}`)
+      return answer.json().data.token as string
+    }),
   )
   const { rows } = await database.query<{ hash: string }>('select hash from auth_access_tokens')
   const hashes = new Set(rows.map(({ hash }) => hash))

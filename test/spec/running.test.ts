@@ -9,6 +9,7 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { generatePem } from '../../gateway/cli/keys.ts'
 import { call, type JsonValue } from '../support/client.ts'
+import { runProcess as run, runCommand } from '../support/command-line.ts'
 import { openRawClient, openRoute, startRawUpstream, until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
@@ -20,26 +21,6 @@ const world = await startTestWorld(t, { hasOwnProcess: true })
 
 /** Variables of the machine must not reach the commands under test. */
 const bare = { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '' }
-
-type Ended = Readonly<{ code: number | null; stdout: string; stderr: string }>
-
-async function run(
-  args: readonly string[],
-  options: { cwd?: string; env?: Record<string, string> } = {},
-): Promise<Ended> {
-  const child = spawn(process.execPath, [program, ...args], {
-    cwd: options.cwd ?? tmpdir(),
-    env: { ...bare, ...options.env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  const output = { stdout: '', stderr: '' }
-  for (const name of ['stdout', 'stderr'] as const)
-    child[name].on('data', (chunk: Buffer) => {
-      output[name] += chunk.toString()
-    })
-  const [code] = await once(child, 'close')
-  return { code, ...output }
-}
 
 function makeDirectory(t: Test): string {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
@@ -172,7 +153,7 @@ t.test('a database that does not exist is named by its key, and by what to do', 
 type Help = Readonly<{ path: readonly string[]; help: string }>
 
 async function listCommands(path: readonly string[]): Promise<readonly Help[]> {
-  const { code, stdout } = await run([...path, '--help'])
+  const { code, stdout } = await runCommand([...path, '--help'])
   if (code !== 0) throw new Error(`${path.join(' ')} --help ended with ${code}`)
   const [, list = ''] = /\nCommands:\n((?: {2}.*\n)+)/.exec(stdout) ?? []
   const names = [...list.matchAll(/^ {2}([a-z-]+)/gm)].map(([, name]) => name ?? '').filter((name) => name !== 'help')
@@ -354,7 +335,7 @@ t.test('SIGTERM: unready at once, accepting for a while, finishing what is in fl
     if (!soFar.includes('/slow')) socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok')
   })
   const serving = await startServing(t, upstream.url, (text) => text.replace('delayMs: 400', 'delayMs: 4000'))
-  t.equal(await readiness(serving), 200)
+  await until(async () => (await readiness(serving)) === 200, 'readiness')
   const slow = await openRawClient(t, serving.public)
   slow.send('GET /slow HTTP/1.1\r\nHost: h\r\n\r\n')
   const silent = await openRawClient(t, serving.public)

