@@ -76,7 +76,8 @@ export function startTestProcess(databaseUrl) {
     const isOk = !isGone && results?.ok === true
     isSpent = !isOk || (await said).rss > mostBytes
     const fault = isLate ? `not done within ${timeoutMs / 1_000} s` : isGone ? `ended with ${code}` : undefined
-    return { isOk, fault, seconds: (performance.now() - startedMs) / 1_000 }
+    const seconds = (performance.now() - startedMs) / 1_000
+    return { isOk, fault, seconds, processorSeconds: isGone ? undefined : (await said).processorSeconds }
   }
 
   async function endOutput() {

@@ -1,5 +1,6 @@
 // A process of the runner: it takes file after file, and gives each a test of its own. So Node loads and compiles each
 // module once for many files.
+import { readFileSync } from 'node:fs'
 import { register } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -8,6 +9,23 @@ import { setFileTest } from './file-test.js'
 register('./file-test.js', import.meta.url)
 const { default: t } = await import('tap')
 
+/** Seconds of processor time, of this process and, where the system tells, of its ended children. */
+function readProcessorSeconds() {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1e6 + readChildrensSeconds()
+}
+
+function readChildrensSeconds() {
+  try {
+    const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1].split(' ')
+    return (Number(fields[13]) + Number(fields[14])) / 100
+  } catch {
+    return 0
+  }
+}
+
+let processorSeconds = readProcessorSeconds()
+
 // A file may have left a handle that would keep the process.
 process.on('disconnect', () => process.exit())
 process.on('message', async ({ file, timeoutMs }) => {
@@ -15,7 +33,9 @@ process.on('message', async ({ file, timeoutMs }) => {
     setFileTest(test)
     await import(pathToFileURL(resolve(file)).href)
   })
-  process.send({ rss: process.memoryUsage.rss() })
+  const total = readProcessorSeconds()
+  process.send({ rss: process.memoryUsage.rss(), processorSeconds: total - processorSeconds })
+  processorSeconds = total
   // With its first line tap lets a process end that is idle.
   process.channel.ref()
 })

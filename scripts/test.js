@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os'
 import { inspect } from 'node:util'
 import { build } from './build.js'
 import { install } from './install.js'
+import { longest } from './longest-tests.js'
 
 install()
 build()
@@ -12,10 +13,10 @@ const { startTestProcess } = await import('./test-process.js')
 const { startTestDatabase } = await import('./test-database.js')
 
 /** Files start servers and wait for real time-outs; on a busy machine that takes a while. A campaign has a day. */
-const timeoutMs = process.env.CAMPAIGN ? 86_400_000 : 150_000
+const timeoutMs = process.env.CAMPAIGN ? 86_400_000 : 300_000
 
 /** Much of a file's time is spent in waiting, so that more of them than processors are done sooner. */
-const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 2
+const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 3
 
 const named = process.argv.slice(2).filter((word) => !word.startsWith('--'))
 const options = new Set(process.argv.slice(2).filter((word) => word.startsWith('--')))
@@ -57,14 +58,15 @@ async function run(file, worker) {
   const onFailed = () => {
     isNoted = true
   }
-  const { isOk, fault, seconds } = await worker.run(file, {
+  const { isOk, fault, seconds, processorSeconds } = await worker.run(file, {
     timeoutMs,
     onParser: (parser) => watch(parser, [file], onFailed),
   })
   // It may have crashed or timed out outside of every test.
   if (fault !== undefined) failures.push({ path: [file], diag: { fault } })
   if (!isOk && !isNoted) note('failed', [file])
-  console.log(`${isOk ? 'ok    ' : 'FAILED'} ${file} (${seconds.toFixed(1)} s)`)
+  const cost = processorSeconds === undefined ? '' : `, ${processorSeconds.toFixed(1)} s of a processor`
+  console.log(`${isOk ? 'ok    ' : 'FAILED'} ${file} (${seconds.toFixed(1)} s${cost})`)
   for (const failure of failures.filter(({ path }) => path[0] === file)) describe(failure)
 }
 
@@ -102,12 +104,17 @@ function isSlow(file) {
 const isWanted = (file) =>
   !(options.has('--fast') && isSlow(file)) && !(options.has('--behavior') && nodeless.test(file))
 
+const placeOf = (file) => (longest.includes(file) ? longest.indexOf(file) : longest.length)
+
+/** The longest first: one that begins last would run alone. Size tells of those whose time is not known. */
+const byLength = (one, other) => placeOf(one) - placeOf(other) || statSync(other).size - statSync(one).size
+
 const listFiles = () =>
   readdirSync(new URL('../test', import.meta.url), { recursive: true })
     .filter((file) => file.endsWith('.test.ts'))
     .map((file) => `test/${file}`)
     .filter(isWanted)
-    .sort((one, other) => statSync(other).size - statSync(one).size)
+    .sort(byLength)
 
 // Running test files end with this process.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))

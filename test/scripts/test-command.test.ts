@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { rmSync, writeFileSync } from 'node:fs'
+import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
@@ -76,4 +76,13 @@ t.test('after', async (t) => t.pass())`,
   t.match(text, /not ok .*exits\.ts\n {2}fault: ended with \d/)
   t.match(text, /not ok .*killed\.ts\n {2}fault: ended with SIGKILL/)
   t.match(text, /ok {4} .*last\.ts/)
+})
+
+t.test('each file that begins early is there', async (t) => {
+  const list: Readonly<{ longest: readonly string[] }> = await import(`${root}scripts/longest-tests.js`)
+  t.ok(list.longest.length > 20)
+  t.same(
+    list.longest.filter((file) => !existsSync(join(root, file))),
+    [],
+  )
 })

@@ -1,0 +1,36 @@
+/**
+ * Test files that take longest, in their order. A wrong place costs time alone. `npm test` tells the seconds of each file, and
+ * the processor time among them.
+ */
+export const longest = [
+  'test/drills/drills.test.ts',
+  'test/spec/held-policies.test.ts',
+  'test/deploy/quickstart.test.ts',
+  'test/deploy/site.test.ts',
+  'test/spec/log-sinks.test.ts',
+  'test/spec/console-browser.test.ts',
+  'test/spec/audit-sink-failures.test.ts',
+  'test/spec/pooler.test.ts',
+  'test/spec/workers-ending.test.ts',
+  'test/deploy/package.test.ts',
+  'test/spec/audit-sinks.test.ts',
+  'test/spec/running.test.ts',
+  'test/spec/objects.test.ts',
+  'test/fuzz/fuzz.test.ts',
+  'test/spec/mint-kill.test.ts',
+  'test/deploy/rolling-upgrade.test.ts',
+  'test/deploy/chart.test.ts',
+  'test/spec/reload.test.ts',
+  'test/spec/audit.test.ts',
+  'test/integrate/caddy.test.ts',
+  'test/spec/standby.test.ts',
+  'test/spec/console-incidents.test.ts',
+  'test/deploy/alerts.test.ts',
+  'test/spec/causes.test.ts',
+  'test/spec/workers.test.ts',
+  'test/spec/logouts-outage.test.ts',
+  'test/pipeline/slow-clients.test.ts',
+  'test/spec/change-faults.test.ts',
+  'test/spec/sessions.test.ts',
+  'test/spec/adopted-adonis.test.ts',
+]
