@@ -5,6 +5,7 @@ import { type Carrier, type Carriers, readHeaderCredential } from '../authentica
 import { parseObject, parseToken } from '../authenticate/signature.ts'
 import type { Verify } from '../authenticate/verify.ts'
 import { type Directory, type KnownUser, nameUser } from '../directory/directory.ts'
+import type { Login } from '../directory/logout.ts'
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import { redact } from '../observe/log/redact.ts'
 
@@ -21,7 +22,7 @@ export type TokenInspection = Readonly<{
 
 const jwtChecks = [
   ...['carrier', 'syntax', 'issuer known', 'algorithm, typ and crit', 'key known', 'signature', 'audience'],
-  ...['claims', 'cnf and events', 'time bounds', 'user'],
+  ...['claims', 'cnf and events', 'time bounds', 'logouts', 'user'],
 ]
 const apiTokenChecks = ['carrier', 'syntax', 'token known', 'secret', 'time bounds', 'owner']
 
@@ -50,6 +51,8 @@ const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
   expired: 'time bounds',
   not_yet_valid: 'time bounds',
   issued_in_future: 'time bounds',
+  life_unbounded: 'time bounds',
+  signed_out: 'logouts',
   token_unknown: 'token known',
   token_secret_wrong: 'secret',
   token_expired: 'time bounds',
@@ -61,6 +64,7 @@ export type InspectionTools = Readonly<{
   carriers: Carriers
   now: () => Date
   directory: Pick<Directory<KnownUser>, 'findByIdentity' | 'findToken'> | undefined
+  hasEnded?: (login: Login) => Promise<boolean>
 }>
 
 export async function inspectToken(text: string, tools: InspectionTools): Promise<TokenInspection> {
@@ -102,7 +106,7 @@ function readCarrier(text: string): Readonly<{ headers: CarrierHeaders; isBare: 
 function listChecks(kind: TokenInspection['kind'], cause: RefusalCause | undefined, isWhole: boolean) {
   const names = kind === 'jwt' ? jwtChecks : apiTokenChecks
   const failed = cause === undefined ? names.length : names.indexOf(failedChecks[cause] ?? 'user')
-  const last = isWhole || cause !== undefined ? names.length : kind === 'jwt' ? names.length - 1 : 2
+  const last = isWhole || cause !== undefined ? names.length : kind === 'jwt' ? names.indexOf('logouts') : 2
   return names.map((check, index): TokenCheck => {
     if (index === failed) return { check, result: 'fail' }
     return { check, result: index < failed && index < last ? 'pass' : 'unknown' }
@@ -112,7 +116,7 @@ function listChecks(kind: TokenInspection['kind'], cause: RefusalCause | undefin
 async function inspectJwt(
   jwt: string,
   carrier: Carrier | undefined,
-  { verify, now, directory }: InspectionTools,
+  { verify, now, directory, hasEnded }: InspectionTools,
   facts: Record<string, unknown>,
 ) {
   const { iss, aud, sub, exp, nbf, iat } = parseObject(parseToken(jwt).payload)
@@ -123,6 +127,7 @@ async function inspectJwt(
   requireInForce(claims, issuer.trust, Math.floor(now().getTime() / 1000))
   if (claims.abilities) facts.abilities = claims.abilities
   if (!directory) return false
+  if (claims.login && (await hasEnded?.(claims.login))) throw new GatewayError('signed_out')
   const user = await directory.findByIdentity(proof)
   Object.assign(facts, user ? describeUser(user) : { user: 'none yet: the first request creates one' })
   return true

@@ -20,14 +20,12 @@ export type TrustedIssuer = Readonly<{
   findAbilities?: FindAbilities
   separateClients?: boolean
   readGranted?: ReadGranted
-  logout?: LogoutTrust
+  revocation?: RevocationTrust
 }>
 
-export type LogoutTrust = Readonly<{
-  audiences: readonly string[]
-  types: readonly string[]
-  longestLifeSeconds: number
-}>
+export type RevocationTrust = Readonly<{ longestLifeSeconds: number; logout?: LogoutTrust }>
+
+export type LogoutTrust = Readonly<{ audiences: readonly string[]; types: readonly string[] }>
 
 /** Claims that name the audience of an issuer without `aud`: the client or, with `scp` for `scope`, the right. */
 export type AudienceClaim = 'client_id' | 'azp' | 'scope'
@@ -89,7 +87,7 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
     subject,
     abilities: issuer.findAbilities?.(readScopes(raw)),
     isClientsOwn: issuer.separateClients === true && isClientsOwn(raw, subject),
-    expiresAt: Math.min(exp, (iat ?? exp) + (issuer.logout?.longestLifeSeconds ?? Number.POSITIVE_INFINITY)),
+    expiresAt: Math.min(exp, (iat ?? exp) + (issuer.revocation?.longestLifeSeconds ?? Number.POSITIVE_INFINITY)),
     notBefore: nbf,
     issuedAt: iat,
     email: isEmail(email) ? email : undefined,
@@ -98,29 +96,35 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
     givenName: givenName ?? null,
     familyName: familyName ?? null,
     preferredUsername: readName(readPointer(raw, claims.username)),
-    login: readLogin(raw, issuer, { subject, exp, iat }),
   }
-  return { ...read, assertions: issuer.readGranted && assertFacts(read, issuer, issuer.readGranted(raw)) }
+  return {
+    ...read,
+    assertions: issuer.readGranted && assertFacts(read, issuer, issuer.readGranted(raw)),
+    login: issuer.revocation && readLogin(raw, issuer, { ...read, exp, ...issuer.revocation }),
+  }
 }
 
 function readLogin(
   { sub, sid }: RawClaims,
-  { issuer, logout }: TrustedIssuer,
-  { subject, exp, iat }: Readonly<{ subject: string; exp: number; iat: number | undefined }>,
-): Login | undefined {
-  if (!logout) return undefined
+  trust: TrustedIssuer,
+  claims: Omit<Claims, 'assertions' | 'login'> & Readonly<{ exp: number; longestLifeSeconds: number }>,
+): Login {
+  const { subject, exp, issuedAt: iat, longestLifeSeconds } = claims
+  const { issuer } = trust
+  const address = verifiedAddress(claims, trust)
   return {
     issuer,
+    address: address === undefined ? undefined : { issuer: addressesOf(issuer), subject: foldAddress(address) },
     // A logout token has `sub`, wherever the subject of the identity stands.
     subject: isSubject(sub) ? sub : subject,
     session: isSubject(sid) ? sid : undefined,
     issuedAt: iat,
-    isOverlong: iat === undefined || exp - iat > logout.longestLifeSeconds,
+    isOverlong: iat === undefined || exp - iat > longestLifeSeconds,
   }
 }
 
 function assertFacts(
-  claims: Omit<Claims, 'assertions'>,
+  claims: Omit<Claims, 'assertions' | 'login'>,
   issuer: TrustedIssuer,
   granted: ReturnType<ReadGranted>,
 ): Assertions {
@@ -134,7 +138,10 @@ function assertFacts(
   return { key: JSON.stringify([profile, granted]), profile, ...granted }
 }
 
-export const verifiedAddress = (claims: Omit<Claims, 'assertions'>, trust: TrustedIssuer): string | undefined =>
+export const verifiedAddress = (
+  claims: Omit<Claims, 'assertions' | 'login'>,
+  trust: TrustedIssuer,
+): string | undefined =>
   trust.trustEmailVerified && claims.isEmailVerified && !claims.isClientsOwn ? claims.email : undefined
 
 /** Several spellings name the client: RFC 9068, OpenID Connect, Okta and Entra ID. */
@@ -152,6 +159,8 @@ export const identityIssuer = ({ issuer }: TrustedIssuer, { isClientsOwn }: Pick
   isClientsOwn ? clientsOf(issuer) : issuer
 
 export const clientsOf = (issuer: string): string => `${issuer}#client`
+
+export const addressesOf = (issuer: string): string => `${issuer}#email`
 
 const readAudience = (raw: RawClaims, claim: AudienceClaim): unknown =>
   claim === 'scope' ? readScopes(raw) : typeof raw[claim] === 'string' ? raw[claim] : undefined
@@ -184,7 +193,7 @@ export function requireInForce({ expiresAt, notBefore, issuedAt }: Claims, issue
   if (notBefore !== undefined && notBefore > now + tolerance) throw new GatewayError('not_yet_valid')
   if (issuedAt !== undefined && issuedAt > now + tolerance) throw new GatewayError('issued_in_future')
   // Without `iat` the age is unknown, and a logout must outlive the JWT.
-  if (issuer.logout && issuedAt === undefined && expiresAt - now > issuer.logout.longestLifeSeconds + tolerance)
+  if (issuer.revocation && issuedAt === undefined && expiresAt - now > issuer.revocation.longestLifeSeconds + tolerance)
     throw new GatewayError('life_unbounded')
 }
 
@@ -201,7 +210,7 @@ const isSecondsOrAbsent = (value: unknown): value is number | undefined => value
 /** OpenID Connect Core 2: at most 255 characters. */
 export const isSubject = (value: unknown): value is string => isText(value) && value.length <= 255
 
-const isEmail = (value: unknown): value is string =>
+export const isEmail = (value: unknown): value is string =>
   isText(value) && value.length <= 254 && /^[^\s@]+@[^\s@]+$/.test(value)
 
 const readName = (value: unknown): string | null => (isText(value) && value.length <= 255 ? value : null)
@@ -217,6 +226,6 @@ export const placeholderEmail = (issuer: string, subject: string): string =>
  * Compares two e-mail addresses, ignoring case in ASCII alone. `toLowerCase` folds other letters into ASCII, such as
  * the Kelvin sign into "k", and would merge two mailboxes.
  */
-export const isSameAddress = (left: string, right: string): boolean => foldAscii(left) === foldAscii(right)
+export const isSameAddress = (left: string, right: string): boolean => foldAddress(left) === foldAddress(right)
 
-const foldAscii = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
+export const foldAddress = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())

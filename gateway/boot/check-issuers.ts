@@ -6,8 +6,9 @@ import { readCertificates } from '../http/tls/certificates.ts'
 import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { suggestName } from '../policy/near-name.ts'
+import { findTransmitterFaults } from './transmitters.ts'
 
-type Checked = Pick<Configuration, 'issuers' | 'directory' | 'listeners' | 'problemAt'>
+type Checked = Pick<Configuration, 'issuers' | 'transmitters' | 'directory' | 'listeners' | 'problemAt'>
 
 export function checkIssuers(configuration: Checked): void {
   const { issuers, problemAt } = configuration
@@ -34,11 +35,23 @@ export function checkIssuers(configuration: Checked): void {
           ),
         ]),
   ])
-  problems.push(...checkDirectoryRules(configuration), ...checkLogouts(configuration))
+  problems.push(
+    ...checkDirectoryRules(configuration),
+    ...checkLogouts(configuration),
+    ...findTransmitterFaults(configuration).map(([path, fault]) => problemAt(path, fault)),
+    ...configuration.transmitters.flatMap(({ issuer, jwksUri, name, tls }, index) => [
+      ...findAuthorityFault(issuer, tls?.ca.text).map((fault) =>
+        problemAt(['transmitters', index, 'tls', 'ca'], fault),
+      ),
+      ...(jwksUri === undefined || isAsSecure(jwksUri, issuer)
+        ? []
+        : [problemAt(['transmitters', index, 'jwksUri'], `transmitters: jwksUri of ${name} is not https.`)]),
+    ]),
+  )
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
-function checkLogouts({ issuers, directory: { kind }, listeners: { signals }, problemAt }: Checked) {
+function checkLogouts({ issuers, transmitters, directory: { kind }, listeners: { signals }, problemAt }: Checked) {
   const told = issuers.flatMap(({ issuer, logout }, index) => (logout ? [{ issuer, index }] : []))
   if (kind === 'claims')
     return told.map(({ issuer, index }) =>
@@ -47,8 +60,9 @@ function checkLogouts({ issuers, directory: { kind }, listeners: { signals }, pr
         `issuers: logout of ${issuer} needs a database, which keeps logouts. Remove it, or set directory.kind to postgres.`,
       ),
     )
-  if (!signals || told.length > 0) return []
-  const fault = 'no issuer has logout, so all that comes here would be refused. Set it, or remove the listener.'
+  if (!signals || told.length + transmitters.length > 0) return []
+  const fault =
+    'no issuer has logout and no transmitter is named, so all that comes here would be refused. Set it, or remove the listener.'
   return [problemAt(['listeners', 'signals'], `listeners.signals: ${fault}`)]
 }
 

@@ -10,7 +10,6 @@ import type { Services } from './services.ts'
 /** Stops in order (SPEC section 6, Drain); resolves once every connection has ended. */
 export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
 
-/** A stream's last event may need this long after the drain's time is up. */
 const lastWordsMs = 1_000
 
 const auditCloseMs = 2_000

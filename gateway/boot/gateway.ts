@@ -27,6 +27,7 @@ import {
   reportFaultTo,
   reportWarningTo,
 } from './process-context.ts'
+import { reportSignals } from './security-events.ts'
 import { now, type Services, startServices } from './services.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { type Wired, wireStages } from './stages.ts'
@@ -54,7 +55,6 @@ export type RequestListeners = Readonly<{
   reload: Reload
 }>
 
-/** Time for a slow reader of standard output, at the end of any process of the gateway. */
 export const logCloseMs = 500
 
 export async function startListeners(configuration: Configuration, context: ProcessContext): Promise<RequestListeners> {
@@ -135,18 +135,11 @@ async function openListeners(
 
 function openSignals(
   configuration: Configuration,
-  { takeLogout }: Services,
+  { receivers }: Services,
   inFlight: InFlightRequests,
   context: ProcessContext,
 ): Promise<Listener> {
-  const { log, metrics } = context
-  const handle = createSignals(takeLogout, {
-    onRefused: ({ exactCause, code }, sender) => {
-      const isUnstored = code === 'directory_unavailable' || code === 'directory_read_only'
-      metrics.countLogout(isUnstored ? 'unstored' : 'refused', exactCause)
-      log.info({ ...sender, cause: exactCause }, isUnstored ? 'logout not stored yet' : 'logout refused')
-    },
-  })
+  const handle = createSignals(receivers, reportSignals(context))
   return openListener('signals', configuration, context, inFlight.track(handle))
 }
 

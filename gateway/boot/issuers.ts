@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { PartError } from '../admin/readiness.ts'
-import { type AudienceClaim, clientsOf, type TrustedIssuer } from '../authenticate/claims.ts'
+import { type AudienceClaim, clientsOf, type RevocationTrust, type TrustedIssuer } from '../authenticate/claims.ts'
 import type { Clock } from '../authenticate/clock.ts'
 import type { Carriers, CredentialRules } from '../authenticate/credential.ts'
 import { compileDirectoryRules } from '../authenticate/directory-rules.ts'
 import { createKeyLoader, type IssuerRoute } from '../authenticate/jwks/fetch.ts'
-import { createKeySet } from '../authenticate/jwks/key-set.ts'
+import { createKeySet, type KeySet } from '../authenticate/jwks/key-set.ts'
 import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
 import type { KeyStore } from '../authenticate/jwks/store.ts'
 import { parsePointer } from '../authenticate/pointer.ts'
@@ -18,9 +18,11 @@ import { createBoundedMap } from '../lib/bounded-map.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
 import { redact } from '../observe/log/redact.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
+import { listToldIssuers } from './transmitters.ts'
 
 export type Issuers = Readonly<{
   byName: VerifyOptions['issuers']
+  keysOf: (issuer: string) => KeySet | undefined
   carriers: Carriers
   requireKeys: () => Promise<void>
   stop: () => void
@@ -51,49 +53,64 @@ export const readCredentialRules = (
  * Fetches every issuer's keys now and in the background. Neither an issuer nor a store that is down stops the start.
  */
 export function startIssuers(configuration: Configuration, dependencies: IssuerDependencies): Issuers {
-  const { log, metrics, now, monotonicMs, keyStore } = dependencies
-  const clock: Clock = { now, monotonicMs, after }
-  const stops: (() => void)[] = []
+  const stopping = new AbortController()
+  const open = createOpenKeys(configuration, dependencies, stopping.signal)
+  const told = listToldIssuers(configuration)
   const required: FirstKeys[] = []
   const byName = new Map(
     configuration.issuers.map((settings) => {
-      const { issuer, jwksUri } = settings
-      const stopping = new AbortController()
-      const report = createReport(issuer, log, metrics)
-      let failure: unknown
-      stops.push(() => stopping.abort())
-      const keys = createKeySet(createKeyLoader(issuer, jwksUri, readRoute(settings)), {
-        issuer,
-        ...configuration.jwks,
-        clock,
-        store: keyStore,
-        onEvent: (event) => {
-          report(event)
-          if (event.kind === 'fetch-failed') failure = event.error
-        },
-        signal: stopping.signal,
-      })
-      metrics.watchJwksAge(issuer, keys.ageMs)
-      const first = keys.refresh()
-      if (settings.required)
-        required.push({ issuer, first, hasKeys: () => keys.version() !== undefined, failure: () => failure })
-      const trust = readTrust(settings)
-      return [issuer, { trust, keys }] as const
+      const { issuer } = settings
+      const { keys, ...first } = open(settings)
+      if (settings.required) required.push({ issuer, ...first })
+      return [issuer, { trust: readTrust(settings, told.has(issuer)), keys }] as const
     }),
+  )
+  const others = new Map(
+    configuration.transmitters
+      .filter(({ issuer }) => !byName.has(issuer))
+      .map((settings) => [settings.issuer, open(settings).keys]),
   )
   return {
     byName,
+    keysOf: (issuer) => byName.get(issuer)?.keys ?? others.get(issuer),
     carriers: new Set([...byName.values()].flatMap(({ trust }) => [...trust.carriers])),
     requireKeys: createRequireKeys(required),
-    stop: () => {
-      for (const stop of stops) stop()
-    },
+    stop: () => stopping.abort(),
+  }
+}
+
+type KeySettings = Pick<IssuerSettings, 'issuer' | 'jwksUri' | 'tls' | 'proxy' | 'timeoutMs'>
+
+function createOpenKeys(
+  { jwks }: Configuration,
+  { log, metrics, now, monotonicMs, keyStore }: IssuerDependencies,
+  signal: AbortSignal,
+) {
+  const clock: Clock = { now, monotonicMs, after }
+  return (settings: KeySettings) => {
+    const { issuer, jwksUri } = settings
+    const report = createReport(issuer, log, metrics)
+    let failure: unknown
+    const keys = createKeySet(createKeyLoader(issuer, jwksUri, readRoute(settings)), {
+      issuer,
+      ...jwks,
+      clock,
+      store: keyStore,
+      onEvent: (event) => {
+        report(event)
+        if (event.kind === 'fetch-failed') failure = event.error
+      },
+      signal,
+    })
+    metrics.watchJwksAge(issuer, keys.ageMs)
+    const first = keys.refresh()
+    return { keys, first, hasKeys: () => keys.version() !== undefined, failure: () => failure }
   }
 }
 
 type IssuerSettings = Configuration['issuers'][number]
 
-const readRoute = ({ tls, proxy, timeoutMs }: IssuerSettings): IssuerRoute => ({
+const readRoute = ({ tls, proxy, timeoutMs }: KeySettings): IssuerRoute => ({
   timeoutMs,
   through: async (work) => {
     const ca = tls?.ca.file === undefined ? tls?.ca.text : await readFile(tls.ca.file, 'utf8')
@@ -101,7 +118,7 @@ const readRoute = ({ tls, proxy, timeoutMs }: IssuerSettings): IssuerRoute => ({
   },
 })
 
-function readTrust(settings: IssuerSettings): TrustedIssuer {
+function readTrust(settings: IssuerSettings, isTold: boolean): TrustedIssuer {
   const { issuer, clockToleranceSeconds, linkVerifiedEmail, claims } = settings
   const { trustEmailVerified = linkVerifiedEmail, requireType } = settings
   return {
@@ -114,7 +131,7 @@ function readTrust(settings: IssuerSettings): TrustedIssuer {
     ...(requireType && { requireType }),
     separateClients: separatesClients(settings),
     ...(settings.scopes && { findAbilities: mapScopes(settings.scopes) }),
-    ...(settings.logout && { logout: readLogoutTrust(settings.logout, settings.maxTokenLifeMs) }),
+    ...(isTold && { revocation: readRevocation(settings) }),
     ...(settings.directoryRules && { readGranted: compileDirectoryRules(issuer, settings.directoryRules) }),
     claims: {
       subject: parsePointer(claims.subject),
@@ -126,14 +143,13 @@ function readTrust(settings: IssuerSettings): TrustedIssuer {
   }
 }
 
-const readLogoutTrust = (
-  { audience, type }: NonNullable<IssuerSettings['logout']>,
-  maxTokenLifeMs: number,
-): NonNullable<TrustedIssuer['logout']> => ({
-  audiences: typeof audience === 'string' ? [audience] : audience,
-  types: type === 'JWT' ? ['logout+jwt', 'jwt'] : ['logout+jwt'],
-  longestLifeSeconds: maxTokenLifeMs / 1000,
-})
+function readRevocation({ logout, maxTokenLifeMs }: IssuerSettings): RevocationTrust {
+  const longestLifeSeconds = maxTokenLifeMs / 1000
+  if (!logout) return { longestLifeSeconds }
+  const { audience, type } = logout
+  const audiences = typeof audience === 'string' ? [audience] : audience
+  return { longestLifeSeconds, logout: { audiences, types: type === 'JWT' ? ['logout+jwt', 'jwt'] : ['logout+jwt'] } }
+}
 
 function readAudiences(audience: IssuerSettings['audience']): Pick<TrustedIssuer, 'audiences' | 'audienceClaim'> {
   if (typeof audience === 'string') return { audiences: [audience] }

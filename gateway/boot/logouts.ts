@@ -1,4 +1,3 @@
-import { createVerifyLogout, type VerifyLogout } from '../authenticate/logout-token.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import type { Change } from '../directory/change.ts'
 import { type Logout, type Logouts, noLogouts } from '../directory/logout.ts'
@@ -6,20 +5,24 @@ import { followLogouts, type LogoutFollower } from '../directory/logouts/follow-
 import { LogoutTable, usualBounds } from '../directory/logouts/logout-table.ts'
 import { LogoutWriter } from '../directory/logouts/logout-writer.ts'
 import type { LogoutStore } from '../directory/postgres/logouts.ts'
+import { EventFault } from '../errors/event-fault.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { guarded } from '../fault/guarded.ts'
 import { describeError } from '../observe/log/log.ts'
-import type { TakeLogout } from '../signals/signals.ts'
+import type { SignalReceivers } from '../signals/signals.ts'
 import type { OpenDirectory } from './directory.ts'
 import { isOutage } from './directory-state.ts'
 import type { Issuers } from './issuers.ts'
 import type { ProcessContext } from './process-context.ts'
+import { receiveSignals, type VerifyChange } from './receive-signals.ts'
+import type { TokenChange } from './security-events.ts'
+import { listToldIssuers } from './transmitters.ts'
 
 export type OpenLogouts = Logouts &
   Readonly<{
     hear: (change: Change) => void
     onEnded: (listener: () => void) => void
-    receiveFrom: (issuers: Issuers['byName']) => TakeLogout
+    receiveFrom: (issuers: Issuers) => SignalReceivers
     stop: () => Promise<void>
   }>
 
@@ -30,7 +33,10 @@ const none: OpenLogouts = {
   ...noLogouts,
   hear: () => undefined,
   onEnded: () => undefined,
-  receiveFrom: () => () => Promise.reject(new GatewayError('unknown_issuer')),
+  receiveFrom: () => {
+    const refuse = () => Promise.reject(new GatewayError('unknown_issuer'))
+    return { takeLogout: refuse, takeEvent: refuse, secrets: new Map() }
+  },
   stop: async () => undefined,
 }
 
@@ -43,7 +49,7 @@ export function openLogouts(
   { stores: { logouts: store }, rights, announce }: OpenDirectory,
   dependencies: LogoutDependencies,
 ): OpenLogouts {
-  if (!store || !configuration.issuers.some(({ logout }) => logout)) return none
+  if (!store || listToldIssuers(configuration).size === 0) return none
   const { metrics, now } = dependencies
   const table = new LogoutTable()
   let onEnded = (): void => undefined
@@ -53,28 +59,27 @@ export function openLogouts(
   }
   const follower = follow(configuration, store, rights, dependencies, add)
   const keep = createKeep(store, table, dependencies)
-  let verify: VerifyLogout | undefined
-  const verifyNow = (token: string): Promise<Logout> | undefined => verify?.(token)
-  const obey = createObey(verifyNow, (logout) => add([logout]), dependencies)
+  let verify: VerifyChange | undefined
+  const verifyNow = (change: TokenChange) => verify?.(change)
+  const obey = createObey(verifyNow, add, dependencies)
+  const sessionless = new Set<string>()
   const sweeping = setInterval(
     guarded('timer', () => table.dropExpired(now().getTime() / 1000)),
     sweepMs,
   ).unref()
-  metrics.watchLogouts(
-    () => table.size,
-    () => keep.unstored(),
-  )
+  metrics.watchLogouts({ inForce: () => table.size, unstored: keep.unstored, sessionless: () => sessionless })
   return {
     requireLoggedIn: (login) => {
       const refuse = (): void => {
         if (table.hasEnded(login)) throw new GatewayError('signed_out')
+        if (login.session === undefined) sessionless.add(login.issuer)
       }
       const known = follower.requireFresh()
       return known === undefined ? refuse() : known.then(refuse)
     },
     hasEnded: (login) => table.hasEnded(login),
     hear: (change) => {
-      if (change.kind === 'logout-token') obey(change.token)
+      if (change.kind === 'logout-token') obey(change)
       else if (change.kind === 'everything' || change.kind === 'logout')
         follower.look(change.kind === 'logout' ? 'changes' : 'start')
     },
@@ -82,13 +87,13 @@ export function openLogouts(
       onEnded = listener
     },
     receiveFrom: (issuers) => {
-      const verifyLogout = createVerifyLogout(issuers, now)
-      verify = verifyLogout
-      const begin = (logout: Logout, token: string): void => {
-        add([logout])
-        announce({ kind: 'logout-token', token })
+      const begin = (logouts: readonly Logout[], told: Omit<TokenChange, 'kind'>): void => {
+        add(logouts)
+        announce({ kind: 'logout-token', ...told })
       }
-      return createTakeLogout(verifyLogout, begin, keep.store, dependencies)
+      const receiving = receiveSignals(configuration, issuers, { begin, store: keep.store, ...dependencies })
+      verify = receiving.verify
+      return receiving.receivers
     },
     stop: async () => {
       clearInterval(sweeping)
@@ -97,23 +102,6 @@ export function openLogouts(
     },
   }
 }
-
-const createTakeLogout =
-  (
-    verify: VerifyLogout,
-    begin: (logout: Logout, token: string) => void,
-    store: LogoutWriter['store'],
-    { log, metrics }: LogoutDependencies,
-  ): TakeLogout =>
-  async (token, sender) => {
-    const logout = await verify(token)
-    begin(logout, token)
-    await store({ ...logout, ...sender })
-    const { issuer, subject } = logout
-    metrics.countLogout('stored', subject === '' ? 'without_subject' : 'none')
-    log.info({ issuer, ...sender }, 'logout stored')
-    if (subject === '') log.warn({ issuer, ...sender }, 'logout names no subject; JWTs without sid are not refused')
-  }
 
 function follow(
   { directory: { graceMs } }: Configuration,
@@ -166,27 +154,29 @@ function createKeep(store: LogoutStore, table: LogoutTable, { log, monotonicMs }
 }
 
 function createObey(
-  verify: (token: string) => Promise<Logout> | undefined,
-  onLogout: (logout: Logout) => void,
+  verify: (change: TokenChange) => Promise<readonly Logout[]> | undefined,
+  onLogouts: (logouts: readonly Logout[]) => void,
   { log }: LogoutDependencies,
-): (token: string) => void {
-  const heard: string[] = []
+): (change: TokenChange) => void {
+  const heard: TokenChange[] = []
   let isBusy = false
   const work = async (): Promise<void> => {
     isBusy = true
-    for (let token = heard.shift(); token !== undefined; token = heard.shift()) {
+    for (let change = heard.shift(); change !== undefined; change = heard.shift()) {
       try {
-        const logout = await verify(token)
-        if (logout) onLogout(logout)
+        onLogouts((await verify(change)) ?? [])
       } catch (error) {
-        log.debug({ cause: GatewayError.from(error).exactCause }, 'logout of another replica refused')
+        log.debug({ cause: nameCause(error) }, 'logout of another replica refused')
       }
     }
     isBusy = false
   }
-  return (token) => {
+  return (change) => {
     if (heard.length >= mostHeard) return
-    heard.push(token)
+    heard.push(change)
     if (!isBusy) work().catch((error: unknown) => log.error({ error: describeError(error) }, 'logouts not read'))
   }
 }
+
+const nameCause = (error: unknown): string =>
+  (error instanceof EventFault ? error : GatewayError.from(error)).exactCause

@@ -9,7 +9,7 @@ import type { Policy } from '../policy/compile.ts'
 import { type IdentityKeys, startKeys } from '../reload/identity-keys.ts'
 import { startPolicies, type TablePolicies } from '../reload/policies.ts'
 import { type Shadow, startShadow } from '../reload/shadow.ts'
-import type { TakeLogout } from '../signals/signals.ts'
+import type { SignalReceivers } from '../signals/signals.ts'
 import { openAudit } from './audit.ts'
 import { checkRuleNames } from './check-issuers.ts'
 import { type OpenDirectory, openDirectory } from './directory.ts'
@@ -34,7 +34,7 @@ export type Services = Readonly<{
   issuers: Issuers
   exchanges: WatchedExchanges
   logouts: OpenLogouts
-  takeLogout: TakeLogout
+  receivers: SignalReceivers
   snapshot: () => Snapshot
 }>
 
@@ -69,7 +69,7 @@ export async function startServices(
   const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
-  const takeLogout = logouts.receiveFrom(issuers.byName)
-  const readers = { policies, shadow, issuers, exchanges, logouts, takeLogout, snapshot }
+  const receivers = logouts.receiveFrom(issuers)
+  const readers = { policies, shadow, issuers, exchanges, logouts, receivers, snapshot }
   return { tracing, audit, keys, opened, upstreams, ...readers }
 }

@@ -3,9 +3,12 @@ import { loadConfiguration, requireDatabase } from '../configuration/configurati
 import { UsageError } from '../configuration/failure.ts'
 import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { AuditContext, DirectoryStore, UserRecord } from '../directory/directory.ts'
+import type { Login } from '../directory/logout.ts'
+import { LogoutTable } from '../directory/logouts/logout-table.ts'
 import { readTokenTrail, type TokenDeed } from '../directory/postgres/audit.ts'
 import { type ClusterStatus, type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, findUser } from '../directory/postgres/directory.ts'
+import { createLogoutStore, type LogoutStore } from '../directory/postgres/logouts.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
 import { createProvisioning, type Provisioning } from '../directory/postgres/provision/provisioning.ts'
 import { createSessionEndStore, type SessionEndStore } from '../directory/postgres/session-ends.ts'
@@ -24,8 +27,16 @@ export type CommandTools = Readonly<{
   roles: Roles
   provisioning: Provisioning
   endSessions: SessionEndStore['add']
+  hasEnded: (login: Login) => Promise<boolean>
   issuers: ReadonlySet<string>
 }>
+
+async function findLogout(store: LogoutStore, login: Login): Promise<boolean> {
+  const table = new LogoutTable()
+  const { logouts } = await store.readSince(0)
+  for (const logout of logouts) table.add(logout)
+  return table.hasEnded(login)
+}
 
 /** An operator can wait longer than a request, and may write from farther away. */
 const timeoutMs = 10_000
@@ -58,6 +69,7 @@ export async function withDirectory<Result>(
       roles,
       provisioning: createProvisioning(opened),
       endSessions: createSessionEndStore(opened).add,
+      hasEnded: (login) => findLogout(createLogoutStore(opened.query), login),
       issuers: listIdentityIssuers(issuers),
     })
   } finally {

@@ -19,8 +19,8 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
   const now = (): Date => new Date()
   const notes: string[] = []
   try {
-    const inspection = await withDirectoryOf(configuration, config, (directory) =>
-      inspectToken(text, { verify, carriers, now, directory }),
+    const inspection = await withDirectoryOf(configuration, config, (found) =>
+      inspectToken(text, { verify, carriers, now, ...found }),
     ).catch((error: unknown) => {
       notes.push(`the database was left out: ${describeFailure(error).message}`)
       return inspectToken(text, { verify, carriers, now, directory: undefined })
@@ -34,7 +34,7 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
   }
 }
 
-type InspectedDirectory = NonNullable<Parameters<typeof inspectToken>[1]['directory']>
+type InspectedDirectory = Pick<Parameters<typeof inspectToken>[1], 'directory' | 'hasEnded'>
 
 function withDirectoryOf(
   configuration: Configuration,
@@ -42,9 +42,10 @@ function withDirectoryOf(
   inspect: (found: InspectedDirectory) => Promise<TokenInspection>,
 ): Promise<TokenInspection> {
   const { directory, policies } = configuration
-  if (directory.kind === 'postgres') return withDirectory(config, ({ directory }) => inspect(directory))
+  if (directory.kind === 'postgres')
+    return withDirectory(config, ({ directory, hasEnded }) => inspect({ directory, hasEnded }))
   const policy = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
-  return inspect(createClaimsDirectory(() => policy).directory)
+  return inspect({ directory: createClaimsDirectory(() => policy).directory })
 }
 
 async function readInput(): Promise<string> {

@@ -65,6 +65,7 @@ export type Configuration = Readonly<{
       userType?: 'client-managed'
     }>[]
   }>[]
+  transmitters: readonly TransmitterSettings[]
   jwks: Readonly<{ refreshMs: number; maxStaleMs: number }>
   identity: Readonly<{
     issuer: string
@@ -133,6 +134,20 @@ export function requireDatabase({ database }: Pick<Configuration, 'database'>): 
   if (database) return database
   throw new UsageError('this needs a database, and directory.kind is claims; set it to postgres, and database.url')
 }
+
+export type TransmitterSettings = Readonly<{
+  name: string
+  issuer: string
+  audience: string | readonly string[]
+  speaksFor?: readonly string[]
+  jwksUri?: string
+  clockToleranceSeconds: number
+  ignoreMembers: readonly string[]
+  push: Readonly<{ bearer: string | readonly string[] }>
+  tls?: Readonly<{ ca: Pem }>
+  proxy?: string
+  timeoutMs: number
+}>
 
 export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>
 

@@ -4,7 +4,9 @@ type Path = readonly string[]
 
 const pemNames: ReadonlySet<string> = new Set(['cert', 'key', 'clientCa', 'ca'])
 
-type Sections = Readonly<Record<'listeners' | 'upstreams', object> & { issuers: readonly Owner[] }>
+type Sections = Readonly<
+  Record<'listeners' | 'upstreams', object> & Record<'issuers' | 'transmitters', readonly Owner[]>
+>
 
 type Owner = Readonly<{ tls?: object }>
 
@@ -13,8 +15,16 @@ export function sourcePems<Written extends Sections>(written: Written, fileOf: (
     owner.tls ? { ...owner, tls: sourceSection(owner.tls, [...path, 'tls'], fileOf) } : owner
   const source = (name: 'listeners' | 'upstreams') =>
     mapValues(written[name] as Readonly<Record<string, Owner>>, (owner, key) => sourceOwner(owner, [name, key]))
-  const issuers = written.issuers.map((issuer, index) => sourceOwner(issuer, ['issuers', String(index)]))
-  return { ...written, listeners: source('listeners'), upstreams: source('upstreams'), issuers } as Written
+  const sourceList = (name: 'issuers' | 'transmitters') =>
+    written[name].map((owner, index) => sourceOwner(owner, [name, String(index)]))
+  const [issuers, transmitters] = [sourceList('issuers'), sourceList('transmitters')]
+  return {
+    ...written,
+    listeners: source('listeners'),
+    upstreams: source('upstreams'),
+    issuers,
+    transmitters,
+  } as Written
 }
 
 const sourceSection = (section: object, path: Path, fileOf: (path: Path) => string | undefined): object =>

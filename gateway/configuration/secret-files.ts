@@ -12,7 +12,6 @@ export const isOpenToOthers = ({ mode, uid }: Access, ownUid: number): boolean =
 
 export function warnOfOpenSecrets(files: readonly string[], log: Log): void {
   const ownUid = process.getuid?.()
-  // On Windows a mode says nothing about other users.
   if (ownUid === undefined) return
   for (const file of files) {
     const access = statSync(file, { throwIfNoEntry: false })

@@ -2,7 +2,9 @@ import { listLevels, type ResourceKind } from '../policy/resource-kind.ts'
 import type { ResourceRecord } from './directory.ts'
 
 export type Change = Readonly<
-  { kind: ChangedKind; id: number } | { kind: 'everything' } | { kind: 'logout-token'; token: string }
+  | { kind: ChangedKind; id: number }
+  | { kind: 'everything' }
+  | { kind: 'logout-token'; token: string; transmitter?: string }
 >
 
 /**
@@ -21,14 +23,18 @@ const anyChange: readonly Change[] = [{ kind: 'everything' }]
 
 /**
  * Reads `{"kind":"user","id":7}`, `{"kind":"user","ids":[7,8]}`, `{"kind":"everything"}` or a logout token, which counts
- * by its own signature. An unreadable message may mean any change, so it counts as `everything`.
+ * by its own signature, as a security event token of a transmitter does. An unreadable message may mean any change, so it counts as `everything`.
  */
 export function parseChanges(message: string): readonly Change[] {
   try {
     const value: unknown = JSON.parse(message)
     if (typeof value !== 'object' || value === null || !('kind' in value)) return anyChange
-    if (value.kind === 'logout-token' && 'token' in value && typeof value.token === 'string')
-      return [{ kind: 'logout-token', token: value.token }]
+    if (value.kind === 'logout-token' && 'token' in value && typeof value.token === 'string') {
+      const { token } = value
+      if (!('transmitter' in value)) return [{ kind: 'logout-token', token }]
+      if (typeof value.transmitter === 'string')
+        return [{ kind: 'logout-token', token, transmitter: value.transmitter }]
+    }
     const kind = kinds.find((known) => known === value.kind) ?? readResourceChange(value.kind)
     const ids: unknown = 'ids' in value ? value.ids : 'id' in value ? [value.id] : undefined
     if (kind && isIdList(ids)) return ids.map((id) => ({ kind, id }))

@@ -3,6 +3,7 @@ import type { Awaitable } from '../lib/awaitable.ts'
 export type Login = Readonly<{
   issuer: string
   subject: string
+  address: Readonly<{ issuer: string; subject: string }> | undefined
   session: string | undefined
   issuedAt: number | undefined
   isOverlong: boolean
@@ -14,7 +15,8 @@ export type Login = Readonly<{
  */
 export type Logout = Readonly<{ issuer: string; subject: string; session: string; at: number; expiresAt: number }>
 
-export type ReceivedLogout = Logout & Readonly<{ clientAddress: string; requestId: string }>
+export type ReceivedLogout = Logout &
+  Readonly<{ credential: 'logout-token' | 'security-event'; clientAddress: string; requestId: string }>
 
 export type Logouts = Readonly<{
   requireLoggedIn: (login: Login) => Awaitable<void>

@@ -60,7 +60,7 @@ export const causes = {
   ],
   wrong_type: [
     'unauthenticated',
-    'The `typ` of the JWT is neither `JWT` nor `at+jwt`, or it is not the one of `issuers[].requireType`. At the listener for signals: the token is not a logout token, by its `typ`, `jti`, `nonce` or `events`.',
+    'The `typ` of the JWT is neither `JWT` nor `at+jwt`, or it is not the one of `issuers[].requireType`. At the listener for signals: the token is not a logout token or a security event token, by its `typ`, `jti`, `nonce` or `events`.',
     'Send the access token. An ID token, a refresh token or a logout token does not give access.',
   ],
   critical_extension: [
@@ -145,7 +145,7 @@ export const causes = {
   ],
   signed_out: [
     'unauthenticated',
-    'The issuer told of a logout of the subject or session, and the JWT is not newer, has no `iat`, or lives longer than `issuers[].maxTokenLifeMs`.',
+    'The issuer or a transmitter told of a logout of the subject or session, and the JWT is not newer, has no `iat`, or lives longer than `issuers[].maxTokenLifeMs`.',
     'Log in again. `logouts` has what the issuer told.',
   ],
   token_checksum: [

@@ -1,60 +1,87 @@
+import { describeEventError, EventFault } from '../errors/event-fault.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import { readTarget } from '../receive/target.ts'
+import { type PushSecrets, readEventRequest, readLogoutRequest, requireSecret } from './requests.ts'
 
 export type Sender = Readonly<{ clientAddress: string; requestId: string }>
 
 export type TakeLogout = (token: string, sender: Sender) => Promise<void>
 
-export type SignalReports = Readonly<{ onRefused: (refusal: GatewayError, sender: Sender) => void }>
+export type TakeEvent = (transmitter: string, token: string, sender: Sender) => Promise<void>
+
+export type SignalReceivers = Readonly<{ takeLogout: TakeLogout; takeEvent: TakeEvent; secrets: PushSecrets }>
+
+export type SignalReports = Readonly<{
+  onRefused: (refusal: GatewayError, sender: Sender) => void
+  onEventRefused: (refusal: GatewayError | EventFault, transmitter: string | undefined, sender: Sender) => void
+}>
 
 const headerBytes = 16 * 1024
 
-export const createSignals =
-  (takeLogout: TakeLogout, { onRefused }: SignalReports) =>
-  async (exchange: Exchange): Promise<void> => {
+export const createSignals = (receivers: SignalReceivers, reports: SignalReports) => {
+  const takePush = createTakePush(receivers, reports)
+  return async (exchange: Exchange): Promise<void> => {
     const sender = { clientAddress: exchange.peerAddress, requestId: readRequestId(exchange.headers) }
     try {
       const headers = readHeaders(exchange, headerBytes)
       const { path } = readTarget(exchange.method, exchange.target, headers.host)
-      if (path !== '/backchannel-logout') throw new GatewayError('route_not_found')
+      const name = path.startsWith(pushPath) ? path.slice(pushPath.length) : undefined
+      if (name === undefined && path !== '/backchannel-logout') throw new GatewayError('route_not_found')
       if (exchange.method !== 'POST') throw new GatewayError('method_not_allowed')
-      await takeLogout(await readLogoutRequest(exchange), sender)
+      if (name !== undefined) return await takePush(name, headers.authorization, exchange, sender)
+      await receivers.takeLogout(await readLogoutRequest(exchange), sender)
       answer(exchange, sender, 200, [], '')
     } catch (error) {
       const refusal = GatewayError.from(error)
-      onRefused(refusal, sender)
-      refuse(exchange, sender, refusal)
+      reports.onRefused(refusal, sender)
+      refuseLogout(exchange, sender, refusal)
+    }
+  }
+}
+
+const pushPath = '/ssf/'
+
+const createTakePush =
+  ({ takeEvent, secrets }: SignalReceivers, { onEventRefused }: SignalReports) =>
+  async (name: string, authorization: readonly string[], exchange: Exchange, sender: Sender): Promise<void> => {
+    let transmitter: string | undefined
+    try {
+      requireSecret(secrets, name, authorization)
+      transmitter = name
+      await takeEvent(name, await readEventRequest(exchange), sender)
+      answer(exchange, sender, 202, [], '')
+    } catch (error) {
+      const refusal = error instanceof EventFault ? error : GatewayError.from(error)
+      onEventRefused(refusal, transmitter, sender)
+      refuseEvent(exchange, sender, refusal)
     }
   }
 
-const bodyLimitBytes = 16 * 1024
-
-export async function readLogoutRequest({ headers, body }: Pick<Exchange, 'headers' | 'body'>): Promise<string> {
-  const types = headers.filter((_, index) => index % 2 === 1 && headers[index - 1]?.toLowerCase() === 'content-type')
-  if (types.length !== 1 || !isForm(types[0] ?? '')) throw new GatewayError('malformed')
-  const form = (await body.read(bodyLimitBytes)).toString('latin1')
-  const [token, ...others] = new URLSearchParams(form).getAll('logout_token')
-  if (token === undefined || others.length > 0) throw new GatewayError('malformed')
-  return token
+function refuseLogout(exchange: Exchange, sender: Sender, refusal: GatewayError): void {
+  const status = readStatus(refusal)
+  refuse(exchange, sender, status, { error: status >= 500 ? 'temporarily_unavailable' : 'invalid_request' })
 }
 
-const isForm = (type: string): boolean =>
-  type.split(';', 1)[0]?.trim().toLowerCase() === 'application/x-www-form-urlencoded'
+function refuseEvent(exchange: Exchange, sender: Sender, refusal: GatewayError | EventFault): void {
+  const status = refusal instanceof EventFault ? 400 : readStatus(refusal)
+  refuse(exchange, sender, status, status >= 500 ? {} : describeEventError(refusal))
+}
 
-function refuse(exchange: Exchange, sender: Sender, { status, code }: GatewayError): void {
+/** OpenID Connect Back-Channel Logout 1.0, 2.8: a token that is not valid is 400, and says no more. */
+const readStatus = ({ status, code }: GatewayError): number => (code === 'unauthenticated' ? 400 : status)
+
+function refuse(exchange: Exchange, sender: Sender, status: number, told: object): void {
   if (exchange.hasStarted) {
     exchange.destroy()
     return
   }
-  // OpenID Connect Back-Channel Logout 1.0, 2.8: a token that is not valid is 400, and says no more.
-  const told = code === 'unauthenticated' ? 400 : status
-  exchange.willRefuse(told)
-  const type = told >= 500 ? 'temporarily_unavailable' : 'invalid_request'
-  const more = told === 405 ? ['allow', 'POST'] : told === 503 ? ['retry-after', '1'] : []
-  answer(exchange, sender, told, ['content-type', 'application/json', ...more], `${JSON.stringify({ error: type })}\n`)
+  exchange.willRefuse(status)
+  const more = status === 405 ? ['allow', 'POST'] : status === 503 ? ['retry-after', '1'] : []
+  const headers = ['content-type', 'application/json', 'content-language', 'en', ...more]
+  answer(exchange, sender, status, headers, `${JSON.stringify(told)}\n`)
 }
 
 function answer(

@@ -79,6 +79,41 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   },
   SallyportUnauthenticatedSurge: { fires: decisions('unauthenticated', 60), stays: decisions('unauthenticated', 40) },
   SallyportStageSlow: { fires: stage(5), stays: stage(0.5) },
+  SallyportLogoutUnmatched: {
+    fires: {
+      'sallyport_security_events_total{transmitter="idp",outcome="stored",cause="without_subject"}': `0x20 1${hours}`,
+      'sallyport_logins_without_session{issuer="i"}': `1${hours}`,
+    },
+    stays: {
+      'sallyport_logouts_total{outcome="stored",cause="without_subject"}': `0x20 1${hours}`,
+    },
+  },
+  SallyportSecurityEventsRefused: {
+    fires: {
+      'sallyport_security_events_total{transmitter="idp",outcome="refused",cause="other_issuer"}': `0x20 1${hours}`,
+    },
+    stays: {
+      'sallyport_security_events_total{transmitter="idp",outcome="stored",cause="none"}': `0+1${hours}`,
+      'sallyport_security_events_total{transmitter="unknown",outcome="refused",cause="secret_wrong"}': `0+9${hours}`,
+    },
+  },
+  SallyportTransmitterSilent: one(
+    'sallyport_security_event_timestamp_seconds{transmitter="idp"}',
+    `-86400${hours}`,
+    `-80000${hours}`,
+  ),
+  SallyportEventStreamPaused: {
+    fires: {
+      'sallyport_event_stream_status_timestamp_seconds{transmitter="idp",status="paused",instance="a"}': `7${hours}`,
+      'sallyport_event_stream_status_timestamp_seconds{transmitter="idp",status="enabled",instance="b"}': `5${hours}`,
+    },
+    stays: {
+      'sallyport_event_stream_status_timestamp_seconds{transmitter="idp",status="paused",instance="a"}': `7${hours}`,
+      'sallyport_event_stream_status_timestamp_seconds{transmitter="idp",status="enabled",instance="b"}': `9${hours}`,
+      'sallyport_event_stream_status_timestamp_seconds{transmitter="new",status="disabled",instance="a"}': `0${hours}`,
+      'sallyport_event_stream_status_timestamp_seconds{transmitter="new",status="enabled",instance="a"}': `0${hours}`,
+    },
+  },
   SallyportDatabaseFailing: one('sallyport_database_errors_total{kind="connection"}', `0+10${hours}`, `0+1${hours}`),
   SallyportDatabaseRefusesStatements: {
     fires: { 'sallyport_database_errors_total{kind="statement"}': `0+2${hours}` },

@@ -144,7 +144,11 @@ async function renderWhole(file: string): Promise<readonly Manifest[]> {
   return isWhole ? manifests : [...manifests, findManifest(await renderChart(minimal), 'ConfigMap', '-policies')]
 }
 
-const environment = { LISTEN_URL: 'postgres://gateway@database/sallyport', OIDC_ISSUER: 'https://login.example' }
+const environment = {
+  LISTEN_URL: 'postgres://gateway@database/sallyport',
+  OIDC_ISSUER: 'https://login.example',
+  SSF_LOGIN: 'secret-of-a-transmitter-0123456789',
+}
 const keys = ['identity.pem', 'old.pem', 'new.pem']
 
 test('the configuration that comes out is one that the gateway starts with', async (t) => {

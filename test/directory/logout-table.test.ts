@@ -15,6 +15,7 @@ const logout = (subject: string, session: string, at: number): Logout => ({
 const login = (subject: string, session: string | undefined, issuedAt: number | undefined): Login => ({
   issuer,
   subject,
+  address: undefined,
   session,
   issuedAt,
   isOverlong: false,
@@ -42,6 +43,24 @@ t.test('a logout ends the logins of its subject, session or both until its secon
     [{ ...login('a', undefined, 1), issuer: 'https://other.example' }, false],
   ]
   for (const [one, expected] of cases) t.equal(table.hasEnded(one), expected, JSON.stringify(one))
+})
+
+t.test('a logout by address ends the logins with that verified address alone', async (t) => {
+  const addresses = `${issuer}#email`
+  const table = new LogoutTable()
+  table.add({ ...logout('ada@x.example', '', 10), issuer: addresses })
+  table.add({ ...logout('bob@x.example', 's', 20), issuer: addresses })
+  const at = (subject: string, session?: string): Login => ({
+    ...login('any', session, 10),
+    address: { issuer: addresses, subject },
+  })
+  t.ok(table.hasEnded(at('ada@x.example')))
+  t.notOk(table.hasEnded({ ...at('ada@x.example'), issuedAt: 11 }))
+  t.notOk(table.hasEnded(at('carol@x.example')))
+  t.notOk(table.hasEnded(login('ada@x.example', undefined, 10)), 'a subject that reads like an address')
+  t.ok(table.hasEnded(at('bob@x.example', 's')))
+  t.notOk(table.hasEnded(at('bob@x.example', 'other')))
+  t.ok(table.hasEnded(at('bob@x.example')), 'without sid')
 })
 
 t.test('an older logout or a replay ends nothing more', async (t) => {

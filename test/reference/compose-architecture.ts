@@ -22,7 +22,7 @@ const purposes: Readonly<Record<string, readonly (readonly [room: string, purpos
     ['recheck', 'judges open exchanges again, and ends those whose rights ended'],
     ['relay', 'passes the response on, and closes broken event streams'],
     ['decision', 'serves the decision listener, for external authorization'],
-    ['signals', 'serves issuers, which tell of logouts'],
+    ['signals', 'serves issuers and transmitters, which tell of logouts'],
   ],
   'The base on which the way stands': [
     ['errors', 'holds the catalogue of codes, and the one renderer of shapes'],

@@ -1,3 +1,4 @@
+import pg from 'pg'
 import t, { type Test } from 'tap'
 import { runCommand } from '../support/command-line.ts'
 import { writeConfiguration } from '../support/gateway.ts'
@@ -52,6 +53,28 @@ t.test('each JWT that the gateway refuses names the check and the cause', async 
     t.same([said.code, said.cause, said.failed?.check], [1, cause, check], cause)
     t.match(said.plain, new RegExp(`refused: ${cause}\n`))
   }
+})
+
+t.test('a JWT that a logout refuses names the logouts, and those of others pass', async (t) => {
+  const issuers = [{ issuer: world.oidc.issuer, audience: 'sallyport-demo', logout: { audience: 'client' } }]
+  const told = writeConfiguration(t, { world, settings: { issuers } })
+  const run = async (jwt: string) => {
+    const { code, stdout } = await runCommand(['token', 'inspect', '--json', '--config', told], { input: jwt })
+    const { cause, checks } = JSON.parse(stdout) as { cause: string | null; checks: Check[] }
+    return [code, cause, checks.find(({ check }) => check === 'logouts')?.result]
+  }
+  t.same(await run(member.jwt), [0, null, 'pass'])
+  const database = new pg.Client({ connectionString: world.databaseUrl })
+  await database.connect()
+  t.teardown(() => database.end())
+  await database.query(
+    `insert into logouts (issuer, subject, at, expires_at)
+     values ($1, $2, now() + interval '1 minute', now() + interval '1 day')`,
+    [world.oidc.issuer, member.sub],
+  )
+  t.same(await run(member.jwt), [1, 'signed_out', 'fail'])
+  t.same(await run(world.users.owner.jwt), [0, null, 'pass'])
+  await database.query('delete from logouts')
 })
 
 t.test('a JWT as Bearer passes where its issuer allows that', async (t) => {

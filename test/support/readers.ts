@@ -3,6 +3,8 @@ import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import { isSameAddress, readClaims } from '../../gateway/authenticate/claims.ts'
 import { readHeaderCredential } from '../../gateway/authenticate/credential.ts'
 import { compileDirectoryRules } from '../../gateway/authenticate/directory-rules.ts'
+import { readEventSubject } from '../../gateway/authenticate/event-subject.ts'
+import { readIssuedAt, readOnlyEvent } from '../../gateway/authenticate/event-token.ts'
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
 import { parseCsv } from '../../gateway/cli/provision/csv.ts'
@@ -53,7 +55,7 @@ import { EventSplitter } from '../../gateway/relay/split-events.ts'
 import { readOrganizationCookie, readOrganizationId } from '../../gateway/resolve/organization-id.ts'
 import { readResourceIds } from '../../gateway/resolve/resource-ids.ts'
 import { otherReadings } from '../../gateway/route/readings.ts'
-import { readLogoutRequest } from '../../gateway/signals/signals.ts'
+import { readEventRequest, readLogoutRequest, requireSecret } from '../../gateway/signals/requests.ts'
 
 /** A reader of bytes that others wrote. */
 export type Reader = Readonly<{
@@ -262,12 +264,25 @@ export const readers: readonly Reader[] = [
   reader('a JWT’s payload', 'authenticate/signature.ts', tokenBytes, (text) =>
     parseObject(Buffer.from(`{"a":${text}`)),
   ),
-  reader('a form of a logout', 'signals/signals.ts', 16 * 1024, (text) => {
+  reader('a form of a logout', 'signals/requests.ts', 16 * 1024, (text) => {
     readLogoutRequest({
       headers: ['content-type', text],
       body: { read: async () => Buffer.from(text) },
     } as unknown as Parameters<typeof readLogoutRequest>[0]).catch(() => undefined)
     return new URLSearchParams(text).getAll('logout_token')
+  }),
+  reader('a push of an event', 'signals/requests.ts', 16 * 1024, (text) => {
+    readEventRequest({
+      headers: ['content-type', text],
+      body: { read: async () => Buffer.from(text) },
+    } as unknown as Parameters<typeof readEventRequest>[0]).catch(() => undefined)
+    requireSecret(new Map(), text, [`Bearer ${text}`])
+  }),
+  reader('an event', ['authenticate/event-token.ts', 'authenticate/event-subject.ts'], tokenBytes, (text) => {
+    readOnlyEvent({ jti: 'j', events: { [text]: {} } })
+    readIssuedAt({ iat: text.length }, 0, tokenBytes)
+    const rules = { lives: new Map([['i', 1]]), ignoredMembers: new Set<string>(), mayBeSession: true }
+    readEventSubject({ format: 'email', email: text }, rules)
   }),
   reader('an e-mail address', 'authenticate/claims.ts', tokenBytes, (text) =>
     readClaims({ iss: 'i', aud: 'us', sub: 's', exp: 1, email: text, given_name: text }, issuer),
@@ -397,6 +412,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'boot/check-issuers.ts': operator,
   'boot/console.ts': own,
   'boot/issuers.ts': operator,
+  'boot/transmitters.ts': operator,
   'reload/identity-keys.ts': own,
   'reload/policy-status.ts': own,
   'boot/process-context.ts': own,

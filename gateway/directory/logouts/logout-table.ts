@@ -38,10 +38,15 @@ export class LogoutTable {
     return issuer.add(logout)
   }
 
-  hasEnded({ issuer, subject, session, issuedAt, isOverlong }: Login): boolean {
-    const at = this.#issuers.get(issuer)?.findLatest(subject, session)
-    if (at === undefined || at === none.at) return false
+  hasEnded(login: Login): boolean {
+    const { address, session, issuedAt, isOverlong } = login
+    const at = Math.max(this.#findLatest(login, session), address ? this.#findLatest(address, session) : none.at)
+    if (at === none.at) return false
     return issuedAt === undefined || isOverlong || Math.floor(issuedAt) <= at
+  }
+
+  #findLatest({ issuer, subject }: Pick<Login, 'issuer' | 'subject'>, session: string | undefined): number {
+    return this.#issuers.get(issuer)?.findLatest(subject, session) ?? none.at
   }
 
   dropExpired(nowSeconds: number): void {

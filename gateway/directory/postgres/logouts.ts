@@ -12,8 +12,10 @@ export type LogoutStore = Readonly<{
 export const writeLogouts: Statement = {
   name: 'write-logouts',
   text: `with told as (
-      select * from unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::text[], $7::text[])
-        as told (issuer, subject, session, at, expires_at, client_address, request_id)
+      select * from unnest(
+          $1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::text[], $7::text[], $8::text[]
+        )
+        as told (issuer, subject, session, at, expires_at, credential, client_address, request_id)
     ), changed as (
       insert into sallyport_directory.logouts as stored (issuer, subject, session, at, expires_at, changed_in)
       select issuer, subject, session, to_timestamp(at), to_timestamp(expires_at), pg_current_xact_id()::text::bigint
@@ -26,7 +28,7 @@ export const writeLogouts: Statement = {
     )
     insert into sallyport_directory.audit_events
       (action, actor_id, credential, organization_id, subject_id, token_id, cluster_id, client_address, request_id)
-    select 'sessions.signed_out', null, 'logout-token', null, (
+    select 'sessions.signed_out', null, told.credential, null, (
         select user_id from sallyport_directory.user_identities known
         where known.issuer = told.issuer and known.subject = told.subject limit 1
       ), null, null, client_address, request_id
@@ -109,6 +111,7 @@ export const createLogoutStore = (query: Query): LogoutStore => ({
       column(({ session }) => session),
       column(({ at }) => at),
       column(({ expiresAt }) => expiresAt),
+      column(({ credential }) => credential),
       column(({ clientAddress }) => clientAddress),
       column(({ requestId }) => requestId),
     ])

@@ -2,7 +2,13 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 
 export type LogoutMetrics = Readonly<{
   countLogout: (outcome: 'stored' | 'unstored' | 'refused', cause: string) => void
-  watchLogouts: (inForce: () => number, unstored: () => number) => void
+  watchLogouts: (watched: WatchedLogouts) => void
+}>
+
+type WatchedLogouts = Readonly<{
+  inForce: () => number
+  unstored: () => number
+  sessionless: () => Iterable<string>
 }>
 
 export function createLogoutMetrics(registers: Registry[]): LogoutMetrics {
@@ -14,7 +20,7 @@ export function createLogoutMetrics(registers: Registry[]): LogoutMetrics {
   })
   for (const cause of ['none', 'without_subject']) logouts.inc({ outcome: 'stored', cause }, 0)
   logouts.inc({ outcome: 'unstored', cause: 'directory_unavailable' }, 0)
-  let watched: Readonly<{ inForce: () => number; unstored: () => number }> | undefined
+  let watched: WatchedLogouts | undefined
   new Gauge({
     name: 'sallyport_logouts_in_force',
     help: 'Logouts of subjects and sessions that JWTs are compared with.',
@@ -31,10 +37,19 @@ export function createLogoutMetrics(registers: Registry[]): LogoutMetrics {
       this.set(watched?.unstored() ?? 0)
     },
   })
+  new Gauge({
+    name: 'sallyport_logins_without_session',
+    help: '1 if a JWT of the issuer without sid was accepted, so that a logout that names a session alone misses it.',
+    labelNames: ['issuer'],
+    registers,
+    collect() {
+      for (const issuer of watched?.sessionless() ?? []) this.set({ issuer }, 1)
+    },
+  })
   return {
     countLogout: (outcome, cause) => logouts.inc({ outcome, cause }),
-    watchLogouts: (inForce, unstored) => {
-      watched = { inForce, unstored }
+    watchLogouts: (watch) => {
+      watched = watch
     },
   }
 }

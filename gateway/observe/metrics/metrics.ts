@@ -28,6 +28,7 @@ import {
   type FaultMetrics,
 } from './process.ts'
 import { createRedisMetrics, type RedisMetrics } from './redis.ts'
+import { createSecurityEventMetrics, type SecurityEventMetrics } from './security-events.ts'
 import { createStageMetrics, type StageMetrics } from './stages.ts'
 import { createStreamMetrics, type StreamMetrics } from './streams.ts'
 import { type AddressMetrics, createAddressMetrics, createUpstreamMetrics, type UpstreamMetrics } from './upstreams.ts'
@@ -54,6 +55,7 @@ export type Metrics = RequestMetrics &
   PolicyMetrics &
   RedisMetrics &
   ReloadMetrics &
+  SecurityEventMetrics &
   StageMetrics &
   StreamMetrics &
   TlsMetrics &
@@ -68,7 +70,6 @@ type RequestMetrics = Readonly<{
 
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
-/** Its own registry, so that two gateways in one process (in tests) do not share counts. */
 export function createMetrics(): Metrics {
   const registry = new Registry()
   const registers = [registry]
@@ -90,6 +91,7 @@ export function createMetrics(): Metrics {
     ...createPolicyMetrics(registers),
     ...createRedisMetrics(registers),
     ...createReloadMetrics(registers),
+    ...createSecurityEventMetrics(registers),
     ...createStageMetrics(registers),
     ...createStreamMetrics(registers),
     ...createUpstreamMetrics(registers),

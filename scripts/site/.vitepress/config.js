@@ -101,6 +101,7 @@ const sidebar = [
       guide('Reload policies', 'reload-policies'),
       guide('Open streams and rights', 'open-exchanges'),
       guide('Logouts', 'logouts'),
+      guide('Security events', 'security-events'),
       guide('Verify the identity header', 'verify-identity'),
       guide('API tokens', 'api-tokens'),
       guide('External authorization', 'external-authorization/', [
@@ -148,6 +149,7 @@ const sidebar = [
       reference('Event streams', 'event-streams'),
       reference('Decision API', 'decision-api'),
       reference('Change messages', 'change-messages'),
+      reference('Signals', 'signals'),
     ],
   },
   {

@@ -23,7 +23,7 @@ const base = Math.floor(Date.now() / 1_000) - 10_000
 
 const logout = (issuer: string, subject: string, session: string, at: number): ReceivedLogout => ({
   ...{ issuer, subject, session, at: base + at, expiresAt: base + at + 90_000 },
-  ...{ clientAddress: '192.0.2.1', requestId: 'r' },
+  ...{ credential: 'logout-token', clientAddress: '192.0.2.1', requestId: 'r' },
 })
 
 const read = async (issuer: string) =>

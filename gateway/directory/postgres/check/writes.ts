@@ -54,7 +54,7 @@ export async function tryWrites(client: pg.Client): Promise<readonly DirectoryPr
     await act('clusters', 'a suspension', statements.setClusterStatus, [cluster.id, 'suspended'])
     await act('clusters', 'a heartbeat', statements.beatCluster, [cluster.id])
   }
-  await act('logouts', 'a logout', writeLogouts, [[name], [name], [''], [0], [0], [name], [name]])
+  await act('logouts', 'a logout', writeLogouts, [[name], [name], [''], [0], [0], [name], [name], [name]])
   const deed = ['token.minted', null, 'command-line', null, null, null, null, 'command-line', name]
   await act('audit_events', 'the trail', statements.writeAudit, deed)
   return problems

@@ -1,0 +1,45 @@
+import { createVerifyLogout, type VerifyLogout } from '../authenticate/logout-token.ts'
+import { createVerifyEvent } from '../authenticate/security-event.ts'
+import type { Configuration } from '../configuration/configuration.ts'
+import type { Logout } from '../directory/logout.ts'
+import type { SignalReceivers, TakeLogout } from '../signals/signals.ts'
+import type { Issuers } from './issuers.ts'
+import { createTakeEvent, type SignalDependencies, type TokenChange } from './security-events.ts'
+import { hashPushSecrets, readTransmitters } from './transmitters.ts'
+
+export type VerifyChange = (change: TokenChange) => Promise<readonly Logout[]>
+
+export function receiveSignals(
+  configuration: Configuration,
+  issuers: Issuers,
+  dependencies: SignalDependencies,
+): Readonly<{ receivers: SignalReceivers; verify: VerifyChange }> {
+  const { now } = dependencies
+  const verifyLogout = createVerifyLogout(issuers.byName, now)
+  const transmitters = readTransmitters(configuration, issuers.keysOf)
+  const verifyEvent = createVerifyEvent(now)
+  return {
+    receivers: {
+      takeLogout: createTakeLogout(verifyLogout, dependencies),
+      takeEvent: createTakeEvent(verifyEvent, transmitters, dependencies),
+      secrets: hashPushSecrets(configuration),
+    },
+    verify: async ({ token, transmitter: name }) => {
+      if (name === undefined) return [await verifyLogout(token)]
+      const transmitter = transmitters.get(name)
+      return transmitter ? (await verifyEvent(transmitter, token)).logouts : []
+    },
+  }
+}
+
+const createTakeLogout =
+  (verify: VerifyLogout, { begin, store, log, metrics }: SignalDependencies): TakeLogout =>
+  async (token, sender) => {
+    const logout = await verify(token)
+    begin([logout], { token })
+    await store({ ...logout, ...sender, credential: 'logout-token' })
+    const { issuer, subject } = logout
+    metrics.countLogout('stored', subject === '' ? 'without_subject' : 'none')
+    log.info({ issuer, ...sender }, 'logout stored')
+    if (subject === '') log.warn({ issuer, ...sender }, 'logout names no subject; JWTs without sid are not refused')
+  }

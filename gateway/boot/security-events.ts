@@ -1,0 +1,73 @@
+import type { SecurityEvent, Transmitter, VerifyEvent } from '../authenticate/security-event.ts'
+import type { Change } from '../directory/change.ts'
+import type { Logout } from '../directory/logout.ts'
+import type { LogoutWriter } from '../directory/logouts/logout-writer.ts'
+import { EventFault } from '../errors/event-fault.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
+import type { SignalReports, TakeEvent } from '../signals/signals.ts'
+import type { ProcessContext } from './process-context.ts'
+
+export type TokenChange = Extract<Change, Readonly<{ kind: 'logout-token' }>>
+
+export type SignalDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
+  Readonly<{
+    begin: (logouts: readonly Logout[], told: Omit<TokenChange, 'kind'>) => void
+    store: LogoutWriter['store']
+    now: () => Date
+  }>
+
+export function createTakeEvent(
+  verify: VerifyEvent,
+  transmitters: ReadonlyMap<string, Transmitter>,
+  dependencies: SignalDependencies,
+): TakeEvent {
+  const { begin, store, metrics, now } = dependencies
+  metrics.expectEvents([...transmitters.keys()], now())
+  return async (name, token, sender) => {
+    const transmitter = transmitters.get(name)
+    if (!transmitter) throw new EventFault('secret_wrong')
+    const event = await verify(transmitter, token)
+    const { logouts } = event
+    if (logouts.length > 0) {
+      begin(logouts, { token, transmitter: name })
+      const received = logouts.map((logout) => ({ ...logout, ...sender, credential: 'security-event' as const }))
+      await Promise.all(received.map(store))
+    }
+    report(name, event, sender, dependencies)
+  }
+}
+
+function report(
+  transmitter: string,
+  { name: event, logouts, note, status }: SecurityEvent,
+  sender: Parameters<TakeEvent>[2],
+  { log, metrics, now }: SignalDependencies,
+): void {
+  const outcome = logouts.length > 0 ? 'stored' : event === 'verification' || status !== undefined ? 'noted' : 'ignored'
+  metrics.countEvent(transmitter, event, outcome, note)
+  metrics.noteEvent(transmitter, now())
+  const facts = { transmitter, event, ...sender }
+  log.info(note === 'none' ? facts : { ...facts, cause: note }, `security event ${outcome}`)
+  if (note === 'without_subject') log.warn(facts, 'event names no subject; JWTs without sid are not refused')
+  if (note === 'address') log.warn(facts, 'event names an address; JWTs without a verified one are not refused')
+  if (status === undefined) return
+  metrics.noteStreamStatus(transmitter, status, now())
+  const isFlowing = status === 'enabled'
+  log[isFlowing ? 'info' : 'warn']({ transmitter, status }, 'event stream changed by its transmitter')
+}
+
+export const reportSignals = ({ log, metrics }: Pick<ProcessContext, 'log' | 'metrics'>): SignalReports => ({
+  onRefused: (refusal, sender) => {
+    const { exactCause: cause } = refusal
+    metrics.countLogout(isOutage(refusal) ? 'unstored' : 'refused', cause)
+    log.info({ ...sender, cause }, isOutage(refusal) ? 'logout not stored yet' : 'logout refused')
+  },
+  onEventRefused: (refusal, transmitter, sender) => {
+    const { exactCause: cause } = refusal
+    const isUnstored = refusal instanceof GatewayError && isOutage(refusal)
+    metrics.countEvent(transmitter, 'unknown', isUnstored ? 'unstored' : 'refused', cause)
+    log.info({ transmitter, ...sender, cause }, isUnstored ? 'security event not stored yet' : 'security event refused')
+  },
+})
+
+const isOutage = ({ code }: GatewayError): boolean => code === 'directory_unavailable' || code === 'directory_read_only'

@@ -1,0 +1,82 @@
+import { createHash } from 'node:crypto'
+import type { KeySet } from '../authenticate/jwks/key-set.ts'
+import type { Transmitter } from '../authenticate/security-event.ts'
+import type { Configuration, TransmitterSettings } from '../configuration/configuration.ts'
+
+type Told = Pick<Configuration, 'issuers' | 'transmitters'>
+
+const listSpokenFor = ({ issuer, speaksFor = [issuer] }: TransmitterSettings): readonly string[] => speaksFor
+
+export const listToldIssuers = ({ issuers, transmitters }: Told): ReadonlySet<string> =>
+  new Set([
+    ...issuers.flatMap(({ issuer, logout }) => (logout ? [issuer] : [])),
+    ...transmitters.flatMap(listSpokenFor),
+  ])
+
+export function readTransmitters(
+  { issuers, transmitters }: Told,
+  keysOf: (issuer: string) => KeySet | undefined,
+): ReadonlyMap<string, Transmitter> {
+  const lives = new Map(issuers.map(({ issuer, maxTokenLifeMs }) => [issuer, maxTokenLifeMs / 1000]))
+  return new Map(
+    transmitters.map((settings) => {
+      const { name, issuer, audience, clockToleranceSeconds, ignoreMembers } = settings
+      const keys = keysOf(issuer)
+      if (!keys) throw new Error('a transmitter has no keys')
+      const transmitter = {
+        ...{ name, issuer, clockToleranceSeconds, keys, ignoredMembers: new Set(ignoreMembers) },
+        audiences: typeof audience === 'string' ? [audience] : audience,
+        speaksFor: new Map(listSpokenFor(settings).map((spoken) => [spoken, lives.get(spoken) ?? 0])),
+      }
+      return [name, transmitter]
+    }),
+  )
+}
+
+export const hashPushSecrets = ({ transmitters }: Told): ReadonlyMap<string, readonly Buffer[]> =>
+  new Map(
+    transmitters.map(({ name, push: { bearer } }) => {
+      const secrets = typeof bearer === 'string' ? [bearer] : bearer
+      return [name, secrets.map((secret) => createHash('sha256').update(secret).digest())]
+    }),
+  )
+
+type Complaints = readonly (readonly [path: readonly (string | number)[], message: string])[]
+
+export function findTransmitterFaults({
+  issuers,
+  transmitters,
+  directory,
+  listeners,
+}: Told & Pick<Configuration, 'directory' | 'listeners'>): Complaints {
+  const issued = new Set(issuers.map(({ issuer }) => issuer))
+  return transmitters.flatMap((settings, index) => {
+    const { name, issuer, jwksUri } = settings
+    const complain = (isFault: boolean, key: string, fault: string): Complaints =>
+      isFault ? [[['transmitters', index, key], `transmitter ${name}: ${fault}`]] : []
+    const unknown = listSpokenFor(settings).filter((spoken) => !issued.has(spoken))
+    const first = transmitters.findIndex((other) => other.name === name)
+    const other = transmitters.find((one) => one.issuer === issuer && one.jwksUri !== jwksUri)
+    return [
+      ...complain(directory.kind === 'claims', 'name', 'events need a database. Set directory.kind to postgres.'),
+      ...complain(!listeners.signals, 'push', 'pushes need listeners.signals. Set it.'),
+      ...complain(first !== index, 'name', 'the name is used twice. Give each its own.'),
+      ...complain(
+        unknown.length > 0,
+        'speaksFor',
+        `${unknown.join(', ')} is not one of issuers[].issuer. Add it there.`,
+      ),
+      ...complain(jwksUri === undefined && !issued.has(issuer), 'issuer', 'its keys are unknown. Give jwksUri.'),
+      ...complain(
+        jwksUri !== undefined && issued.has(issuer),
+        'jwksUri',
+        'the keys are those of issuers[]. Remove it.',
+      ),
+      ...complain(
+        other !== undefined,
+        'jwksUri',
+        'another transmitter of this issuer has another one. Give both the same.',
+      ),
+    ]
+  })
+}

@@ -1,0 +1,44 @@
+import { Counter, Gauge, type Registry } from 'prom-client'
+
+export type EventOutcome = 'stored' | 'unstored' | 'noted' | 'ignored' | 'refused'
+
+export type SecurityEventMetrics = Readonly<{
+  countEvent: (transmitter: string | undefined, event: string, outcome: EventOutcome, cause: string) => void
+  expectEvents: (transmitters: readonly string[], at: Date) => void
+  noteEvent: (transmitter: string, at: Date) => void
+  noteStreamStatus: (transmitter: string, status: string, at: Date) => void
+}>
+
+export function createSecurityEventMetrics(registers: Registry[]): SecurityEventMetrics {
+  const events = new Counter({
+    name: 'sallyport_security_events_total',
+    help: 'Security event tokens, by transmitter, event, outcome and cause: stored, unstored, noted, ignored or refused.',
+    labelNames: ['transmitter', 'event', 'outcome', 'cause'],
+    registers,
+  })
+  const lastAt = new Gauge({
+    name: 'sallyport_security_event_timestamp_seconds',
+    help: 'When this process last took a valid security event token of the transmitter; its start before the first.',
+    labelNames: ['transmitter'],
+    registers,
+  })
+  const statusAt = new Gauge({
+    name: 'sallyport_event_stream_status_timestamp_seconds',
+    help: 'When the transmitter last told this process that its stream is enabled, paused or disabled; 0 for never.',
+    labelNames: ['transmitter', 'status'],
+    registers,
+  })
+  return {
+    countEvent: (transmitter = 'unknown', event, outcome, cause) => events.inc({ transmitter, event, outcome, cause }),
+    expectEvents: (transmitters, at) => {
+      for (const transmitter of transmitters) {
+        lastAt.set({ transmitter }, at.getTime() / 1000)
+        for (const status of ['enabled', 'paused', 'disabled']) statusAt.set({ transmitter, status }, 0)
+        for (const cause of ['none', 'without_subject', 'address'])
+          events.inc({ transmitter, event: 'session-revoked', outcome: 'stored', cause }, 0)
+      }
+    },
+    noteEvent: (transmitter, at) => lastAt.set({ transmitter }, at.getTime() / 1000),
+    noteStreamStatus: (transmitter, status, at) => statusAt.set({ transmitter, status }, at.getTime() / 1000),
+  }
+}
