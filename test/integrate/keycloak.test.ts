@@ -43,10 +43,20 @@ const realm = {
   realm: 'tests',
   enabled: true,
   sslRequired: 'none',
+  organizationsEnabled: true,
+  organizations: [
+    {
+      name: 'globex',
+      alias: 'globex',
+      domains: [{ name: 'globex.example' }],
+      members: [{ username: 'ada', membershipType: 'UNMANAGED' }],
+    },
+  ],
   groups: [{ name: 'acme', subGroups: [{ name: 'org-member' }, { name: 'org-admin' }] }],
   clients: [
     { clientId: 'light', ...publicClient, attributes: lightweight, protocolMappers: [groups, subject] },
     { clientId: 'nameless', ...publicClient, attributes: lightweight, protocolMappers: [groups] },
+    { clientId: 'plain', ...publicClient },
     { clientId: 'stranger', ...publicClient, protocolMappers: [groups, subject] },
     { clientId: 'importer', secret: 'importer', serviceAccountsEnabled: true, protocolMappers: [groups] },
   ],
@@ -70,20 +80,20 @@ async function tryKeycloak(t: Test): Promise<void> {
   await t.test('logouts', (t) => tryLogouts(t, keycloak))
 }
 
-const signIn = ({ requestToken }: Keycloak, client_id: string, name: string): Promise<TokenAnswer> =>
-  requestToken({ client_id, grant_type: 'password', username: name, password: name, scope: 'openid' })
+const signIn = ({ requestToken }: Keycloak, client_id: string, name: string, scope = 'openid'): Promise<TokenAnswer> =>
+  requestToken({ client_id, grant_type: 'password', username: name, password: name, scope })
 
 const readClaims = (jwt: string) => JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString())
 
 async function tryTokens(t: Test, keycloak: Keycloak): Promise<void> {
   const upstream = await startHttpUpstream(t, (request, response) => response.end(JSON.stringify(request.headers)))
-  const rules = groupRules
+  const rules = [...groupRules, { claim: '/organization', matches: '{organization}', role: 'org-member' }]
   const { directory } = writePolicies(t, organizationsOf(keycloak.issuer))
   const gateway = await startTestGateway(t, {
     upstreams: { platform: { url: upstream.url } },
     settings: {
       ...claimsSettings(keycloak.issuer, {
-        audience: { azp: ['light', 'nameless', 'importer'] },
+        audience: { azp: ['light', 'nameless', 'importer', 'plain'] },
         tokens: { bearer: true },
         directoryRules: rules,
         jwksUri: undefined,
@@ -115,6 +125,15 @@ async function tryTokens(t: Test, keycloak: Keycloak): Promise<void> {
       user: { type: 'client-managed' },
       organization: { role: 'org-admin' },
     })
+  })
+
+  await t.test('a member of an organization has its role', async (t) => {
+    const { access_token: jwt } = await signIn(keycloak, 'plain', 'ada', 'openid organization')
+    t.match(readClaims(jwt), { organization: ['globex'], groups: undefined })
+    const { status, json } = await ask(jwt)
+    t.equal(status, 200)
+    t.match(readClaims(json()['x-gateway-identity']), { organization: { id: 8, role: 'org-member' } })
+    t.equal((await ask((await signIn(keycloak, 'plain', 'ben', 'openid organization')).access_token)).status, 403)
   })
 
   await t.test('ID tokens, refresh tokens, and those of other clients or without a subject are 401', async (t) => {
