@@ -54,9 +54,8 @@ export function wireStages(
     createRecords({ log, metrics, now, monotonicMs, onRequestEnd }, listener)
   const time = observeStages(metrics, monotonicMs)
   const observe = (listener: AuditedListener): ObserveRequest => {
-    const trace = tracing?.observe(listener)
-    return (record, exchange, id) =>
-      shadow.observe(time(trace ? trace(record, exchange, id) : record, exchange, id), exchange, id)
+    const follow = followBy(time, tracing?.observe(listener))
+    return (record, exchange, id) => shadow.observe(follow(record, exchange, id), exchange, id)
   }
   const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, history, monotonicMs)
   for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
@@ -88,6 +87,12 @@ export function wireStages(
   }
   const { authzen } = configuration.listeners.decision
   const pageTokens = createPageTokens({ privateKey: () => keys.signing().privateKey, drawBytes: randomBytes })
-  const judge = createDecision(ofDecision, authzen && createAuthzen(ofDecision, authzen, { pageTokens, monotonicMs }))
+  const ofAuthzen: Stages = { ...ofDecision, observe: followBy(time, tracing?.observe('decision')) }
+  const judge = createDecision(ofDecision, authzen && createAuthzen(ofAuthzen, authzen, { pageTokens, monotonicMs }))
   return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
 }
+
+const followBy =
+  (time: ObserveRequest, trace: ObserveRequest | undefined): ObserveRequest =>
+  (record, exchange, id) =>
+    time(trace ? trace(record, exchange, id) : record, exchange, id)

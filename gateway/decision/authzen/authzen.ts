@@ -3,7 +3,7 @@ import { readCredential } from '../../authenticate/credential.ts'
 import { decide, enforce } from '../../authorize/decide.ts'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Exchange } from '../../http/exchange.ts'
-import type { RequestRecord } from '../../observe/request-record.ts'
+import type { RequestObserver, RequestRecord } from '../../observe/request-record.ts'
 import { auditRefusal, passAudit, renderRefusal, type Snapshot, type Stages } from '../../pipeline.ts'
 import type { Route } from '../../policy/route.ts'
 import { readClient } from '../../receive/client.ts'
@@ -54,6 +54,7 @@ type Received = Readonly<{
   clientAddress: string
   requestId: string
   record: RequestRecord
+  observer: RequestObserver
 }>
 
 export function createAuthzen(stage: Stages, { url, subject }: AuthzenSettings, tools: SearchTools) {
@@ -61,11 +62,11 @@ export function createAuthzen(stage: Stages, { url, subject }: AuthzenSettings, 
   const evaluate = createEvaluate(directory, subject)
   const metadata = describeEndpoints(url)
   const respond = async (endpoint: Endpoint, received: Received, snapshot: Snapshot): Promise<unknown> => {
-    const { exchange, record } = received
+    const { exchange, record, observer } = received
     requireMethod(endpoint, exchange.method)
     if (endpoint === 'metadata') {
-      record.onAllowed()
-      await passAudit(stage.audit, record, record, 200)
+      observer.onAllowed()
+      await passAudit(stage.audit, record, observer, 200)
       return metadata
     }
     const asker = await admitEvaluator(stage, endpoint, received, snapshot)
@@ -79,15 +80,20 @@ export function createAuthzen(stage: Stages, { url, subject }: AuthzenSettings, 
   const serve = async (endpoint: Endpoint, exchange: Exchange): Promise<void> => {
     const requestId = readRequestId(exchange.headers)
     const record = stage.beginRecord(exchange, requestId)
+    const observer = stage.observe(record, exchange, requestId)
     try {
       const snapshot = stage.snapshot()
-      const body = await respond(endpoint, receive(stage, exchange, requestId, record, snapshot), snapshot)
+      const body = await respond(
+        endpoint,
+        receive(stage, { exchange, requestId, record, observer }, snapshot),
+        snapshot,
+      )
       const headers = ['content-type', 'application/json', 'cache-control', 'no-store', 'x-request-id', requestId]
       exchange.respond({ status: 200, headers }, JSON.stringify(body))
     } catch (caught) {
       const refused = GatewayError.from(caught)
       exchange.willRefuse(refused.status)
-      const refusal = renderRefusal(await auditRefusal(stage.audit, record, record, refused), record, requestId)
+      const refusal = renderRefusal(await auditRefusal(stage.audit, record, observer, refused), record, requestId)
       exchange.respond(refusal, refusal.body)
     }
   }
@@ -110,19 +116,16 @@ function describeEndpoints(url: string): Readonly<Record<string, string>> {
   }
 }
 
-function receive(
-  stage: Stages,
-  exchange: Exchange,
-  requestId: string,
-  record: RequestRecord,
-  { headLimits: { usual } }: Snapshot,
-): Received {
+type Begun = Pick<Received, 'exchange' | 'requestId' | 'record' | 'observer'>
+
+function receive(stage: Stages, begun: Begun, { headLimits: { usual } }: Snapshot): Received {
+  const { exchange, observer } = begun
   const headers = readHeaders(exchange, usual.headerBytes)
   const client = readClient(exchange, headers, stage.isTrustedProxy)
-  record.onClient(client)
+  observer.onClient(client)
   const target = readTarget(exchange.method, exchange.target, headers.host, usual.targetBytes)
-  record.onTarget(target, headers.host, headers)
-  return { exchange, headers, target, clientAddress: client.address, requestId, record }
+  observer.onTarget(target, headers.host, headers)
+  return { ...begun, headers, target, clientAddress: client.address }
 }
 
 function requireMethod(endpoint: Endpoint, method: string): void {
@@ -168,23 +171,23 @@ const routes: Readonly<Record<GuardedEndpoint, Route>> = {
 async function admitEvaluator(
   stage: Stages,
   endpoint: GuardedEndpoint,
-  { exchange, headers, target, clientAddress, requestId, record }: Received,
+  { exchange, headers, target, clientAddress, requestId, record, observer }: Received,
   { roles }: Snapshot,
 ): Promise<SearchAsker> {
   const match = { route: routes[endpoint], target, params: new Map<string, string>(), rest: undefined }
-  record.onMatch(match)
+  observer.onMatch(match)
   const credential = readCredential(headers, stage.credentials, exchange)
   const principal = await stage.authenticate(credential, { clientAddress, requestId })
-  record.onPrincipal(principal)
+  observer.onPrincipal(principal)
   const organization = resolveOrganization(principal, match, headers)
-  record.onOrganization(organization)
+  observer.onOrganization(organization)
   // By its name: a token with all abilities of its account was not minted to ask about others.
   if (principal.credential.kind !== 'api-token' || !principal.credential.abilities.includes(evaluateAbility))
     throw new GatewayError('token_ability_missing')
   enforce(decide(match, { principal, organization, resource: undefined }, roles))
   if (!organization) throw new GatewayError('no_organization_for_ability')
-  record.onAllowed()
-  await passAudit(stage.audit, record, record)
+  observer.onAllowed()
+  await passAudit(stage.audit, record, observer)
   return { tokenId: principal.credential.id, organizationId: organization.id }
 }
 
