@@ -62,20 +62,28 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
   return [...open, ...unguarded, ...roleOnly, ...changing, ...rewritten, ...mute, ...trusting, ...idle, ...unnamed]
 }
 
-function findUnguarded({ id, source, path, isPublic, destination, ...route }: Route): readonly Warning[] {
-  if (isPublic || destination.kind !== 'upstream') return []
-  const { resource, organizationParam, unguarded } = route
-  const checked = new Set([organizationParam, ...(resource ? listPathNames(resource) : []), ...unguarded.keys()])
+function findUnguarded(route: Route): readonly Warning[] {
+  const { id, source, resource } = route
   const isNested = resource?.kind === 'object' && listLevels(resource.object).length > 1 + resource.parents.length
-  return parsePattern(path).flatMap((segment): readonly Warning[] => {
-    if (segment.kind === 'literal') return []
-    const name = segment.kind === 'rest' ? '*' : segment.name
-    if (checked.has(name)) return []
+  return listUnguarded(route).map(({ name }) => {
     const part = name === '*' ? '*' : `:${name}`
     const advice =
       isNested && name !== '*'
         ? `"parents" of its resource leaves it out, so another ancestor passes`
         : 'no resource guards it, so its backend alone judges whose it is'
-    return [{ source, message: `route "${id}" takes ${part} from the path: ${advice}` }]
+    return { source, message: `route "${id}" takes ${part} from the path: ${advice}` }
+  })
+}
+
+export type UnguardedSegment = Readonly<{ name: string; index: number }>
+
+export function listUnguarded({ path, isPublic, destination, ...route }: Route): readonly UnguardedSegment[] {
+  if (isPublic || destination.kind !== 'upstream') return []
+  const { resource, organizationParam, unguarded } = route
+  const checked = new Set([organizationParam, ...(resource ? listPathNames(resource) : []), ...unguarded.keys()])
+  return parsePattern(path).flatMap((segment, index) => {
+    if (segment.kind === 'literal') return []
+    const name = segment.kind === 'rest' ? '*' : segment.name
+    return checked.has(name) ? [] : [{ name, index }]
   })
 }

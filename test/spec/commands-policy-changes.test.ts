@@ -71,8 +71,11 @@ t.test('policy test ends with 1 where something else comes out, and says where t
 })
 
 t.test('policy coverage ends with 1 for an operation without a route, and a draft has a route for each', async (t) => {
+  const guarded = '/own/:id GET require: { role: org-member } resource: { kind: agent, param: id }'
   const folder = t.testdir({
     table: { 'a.yaml': writeTable({ routes: ['/v1/things GET', '/old GET'] }) },
+    objects: { 'a.yaml': writeTable({ routes: ['/old/:id GET', guarded] }) },
+    'objects.yaml': 'openapi: 3.1.0\npaths:\n  /old/{id}:\n    get: {}\n  /own/{id}:\n    get: {}\n',
     drafted: {},
     'api.yaml':
       'openapi: 3.1.0\nservers: [{ url: https://api.example/v1 }]\npaths:\n  /things:\n    get: {}\n    post: { operationId: makeThing }\n',
@@ -86,6 +89,11 @@ t.test('policy coverage ends with 1 for an operation without a route, and a draf
   t.match(JSON.parse((await ask('coverage', '-p', `${folder}/table`, '--base', '/v1', '--json')).stdout), {
     operations: 2,
     unrouted: [{ method: 'POST', template: '/v1/things' }],
+  })
+  t.match(await run('coverage', '-p', `${folder}/objects`, '--openapi', `${folder}/objects.yaml`), {
+    code: 0,
+    stdout:
+      /^Operations with a parameter that no resource guards\nmethod +path +operation +route +place\nGET +\/old\/{id} +r0 +\S+objects\.yaml:4:10\n\n2 operations, 0 without a route; 0 routes not or not wholly described; 1 of 2 with parameters guarded\n$/,
   })
   writeFileSync(`${folder}/drafted/api.yaml`, (await ask('init')).stdout)
   t.match(await run('check', '-p', `${folder}/drafted`), {

@@ -3,11 +3,15 @@ import { listRegions, type Region, type Step } from '../../policy/regions.ts'
 import { type Method, methods, type PatternSegment, parsePattern, type Route } from '../../policy/route.ts'
 import { compileRoutes } from '../../route/table.ts'
 import { findRoute } from '../find-route.ts'
+import { listUnguarded } from '../lint.ts'
 import type { Operation } from './read-operations.ts'
+
+type NamedOperation = Pick<Operation, 'method' | 'template' | 'id' | 'place'>
 
 export type Coverage = Readonly<{
   operations: number
-  unrouted: readonly Pick<Operation, 'method' | 'template' | 'id' | 'place'>[]
+  unrouted: readonly NamedOperation[]
+  objects: Readonly<{ operations: number; unguarded: readonly (NamedOperation & Readonly<{ route: string }>)[] }>
   undescribed: readonly Readonly<{ route: string; source: string; path: string; methods: readonly Method[] }>[]
 }>
 
@@ -19,7 +23,7 @@ export function coverRoutes({ routes }: Policy, operations: readonly Operation[]
   const table = compileRoutes(routes)
   const described = operations.map((operation) => ({ operation, segments: parsePattern(operation.pattern) }))
   const rows = described.map(({ operation: { pattern } }) => ({ host: undefined, path: pattern }))
-  const routed = new Set<Operation>()
+  const routed = new Map<Operation, Set<Route>>(operations.map((operation) => [operation, new Set()]))
   const taken = new Map<Route, Set<Method>>(routes.map((route) => [route, new Set()]))
   for (const region of listRegions([...routes, ...rows])) {
     const here = described.filter(({ segments }) => isInstance(region, segments))
@@ -28,21 +32,46 @@ export function coverRoutes({ routes }: Policy, operations: readonly Operation[]
       for (const { operation, segments } of route ? here : []) {
         if (operation.method !== method) continue
         if (route) taken.get(route)?.add(method)
-        if (isTypical(region, segments)) routed.add(operation)
+        if (route && isTypical(region, segments)) routed.get(operation)?.add(route)
       }
     }
   }
   return {
     operations: operations.length,
-    unrouted: operations
-      .filter((operation) => !routed.has(operation))
-      .map(({ method, template, id, place }) => ({ method, template, id, place })),
+    unrouted: operations.filter((operation) => routed.get(operation)?.size === 0).map(nameOperation),
+    objects: coverObjects(described, routed),
     undescribed: routes.flatMap((route) => {
       const left = listUndescribed(route, taken.get(route) ?? new Set())
       return left.length > 0 ? { route: route.id, source: route.source, path: route.path, methods: left } : []
     }),
   }
 }
+
+const nameOperation = ({ method, template, id, place }: Operation): NamedOperation => ({ method, template, id, place })
+
+type Described = Readonly<{ operation: Operation; segments: readonly PatternSegment[] }>
+
+function coverObjects(
+  described: readonly Described[],
+  routed: ReadonlyMap<Operation, ReadonlySet<Route>>,
+): Coverage['objects'] {
+  const taking = described
+    .filter(({ segments }) => segments.some(({ kind }) => kind !== 'literal'))
+    .map((one) => ({ ...one, routes: [...(routed.get(one.operation) ?? [])] }))
+    .filter(({ routes }) => routes.length > 0)
+  return {
+    operations: taking.length,
+    unguarded: taking.flatMap(({ operation, segments, routes }) => {
+      const open = routes.find((route) => leavesOpen(route, segments))
+      return open ? [{ ...nameOperation(operation), route: open.id }] : []
+    }),
+  }
+}
+
+const leavesOpen = (route: Route, segments: readonly PatternSegment[]): boolean =>
+  listUnguarded(route).some(({ name, index }) =>
+    segments.slice(index, name === '*' ? undefined : index + 1).some(({ kind }) => kind !== 'literal'),
+  )
 
 const isInstance = ({ steps }: Region, segments: readonly PatternSegment[]): boolean =>
   steps.length === segments.length && segments.every((segment, index) => takes(segment, steps[index]))

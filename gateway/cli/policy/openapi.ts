@@ -20,7 +20,7 @@ export function runInit(options: Described & Readonly<{ upstream: string }>): vo
 const readDescribed = ({ openapi, base }: Described): readonly Operation[] =>
   readOperations(openapi, readText(openapi), base?.replace(/\/+$/, '').replace(/^(?=[^/])/, '/'))
 
-function describe({ operations, unrouted, undescribed }: Coverage): string {
+function describe({ operations, unrouted, objects, undescribed }: Coverage): string {
   const unroutedRows = unrouted.map(({ method, template, id, place }) => [method, template, id ?? '', place])
   const undescribedRows = undescribed.map(({ route, source, path, methods }) => [
     methods.join(' '),
@@ -28,13 +28,31 @@ function describe({ operations, unrouted, undescribed }: Coverage): string {
     route,
     source,
   ])
+  const { length: open } = objects.unguarded
+  const guarded =
+    objects.operations > 0 ? `; ${objects.operations - open} of ${objects.operations} with parameters guarded` : ''
   return [
     ...(unrouted.length > 0
       ? ['Operations without a route', formatTable(['method', 'path', 'operation', 'place'], unroutedRows)]
       : []),
+    ...(open > 0
+      ? [
+          'Operations with a parameter that no resource guards',
+          formatTable(
+            ['method', 'path', 'operation', 'route', 'place'],
+            objects.unguarded.map(({ method, template, id, route, place }) => [
+              method,
+              template,
+              id ?? '',
+              route,
+              place,
+            ]),
+          ),
+        ]
+      : []),
     ...(undescribed.length > 0
       ? ['Routes without an operation', formatTable(['methods', 'path', 'route', 'place'], undescribedRows)]
       : []),
-    `${operations} operations, ${unrouted.length} without a route; ${undescribed.length} routes not or not wholly described\n`,
+    `${operations} operations, ${unrouted.length} without a route; ${undescribed.length} routes not or not wholly described${guarded}\n`,
   ].join('\n')
 }
