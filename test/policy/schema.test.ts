@@ -16,7 +16,7 @@ const schemas = [
 const at = (path: string): URL => new URL(`../../${path}`, import.meta.url)
 const readText = (path: string): string => readFileSync(at(path), 'utf8')
 
-const oddValues = [null, true, -1, 1.5, '', 'x', '7', [], ['x', 'x'], {}, { x: 1 }]
+const oddValues = [null, true, -1, 1.5, 65_536, '', 'x', '7', [], ['x', 'x'], {}, { x: 1 }]
 
 /** A sound document's variants, in each of which one value is another, is missing, or has a neighbor that is unknown. */
 function* vary(value: unknown): Iterable<unknown> {

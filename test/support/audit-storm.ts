@@ -118,7 +118,7 @@ export async function storm(serving: Serving, world: TestWorld): Promise<Storm> 
     certain.push(id)
     const head = `POST /public/x HTTP/1.1\r\nHost: h\r\nx-oauth-access-token: ${owner.jwt}\r\nx-request-id: ${id}\r\n`
     const body = '3\r\nabc\r\nnonsense\r\n'
-    const answer = await callRaw(serving.public, `${head}Transfer-Encoding: chunked\r\n\r\n${body}`, 5_000)
+    const answer = await callRaw(serving.public, `${head}Transfer-Encoding: chunked\r\n\r\n${body}`, 30_000)
     // On a busy machine the request is 503 before its body is read, and then no body broke off.
     if (answer.startsWith('HTTP/1.1 400 ')) brokenBodies += 1
     else if (!answer.startsWith('HTTP/1.1 503 ')) throw new Error(`a broken body is answered ${answer}`)

@@ -66,7 +66,7 @@ async function runToEnd(url, outputs) {
 
 /** A process ends by itself once nothing keeps it, which here is the channel to its parent. */
 async function untilIdle() {
-  while (!isIdle()) await new Promise((resolve) => setImmediate(resolve))
+  while (!isIdle()) await new Promise((resolve) => setTimeout(resolve, 1))
 }
 
 async function isIdleSoon() {

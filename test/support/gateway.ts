@@ -203,11 +203,16 @@ export function watchClient(socket: Socket): RawClient {
   }
 }
 
-/** Resolves once the condition holds; fails the test when it has not after `withinMs`. */
+/**
+ * Resolves once the condition holds; fails the test when it has not after `withinMs`. It rests longer than it looks, or a
+ * condition that reads a page of metrics would keep a processor busy.
+ */
 export async function until(condition: () => unknown, what: string, withinMs = 20_000): Promise<void> {
   const startedMs = performance.now()
-  while (!(await condition())) {
-    if (performance.now() - startedMs > withinMs) throw new Error(`not within ${withinMs} ms: ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
+  for (let beganMs = startedMs; !(await condition()); beganMs = performance.now()) {
+    const nowMs = performance.now()
+    if (nowMs - startedMs > withinMs) throw new Error(`not within ${withinMs} ms: ${what}`)
+    const restMs = Math.min(50, Math.max(10, 3 * (nowMs - beganMs)))
+    await new Promise((resolve) => setTimeout(resolve, restMs))
   }
 }

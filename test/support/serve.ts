@@ -83,11 +83,21 @@ export function runServe(t: Test, options: ServeOptions): Serve {
   child.stderr?.on('data', (chunk: Buffer) => {
     stderr += chunk.toString()
   })
-  const readLines = (): readonly JsonValue[] =>
-    stdout
-      .split('\n')
-      .slice(0, -1)
-      .map((line): JsonValue => JSON.parse(line))
+  const lines: JsonValue[] = []
+  let readTo = 0
+  // Tests look again and again, and each line is parsed once.
+  const readLines = (): readonly JsonValue[] => {
+    const end = stdout.lastIndexOf('\n') + 1
+    if (end > readTo)
+      lines.push(
+        ...stdout
+          .slice(readTo, end - 1)
+          .split('\n')
+          .map((line): JsonValue => JSON.parse(line)),
+      )
+    readTo = end
+    return lines
+  }
   return {
     child,
     pid,
