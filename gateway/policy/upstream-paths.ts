@@ -40,7 +40,7 @@ export function findCollisions(routes: readonly Route[]): readonly Collision[] {
   const collisions = new Map<string, Collision>()
   for (const place of places.values())
     for (const { steps } of divideRequests(
-      place.images.map(({ pattern }) => ({ host: undefined, pattern })),
+      carryPatterns(place, routes).map((pattern) => ({ host: undefined, pattern })),
       literals,
     )) {
       const path = steps.map((step) => step.text)
@@ -52,12 +52,45 @@ export function findCollisions(routes: readonly Route[]): readonly Collision[] {
   return [...collisions.values()]
 }
 
+function carryPatterns({ images }: Place, routes: readonly Route[]): readonly Pattern[] {
+  const patterns = routes.map(({ path }) => parsePattern(path))
+  const carried = images.flatMap((image) => [image.pattern, ...patterns.flatMap((other) => carry(image, other) ?? [])])
+  return [...new Map(carried.map((pattern) => [describePattern(pattern), pattern])).values()]
+}
+
+function carry({ match, pattern }: Image, other: Pattern): readonly Pattern[] | undefined {
+  if (isOtherText(match[0], other[0])) return undefined
+  const rest = other.at(-1)?.kind === 'rest' ? other.length - 1 : Number.POSITIVE_INFINITY
+  const segmentAt = (index: number): PatternSegment | undefined =>
+    index < rest ? other[index] : { kind: 'param', name: '' }
+  const isApart = match.some((segment, index) => {
+    const there = segmentAt(index)
+    if (segment.kind === 'rest') return there === undefined
+    return !there || isOtherText(segment, there)
+  })
+  if (isApart || (match.at(-1)?.kind !== 'rest' && other.length > match.length && rest > match.length)) return undefined
+  const carried = pattern.flatMap((segment): Pattern => {
+    const place = segment.kind === 'literal' ? -1 : match.findIndex((one) => isSameVariable(one, segment))
+    if (segment.kind === 'rest') return place < rest ? other.slice(place) : [segment]
+    return [(place < 0 ? undefined : segmentAt(place)) ?? segment]
+  })
+  return [foldPattern(carried)]
+}
+
+const isOtherText = (one: PatternSegment | undefined, other: PatternSegment | undefined): boolean =>
+  one?.kind === 'literal' && other?.kind === 'literal' && one.text !== other.text
+
+const isSameVariable = (one: PatternSegment, other: PatternSegment): boolean =>
+  one.kind === other.kind && nameOfParam(one) === nameOfParam(other)
+
+const describePattern = (pattern: Pattern): string =>
+  pattern.map((segment) => (segment.kind === 'literal' ? `/${segment.text}` : `/${segment.kind}`)).join('')
+
 function* findDifferent(claims: readonly Claim[], path: readonly string[]): Generator<Collision> {
   for (const [index, one] of claims.entries())
     for (const other of claims.slice(0, index)) {
       const isAlike = isAtLeast(one.route, other.route) && isAtLeast(other.route, one.route)
-      if (!isAlike && foldSegments(one.path).join('/') !== foldSegments(other.path).join('/'))
-        yield { claim: one, other, path }
+      if (!isAlike && !isFoldedAlike(one.path, other.path)) yield { claim: one, other, path }
     }
 }
 
@@ -101,6 +134,9 @@ const foldPattern = (pattern: Pattern): Pattern => {
 
 const foldSegments = (segments: readonly string[]): readonly string[] => segments.map(foldName).filter(Boolean)
 
+export const isFoldedAlike = (one: readonly string[], other: readonly string[]): boolean =>
+  foldSegments(one).join('/') === foldSegments(other).join('/')
+
 /** One spelling for all that some server takes for the same name. */
 export function foldName(text: string): string {
   let plain = text
@@ -124,26 +160,33 @@ type Origin = Claim & Readonly<{ found: Found | undefined }>
 
 function listOrigins({ root }: Place, segments: readonly string[], trie: RouteTrie, text: string): readonly Origin[] {
   const wanted = segments.length > 1 && segments.at(-1) === '' ? segments.slice(0, -1) : segments
-  return collect(root, wanted, 0).map((image) => {
-    const { route } = image
-    const path = findOrigin(image, wanted, text)
-    return { route, path, found: trie.find(path, route.host) }
-  })
+  return collect(root, wanted, 0).flatMap((image) =>
+    findOrigins(image, wanted, text, trie.mostSegments).map((path) => {
+      const { route } = image
+      return { route, path, found: trie.find(path, route.host) }
+    }),
+  )
 }
 
 const claimsFor = (origins: readonly Origin[], method: string): readonly Claim[] =>
   origins.filter(({ route, found }) => rowFor(found, method)?.route === route)
 
-/** The client's path that is forwarded so. A parameter that is left out has a value that no route names. */
-function findOrigin({ match, pattern }: Image, segments: readonly string[], text: string): readonly string[] {
-  return match.flatMap((segment) => {
-    if (segment.kind === 'literal') return segment.text
-    const place = pattern.findIndex(
-      (other) => other.kind === segment.kind && (other.kind !== 'param' || nameOfParam(other) === nameOfParam(segment)),
-    )
-    if (place < 0) return text
-    return segment.kind === 'rest' ? segments.slice(place) : (segments[place] ?? text)
-  })
+/** The clients' paths that are forwarded so. A part that is left out has a text that no route names, in any length. */
+function findOrigins(
+  { match, pattern }: Image,
+  segments: readonly string[],
+  text: string,
+  mostSegments: number,
+): readonly (readonly string[])[] {
+  const isRestLeftOut = match.at(-1)?.kind === 'rest' && pattern.at(-1)?.kind !== 'rest'
+  return Array.from({ length: isRestLeftOut ? mostSegments : 1 }, (_, index) =>
+    match.flatMap((segment) => {
+      if (segment.kind === 'literal') return segment.text
+      const place = pattern.findIndex((other) => isSameVariable(other, segment))
+      if (place < 0) return segment.kind === 'rest' ? Array<string>(index + 1).fill(text) : text
+      return segment.kind === 'rest' ? segments.slice(place) : (segments[place] ?? text)
+    }),
+  )
 }
 
 const nameOfParam = (segment: PatternSegment): string | undefined =>

@@ -3,7 +3,13 @@ import { rewritePath } from '../policy/path-rewrite.ts'
 import { type Method, methods, type Route } from '../policy/route.ts'
 import { buildTrie, type Found, isKnownMethod, type RouteRow, rowFor } from '../policy/route-trie.ts'
 import { isAtLeastAsStrict } from '../policy/strictness.ts'
-import { indexUpstreamPaths, isAtLeast, type UpstreamPaths } from '../policy/upstream-paths.ts'
+import {
+  type Claim,
+  indexUpstreamPaths,
+  isAtLeast,
+  isFoldedAlike,
+  type UpstreamPaths,
+} from '../policy/upstream-paths.ts'
 import { type RequestTarget, readSegments } from '../receive/target.ts'
 import { otherReadings } from './readings.ts'
 
@@ -67,10 +73,18 @@ function refuseMisreadableUpstream({ route, target, rest }: RouteMatch, upstream
   const isShared = upstreamPaths.isShared(route)
   if (!isShared && !route.rewrite) return
   const path = pathAtUpstream(route, target.path, rest)
-  for (const reading of otherReadings({ path, segments: readSegments(path) }, upstreamPaths.mostSegments))
-    for (const claim of isShared ? upstreamPaths.findClaims(route, reading, target.method) : [])
-      if (!isAtLeast(route, claim.route)) throw new GatewayError('target_like_stricter_row')
+  const segments = readSegments(path)
+  const readings = otherReadings({ path, segments }, upstreamPaths.mostSegments)
+  if (!isShared) return
+  const claimsFor = (reading: readonly string[]) => upstreamPaths.findClaims(route, reading, target.method)
+  const isBroken =
+    claimsFor(segments).some((claim) => !isAtLeast(route, claim.route) && !isSamePath(claim, route, target)) ||
+    readings.some((reading) => claimsFor(reading).some((claim) => !isAtLeast(route, claim.route)))
+  if (isBroken) throw new GatewayError('target_like_stricter_row')
 }
+
+const isSamePath = (claim: Claim, route: Route, { segments }: RequestTarget): boolean =>
+  claim.route.path === route.path || isFoldedAlike(claim.path, segments)
 
 function pathAtUpstream({ rewrite, destination }: Route, path: string, rest: string | undefined): string {
   if (destination.kind === 'cluster') return `/${rest ?? ''}`

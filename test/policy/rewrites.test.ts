@@ -143,6 +143,18 @@ t.test('two paths of clients never reach one upstream path under different requi
       { path: '/b/*', ...owner },
       { path: '/c/:key', rewrite: '/b/x/:key' },
     ],
+    // A shorter path of the same clients is another route's.
+    [{ path: '/files/:id' }, { path: '/files/*', rewrite: '/store/*' }, { path: '/store/*', ...owner }],
+    [
+      { path: '/files/admin/:id', upstream: 'other' },
+      { path: '/files/:kind/*', rewrite: '/store/:kind/*' },
+      { path: '/store/:kind/:id', ...owner },
+    ],
+    [
+      { path: '/app/:page', upstream: 'other' },
+      { path: '/app/*', rewrite: '/index', ...owner },
+      { path: '/c', rewrite: '/index' },
+    ],
     [
       { path: '/x/:org/y', rewrite: '/y', ...owner },
       { path: '/z', rewrite: '/y' },
@@ -292,4 +304,105 @@ t.test('a spelling that leads to a stricter path of the upstream is refused', as
   t.equal(find('/a/admin'), 'r2')
   t.equal(find('/a/Users'), 'r0')
   t.equal(find('/c/ADMIN'), 'r8')
+})
+
+t.test('a table refuses a path that leads to a stricter route, even if the policy was not checked', async (t) => {
+  const lax: Row = { path: '/files/*', rewrite: '/store/*' }
+  const of = (...rows: readonly Row[]) => compileRoutes(rows.flatMap((row) => compile([row]).routes))
+  const find = (table: ReturnType<typeof compileRoutes>, path: string, host = 'h'): string =>
+    table.match(readTarget('GET', path, host), host).route.path
+  const table = of(lax, { path: '/store/*', ...owner })
+  for (const path of ['/files/1', '/files/1/2', '/files/A'])
+    t.throws(() => find(table, path), { code: 'target_misreadable' }, path)
+  t.equal(find(table, '/store/1'), '/store/*')
+  t.equal(find(of(lax, { path: '/store/admin', ...owner }), '/files/1'), '/files/*')
+  const hosts = of(
+    { path: '/b/:id', host: 'a.example', stripPrefix: '/b', ...owner },
+    { path: '/b/:id', stripPrefix: '/b' },
+  )
+  for (const host of ['a.example', 'b.example']) t.equal(find(hosts, '/b/1', host), '/b/:id', host)
+})
+
+const shared: KnownUpstreams = new Map([
+  ['up', { origins: ['http://a:80'], basePath: '' }],
+  ['based', { origins: ['http://a:80'], basePath: '/a' }],
+])
+
+const anyPattern = fc
+  .tuple(fc.array(fc.constantFrom('a', 'b', 'admin', ':x', ':y'), { minLength: 1, maxLength: 3 }), fc.boolean())
+  .map(([names, isOpen]) => [...new Set(names), ...(isOpen ? ['*'] : [])])
+
+/** Paths of clients that lead to the same few paths of one backend. */
+const anyRow: fc.Arbitrary<Row> = fc
+  .record({
+    names: anyPattern,
+    wanted: anyPattern,
+    change: fc.constantFrom('none', 'strip', 'whole', 'whole'),
+    upstream: fc.constantFrom('up', 'up', 'based'),
+    encodedSlashes: fc.constantFrom('allow', 'refuse'),
+    isOwners: fc.boolean(),
+  })
+  .map(({ names, wanted, change, upstream, encodedSlashes, isOwners }): Row => {
+    const [first = ''] = names
+    const isKnown = (name: string): boolean => !/^[:*]/.test(name) || names.includes(name)
+    const whole = change === 'whole' ? { rewrite: `/${wanted.filter(isKnown).join('/')}` } : {}
+    const strip = change === 'strip' && !first.startsWith(':') ? { stripPrefix: `/${first}` } : {}
+    return { path: `/${names.join('/')}`, upstream, encodedSlashes, ...whole, ...strip, ...(isOwners && owner) }
+  })
+
+const plainNames = ['a', 'b', 'admin', 'q']
+const plainPaths = plainNames.flatMap((one) => [
+  `/${one}`,
+  ...plainNames.flatMap((two) => [`/${one}/${two}`, ...plainNames.map((three) => `/${one}/${two}/${three}`)]),
+])
+
+const anyPath = fc
+  .array(
+    fc.constantFrom(...plainNames, 'A', 'ADMIN', 'admin.', 'admin;x', 'a%2fb', 'b%2fadmin', '%2561dmin', '%20b', 'a/'),
+    {
+      minLength: 1,
+      maxLength: 4,
+    },
+  )
+  .map((parts) => `/${parts.join('/')}`)
+
+/** The route of a path and the path of the backend, undefined where it is refused. */
+function leads(table: ReturnType<typeof compileRoutes>, path: string) {
+  try {
+    const { route } = table.match(readTarget('GET', path, 'h'), 'h')
+    return { isOwners: route.role !== undefined, after: route.rewrite ? rewritePath(route.rewrite, path) : path }
+  } catch {
+    return undefined
+  }
+}
+
+function tryCompile(rows: readonly Row[]): ReturnType<typeof compileRoutes> | undefined {
+  try {
+    return compileRoutes(compile(rows, shared).routes)
+  } catch {
+    return undefined
+  }
+}
+
+t.test('in generated policies, no path that is open to all is read as one that owners alone reach', async (t) => {
+  let judged = 0
+  const policies = fc.sample(fc.array(anyRow, { minLength: 2, maxLength: 6 }), { numRuns: 3_000, seed: 20_251 })
+  for (const [index, rows] of policies.entries()) {
+    const table = rows.some(({ require }) => require) ? tryCompile(rows) : undefined
+    if (!table) continue
+    const ofOwners = new Set(
+      plainPaths.flatMap((path) => {
+        const led = leads(table, path)
+        return led?.isOwners ? [led.after] : []
+      }),
+    )
+    for (const path of [...plainPaths, ...fc.sample(anyPath, { numRuns: 40, seed: index })]) {
+      const led = leads(table, path)
+      if (!led || led.isOwners) continue
+      judged += 1
+      const reading = backendReadings.find(({ read }) => ofOwners.has(read(led.after)))
+      if (reading) t.fail(`${path} goes out as ${led.after}, read ${reading.name}: ${JSON.stringify(rows)}`)
+    }
+  }
+  t.ok(judged > 5_000, `${judged} paths`)
 })
