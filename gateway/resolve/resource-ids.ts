@@ -11,8 +11,10 @@ type Named = Pick<RouteMatch, 'params' | 'target'> & Readonly<{ route: Pick<Rout
 export function readResourceIds({ route, params, target }: Named, headers: readonly string[]): IdTexts | undefined {
   const { resource } = route
   if (!resource) return []
-  const query = target.search === '' ? noParameters : readParameters(target.search)
-  if (query.length > 0 && listPathNames(resource).some((name) => findNamed(query, name).length > 0)) return undefined
+  const pathNames = listPathNames(resource)
+  const isRead = target.search !== '' && (pathNames.length > 0 || resource.place.in === 'query')
+  const query = isRead ? readParameters(target.search) : noParameters
+  if (query.length > 0 && pathNames.some((name) => findNamed(query, name).length > 0)) return undefined
   const id = readId(resource, params, query, headers)
   if (resource.kind === 'agent' || resource.parents.length === 0) return [id]
   return [id, ...resource.parents.map((name) => params.get(name) ?? '')]
@@ -53,13 +55,13 @@ export function readHeaderId(headers: readonly string[], wanted: string): string
   return count === 1 ? value : ''
 }
 
-type Parameter = Readonly<{ name: string; reading: string; value: string; isPlain: boolean }>
+type Parameter = Readonly<{ name: string; word: string; whole: string; value: string; isPlain: boolean }>
 
 const noParameters: readonly Parameter[] = []
 
 const findNamed = (query: readonly Parameter[], name: string): readonly Parameter[] => {
-  const wanted = readAsServers(name)
-  return query.filter(({ reading }) => reading === wanted)
+  const wanted = name.toLowerCase()
+  return query.filter(({ word, whole }) => word === wanted || whole === wanted)
 }
 
 /** Servers part a query at `&`, and some at `;` too. A pair with `;` has two readings. */
@@ -72,29 +74,34 @@ function readParameters(search: string): readonly Parameter[] {
       const equals = part.indexOf('=')
       const name = decodeForm(equals < 0 ? part : part.slice(0, equals))
       const value = equals < 0 ? '' : decodeForm(part.slice(equals + 1))
-      parameters.push({ name, value, isPlain, reading: readAsServers(decodeForm(name)) })
+      parameters.push({ name, value, isPlain, ...readAsServers(decodeForm(name)) })
     }
   }
   return parameters
 }
 
-/** Bytes outside of UTF-8 become a character that neither a name nor an id may have. */
+/** Text outside of UTF-8 is taken byte by byte: PHP and others read the name before such bytes. */
 function decodeForm(text: string): string {
   const spaced = text.replaceAll('+', ' ')
   if (!spaced.includes('%')) return spaced
   try {
     return decodeURIComponent(spaced.replace(/%(?![0-9a-f]{2})/gi, '%25'))
   } catch {
-    return '\ufffd'
+    return spaced.replace(/%([0-9a-f]{2})/gi, toCharacter)
   }
 }
 
+const toCharacter = (_: string, code: string): string => String.fromCharCode(Number.parseInt(code, 16))
+
 /**
- * ASP.NET ignores case and decodes `%uXXXX`. PHP reads dots and spaces as `_`, and cuts a name at its bracket, as Rack
- * and qs do.
+ * ASP.NET ignores case and decodes `%uXXXX`. Rack, qs and PHP cut a name at its bracket. PHP reads dots, spaces and an
+ * open bracket as `_`, and ends a name at NUL.
  */
-function readAsServers(name: string): string {
-  const decoded = name.replace(/%u([0-9a-f]{4})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+function readAsServers(name: string): Pick<Parameter, 'word' | 'whole'> {
+  const decoded = name.replace(/%u([0-9a-f]{4})/gi, toCharacter)
   const [word = ''] = /[\w-][\w. -]*/.exec(decoded) ?? []
-  return word.trimEnd().replace(/[. ]/g, '_').toLowerCase()
+  const [whole = ''] = decoded.split('\0', 1)
+  return { word: foldName(word.trimEnd()), whole: foldName(whole.trimStart()) }
 }
+
+const foldName = (text: string): string => text.replace(/[. []/g, '_').toLowerCase()
