@@ -45,14 +45,15 @@ export class LogoutWriter {
     const key = JSON.stringify([issuer, subject, session])
     const known = this.#unstored.get(key)
     this.#unstored.set(key, known ? latest(known, logout) : logout)
-    if (this.#unstored.size > mostUnstored) this.#widen(issuer)
+    if (this.#unstored.size > mostUnstored) this.#widen()
   }
 
-  #widen(issuer: string): void {
-    const own = [...this.#unstored].filter(([, logout]) => logout.issuer === issuer)
-    for (const [key] of own) this.#unstored.delete(key)
-    const everyone = own.map(([, logout]) => logout).reduce(latest)
-    this.#note({ ...everyone, subject: '', session: '' })
+  #widen(): void {
+    const [largest, ...others] = groupByIssuer(this.#unstored)
+    if (!largest) return
+    const own = others.reduce((one, other) => (other.size > one.size ? other : one), largest)
+    for (const key of own.keys()) this.#unstored.delete(key)
+    this.#note({ ...[...own.values()].reduce(latest), subject: '', session: '' })
   }
 
   #writeSoon(): Promise<void> {
@@ -94,6 +95,15 @@ export class LogoutWriter {
     const retry = (): void => void this.#writeSoon().catch(() => undefined)
     this.#retry = setTimeout(guarded('timer', retry), retryMs).unref()
   }
+}
+
+function groupByIssuer(logouts: ReadonlyMap<string, ReceivedLogout>): readonly Map<string, ReceivedLogout>[] {
+  const groups = new Map<string, Map<string, ReceivedLogout>>()
+  for (const [key, logout] of logouts) {
+    const group = groups.get(logout.issuer) ?? new Map<string, ReceivedLogout>()
+    groups.set(logout.issuer, group.set(key, logout))
+  }
+  return [...groups.values()]
 }
 
 const latest = (one: ReceivedLogout, other: ReceivedLogout): ReceivedLogout => ({
