@@ -12,3 +12,24 @@ export function parseShallow(text: string, mostDepth: number): unknown {
   }
   return JSON.parse(text)
 }
+
+export function parseUnambiguous(text: string, mostDepth: number): unknown {
+  const value = parseShallow(text, mostDepth)
+  refuseRepeatedNames(text)
+  return value
+}
+
+function refuseRepeatedNames(json: string): void {
+  const open: Set<string>[] = []
+  let last = ''
+  for (const [token] of json.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}:]/g)) {
+    if (token === '{') open.push(new Set())
+    else if (token === '}') open.pop()
+    else if (token !== ':') last = token
+    else {
+      const name = last.includes('\\') ? String(JSON.parse(last)) : last.slice(1, -1)
+      if (open.at(-1)?.has(name)) throw new Error('an object names a member twice')
+      open.at(-1)?.add(name)
+    }
+  }
+}

@@ -29,7 +29,7 @@ import { embeddedAddresses } from '../../gateway/http/upstream/embedded-address.
 import { readIdleMs } from '../../gateway/http/upstream/request-cycle.ts'
 import { composeRequestHead } from '../../gateway/http/upstream/request-head.ts'
 import { isHandshake } from '../../gateway/http/websocket.ts'
-import { parseShallow } from '../../gateway/lib/parse-shallow.ts'
+import { parseShallow, parseUnambiguous } from '../../gateway/lib/parse-shallow.ts'
 import { keepCookies, mayKeepSetCookie } from '../../gateway/locate/cookies.ts'
 import { readNetwork } from '../../gateway/network/network.ts'
 import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
@@ -299,6 +299,9 @@ export const readers: readonly Reader[] = [
   ),
   reader('a key set’s text', ['authenticate/jwks/fetch.ts', 'lib/parse-shallow.ts'], mebibyte, (text) =>
     parseShallow(`{"keys":${text}`, 32),
+  ),
+  reader('a JSON text of unique names', 'lib/parse-shallow.ts', 256 * 1024, (text) =>
+    parseUnambiguous(`{"context":[${JSON.stringify(text)}],"a":${text}}`, 10),
   ),
   reader('a question', ['decision/authzen/questions.ts', 'decision/authzen/evaluate.ts'], 256 * 1024, (text) =>
     readQuestion(Buffer.from(`{"subject":${text}}`)),

@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
-import { parseShallow } from '../../lib/parse-shallow.ts'
+import { parseUnambiguous } from '../../lib/parse-shallow.ts'
 
 export type NamedEntity = Readonly<{ type: string; id: string }>
 
@@ -95,7 +95,7 @@ const rules = {
 function readMembers(bytes: Buffer): Members {
   let value: unknown
   try {
-    value = parseShallow(new TextDecoder('utf-8', { fatal: true }).decode(bytes), mostDepth)
+    value = parseUnambiguous(new TextDecoder('utf-8', { fatal: true }).decode(bytes), mostDepth)
   } catch (error) {
     throw new GatewayError('body_unparseable', { cause: error })
   }

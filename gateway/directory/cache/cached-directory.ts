@@ -44,6 +44,8 @@ const verificationsRestMs = 60_000
 
 const silentClusterMs = 1_000
 
+const sharedNameMs = 900
+
 export function createCachedDirectory(store: Directory, options: CachedDirectoryOptions): CachedDirectory {
   const caches = createCaches(options)
   const firstLogins = singleFlight(
@@ -75,8 +77,9 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
     findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
     findResource: (question) => readResource(resources, store, question),
     findNamedMember: (organizationId, name) => {
-      const text = 'id' in name ? `id ${name.id}` : `name ${name.username}`
-      return users.read(`member ${organizationId} ${text}`, () => store.findNamedMember(organizationId, name))
+      const load = () => store.findNamedMember(organizationId, name)
+      if ('id' in name) return users.read(`member ${organizationId} id ${name.id}`, load)
+      return users.read(`member ${organizationId} name ${name.username}`, load, { maxAgeMs: sharedNameMs })
     },
     findCluster: (id, aliveSince) => readCluster(clusters, store, id, aliveSince),
     revokeToken: async (token, audit) => {
