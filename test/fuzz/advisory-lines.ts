@@ -9,6 +9,7 @@ const deciding: readonly string[] = [
   'x-oauth-access-token: forged',
   'x-forwarded-for: 192.0.2.1',
   'x-forwarded-host: evil',
+  'x-forwarded-prefix: /evil',
   'x-request-id: forged',
   'x-original-url: /admin/x',
   'x-http-method-override: DELETE',

@@ -4,6 +4,7 @@ import { isOwners } from './decisions.ts'
 import { type Arrival, judge } from './judge.ts'
 import { judgeAnswer, readAnswerHeads } from './judge-answer.ts'
 import type { FuzzRequest } from './requests.ts'
+import { rewritingPlan } from './rewrites.ts'
 import { runDecisions } from './run-decisions.ts'
 import { runFuzz } from './run-fuzz.ts'
 
@@ -19,6 +20,15 @@ t.test('nothing that generated requests bring to a backend differs from what was
   t.equal(report.requests, requests)
   t.ok(report.arrived > 200, `${report.arrived} arrived`)
   for (const status of [200, 400, 401, 403, 404, 405]) t.ok(report.statuses.has(status), `some were ${status}`)
+})
+
+t.test('the path of the backend follows from the judged one, and leads to no other route', async (t) => {
+  const plan = rewritingPlan
+  const report = await runFuzz(t, world, { seed: 20_251, requests: 4_000, isTimeUp: () => false, clients: 24, plan })
+  t.same(report.violations.slice(0, 3), [])
+  t.equal(report.requests, 4_000)
+  t.ok(report.arrived > 200, `${report.arrived} arrived`)
+  for (const status of [200, 400, 401, 403, 404]) t.ok(report.statuses.has(status), `some were ${status}`)
 })
 
 t.test('no words of a client make the decision listener permit what its proxy did not ask for', async (t) => {
@@ -112,6 +122,25 @@ const without = (wanted: string): Arrival => ({ ...sound, headers: sound.headers
 t.test('the judge finds nothing in what is sound', async (t) => {
   t.same(judge(sound, sent), [])
   t.same(judge({ ...sound, requestLine: 'GET /public/administrator HTTP/1.1' }, undefined), [])
+})
+
+t.test('the judge of rewritten paths finds another path, another prefix and a protected path', async (t) => {
+  const request = { ...sent, target: '/api/x%2Fy?z=/api' }
+  const arrival: Arrival = {
+    requestLine: 'GET /x%2Fy?z=/api HTTP/1.1',
+    headers: [...sound.headers, ['x-forwarded-prefix', '/api']],
+  }
+  t.same(judge(arrival, request, rewritingPlan), [])
+  const faults: Readonly<Record<string, Arrival>> = {
+    'a decoded slash': { ...arrival, requestLine: 'GET /x/y?z=/api HTTP/1.1' },
+    'the prefix that stayed': { ...arrival, requestLine: 'GET /api/x%2Fy?z=/api HTTP/1.1' },
+    'a query that is gone': { ...arrival, requestLine: 'GET /x%2Fy HTTP/1.1' },
+    'no word of the prefix': { ...arrival, headers: sound.headers },
+    'another prefix': { ...arrival, headers: [...sound.headers, ['x-forwarded-prefix', '/other']] },
+  }
+  for (const [what, one] of Object.entries(faults)) t.not(judge(one, request, rewritingPlan).length, 0, what)
+  for (const path of ['/admin/x', '/ADMIN', '/b/admin', '/b/Admin/', '/b/admin;x', '/base/v1/admin/x'])
+    t.not(judge({ ...arrival, requestLine: `GET ${path} HTTP/1.1` }, undefined, rewritingPlan).length, 0, path)
 })
 
 t.test('the judge finds what a gateway must not send', async (t) => {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { startWorld } from '../../gateway/demo/world.ts'
 import { withOwner } from '../support/owner.ts'
+import { rewritingPlan } from './rewrites.ts'
 import { runDecisions } from './run-decisions.ts'
 import { type FuzzReport, runFuzz } from './run-fuzz.ts'
 
@@ -20,6 +21,7 @@ const command = new Command('npm run fuzz --')
   .option('--seed <number>', 'repeats a run', positive, Math.floor(Math.random() * 1e9) + 1)
   .option('--clients <number>', 'connections at once', positive, 48)
   .option('--decisions', 'ask the decision listener, as proxies do whose clients lie')
+  .option('--rewrites', 'by routes and an upstream that change paths')
   .option('--json', 'print the report as JSON')
   .addHelpText(
     'after',
@@ -33,9 +35,10 @@ type Options = Readonly<{
   seed: number
   clients: number
   decisions?: boolean
+  rewrites?: boolean
   json?: boolean
 }>
-const { minutes, requests, seed, clients, decisions, json } = command.opts<Options>()
+const { minutes, requests, seed, clients, decisions, rewrites, json } = command.opts<Options>()
 const longestMinutes = minutes ?? (Number.isFinite(requests) ? Number.POSITIVE_INFINITY : 60)
 const untilMs = performance.now() + longestMinutes * 60_000
 
@@ -53,7 +56,14 @@ const report = await withOwner(async (owner) => {
   owner.teardown(world.stop)
   const isTimeUp = (): boolean => isInterrupted || performance.now() > untilMs
   const run = decisions ? runDecisions : runFuzz
-  return run(owner, world.description, { seed, requests, isTimeUp, clients, isTalkative: true })
+  return run(owner, world.description, {
+    seed,
+    requests,
+    isTimeUp,
+    clients,
+    isTalkative: true,
+    ...(rewrites && { plan: rewritingPlan }),
+  })
 })
 if (json) console.log(JSON.stringify({ ...report, statuses: Object.fromEntries(report.statuses) }))
 else print(report)

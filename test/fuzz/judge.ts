@@ -3,6 +3,7 @@ import { readHeaders } from '../../gateway/receive/headers.ts'
 import { readTarget } from '../../gateway/receive/target.ts'
 import { backendReadings } from '../support/backend-readings.ts'
 import { type Reading, readByNode } from '../support/reference-server.ts'
+import { type Plan, shippedPlan } from './plan.ts'
 import { readCookies } from './read-cookies.ts'
 import type { FuzzRequest } from './requests.ts'
 
@@ -13,17 +14,18 @@ export type Arrival = Readonly<{
   headers: readonly (readonly [name: string, value: string])[]
 }>
 
-/** Paths that no caller of the run may reach. */
-const isProtected = (path: string): boolean => /^\/+admin(?:\/|;|$)/i.test(path)
-
 /** The mistakes of an arrival, a sentence each. `sent` is the request that bore its mark. */
-export function judge(arrival: Arrival, sent: FuzzRequest | undefined): readonly string[] {
+export function judge(arrival: Arrival, sent: FuzzRequest | undefined, plan: Plan = shippedPlan): readonly string[] {
   const [, method = '', target = ''] = /^([A-Z]+) (\S+) HTTP\/1\.1$/.exec(arrival.requestLine) ?? []
   if (method === '') return ['the request line is not canonical']
-  return [...judgeTarget(target), ...judgeHeaders(arrival), ...(sent ? judgeOrigin(arrival, method, target, sent) : [])]
+  return [
+    ...judgeTarget(target, plan),
+    ...judgeHeaders(arrival),
+    ...(sent ? [...judgeOrigin(arrival, method, sent), ...judgePath(arrival, target, sent, plan)] : []),
+  ]
 }
 
-function judgeTarget(target: string): readonly string[] {
+function judgeTarget(target: string, { isProtected }: Plan): readonly string[] {
   if (!/^\/[\x21\x22\x24-\x7e]*$/.test(target)) return ['the target is not in origin form']
   const [path = ''] = target.split('?', 1)
   return backendReadings
@@ -67,10 +69,19 @@ const soundHost = /^(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::\d{1
 
 type Claims = Readonly<{ sub: string; organization: Readonly<{ id: number }> | null }>
 
-function judgeOrigin(arrival: Arrival, method: string, target: string, sent: FuzzRequest): readonly string[] {
+function judgePath({ headers }: Arrival, target: string, sent: FuzzRequest, plan: Plan): readonly string[] {
+  const problems: string[] = []
+  const judged = sent.target.replace(/^https?:\/\/h(?=\/)/i, '')
+  if (target !== plan.forward(judged)) problems.push(`${sent.target} became ${target}`)
+  const prefix = plan.prefixOf(judged)
+  const told = headers.filter(([name]) => name.toLowerCase() === 'x-forwarded-prefix').map(([, value]) => value)
+  if (told.join() !== (prefix ?? '')) problems.push(`the prefix ${told.join()} is told`)
+  return problems
+}
+
+function judgeOrigin(arrival: Arrival, method: string, sent: FuzzRequest): readonly string[] {
   const problems: string[] = []
   if (method !== sent.method) problems.push(`${sent.method} became ${method}`)
-  if (target !== sent.target.replace(/^https?:\/\/h(?=\/)/i, '')) problems.push(`${sent.target} became ${target}`)
   const find = (wanted: string) => arrival.headers.find(([name]) => name.toLowerCase() === wanted)?.[1]
   const [, payload = ''] = (find('x-gateway-identity') ?? '').split('.')
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8') || '{}') as Claims
@@ -89,16 +100,21 @@ function judgeOrigin(arrival: Arrival, method: string, target: string, sent: Fuz
 }
 
 /** The mistakes of an arrival that node:http does not read in the bytes that were sent. */
-export async function judgeByReference({ requestLine }: Arrival, sent: Buffer): Promise<readonly string[]> {
+export async function judgeByReference(
+  { requestLine }: Arrival,
+  sent: Buffer,
+  plan: Plan = shippedPlan,
+): Promise<readonly string[]> {
   const { requests } = await readByNode([sent])
-  return requests.some((request) => toRequestLine(request) === requestLine) ? [] : ['node:http reads no such request']
+  const isRead = requests.some((request) => toRequestLine(request, plan) === requestLine)
+  return isRead ? [] : ['node:http reads no such request']
 }
 
 /** As it goes out; undefined for one that the house's rules refuse. */
-function toRequestLine(request: Reading): string | undefined {
+function toRequestLine(request: Reading, { forward }: Plan): string | undefined {
   try {
     const { path, search } = readTarget(request.method, request.target, readHeaders(request).host)
-    return `${request.method} ${path}${search} HTTP/1.1`
+    return `${request.method} ${forward(`${path}${search}`)} HTTP/1.1`
   } catch {
     return undefined
   }

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { aliasLines, cookieLines, hosts } from './advisory-lines.ts'
+import { type Plan, shippedPlan } from './plan.ts'
 import { oddLines, queries, segments, separators, starts } from './vocabulary.ts'
 
 /** The caller of a generated request: its header, and the identity that a backend must then get. */
@@ -18,22 +19,19 @@ export type FuzzRequest = Readonly<{
 
 const pick = <Value>(values: readonly Value[]): fc.Arbitrary<Value> => fc.constantFrom(...values)
 
-const wildTarget = fc
-  .tuple(
-    pick(starts),
-    fc.array(fc.tuple(pick(segments), pick(separators)), { maxLength: 5 }),
-    pick(segments),
-    pick(queries),
-  )
-  .map(([start, parts, last, query]) => `${start}${parts.flat().join('')}${last}${query}`)
+function wildTargets(words: readonly string[]): fc.Arbitrary<string> {
+  const anyOf = pick([...segments, ...words])
+  return fc
+    .tuple(pick(starts), fc.array(fc.tuple(anyOf, pick(separators)), { maxLength: 5 }), anyOf, pick(queries))
+    .map(([start, parts, last, query]) => `${start}${parts.flat().join('')}${last}${query}`)
+}
 
-const tameTarget = fc
-  .tuple(
-    pick(['/public/', '/public/', '/admin/', '/datasets/', '/public/a/', '/users/']),
-    pick(['x', 'a..b', '%20y', 'a%25b', 'x;y', '%C3%A9', '~!$&()*', 'x/', '...', 'me', '1']),
-    pick(queries.filter((query) => !/[#\xe9]/.test(query))),
-  )
-  .map((parts) => parts.join(''))
+const tameNames = ['x', 'a..b', '%20y', 'a%25b', 'x;y', '%C3%A9', '~!$&()*', 'x/', '...', 'me', '1']
+
+const tameTargets = ({ starts, words }: Plan): fc.Arbitrary<string> =>
+  fc
+    .tuple(pick(starts), pick([...tameNames, ...words]), pick(queries.filter((query) => !/[#\xe9]/.test(query))))
+    .map((parts) => parts.join(''))
 
 const smuggled = (target: string, lines: readonly string[]): string =>
   `GET ${target} HTTP/1.1\r\nHost: h\r\n${lines.map((line) => `${line}\r\n`).join('')}\r\n`
@@ -53,7 +51,7 @@ const wellKnownMethods = ['GET', 'GET', 'GET', 'POST', 'PUT', 'PATCH', 'DELETE',
 const odderMethods = ['TRACE', 'CONNECT', 'get', 'BREW', 'PRI', 'GET ', 'G\x00T', 'PROPFIND', '']
 
 /** One in a few is wholly proper, so that much of what is sent does get through. */
-export function fuzzRequests(callers: readonly Caller[]): fc.Arbitrary<FuzzRequest> {
+export function fuzzRequests(callers: readonly Caller[], plan: Plan = shippedPlan): fc.Arbitrary<FuzzRequest> {
   const odd = [...oddLines, ...callers.map(({ header: [name, value] }) => `${name}: ${value}`)]
   const forbidden = callers.map(({ header: [name, value] }) => smuggled('/admin/smuggled', [`${name}: ${value}`]))
   const often = <Value>(tame: fc.Arbitrary<Value>, wild: fc.Arbitrary<Value>, weight: number): fc.Arbitrary<Value> =>
@@ -66,7 +64,7 @@ export function fuzzRequests(callers: readonly Caller[]): fc.Arbitrary<FuzzReque
   )
   return fc.record({
     method: often(pick(wellKnownMethods), pick(odderMethods), 15),
-    target: often(tameTarget, wildTarget, 2),
+    target: often(tameTargets(plan), wildTargets(plan.words), 2),
     caller: fc.option(pick(callers), { freq: 8, nil: undefined }),
     lines: often(hostLine, fc.constant<readonly string[]>([]), 12).chain((host) =>
       fc

@@ -5,6 +5,7 @@ import { startReplica } from '../support/replicas.ts'
 import { judge, judgeByReference } from './judge.ts'
 import { judgeAnswer } from './judge-answer.ts'
 import { startJudgingBackend } from './judging-backend.ts'
+import { type Plan, shippedPlan } from './plan.ts'
 import { reportProgress } from './report-progress.ts'
 import { type Caller, type FuzzRequest, fuzzRequests, toBytes } from './requests.ts'
 import { openSender } from './sender.ts'
@@ -17,6 +18,7 @@ export type FuzzOptions = Readonly<{
   clients: number
   /** Says now and then how far it is. */
   isTalkative?: boolean
+  plan?: Plan
 }>
 
 export type Violation = Readonly<{ what: string; sent: string | undefined; arrived: string }>
@@ -34,6 +36,7 @@ const portion = 500
 
 /** Sends generated requests through a gateway in a process of its own, and judges everything that comes out. */
 export async function runFuzz(owner: Owner, world: World['description'], options: FuzzOptions): Promise<FuzzReport> {
+  const { plan = shippedPlan } = options
   const pending = new Map<string, FuzzRequest>()
   const violations: Violation[] = []
   const checks = new Set<Promise<void>>()
@@ -42,23 +45,26 @@ export async function runFuzz(owner: Owner, world: World['description'], options
     arrived += 1
     const mark = arrival?.headers.find(([name]) => name.toLowerCase() === 'x-mark')?.[1]
     const sent = mark === undefined ? undefined : pending.get(mark)
-    const problems = arrival ? judge(arrival, sent) : ['the backend could not read it']
+    const problems = arrival ? judge(arrival, sent, plan) : ['the backend could not read it']
     const sentBytes = sent && toBytes(sent, mark ?? '')
     const report = (what: string): void =>
       void violations.push({ what, sent: sentBytes?.toString('latin1'), arrived: bytes.toString('latin1') })
     problems.forEach(report)
     if (!arrival || !sentBytes) return
-    const check = judgeByReference(arrival, sentBytes).then((found) => {
+    const check = judgeByReference(arrival, sentBytes, plan).then((found) => {
       found.forEach(report)
       checks.delete(check)
     })
     checks.add(check)
   })
-  const upstreams = Object.fromEntries(
-    ['platform', 'agents', 'files', 'graphql', 'data'].map((name) => [name, { url: backend }]),
-  )
-  const replica = await startReplica(owner, { world, upstreams, settings: { log: { level: 'error' } } })
-  const arbitrary = fuzzRequests(callersOf(world))
+  const { routes } = plan
+  const replica = await startReplica(owner, {
+    world,
+    upstreams: plan.upstreams(backend),
+    settings: { log: { level: 'error' } },
+    ...(routes && { routes }),
+  })
+  const arbitrary = fuzzRequests(callersOf(world), plan)
   const statuses = new Map<number, number>()
   let requests = 0
   const generate = function* (): Generator<FuzzRequest> {

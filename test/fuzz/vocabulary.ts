@@ -98,7 +98,13 @@ export const oddLines: readonly string[] = [
   ...['Connection: x-oauth-access-token', 'Connection: Upgrade', 'Connection_: close', 'Keep-Alive: 5', 'TE: trailers'],
   ...['Upgrade: websocket', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABk', 'Trailer: x', 'Proxy-Connection: keep-alive'],
   ...['X-Forwarded-For: 192.0.2.1', 'x_forwarded_for: 192.0.2.1', 'Forwarded: for=192.0.2.1', 'X-Real-IP: 192.0.2.1'],
-  ...['X-Forwarded-Host: evil', 'X-Forwarded-Proto: https', 'X-Forwarded-Uri: /admin/x', 'X-Original-URL: /admin/x'],
+  ...[
+    'X-Forwarded-Host: evil',
+    'X-Forwarded-Proto: https',
+    'X-Forwarded-Uri: /admin/x',
+    'X-Forwarded-Prefix: /evil',
+    'X-Original-URL: /admin/x',
+  ],
   ...[
     'X-Rewrite-URL: /admin/x',
     'X-HTTP-Method-Override: DELETE',
