@@ -28,7 +28,7 @@ export function interpolate(file: YamlFile, directory: string, environment: Envi
       try {
         const text = expand(node.value, environment)
         const path = text.startsWith('file:') ? resolve(directory, text.slice('file:'.length)) : undefined
-        node.value = path === undefined ? text : readSecret(path)
+        node.value = path === undefined ? text : readSecret(path, ancestors.some(isIdentity))
         if (path === undefined) return
         byNode.set(node, path)
         const owner = ancestors.at(-1)
@@ -41,6 +41,8 @@ export function interpolate(file: YamlFile, directory: string, environment: Envi
   if (problems.length > 0) throw new ConfigurationError(problems)
   return { byNode, secrets: [...secrets] }
 }
+
+const isIdentity = (node: unknown): boolean => isPair(node) && isScalar(node.key) && node.key.value === 'identity'
 
 /** Innermost first, so that a default may itself name a variable. */
 function expand(text: string, environment: Environment): string {
@@ -64,10 +66,13 @@ function expand(text: string, environment: Environment): string {
 }
 
 /** A secret's file usually ends in a line feed that is not part of it. */
-function readSecret(path: string): string {
+function readSecret(path: string, isSigningKey: boolean): string {
   try {
     return readFileSync(path, 'utf8').replace(/\r?\n$/, '')
   } catch (error) {
-    throw new Error(`file ${path} ${explainUnreadable(error)}. A path after "file:" starts at the folder of this file.`)
+    const remedy = isSigningKey ? ' "sallyport keys generate" writes one.' : ''
+    throw new Error(
+      `file ${path} ${explainUnreadable(error)}.${remedy} A path after "file:" starts at the folder of this file.`,
+    )
   }
 }

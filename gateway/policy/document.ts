@@ -1,5 +1,15 @@
 import type { ValidateFunction } from 'ajv/dist/2020.js'
-import { type Document, isNode, isScalar, LineCounter, parseDocument, visit, type YAMLError } from 'yaml'
+import {
+  type Document,
+  isCollection,
+  isMap,
+  isNode,
+  isScalar,
+  LineCounter,
+  parseDocument,
+  visit,
+  type YAMLError,
+} from 'yaml'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 import { describeViolations } from './violations.ts'
 
@@ -141,10 +151,19 @@ export function validateYaml(file: YamlFile, validate: ValidateFunction): unknow
   if (validate(value)) return value
   const isPlaceless = (path: Path): boolean => path.length === 0 || file.document.contents === null
   throw new ConfigurationError(
-    describeViolations(validate.errors ?? []).map(({ path, message }) =>
-      isPlaceless(path) ? { file: file.name, message } : file.problemAt(path, message),
-    ),
+    describeViolations(validate.errors ?? []).map(({ path, isKey, message }) => {
+      if (isPlaceless(path)) return { file: file.name, message }
+      const offset = isKey ? offsetOfKey(file.document, path) : undefined
+      return offset === undefined ? file.problemAt(path, message) : file.problemAtOffset(offset, message)
+    }),
   )
+}
+
+function offsetOfKey({ contents }: Document.Parsed, path: readonly string[]): number | undefined {
+  const above = path.length > 1 && isCollection(contents) ? contents.getIn(path.slice(0, -1), true) : contents
+  if (!isMap(above)) return undefined
+  const pair = above.items.find(({ key }) => isScalar(key) && String(key.value) === path.at(-1))
+  return isScalar(pair?.key) ? pair.key.range?.[0] : undefined
 }
 
 /** The place of a value, or of the nearest one above; a section that the file lacks belongs at its end. */

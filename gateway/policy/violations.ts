@@ -1,7 +1,7 @@
 import type { ErrorObject } from 'ajv/dist/2020.js'
 import { findNearName, suggestName } from './near-name.ts'
 
-export type Violation = Readonly<{ path: readonly string[]; message: string }>
+export type Violation = Readonly<{ path: readonly string[]; isKey: boolean; message: string }>
 
 type Annotated = Readonly<{
   properties?: Readonly<Record<string, Annotated>>
@@ -61,12 +61,13 @@ function describe(error: ErrorObject): Violation {
   const { additionalProperty } = error.params as Params
   const above = instancePath.split('/').slice(1).map(unescapePointer)
   const key = additionalProperty ?? propertyName
-  const path = typeof key === 'string' ? [...above, key] : above
+  const isKey = typeof key === 'string'
+  const path = isKey ? [...above, key] : above
   const subject = (typeof additionalProperty === 'string' ? above : path).join('.')
   const message = explain(error, path)
   if (subject === '' && keyword === 'required')
-    return { path: [String((error.params as Params).missingProperty)], message: `the file ${message}` }
-  return { path, message: `${subject} ${message}`.trimStart() }
+    return { path: [String((error.params as Params).missingProperty)], isKey, message: `the file ${message}` }
+  return { path, isKey, message: `${subject || (isKey ? 'the file' : '')} ${message}`.trimStart() }
 }
 
 function explain(error: ErrorObject, path: readonly string[]): string {

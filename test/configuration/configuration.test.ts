@@ -167,7 +167,7 @@ t.test('the contents of a file are not interpreted', async (t) => {
 })
 
 const problems: Readonly<Record<string, readonly [lines: readonly string[], problem: RegExp]>> = {
-  'an unknown key': [[...minimal, 'frobnicate: 1'], /^5:\d+ does not know "frobnicate"; use one of workers, /],
+  'an unknown key': [[...minimal, 'frobnicate: 1'], /^5:1 the file does not know "frobnicate"; use one of workers, /],
   'a key that has another name now': [
     [...minimal, 'redis:', '  hearsEveryWriter: true'],
     /^6:\d+ redis does not know "hearsEveryWriter"; it is called "allWritersPublish" now$/,

@@ -158,29 +158,29 @@ const mistakes: readonly Mistake[] = [
   {
     what: 'a section under a near name',
     sections: { issuers: 'isuers: [{ issuer: "https://login.example", audience: api }]' },
-    says: ['gateway.yaml:2:9: does not know "isuers"; did you mean "issuers"?'],
+    says: ['gateway.yaml:2:1: the file does not know "isuers"; did you mean "issuers"?'],
   },
   {
     what: 'a key that is not known',
     sections: { limits: 'limits: { frobnicate: 1 }' },
     says: [
-      'gateway.yaml:6:23: limits does not know "frobnicate"; use one of headerBytes, targetBytes, bodyBytes, minBodyBytesPerSecond, minResponseBytesPerSecond, heldBytes',
+      'gateway.yaml:6:11: limits does not know "frobnicate"; use one of headerBytes, targetBytes, bodyBytes, minBodyBytesPerSecond, minResponseBytesPerSecond, heldBytes',
     ],
   },
   {
     what: 'a key under a near name',
     sections: { upstreams: 'upstreams: { platform: { url: "http://platform:3333", credential: forward } }' },
-    says: ['gateway.yaml:4:67: upstreams.platform does not know "credential"; did you mean "credentials"?'],
+    says: ['gateway.yaml:4:55: upstreams.platform does not know "credential"; did you mean "credentials"?'],
   },
   {
     what: 'a key in another spelling',
     sections: { cache: 'cache: { max_entries: 5 }' },
-    says: ['gateway.yaml:6:23: cache does not know "max_entries"; did you mean "maxEntries"?'],
+    says: ['gateway.yaml:6:10: cache does not know "max_entries"; did you mean "maxEntries"?'],
   },
   {
     what: 'a key that has another name now',
     sections: { redis: 'redis: { hearsEveryWriter: true }' },
-    says: ['gateway.yaml:6:28: redis does not know "hearsEveryWriter"; it is called "allWritersPublish" now'],
+    says: ['gateway.yaml:6:10: redis does not know "hearsEveryWriter"; it is called "allWritersPublish" now'],
   },
   {
     what: 'a text for a number',
@@ -264,7 +264,7 @@ const mistakes: readonly Mistake[] = [
   {
     what: 'an audience by a claim that names none',
     sections: { issuers: 'issuers: [{ issuer: "https://login.example", audience: { api: true } }]' },
-    says: ['gateway.yaml:2:63: issuers.0.audience does not know "api"; use one of client_id, azp, scope'],
+    says: ['gateway.yaml:2:58: issuers.0.audience does not know "api"; use one of client_id, azp, scope'],
   },
   {
     what: 'an empty list of audiences',
@@ -275,7 +275,7 @@ const mistakes: readonly Mistake[] = [
     what: 'a key file that does not exist',
     sections: { identity: 'identity: { keys: ["file:keys.pem"] }' },
     says: [
-      'gateway.yaml:3:20: file keys.pem cannot be read: ENOENT (it does not exist). A path after "file:" starts at the folder of this file.',
+      'gateway.yaml:3:20: file keys.pem cannot be read: ENOENT (it does not exist). "sallyport keys generate" writes one. A path after "file:" starts at the folder of this file.',
     ],
   },
   {
@@ -404,8 +404,8 @@ const mistakes: readonly Mistake[] = [
   },
   {
     what: 'an unknown section of a policy',
-    policies: { 'routes.yaml': 'route:\n  - { id: a }\n' },
-    says: ['policies/routes.yaml:2:3: does not know "route"; did you mean "routes"?'],
+    policies: { 'routes.yaml': '# Our routes.\nroute:\n  - { id: a }\n' },
+    says: ['policies/routes.yaml:2:1: the file does not know "route"; did you mean "routes"?'],
   },
   {
     what: 'a role that is not listed',
@@ -456,7 +456,7 @@ const mistakes: readonly Mistake[] = [
   {
     what: 'a surface under a near name',
     route: 'match: { path: /a }, upstream: platform, surfaces: html',
-    says: ['policies/routes.yaml:3:87: routes.1 does not know "surfaces"; did you mean "surface"?'],
+    says: ['policies/routes.yaml:3:77: routes.1 does not know "surfaces"; did you mean "surface"?'],
   },
   {
     what: 'a path without its slash',

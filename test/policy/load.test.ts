@@ -163,15 +163,19 @@ const mistakes: readonly Mistake[] = [
     'begins a second document; keep one, without the line "---"',
   ],
   ['text that is no YAML is refused', 'routes: [\n§', 'a [ before this is not closed; add ]'],
-  ['a merge key is no YAML 1.2', 'routes: []\n<<: §{}\n', /^does not know "<<"; use one of organizationRoles, /],
+  [
+    'a merge key is no YAML 1.2',
+    'routes: []\n§<<: {}\n',
+    /^the file does not know "<<"; use one of organizationRoles, /,
+  ],
   [
     'a misspelt key is refused by its name',
-    row(`${sound}, requires: §{ role: org-owner }`),
+    row(`${sound}, §requires: { role: org-owner }`),
     'routes.0 does not know "requires"; did you mean "require"?',
   ],
   [
     'a key that has another name now is refused by that name',
-    'rateLimits:\n  calm: { requests: 1, seconds: 1, onTrouble: §closed }\n',
+    'rateLimits:\n  calm: { requests: 1, seconds: 1, §onTrouble: closed }\n',
     'rateLimits.calm does not know "onTrouble"; it is called "onError" now',
   ],
   [
@@ -479,7 +483,7 @@ t.test('mistakes of every file are told at once', async (t) => {
   const problems = problemsOf(t, { 'a.yaml': 'routes: !x []\n', 'b.yaml': 'rules: []\n', 'roles.yaml': roles })
   t.strictSame(problems, [
     'a.yaml:1:9: Unresolved tag: !x; quote a text that begins with !',
-    'b.yaml:1:8: does not know "rules"; use one of organizationRoles, platformRoles, tokenScopes, meanings, organizations, rateLimits, resources, routes',
+    'b.yaml:1:1: the file does not know "rules"; use one of organizationRoles, platformRoles, tokenScopes, meanings, organizations, rateLimits, resources, routes',
   ])
 })
 

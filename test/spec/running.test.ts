@@ -82,7 +82,7 @@ t.test('a missing configuration ends with 2 and names the file', async (t) => {
 })
 
 const faults: Readonly<Record<string, readonly [change: (text: string) => string, message: RegExp]>> = {
-  'an unknown key': [(text) => `${text}\nfrobnicate: 1`, /gateway\.yaml:11:13: does not know "frobnicate"/],
+  'an unknown key': [(text) => `${text}\nfrobnicate: 1`, /gateway\.yaml:11:1: the file does not know "frobnicate"/],
   'a missing variable': [
     (text) => text.replace('DATABASE_URL', 'NO_SUCH_URL'),
     /gateway\.yaml:5:18: environment variable NO_SUCH_URL is not set/,
