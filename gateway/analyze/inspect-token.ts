@@ -121,7 +121,7 @@ async function inspectJwt(
 ) {
   const { iss, aud, sub, exp, nbf, iat } = parseObject(parseToken(jwt).payload)
   const said = Object.entries({ iss, aud, sub, exp, nbf, iat })
-  Object.assign(facts, Object.fromEntries(said.map(([name, value]) => [name, redact(JSON.stringify(value) ?? '')])))
+  Object.assign(facts, Object.fromEntries(said.map(([name, value]) => [name, tellClaim(value)])))
   const { issuer, claims, proof } = await verify(jwt)
   if (carrier) requireCarrier(issuer.trust, carrier)
   requireInForce(claims, issuer.trust, Math.floor(now().getTime() / 1000))
@@ -131,6 +131,11 @@ async function inspectJwt(
   const user = await directory.findByIdentity(proof)
   Object.assign(facts, user ? describeUser(user) : { user: 'none yet: the first request creates one' })
   return true
+}
+
+function tellClaim(value: unknown): string | number | undefined {
+  if (typeof value === 'number' || value === undefined) return value
+  return redact(typeof value === 'string' ? value : JSON.stringify(value))
 }
 
 async function inspectApiToken(token: string, { now, directory }: InspectionTools, facts: Record<string, unknown>) {

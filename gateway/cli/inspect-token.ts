@@ -26,12 +26,21 @@ export async function runInspectToken({ config, json }: Readonly<{ config: strin
       return inspectToken(text, { verify, carriers, now, directory: undefined })
     })
     if (inspection.cause === 'issuer_unavailable') notes.push(...failures())
+    notes.push(...tellWanted(inspection, configuration))
     process.stdout.write(json ? `${escapeJson({ ...inspection, notes })}\n` : describe(inspection))
     for (const note of json ? [] : notes) process.stderr.write(`${paintWarning('note:')} ${escapeLines(note, '  ')}\n`)
     if (inspection.cause !== null) process.exitCode = 1
   } finally {
     stop()
   }
+}
+
+function tellWanted({ cause, facts }: TokenInspection, { issuers }: Configuration): readonly string[] {
+  if (cause === 'unknown_issuer')
+    return [`the configuration has the issuers ${issuers.map(({ issuer }) => JSON.stringify(issuer)).join(', ')}`]
+  if (cause !== 'wrong_audience') return []
+  const wanted = issuers.filter(({ issuer }) => issuer === facts.iss)
+  return wanted.map(({ audience }) => `the configuration has the audience ${JSON.stringify(audience)} for this issuer`)
 }
 
 type InspectedDirectory = Pick<Parameters<typeof inspectToken>[1], 'directory' | 'hasEnded'>
@@ -61,12 +70,18 @@ async function readInput(): Promise<string> {
   return text
 }
 
+function tellFact(name: string, value: unknown): string {
+  if (typeof value !== 'number') return typeof value === 'string' ? value : escapeJson(value)
+  const time = ['exp', 'nbf', 'iat'].includes(name) ? new Date(value * 1_000) : undefined
+  return time && Number.isFinite(time.getTime()) ? `${value} (${time.toISOString()})` : String(value)
+}
+
 function describe({ cause, checks, facts }: TokenInspection): string {
   const rows = checks.map(({ check, result }) => [check, result === 'fail' ? 'FAIL' : result])
   const known = Object.entries(facts).filter(([, value]) => value !== undefined && value !== null)
   const told = formatTable(
     ['fact', 'value'],
-    known.map(([name, value]) => [name, escapeJson(value)]),
+    known.map(([name, value]) => [name, tellFact(name, value)]),
   )
   const described = cause === null ? undefined : describeCause(cause)
   const verdict = described ? `refused: ${cause}\n${described.meaning}\n${described.remedy}\n` : 'no check failed\n'

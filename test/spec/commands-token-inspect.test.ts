@@ -30,8 +30,9 @@ t.test('a JWT that the gateway takes passes every check', async (t) => {
   const { code, cause, checks, facts, plain } = await inspect(t, member.jwt, signatureOf(member.jwt))
   t.same([code, cause], [0, null])
   t.ok(checks.length > 8 && checks.every(({ result }) => result === 'pass'))
-  t.equal(facts.user, member.id)
+  t.match(facts, { user: member.id, iss: world.oidc.issuer, aud: 'sallyport-demo', exp: Number })
   t.match(plain, /signature +pass\n/)
+  t.match(plain, /^exp +(\d+) \(2\d{3}-\d\d-\d\dT[\d:.]+Z\)$/m, 'times are dates too')
   t.match(plain, /no check failed\n$/)
 })
 
@@ -75,6 +76,25 @@ t.test('a JWT that a logout refuses names the logouts, and those of others pass'
   t.same(await run(member.jwt), [1, 'signed_out', 'fail'])
   t.same(await run(world.users.owner.jwt), [0, null, 'pass'])
   await database.query('delete from logouts')
+})
+
+t.test('the value of the configuration stands beside an issuer or audience that differs', async (t) => {
+  for (const [claims, wanted] of [
+    [{ iss: 'https://issuer.example' }, `the configuration has the issuers "${world.oidc.issuer}"`],
+    [{ aud: 'other' }, 'the configuration has the audience "sallyport-demo" for this issuer'],
+  ] as const) {
+    const input = await world.mint({ sub: member.sub, claims })
+    const { stderr } = await runCommand(['token', 'inspect', '--config', config], { input })
+    t.match(stderr, `note: ${wanted}\n`)
+  }
+})
+
+t.test('a claim that holds a token or steers the terminal is told without both', async (t) => {
+  const jwt = await world.mint({ sub: member.sub, claims: { aud: ['other', robot.apiKey, '\u001b[2J'] } })
+  const { plain, cause } = await inspect(t, jwt, robot.apiKey.slice(robot.apiKey.indexOf('.') + 1))
+  t.equal(cause, 'wrong_audience')
+  t.match(plain, /^aud +\[redacted\]$/m)
+  t.notOk(plain.includes('\u001b'))
 })
 
 t.test('a JWT as Bearer passes where its issuer allows that', async (t) => {
