@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
@@ -18,25 +18,18 @@ import {
   run,
   tool,
 } from '../support/deploy.ts'
+import { commandsOfPage, layRepository, npx } from '../support/deploy-page.ts'
 import { until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { type Content, contentsOfPod } from '../support/pod.ts'
 import { oauth } from '../support/world.ts'
 
-const page = readFileSync(join(repository, 'docs/guides/deploy.md'), 'utf8')
 const program = join(repository, 'dist/main.js')
-
-/** The commands of the page's section on Kubernetes. */
-const commands = [
-  ...(page.split(/^## /m).find((part) => part.startsWith('Kubernetes')) ?? '').matchAll(/^```sh\n(.*?)^```$/gms),
-]
-  .map(([, block]) => block)
-  .join('\n')
 
 /** `kubectl create` into files, `helm upgrade` into the manifests that Helm would send; other commands only succeed. */
 const shims: Readonly<Record<string, string>> = {
-  npx: 'shift; exec node "$PROGRAM" "$@"',
+  npx,
   kubectl: `[ "$1" = create ] || exit 0
 kind=$2; [ "$kind" = secret ] && shift
 folder=objects/$kind/$3; mkdir -p "$folder"
@@ -61,16 +54,12 @@ async function followPage(t: Test): Promise<void> {
   t.teardown(() => Promise.all([postgres.stop(), issuer.stop()]))
   const folder = makeFolder(t)
   const [clients, decision, admin] = await Promise.all([findFreePort(), findFreePort(), findFreePort()])
-  layTools(folder)
-  const script = commands
-    .replaceAll('https://login.example', issuer.issuer)
-    .replaceAll(/http:\/\/(platform|agents|files|graphql|data):3000/g, upstream.url)
-  const { code, stderr } = await run('bash', ['-euc', script], {
+  const bin = layRepository(folder, shims)
+  const { code, stderr } = await run('bash', ['-euc', commandsOfPage(issuer.issuer, upstream.url)], {
     cwd: folder,
     env: {
-      PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
+      PATH: `${bin}:${process.env.PATH}`,
       DATABASE_URL: postgres.url,
-      PROGRAM: program,
       HELM: tool.helm,
       CHART: chart,
       PORTS: `ports.public=${clients},ports.decision=${decision},ports.admin=${admin},config.drain.delayMs=100`,
@@ -102,15 +91,6 @@ async function followPage(t: Test): Promise<void> {
   gateway.kill('SIGTERM')
   if (gateway.exitCode === null) await once(gateway, 'exit')
   t.equal(gateway.exitCode, 0)
-}
-
-function layTools(folder: string): void {
-  mkdirSync(join(folder, 'bin'))
-  for (const [name, text] of Object.entries(shims)) {
-    writeFileSync(join(folder, 'bin', name), `#!/usr/bin/env bash\nset -eu\n${text}\n`)
-    chmodSync(join(folder, 'bin', name), 0o755)
-  }
-  symlinkSync(join(repository, 'policies'), join(folder, 'policies'))
 }
 
 type Objects = Readonly<{ manifests: readonly Manifest[]; secrets: Readonly<Record<string, Content>> }>

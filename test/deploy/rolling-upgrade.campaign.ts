@@ -1,16 +1,10 @@
 import { writeFileSync } from 'node:fs'
 import { Agent, request as httpRequest } from 'node:http'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import {
-  type CallApi,
-  type ControlPlane,
-  clusterLack,
-  clusterPrograms,
-  startControlPlane,
-} from '../support/cluster/control-plane.ts'
-import { addressOf, startKubelet } from '../support/cluster/kubelet.ts'
+import { type ControlPlane, clusterLack, startControlPlane } from '../support/cluster/control-plane.ts'
+import { startKubelet } from '../support/cluster/kubelet.ts'
+import { followService, type Namespace, openNamespace, waitForRollout } from '../support/cluster/namespace.ts'
 import { type Stage, startStage, type Upgrade } from '../support/cluster/upgrade-scenes.ts'
 import { chart, lackOf, type Manifest, makeFolder, type Ran, run, tool } from '../support/deploy.ts'
 import { until } from '../support/gateway.ts'
@@ -21,11 +15,7 @@ const [release, deployment] = ['gateway', 'gateway-sallyport']
 
 testUnlessLacking(t, 'rolling upgrades on an API server of Kubernetes', tryUpgrades, clusterLack ?? lackOf('helm'))
 
-type Cluster = Readonly<{
-  callApi: CallApi
-  helm: (values: Manifest) => Promise<Ran>
-  kubectl: (...args: readonly string[]) => Promise<Ran>
-}>
+type Cluster = Namespace & Readonly<{ helm: (values: Manifest) => Promise<Ran> }>
 
 async function tryUpgrades(t: Test): Promise<void> {
   const [stage, plane] = await Promise.all([startStage(t), startControlPlane(t)])
@@ -33,8 +23,9 @@ async function tryUpgrades(t: Test): Promise<void> {
   const cluster = await prepare(t, stage, plane)
   const installed = await cluster.helm({})
   t.equal(installed.code, 0, installed.stderr)
-  await waitForRollout(cluster)
-  const service = await followService(t, cluster.callApi)
+  await waitForRollout(cluster, deployment)
+  const service = await followService(t, cluster.callApi, deployment)
+  await until(() => service().length === 2, 'two endpoints of the Service')
   for (const upgrade of stage.upgrades) {
     if (upgrade.refusedBy)
       await t.test(`${upgrade.name} ends in the hook ${upgrade.refusedBy}`, (t) => tryHook(t, cluster, upgrade))
@@ -46,70 +37,28 @@ async function tryUpgrades(t: Test): Promise<void> {
     withTraffic(t, service, stage, async () => {
       const { code, stderr } = await cluster.helm({ podLabels: { version: 'next' } })
       t.equal(code, 0, stderr)
-      await waitForRollout(cluster)
+      await waitForRollout(cluster, deployment)
     }),
   )
 }
 
-async function prepare(t: Test, stage: Stage, { kubeconfig, callApi }: ControlPlane): Promise<Cluster> {
-  const metadata = { name: 'edge', labels: { 'pod-security.kubernetes.io/enforce': 'restricted' } }
-  await callApi('POST', '/api/v1/namespaces', { kind: 'Namespace', apiVersion: 'v1', metadata })
+async function prepare(t: Test, stage: Stage, plane: ControlPlane): Promise<Cluster> {
+  const namespace = await openNamespace(t, plane)
   for (const [name, stringData] of Object.entries(stage.secrets))
-    await callApi('POST', '/api/v1/namespaces/edge/secrets', {
+    await plane.callApi('POST', '/api/v1/namespaces/edge/secrets', {
       ...{ kind: 'Secret', apiVersion: 'v1', metadata: { name }, stringData },
     })
-  const account = () => callApi('GET', '/api/v1/namespaces/edge/serviceaccounts/default')
-  await until(async () => (await account()).kind === 'ServiceAccount', 'the default account of the namespace')
   const folder = makeFolder(t)
-  const env = { KUBECONFIG: kubeconfig, HELM_CACHE_HOME: folder, HELM_CONFIG_HOME: folder, HELM_DATA_HOME: folder }
   const files = [join(folder, 'base.json'), join(folder, 'change.json')] as const
   writeFileSync(files[0], JSON.stringify(stage.values))
   return {
-    callApi,
+    ...namespace,
     helm: (values) => {
       writeFileSync(files[1], JSON.stringify(values))
       const args = ['--namespace', 'edge', ...files.flatMap((file) => ['--values', file])]
-      return run(tool.helm, ['upgrade', '--install', release, chart, ...args], { env })
+      return run(tool.helm, ['upgrade', '--install', release, chart, ...args], { env: namespace.env })
     },
-    kubectl: (...args) => run(join(clusterPrograms, 'kubectl'), args, { env }),
   }
-}
-
-async function waitForRollout({ kubectl }: Cluster): Promise<void> {
-  const { code, stdout, stderr } = await kubectl('rollout', 'status', `deployment/${deployment}`, '--timeout=60s')
-  if (code === 0) return
-  const pods = await kubectl('get', 'pods', '--output', 'wide')
-  throw new Error(`${stdout}${stderr}${pods.stdout}`)
-}
-
-/** The addresses of ready pods, as the Service's EndpointSlices have them. */
-async function followService(t: Test, callApi: CallApi): Promise<() => readonly string[]> {
-  let addresses: readonly string[] = []
-  const path = `/apis/discovery.k8s.io/v1/namespaces/edge/endpointslices?labelSelector=kubernetes.io/service-name%3D${deployment}`
-  const read = async (): Promise<void> => {
-    const { items } = await callApi('GET', path)
-    addresses = items
-      .flatMap(({ endpoints }: Manifest) => endpoints ?? [])
-      .filter(({ conditions }: Manifest) => conditions.ready)
-      .map(({ addresses }: Manifest) => addressOf(addresses[0]))
-  }
-  let isOver = false
-  const work = async (): Promise<void> => {
-    while (!isOver) {
-      await read()
-      await sleep(100)
-    }
-  }
-  await until(async () => {
-    await read()
-    return addresses.length === 2
-  }, 'two endpoints of the Service')
-  const worked = work()
-  t.teardown(() => {
-    isOver = true
-    return worked
-  })
-  return () => addresses
 }
 
 /** Sends requests until the work is done and there were enough of them; each must be allowed and forwarded. */
@@ -181,7 +130,7 @@ async function tryPods(t: Test, cluster: Cluster, { values, says, isHarmless, en
   const [before, serving] = await Promise.all([listPods(cluster), listPods(cluster, isReady)])
   const { code, stderr } = await cluster.helm({ ...values, migrations: { enabled: false }, checks: { enabled: false } })
   t.equal(code, 0, stderr)
-  if (isHarmless) await waitForRollout(cluster)
+  if (isHarmless) await waitForRollout(cluster, deployment)
   const newPods = async () => (await listPods(cluster)).filter((name) => !before.includes(name))
   const newest = async (): Promise<string> => (await newPods()).at(-1) ?? ''
   await until(async () => (await newest()) !== '', 'a new pod')

@@ -40,9 +40,12 @@ export function contentsOfPod(
     configMap
       ? findManifest(manifests, 'ConfigMap', configMap.name).data
       : pick(secret, secrets[secret.secretName] ?? {})
-  const volumes = new Map<string, Content>(spec.volumes.map((volume: Manifest) => [volume.name, read(volume)]))
+  const volumes = new Map<string, Content>((spec.volumes ?? []).map((volume: Manifest) => [volume.name, read(volume)]))
   return Object.fromEntries(
-    spec.containers[0].volumeMounts.map(({ name, mountPath }: Manifest) => [mountPath, volumes.get(name) ?? {}]),
+    (spec.containers[0].volumeMounts ?? []).map(({ name, mountPath }: Manifest) => [
+      mountPath,
+      volumes.get(name) ?? {},
+    ]),
   )
 }
 

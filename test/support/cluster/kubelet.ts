@@ -37,14 +37,23 @@ type Pod = {
  * Plays the scheduler and the one node. It runs the command of each pod as a process, probes it, reports its state, follows
  * its ConfigMaps and Secrets, and gives its log. Kubernetes takes no address of loopback for a pod: 10.77.0.N is 127.77.0.N.
  */
-export async function startKubelet(owner: Owner, { callApi, kubelet: tls }: ControlPlane): Promise<void> {
+export async function startKubelet(
+  owner: Owner,
+  { callApi, kubelet: tls }: ControlPlane,
+  services: NonNullable<Place['services']> = {},
+): Promise<void> {
   const pods = new Map<string, Pod>()
   await registerNode(owner, callApi, tls, pods)
   let isOver = false
   const work = async (): Promise<void> => {
     while (!isOver) {
       // As a kubelet does: what fails is said, and tried again.
-      await sync(owner, callApi, pods, () => isOver).catch((error) => console.error(error))
+      await sync(
+        (manifest) => createPod(owner, manifest, services),
+        callApi,
+        pods,
+        () => isOver,
+      ).catch((error) => console.error(error))
       await sleep(pollMs)
     }
   }
@@ -89,7 +98,12 @@ async function registerNode(
 
 let given = 0
 
-async function sync(owner: Owner, callApi: CallApi, pods: Map<string, Pod>, isOver: () => boolean): Promise<void> {
+async function sync(
+  create: (manifest: Manifest) => Pod,
+  callApi: CallApi,
+  pods: Map<string, Pod>,
+  isOver: () => boolean,
+): Promise<void> {
   const path = `/api/v1/namespaces/${namespace}/pods`
   const { items = [] } = await callApi('GET', path)
   const volumes = await readVolumes(callApi)
@@ -101,7 +115,7 @@ async function sync(owner: Owner, callApi: CallApi, pods: Map<string, Pod>, isOv
         ...{ kind: 'Binding', apiVersion: 'v1', metadata: { name } },
         target: { apiVersion: 'v1', kind: 'Node', name: node },
       })
-      pods.set(uid, createPod(owner, manifest))
+      pods.set(uid, create(manifest))
       void keepRunning(pods.get(uid) as Pod, volumes, isOver) // set one line above
     } else if (pod !== undefined) {
       if (deletionTimestamp !== undefined) await stopPod(pod, callApi, path)
@@ -113,10 +127,10 @@ async function sync(owner: Owner, callApi: CallApi, pods: Map<string, Pod>, isOv
   }
 }
 
-function createPod(owner: Owner, manifest: Manifest): Pod {
+function createPod(owner: Owner, manifest: Manifest, services: NonNullable<Place['services']>): Pod {
   const ip = `10.77.0.${++given}`
   return {
-    ...{ manifest, ip, place: { address: addressOf(ip), root: makeFolder(owner) } },
+    ...{ manifest, ip, place: { address: addressOf(ip), root: makeFolder(owner), services } },
     ...{ run: undefined, lastLog: '', lastState: {}, restarts: 0, reported: '', phase: 'Pending' },
     ...{ isStarted: false, isReady: false, isStopping: false, changedAt: new Date().toISOString() },
     state: { waiting: { reason: 'ContainerCreating' } },

@@ -8,8 +8,11 @@ import type { Content } from '../pod.ts'
 
 const program = join(repository, 'dist/main.js')
 
-/** A pod without a network namespace and a root of its own: it has an address of loopback, and a folder as its root. */
-export type Place = Readonly<{ address: string; root: string }>
+/**
+ * A pod without a network namespace and a root of its own: it has an address of loopback, and a folder as its root. The
+ * address is its loopback, too. Names of Services with their ports lead where a test has them.
+ */
+export type Place = Readonly<{ address: string; root: string; services?: Readonly<Record<string, string>> }>
 
 let written = 0
 
@@ -30,8 +33,13 @@ export function writeVolumes(volumes: Readonly<Record<string, Content>>, place: 
   }
 }
 
-const inPlace = (text: string, { address, root }: Place): string =>
-  text.replaceAll('/etc/sallyport/', `${root}/etc/sallyport/`).replaceAll('0.0.0.0', address)
+function inPlace(text: string, { address, root, services = {} }: Place): string {
+  const own = text.replaceAll('/etc/sallyport/', `${root}/etc/sallyport/`).replaceAll('0.0.0.0', address)
+  return Object.entries(services).reduce(
+    (text, [name, target]) => text.replaceAll(`//${name}/`, `//${target}/`),
+    own.replaceAll('host: 127.0.0.1', `host: ${address}`),
+  )
+}
 
 export type ContainerProcess = Readonly<{
   child: ChildProcess
@@ -40,10 +48,11 @@ export type ContainerProcess = Readonly<{
   log: () => string
 }>
 
-/** Runs the container's command. */
-export function startContainer({ args, env = [] }: Manifest, place: Place): ContainerProcess {
+/** Runs the container's command; the image's own is the gateway. */
+export function startContainer({ command, args, env = [] }: Manifest, place: Place): ContainerProcess {
   const variables = Object.fromEntries(env.map(({ name, value }: Manifest) => [name, value]))
-  const child = spawn(process.execPath, [program, ...args.map((word: string) => inPlace(word, place))], {
+  const [file, ...words]: readonly [string, ...string[]] = command ?? [process.execPath, program]
+  const child = spawn(file, [...words, ...args.map((word: string) => inPlace(word, place))], {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { PATH: process.env.PATH, ...variables },
   })

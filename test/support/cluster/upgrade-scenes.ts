@@ -55,8 +55,6 @@ export async function startStage(owner: Owner): Promise<Stage> {
     database: { secretName: 'database' },
     signingKeys: { secretName: 'keys' },
     policies: { files: shippedPolicies() },
-    // On loopback it would be the same for all pods here.
-    decision: { enabled: true },
     replicaCount: 2,
     minReadySeconds: 1,
     probes: { readiness: { periodSeconds: 1 } },
