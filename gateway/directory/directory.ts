@@ -3,6 +3,7 @@ import type { ResourceKind } from '../policy/resource-kind.ts'
 
 export type UserRecord = Readonly<{
   id: number
+  externalId?: string | null
   email: string
   emailVerified: boolean
   username: string | null
@@ -24,7 +25,12 @@ export const nameUser = (user: KnownUser): number | string => user.id ?? user.na
 
 export type RoleAssignment = Readonly<{ id: number; role: string; organization: OrganizationSummary | null }>
 
-export type OrganizationSummary = Readonly<{ id: number; slug: string; accountType: AccountType }>
+export type OrganizationSummary = Readonly<{
+  id: number
+  externalId?: string | null
+  slug: string
+  accountType: AccountType
+}>
 
 export type AccountType = 'individual' | 'team' | 'enterprise'
 

@@ -6,8 +6,8 @@ export type IdentityClaims = Readonly<{
   iss: string
   aud: string
   sub: string
-  user: Readonly<{ id: number | undefined; type: string; email: string; emailVerified: boolean }>
-  organization: Readonly<{ id: number; slug: string; role: string }> | null
+  user: Readonly<{ id: number | undefined; externalId?: string; type: string; email: string; emailVerified: boolean }>
+  organization: Readonly<{ id: number; externalId?: string; slug: string; role: string }> | null
   roles: readonly string[]
   abilities: readonly string[]
   credential: Readonly<{ kind: 'oauth' } | { kind: 'api-token'; id: number }>
@@ -29,14 +29,19 @@ export function composeIdentity(
     iss: issuer,
     aud: upstream.name,
     sub: String(nameUser(user)),
-    user: { id: user.id, type: user.userType, email: user.email, emailVerified: user.emailVerified },
-    organization: organization ? { id: organization.id, slug: organization.slug, role: organization.role } : null,
+    user: { ...nameRecord(user), type: user.userType, email: user.email, emailVerified: user.emailVerified },
+    organization: organization
+      ? { ...nameRecord(organization), slug: organization.slug, role: organization.role }
+      : null,
     roles: rolesInForce(caller),
     abilities: permissions.abilities === '*' ? ['*'] : [...permissions.abilities].sort(),
     credential: credential.kind === 'oauth' ? { kind: 'oauth' } : { kind: 'api-token', id: credential.id },
     ...(upstream.isBound && { htm: target.method, htu: upstream.path }),
   }
 }
+
+const nameRecord = <Id>({ id, externalId }: Readonly<{ id: Id; externalId?: string | null }>) =>
+  typeof externalId === 'string' ? { id, externalId } : { id }
 
 function rolesInForce({ principal, organization }: PermittedCaller): readonly string[] {
   const here = principal.user.roles.filter(({ organization: at }) => at !== null && at.id === organization?.id)

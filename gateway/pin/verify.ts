@@ -7,12 +7,14 @@ export type Identity = Readonly<{
   sub: string
   user: Readonly<{
     id?: number
+    /** The backend's own key (uuid or bigint) as text, where `id` is the gateway's number for it. */
+    externalId?: string
     type: 'human' | 'client-managed'
     /** Unproven unless `emailVerified`: see `verifiedEmail`. */
     email: string
     emailVerified: boolean
   }>
-  organization: Readonly<{ id: number; slug: string; role: string }> | null
+  organization: Readonly<{ id: number; externalId?: string; slug: string; role: string }> | null
   /** Slugs: the role in this organization, then those on the platform. */
   roles: readonly string[]
   /** Abilities that both credential and role allow; `["*"]` under a bypass scope. */

@@ -1,11 +1,11 @@
 import type { Principal } from '../authenticate/principal.ts'
-import type { AccountType, OrganizationSummary, RoleAssignment, UserRecord } from '../directory/directory.ts'
+import type { OrganizationSummary, RoleAssignment, UserRecord } from '../directory/directory.ts'
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { parseId, readOrganizationCookie, readOrganizationId } from './organization-id.ts'
 
-export type Organization = Readonly<{ id: number; slug: string; accountType: AccountType; role: string }>
+export type Organization = OrganizationSummary & Readonly<{ role: string }>
 
 export type OrganizationHeaders = Pick<RequestHeaders, 'organizationId' | 'cookie'>
 
@@ -60,8 +60,12 @@ export function findMembership({ roles }: Pick<UserRecord, 'roles'>, id: number)
   return undefined
 }
 
-const asOrganization = ({ id, slug, accountType }: OrganizationSummary, role: string): Organization => ({
+const asOrganization = (
+  { id, externalId = null, slug, accountType }: OrganizationSummary,
+  role: string,
+): Organization => ({
   id,
+  externalId,
   slug,
   accountType,
   role,

@@ -120,7 +120,7 @@ const faults: readonly (readonly [title: string, sql: string, said: readonly str
       create function pass() returns trigger language plpgsql as 'begin return new; end';
       create trigger pass instead of update on ${view('clusters')} for each row execute function pass();
       grant select, update on ${view('clusters')} to :role`,
-    [`wrong-type ${view('clusters.id')}`, `wrong-type ${view('clusters.last_heartbeat_at')}`],
+    [`wrong-type ${view('clusters.last_heartbeat_at')}`, `key-to-number ${view('clusters.id')}`],
   ],
   ['no right to read', `revoke select on ${view('organizations')} from :role`, manyColumns()],
   [

@@ -67,7 +67,8 @@ $$;
 create trigger sallyport_create_user instead of insert on sallyport_directory.users
   for each row execute function sallyport_directory.create_user();
 
--- The identities of a deleted user go with the user. (This changes Sallyport's table, not yours.)
+-- The identities of a deleted user go with the user. (This changes Sallyport's table, not yours.) Leave it out if your keys
+-- are uuids or large integers: identities then name users by numbers.
 alter table sallyport_directory.user_identities
   drop constraint if exists user_identities_user,
   add constraint user_identities_user foreign key (user_id) references public.users (id) on delete cascade;
@@ -76,12 +77,15 @@ alter table sallyport_directory.user_identities
 -- the record that a change concerns. Without any, a change tells of everything. Columns of the second list never count.
 
 call sallyport_directory.watch('public.users', '{user:id}', '{password,updated_at}');
-call sallyport_directory.watch('public.user_roles', '{user:user_id,members:organization_id}');
+call sallyport_directory.watch('public.user_roles', '{role_assignment:id,user:user_id,members:organization_id}');
 call sallyport_directory.watch('public.roles');
 call sallyport_directory.watch('public.organizations', '{organization:id}');
 call sallyport_directory.watch('public.auth_access_tokens', '{token:id}', '{last_used_at,updated_at}');
 call sallyport_directory.watch('public.agents', '{agent:id}');
 call sallyport_directory.watch('public.data_clusters', '{cluster:id}', '{heartbeat_at}');
+
+-- Views with uuids or large integers as keys give numbers for them from here on (../adopt-other-keys.md).
+call sallyport_directory.number_views();
 
 -- 4. The gateway's role gets these rights, and no others in your database.
 

@@ -7,6 +7,8 @@ import { longestLine } from './token-line.ts'
 /** Read from the row as JSON, because a view without the column must read as false and not fail. */
 const isEmailVerified = `coalesce(to_jsonb(u) -> 'email_verified' = 'true'::jsonb, false)`
 
+const externalId = (record: string): string => `to_jsonb(${record}) ->> 'external_id'`
+
 /**
  * Compares addresses without case in ASCII alone. The column's own collation or citext may fold other letters into
  * ASCII, such as the Kelvin sign into "k".
@@ -15,14 +17,14 @@ const foldAddress = (address: string): string => `lower(${address}::text collate
 
 const userJson = `
   json_build_object(
-    'id', u.id, 'email', u.email, 'emailVerified', ${isEmailVerified}, 'username', u.username, 'firstName', u.first_name, 'lastName', u.last_name,
+    'id', u.id, 'externalId', ${externalId('u')}, 'email', u.email, 'emailVerified', ${isEmailVerified}, 'username', u.username, 'firstName', u.first_name, 'lastName', u.last_name,
     'fullName', u.full_name, 'userType', u.user_type, 'currentOrganizationId', u.current_organization_id,
     'roles', coalesce((
       select json_agg(
         json_build_object(
           'id', r.id, 'role', r.role,
           'organization', case when o.id is null then null else
-            json_build_object('id', o.id, 'slug', o.slug, 'accountType', o.account_type) end
+            json_build_object('id', o.id, 'externalId', ${externalId('o')}, 'slug', o.slug, 'accountType', o.account_type) end
         ) order by o.created_at, o.id, r.id
       )
       from sallyport_directory.role_assignments r

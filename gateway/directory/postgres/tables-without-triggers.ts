@@ -23,17 +23,19 @@ const findSilent = `with recursive
   )
   select w.relation, coalesce(s.oid::regclass::text, 'sallyport_directory.' || w.relation) as table, w.event
   from wanted w join sources s on s.relation = w.relation left join pg_class c on c.oid = s.oid
-  where c.relkind is distinct from 'v' and (
+  where c.relkind is distinct from 'v'
+    -- No cache knows a number that has just been given.
+    and (w.event <> 'insert' or s.oid is distinct from to_regclass('sallyport_directory.external_ids')) and (
     select bool_and(t.tgenabled in ('O', 'A')) from pg_trigger t
     where t.tgrelid = s.oid and t.tgtype & w.bit <> 0 and t.tgfoid in
-      (to_regproc('sallyport_announce_changes'), to_regproc('sallyport_directory.announce_changes'))
+      (to_regproc('sallyport_announce_changes'), to_regproc('sallyport_directory.announce_changes'),
+        to_regproc('sallyport_directory.announce_numbered'))
   ) is not true
   order by 1, 2, 3`
 
 const findResources = `select relname as name from pg_class
   where relnamespace = to_regnamespace('sallyport_directory') and starts_with(relname, 'resources_') and relkind <> 'i'`
 
-/** Finds the tables behind all cached views that lack working triggers, also behind views that an operator created. */
 export async function findTablesWithoutTriggers(client: pg.Client): Promise<readonly SilentTable[]> {
   const { rows: resources } = await client.query<{ name: string }>(findResources)
   const wanted = relations.flatMap(({ name, tells }) =>

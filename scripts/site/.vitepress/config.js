@@ -113,6 +113,7 @@ const sidebar = [
         guide('HAProxy', 'external-authorization/haproxy'),
       ]),
       guide('Adopt a database', 'adopt-a-database'),
+      guide('Adopt uuids and large integers', 'adopt-other-keys'),
       guide('Fill the directory', 'fill-the-directory'),
       guide('PostgreSQL', 'postgresql'),
       guide('Redis', 'redis'),

@@ -2,7 +2,6 @@ import type pg from 'pg'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** Runs in a savepoint, so that after a refusal the transaction can continue. */
 export async function attempt(
   client: pg.Client,
   text: string,

@@ -7,6 +7,7 @@ import { checkPlans } from './plans.ts'
 import { type DirectoryProblem, schema } from './problem.ts'
 import { checkRows } from './rows.ts'
 import type { Vocabulary } from './values.ts'
+import { readWatchCalls } from './watch-calls.ts'
 import { tryWrites } from './writes.ts'
 
 export type DirectoryReport = Readonly<{ isAdopted: boolean; relations: number; problems: readonly DirectoryProblem[] }>
@@ -42,10 +43,10 @@ export async function checkDirectory(options: CheckOptions): Promise<DirectoryRe
 }
 
 async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOptions): Promise<DirectoryReport> {
-  const { isAdopted, barrier } = await look(client)
+  const { isAdopted, role, barrier } = await look(client)
   if (barrier) return { isAdopted, relations: 0, problems: [barrier] }
   const relations = relationsWith(vocabulary.resources)
-  const columns = await checkColumns(client, relations)
+  const columns = await checkColumns(client, relations, { isAdopted, role })
   const errors = columns.filter(({ severity }) => severity === 'error')
   const broken = new Set(
     errors.filter(({ code }) => code !== 'not-writable').map(({ where }) => where.split('.')[1] ?? ''),
@@ -59,31 +60,40 @@ async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOpt
   const triggers = await checkTriggers(client, isAdopted)
   const writes = triesWrites && errors.length === 0 ? await tryWrites(client) : []
   const plans = await checkPlans(client, usable, vocabulary.resources)
-  const silent = triggers.filter(({ where }) => !broken.has(where.replace(`${schema}.`, '')))
-  return { isAdopted, relations: relations.length, problems: [...columns, ...rows, ...silent, ...writes, ...plans] }
+  const silent = triggers.filter(({ where }) => !(where.startsWith(schema) && broken.has(where.split('.')[1] ?? '')))
+  const numbered = columns.filter(({ code }) => code === 'key-to-number')
+  const others = columns.filter((problem) => !numbered.includes(problem))
+  // Views are numbered after their tables are watched.
+  const problems = [...others, ...rows, ...silent, ...numbered, ...writes, ...plans]
+  return { isAdopted, relations: relations.length, problems }
 }
 
-async function look(client: pg.Client): Promise<Readonly<{ isAdopted: boolean; barrier?: DirectoryProblem }>> {
-  const { rows } = await client.query<{ is_there: boolean; is_open: boolean | null }>(
-    `select to_regnamespace($1) is not null as is_there, has_schema_privilege(to_regnamespace($1), 'usage') as is_open`,
+async function look(
+  client: pg.Client,
+): Promise<Readonly<{ isAdopted: boolean; role: string; barrier?: DirectoryProblem }>> {
+  const { rows } = await client.query<{ is_there: boolean; is_open: boolean | null; role: string }>(
+    `select to_regnamespace($1) is not null as is_there, has_schema_privilege(to_regnamespace($1), 'usage') as is_open,
+      quote_ident(current_user) as role`,
     [schema],
   )
+  const role = rows[0]?.role ?? ''
   const barrier = { severity: 'error', where: schema } as const
   if (!rows[0]?.is_there) {
     const help = 'run "sallyport migrate", or "sallyport migrate --adopt" where the tables are another program\'s'
-    return { isAdopted: false, barrier: { ...barrier, code: 'not-migrated', message: 'does not exist', help } }
+    return { isAdopted: false, role, barrier: { ...barrier, code: 'not-migrated', message: 'does not exist', help } }
   }
   if (!rows[0].is_open) {
-    const help = `grant usage on schema ${schema} to the role of database.url`
-    return { isAdopted: false, barrier: { ...barrier, code: 'no-access', message: 'may not be used', help } }
+    const help = `grant usage on schema ${schema} to ${role};`
+    return { isAdopted: false, role, barrier: { ...barrier, code: 'no-access', message: 'may not be used', help } }
   }
   const { rows: marks } = await client.query<{ is_adopted: boolean }>(
     `select to_regclass('${schema}.sallyport_migrations') is not null as is_adopted`,
   )
-  return { isAdopted: marks[0]?.is_adopted === true }
+  return { isAdopted: marks[0]?.is_adopted === true, role }
 }
 
 async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<readonly DirectoryProblem[]> {
+  const composeCall = await readWatchCalls(client)
   const eventsOf = new Map<string, Readonly<{ relations: Set<string>; events: Set<string> }>>()
   for (const { table, relation, event } of await findTablesWithoutTriggers(client)) {
     const known = eventsOf.get(table) ?? { relations: new Set(), events: new Set() }
@@ -95,7 +105,7 @@ async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<rea
     where: table,
     message: `no trigger tells of ${[...events].join(', ')}, and ${[...relations].join(', ')} read from it: what is held of it would be old`,
     help: isAdopted
-      ? `call sallyport_directory.watch('${table}'), with the subjects that docs/guides/adopt-a-database.md names; it needs a table, not a materialized view`
-      : `alter table ${table} enable trigger all, or restore the triggers of migration 3`,
+      ? `${composeCall(table, relations)} It needs a table, not a materialized view (docs/guides/adopt-a-database.md)`
+      : `alter table ${table} enable trigger all; or restore the triggers of migration 3`,
   }))
 }

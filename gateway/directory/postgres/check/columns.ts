@@ -58,17 +58,24 @@ const types: Readonly<Record<string, Readonly<{ fits: (found: Found) => boolean;
   jsonb: { fits: ({ type }) => type === 'jsonb', help: 'this table is the gateway\'s own: run "sallyport migrate"' },
 }
 
+type Asking = Readonly<{ isAdopted: boolean; role: string }>
+
+type Asked = Asking & Readonly<{ all: readonly Found[] }>
+
 export async function checkColumns(
   client: pg.Client,
   relations: readonly Relation[],
+  asking: Asking,
 ): Promise<readonly DirectoryProblem[]> {
   const { rows } = await client.query<Found>(listColumns, [schema])
   return relations.flatMap((relation) => {
     const found = rows.filter((row) => row.relation === relation.name)
     if (found.length === 0) return [missingView(relation)]
     return [
-      ...Object.entries(relation.columns).flatMap(([name, type]) => checkColumn(relation, name, type, found)),
-      ...checkWrites(relation, found),
+      ...Object.entries(relation.columns).flatMap(([name, type]) =>
+        checkColumn(relation, name, type, { ...asking, all: rows }),
+      ),
+      ...checkWrites(relation, found, asking),
     ]
   })
 }
@@ -90,10 +97,10 @@ function checkColumn(
   relation: Relation,
   name: string,
   type: ColumnType,
-  found: readonly Found[],
+  { isAdopted, role, all }: Asked,
 ): readonly DirectoryProblem[] {
   const where = `${schema}.${relation.name}.${name}`
-  const column = found.find((row) => row.name === name)
+  const column = all.find((row) => row.relation === relation.name && row.name === name)
   const plain = type.replace('?', '')
   if (relation.optional?.includes(name) && !(column && types[plain]?.fits(column))) {
     const message = column ? `is ${column.type}, and reads as false` : 'the view has no such column: it reads as false'
@@ -107,16 +114,36 @@ function checkColumn(
   }
   if (!types[plain]?.fits(column)) {
     const message = `is ${column.type}, and must be ${plain}`
-    return [{ severity: 'error', code: 'wrong-type', where, message, help: types[plain]?.help ?? '' }]
+    const isKey = isAdopted && plain === 'integer' && isNumbered(findKeyed(relation.name, name), all)
+    const code = isKey ? 'key-to-number' : 'wrong-type'
+    return [{ severity: 'error', code, where, message, help: isKey ? numberViews : (types[plain]?.help ?? '') }]
   }
   if (column.is_readable) return []
-  const help = `grant select on ${schema}.${relation.name} to the role of database.url`
+  const help = `grant select on ${schema}.${relation.name} to ${role};`
   return [{ severity: 'error', code: 'no-access', where, message: 'may not be read', help }]
 }
+
+const numberViews = `call ${schema}.number_views(); gives each key one integer (docs/guides/adopt-other-keys.md)`
+
+const numberedRelations = ['users', 'role_assignments', 'organizations', 'agents', 'clusters']
+
+function findKeyed(relation: string, column: string): string | undefined {
+  if (/^(?:user_id|tokenable_id|owner_id)$/.test(column)) return 'users'
+  if (/^(?:current_)?organization_id$/.test(column)) return 'organizations'
+  return column === 'id' && numberedRelations.includes(relation) ? relation : undefined
+}
+
+const isNumbered = (keyed: string | undefined, all: readonly Found[]): boolean =>
+  keyed !== undefined &&
+  all.some(
+    (row) =>
+      row.name === 'id' && [keyed, `external_${keyed}`].includes(row.relation) && types.integer?.fits(row) === false,
+  )
 
 function checkWrites(
   { name, columns, inserts = [], updates = [], deletes = false }: Relation,
   found: readonly Found[],
+  { role }: Asking,
 ) {
   const refusedBy = (wanted: readonly string[], isAble: (column: Found) => boolean): readonly string[] =>
     wanted.filter((column) => column in columns && found.some((row) => row.name === column && !isAble(row)))
@@ -129,7 +156,7 @@ function checkWrites(
             code: 'not-writable',
             where: `${schema}.${name}`,
             message: `takes no ${verb} (${summarize(refused)})`,
-            help: `grant ${verb} on it to the role of database.url; a view that computes the column, or joins tables, takes an "instead of ${verb}" trigger`,
+            help: `grant ${verb}${verb === 'update' ? ` (${refused.join(', ')})` : ''} on ${schema}.${name} to ${role}; a view that computes the column, or joins tables, takes an "instead of ${verb}" trigger`,
           },
         ]
   if (found.every((row) => row.is_constant)) return []

@@ -61,6 +61,7 @@ const exampleIds: Readonly<Record<ResourceIdType, string>> = {
 type Plan = Readonly<{
   'Node Type': string
   'Relation Name'?: string
+  Alias?: string
   Schema?: string
   Filter?: string
   'Index Cond'?: string
@@ -79,14 +80,16 @@ export async function checkPlans(
   const problems = new Map<string, DirectoryProblem>()
   for (const { statement, values, when, reads } of [...questions, ...kinds.map(askResource)]) {
     if (!reads.every((name) => usable.has(name))) continue
-    for (const { table, condition } of findWholeReads(await explain(client, statement, values))) {
-      if (problems.has(table + condition)) continue
+    for (const { table, alias, condition } of findWholeReads(await explain(client, statement, values))) {
+      const columns = listCompared(alias, condition)
+      if (problems.has(table + condition) || (await isIndexed(client, table, columns))) continue
       problems.set(table + condition, {
         severity: 'warning',
         code: 'no-index',
         where: table,
         message: `${when} reads the whole table, to find ${condition}`,
-        help: 'create an index on that column',
+        help:
+          columns.length > 0 ? `create index on ${table} (${columns.join(', ')});` : 'create an index on that column',
       })
     }
   }
@@ -98,18 +101,38 @@ async function explain(client: pg.Client, { text }: Statement, values: string): 
   if ('refusal' in prepared) throw new Error(`a statement of the gateway does not fit: ${prepared.refusal}`)
   const explained = await attempt(client, `explain (format json, verbose) execute sallyport_check (${values})`)
   await client.query('deallocate sallyport_check')
-  // Another check reads the view, and reports missing rights on its tables.
   if ('refusal' in explained) return []
   const [row] = explained.rows as readonly { 'QUERY PLAN': readonly { Plan: Plan }[] }[] // the shape of EXPLAIN's output
   return row?.['QUERY PLAN'].map(({ Plan: plan }) => plan) ?? []
 }
 
-function findWholeReads(plans: readonly Plan[]): readonly Readonly<{ table: string; condition: string }>[] {
+function findWholeReads(
+  plans: readonly Plan[],
+): readonly Readonly<{ table: string; alias: string; condition: string }>[] {
   return plans.flatMap((plan) => {
-    const { Schema: of, 'Relation Name': name, Filter: condition } = plan
+    const { Schema: of, 'Relation Name': name, Alias: alias = '', Filter: condition } = plan
     const isWhole = /^Seq Scan$|^Index (Only )?Scan$/.test(plan['Node Type']) && plan['Index Cond'] === undefined
     const found =
-      isWhole && name !== undefined && condition !== undefined ? [{ table: `${of}.${name}`, condition }] : []
+      isWhole && name !== undefined && condition !== undefined ? [{ table: `${of}.${name}`, alias, condition }] : []
     return [...found, ...findWholeReads(plan.Plans ?? [])]
   })
+}
+
+function listCompared(alias: string, condition: string): readonly string[] {
+  if (/\w\(/.test(condition)) return []
+  const compared = [...condition.matchAll(/(?:\((\w+)\.(\w+)\)::([a-z]+)|\b(\w+)\.(\w+))(?= = |\))/g)]
+  const columns = compared.flatMap(([, castOf, cast, type, of, plain = '']) => {
+    if (castOf === alias) return [`(${cast}::${type})`]
+    return of === alias ? [plain] : []
+  })
+  return [...new Set(columns)]
+}
+
+// On a small table PostgreSQL may read the whole of another index, at the same cost.
+const findIndex = `select from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
+  where i.indrelid = to_regclass($1) and i.indisvalid and i.indpred is null and a.attname = any($2::text[])`
+
+async function isIndexed(client: pg.Client, table: string, columns: readonly string[]): Promise<boolean> {
+  const { rows } = await client.query(findIndex, [table, columns])
+  return rows.length > 0
 }

@@ -12,6 +12,7 @@ export type ProblemCode =
   | 'missing-view'
   | 'missing-column'
   | 'wrong-type'
+  | 'key-to-number'
   | 'not-writable'
   | 'unreadable'
   | 'null-value'

@@ -75,7 +75,6 @@ async function findTwoRows(client: pg.Client, { name }: ResourceKind): Promise<r
   ]
 }
 
-/** The role is the membership, so with two roles it would be unclear which one counts. */
 async function findTwoRoles(client: pg.Client): Promise<readonly DirectoryProblem[]> {
   const found = await attempt(
     client,

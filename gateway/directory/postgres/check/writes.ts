@@ -5,18 +5,28 @@ import * as statements from '../statements.ts'
 import { attempt } from './attempt.ts'
 import { type DirectoryProblem, schema } from './problem.ts'
 
+const findClosedSequence = `select format('grant usage on sequence %s to %I;', s.oid::regclass, current_user) as help
+  from pg_rewrite r
+  join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid and d.refclassid = 'pg_class'::regclass
+  join pg_depend o on o.classid = 'pg_class'::regclass and o.refobjid = d.refobjid and o.deptype = 'a'
+  join pg_class s on s.oid = o.objid
+  where r.ev_class = to_regclass($1) and case when s.relkind = 'S' then not has_sequence_privilege(s.oid, 'usage') end limit 1`
+
 /** Only a real write shows a missing default, a sequence without rights, or a row policy. The caller rolls it back. */
 export async function tryWrites(client: pg.Client): Promise<readonly DirectoryProblem[]> {
   const problems: DirectoryProblem[] = []
   const act = async (where: string, deed: string, { text }: Statement, values: readonly unknown[]) => {
     const outcome = await attempt(client, text, values)
     if ('rows' in outcome) return outcome.rows[0]
+    const closed = await client.query<{ help: string }>(findClosedSequence, [`${schema}.${where}`])
     problems.push({
       severity: 'error',
       code: 'refused-write',
       where: `${schema}.${where}`,
       message: `${deed} is refused: ${outcome.refusal}`,
-      help: 'grant what is missing, or write by an "instead of" trigger that fills what the gateway does not know',
+      help:
+        closed.rows[0]?.help ??
+        'grant what is missing, or write by an "instead of" trigger that fills what the gateway does not know',
     })
     return undefined
   }
