@@ -5,6 +5,7 @@ import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
 import { loadPolicy, parsePolicy } from '../policy/load.ts'
+import { checkRuleNames } from './rule-names.ts'
 
 export type PolicySource = Readonly<{ config: string; policies?: string }>
 
@@ -15,7 +16,9 @@ export function readPolicy({ config, policies }: PolicySource): Readonly<{ polic
   if (policies !== undefined) return { policy: loadPolicy(policies, anyName), directory: policies }
   const configuration = loadConfiguration(config, process.env)
   const { directory } = configuration.policies
-  return { policy: loadPolicy(directory, readUpstreamAddresses(configuration)), directory }
+  const policy = loadPolicy(directory, readUpstreamAddresses(configuration))
+  checkRuleNames(configuration, policy)
+  return { policy, directory }
 }
 
 export function readPolicyAt(path: string): Policy {

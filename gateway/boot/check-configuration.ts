@@ -1,9 +1,10 @@
+import { checkRuleNames } from '../analyze/rule-names.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { openKeyring } from '../reload/identity-keys.ts'
 import { checkListenerTls } from '../reload/listener-tls.ts'
-import { checkIssuers, checkRuleNames } from './check-issuers.ts'
+import { checkIssuers } from './check-issuers.ts'
 import { checkPassedHeaders, readClusterNetworks, readTrustedProxies } from './snapshot.ts'
 import { checkUpstreams } from './upstreams.ts'
 

@@ -1,0 +1,32 @@
+import t, { type Test } from 'tap'
+import { runCommand } from '../support/command-line.ts'
+import { writeConfiguration } from '../support/gateway.ts'
+
+const checkPolicy = (t: Test, rule: object) => {
+  const settings = {
+    database: undefined,
+    directory: { kind: 'claims' },
+    issuers: [{ issuer: 'https://login.example', audience: 'api', directoryRules: [rule] }],
+  }
+  return runCommand(['policy', 'check', '--config', writeConfiguration(t, { settings, routes: [route] })])
+}
+
+const route = { id: 'one', match: { path: '/one' }, surface: 'platform', upstream: 'platform' }
+
+t.test('policy check refuses a directory rule for a role or organization that no policy has', async (t) => {
+  const { code, stderr } = await checkPolicy(t, {
+    claim: '/groups',
+    matches: 'admins',
+    organization: 'acme',
+    role: 'org-amdin',
+  })
+  t.equal(code, 2)
+  t.match(stderr, /gateway\.yaml:1:\d+: error: .*role "org-amdin" is in no policy; did you mean "org-admin"\?/)
+  t.match(stderr, /organization "acme" is in no policy/)
+})
+
+t.test('and takes one for a role that there is', async (t) => {
+  const { code, stdout, stderr } = await checkPolicy(t, { claim: '/roles', matches: 'root', platformRole: 'admin' })
+  t.equal(code, 0, stderr)
+  t.match(stdout, /1 routes/)
+})
