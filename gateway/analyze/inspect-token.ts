@@ -1,7 +1,6 @@
 import { nameTokenFault, parseApiToken, requireUsable } from '../authenticate/api-token.ts'
-import { requireCarrier } from '../authenticate/authenticate.ts'
 import { requireInForce } from '../authenticate/claims.ts'
-import { type Carrier, type Carriers, readHeaderCredential } from '../authenticate/credential.ts'
+import { type Carrier, type Carriers, readHeaderCredential, requireCarrier } from '../authenticate/credential.ts'
 import { parseObject, parseToken } from '../authenticate/signature.ts'
 import type { Verify } from '../authenticate/verify.ts'
 import { type Directory, type KnownUser, nameUser } from '../directory/directory.ts'
@@ -13,10 +12,9 @@ import { redact } from '../observe/log/redact.ts'
 export type TokenCheck = Readonly<{ check: string; result: 'pass' | 'fail' | 'unknown' }>
 
 export type TokenInspection = Readonly<{
-  kind: 'jwt' | 'api-token'
+  kind: 'jwt' | 'opaque' | 'api-token'
   cause: RefusalCause | null
   checks: readonly TokenCheck[]
-  /** Claims and facts; never the token. */
   facts: Readonly<Record<string, unknown>>
 }>
 
@@ -24,7 +22,13 @@ const jwtChecks = [
   ...['carrier', 'syntax', 'issuer known', 'algorithm, typ and crit', 'key known', 'signature', 'audience'],
   ...['claims', 'cnf and events', 'time bounds', 'logouts', 'user'],
 ]
+const opaqueChecks = [
+  ...['carrier', 'syntax', 'issuer asked', 'active', 'issuer known', 'audience', 'claims', 'cnf and events'],
+  ...['access token', 'time bounds', 'logouts', 'user'],
+]
 const apiTokenChecks = ['carrier', 'syntax', 'token known', 'secret', 'time bounds', 'owner']
+
+const checksOf = { jwt: jwtChecks, opaque: opaqueChecks, 'api-token': apiTokenChecks } as const
 
 const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
   credential_missing: 'carrier',
@@ -48,6 +52,7 @@ const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
   time_malformed: 'claims',
   proof_missing: 'cnf and events',
   not_an_access_token: 'cnf and events',
+  token_inactive: 'active',
   expired: 'time bounds',
   not_yet_valid: 'time bounds',
   issued_in_future: 'time bounds',
@@ -61,6 +66,7 @@ const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
 
 export type InspectionTools = Readonly<{
   verify: Verify
+  isAsked: (token: string) => boolean
   carriers: Carriers
   now: () => Date
   directory: Pick<Directory<KnownUser>, 'findByIdentity' | 'findToken'> | undefined
@@ -70,14 +76,14 @@ export type InspectionTools = Readonly<{
 export async function inspectToken(text: string, tools: InspectionTools): Promise<TokenInspection> {
   const { headers, isBare } = readCarrier(text)
   const [bare = ''] = [...headers.oauthAccessToken, ...headers.authorization]
-  const isApiToken = bare.replace(/^bearer +/i, '').startsWith('oat_')
-  const kind = isApiToken ? 'api-token' : 'jwt'
+  const token = bare.replace(/^bearer +/i, '')
+  const kind = token.startsWith('oat_') ? 'api-token' : tools.isAsked(token) ? 'opaque' : 'jwt'
   const facts: Record<string, unknown> = {}
   try {
     const credential = readHeaderCredential(headers, tools.carriers)
     if (!credential) throw new GatewayError('credential_missing')
     const isWhole = await (credential.kind === 'oauth'
-      ? inspectJwt(credential.jwt, isBare ? undefined : credential.carrier, tools, facts)
+      ? inspectOauth(credential.jwt, isBare ? undefined : credential.carrier, tools, facts)
       : inspectApiToken(credential.token, tools, facts))
     return { kind, cause: null, checks: listChecks(kind, undefined, isWhole), facts }
   } catch (error) {
@@ -104,33 +110,44 @@ function readCarrier(text: string): Readonly<{ headers: CarrierHeaders; isBare: 
 }
 
 function listChecks(kind: TokenInspection['kind'], cause: RefusalCause | undefined, isWhole: boolean) {
-  const names = kind === 'jwt' ? jwtChecks : apiTokenChecks
-  const failed = cause === undefined ? names.length : names.indexOf(failedChecks[cause] ?? 'user')
-  const last = isWhole || cause !== undefined ? names.length : kind === 'jwt' ? names.indexOf('logouts') : 2
+  const names = checksOf[kind]
+  const failed = cause === undefined ? names.length : names.indexOf(nameFailedCheck(kind, cause))
+  const last = isWhole || cause !== undefined ? names.length : kind === 'api-token' ? 2 : names.indexOf('logouts')
   return names.map((check, index): TokenCheck => {
     if (index === failed) return { check, result: 'fail' }
     return { check, result: index < failed && index < last ? 'pass' : 'unknown' }
   })
 }
 
-async function inspectJwt(
+function nameFailedCheck(kind: TokenInspection['kind'], cause: RefusalCause): string {
+  if (kind === 'opaque' && cause === 'issuer_unavailable') return 'issuer asked'
+  if (kind === 'opaque' && cause === 'not_an_access_token') return 'access token'
+  return failedChecks[cause] ?? 'user'
+}
+
+async function inspectOauth(
   jwt: string,
   carrier: Carrier | undefined,
-  { verify, now, directory, hasEnded }: InspectionTools,
+  { verify, isAsked, now, directory, hasEnded }: InspectionTools,
   facts: Record<string, unknown>,
 ) {
-  const { iss, aud, sub, exp, nbf, iat } = parseObject(parseToken(jwt).payload)
-  const said = Object.entries({ iss, aud, sub, exp, nbf, iat })
-  Object.assign(facts, Object.fromEntries(said.map(([name, value]) => [name, tellClaim(value)])))
-  const { issuer, claims, proof } = await verify(jwt)
+  if (!isAsked(jwt)) Object.assign(facts, readFacts(jwt))
+  const { issuer, claims, proof } = await verify(jwt, carrier)
   if (carrier) requireCarrier(issuer.trust, carrier)
   requireInForce(claims, issuer.trust, Math.floor(now().getTime() / 1000))
+  if (isAsked(jwt)) Object.assign(facts, { iss: proof.issuer, sub: proof.subject, exp: claims.expiresAt })
   if (claims.abilities) facts.abilities = claims.abilities
   if (!directory) return false
   if (claims.login && (await hasEnded?.(claims.login))) throw new GatewayError('signed_out')
   const user = await directory.findByIdentity(proof)
   Object.assign(facts, user ? describeUser(user) : { user: 'none yet: the first request creates one' })
   return true
+}
+
+function readFacts(jwt: string): Readonly<Record<string, unknown>> {
+  const { iss, aud, sub, exp, nbf, iat } = parseObject(parseToken(jwt).payload)
+  const said = Object.entries({ iss, aud, sub, exp, nbf, iat })
+  return Object.fromEntries(said.map(([name, value]) => [name, tellClaim(value)]))
 }
 
 function tellClaim(value: unknown): string | number | undefined {

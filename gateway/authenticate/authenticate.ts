@@ -12,7 +12,7 @@ import {
   type TrustedIssuer,
   verifiedAddress,
 } from './claims.ts'
-import type { Carrier, RawCredential } from './credential.ts'
+import { type RawCredential, requireCarrier } from './credential.ts'
 import { type Principal, toTokenPrincipal } from './principal.ts'
 import type { Verify } from './verify.ts'
 
@@ -42,7 +42,7 @@ type OauthCredential = Extract<RawCredential, Readonly<{ kind: 'oauth' }>>
 
 function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, guards: Guards): Awaitable<Principal> {
   const { directory, verify, logouts, now } = guards
-  return andThen(verify(jwt), ({ issuer: { trust }, claims, proof }) => {
+  return andThen(verify(jwt, carrier, arrival.clientAddress), ({ issuer: { trust }, claims, proof }) => {
     requireCarrier(trust, carrier)
     requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
     const { abilities } = claims
@@ -58,11 +58,6 @@ function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, 
       })
     return claims.login ? andThen(logouts.requireLoggedIn(claims.login), findUser) : findUser()
   })
-}
-
-/** Asked at every use: a token that was verified and cached in one carrier does not count in another. */
-export function requireCarrier(trust: TrustedIssuer, carrier: Carrier): void {
-  if (!trust.carriers.has(carrier)) throw new GatewayError('carrier_not_allowed')
 }
 
 /** If the note fails, the login goes on: the address counts as unverified, and the next login tries again. */

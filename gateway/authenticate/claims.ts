@@ -174,13 +174,13 @@ function readScopes({ scope, scp }: RawClaims): readonly unknown[] {
 
 /**
  * Whether an ID, refresh or logout token names the client or scope: `aud` would tell it from an access token, and
- * without it the marks of the others must. Keycloak and Cognito write the kind into `typ` and `token_use`.
+ * without it the marks of the others must. Keycloak writes the kind into `typ`, Cognito and Ory into `token_use`.
  */
 function hasOtherPurpose(raw: RawClaims): boolean {
   const { typ, token_use: use, aud } = raw
   if (['nonce', 'at_hash', 'c_hash'].some((name) => Object.hasOwn(raw, name))) return true
   if (typ !== undefined && !(typeof typ === 'string' && /^bearer$/i.test(typ))) return true
-  if (use !== undefined && use !== 'access') return true
+  if (use !== undefined && use !== 'access' && use !== 'access_token') return true
   // OpenID Connect Core 2: the audience of an ID token is its client.
   const named: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
   return clientClaims.some((name) => raw[name] !== undefined && named.includes(raw[name]))

@@ -12,6 +12,11 @@ export type RawCredential = Readonly<
 
 export type Carriers = ReadonlySet<Carrier>
 
+/** Asked at every use: a token that was verified and cached in one carrier does not count in another. */
+export function requireCarrier({ carriers }: Readonly<{ carriers: Carriers }>, carrier: Carrier): void {
+  if (!carriers.has(carrier)) throw new GatewayError('carrier_not_allowed')
+}
+
 export type CredentialRules = Readonly<{
   /** The carriers that at least one issuer allows. Each token's own issuer is asked at every use. */
   carriers: Carriers

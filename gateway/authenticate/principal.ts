@@ -20,19 +20,53 @@ export type PrincipalCredential =
       expiresAt: Date | null
     }>
 
-/** The remains of a credential, by which an open exchange is judged again. Neither holds a JWT or a secret. */
-export type Proof = JwtProof | TokenProof
+/** The remains of a credential, by which an open exchange is judged again. None is a JWT or a secret of an API token. */
+export type Proof = OauthProof | TokenProof
 
-export class JwtProof {
+export type OpaqueAnswer = Readonly<{
+  askedAtMs: number
+  freshMs: number
+  askAgain: () => Promise<Readonly<{ proof: OauthProof }>>
+}>
+
+export abstract class OauthProof {
   readonly kind = 'oauth'
   readonly issuer: string
   readonly subject: string
   readonly assertions: Assertions | undefined
   readonly login: Login | undefined
+  readonly expiresAtMs: number
   /** Epoch milliseconds until which requests are accepted: `exp` and the tolerance for clocks. */
   readonly endsAtMs: number
   readonly abilities: readonly string[] | undefined
+  abstract readonly keys: KeySet | undefined
+  abstract readonly answer: OpaqueAnswer | undefined
+
+  constructor(trust: TrustedIssuer, claims: Claims) {
+    this.issuer = identityIssuer(trust, claims)
+    this.subject = claims.subject
+    this.assertions = claims.assertions
+    this.login = claims.login
+    this.expiresAtMs = claims.expiresAt * 1000
+    this.endsAtMs = (claims.expiresAt + trust.clockToleranceSeconds) * 1000
+    this.abilities = claims.abilities
+  }
+
+  /** Whether the keys are those that verified the JWT; otherwise its own key may have been withdrawn. */
+  abstract get isVerifiedByCurrentKeys(): boolean
+
+  abstract isKeyListed(): Promise<boolean | undefined>
+
+  judge(user: KnownUser | undefined): Principal {
+    if (!user) throw new GatewayError('user_gone')
+    const { abilities } = this
+    return { user, credential: { kind: 'oauth', expiresAt: new Date(this.endsAtMs), abilities }, proof: this }
+  }
+}
+
+export class JwtProof extends OauthProof {
   readonly keys: KeySet
+  readonly answer = undefined
   readonly #headerText: string
   readonly #key: ChosenKey
   readonly #keysVersion: number | undefined
@@ -43,19 +77,13 @@ export class JwtProof {
     keys: KeySet,
     signed: Readonly<{ headerText: string; key: ChosenKey; keysVersion: number | undefined }>,
   ) {
-    this.issuer = identityIssuer(trust, claims)
-    this.subject = claims.subject
-    this.assertions = claims.assertions
-    this.login = claims.login
-    this.endsAtMs = (claims.expiresAt + trust.clockToleranceSeconds) * 1000
-    this.abilities = claims.abilities
+    super(trust, claims)
     this.keys = keys
     this.#headerText = signed.headerText
     this.#key = signed.key
     this.#keysVersion = signed.keysVersion
   }
 
-  /** Whether the keys are those that verified the JWT; otherwise its own key may have been withdrawn. */
   get isVerifiedByCurrentKeys(): boolean {
     return this.#keysVersion !== undefined && this.#keysVersion === this.keys.version()
   }
@@ -63,11 +91,21 @@ export class JwtProof {
   isKeyListed(): Promise<boolean | undefined> {
     return this.keys.lists(this.#headerText, this.#key)
   }
+}
 
-  judge(user: KnownUser | undefined): Principal {
-    if (!user) throw new GatewayError('user_gone')
-    const { abilities } = this
-    return { user, credential: { kind: 'oauth', expiresAt: new Date(this.endsAtMs), abilities }, proof: this }
+/** Holds the opaque token within `askAgain`, since nothing else can be asked about. */
+export class OpaqueProof extends OauthProof {
+  readonly keys = undefined
+  readonly isVerifiedByCurrentKeys = true
+  readonly answer: OpaqueAnswer
+
+  constructor(trust: TrustedIssuer, claims: Claims, answer: OpaqueAnswer) {
+    super(trust, claims)
+    this.answer = answer
+  }
+
+  async isKeyListed(): Promise<undefined> {
+    return undefined
   }
 }
 

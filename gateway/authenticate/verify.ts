@@ -3,8 +3,9 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import { EndOfTickBatch } from '../lib/end-of-tick-batch.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
+import type { Carrier } from './credential.ts'
 import type { KeySet } from './jwks/key-set.ts'
-import { JwtProof } from './principal.ts'
+import { JwtProof, type OauthProof } from './principal.ts'
 import {
   type ChosenKey,
   chooseKey,
@@ -21,7 +22,7 @@ export type VerifiedToken = Readonly<{
   issuer: Issuer
   claims: Claims
   keysVersion: number | undefined
-  proof: JwtProof
+  proof: OauthProof
 }>
 
 export type VerifiedTokens = Readonly<{
@@ -33,13 +34,21 @@ export type VerifyOptions = Readonly<{
   issuers: ReadonlyMap<string, Issuer>
   verified: VerifiedTokens
   onRead: (result: 'hit' | 'miss' | 'coalesced') => void
+  introspect?: Introspect | undefined
 }>
 
-export type Verify = (jwt: string) => Awaitable<VerifiedToken>
+export type Verify = (token: string, carrier?: Carrier, clientAddress?: string) => Awaitable<VerifiedToken>
 
-export function createVerify({ issuers, verified, onRead }: VerifyOptions): Verify {
+export type Introspect = (
+  key: string,
+  token: string,
+  carrier: Carrier | undefined,
+  clientAddress: string | undefined,
+) => Awaitable<VerifiedToken>
+
+export function createVerify({ issuers, verified, onRead, introspect }: VerifyOptions): Verify {
   const pending = new Map<string, Promise<VerifiedToken>>()
-  return (jwt) => {
+  return (jwt, carrier, clientAddress) => {
     // The hash covers the whole token, so also its signature and issuer.
     const key = hash('sha256', jwt, 'base64')
     const known = verified.get(key)
@@ -47,6 +56,7 @@ export function createVerify({ issuers, verified, onRead }: VerifyOptions): Veri
       onRead('hit')
       return known
     }
+    if (introspect && isOpaque(jwt)) return introspect(key, jwt, carrier, clientAddress)
     const shared = pending.get(key)
     onRead(shared === undefined ? 'miss' : 'coalesced')
     if (shared !== undefined) return shared
@@ -65,6 +75,19 @@ export function createVerify({ issuers, verified, onRead }: VerifyOptions): Veri
     return verification
   }
 }
+
+const opaqueLimitBytes = 4096
+
+/**
+ * Whether a token is neither an API token nor anything like a JWT, which its signature alone proves. RFC 6750 2.1 has
+ * the characters.
+ */
+export const isOpaque = (token: string): boolean =>
+  token.length <= opaqueLimitBytes &&
+  !token.startsWith('oat_') &&
+  !(token.startsWith('eyJ') && token.includes('.')) &&
+  token.split('.', 4).length !== 3 &&
+  /^[\w.~+/-]+=*$/.test(token)
 
 function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<VerifiedToken> {
   const token = parseToken(jwt)

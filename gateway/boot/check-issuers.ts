@@ -45,9 +45,39 @@ export function checkIssuers(configuration: Checked): void {
         ? []
         : [problemAt(['transmitters', index, 'jwksUri'], `transmitters: jwksUri of ${name} is not https.`)]),
     ]),
+    ...checkIntrospection(configuration),
   )
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
+
+function checkIntrospection({ issuers, problemAt }: Checked) {
+  const asked = issuers.flatMap(({ issuer, introspection }, index) =>
+    introspection ? [{ issuer, endpoint: introspection.endpoint, index }] : [],
+  )
+  return asked.flatMap(({ issuer, endpoint, index }, at) => [
+    ...(at === 0
+      ? []
+      : [
+          problemAt(
+            ['issuers', index, 'introspection'],
+            `issuers: introspection of ${issuer} is the second one. An opaque token names no issuer; keep one.`,
+          ),
+        ]),
+    ...(endpoint === undefined || isPlainEndpoint(endpoint, issuer)
+      ? []
+      : [
+          problemAt(
+            ['issuers', index, 'introspection', 'endpoint'],
+            `issuers: introspection.endpoint of ${issuer} is not https, or holds a user. Give its https address alone.`,
+          ),
+        ]),
+  ])
+}
+
+const isPlainEndpoint = (endpoint: string, issuer: string): boolean =>
+  URL.canParse(endpoint) &&
+  isAsSecure(endpoint, issuer) &&
+  new URL(endpoint).username + new URL(endpoint).password === ''
 
 function checkLogouts({ issuers, transmitters, directory: { kind }, listeners: { signals }, problemAt }: Checked) {
   const told = issuers.flatMap(({ issuer, logout }, index) => (logout ? [{ issuer, index }] : []))

@@ -1,16 +1,24 @@
 import { readFile } from 'node:fs/promises'
 import { PartError } from '../admin/readiness.ts'
+import type { IssuerRoute } from '../authenticate/ask-issuer.ts'
 import { type AudienceClaim, clientsOf, type RevocationTrust, type TrustedIssuer } from '../authenticate/claims.ts'
 import type { Clock } from '../authenticate/clock.ts'
 import type { Carriers, CredentialRules } from '../authenticate/credential.ts'
 import { compileDirectoryRules } from '../authenticate/directory-rules.ts'
-import { createKeyLoader, type IssuerRoute } from '../authenticate/jwks/fetch.ts'
+import { createKeyLoader } from '../authenticate/jwks/fetch.ts'
 import { createKeySet, type KeySet } from '../authenticate/jwks/key-set.ts'
 import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
 import type { KeyStore } from '../authenticate/jwks/store.ts'
 import { parsePointer } from '../authenticate/pointer.ts'
 import { mapScopes } from '../authenticate/scopes.ts'
-import { createVerify, type VerifiedToken, type Verify, type VerifyOptions } from '../authenticate/verify.ts'
+import {
+  createVerify,
+  type Introspect,
+  isOpaque,
+  type VerifiedToken,
+  type Verify,
+  type VerifyOptions,
+} from '../authenticate/verify.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { guarded } from '../fault/guarded.ts'
 import { fetchThrough } from '../http/tls/client.ts'
@@ -18,10 +26,12 @@ import { createBoundedMap } from '../lib/bounded-map.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
 import { redact } from '../observe/log/redact.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
+import { type IntrospectionDependencies, openIntrospection } from './introspection.ts'
 import { listToldIssuers } from './transmitters.ts'
 
 export type Issuers = Readonly<{
   byName: VerifyOptions['issuers']
+  introspect: Introspect | undefined
   keysOf: (issuer: string) => KeySet | undefined
   carriers: Carriers
   requireKeys: () => Promise<void>
@@ -30,7 +40,7 @@ export type Issuers = Readonly<{
 
 type IssuerDependencies = Readonly<{
   log: Pick<Log, 'info' | 'warn'>
-  metrics: Pick<Metrics, 'watchJwksAge' | 'countJwksFetch'>
+  metrics: Pick<Metrics, 'watchJwksAge' | 'countJwksFetch'> & IntrospectionDependencies['metrics']
   now: Clock['now']
   monotonicMs: Clock['monotonicMs']
   keyStore: KeyStore
@@ -53,16 +63,23 @@ export const readCredentialRules = (
  * Fetches every issuer's keys now and in the background. Neither an issuer nor a store that is down stops the start.
  */
 export function startIssuers(configuration: Configuration, dependencies: IssuerDependencies): Issuers {
+  const { log, metrics, now, monotonicMs } = dependencies
+  const clock: Clock = { now, monotonicMs, after }
   const stopping = new AbortController()
-  const open = createOpenKeys(configuration, dependencies, stopping.signal)
+  const { signal } = stopping
+  const open = createOpenKeys(configuration, dependencies, signal)
   const told = listToldIssuers(configuration)
   const required: FirstKeys[] = []
+  let introspect: Introspect | undefined
   const byName = new Map(
     configuration.issuers.map((settings) => {
       const { issuer } = settings
       const { keys, ...first } = open(settings)
       if (settings.required) required.push({ issuer, ...first })
-      return [issuer, { trust: readTrust(settings, told.has(issuer)), keys }] as const
+      const made = { trust: readTrust(settings, told.has(issuer)), keys }
+      const { through } = readRoute(settings)
+      introspect ??= openIntrospection(configuration, settings, made, through, { log, metrics, clock, signal })
+      return [issuer, made] as const
     }),
   )
   const others = new Map(
@@ -72,6 +89,7 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   )
   return {
     byName,
+    introspect,
     keysOf: (issuer) => byName.get(issuer)?.keys ?? others.get(issuer),
     carriers: new Set([...byName.values()].flatMap(({ trust }) => [...trust.carriers])),
     requireKeys: createRequireKeys(required),
@@ -248,20 +266,33 @@ function createReport(
 }
 
 export function rememberVerified(
-  issuers: Issuers['byName'],
+  { byName, introspect }: Pick<Issuers, 'byName' | 'introspect'>,
   { cache }: Configuration,
   metrics: Pick<Metrics, 'countCacheRead' | 'watchCacheSizes'>,
 ): Verify {
   const verified = createBoundedMap<VerifiedToken>(cache.maxEntries)
   metrics.watchCacheSizes(() => ({ verifications: verified.size() }))
-  return createVerify({ issuers, verified, onRead: (result) => metrics.countCacheRead('verifications', result) })
+  const onRead = (result: string): void => metrics.countCacheRead('verifications', result)
+  return createVerify({ issuers: byName, verified, onRead, introspect })
+}
+
+const ignore = (): void => undefined
+
+const noMetrics: IssuerDependencies['metrics'] = {
+  watchJwksAge: ignore,
+  countJwksFetch: ignore,
+  countIntrospection: ignore,
+  observeIntrospection: ignore,
+  watchIntrospections: ignore,
+  countCacheRead: ignore,
+  watchCacheSizes: ignore,
 }
 
 export function createVerifier(configuration: Configuration) {
   const failures: string[] = []
-  const { byName, carriers, stop } = startIssuers(configuration, {
+  const { byName, introspect, carriers, stop } = startIssuers(configuration, {
     log: { info: () => undefined, warn: ({ error }) => failures.push(String(Object(error).message)) },
-    metrics: { watchJwksAge: () => undefined, countJwksFetch: () => undefined },
+    metrics: noMetrics,
     now: () => new Date(),
     monotonicMs: () => performance.now(),
     keyStore: { load: async () => undefined, save: async () => undefined },
@@ -270,10 +301,13 @@ export function createVerifier(configuration: Configuration) {
     issuers: byName,
     verified: createBoundedMap<VerifiedToken>(1),
     onRead: () => undefined,
+    introspect,
   })
-  const verify: Verify = async (jwt) => {
+  const isAsked = (token: string): boolean => introspect !== undefined && isOpaque(token)
+  const verify: Verify = async (jwt, ...use) => {
+    if (isAsked(jwt)) return verifyNow(jwt, ...use)
     await Promise.all([...byName.values()].map(({ keys }) => keys.refresh()))
     return verifyNow(jwt)
   }
-  return { verify, stop, carriers, failures: (): readonly string[] => failures }
+  return { verify, isAsked, stop, carriers, failures: (): readonly string[] => failures }
 }

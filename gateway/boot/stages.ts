@@ -60,7 +60,7 @@ export function wireStages(
   const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, history, monotonicMs)
   for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
   const credentials = readCredentialRules(configuration, issuers.carriers)
-  const verify = rememberVerified(issuers.byName, configuration, metrics)
+  const verify = rememberVerified(issuers, configuration, metrics)
   const stages: Stages = {
     snapshot,
     isTrustedProxy,

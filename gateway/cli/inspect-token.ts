@@ -15,15 +15,15 @@ const inputLimitBytes = 65_536
 export async function runInspectToken({ config, json }: Readonly<{ config: string; json?: boolean }>): Promise<void> {
   const configuration = loadConfiguration(config, process.env)
   const text = await readInput()
-  const { verify, stop, carriers, failures } = createVerifier(configuration)
+  const { verify, isAsked, stop, carriers, failures } = createVerifier(configuration)
   const now = (): Date => new Date()
   const notes: string[] = []
   try {
     const inspection = await withDirectoryOf(configuration, config, (found) =>
-      inspectToken(text, { verify, carriers, now, ...found }),
+      inspectToken(text, { verify, isAsked, carriers, now, ...found }),
     ).catch((error: unknown) => {
       notes.push(`the database was left out: ${describeFailure(error).message}`)
-      return inspectToken(text, { verify, carriers, now, directory: undefined })
+      return inspectToken(text, { verify, isAsked, carriers, now, directory: undefined })
     })
     if (inspection.cause === 'issuer_unavailable') notes.push(...failures())
     notes.push(...tellWanted(inspection, configuration))

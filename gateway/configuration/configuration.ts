@@ -52,6 +52,16 @@ export type Configuration = Readonly<{
       names: readonly string[]
       username: string
     }>
+    introspection?: Readonly<{
+      endpoint?: string
+      clientId: string
+      clientSecret: string
+      authentication: 'basic' | 'post'
+      cacheMs: number
+      timeoutMs: number
+      maxInFlight: number
+      requireTokenType: boolean
+    }>
     required: boolean
     maxTokenLifeMs: number
     logout?: Readonly<{ audience: string | readonly string[]; type: 'logout+jwt' | 'JWT' }>

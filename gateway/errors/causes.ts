@@ -113,6 +113,11 @@ export const causes = {
     'The JWT has `cnf`, which binds it to its sender. The gateway checks no such proof.',
     'Configure the issuer to give bearer tokens to this client.',
   ],
+  token_inactive: [
+    'unauthenticated',
+    'The issuer says that the opaque token is not active: it was revoked, has expired, or never existed.',
+    'Get a new token. `issuers[].introspection` names the issuer that was asked.',
+  ],
   claims_incomplete: [
     'unauthenticated',
     'The JWT leaves out a claim that `issuers[].directoryRules` read, and names another place for it, as Entra ID does for many groups.',
@@ -120,8 +125,8 @@ export const causes = {
   ],
   not_an_access_token: [
     'unauthenticated',
-    'The JWT is an ID, refresh or logout token, or reports an event: it grants no access.',
-    'Send the access token.',
+    'The token is an ID, refresh or logout token, or reports an event: it grants no access. Or the issuer does not call an opaque token an access token.',
+    'Send the access token. For an opaque one see `issuers[].introspection.requireTokenType`.',
   ],
   expired: [
     'unauthenticated',

@@ -132,7 +132,7 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Try again once `database.url` leads to a primary. Operators check `writes` of `/readyz`.',
   ],
   lookups_busy: [
-    'Lookups of uncached tokens share a part of the database connections, and the client’s address has most of the waiting ones.',
+    'Lookups of uncached tokens share a part of the database connections or `issuers[].introspection.maxInFlight` questions, and too many wait.',
     'Try again. Operators check `sallyport_unknown_tokens_total` and may set `authentication.unknownTokens`.',
   ],
   audit_unavailable: [
@@ -144,8 +144,8 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Try again. Operators check Redis and `sallyport_rate_limit_errors_total`.',
   ],
   issuer_unavailable: [
-    'The key of the token is not known yet, and its issuer cannot be reached.',
-    'Try again. Operators check `sallyport_jwks_issuer_up`.',
+    'The key of a JWT is not known yet and its issuer cannot be reached, or the issuer gave no answer about an opaque token.',
+    'Try again. Operators check `sallyport_jwks_issuer_up` and `sallyport_introspections_total`.',
   ],
 }
 

@@ -66,7 +66,6 @@ const shapes: Readonly<Record<Surface, (error: GatewayError, requestId: string) 
 /** Responses of the gateway are for the caller alone and soon out of date, so no cache may store them. */
 const jsonHeaders = ['content-type', 'application/json; charset=utf-8', 'cache-control', 'no-store']
 
-/** The only place that gives an error the format of a surface. */
 export function render(error: GatewayError, surface: Surface, requestId: string): Rendered {
   const headers = [...jsonHeaders, 'x-request-id', requestId]
   // RFC 9110 15.5.2: every 401 names a scheme. API tokens use Bearer, and JWTs here have no registered scheme.

@@ -20,7 +20,6 @@ export type Received = Readonly<{
   client: Client
   requestId: string
 }> & {
-  /** Cancels the request once the client has left, or its rights have ended. */
   onCancellable?: UpstreamRequest['onCancellable'] | undefined
 }
 

@@ -4,7 +4,6 @@ import { listen } from './server/listen.ts'
 import { createDnsCache, type DnsCache } from './upstream/dns-cache.ts'
 import { createPool } from './upstream/pool.ts'
 
-/** TCP and llhttp on both sides, without a general HTTP library. */
 export function createEngine(
   maxUpstreamConnections = Number.POSITIVE_INFINITY,
   names: DnsCache = createDnsCache({ cacheMs: usualDnsCacheMs }),

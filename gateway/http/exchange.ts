@@ -112,6 +112,5 @@ export interface Exchange {
   reset(): void
   /** Closes the connection after the response, and resets it if the client does not take the rest within a second. */
   closeAfterResponse(): void
-  /** Calls back once, when the response is complete or the client has left. */
   onEnd(listener: (isComplete: boolean) => void): void
 }

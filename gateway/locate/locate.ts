@@ -13,7 +13,6 @@ import type { AnswerRules, Timeouts, Upstream, UpstreamSettings } from './upstre
 export type Locate = (permit: Permit, clientHost: string) => Awaitable<Upstream>
 
 export type ClusterRules = Readonly<{
-  /** Networks that a cluster must be in, whatever its address says. */
   networks: Networks
   cookies: CookieRules
   answers: AnswerRules

@@ -43,7 +43,6 @@ export function readClient(
   return { ...readChain(headers.forwarded, peer, isTrusted), ...readOrigin(headers.forwarded, own) }
 }
 
-/** A dual-stack listener reports IPv4 peers as ::ffff:192.0.2.1. */
 const plainAddress = (address: string): string => (address.startsWith('::ffff:') ? address.slice(7) : address)
 
 /** Trusts the chain from its right end, up to and with the first address that is not a trusted proxy. */

@@ -2,7 +2,6 @@ import { GatewayError } from '../errors/gateway-error.ts'
 
 export type HeadLimits = Readonly<{ headerBytes: number; targetBytes: number }>
 
-/** SPEC section 6. */
 export const usualHeadLimits: HeadLimits = { headerBytes: 16 * 1024, targetBytes: 8 * 1024 }
 
 /** The largest limits of any route: a head must keep them before its route is known. */

@@ -15,7 +15,6 @@ import type { RouteMatch } from '../route/table.ts'
 export type AccessEnd = Readonly<{
   code: AccessEndCode
   refusal: GatewayError
-  /** Whether the credential ended, rather than a right that it had. */
   isCredential: boolean
   sessionEndId?: number
 }>

@@ -7,6 +7,7 @@ import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
 import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
 import { findLogout, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter } from './list-exchanges.ts'
+import { OpaqueTokens } from './opaque-tokens.ts'
 import type { AccessEnd, OpenExchange, Opening } from './open-exchange.ts'
 import { WithdrawnKeys } from './withdrawn-keys.ts'
 
@@ -48,6 +49,7 @@ export class OpenExchanges {
   readonly #waiting = new Map<OpenExchange, () => void>()
   readonly #expiry: ExpiryClock
   readonly #keys: WithdrawnKeys
+  readonly #opaque: OpaqueTokens
   readonly #queue: JudgeQueue
   readonly #sweeping: NodeJS.Timeout
   #heard = new HeardChanges()
@@ -63,6 +65,7 @@ export class OpenExchanges {
     this.#open = new ExchangeRegister(options, this.#expiry.wallAheadMs)
     const finish = (open: OpenExchange, end: AccessEnd): void => this.#finish(open, end)
     this.#keys = new WithdrawnKeys(options.monotonicMs, finish)
+    this.#opaque = new OpaqueTokens({ ...options, longestUnknownMs: this.#longestUnknownMs }, finish)
     this.#queue = new JudgeQueue(options, { end: finish, keep: (...verdict) => this.#keep(...verdict) })
     this.#sweeping = setInterval(
       guarded('timer', () => this.#sweep()),
@@ -233,9 +236,14 @@ export class OpenExchanges {
     } else if (open.proof || open.isStale) {
       const ageMs = nowMs - this.#knownAt(open)
       if (open.isStale || ageMs > readAgainAfterMs) this.#queue.add(open)
-      const { onUnknown, unknownMs } = this.#options
-      if (ageMs > (onUnknown === 'end' ? unknownLimitMs : unknownMs)) this.#finish(open, unverified())
+      if (ageMs > this.#longestUnknownMs) this.#finish(open, unverified())
     }
+    this.#opaque.look(open, nowMs)
+  }
+
+  get #longestUnknownMs(): number {
+    const { onUnknown, unknownMs } = this.#options
+    return onUnknown === 'end' ? unknownLimitMs : unknownMs
   }
 
   #keep(open: OpenExchange, askedAtMs: number, { tokens }: DirectoryFacts): void {

@@ -4,7 +4,7 @@ import { reportFault } from '../fault/guarded.ts'
 import { endedBy } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
 
-type Keys = Extract<Proof, { kind: 'oauth' }>['keys']
+type Keys = NonNullable<Extract<Proof, { kind: 'oauth' }>['keys']>
 
 const sliceMs = 5
 
@@ -20,7 +20,8 @@ export class WithdrawnKeys {
   }
 
   note({ proof }: OpenExchange): void {
-    if (proof?.kind === 'oauth' && !this.#versions.has(proof.keys)) this.#versions.set(proof.keys, proof.keys.version())
+    if (proof?.kind !== 'oauth' || !proof.keys || this.#versions.has(proof.keys)) return
+    this.#versions.set(proof.keys, proof.keys.version())
   }
 
   look(visit: (work: (open: OpenExchange) => void, onEnd: () => void) => void): void {

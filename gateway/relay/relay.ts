@@ -16,7 +16,6 @@ export type RelayContext = Readonly<{
   upstream: Upstream
   requestId: string
   observer: AnswerContext['observer'] & StreamObserver
-  /** Holds the stream, which ends in its own words if its rights end. */
   open?: StreamHolder
 }>
 

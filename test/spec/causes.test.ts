@@ -407,6 +407,10 @@ const rows = {
       return ask(origin, id, { path: '/held/x', headers: oauth({ jwt }) })
     },
   },
+  token_inactive: {
+    on: 'claims',
+    provoke: get('/held/x', oauth({ jwt: 'an-opaque-token-that-was-revoked' })),
+  },
   not_available: {
     on: 'claims',
     provoke: async (id, { public: origin }) =>

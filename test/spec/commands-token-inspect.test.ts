@@ -2,6 +2,7 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { runCommand } from '../support/command-line.ts'
 import { writeConfiguration } from '../support/gateway.ts'
+import { startIntrospection } from '../support/introspection.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -112,6 +113,31 @@ t.test('a JWT as Bearer passes where its issuer allows that', async (t) => {
     [0, null],
     [1, 'carrier_not_allowed'],
   ])
+})
+
+t.test('an opaque token is asked about, and fails by the check of its cause', async (t) => {
+  const endpoint = await startIntrospection(t)
+  const { issuer } = world.oidc
+  const introspection = { endpoint: endpoint.endpoint, clientId: 'us', clientSecret: 'canary-secret' }
+  const issuers = [{ issuer, audience: 'sallyport-demo', introspection }]
+  const asking = writeConfiguration(t, { world, settings: { issuers } })
+  const exp = Math.floor(Date.now() / 1000) + 600
+  const active = { active: true, iss: issuer, aud: 'sallyport-demo', sub: member.sub, exp, token_type: 'Bearer' }
+  for (const [answer, code, cause, check] of [
+    [active, 0, null, undefined],
+    [{ active: false }, 1, 'token_inactive', 'active'],
+    [{ ...active, aud: 'other' }, 1, 'wrong_audience', 'audience'],
+    [{ ...active, token_type: undefined }, 1, 'not_an_access_token', 'access token'],
+    ['garbled', 1, 'issuer_unavailable', 'issuer asked'],
+  ] as const) {
+    endpoint.answer('an-opaque-token', answer)
+    const run = await runCommand(['token', 'inspect', '--json', '--config', asking], { input: 'an-opaque-token' })
+    const said = JSON.parse(run.stdout) as { kind: string; cause: string; checks: Check[]; facts: { user?: number } }
+    const failed = said.checks.find(({ result }) => result === 'fail')?.check
+    t.same([run.code, said.kind, said.cause, failed], [code, 'opaque', cause, check])
+    t.equal(said.facts.user, code === 0 ? member.id : undefined)
+    t.notMatch(run.stdout + run.stderr, /canary-secret|an-opaque-token/)
+  }
 })
 
 t.test('a JWT in the header of API tokens fails the check of its carrier', async (t) => {

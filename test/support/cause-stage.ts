@@ -184,6 +184,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
             audience,
             jwksUri: `${issuer}/keys`,
             directoryRules: [{ claim: '/groups', matches: '/{organization}/{role}' }],
+            introspection: { endpoint: `${issuer}/introspect`, clientId: 'us', clientSecret: 'canary-of-the-claims' },
           },
         ],
       },

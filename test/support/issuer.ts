@@ -3,12 +3,15 @@ import type { AddressInfo } from 'node:net'
 import type { JWK } from 'jose'
 import type { Test } from 'tap'
 
-/** An issuer that publishes these keys by the path it is asked for, and what it was asked. */
+/**
+ * An issuer that publishes these keys by the path it is asked for, and calls each opaque token inactive; and what it was
+ * asked.
+ */
 export async function startIssuer(t: Test, keysAt: (path: string) => readonly JWK[]) {
   const asked: string[] = []
   const server = createServer((request, response) => {
     asked.push(String(request.url))
-    response.end(JSON.stringify({ keys: keysAt(String(request.url)) }))
+    response.end(JSON.stringify({ active: false, keys: keysAt(String(request.url)) }))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.closeAllConnections())

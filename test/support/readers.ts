@@ -5,8 +5,10 @@ import { readHeaderCredential } from '../../gateway/authenticate/credential.ts'
 import { compileDirectoryRules } from '../../gateway/authenticate/directory-rules.ts'
 import { readEventSubject } from '../../gateway/authenticate/event-subject.ts'
 import { readIssuedAt, readOnlyEvent } from '../../gateway/authenticate/event-token.ts'
+import { readAnswer } from '../../gateway/authenticate/introspection/question.ts'
 import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
+import { isOpaque } from '../../gateway/authenticate/verify.ts'
 import { parseCsv } from '../../gateway/cli/provision/csv.ts'
 import { createPageTokens } from '../../gateway/decision/authzen/page-tokens.ts'
 import { readQuestion, readQuestionBatch, readSearch } from '../../gateway/decision/authzen/questions.ts'
@@ -256,6 +258,13 @@ export const readers: readonly Reader[] = [
   ),
   reader('an API token', 'authenticate/api-token.ts', head, (text) => parseApiToken(`oat_${text}`)),
   reader('a JWT', 'authenticate/signature.ts', tokenBytes, parseToken),
+  reader('an opaque token', 'authenticate/verify.ts', head, isOpaque),
+  reader(
+    'an answer about an opaque token',
+    ['authenticate/introspection/question.ts', 'lib/parse-shallow.ts'],
+    head,
+    (text) => readAnswer(Buffer.from(`{"active":true,${JSON.stringify(text)}:${text}}`), 'https://i.example'),
+  ),
   reader('a JWT’s header', 'authenticate/signature.ts', tokenBytes, (text) => {
     const encoded = Buffer.from(JSON.stringify({ alg: 'RS256', typ: text })).toString('base64url')
     // It is read before anything is waited for.

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../../errors/gateway-error.ts'
+import { type AttemptLimit, createAttempts } from '../../lib/attempts.ts'
 import type { Directory, DirectoryStore } from '../directory.ts'
-import { type AttemptLimit, createAttempts } from './attempts.ts'
 import { createTokenLane, type FindHashes } from './token-lane.ts'
 
 export type UnknownToken = 'found' | 'refused' | 'throttled' | 'shed'

@@ -1,8 +1,8 @@
 import { timingSafeEqual } from 'node:crypto'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
+import { createTurns } from '../../lib/turns.ts'
 import type { TokenRecord, WrongSecret } from '../directory.ts'
-import { createTurns } from './turns.ts'
 
 export type FindHashes = (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>
 

@@ -3,7 +3,6 @@ import type { MemoryAccount } from '../exchange.ts'
 /** Less than one read of a socket, since a head comes before. Later bytes wait in the system's buffers. */
 const limitBytes = 12 * 1024
 
-/** Bytes that a client sent before their turn. */
 export class PipelinedBytes {
   readonly #account: MemoryAccount
   #chunks: Buffer[] = []

@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net'
 import { guarded } from '../../fault/guarded.ts'
 
-/** Time for a peer to close after the gateway has. */
 const lingerMs = 1_000
 
 /** Time before a reset, which must come within a second. */

@@ -50,7 +50,6 @@ const clientResponseMs = 50
 
 const usedMs = 60_000
 
-/** Caches answers, since each new connection would wait for one. */
 export function createDnsCache(options: DnsCacheOptions): DnsCache {
   const entries = createEntries(options)
   const failures = createFailures(options)

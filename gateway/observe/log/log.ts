@@ -12,7 +12,6 @@ export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
 export type LogFormat = 'auto' | 'json' | 'pretty'
 
-/** A message is a constant: values of requests stand in fields. */
 export type Log = Readonly<{
   /** The line of a request may wait up to `delayMs`, since thousands a second are written together. */
   request: (fields: LogFields) => void

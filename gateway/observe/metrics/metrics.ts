@@ -7,6 +7,7 @@ import type { MetricsSnapshot } from './combine.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connections.ts'
 import { createDatabaseMetrics, type DatabaseMetrics } from './database.ts'
 import { createTallies } from './fast-counter.ts'
+import { createIntrospectionMetrics, type IntrospectionMetrics } from './introspection.ts'
 import { createInvalidationMetrics, type InvalidationMetrics } from './invalidations.ts'
 import {
   createJwksMetrics,
@@ -44,6 +45,7 @@ export type Metrics = RequestMetrics &
   AuditMetrics &
   BuildMetrics &
   CacheMetrics &
+  IntrospectionMetrics &
   InvalidationMetrics &
   ConnectionMetrics &
   FaultMetrics &
@@ -80,6 +82,7 @@ export function createMetrics(): Metrics {
     ...createAuditMetrics(registers),
     ...createBuildMetrics(registers),
     ...createCacheMetrics(registers),
+    ...createIntrospectionMetrics(registers),
     ...createInvalidationMetrics(registers),
     ...createConnectionMetrics(registers),
     ...createDatabaseMetrics(registers),

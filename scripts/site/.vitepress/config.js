@@ -94,6 +94,7 @@ const sidebar = [
       guide('Replicas and workers', 'workers'),
       guide('Configuration', 'configure'),
       guide('Identity providers', 'identity-providers', [guide('Recipes', 'identity-provider-recipes')]),
+      guide('Opaque tokens', 'opaque-tokens'),
       guide('Users from claims', 'users-from-claims'),
       guide('Write policies', 'write-policies'),
       guide('Guard resources', 'guard-resources'),

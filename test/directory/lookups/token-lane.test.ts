@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { TokenRecord } from '../../../gateway/directory/directory.ts'
 import { createTokenLane } from '../../../gateway/directory/lookups/token-lane.ts'
-import { createTurns } from '../../../gateway/directory/lookups/turns.ts'
 import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
+import { createTurns } from '../../../gateway/lib/turns.ts'
 import { until } from '../../support/gateway.ts'
 
 const hashOf = (id: number): string => id.toString(16).padStart(64, '0')

@@ -1,0 +1,98 @@
+import { GatewayError } from '../../errors/gateway-error.ts'
+import { createTurns } from '../../lib/turns.ts'
+import { UnusableAnswer } from '../ask-issuer.ts'
+import type { Clock } from '../clock.ts'
+
+export type LaneOptions = Readonly<{
+  maxInFlight: number
+  timeoutMs: number
+  clock: Pick<Clock, 'monotonicMs' | 'after'>
+}>
+
+export type IntrospectionLane = Readonly<{
+  run: <Result>(owner: string, ask: (withinMs: number) => Promise<Result>) => Promise<Result>
+  countWaiting: () => number
+}>
+
+type Waiter = Readonly<{ begin: () => void; giveUp: () => void }>
+
+const mostWaiting = 1_024
+
+/** Owners take turns, so a guesser delays another owner by one question. Its time counts from its arrival here. */
+export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): IntrospectionLane {
+  const { monotonicMs, after } = clock
+  const waiting = createTurns<Waiter>(mostWaiting)
+  const breaker = createBreaker(monotonicMs)
+  let inFlight = 0
+  const pump = (): void => {
+    while (inFlight < maxInFlight) {
+      const [next] = waiting.take(1)
+      if (!next) return
+      next.begin()
+    }
+  }
+  const askNow = async <Result>(ask: (withinMs: number) => Promise<Result>, withinMs: number): Promise<Result> => {
+    if (!breaker.admits()) throw new GatewayError('issuer_unavailable', { retryAfter: '1' })
+    inFlight += 1
+    try {
+      const result = await ask(Math.max(1, withinMs))
+      breaker.note(true)
+      return result
+    } catch (error) {
+      breaker.note(error instanceof UnusableAnswer)
+      throw new GatewayError('issuer_unavailable', { cause: error })
+    } finally {
+      inFlight -= 1
+      pump()
+    }
+  }
+  return {
+    run: (owner, ask) =>
+      new Promise((resolve, reject) => {
+        const untilMs = monotonicMs() + timeoutMs
+        let isOver = false
+        const giveUp = (): void => {
+          callOff()
+          isOver = true
+          reject(new GatewayError('lookups_busy', { retryAfter: '1' }))
+        }
+        const begin = (): void => {
+          if (isOver) return
+          callOff()
+          askNow(ask, untilMs - monotonicMs()).then(resolve, reject)
+        }
+        const callOff = after(timeoutMs, giveUp)
+        waiting.push(owner, { begin, giveUp })?.giveUp()
+        pump()
+      }),
+    countWaiting: waiting.size,
+  }
+}
+
+const toleratedFailures = 5
+
+const restMs = 1_000
+
+/**
+ * After some questions in a row without a response, asks one a second. A bad response does not count, since a token of
+ * a client may bring it about.
+ */
+function createBreaker(monotonicMs: () => number) {
+  let failures = 0
+  let restsUntilMs = Number.NEGATIVE_INFINITY
+  const rest = (): void => {
+    restsUntilMs = monotonicMs() + restMs
+  }
+  return {
+    admits: (): boolean => {
+      if (failures < toleratedFailures) return true
+      if (monotonicMs() < restsUntilMs) return false
+      rest()
+      return true
+    },
+    note: (isAnswered: boolean): void => {
+      failures = isAnswered ? 0 : failures + 1
+      if (!isAnswered) rest()
+    },
+  }
+}
