@@ -36,6 +36,7 @@ export type ClaimPointers = Readonly<{
   emailVerified: Pointer
   names: readonly Pointer[]
   username: Pointer
+  sessionId: Pointer
 }>
 
 const standardClaims: ClaimPointers = {
@@ -44,6 +45,7 @@ const standardClaims: ClaimPointers = {
   emailVerified: ['email_verified'],
   names: [['given_name'], ['family_name']],
   username: ['preferred_username'],
+  sessionId: ['sid'],
 }
 
 export type Claims = Readonly<{
@@ -105,19 +107,21 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
 }
 
 function readLogin(
-  { sub, sid }: RawClaims,
+  raw: RawClaims,
   trust: TrustedIssuer,
   claims: Omit<Claims, 'assertions' | 'login'> & Readonly<{ exp: number; longestLifeSeconds: number }>,
 ): Login {
   const { subject, exp, issuedAt: iat, longestLifeSeconds } = claims
   const { issuer } = trust
+  const { sub } = raw
+  const session = readPointer(raw, (trust.claims ?? standardClaims).sessionId)
   const address = verifiedAddress(claims, trust)
   return {
     issuer,
     address: address === undefined ? undefined : { issuer: addressesOf(issuer), subject: foldAddress(address) },
     // A logout token has `sub`, wherever the subject of the identity stands.
     subject: isSubject(sub) ? sub : subject,
-    session: isSubject(sid) ? sid : undefined,
+    session: isSubject(session) ? session : undefined,
     issuedAt: iat,
     isOverlong: iat === undefined || exp - iat > longestLifeSeconds,
   }

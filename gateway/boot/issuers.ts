@@ -157,6 +157,7 @@ function readTrust(settings: IssuerSettings, isTold: boolean): TrustedIssuer {
       emailVerified: parsePointer(claims.emailVerified),
       names: claims.names.map(parsePointer),
       username: parsePointer(claims.username),
+      sessionId: parsePointer(claims.sessionId),
     },
   }
 }

@@ -51,6 +51,7 @@ export type Configuration = Readonly<{
       emailVerified: string
       names: readonly string[]
       username: string
+      sessionId: string
     }>
     introspection?: Readonly<{
       endpoint?: string

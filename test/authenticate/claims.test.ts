@@ -253,6 +253,22 @@ t.test('a first login without an address gets one of its own that receives no ma
   for (const address of addresses) t.match(address, /^[0-9a-f]{32}@users\.invalid$/)
 })
 
+t.test('a login has the session that the issuer writes where its pointer leads', async (t) => {
+  const revocation = { longestLifeSeconds: 3_600 }
+  const [subject, email, username] = [['sub'], ['email'], ['preferred_username']]
+  const claims = { subject, email, emailVerified: [], names: [], username, sessionId: ['session', 'id'] }
+  const sessionOf = (issuer: TrustedIssuer, raw: object) => readClaims({ ...sound, ...raw }, issuer).login?.session
+  const raw = { sid: 'usual', session: { id: 'own' } }
+  t.equal(sessionOf({ ...trust, revocation }, raw), 'usual')
+  t.equal(sessionOf({ ...trust, revocation, claims }, raw), 'own')
+  for (const session of [undefined, { id: 7 }, { id: '' }, ['own']])
+    t.equal(
+      sessionOf({ ...trust, revocation, claims }, { ...raw, session }),
+      undefined,
+      'and no other claim stands for it',
+    )
+})
+
 t.test('addresses are the same without case in ASCII alone', async (t) => {
   t.notOk(isSameAddress('\u212aate@x.example', 'kate@x.example'))
   t.notOk(isSameAddress('ı@x.example', 'I@x.example'))

@@ -20,7 +20,14 @@ const trust = {
 function hold({ cacheMs = 10_000, maxEntries = 100 } = {}) {
   const clock = createSimulatedClock()
   const nowSeconds = clock.now().getTime() / 1000
-  const active = { active: true, iss: trust.issuer, aud: 'api', sub: 'a', token_type: 'Bearer', exp: nowSeconds + 3_600 }
+  const active = {
+    active: true,
+    iss: trust.issuer,
+    aud: 'api',
+    sub: 'a',
+    token_type: 'Bearer',
+    exp: nowSeconds + 3_600,
+  }
   const state = { answer: active as IntrospectionAnswer | Error, asked: [] as string[] }
   const reads: string[] = []
   const outcomes: string[] = []
