@@ -83,6 +83,32 @@ t.test('a flood of guesses costs a few small questions, and reads no user', asyn
   t.equal(await readMetric(gateway.admin, outcome('refused')), 3_001)
 })
 
+t.test(
+  'a guess at a token that exists costs the questions of a guess at none, so that no time tells them apart',
+  async (t) => {
+    const gateway = await start(t)
+    const read = () =>
+      Promise.all(['find-token', 'find-token-hashes'].map((name) => readMetric(gateway.admin, countOf(name))))
+    const costOf = async (token: string): Promise<string> => {
+      const before = await read()
+      const status = await send(gateway.public, from('192.0.2.1', token))
+      const after = await read()
+      return [status, ...after.map((count, index) => count - (before[index] ?? 0))].join()
+    }
+    const pair = async (token: string): Promise<string> => `${await costOf(token)}, and again ${await costOf(token)}`
+    let costs: readonly string[] = []
+    const areAlike = async (): Promise<boolean> => {
+      const [existing, secret] = [await createToken(), makeSecret(randomInt).secret]
+      const absent = formatToken(1_000_000 + ++guesses, secret)
+      costs = [await pair(absent), await pair(`${existing.split('.')[0]}.${absent.split('.')[1]}`)]
+      return costs[0] === costs[1]
+    }
+    // A machine that stood still for a second asks anew.
+    await until(areAlike, 'equal costs').catch((error) => t.fail(`${error.message}: ${costs.join(' against ')}`))
+    t.match(costs[0], /^401,/)
+  },
+)
+
 t.test('while guesses wait for the database they hold a third of its connections, and others go on', async (t) => {
   const gateway = await start(t)
   const locking = await database.connect()
