@@ -113,10 +113,11 @@ async function tryHook(t: Test, cluster: Cluster, { values, refusedBy, says }: U
   t.same(await listPods(cluster), before, 'no pod changes')
 }
 
+/** Those that stay: a pod of an earlier upgrade may be on its way out. */
 async function listPods({ callApi }: Cluster, isWanted = (_: Manifest) => true): Promise<readonly string[]> {
   const { items } = await callApi('GET', `/api/v1/namespaces/edge/pods?labelSelector=${selector}`)
   return items
-    .filter(isWanted)
+    .filter((pod: Manifest) => pod.metadata.deletionTimestamp === undefined && isWanted(pod))
     .map(({ metadata }: Manifest) => metadata.name)
     .sort()
 }
