@@ -227,7 +227,7 @@ end
 $$;
 
 -- Writes of the gateway to a numbered view, passed on to the view with the backend's keys. It writes with its owner's
--- rights, so only its owner may put it on views. What the gateway may write is what its role may write to this one.
+-- rights, so only its owner may put it on views. The gateway may write what its role may write to this view.
 create function sallyport_directory.write_numbered() returns trigger
 language plpgsql security definer set search_path = pg_catalog as $$
 declare
