@@ -20,6 +20,8 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
     leaveEarlySignals()
     return runWorker(configFile, assignment)
   }
+  // A killed npx passes no signal on, and the shell that it may have started outlives it.
+  const launcher = process.env.npm_command === 'exec' && process.send === undefined ? findLauncher() : undefined
   const gateway = await start(configFile)
   guardOutput(gateway.reportWarning)
   handleUncaught(gateway.reportFault, gateway.drain)
@@ -50,9 +52,7 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
     'disconnect',
     guarded('process', () => stop({ delayMs: 0, timeoutMs: 0 })),
   )
-  // A killed npx passes no signal on, and the shell that it may have started outlives it.
-  if (process.env.npm_command === 'exec' && process.send === undefined)
-    watchNpx(() => process.kill(process.pid, 'SIGTERM'))
+  if (launcher) watchLauncher(launcher, () => process.kill(process.pid, 'SIGTERM'))
   const { public: clients, decision, admin, signals } = gateway
   process.send?.({ public: clients, decision, admin, signals })
 }
@@ -64,15 +64,21 @@ async function start(configFile: string): Promise<Gateway> {
   return startGroup(configuration, workers, (error) => void reportFailure(error))
 }
 
+type Launcher = Readonly<{ parent: number; npx: number }>
+
+/** Finds npx, which may have started a shell between; to be asked first, since a later parent may be another one. */
+function findLauncher(): Launcher {
+  const parent = process.ppid
+  const { stdout } = spawnSync('ps', ['-o', 'ppid=,comm=', '-p', String(parent)], { encoding: 'utf8' })
+  const [, above, name = ''] = /^\s*(\d+)\s+(.*?)\s*$/m.exec(stdout ?? '') ?? []
+  return { parent, npx: /(?:^|\/)-?(?:ba|da|k|z)?sh$/.test(name) ? Number(above) : parent }
+}
+
 const npxPollMs = 1_000
 
-function watchNpx(onEnd: () => void): void {
-  const { stdout } = spawnSync('ps', ['-o', 'ppid=,comm=', '-p', String(process.ppid)], { encoding: 'utf8' })
-  const [, above, name = ''] = /^\s*(\d+)\s+(.*?)\s*$/m.exec(stdout ?? '') ?? []
-  const shell = process.ppid
-  const npx = /(?:^|\/)-?(?:ba|da|k|z)?sh$/.test(name) ? Number(above) : shell
+function watchLauncher({ parent, npx }: Launcher, onEnd: () => void): void {
   const look = (): void => {
-    if (process.ppid === shell && isRunning(npx)) return
+    if (process.ppid === parent && isRunning(npx)) return
     clearInterval(timer)
     onEnd()
   }

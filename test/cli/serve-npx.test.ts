@@ -1,5 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { chmodSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
@@ -22,8 +23,8 @@ const commands = {
   'in a shell': ['/bin/sh', '-c', '"$0" "$@"; :', process.execPath, program],
 }
 
-/** A gateway behind a launcher that is killed without a chance to pass the signal on. */
-async function killLauncher(t: Test, command: keyof typeof commands, environment: Readonly<Record<string, string>>) {
+/** Starts a gateway behind a launcher. */
+function startBehind(t: Test, command: keyof typeof commands, environment: Readonly<Record<string, string>>) {
   const config = writeConfiguration(t, { settings: { log: { level: 'info' } } })
   const args = ['-e', launcher, ...commands[command], 'serve', '--config', config]
   const child = spawn(process.execPath, args, {
@@ -36,16 +37,22 @@ async function killLauncher(t: Test, command: keyof typeof commands, environment
   child.stdout.on('data', (chunk: Buffer) => {
     log += chunk.toString()
   })
-  await until(() => /"msg":"listening"/.test(log), 'the gateway', 30_000)
-  const port = /"admin":\{[^}]*"port":(\d+)/.exec(log)?.[1]
-  const gone = once(child, 'exit')
   // The pipe closes when the gateway and its shell are gone too.
   const ended = once(child.stdout, 'close')
+  return { child, log: () => log, ended }
+}
+
+/** A gateway behind a launcher that is killed without a chance to pass the signal on. */
+async function killLauncher(t: Test, command: keyof typeof commands, environment: Readonly<Record<string, string>>) {
+  const { child, log, ended } = startBehind(t, command, environment)
+  await until(() => /"msg":"listening"/.test(log()), 'the gateway', 30_000)
+  const port = /"admin":\{[^}]*"port":(\d+)/.exec(log())?.[1]
+  const gone = once(child, 'exit')
   child.kill('SIGKILL')
   await gone
   return {
     ended,
-    log: () => log,
+    log,
     isAlive: () =>
       call(`http://127.0.0.1:${port}`, { path: '/healthz' }).then(
         ({ status }) => status === 200,
@@ -53,6 +60,26 @@ async function killLauncher(t: Test, command: keyof typeof commands, environment
       ),
   }
 }
+
+testUnlessLacking(
+  t,
+  'a gateway ends with npx that is killed while it is looked for',
+  async (t) => {
+    const ps = ['#!/bin/sh', 'kill -KILL "$4"', 'sleep 0.2', 'exec /usr/bin/env PATH="$REAL_PATH" ps "$@"', ''].join(
+      '\n',
+    )
+    const folder = t.testdir({ ps })
+    chmodSync(`${folder}/ps`, 0o755)
+    const { log, ended } = startBehind(t, 'alone', {
+      npm_command: 'exec',
+      PATH: `${folder}:${process.env.PATH}`,
+      REAL_PATH: process.env.PATH ?? '',
+    })
+    await ended
+    t.match(log(), /"msg":"stopped"/, 'it drains')
+  },
+  lack,
+)
 
 testUnlessLacking(
   t,
