@@ -1,4 +1,4 @@
-import { listIdentityIssuers } from '../boot/issuers.ts'
+import { listIdentityIssuers } from '../boot/issuer-trust.ts'
 import { loadConfiguration, requireDatabase } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
 import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'

@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import t, { type Test } from 'tap'
 import { checkIssuers } from '../../gateway/boot/check-issuers.ts'
-import { listIdentityIssuers } from '../../gateway/boot/issuers.ts'
+import { listIdentityIssuers } from '../../gateway/boot/issuer-trust.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import { call } from '../support/client.ts'
 import { startTestGateway, writeConfiguration } from '../support/gateway.ts'

@@ -423,7 +423,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'configuration/interpolate.ts': operator,
   'boot/check-issuers.ts': operator,
   'boot/console.ts': own,
-  'boot/issuers.ts': operator,
+  'boot/issuer-keys.ts': operator,
   'boot/transmitters.ts': operator,
   'reload/identity-keys.ts': own,
   'reload/policy-status.ts': own,

@@ -1,6 +1,7 @@
 import dns from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import { guarded } from '../../fault/guarded.ts'
+import { createEntries, dropOldest, type Entries, type Entry } from './dns-entries.ts'
 import { type Address, createResolver, type Resolver } from './resolver.ts'
 
 export type DnsCacheOptions = Readonly<{
@@ -23,32 +24,16 @@ export type DnsCache = Readonly<{
   oldestStaleMs: () => number
 }>
 
-type Entry = {
-  addresses: readonly Address[]
-  answeredAtMs: number
-  askedAtMs: number
-  usedAtMs: number
-  /** Whether its last answer came too late for connections to wait for. */
-  isSlow: boolean
-  version: number
-  rotation: number
-}
-
 type Waiting = (error: NodeJS.ErrnoException | null) => void
 
 /** A lookup under way: slow once no connection waits for fresher addresses, late beyond its time limit. */
 type Lookup = { waiting: Waiting[]; isSlow: boolean; isLate: boolean }
-
-/** Names come from the configuration and from clusters, which must not add up. */
-const maximumNames = 1_000
 
 /**
  * The address may have moved to another machine. So a connection waits as long as a reachable name server takes before
  * it uses a stale answer (the client response timer of RFC 8767, section 5).
  */
 const clientResponseMs = 50
-
-const usedMs = 60_000
 
 export function createDnsCache(options: DnsCacheOptions): DnsCache {
   const entries = createEntries(options)
@@ -79,66 +64,6 @@ export function createDnsCache(options: DnsCacheOptions): DnsCache {
       return !known || known.addresses.some((held) => held.address === address)
     },
     oldestStaleMs: () => entries.oldestMs(failures.names()),
-  }
-}
-
-type Entries = Readonly<{
-  find: (name: string) => Entry | undefined
-  take: (name: string, addresses: readonly Address[], isSlow: boolean) => void
-  noteAsked: (name: string) => boolean
-  noteUse: (entry: Entry) => void
-  isInUse: (entry: Entry) => boolean
-  isOld: (entry: Entry) => boolean
-  oldestMs: (names: readonly string[]) => number
-}>
-
-function createEntries({
-  cacheMs,
-  maxStaleMs = Number.POSITIVE_INFINITY,
-  monotonicMs = () => performance.now(),
-}: DnsCacheOptions): Entries {
-  const held = new Map<string, Entry>()
-  const isInUse = ({ usedAtMs }: Entry): boolean => monotonicMs() - usedAtMs < usedMs
-  return {
-    find: (name) => {
-      const entry = held.get(name)
-      if (entry && entry.addresses.length > 0 && monotonicMs() - entry.answeredAtMs >= maxStaleMs) {
-        entry.addresses = []
-        entry.version += 1
-      }
-      return entry
-    },
-    take: (name, addresses, isSlow) => {
-      const known = held.get(name)
-      const isChanged = known !== undefined && !isSameSet(known.addresses, addresses)
-      const nowMs = monotonicMs()
-      held.delete(name)
-      held.set(name, {
-        addresses,
-        answeredAtMs: nowMs,
-        askedAtMs: nowMs,
-        usedAtMs: known?.usedAtMs ?? nowMs,
-        isSlow,
-        version: (known?.version ?? 0) + (isChanged ? 1 : 0),
-        rotation: known?.rotation ?? 0,
-      })
-      dropOldest(held)
-    },
-    noteAsked: (name) => {
-      const known = held.get(name)
-      if (known) known.askedAtMs = monotonicMs()
-      return known !== undefined
-    },
-    noteUse: (entry) => {
-      entry.usedAtMs = monotonicMs()
-    },
-    isInUse,
-    isOld: ({ askedAtMs }) => monotonicMs() - askedAtMs >= cacheMs,
-    oldestMs: (names) => {
-      const nowMs = monotonicMs()
-      const inUse = names.flatMap((name) => held.get(name) ?? []).filter(isInUse)
-      return Math.max(0, ...inUse.map(({ answeredAtMs }) => nowMs - answeredAtMs))
-    },
   }
 }
 
@@ -308,11 +233,3 @@ const failure = (code: string, name: string): NodeJS.ErrnoException =>
 
 const isOfFamily = (address: Address, family: number | string | undefined): boolean =>
   !family || family === address.family || family === `IPv${address.family}`
-
-const isSameSet = (left: readonly Address[], right: readonly Address[]): boolean =>
-  left.length === right.length && left.every(({ address }) => right.some((other) => other.address === address))
-
-function dropOldest(map: Map<string, unknown>): void {
-  const [oldest] = map.keys()
-  if (map.size > maximumNames && oldest !== undefined) map.delete(oldest)
-}
