@@ -424,6 +424,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'boot/check-issuers.ts': operator,
   'boot/console.ts': own,
   'boot/issuer-keys.ts': operator,
+  'boot/issuer-trust.ts': operator,
   'boot/transmitters.ts': operator,
   'reload/identity-keys.ts': own,
   'reload/policy-status.ts': own,
