@@ -2,6 +2,7 @@ import { type ChildProcess, fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { nodeSwitches } from './node-switches.ts'
 
 const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
 
@@ -18,7 +19,7 @@ export type CommandOptions = Readonly<{
 
 /** Runs `sallyport` as users do, in a process of its own, to its end. */
 export async function runProcess(args: readonly string[], options: CommandOptions = {}): Promise<Ended> {
-  const child = spawn(process.execPath, [program, ...args], {
+  const child = spawn(process.execPath, [...nodeSwitches, program, ...args], {
     cwd: options.cwd ?? tmpdir(),
     env: { ...bare, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -69,7 +70,7 @@ async function runInHost(args: readonly string[], { cwd = tmpdir(), env = {}, in
 function startHost(): ChildProcess {
   const child = fork(new URL('command-host.js', import.meta.url), {
     env: bare,
-    execArgv: [],
+    execArgv: [...nodeSwitches],
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   })
   child.once('exit', () => {

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { readNodeOptions } from './dockerfile.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
+import { nodeSwitches } from './node-switches.ts'
 import type { Owner } from './owner.ts'
 
 /** A gateway of a world in a process of its own, as production runs several. */
@@ -46,7 +47,7 @@ export async function startReplica(
   within: readonly string[] = [],
 ): Promise<Replica> {
   const file = writeConfiguration(owner, { ...options, settings: { log: { level: 'info' }, ...options.settings } })
-  const [node = process.execPath, ...nodeOptions] = [...within, process.execPath, ...readNodeOptions()]
+  const [node = process.execPath, ...nodeOptions] = [...within, process.execPath, ...readNodeOptions(), ...nodeSwitches]
   return serveFile(owner, file, environment, { program: own, node, nodeOptions }, output)
 }
 

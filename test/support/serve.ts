@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { generatePem } from '../../gateway/cli/keys.ts'
 import type { JsonValue } from './client.ts'
+import { nodeSwitches } from './node-switches.ts'
 import type { TestWorld } from './world.ts'
 
 /** `sallyport serve` in a process of its own, and whatever processes it starts. */
@@ -110,7 +111,8 @@ export function runServe(t: Test, options: ServeOptions): Serve {
 }
 
 function runWithin([execPath, ...words]: readonly string[] = []) {
-  return execPath === undefined ? { execArgv: [] } : { execPath, execArgv: [...words, process.execPath] }
+  if (execPath === undefined) return { execArgv: [...nodeSwitches] }
+  return { execPath, execArgv: [...words, process.execPath, ...nodeSwitches] }
 }
 
 /** The streams of a group are closed when its last process is gone. (`close` of a child stays out after `disconnect`.) */

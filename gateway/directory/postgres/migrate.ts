@@ -1,7 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
-import Postgrator from 'postgrator'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { ResourceKind } from '../../policy/resource-kind.ts'
 import { createHideUser } from './hide-user.ts'
@@ -47,6 +46,7 @@ export async function migrate(url: string, { adopt = false, resources = [] }: Mi
     await client.query('begin')
     await client.query('select pg_advisory_xact_lock($1)', [lockKey])
     const kind = await chooseKind(client, adopt)
+    const { default: Postgrator } = await import('postgrator')
     const postgrator = new Postgrator({
       migrationPattern: `${literalGlob(scripts[kind])}*.sql`,
       driver: 'pg',

@@ -13,8 +13,6 @@ export type Clients = Readonly<{ listener: Redis; talker: Redis | Cluster }>
 
 const connectTimeoutMs = 1_000
 
-export const commandTimeoutMs = 200
-
 /** ioredis must neither queue nor retry, because `maintainConnection` makes the next connection. */
 const common = {
   lazyConnect: true,
@@ -27,12 +25,16 @@ const common = {
   connectionName: 'sallyport',
 } satisfies RedisOptions
 
-type Made = Readonly<{ onMade: (client: Redis | Cluster) => void; onBroken: (error: unknown) => void }>
+type Made = Readonly<{
+  onMade: (client: Redis | Cluster) => void
+  onBroken: (error: unknown) => void
+  commandTimeoutMs: number
+}>
 
 export async function openClients(servers: RedisServers, made: Made): Promise<Clients> {
   if (servers.cluster) return openCluster(servers, servers.cluster.nodes, made)
   const listener = watch(createClient(servers, answerTimeoutMs), made)
-  const talker = watch(createClient(servers, commandTimeoutMs), made)
+  const talker = watch(createClient(servers, made.commandTimeoutMs), made)
   await Promise.all([listener.connect(), talker.connect()])
   return { listener, talker }
 }

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { Cluster, type Redis } from 'ioredis'
+import type { Cluster, Redis } from 'ioredis'
 import { guarded } from '../../fault/guarded.ts'
 import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChanges } from '../change.ts'
 import { type LinkEvents, type ListeningConnection, maintainConnection } from '../maintain-connection.ts'
-import { type Clients, commandTimeoutMs, openClients, type RedisServers } from './clients.ts'
+import type { Clients, RedisServers } from './clients.ts'
 import {
   createRefusals,
   type RefusableCommand,
@@ -19,6 +19,8 @@ const channel = 'sallyport:changes'
 const probeKey = 'sallyport:cluster:0:heartbeat'
 
 const connectMs = 5_000
+
+const commandTimeoutMs = 200
 
 /** A node that receives nothing from the others for this long is cut off from its cluster. */
 const unheardMs = 3_000
@@ -135,7 +137,10 @@ async function openSubscription(
   }
   try {
     const open = async (): Promise<Clients & Readonly<{ prove: Prove }>> => {
-      const clients = await openClients(subscriber.settings, { onMade, onBroken: events.onBroken })
+      // Most gateways have no Redis.
+      const { openClients } = await import('./clients.ts')
+      const options = { onMade, onBroken: events.onBroken, commandTimeoutMs }
+      const clients = await openClients(subscriber.settings, options)
       return { ...clients, prove: await subscribe(subscriber, clients, events) }
     }
     const { talker, prove } = await within(connectMs, open())
@@ -162,7 +167,7 @@ async function subscribe(
     else if (from === marks) heardAtMs = monotonicMs()
   }
   listener.on('message', guarded('directory', take, lost))
-  if (!(talker instanceof Cluster)) {
+  if (!isCluster(talker)) {
     await requirePrimary(listener, allWritersPublish)
     await requireLoaded(talker)
     await listener.subscribe(channel)
@@ -179,6 +184,8 @@ async function subscribe(
     if (monotonicMs() - heardAtMs > unheardMs) throw new Error('the Redis cluster does not pass on what is published')
   }
 }
+
+const isCluster = (client: Redis | Cluster): client is Cluster => client.isCluster
 
 /** Rejects on a replica: its messages reach no other server, and it refuses counts. */
 async function requirePrimary(client: Redis, mustTell = false): Promise<void> {
