@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import { loadConfiguration } from '../configuration/configuration.ts'
+import { type Configuration, loadConfiguration } from '../configuration/configuration.ts'
 import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
@@ -12,13 +12,16 @@ export type PolicySource = Readonly<{ config: string; policies?: string }>
 /** A folder alone does not name upstreams, so any name is valid. */
 const anyName: ReadonlySet<string> = Object.assign(new Set<string>(), { has: () => true })
 
-export function readPolicy({ config, policies }: PolicySource): Readonly<{ policy: Policy; directory: string }> {
-  if (policies !== undefined) return { policy: loadPolicy(policies, anyName), directory: policies }
+type ReadPolicy = Readonly<{ policy: Policy; directory: string; configuration: Configuration | undefined }>
+
+export function readPolicy({ config, policies }: PolicySource): ReadPolicy {
+  if (policies !== undefined)
+    return { policy: loadPolicy(policies, anyName), directory: policies, configuration: undefined }
   const configuration = loadConfiguration(config, process.env)
   const { directory } = configuration.policies
   const policy = loadPolicy(directory, readUpstreamAddresses(configuration))
   checkRuleNames(configuration, policy)
-  return { policy, directory }
+  return { policy, directory, configuration }
 }
 
 export function readPolicyAt(path: string): Policy {

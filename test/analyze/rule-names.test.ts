@@ -30,3 +30,21 @@ t.test('and takes one for a role that there is', async (t) => {
   t.equal(code, 0, stderr)
   t.match(stdout, /1 routes/)
 })
+
+const checkIssuers = (t: Test, ...issuers: readonly object[]) => {
+  const settings = {
+    issuers: issuers.map((own, index) => ({ issuer: `https://${index}.example`, audience: 'api', ...own })),
+  }
+  return runCommand(['policy', 'check', '--config', writeConfiguration(t, { settings, routes: [route] })])
+}
+
+t.test('policy check refuses issuers with which the gateway would not start', async (t) => {
+  const subject = await checkIssuers(t, { claims: { subject: '/preferred_username' } })
+  t.equal(subject.code, 2)
+  t.match(subject.stderr, /gateway\.yaml:1:\d+: error: issuers: claims\.subject of .* is an e-mail address or name/)
+  const introspection = { clientId: 'a', clientSecret: 'b' }
+  const second = await checkIssuers(t, { introspection }, { introspection })
+  t.equal(second.code, 2)
+  t.match(second.stderr, /introspection of https:\/\/1\.example is the second one/)
+  t.equal((await checkIssuers(t, { claims: { subject: '/oid' }, introspection })).code, 0)
+})

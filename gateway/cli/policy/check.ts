@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { lintPolicy, type Warning } from '../../analyze/lint.ts'
 import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
+import { checkIssuers } from '../../boot/check-issuers.ts'
 import { ReportedError } from '../../configuration/failure.ts'
 import { paintWarning } from '../../lib/paint.ts'
 import { escapeControls, escapeJson } from '../../lib/text-table.ts'
@@ -23,7 +24,9 @@ const summarise = (summary: Readonly<{ routes: number; roles: number; warnings: 
 
 function readOrReport(options: CheckOptions): Policy {
   try {
-    return readPolicy(options).policy
+    const { policy, configuration } = readPolicy(options)
+    if (configuration) checkIssuers(configuration)
+    return policy
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error
     if (options.json) process.stdout.write(`${escapeJson({ problems: error.problems })}\n`)
