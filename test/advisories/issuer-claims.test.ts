@@ -87,6 +87,17 @@ t.test('a client’s own token never meets a user, even with an equal subject', 
   t.equal(await idOf({ sub: 'same', client_id: 'web' }), user, 'the user is who it was')
 })
 
+t.test('a client’s own token verifies no address, so no user of that address becomes the client', async (t) => {
+  const { enter } = await trust(t, { audience: 'api', linkVerifiedEmail: true, separateClients: true })
+  const address = { aud: 'api', email: 'prey@x.example', email_verified: true }
+  const idOf = async (claims: Members): Promise<number> => (await enter({ ...address, ...claims })).json().data.id
+  const client = await idOf({ sub: 'hunter', client_id: 'hunter' })
+  t.equal(await idOf({ sub: 'hunter', client_id: 'hunter' }), client, 'a second login changes nothing')
+  const user = await idOf({ sub: 'prey', azp: 'web' })
+  t.not(user, client)
+  t.equal(await idOf({ sub: 'prey-elsewhere', azp: 'web' }), user, 'while a user’s own does verify')
+})
+
 t.test('with aud and sub a client keeps the account of its subject, and with other claims it does not', async (t) => {
   for (const [index, settings] of [{}, { claims: { email: '/mail' } }].entries()) {
     const { enter } = await trust(t, { audience: 'api', linkVerifiedEmail: true, ...settings })

@@ -209,6 +209,12 @@ t.test('a token is asked about in the carriers of its issuer alone, even if it i
   t.equal(await knock(both, oauth({ jwt: token })), '401 unauthenticated')
 })
 
+t.test('without a setting an opaque token is 401 in every carrier', async (t) => {
+  const plain = await startClaimsStage(t, { issuerSettings: { tokens: { header: true, bearer: true } } })
+  for (const headers of [oauth({ jwt: draw() }), bearer(draw())])
+    t.equal(await knock(plain, headers), '401 unauthenticated')
+})
+
 t.test('a revocation takes effect', async (t) => {
   const token = draw()
   endpoint.answer(token, activeAt(stage))

@@ -144,6 +144,16 @@ t.test('a token counts where its issuer allows it, also when it is cached', asyn
   t.equal(await join(t, [`Sec-WebSocket-Protocol: chat, bearer.jwt.${jwt}`], closed.public), 401)
 })
 
+t.test('without a setting neither counts, and both pass as ever', async (t) => {
+  const plain = await start(t, {})
+  t.equal((await call(plain.public, { path: '/x', headers: { ...carried, ...events, origin } })).status, 401)
+  const lines = [`Origin: ${origin}`, `Cookie: ${cookie}=x`, 'Sec-WebSocket-Protocol: chat, bearer.jwt.x']
+  t.equal(await join(t, [...lines, `Sec-WebSocket-Protocol: bearer.jwt.${jwt}`], plain.public), 401)
+  t.equal(await join(t, [...lines, `X-OAuth-Access-Token: ${jwt}`], plain.public), 101)
+  t.match(lastHead(), /^cookie: __Host-access-token=x$/im)
+  t.match(lastHead(), /^sec-websocket-protocol: chat, bearer\.jwt\.x$/im)
+})
+
 t.test('the decision listener reads neither', async (t) => {
   const original = { 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/x' }
   const at = (headers: Headers) => call(gateway.decision, { path: '/authorize', headers: { ...original, ...headers } })

@@ -307,6 +307,32 @@ t.test('keys of another type than before get numbers of their own, and the old o
   t.ok(people[0].id > 1)
 })
 
+t.test('a column that turns into no integer fails no write, and takes no number from the keys beside it', async (t) => {
+  const client = await adoptTables(
+    t,
+    'turned',
+    `create table people (id bigint primary key, email text);
+      create table grants (id serial primary key, person bigint, org integer, role text); ${viewsOf};
+      call sallyport_directory.watch('people', '{user:id}');
+      call sallyport_directory.watch('grants', '{user:person,members:org}');
+      call sallyport_directory.number_views();
+      alter table grants alter org type uuid using null; listen sallyport_changes`,
+  )
+  const told: string[] = []
+  const warned: string[] = []
+  client.on('notification', ({ payload = '' }) => told.push(payload))
+  client.on('notice', ({ message }) => warned.push(message ?? ''))
+  await client.query("insert into grants (person, org, role) values (7, gen_random_uuid(), 'admin')")
+  await until(() => told.length > 0, 'the notification')
+  t.same([told, warned], [['{"kind":"everything"}'], []])
+  const numbered = await client.query('select kind, external_id from sallyport_directory.external_ids')
+  t.same(numbered.rows, [{ kind: 'user', external_id: '7' }])
+  await t.rejects(
+    client.query("call sallyport_directory.watch('grants', '{user:person,members:org}')"),
+    /column org of table public\.grants is no integer/,
+  )
+})
+
 t.test('a role of integer keys is told by its user alone', async (t) => {
   const client = await adoptTables(
     t,

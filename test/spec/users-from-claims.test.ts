@@ -15,7 +15,7 @@ import { readAnswer } from '../support/streams.ts'
 import { bearer } from '../support/world.ts'
 
 const scopes = { read: ['datasets:read'], all: ['*'] }
-const stage = await startClaimsStage(t)
+const stage = await startClaimsStage(t, { settings: { timeouts: { keepAliveMs: 50 } } })
 const scoped = await startClaimsStage(t, { issuerSettings: { scopes } })
 const { as, issuer } = stage
 
@@ -154,8 +154,13 @@ const checks: Readonly<Record<string, Check>> = {
       credential: { kind: 'oauth' },
     })
     t.equal(claims.exp - claims.iat, 60)
-    const importer = await stage.identityOf(await as({ azp: 'importer' }))
-    t.equal(importer.user.type, 'client-managed')
+  },
+  'A user is `human` or `client-managed`': async (t) => {
+    const typeOf = async (claims: object): Promise<string> =>
+      (await stage.identityOf(await as({ ...claims }))).user.type
+    t.equal(await typeOf({}), 'human')
+    t.equal(await typeOf({ azp: 'importer' }), 'client-managed')
+    t.equal(await typeOf({ azp: 'Importer', user_type: 'client-managed', groups: ['/acme/client-managed'] }), 'human')
   },
   'Each surface has its shape of errors': async (t) => {
     const ask = async (path: string, method = 'GET') => (await stage.call({ path, method, headers: nobody })).json()
@@ -168,6 +173,17 @@ const checks: Readonly<Record<string, Check>> = {
     const { status, headers } = await stage.call({ path: '/public/limited', headers: member })
     t.equal(status, 429)
     t.equal(headers['retry-after'], '7')
+  },
+  'A stream that fails before its first event is an HTTP error': async (t) => {
+    const answer = await stage.call({ path: '/model/leaves', headers: member })
+    t.equal(answer.status, 503)
+    t.match(answer.json(), { error: { message: String, type: 'server_error', code: 'upstream_unavailable' } })
+  },
+  'A quiet stream carries `:keep-alive` lines': async (t) => {
+    const open = await readAnswer(`${stage.gateway.public}/model/quiet`, member)
+    await until(async () => open.text().includes(':keep-alive\n\n:keep-alive\n\n'), 'two of them')
+    t.notOk(open.hasEnded())
+    open.leave()
   },
   'A stream that fails ends by `response.failed`': async (t) => {
     const { whole } = await readAnswer(`${stage.gateway.public}/model/breaks`, member)

@@ -79,6 +79,11 @@ const answerByPath: AnswerHttp = (request, response) => {
   if (url.startsWith('/public/limited')) response.writeHead(429, { 'retry-after': '7' }).end()
   else if (url.startsWith('/model/')) {
     response.writeHead(200, { 'content-type': 'text/event-stream' })
+    if (url.endsWith('/leaves')) {
+      response.flushHeaders()
+      setTimeout(() => response.destroy(), 20)
+      return
+    }
     response.write(
       'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{"id":"r"}}\n\n',
     )
