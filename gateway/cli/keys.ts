@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, resolve } from 'node:path'
 import { UsageError } from '../configuration/failure.ts'
 import { readSigningKeys } from '../pin/signing-keys.ts'
 
@@ -20,7 +20,8 @@ export async function generateKey(
     throw new UsageError(`${out} exists. Choose another file with --out, or move the old key away first.`)
   }
   if (options.json) process.stdout.write(`${JSON.stringify({ file: out, kid: key?.kid, algorithm })}\n`)
-  else process.stdout.write(`wrote ${out} (kid ${key?.kid})\nlist it first under identity.keys, as file:${out}\n`)
+  else
+    process.stdout.write(`wrote ${out} (kid ${key?.kid})\nlist it first under identity.keys, as file:${resolve(out)}\n`)
 }
 
 export function generatePem(algorithm: 'EdDSA' | 'ES256'): string {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import t, { type Test } from 'tap'
@@ -180,6 +180,8 @@ t.test('a generated key is its owner’s alone, and never overwrites another', a
     t.equal(statSync(`${file}.${algorithm}`).mode & 0o777, 0o600)
     t.notMatch(stdout + stderr, /PRIVATE|[A-Za-z0-9+/]{60}/)
   }
+  const named = await run(['keys', 'generate', '--out', relative(process.cwd(), `${file}.named`)])
+  t.match(named.stdout, `as file:${file}.named\n`, 'a path that any configuration can have, wherever it lies')
   const before = readFileSync(`${file}.EdDSA`, 'utf8')
   const again = await run(['keys', 'generate', '--out', `${file}.EdDSA`])
   t.equal(again.code, 2)
