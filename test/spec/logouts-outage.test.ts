@@ -1,38 +1,14 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { call } from '../support/client.ts'
+import { startBehindProxy, untilHears } from '../support/cut-database.ts'
 import { startTestGateway, type TestGateway, until } from '../support/gateway.ts'
-import { patience, prepareLogouts, push, statusOf } from '../support/logout-stage.ts'
+import { prepareLogouts, push, statusOf } from '../support/logout-stage.ts'
 import { startRedis, testRedis } from '../support/redis.ts'
 import { startReplica } from '../support/replicas.ts'
-import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const { issuer, database, addSubject, signLogout, settings } = await prepareLogouts(t, world)
-
-/** Each source that connects clears the caches, from which an outage is answered. */
-const untilHears = ({ admin }: TestGateway, source: 'postgres' | 'redis'): Promise<void> =>
-  until(
-    async () => (await call(admin, { path: '/metrics' })).text.includes(`source_up{source="${source}"} 1`),
-    `the connection to ${source}`,
-  )
-
-/** A gateway whose connections to PostgreSQL a test may stop. */
-async function startBehindProxy(owner: Test, more: object = {}) {
-  const url = new URL(world.databaseUrl)
-  const proxy = await startTcpProxy(owner, { port: Number(url.port) })
-  url.port = String(proxy.port)
-  const gateway = await startTestGateway(owner, {
-    world,
-    settings: { ...settings, database: { url: url.href, ...patience }, directory: { graceMs: 60_000 }, ...more },
-  })
-  await untilHears(gateway, 'postgres')
-  const stop = (): void => {
-    proxy.refuse()
-    proxy.cut()
-  }
-  return { gateway, stop, start: proxy.accept }
-}
 
 const isStored = async (subject: string): Promise<boolean> =>
   (await database.query('select from logouts where subject = $1', [subject])).rows.length === 1
@@ -41,7 +17,7 @@ const readUnstored = async ({ admin }: TestGateway): Promise<string | undefined>
   /sallyport_logouts_unstored (\d+)/.exec((await call(admin, { path: '/metrics' })).text)?.[1]
 
 t.test('a logout that cannot be stored counts at once, is 503, and is stored once the database is back', async (t) => {
-  const { gateway, stop, start } = await startBehindProxy(t)
+  const { gateway, stop, start } = await startBehindProxy(t, world, settings)
   const subject = await addSubject()
   const [jwt, other] = [await issuer.sign({ sub: subject }), await issuer.sign({ sub: await addSubject() })]
   for (const each of [jwt, other]) t.equal(await statusOf(gateway, each), 200)
@@ -59,7 +35,7 @@ t.test('a logout that cannot be stored counts at once, is 503, and is stored onc
 })
 
 t.test('without knowledge of logouts a JWT is 503, and so is it at a start', async (t) => {
-  const { gateway, stop, start } = await startBehindProxy(t, { directory: { graceMs: 0 } })
+  const { gateway, stop, start } = await startBehindProxy(t, world, { ...settings, directory: { graceMs: 0 } })
   const jwt = await issuer.sign({ sub: await addSubject() })
   t.equal(await statusOf(gateway, jwt), 200)
   stop()
@@ -82,7 +58,10 @@ t.test('a failing read of logouts alone is 503, while users can be read', async 
 
 testRedis(t, 'while the database is down, Redis carries a logout to the other replicas', async (t) => {
   const redis = { url: (await startRedis(t)).url }
-  const pair = await Promise.all([startBehindProxy(t, { redis }), startBehindProxy(t, { redis })])
+  const pair = await Promise.all([
+    startBehindProxy(t, world, { ...settings, redis }),
+    startBehindProxy(t, world, { ...settings, redis }),
+  ])
   const [one, other] = pair.map(({ gateway }) => gateway) as [TestGateway, TestGateway]
   const subject = await addSubject()
   const jwt = await issuer.sign({ sub: subject })

@@ -1,9 +1,8 @@
-import t, { type Test } from 'tap'
-import { call } from '../support/client.ts'
+import t from 'tap'
+import { startBehindProxy, untilHears } from '../support/cut-database.ts'
 import { startTestGateway, type TestGateway, until } from '../support/gateway.ts'
-import { patience, prepareLogouts, statusOf } from '../support/logout-stage.ts'
+import { prepareLogouts, statusOf } from '../support/logout-stage.ts'
 import { startRedis, testRedis } from '../support/redis.ts'
-import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { eventTypes, pushEvent, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { startTestWorld } from '../support/world.ts'
 
@@ -16,33 +15,11 @@ const settings = withTransmitter(stage, transmitter)
 const tell = (subject: string): Promise<string> =>
   transmitter.tell(eventTypes.accountDisabled, { format: 'iss_sub', iss: issuer.issuer, sub: subject })
 
-const untilHears = ({ admin }: TestGateway, source: 'postgres' | 'redis'): Promise<void> =>
-  until(
-    async () => (await call(admin, { path: '/metrics' })).text.includes(`source_up{source="${source}"} 1`),
-    `the connection to ${source}`,
-  )
-
-async function startBehindProxy(owner: Test, more: object = {}) {
-  const url = new URL(world.databaseUrl)
-  const proxy = await startTcpProxy(owner, { port: Number(url.port) })
-  url.port = String(proxy.port)
-  const gateway = await startTestGateway(owner, {
-    world,
-    settings: { ...settings, database: { url: url.href, ...patience }, directory: { graceMs: 60_000 }, ...more },
-  })
-  await untilHears(gateway, 'postgres')
-  const stop = (): void => {
-    proxy.refuse()
-    proxy.cut()
-  }
-  return { gateway, stop, start: proxy.accept }
-}
-
 const countStored = async (subjects: readonly string[]): Promise<number> =>
   (await database.query('select from logouts where subject = any ($1)', [subjects])).rows.length
 
 t.test('an outage of the database loses no event of a transmitter that sends again', async (t) => {
-  const { gateway, stop, start } = await startBehindProxy(t)
+  const { gateway, stop, start } = await startBehindProxy(t, world, settings)
   const subjects = await Promise.all(Array.from({ length: 20 }, addSubject))
   const jwts = await Promise.all(subjects.map((sub) => issuer.sign({ sub })))
   for (const jwt of jwts) t.equal(await statusOf(gateway, jwt), 200)
@@ -90,7 +67,10 @@ t.test('without keys of its transmitter an event is 503, and good once they come
 
 testRedis(t, 'while the database is down, Redis carries an event to the other replicas', async (t) => {
   const redis = { url: (await startRedis(t)).url }
-  const pair = await Promise.all([startBehindProxy(t, { redis }), startBehindProxy(t, { redis })])
+  const pair = await Promise.all([
+    startBehindProxy(t, world, { ...settings, redis }),
+    startBehindProxy(t, world, { ...settings, redis }),
+  ])
   const [one, other] = pair.map(({ gateway }) => gateway) as [TestGateway, TestGateway]
   const subject = await addSubject()
   const jwt = await issuer.sign({ sub: subject })
