@@ -86,11 +86,16 @@ export function wireStages(
     beginRecord: beginRecord('decision'),
     observe: observe('decision'),
   }
-  const { authzen } = configuration.listeners.decision
-  const pageTokens = createPageTokens({ privateKey: () => keys.signing().privateKey, drawBytes: randomBytes })
   const ofAuthzen: Stages = { ...ofDecision, observe: followBy(time, tracing?.observe('decision')) }
-  const judge = createDecision(ofDecision, authzen && createAuthzen(ofAuthzen, authzen, { pageTokens, monotonicMs }))
+  const judge = createDecision(ofDecision, openAuthzen(configuration, ofAuthzen, keys))
   return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
+}
+
+function openAuthzen({ listeners }: Configuration, stages: Stages, keys: Services['keys']) {
+  const { authzen, evaluators = [] } = listeners.decision
+  if (!authzen) return undefined
+  const pageTokens = createPageTokens({ privateKey: () => keys.signing().privateKey, drawBytes: randomBytes })
+  return createAuthzen(stages, { ...authzen, evaluators }, { pageTokens, monotonicMs, now })
 }
 
 const followBy =

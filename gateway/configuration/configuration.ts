@@ -165,7 +165,7 @@ export type ListenerSettings = Readonly<{ host: string; port: number; maxConnect
 export type RequestListenerSettings = ListenerSettings & Readonly<{ tls?: ListenerTlsSettings }>
 
 type DecisionListenerSettings = RequestListenerSettings &
-  Readonly<{ authzen?: Readonly<{ url: string; subject: 'id' | 'username' }> }>
+  Readonly<{ authzen?: Readonly<{ url: string; subject: 'id' | 'username' }>; evaluators?: readonly string[] }>
 
 export type ListenerTlsSettings = Readonly<{
   cert: Pem

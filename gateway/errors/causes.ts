@@ -6,7 +6,7 @@ export const causes = {
   credential_missing: [
     'unauthenticated',
     'The request has no credential.',
-    'Send a JWT in `x-oauth-access-token`, or an API token as `Authorization: Bearer`.',
+    'Send a JWT in `x-oauth-access-token`, or an API token as `Authorization: Bearer`. A client certificate needs a name of `listeners.decision.evaluators`.',
   ],
   credential_repeated: [
     'unauthenticated',
@@ -207,7 +207,7 @@ export const causes = {
   ],
   organization_header_malformed: [
     'invalid_organization_id',
-    '`x-organization-id` is not a positive integer, or is repeated.',
+    '`x-organization-id` is not a positive integer, or is repeated. Or it is missing where a program of `listeners.decision.evaluators` asks.',
     'Send the id as `GET /users/me` shows it, once.',
   ],
   organization_cookie_malformed: [

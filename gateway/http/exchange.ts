@@ -75,6 +75,8 @@ export class Holding {
   }
 }
 
+export type ClientCertificate = Readonly<{ names: readonly string[]; endsAt: Date }>
+
 /** One request as received, and the means to respond: all that the pipeline sees of HTTP. */
 export interface Exchange {
   readonly method: string
@@ -85,6 +87,7 @@ export interface Exchange {
   readonly headers: RawHeaders
   readonly peerAddress: string
   readonly isEncrypted: boolean
+  readonly clientCertificate: ClientCertificate | undefined
   readonly body: RequestBody
   readonly account: MemoryAccount
   /** Whether this is a WebSocket handshake (RFC 6455 4.2.1). Any other `Upgrade` is ignored (RFC 9110 7.8). */

@@ -14,7 +14,7 @@ import type { Organization, OrganizationHeaders } from '../resolve/organization.
 import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AccessLogFacts, composeEntry, isBug, noFacts } from './access-log-entry.ts'
-import type { AuditedDecision, AuditedListener } from './audit/line.ts'
+import type { AskingProgram, AuditedDecision, AuditedListener } from './audit/line.ts'
 import type { Log } from './log/log.ts'
 import { redact } from './log/redact.ts'
 import type { Metrics } from './metrics/metrics.ts'
@@ -44,6 +44,7 @@ export type RequestRecord = RequestObserver &
   Readonly<{
     surface: Surface
     noteAccessEnd: (code: AccessEndCode, cause: unknown) => void
+    onEvaluator: (name: string, organizationId: number | undefined) => void
     describeOpening: () => RecordedOpening
     /** The decision for the audit, if `isOn`; undefined after the first call. */
     takeDecision: (isOn: boolean, status: number | undefined, error?: GatewayError) => AuditedDecision | undefined
@@ -60,7 +61,12 @@ export type BeginRecord = (exchange: Exchange, requestId: string) => RequestReco
 
 export type ObserveRequest = (observer: RequestObserver, exchange: Exchange, requestId: string) => RequestObserver
 
-type Findings = { target?: RequestTarget; principal?: Principal; organization?: Organization | undefined }
+type Findings = {
+  target?: RequestTarget
+  principal?: Principal
+  evaluator?: AskingProgram
+  organization?: Organization | undefined
+}
 
 const pathLimit = 256
 
@@ -138,6 +144,13 @@ class FactRecord implements RequestRecord {
   onOrganization(organization: Organization | undefined): void {
     if (this.#findings) this.#findings.organization = organization
     this.#facts.organizationId = organization?.id
+  }
+
+  onEvaluator(name: string, organizationId: number | undefined): void {
+    if (this.#findings) this.#findings.evaluator = { name, organizationId }
+    this.#facts.userId = name
+    this.#facts.credential = 'certificate'
+    this.#facts.organizationId = organizationId
   }
 
   onResource(): void {}
@@ -230,13 +243,14 @@ type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'listener' | 'status
 function composeDecision(
   exchange: Exchange,
   { clientAddress, route, upstreamPath }: AccessLogFacts,
-  { target, principal, organization }: Findings,
+  { target, principal, evaluator, organization }: Findings,
   verdict: Verdict,
 ): AuditedDecision {
   return {
     ...verdict,
     outcome: verdict.error ? 'refused' : 'allowed',
     principal,
+    evaluator,
     organization,
     route,
     method: target?.method ?? (verdict.listener === 'public' ? exchange.method : undefined),

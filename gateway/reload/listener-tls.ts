@@ -22,6 +22,14 @@ export function checkListenerTls({ listeners, problemAt }: Configuration): void 
       return [problemAt(['listeners', name, 'tls'], `listeners.${name}.tls: ${(error as Error).message}`)]
     }
   })
+  const { evaluators, tls } = listeners.decision
+  if (evaluators && !tls?.clientCa)
+    problems.push(
+      problemAt(
+        ['listeners', 'decision', 'evaluators'],
+        'listeners.decision.evaluators needs tls.clientCa, which verifies their certificates. Set it.',
+      ),
+    )
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
 

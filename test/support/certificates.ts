@@ -13,7 +13,7 @@ export type Issued = Readonly<{ certFile: string; keyFile: string; cert: string;
 export type Authority = Issued &
   Readonly<{
     /** For these names and addresses (`DNS:…`, `IP:…`), valid for so many days from now: negative ones have passed. */
-    issue: (names: readonly string[], days?: number) => Issued
+    issue: (names: readonly string[], days?: number, commonName?: string) => Issued
   }>
 
 const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
@@ -33,10 +33,10 @@ export function createAuthority(owner: Owner): Authority {
   let count = 0
   return {
     ...read('ca'),
-    issue: (names, days = 2) => {
+    issue: (names, days = 2, commonName = `issued${count + 1}`) => {
       const name = `issued${++count}`
       writeFileSync(join(folder, 'names'), `subjectAltName=${names.join(',')}`)
-      openssl('req', '-new', ...newKey, '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${name}`)
+      openssl('req', '-new', ...newKey, '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${commonName}`)
       const signer = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-set_serial', String(1_000 + count)]
       const terms = ['-days', String(days), '-extfile', 'names']
       openssl('x509', '-req', '-in', `${name}.csr`, ...signer, ...terms, '-out', `${name}.pem`)

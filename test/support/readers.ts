@@ -27,6 +27,7 @@ import { refusalOf } from '../../gateway/http/parser/parse-error.ts'
 import { readFraming } from '../../gateway/http/server/request-framing.ts'
 import { composeResponseHead } from '../../gateway/http/server/response-head.ts'
 import { readConnection } from '../../gateway/http/server/silent-peers.ts'
+import { readAlternativeNames } from '../../gateway/http/tls/certificates.ts'
 import { embeddedAddresses } from '../../gateway/http/upstream/embedded-address.ts'
 import { readIdleMs } from '../../gateway/http/upstream/request-cycle.ts'
 import { composeRequestHead } from '../../gateway/http/upstream/request-head.ts'
@@ -322,6 +323,7 @@ export const readers: readonly Reader[] = [
     readSearch('action', Buffer.from(`{"page":${text}}`)),
   ),
   reader('a page token', 'decision/authzen/page-tokens.ts', 256 * 1024, (text) => pageTokens.open(text, text)),
+  reader('names of a certificate', 'http/tls/certificates.ts', 128 * 1024, readAlternativeNames),
   reader('an organization', 'resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
   reader('an id of a resource', 'policy/resource-kind.ts', head, (text) =>
     (['bigint', 'uuid', 'text'] as const).map((type) => isResourceId(type, text)),
@@ -453,7 +455,6 @@ export const notReaders: Readonly<Record<string, string>> = {
   'directory/redis/refusals.ts': 'one pattern of bounded runs, on an error of Redis',
   'http/upstream/networks.ts': operator,
   'http/upstream/origin.ts': operator,
-  'http/tls/certificates.ts': operator,
   'http/upstream/pool.ts': 'finds a connection in a list',
   'http/upstream/response.ts': own,
   'locate/locate.ts': operator,

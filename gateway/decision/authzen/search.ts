@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
+import type { Asker } from './admit.ts'
 import { chooseCandidates, type ListCandidates, type SearchResult, type SearchScope } from './candidates.ts'
 import type { PageTokens } from './page-tokens.ts'
 import { refuse, type Search } from './questions.ts'
@@ -7,16 +8,14 @@ export type SearchAnswer = Readonly<{ results: readonly SearchResult[]; page?: R
 
 export type SearchTools = Readonly<{ pageTokens: PageTokens; monotonicMs: () => number }>
 
-export type SearchAsker = Readonly<{ tokenId: number; organizationId: number }>
-
 export async function search(
   { question, page }: Search,
-  asker: SearchAsker,
+  asker: Asker,
   scope: Omit<SearchScope, 'organizationId'>,
   { pageTokens, monotonicMs }: SearchTools,
 ): Promise<SearchAnswer> {
-  const { tokenId, organizationId } = asker
-  const bound = JSON.stringify([tokenId, organizationId, question])
+  const { caller, organizationId } = asker
+  const bound = JSON.stringify([caller, organizationId, question])
   const start = page.token === undefined ? '' : pageTokens.open(page.token, bound)
   if (start === undefined) throw refuse('page.token', 'unknown')
   const list = await chooseCandidates(question, { ...scope, organizationId })

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import { Holding } from '../exchange.ts'
+import { type ClientCertificate, Holding } from '../exchange.ts'
 import type { ConnectionAccount, MemoryBudget } from '../memory-budget.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
 import { closeLingering } from '../socket/close-lingering.ts'
@@ -10,6 +10,7 @@ import { joinConnection } from '../socket/shared-listener.ts'
 import { SharedReadSocket } from '../socket/shared-read-socket.ts'
 import type { ReadSize } from '../socket/shared-reads.ts'
 import { resetConnection } from '../socket/transport.ts'
+import { describeCertificate } from '../tls/certificates.ts'
 import type { Http1RequestBody } from './request-body.ts'
 
 const usualHeadBytes = 4 * 1024
@@ -29,6 +30,7 @@ export class ClientSocket {
   readonly #head: Holding
   #mayWait = false
   #isLingerLimited = false
+  #isDistrusted = false
   protected body: Http1RequestBody | undefined
 
   constructor(accepted: Socket, memory: MemoryBudget) {
@@ -48,6 +50,16 @@ export class ClientSocket {
 
   get isEncrypted(): boolean {
     return this.socket instanceof TLSSocket
+  }
+
+  get clientCertificate(): ClientCertificate | undefined {
+    if (this.#isDistrusted || !(this.socket instanceof TLSSocket) || !this.socket.authorized) return undefined
+    const certificate = this.socket.getPeerX509Certificate()
+    return certificate && describeCertificate(certificate)
+  }
+
+  forgetCertificate(): void {
+    this.#isDistrusted = true
   }
 
   chooseSize(): ReadSize {

@@ -1,5 +1,6 @@
 import { guarded } from '../../fault/guarded.ts'
 import type {
+  ClientCertificate,
   Exchange,
   MemoryAccount,
   PassedBytes,
@@ -26,6 +27,7 @@ export type ExchangeConnection = ResponseConnection &
   Readonly<{
     peerAddress: string
     isEncrypted: boolean
+    clientCertificate: ClientCertificate | undefined
     account: MemoryAccount
     isClosing: () => boolean
     markRefused: () => void
@@ -81,6 +83,10 @@ export class Http1Exchange implements Exchange {
 
   get isEncrypted(): boolean {
     return this.#connection.isEncrypted
+  }
+
+  get clientCertificate(): ClientCertificate | undefined {
+    return this.#connection.clientCertificate
   }
 
   get account(): MemoryAccount {

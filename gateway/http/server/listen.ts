@@ -64,7 +64,10 @@ export async function listen(
   return {
     address: { host: address, port },
     countConnections: handshakes?.count ?? (() => connections.size),
-    replaceIdentity: replaceIdentity(server, options.tls),
+    replaceIdentity: distrustEarlier(replaceIdentity(server, options.tls), options.tls, () => {
+      handshakes?.cut()
+      for (const connection of connections) connection.forgetCertificate()
+    }),
     close: async () => {
       isClosing = true
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
@@ -79,6 +82,20 @@ export async function listen(
       for (const socket of arriving.clear()) socket.destroy()
       for (const connection of connections) connection.destroy()
     },
+  }
+}
+
+function distrustEarlier(
+  replace: Listener['replaceIdentity'],
+  tls: ListenerTls | undefined,
+  distrust: () => void,
+): Listener['replaceIdentity'] {
+  let clientCa = tls?.identity.clientCa
+  return (identity) => {
+    replace(identity)
+    if (identity.clientCa === clientCa) return
+    clientCa = identity.clientCa
+    distrust()
   }
 }
 

@@ -1,4 +1,5 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import type { ClientCertificate } from '../exchange.ts'
 
 const block = /-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----[^-]*-----END (?:TRUSTED |X509 )?CERTIFICATE-----/g
 
@@ -33,3 +34,13 @@ function readKey(pem: string): KeyObject {
 }
 
 export const readExpiry = (cert: string): Date => new Date(readCertificates('cert', cert)[0]?.validTo ?? '')
+
+type Described = Pick<X509Certificate, 'subjectAltName' | 'validTo'>
+
+export const describeCertificate = ({ subjectAltName, validTo }: Described): ClientCertificate => ({
+  names: readAlternativeNames(subjectAltName),
+  endsAt: new Date(validTo),
+})
+
+/** Node escapes a comma within a name, so no part of one passes for another name (CVE-2021-44532). */
+export const readAlternativeNames = (text = ''): readonly string[] => (text === '' ? [] : text.split(', '))

@@ -7,6 +7,8 @@ import { atomicBytes } from './sink.ts'
 
 export type AuditedListener = 'public' | 'decision'
 
+export type AskingProgram = Readonly<{ name: string; organizationId: number | undefined }>
+
 export type AuditedDecision = Readonly<{
   time: Date
   requestId: string
@@ -15,6 +17,7 @@ export type AuditedDecision = Readonly<{
   status: number | undefined
   error: Pick<GatewayError, 'code' | 'check' | 'exactCause' | 'details'> | undefined
   principal: Principal | undefined
+  evaluator?: AskingProgram | undefined
   organization: Organization | undefined
   route: string | undefined
   method: string | undefined
@@ -126,7 +129,7 @@ function composeFailure(failure: AuditedFailure, replica: string, pathLimit: num
 }
 
 function composeDecisionLine(decision: AuditedDecision, replica: string, pathLimit: number): string {
-  const { error, principal, organization } = decision
+  const { error, principal, evaluator, organization } = decision
   const path = cut(decision.path, pathLimit)
   const upstreamPath = cut(decision.upstreamPath, pathLimit)
   const method = cut(decision.method, methodLimit)
@@ -140,10 +143,9 @@ function composeDecisionLine(decision: AuditedDecision, replica: string, pathLim
     reason: error?.code ?? null,
     cause: error?.exactCause ?? null,
     check: error?.check ?? null,
-    subject: principal ? describeSubject(principal) : null,
-    credential: principal ? describeCredential(principal) : null,
+    ...(evaluator ? describeProgram(evaluator) : describeCaller(principal)),
     tokenId: error?.details.tokenId ?? null,
-    organizationId: organization?.id ?? null,
+    organizationId: organization?.id ?? evaluator?.organizationId ?? null,
     route: decision.route ?? null,
     method: method.text,
     path: path.text,
@@ -158,6 +160,16 @@ function composeDecisionLine(decision: AuditedDecision, replica: string, pathLim
 const escapeLine = (line: string): string => `${line.replace(/[^\x20-\x7e]/g, escapeUnit)}\n`
 
 const cutName = (name: number | string) => (typeof name === 'number' ? name : name.slice(0, nameLimit))
+
+const describeProgram = ({ name }: AskingProgram) => ({
+  subject: { id: cutName(name), kind: 'evaluator' },
+  credential: { kind: 'certificate', id: null },
+})
+
+const describeCaller = (principal: Principal | undefined) => ({
+  subject: principal ? describeSubject(principal) : null,
+  credential: principal ? describeCredential(principal) : null,
+})
 
 const describeSubject = ({ user }: Principal) => ({ id: cutName(nameUser(user)), kind: user.userType })
 

@@ -51,6 +51,7 @@ class AskedExchange implements Exchange {
   readonly headers: RawHeaders
   readonly peerAddress = '127.0.0.1'
   readonly isEncrypted = false
+  readonly clientCertificate = undefined
   readonly isHandshake = false
   readonly account = freeAccount
   readonly passedBytes = { received: 0, sent: 0 }
