@@ -1,6 +1,7 @@
 import type { Assertions, KnownUser, TokenAncestor, TokenRecord } from '../directory/directory.ts'
 import type { Login } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { ownText } from '../lib/own-text.ts'
 import { requireUsable } from './api-token.ts'
 import { type Claims, identityIssuer, type TrustedIssuer } from './claims.ts'
 import type { KeySet } from './jwks/key-set.ts'
@@ -79,7 +80,7 @@ export class JwtProof extends OauthProof {
   ) {
     super(trust, claims)
     this.keys = keys
-    this.#headerText = signed.headerText
+    this.#headerText = shareHeader(signed.headerText)
     this.#key = signed.key
     this.#keysVersion = signed.keysVersion
   }
@@ -91,6 +92,13 @@ export class JwtProof extends OauthProof {
   isKeyListed(): Promise<boolean | undefined> {
     return this.keys.lists(this.#headerText, this.#key)
   }
+}
+
+let lastHeader = ''
+
+function shareHeader(headerText: string): string {
+  if (headerText !== lastHeader) lastHeader = ownText(headerText)
+  return lastHeader
 }
 
 /** Holds the opaque token within `askAgain`, since nothing else can be asked about. */

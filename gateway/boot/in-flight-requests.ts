@@ -29,13 +29,14 @@ export function trackInFlight(log: Log): InFlightRequests {
     log.error({ requestId, error: describeBug(error) }, 'request failed outside the pipeline')
     failExchange(exchange, requestId)
   }
+  const leave = (_: boolean, exchange: Exchange): void => {
+    inFlight -= 1
+    handshakes.delete(exchange)
+  }
   const track: InFlightRequests['track'] = (work) => (exchange) => {
     inFlight += 1
     if (exchange.isHandshake) handshakes.add(exchange)
-    exchange.onEnd(() => {
-      inFlight -= 1
-      handshakes.delete(exchange)
-    })
+    exchange.onEnd(leave, exchange)
     working += 1
     work(exchange).then(finish, (error: unknown) => fail(error, exchange))
   }

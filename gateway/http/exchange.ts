@@ -115,5 +115,5 @@ export interface Exchange {
   reset(): void
   /** Closes the connection after the response, and resets it if the client does not take the rest within a second. */
   closeAfterResponse(): void
-  onEnd(listener: (isComplete: boolean) => void): void
+  onEnd<Target>(listener: (isComplete: boolean, target: Target) => void, target?: Target): void
 }

@@ -4,6 +4,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { type AccessEndCode, isAccessEnd, type StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Surface } from '../errors/surface.ts'
 import type { Exchange } from '../http/exchange.ts'
+import { ownText } from '../lib/own-text.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import { methods } from '../policy/route.ts'
 import type { Client } from '../receive/client.ts'
@@ -113,7 +114,7 @@ class FactRecord implements RequestRecord {
     this.#dependencies = dependencies
     this.#listener = listener
     this.#startedMs = dependencies.monotonicMs()
-    exchange.onEnd((isComplete) => this.#end(isComplete))
+    exchange.onEnd(FactRecord.#onEnd, this)
   }
 
   get surface(): Surface {
@@ -178,7 +179,7 @@ class FactRecord implements RequestRecord {
 
   onUpstreamRequestId(upstreamRequestId: string): void {
     if (upstreamRequestId !== this.#requestId && isRequestId(upstreamRequestId))
-      this.#facts.upstreamRequestId = upstreamRequestId
+      this.#facts.upstreamRequestId = ownText(upstreamRequestId)
   }
 
   onBug(error: unknown): void {
@@ -214,6 +215,10 @@ class FactRecord implements RequestRecord {
     const decision = composeDecision(this.#exchange, this.#facts, findings, verdict)
     if (error) this.#decision = decision
     return decision
+  }
+
+  static #onEnd(isComplete: boolean, record: FactRecord): void {
+    record.#end(isComplete)
   }
 
   #end(isComplete: boolean): void {

@@ -1,5 +1,6 @@
 import { BlockList, isIP } from 'node:net'
 import type { Exchange } from '../http/exchange.ts'
+import { ownText } from '../lib/own-text.ts'
 import { type ForwardedHeaders, isHost, type RequestHeaders } from './headers.ts'
 
 export type Client = Readonly<{
@@ -54,7 +55,7 @@ function readChain(forwarded: ForwardedHeaders, peer: string, isTrusted: Trusted
     believed.push(address)
     if (!isTrusted(address)) break
   }
-  return { address: believed.at(-1) ?? peer, forwardedFor: believed.reverse().join(', ') }
+  return { address: ownText(believed.at(-1) ?? peer), forwardedFor: believed.reverse().join(', ') }
 }
 
 function readOrigin(forwarded: ForwardedHeaders, own: Readonly<{ proto: string; host: string }>) {

@@ -1,6 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
+import { ownText } from '../lib/own-text.ts'
 import {
   type CarriedCredentials,
   type CredentialPlaces,
@@ -146,7 +147,7 @@ const endsInNumber = /(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$/i
 function readHost(lines: readonly string[]): string {
   const [host] = lines
   if (host === undefined || lines.length > 1 || !isHost(host)) throw new GatewayError('host_malformed')
-  return host
+  return lastHost ?? host
 }
 
 let lastHost: string | undefined
@@ -156,7 +157,7 @@ export function isHost(text: string): boolean {
   if (text === lastHost) return true
   const [whole, name, address, port] = hostPattern.exec(text) ?? []
   const isValid = whole !== undefined && Number(port ?? 0) <= 65_535 && isNameOrAddress(name, address)
-  if (isValid) lastHost = text
+  if (isValid) lastHost = ownText(text)
   return isValid
 }
 

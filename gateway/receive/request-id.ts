@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { RawHeaders } from '../http/exchange.ts'
+import { ownText } from '../lib/own-text.ts'
 
 const sane = /^[A-Za-z0-9._-]{1,128}$/
 
@@ -18,6 +19,5 @@ export function readRequestId(headers: RawHeaders): string {
     count += 1
   }
   if (count !== 1 || id === undefined || !isRequestId(id)) return randomUUID()
-  // Copied: a slice would keep its whole head in memory for as long as a stream lasts.
-  return Buffer.from(id, 'latin1').toString('latin1')
+  return ownText(id)
 }

@@ -4,6 +4,7 @@ import { type Tag, tagsOfResource } from '../directory/change.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
 import type { AccessEndCode } from '../errors/stream-failure.ts'
 import type { Exchange } from '../http/exchange.ts'
+import { ownText } from '../lib/own-text.ts'
 import type { Slot } from '../lib/unordered-list.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { PathRewrite } from '../policy/route.ts'
@@ -37,6 +38,8 @@ export type Opening = Readonly<{
   }>
 }>
 
+const noTags: readonly Tag[] = []
+
 /** RFC 6455 7.4.1: the endpoint violates a policy. */
 const policyViolation = 1008
 
@@ -62,7 +65,7 @@ export class OpenExchange implements Slot<OpenExchange> {
   proof: Proof | undefined
   agentId: number | undefined
   clusterId: number | undefined
-  resourceTags: readonly Tag[] = []
+  resourceTags = noTags
   expiresAtMs = 0
   verifiedAtMs: number
   /** When a change was heard that names this exchange, and that is not judged yet. */
@@ -159,7 +162,7 @@ const noHeader: readonly string[] = []
 
 function findIdHeader({ route }: RouteMatch, headers: readonly string[]): readonly string[] {
   const place = route.resource?.place
-  return place?.in === 'header' ? [place.name, readHeaderId(headers, place.name)] : noHeader
+  return place?.in === 'header' ? [place.name, ownText(readHeaderId(headers, place.name))] : noHeader
 }
 
 export const agentIdOf = (match: RouteMatch, idHeader: readonly string[]): number | undefined =>

@@ -86,7 +86,7 @@ export class OpenExchanges {
     // The facts may be as old as a cache allows, so they are read again soon unless a proof covers them.
     const open = this.#open.add(opening, nowMs, nowMs - readAgainAfterMs)
     open.expiresAtMs = this.#expiry.find(open, opening)
-    followEnd(open, this.#leave)
+    opening.exchange.onEnd(this.#leave, open)
     this.#keys.note(open)
     const hasNewKeys = open.proof?.kind === 'oauth' && !open.proof.isVerifiedByCurrentKeys
     const isSignedOut = findLogout(open, this.#options.hasEnded) !== undefined
@@ -165,7 +165,7 @@ export class OpenExchanges {
     clearInterval(this.#sweeping)
   }
 
-  readonly #leave = (open: OpenExchange, isComplete: boolean): void => {
+  readonly #leave = (isComplete: boolean, open: OpenExchange): void => {
     this.#open.remove(open)
     open.leave(isComplete)
     this.#settle(open)
@@ -265,10 +265,6 @@ export class OpenExchanges {
     this.#options.onEnded(end, open)
   }
 }
-
-/** Outside the class: this closure lives as long as its exchange. */
-const followEnd = (open: OpenExchange, leave: (open: OpenExchange, isComplete: boolean) => void): void =>
-  open.exchange.onEnd((isComplete) => leave(open, isComplete))
 
 /** The credential may be good still, but its session is over: its client must present it again. */
 const orderedBy = ({ id }: SessionEnd): AccessEnd => ({

@@ -73,11 +73,11 @@ export class EventStreamRelay implements ResponseSink {
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
     this.#stream = new StreamState(start.kind)
     this.#kept = new Holding(exchange.account)
-    this.#keepAliveTimer = settings.startTimer(settings.keepAliveMs, () => this.#onQuiet())
+    this.#keepAliveTimer = settings.startTimer(settings.keepAliveMs, EventStreamRelay.#onTime, this)
     this.#heldBytes = countHead(start.head)
     this.#keep()
     this.#place = settings.open.add(this)
-    exchange.onEnd(() => this.#close())
+    exchange.onEnd(EventStreamRelay.#onEnd, this)
   }
 
   data(bytes: Buffer): boolean {
@@ -197,6 +197,14 @@ export class EventStreamRelay implements ResponseSink {
 
   #write(bytes: Buffer): void {
     if (this.#writer?.write(bytes) === false) this.#isBlocked = true
+  }
+
+  static #onTime(stream: EventStreamRelay): void {
+    stream.#onQuiet()
+  }
+
+  static #onEnd(_: boolean, stream: EventStreamRelay): void {
+    stream.#close()
   }
 
   #onQuiet(): void {

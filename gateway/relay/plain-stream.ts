@@ -3,9 +3,12 @@ import type { ResponseSink } from '../http/engine.ts'
 import type { Exchange, ResponseWriter } from '../http/exchange.ts'
 import { carriageReturn, lineFeed } from './line-ends.ts'
 import { withoutByteOrderMark } from './stream-state.ts'
-import type { Timer } from './timer.ts'
+import type { StartTimer, Timer } from './timer.ts'
 
-const tailBytes = 4
+const tailBytes = 3
+const tailMask = 0xff_ff_ff
+
+type KeepAlive = Readonly<{ startTimer: StartTimer; keepAliveMs: number }>
 
 /**
  * Passes an event stream of an application on, byte for byte and at once. During a silence between two events its client
@@ -15,30 +18,28 @@ export class PlainEventStream implements ResponseSink {
   readonly #writer: ResponseWriter
   readonly #exchange: Exchange
   readonly #timer: Timer
-  #tail: readonly number[] = []
+  #tail = 0
+  #hasPassed = false
   #isBlocked = false
   #hasCommented = false
 
-  constructor(
-    writer: ResponseWriter,
-    exchange: Exchange,
-    resume: () => void,
-    keepAliveTimer: (onTime: () => void) => Timer,
-  ) {
+  constructor(writer: ResponseWriter, exchange: Exchange, resume: () => void, { startTimer, keepAliveMs }: KeepAlive) {
     this.#writer = writer
     this.#exchange = exchange
-    this.#timer = keepAliveTimer(() => this.#onQuiet())
+    this.#timer = startTimer(keepAliveMs, PlainEventStream.#onQuiet, this)
     writer.onDrain(() => {
       this.#isBlocked = false
       resume()
     })
-    exchange.onEnd(() => this.#timer.stop())
+    exchange.onEnd(PlainEventStream.#onEnd, this)
   }
 
   data(chunk: Buffer): boolean {
-    const isFirst = this.#tail.length === 0
-    const bytes = isFirst && this.#hasCommented ? withoutByteOrderMark(chunk) : chunk
-    this.#tail = [...this.#tail, ...chunk.subarray(-tailBytes)].slice(-tailBytes)
+    const bytes = !this.#hasPassed && this.#hasCommented ? withoutByteOrderMark(chunk) : chunk
+    for (let at = Math.max(0, chunk.length - tailBytes); at < chunk.length; at += 1) {
+      this.#tail = ((this.#tail << 8) | (chunk[at] ?? 0)) & tailMask
+      this.#hasPassed = true
+    }
     this.#timer.restart()
     this.#isBlocked = !this.#writer.write(bytes)
     return !this.#isBlocked
@@ -54,20 +55,24 @@ export class PlainEventStream implements ResponseSink {
     this.#exchange.destroy()
   }
 
-  #onQuiet(): void {
-    if (!this.#isBlocked && isBetweenEvents(this.#tail)) {
-      this.#hasCommented = true
-      this.#writer.write(Buffer.from(keepAlive))
+  static #onQuiet(stream: PlainEventStream): void {
+    if (!stream.#isBlocked && (!stream.#hasPassed || isBetweenEvents(stream.#tail))) {
+      stream.#hasCommented = true
+      stream.#writer.write(Buffer.from(keepAlive))
     }
-    this.#timer.restart()
+    stream.#timer.restart()
+  }
+
+  static #onEnd(_: boolean, stream: PlainEventStream): void {
+    stream.#timer.stop()
   }
 }
 
-/** Before the first byte, or after a blank line. A CR and an LF are one line end. */
-function isBetweenEvents(tail: readonly number[]): boolean {
-  if (tail.length === 0) return true
-  const isPair = tail.at(-1) === lineFeed && tail.at(-2) === carriageReturn
-  return isLineEnd(tail.at(-1)) && isLineEnd(tail.at(isPair ? -3 : -2))
+/** After a blank line. A CR and an LF are one line end. */
+function isBetweenEvents(tail: number): boolean {
+  const [last, before, first] = [tail & 0xff, (tail >> 8) & 0xff, tail >> 16]
+  const isPair = last === lineFeed && before === carriageReturn
+  return isLineEnd(last) && isLineEnd(isPair ? first : before)
 }
 
-const isLineEnd = (byte: number | undefined): boolean => byte === lineFeed || byte === carriageReturn
+const isLineEnd = (byte: number): boolean => byte === lineFeed || byte === carriageReturn

@@ -107,9 +107,8 @@ function keepOpen(
   }
   const headers = withoutHeader(head.headers, 'content-length')
   const writer = startAnswer(response, exchange, { ...head, headers })
-  const startKeepAlive = (onTime: () => void) => startTimer(keepAliveMs, onTime)
-  const stream = new PlainEventStream(writer, exchange, response.resume, startKeepAlive)
-  response.pipe(guardSink(stream, response, exchange, context), streamIdleMs)
+  const stream = new PlainEventStream(writer, exchange, response.resume, { startTimer, keepAliveMs })
+  response.pipe(new GuardedSink(stream, response.abort, exchange, context.observer), streamIdleMs)
 }
 
 function passOn(
@@ -121,24 +120,8 @@ function passOn(
 ): void {
   const writer = startAnswer(response, exchange, head)
   writer.onDrain(response.resume)
-  const sink = {
-    data: writer.write,
-    end: writer.end,
-    // A truncated response must stay recognizable: no terminating chunk, no padding up to the length.
-    fail: () => exchange.destroy(),
-  }
-  response.pipe(guardSink(sink, response, exchange, context), idleMs)
-}
-
-const guardSink = (sink: ResponseSink, response: UpstreamResponse, exchange: Exchange, context: RelayContext) =>
-  new GuardedSink(sink, (error) => {
-    breakOff(response, exchange)
-    context.observer.onBug(error)
-  })
-
-function breakOff(response: UpstreamResponse, exchange: Exchange): void {
-  response.abort()
-  exchange.destroy()
+  const sink = new PassingSink(writer, exchange)
+  response.pipe(new GuardedSink(sink, response.abort, exchange, context.observer), idleMs)
 }
 
 function startAnswer(response: UpstreamResponse, exchange: Exchange, head: ResponseHead): ResponseWriter {
@@ -186,21 +169,51 @@ const withoutRetry = (headers: RawHeaders): RawHeaders => [
   'false',
 ]
 
-/** A sink whose callbacks never throw: the caller serves other responses too and could not handle the error. */
+class PassingSink implements ResponseSink {
+  readonly #writer: ResponseWriter
+  readonly #exchange: Exchange
+
+  constructor(writer: ResponseWriter, exchange: Exchange) {
+    this.#writer = writer
+    this.#exchange = exchange
+  }
+
+  data(chunk: Buffer): boolean {
+    return this.#writer.write(chunk)
+  }
+
+  end(): void {
+    this.#writer.end()
+  }
+
+  /** A truncated response must stay recognizable: no terminating chunk, no padding up to the length. */
+  fail(): void {
+    this.#exchange.destroy()
+  }
+}
+
+/**
+ * A sink whose callbacks never throw: the caller serves other responses too and could not handle the error. It holds
+ * neither the response's head nor the request's facts, since a body may last for hours.
+ */
 class GuardedSink implements ResponseSink {
   readonly #sink: ResponseSink
-  readonly #onFault: (error: unknown) => void
+  readonly #abort: () => void
+  readonly #exchange: Exchange
+  readonly #observer: Pick<StreamObserver, 'onBug'>
 
-  constructor(sink: ResponseSink, onFault: (error: unknown) => void) {
+  constructor(sink: ResponseSink, abort: () => void, exchange: Exchange, observer: Pick<StreamObserver, 'onBug'>) {
     this.#sink = sink
-    this.#onFault = onFault
+    this.#abort = abort
+    this.#exchange = exchange
+    this.#observer = observer
   }
 
   data(chunk: Buffer): boolean {
     try {
       return this.#sink.data(chunk)
     } catch (error) {
-      this.#onFault(error)
+      this.#breakOff(error)
       return false
     }
   }
@@ -209,7 +222,7 @@ class GuardedSink implements ResponseSink {
     try {
       this.#sink.end()
     } catch (error) {
-      this.#onFault(error)
+      this.#breakOff(error)
     }
   }
 
@@ -217,8 +230,14 @@ class GuardedSink implements ResponseSink {
     try {
       this.#sink.fail(error)
     } catch (fault) {
-      this.#onFault(fault)
+      this.#breakOff(fault)
     }
+  }
+
+  #breakOff(error: unknown): void {
+    this.#abort()
+    this.#exchange.destroy()
+    this.#observer.onBug(error)
   }
 }
 

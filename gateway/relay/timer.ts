@@ -1,44 +1,32 @@
-import { performance } from 'node:perf_hooks'
-import { guarded } from '../fault/guarded.ts'
+import { Deadline } from '../lib/deadline.ts'
 
 export type Timer = Readonly<{ restart: () => void; stop: () => void }>
 
-export type StartTimer = (ms: number, onTime: () => void) => Timer
+export type StartTimer = <Target>(ms: number, onTime: (target: Target) => void, target: Target) => Timer
 
-export const startTimer: StartTimer = (ms, onTime) => new RealTimer(ms, onTime)
+export const startTimer: StartTimer = (ms, onTime, target) => new SharedTimer(ms, onTime, target)
 
-/**
- * A class, because each stream has a timer and two closures would double the stream's memory. Every event restarts the
- * timer, so a restart only sets a number; when Node's timer fires, it waits for the rest.
- */
-class RealTimer implements Timer {
+/** Every event restarts the timer of its stream, so a restart only sets a number, and streams share timers of Node. */
+class SharedTimer<Target> extends Deadline implements Timer {
   readonly #ms: number
-  #onTime: (() => void) | undefined
-  #dueMs = 0
-  #timeout: NodeJS.Timeout | undefined
+  readonly #onTime: (target: Target) => void
+  readonly #stream: Target
+  #isStopped = false
 
-  constructor(ms: number, onTime: () => void) {
+  constructor(ms: number, onTime: (target: Target) => void, stream: Target) {
+    super()
     this.#ms = ms
     this.#onTime = onTime
+    this.#stream = stream
     this.restart()
   }
 
   restart(): void {
-    if (!this.#onTime) return
-    this.#dueMs = performance.now() + this.#ms
-    this.#timeout ??= setTimeout(look, this.#ms, this)
+    if (!this.#isStopped) this.set(this.#ms, this.#stream, this.#onTime)
   }
 
-  stop(): void {
-    clearTimeout(this.#timeout)
-    this.#onTime = undefined
-  }
-
-  look(): void {
-    const restMs = Math.ceil(this.#dueMs - performance.now())
-    this.#timeout = restMs > 0 ? setTimeout(look, restMs, this) : undefined
-    if (!this.#timeout) this.#onTime?.()
+  override stop(): void {
+    this.#isStopped = true
+    this.discard()
   }
 }
-
-const look = guarded('timer', (timer: RealTimer) => timer.look())

@@ -14,8 +14,8 @@ t.test('exchanges that have ended do not outlive a scavenge', async (t) => {
     const exchange = {
       member,
       isHandshake: false,
-      onEnd: (listener: (isComplete: boolean) => void) => {
-        end = () => listener(true)
+      onEnd: (listener: (isComplete: boolean, target: unknown) => void, target: unknown) => {
+        end = () => listener(true, target)
       },
     }
     // No more of an exchange is used on its way in and out.

@@ -32,7 +32,7 @@ t.test('an answer of many writes in one tick arrives in their order, before the 
 t.test('a head whose body keeps its client waiting goes out alone', async (t) => {
   let end = (): void => {}
   const client = await openClient(t, (writer) => {
-    end = writer.end
+    end = () => writer.end()
   })
   client.send(request)
   t.match(await client.until(/\r\n\r\n/), /^HTTP\/1\.1 200 [\s\S]*\r\n\r\n$/)

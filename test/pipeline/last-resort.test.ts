@@ -2,6 +2,7 @@ import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import type { UpstreamResponse } from '../../gateway/http/engine.ts'
 import type { Stages } from '../../gateway/pipeline.ts'
+import type { StartTimer } from '../../gateway/relay/timer.ts'
 import { call } from '../support/client.ts'
 import { type FaultyOptions, type LoggedLine, startFaultyGateway } from '../support/faulty-gateway.ts'
 import { openRawClient, openRoute, startRawUpstream, until } from '../support/gateway.ts'
@@ -226,8 +227,8 @@ t.test('an exception in a stream that cannot even say so breaks the connection',
 
 t.test('an exception in a timer of a stream ends that stream alone', async (t) => {
   const timers: (() => void)[] = []
-  const startTimer = (_ms: number, onTime: () => void) => {
-    timers.push(onTime)
+  const startTimer: StartTimer = (_ms, onTime, target) => {
+    timers.push(() => onTime(target))
     return { restart: () => undefined, stop: () => undefined }
   }
   const write: Spoil = ({ beginRecord }, isArmed) => ({
@@ -235,7 +236,11 @@ t.test('an exception in a timer of a stream ends that stream alone', async (t) =
       const open = exchange.startResponse.bind(exchange)
       exchange.startResponse = (head) => {
         const writer = open(head)
-        return { ...writer, write: (chunk) => (isArmed() ? fail() : writer.write(chunk)) }
+        return {
+          write: (chunk) => (isArmed() ? fail() : writer.write(chunk)),
+          onDrain: (listener) => writer.onDrain(listener),
+          end: () => writer.end(),
+        }
       }
       return beginRecord(exchange, id)
     },

@@ -10,7 +10,7 @@ function start() {
   const startedMs = performance.now()
   const rangMs: number[] = []
   const passedMs = () => performance.now() - startedMs
-  const timer = startTimer(ms, () => rangMs.push(passedMs()))
+  const timer = startTimer(ms, () => rangMs.push(passedMs()), undefined)
   const ringing = (count: number) => until(() => rangMs.length === count, 'the timer')
   return { timer, rangMs, ringing, passedMs }
 }
@@ -61,4 +61,21 @@ t.test('a timer stopped after it fired stays silent', async (t) => {
   timer.restart()
   await sleep(3 * ms)
   t.equal(rangMs.length, 1)
+})
+
+t.test('a thousand streams share a few timers of Node', (t) => {
+  const { setTimeout: original } = globalThis
+  let started = 0
+  const counting = (...values: Parameters<typeof setTimeout>) => {
+    started += 1
+    return original(...values)
+  }
+  globalThis.setTimeout = Object.assign(counting, original)
+  const timers = Array.from({ length: 1_000 }, () => startTimer(15_000, () => undefined, undefined))
+  for (const timer of timers) timer.restart()
+  globalThis.setTimeout = original
+  for (const timer of timers) timer.stop()
+  // On a machine that stands still meanwhile, each eighth of a second has one.
+  t.ok(started < 20, `${started} timers`)
+  t.end()
 })

@@ -10,8 +10,9 @@ import type { StartTimer } from '../../gateway/relay/timer.ts'
 export function createManualClock() {
   let nowMs = Date.UTC(2026, 0, 1)
   const running = new Map<object, { atMs: number; ms: number; onTime: () => void }>()
-  const startTimer: StartTimer = (ms, onTime) => {
+  const startTimer: StartTimer = (ms, tell, target) => {
     const timer = {}
+    const onTime = (): void => tell(target)
     running.set(timer, { atMs: nowMs + ms, ms, onTime })
     return {
       restart: () => void running.set(timer, { atMs: nowMs + ms, ms, onTime }),
@@ -94,7 +95,11 @@ export function openFakeStream({
     destroy: () => void seen.breaks++,
     reset: () => void seen.resets++,
     closeAfterResponse: () => void seen.closes++,
-    onEnd: (listener) => (hasLeft ? listener(false) : void onEnd.push(listener)),
+    onEnd: (listener, target) => {
+      const tell = (isComplete: boolean): void => listener(isComplete, target as never) // each target is its listener's
+      if (hasLeft) tell(false)
+      else onEnd.push(tell)
+    },
   }
   const open = new UnorderedList<EventStreamRelay>()
   const settings: StreamSettings = {

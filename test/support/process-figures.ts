@@ -35,6 +35,10 @@ export async function readFigures(replica: Replica): Promise<ProcessFigures> {
   }
 }
 
+/** How many strings of its heap hold a text within their first kilobyte, after a collection. */
+export const countStrings = async (replica: Replica, text: string): Promise<number> =>
+  (await replica.ask(`count ${Buffer.from(text).toString('hex')}`)) as number
+
 /** Of a process of which only the system can be asked. */
 export const readSystemFigures = (pid: number): ProcessFigures => ({
   rssBytes: readRss(pid),

@@ -1,4 +1,5 @@
 import { createLocalJWKSet, type JWK } from 'jose'
+import { ownText } from '../../lib/own-text.ts'
 import type { ChosenKey } from '../signature.ts'
 
 type Find = ReturnType<typeof createLocalJWKSet>
@@ -17,7 +18,7 @@ function createKeysByHeader(): KeysByHeader {
     get: (headerText) => keys.get(headerText),
     set: (headerText, key) => {
       if (keys.size >= maxChosen) keys.clear()
-      keys.set(headerText, key)
+      keys.set(ownText(headerText), key)
     },
   }
 }

@@ -41,12 +41,18 @@ const longTarget = 8 * 1024
 
 const nothing: Buffer = Buffer.alloc(0)
 
+const noPieces: Buffer[] = []
+Object.freeze(noPieces)
+
+const noHeaders: string[] = []
+Object.freeze(noHeaders)
+
 /**
  * Reads one message after the other, strictly, and stops at the end of each. Results are fields, read after `execute`
  * has returned: no callback can call back into a parser that is at work.
  */
 export class MessageParser {
-  body: Buffer[] = []
+  #body = noPieces
   isComplete = false
   consumedBytes = 0
   isInHead = false
@@ -60,7 +66,7 @@ export class MessageParser {
   #bytes: Buffer = nothing
   #window: string | undefined
   #firstLine = ''
-  #headers: string[] = []
+  #headers = noHeaders
   #open: 'name' | 'value' | undefined
 
   constructor(type: 'request' | 'response', headLimitBytes: number) {
@@ -74,12 +80,12 @@ export class MessageParser {
   }
 
   execute(bytes: Buffer): ParseFault | undefined {
-    if (this.body.length > 0) this.body = []
+    this.#body = noPieces
     this.consumedBytes = 0
     let fault: ParseFault | undefined
     for (let start = 0; start < bytes.length && !this.isComplete && !fault && !this.#isFreed; start += inputBytes)
       fault = this.#executePiece(bytes.length <= inputBytes ? bytes : bytes.subarray(start, start + inputBytes))
-    if (this.body.length > pieceLimit) this.body = [Buffer.concat(this.body)]
+    if (this.#body.length > pieceLimit) this.#body = [Buffer.concat(this.#body)]
     return fault
   }
 
@@ -88,6 +94,12 @@ export class MessageParser {
     const head = this.#head
     this.#head = undefined
     return head
+  }
+
+  takeBody(): readonly Buffer[] {
+    const body = this.#body
+    this.#body = noPieces
+    return body
   }
 
   finish(): boolean {
@@ -189,7 +201,7 @@ export class MessageParser {
     const method = status === 0 ? readMethod(this.#parser) : ''
     const version = readVersion(this.#parser)
     this.#head = { method, firstLine: this.#firstLine, status, version, headers, isUpgrade, isKeptAlive }
-    this.#headers = []
+    this.#headers = noHeaders
     // RFC 9110 15.2: an interim response ends with its head, whatever length it states. After a 101 the bytes are no
     // longer HTTP.
     const isInterim = status >= 100 && status < 200 && status !== 101
@@ -198,7 +210,9 @@ export class MessageParser {
 
   onBody(start: number, end: number): number {
     if (!this.#limits.countBody(start, end)) return -1
-    this.body.push(this.#bytes.subarray(start, end))
+    const piece = this.#bytes.subarray(start, end)
+    if (this.#body.length === 0) this.#body = [piece]
+    else this.#body.push(piece)
     return 0
   }
 

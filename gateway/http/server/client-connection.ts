@@ -188,8 +188,8 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #passBody(bytes: Buffer): void {
     const exchange = this.#exchange
     if (!exchange) return
-    const { body, isComplete, consumedBytes } = this.#parser
-    for (const chunk of body) exchange.body.push(chunk)
+    const { isComplete, consumedBytes } = this.#parser
+    for (const chunk of this.#parser.takeBody()) exchange.body.push(chunk)
     if (!isComplete) return
     if (consumedBytes < bytes.length && !this.#isRefused) this.#keepAhead(bytes.subarray(consumedBytes))
     exchange.body.finish()

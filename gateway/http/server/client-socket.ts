@@ -1,10 +1,14 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
+<<<<<<< Updated upstream
 import { type ClientCertificate, Holding } from '../exchange.ts'
+=======
+import { Deadline } from '../../lib/deadline.ts'
+import { Holding } from '../exchange.ts'
+>>>>>>> Stashed changes
 import type { ConnectionAccount, MemoryBudget } from '../memory-budget.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
 import { closeLingering } from '../socket/close-lingering.ts'
-import { Deadline } from '../socket/deadline.ts'
 import { FairReader } from '../socket/fair-reader.ts'
 import { joinConnection } from '../socket/shared-listener.ts'
 import { SharedReadSocket } from '../socket/shared-read-socket.ts'

@@ -1,7 +1,7 @@
 import { GatewayError, type RefusalCause } from '../../errors/gateway-error.ts'
+import type { Deadline } from '../../lib/deadline.ts'
 import { type ListenerOptions, UpstreamError, type UpstreamFault } from '../engine.ts'
 import type { MemoryAccount, RequestBody } from '../exchange.ts'
-import type { Deadline } from '../socket/deadline.ts'
 import { HeldChunks } from '../socket/held-chunks.ts'
 
 /** Bytes buffered of a body before it is consumed: about one read of a socket. */

@@ -9,6 +9,8 @@ export type ResponseConnection = Readonly<{
   isCongested: () => boolean
 }>
 
+type Finishing = Readonly<{ finish: (last: string) => void }>
+
 /**
  * A response in chunks. Small ones are written as text, which the connection joins: a small response is a single write.
  */
@@ -16,18 +18,18 @@ export class Http1ResponseWriter implements ResponseWriter {
   sentBytes = 0
   readonly #connection: ResponseConnection
   readonly #framing: ResponseFraming
-  readonly #onEnd: (last: string) => void
+  readonly #exchange: Finishing
   #isOver = false
   #onDrain: (() => void) | undefined
 
-  constructor(connection: ResponseConnection, head: string, framing: ResponseFraming, onEnd: (last: string) => void) {
+  constructor(connection: ResponseConnection, head: string, framing: ResponseFraming, exchange: Finishing) {
     this.#connection = connection
     this.#framing = framing
-    this.#onEnd = onEnd
+    this.#exchange = exchange
     connection.write(head)
   }
 
-  readonly write = (bytes: Buffer): boolean => {
+  write(bytes: Buffer): boolean {
     if (this.#isOver) return false
     if (bytes.length === 0 || this.#framing === 'head') return !this.#connection.isCongested()
     this.sentBytes += bytes.length
@@ -41,14 +43,14 @@ export class Http1ResponseWriter implements ResponseWriter {
     return this.#connection.write('\r\n')
   }
 
-  readonly onDrain = (listener: () => void): void => {
+  onDrain(listener: () => void): void {
     this.#onDrain = listener
   }
 
-  readonly end = (): void => {
+  end(): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.#onEnd(this.#framing === 'chunks' ? '0\r\n\r\n' : '')
+    this.#exchange.finish(this.#framing === 'chunks' ? '0\r\n\r\n' : '')
   }
 
   goOn(): void {

@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
+import { Deadline } from '../../lib/deadline.ts'
 import type { Slot } from '../../lib/unordered-list.ts'
 import type { UpstreamRequest } from '../engine.ts'
 import type { MemoryAccount } from '../exchange.ts'
 import { freeAccount } from '../memory-budget.ts'
 import { MessageParser } from '../parser/message-parser.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
-import { Deadline } from '../socket/deadline.ts'
 import { FairReader } from '../socket/fair-reader.ts'
 import { guardedListener, joinConnection } from '../socket/shared-listener.ts'
 import {

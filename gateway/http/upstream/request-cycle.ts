@@ -119,7 +119,7 @@ export class RequestCycle implements UploadEvents {
   #readFinal(head: MessageHead | undefined, fault: ParseFault | undefined, isAll: boolean): void {
     const { parser } = this.#connection
     if (head) this.#begin(head)
-    for (const chunk of parser.body) this.#response.data(chunk)
+    for (const chunk of parser.takeBody()) this.#response.data(chunk)
     if (!this.isPending) return
     if (fault) this.#response.fail('protocol-error', new Error(fault.code))
     else if (parser.isComplete) this.#complete(isAll && this.#isSent ? this.#keepMs : 0)

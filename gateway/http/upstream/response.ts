@@ -1,7 +1,7 @@
+import type { Deadline } from '../../lib/deadline.ts'
 import { type ResponseSink, UpstreamError, type UpstreamFault, type UpstreamResult } from '../engine.ts'
 import type { MemoryAccount, RawHeaders } from '../exchange.ts'
 import type { MessageHead } from '../parser/message-parser.ts'
-import type { Deadline } from '../socket/deadline.ts'
 import { HeldChunks } from '../socket/held-chunks.ts'
 import type { UpgradedSocket } from '../tunnel.ts'
 import { endsWithHead } from './response-framing.ts'

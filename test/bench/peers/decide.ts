@@ -79,8 +79,8 @@ class AskedExchange implements Exchange {
     for (const tell of this.#listeners) tell(true)
   }
 
-  onEnd(listener: (isComplete: boolean) => void): void {
-    this.#listeners.push(listener)
+  onEnd<Target>(listener: (isComplete: boolean, target: Target) => void, target?: Target): void {
+    this.#listeners.push((isComplete) => listener(isComplete, target as Target)) // a listener without one takes none
   }
 
   willRefuse(): void {}

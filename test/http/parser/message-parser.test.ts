@@ -13,7 +13,7 @@ function readAll(type: 'request' | 'response', packets: readonly string[], limit
       const fault = parser.execute(rest)
       const head = parser.takeHead()
       if (head) heads.push(head)
-      body += Buffer.concat(parser.body).toString('latin1')
+      body += Buffer.concat(parser.takeBody()).toString('latin1')
       if (fault) return { heads, body, fault: fault.code }
       rest = rest.subarray(parser.consumedBytes)
       if (parser.isComplete) parser.next()
@@ -164,7 +164,7 @@ t.test('a body of tiny chunks is held in few pieces', async (t) => {
   const parser = new MessageParser('request', 32 * 1024)
   parser.execute(Buffer.from(`POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(1_000)}`))
   t.same(
-    parser.body.map(({ length }) => length),
+    parser.takeBody().map(({ length }) => length),
     [1_000],
   )
   parser.free()

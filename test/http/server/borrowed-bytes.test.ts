@@ -25,7 +25,11 @@ async function startProxy(t: Test, upstream: string, waitMs: number): Promise<st
     await sleep(waitMs)
     const writer = exchange.startResponse({ status: answer.status, headers: answer.headers })
     writer.onDrain(answer.resume)
-    answer.pipe({ data: writer.write, end: writer.end, fail: () => exchange.destroy() })
+    answer.pipe({
+      data: (chunk) => writer.write(chunk),
+      end: () => writer.end(),
+      fail: () => exchange.destroy(),
+    })
   }
   const listener = await engine.listen(listenerOptions, (exchange) => {
     pass(exchange).catch((error: unknown) => {

@@ -5,7 +5,7 @@ import { createEngine } from '../../../gateway/http/create-engine.ts'
 import type { UpstreamRequest, UpstreamResult } from '../../../gateway/http/engine.ts'
 import { freeAccount } from '../../../gateway/http/memory-budget.ts'
 import { Http1RequestBody } from '../../../gateway/http/server/request-body.ts'
-import { Deadline } from '../../../gateway/http/socket/deadline.ts'
+import { Deadline } from '../../../gateway/lib/deadline.ts'
 import { countHeads, startRawUpstream, until } from '../../support/gateway.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'

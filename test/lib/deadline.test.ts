@@ -1,6 +1,6 @@
 import t from 'tap'
-import { Deadline } from '../../../gateway/http/socket/deadline.ts'
-import { until } from '../../support/gateway.ts'
+import { Deadline } from '../../gateway/lib/deadline.ts'
+import { until } from '../support/gateway.ts'
 
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -45,4 +45,22 @@ t.test('a stopped or discarded deadline does not fire, and may be set again', as
   deadline.set(10, undefined, () => fired.push('again'))
   await until(() => fired.length > 0, 'the deadline')
   t.same(fired, ['again'])
+})
+
+t.test('a deadline that discards and moves others as it fires loses none', async (t) => {
+  const [first, gone, moved, last] = [new Deadline(), new Deadline(), new Deadline(), new Deadline()]
+  const fired: string[] = []
+  const startedMs = performance.now()
+  // All four are due at once, and so stand side by side.
+  first.set(40, undefined, () => {
+    fired.push('first')
+    gone.discard()
+    moved.set(40, undefined, () => fired.push('moved'))
+  })
+  gone.set(40, undefined, () => fired.push('gone'))
+  moved.set(40, undefined, () => fired.push('too soon'))
+  last.set(40, undefined, () => fired.push('last'))
+  await until(() => fired.includes('moved') && fired.includes('last'), 'the deadlines')
+  t.same(fired.toSorted(), ['first', 'last', 'moved'])
+  t.ok(performance.now() - startedMs >= 79)
 })
