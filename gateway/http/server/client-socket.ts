@@ -1,11 +1,7 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-<<<<<<< Updated upstream
-import { type ClientCertificate, Holding } from '../exchange.ts'
-=======
 import { Deadline } from '../../lib/deadline.ts'
-import { Holding } from '../exchange.ts'
->>>>>>> Stashed changes
+import { type ClientCertificate, Holding } from '../exchange.ts'
 import type { ConnectionAccount, MemoryBudget } from '../memory-budget.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
 import { closeLingering } from '../socket/close-lingering.ts'
