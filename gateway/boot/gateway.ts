@@ -21,6 +21,7 @@ import { createDrain, type Drain } from './drain.ts'
 import { type InFlightRequests, trackInFlight } from './in-flight-requests.ts'
 import {
   createProcessContext,
+  logCloseMs,
   openAdmin,
   openListener,
   type ProcessContext,
@@ -54,8 +55,6 @@ export type RequestListeners = Readonly<{
   drain: Drain
   reload: Reload
 }>
-
-export const logCloseMs = 500
 
 export async function startListeners(configuration: Configuration, context: ProcessContext): Promise<RequestListeners> {
   const { log, metrics } = context

@@ -76,6 +76,8 @@ export function createProcessContext(configuration: Configuration, worker?: numb
 
 const complaintMs = 10_000
 
+export const logCloseMs = 500
+
 export const reportFaultTo =
   (log: ProcessLog) =>
   (error: unknown): void =>

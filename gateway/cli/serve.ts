@@ -1,15 +1,13 @@
 import { spawnSync } from 'node:child_process'
 import { handleUncaught } from '../boot/crash.ts'
-import { type Gateway, startGateway } from '../boot/gateway.ts'
+import type { Gateway } from '../boot/gateway.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { reportFailure } from '../configuration/failure.ts'
 import { countWorkers } from '../configuration/process-limits.ts'
 import { leaveEarlySignals } from '../fault/early-signals.ts'
 import { endProcess, guardOutput } from '../fault/end-process.ts'
 import { guarded } from '../fault/guarded.ts'
-import { startGroup } from '../workers/group.ts'
 import { readAssignment } from '../workers/messages.ts'
-import { runWorker } from '../workers/worker.ts'
 
 const terminalDrain = { delayMs: 0, timeoutMs: 2_000 }
 
@@ -17,6 +15,7 @@ const terminalDrain = { delayMs: 0, timeoutMs: 2_000 }
 export async function runServe({ config: configFile }: Readonly<{ config: string }>): Promise<void> {
   const assignment = readAssignment(process.env)
   if (assignment) {
+    const { runWorker } = await import('../workers/worker.ts')
     leaveEarlySignals()
     return runWorker(configFile, assignment)
   }
@@ -60,7 +59,9 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
 async function start(configFile: string): Promise<Gateway> {
   const configuration = loadConfiguration(configFile, process.env)
   const workers = countWorkers(configuration)
-  if (workers === 1) return startGateway(configuration)
+  // A primary serves no request, and each module costs it time and memory.
+  if (workers === 1) return (await import('../boot/gateway.ts')).startGateway(configuration)
+  const { startGroup } = await import('../workers/group.ts')
   return startGroup(configuration, workers, (error) => void reportFailure(error))
 }
 

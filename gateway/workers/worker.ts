@@ -1,7 +1,13 @@
 import cluster from 'node:cluster'
 import { handleUncaught } from '../boot/crash.ts'
-import { logCloseMs, type RequestListeners, startListeners } from '../boot/gateway.ts'
-import { createProcessContext, type ProcessContext, reportFaultTo, reportWarningTo } from '../boot/process-context.ts'
+import { type RequestListeners, startListeners } from '../boot/gateway.ts'
+import {
+  createProcessContext,
+  logCloseMs,
+  type ProcessContext,
+  reportFaultTo,
+  reportWarningTo,
+} from '../boot/process-context.ts'
 import { loadConfiguration } from '../configuration/configuration.ts'
 import { describeFailure } from '../configuration/failure.ts'
 import { endProcess, guardOutput } from '../fault/end-process.ts'

@@ -6,8 +6,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { type Ended, runProcess } from '../support/command-line.ts'
+import { type Ended, runCommand, runProcess } from '../support/command-line.ts'
 import { until, writeConfiguration } from '../support/gateway.ts'
+import { nodeSwitches } from '../support/node-switches.ts'
 import { populate } from '../support/population.ts'
 import { startTestWorld } from '../support/world.ts'
 
@@ -17,7 +18,8 @@ const world = await startTestWorld(t)
 const { writer } = await populate(t, world)
 const config = writeConfiguration(t, { world })
 
-const run = (...words: readonly string[]): Promise<Ended> => runProcess([...words, '--config', config])
+const run = (...words: readonly string[]): Promise<Ended> => runCommand([...words, '--config', config])
+const runBeside = (...words: readonly string[]): Promise<Ended> => runProcess([...words, '--config', config])
 
 function writeFile(t: Test, slug: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
@@ -71,7 +73,7 @@ t.test('of two imports at once one creates, and the other changes nothing and sa
   const hash = await rehearse(file)
   const before = await count()
   const release = await holdClusters(t)
-  const both = ['a', 'b'].map(() => run('import', file, '--expect', hash))
+  const both = ['a', 'b'].map(() => runBeside('import', file, '--expect', hash))
   await until(async () => (await waiting()).length === 2, 'two imports that wait')
   await release()
   const [first, second] = (await Promise.all(both)).sort((a, b) => Number(a.code) - Number(b.code))
@@ -87,7 +89,7 @@ t.test('a killed import leaves nothing, and can be made again', async (t) => {
   const hash = await rehearse(file)
   const before = await count()
   const release = await holdClusters(t)
-  const words = [program, 'import', file, '--expect', hash, '--config', config]
+  const words = [...nodeSwitches, program, 'import', file, '--expect', hash, '--config', config]
   const child = spawn(process.execPath, words, { stdio: 'ignore' })
   t.teardown(() => child.kill('SIGKILL'))
   await until(async () => (await waiting()).length === 1, 'the import in its last entry')

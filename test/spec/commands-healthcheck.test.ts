@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { generatePem } from '../../gateway/cli/keys.ts'
-import { type Ended, runProcess } from '../support/command-line.ts'
+import { type Ended, runCommand } from '../support/command-line.ts'
 import { startTestGateway } from '../support/gateway.ts'
 import { startTestWorld } from '../support/world.ts'
 
@@ -28,7 +28,7 @@ async function check(
   }
   writeFileSync(join(directory, 'gateway.yaml'), JSON.stringify(configuration))
   writeFileSync(join(directory, 'identity.pem'), generatePem('EdDSA'), { mode: 0o600 })
-  return runProcess(['healthcheck', '--config', 'gateway.yaml', ...options], { cwd: directory })
+  return runCommand(['healthcheck', '--config', 'gateway.yaml', ...options], { cwd: directory })
 }
 
 const portOf = (url: string): number => Number(new URL(url).port)

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
-import { runProcess } from '../support/command-line.ts'
+import { runCommand } from '../support/command-line.ts'
 import { startRawUpstream, startTestGateway, until, writeConfiguration } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { lackOf, type PgBouncer, type PoolerSettings, pgbouncers, startPgBouncer } from '../support/pgbouncer.ts'
@@ -97,7 +97,7 @@ pgbouncers.forEach((pgbouncer, at) => {
         const settings = { database: { url, listenUrl: world.databaseUrl } }
         const sentence = /connection pooler refuses startup parameters; set database\.pooler to transaction/
         const file = writeConfiguration(t, { world, settings })
-        const { code, stderr } = await runProcess(['clusters', 'list', '--config', file])
+        const { code, stderr } = await runCommand(['clusters', 'list', '--config', file])
         t.equal(code, 1)
         t.match(stderr, sentence)
         const serving = await startServing(t, { world, settings })
@@ -174,7 +174,7 @@ pgbouncers.forEach((pgbouncer, at) => {
         const url = await startPgBouncer(t, pgbouncer, world.databaseUrl)
         const file = writeConfiguration(t, { world, settings: { database: { url, ...pooled } } })
         for (const command of [['clusters', 'list'], ['directory', 'check', '--try-writes'], ['migrate']])
-          t.match(await runProcess([...command, '--config', file]), { code: 0 }, command.join(' '))
+          t.match(await runCommand([...command, '--config', file]), { code: 0 }, command.join(' '))
       })
     },
     lackOf(pgbouncer),

@@ -9,8 +9,9 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { generatePem } from '../../gateway/cli/keys.ts'
 import { call, type JsonValue } from '../support/client.ts'
-import { runProcess as run, runCommand } from '../support/command-line.ts'
+import { runCommand, runProcess } from '../support/command-line.ts'
 import { openRawClient, openRoute, startRawUpstream, until } from '../support/gateway.ts'
+import { nodeSwitches } from '../support/node-switches.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
@@ -67,7 +68,7 @@ t.test('bad usage ends with 2 and points to the help', async (t) => {
     ['keys', 'generate', '--algorithm', 'HS256', '--out', key],
     [],
   ]
-  const ends = await Promise.all(usages.map((args) => run(args)))
+  const ends = await Promise.all(usages.map((args) => runCommand(args)))
   for (const [index, { code, stderr }] of ends.entries()) {
     t.equal(code, 2, usages[index]?.join(' ') ?? '')
     t.match(stderr, /--help|EdDSA|Usage/)
@@ -75,7 +76,7 @@ t.test('bad usage ends with 2 and points to the help', async (t) => {
 })
 
 t.test('a missing configuration ends with 2 and names the file', async (t) => {
-  const { code, stderr, stdout } = await run(['serve', '--config', 'no-such.yaml'])
+  const { code, stderr, stdout } = await runProcess(['serve', '--config', 'no-such.yaml'])
   t.equal(code, 2)
   t.match(stderr, /^sallyport: no-such\.yaml: cannot be read: ENOENT/)
   t.equal(stdout, '')
@@ -94,7 +95,7 @@ const faults: Readonly<Record<string, readonly [change: (text: string) => string
 }
 for (const [what, [change, message]] of Object.entries(faults)) {
   t.test(`a configuration with ${what} ends with 2, file, line and column`, async (t) => {
-    const { code, stderr, stdout } = await run(serve, { cwd: writeInstallation(t, change), env: database })
+    const { code, stderr, stdout } = await runCommand(serve, { cwd: writeInstallation(t, change), env: database })
     t.equal(code, 2)
     t.match(stderr, message)
     t.notMatch(stderr, /\n\s+at /, 'no stack')
@@ -104,7 +105,7 @@ for (const [what, [change, message]] of Object.entries(faults)) {
 
 t.test('a message about a configuration never quotes a secret', async (t) => {
   const cwd = writeInstallation(t)
-  const { code, stderr } = await run(serve, { cwd, env: { DATABASE_URL: 'mysql://user:hunter2@db/x' } })
+  const { code, stderr } = await runCommand(serve, { cwd, env: { DATABASE_URL: 'mysql://user:hunter2@db/x' } })
   t.equal(code, 2)
   t.match(stderr, /gateway\.yaml:5:\d+: database\.url /)
   t.notMatch(stderr, /hunter2/)
@@ -117,7 +118,7 @@ t.test('a taken port ends with 1 and says what to do', async (t) => {
   const address = squatter.address()
   const port = typeof address === 'object' ? address?.port : 0
   const cwd = writeInstallation(t, (text) => text.replace('port: 0', `port: ${port}`))
-  const { code, stderr } = await run(serve, { cwd, env: database })
+  const { code, stderr } = await runProcess(serve, { cwd, env: database })
   t.equal(code, 1)
   t.match(
     stderr,
@@ -130,7 +131,7 @@ t.test('a taken port ends with 1 and says what to do', async (t) => {
 t.test('a database that cannot be reached ends a migration with 1 and says what to do', async (t) => {
   const cwd = writeInstallation(t)
   const env = { DATABASE_URL: 'postgres://user:hunter2@127.0.0.1:1/x' }
-  const { code, stderr } = await run(['migrate', '--config', 'gateway.yaml'], { cwd, env })
+  const { code, stderr } = await runCommand(['migrate', '--config', 'gateway.yaml'], { cwd, env })
   t.equal(code, 1)
   t.match(
     stderr,
@@ -142,7 +143,7 @@ t.test('a database that cannot be reached ends a migration with 1 and says what 
 t.test('a database that does not exist is named by its key, and by what to do', async (t) => {
   const url = new URL(world.databaseUrl)
   url.pathname = '/nowhere'
-  const { code, stderr } = await run(['migrate', '--config', 'gateway.yaml'], {
+  const { code, stderr } = await runCommand(['migrate', '--config', 'gateway.yaml'], {
     cwd: writeInstallation(t),
     env: { DATABASE_URL: url.href },
   })
@@ -171,7 +172,7 @@ t.test('a generated key is its owner’s alone, and never overwrites another', a
   const file = join(makeDirectory(t), 'new', 'identity.pem')
   const algorithms = ['EdDSA', 'ES256']
   const generate = (algorithm: string) =>
-    run(['keys', 'generate', '--out', `${file}.${algorithm}`, '--algorithm', algorithm, '--json'])
+    runCommand(['keys', 'generate', '--out', `${file}.${algorithm}`, '--algorithm', algorithm, '--json'])
   const made = await Promise.all(algorithms.map(generate))
   for (const [index, algorithm] of algorithms.entries()) {
     const { code, stdout = '', stderr = '' } = made[index] ?? {}
@@ -180,10 +181,10 @@ t.test('a generated key is its owner’s alone, and never overwrites another', a
     t.equal(statSync(`${file}.${algorithm}`).mode & 0o777, 0o600)
     t.notMatch(stdout + stderr, /PRIVATE|[A-Za-z0-9+/]{60}/)
   }
-  const named = await run(['keys', 'generate', '--out', relative(process.cwd(), `${file}.named`)])
+  const named = await runCommand(['keys', 'generate', '--out', relative(process.cwd(), `${file}.named`)])
   t.match(named.stdout, `as file:${file}.named\n`, 'a path that any configuration can have, wherever it lies')
   const before = readFileSync(`${file}.EdDSA`, 'utf8')
-  const again = await run(['keys', 'generate', '--out', `${file}.EdDSA`])
+  const again = await runCommand(['keys', 'generate', '--out', `${file}.EdDSA`])
   t.equal(again.code, 2)
   t.match(again.stderr, /exists/)
   t.equal(readFileSync(`${file}.EdDSA`, 'utf8'), before)
@@ -204,10 +205,10 @@ const migrate = ['migrate', '--config', 'gateway.yaml', '--json']
 t.test('a second migration finds nothing to do', async (t) => {
   const cwd = writeInstallation(t)
   const env = await createDatabase(t, 'migrated_twice')
-  const first = await run(migrate, { cwd, env })
+  const first = await runCommand(migrate, { cwd, env })
   t.equal(first.code, 0, first.stderr)
   t.ok(JSON.parse(first.stdout).applied.length > 0)
-  const second = await run(migrate, { cwd, env })
+  const second = await runCommand(migrate, { cwd, env })
   t.equal(second.code, 0, second.stderr)
   t.same(JSON.parse(second.stdout), { applied: [], created: [], missing: [] })
 })
@@ -215,7 +216,7 @@ t.test('a second migration finds nothing to do', async (t) => {
 t.test('of migrations at the same time one works and the others wait', async (t) => {
   const cwd = writeInstallation(t)
   const env = await createDatabase(t, 'migrated_at_once')
-  const ends = await Promise.all([1, 2, 3].map(() => run(migrate, { cwd, env })))
+  const ends = await Promise.all([1, 2, 3].map(() => runProcess(migrate, { cwd, env })))
   t.same(
     ends.map(({ code }) => code),
     [0, 0, 0],
@@ -314,7 +315,7 @@ t.test('no secret is ever in the log', async (t) => {
 type Serving = Readonly<{ child: ChildProcess; public: string; admin: string; ended: Promise<number | null> }>
 
 async function startServing(t: Test, upstream: string, change?: (text: string) => string): Promise<Serving> {
-  const child = spawn(process.execPath, [program, ...serve], {
+  const child = spawn(process.execPath, [...nodeSwitches, program, ...serve], {
     cwd: writeInstallation(t, change),
     env: { ...bare, ...database, UPSTREAM: upstream },
     stdio: ['ignore', 'pipe', 'inherit'],
