@@ -18,7 +18,12 @@ type Waiter = Readonly<{ begin: () => void; giveUp: () => void }>
 
 const mostWaiting = 1_024
 
-/** Owners take turns, so a guesser delays another owner by one question. Its time counts from its arrival here. */
+const longestWait = 0.5
+
+/** A question with less of its time says nothing about the issuer, since a flood of guesses takes it away by waiting. */
+const tellingTime = 0.75
+
+/** Owners take turns, so a guesser delays another owner by one question. */
 export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): IntrospectionLane {
   const { monotonicMs, after } = clock
   const waiting = createTurns<Waiter>(mostWaiting)
@@ -39,7 +44,8 @@ export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): Intr
       breaker.note(true)
       return result
     } catch (error) {
-      breaker.note(error instanceof UnusableAnswer)
+      const isAnswered = error instanceof UnusableAnswer
+      if (isAnswered || withinMs >= timeoutMs * tellingTime) breaker.note(isAnswered)
       throw new GatewayError('issuer_unavailable', { cause: error })
     } finally {
       inFlight -= 1
@@ -61,7 +67,7 @@ export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): Intr
           callOff()
           askNow(ask, untilMs - monotonicMs()).then(resolve, reject)
         }
-        const callOff = after(timeoutMs, giveUp)
+        const callOff = after(timeoutMs * longestWait, giveUp)
         waiting.push(owner, { begin, giveUp })?.giveUp()
         pump()
       }),
