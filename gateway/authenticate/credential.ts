@@ -2,7 +2,6 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { CredentialPlaces } from '../receive/carried-credentials.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 
-/** The place of a JWT in a request. An issuer allows each by itself, since each is exposed to other attacks. */
 export type Carrier = 'header' | 'bearer' | 'subprotocol' | `cookie:${string}`
 
 /** The header decides the kind of a credential (SPEC section 2.1-2.2); a JWT as Bearer is told by its prefix. */
@@ -86,7 +85,6 @@ function readCookie(
   return { kind: 'oauth', jwt: cookie.value, carrier: `cookie:${cookie.name}` }
 }
 
-/** An `EventSource` can set no header, so it has the cookie alone. */
 const asksForEvents = ({ method }: CredentialRequest, passing: RequestHeaders['passing']): boolean =>
   method === 'GET' &&
   valuesOf(passing, 'accept').some((line) =>

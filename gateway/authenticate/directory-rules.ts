@@ -62,7 +62,6 @@ function assertMembership(
   return typeof value === 'string' && value !== '' ? { role, issuer, value } : undefined
 }
 
-/** A text is one value, a list has its texts, and an object has its keys, as Keycloak writes organizations. */
 function listValues(claim: unknown): readonly string[] {
   if (typeof claim === 'string') return [claim]
   if (Array.isArray(claim)) return claim.filter((value): value is string => typeof value === 'string')
