@@ -36,7 +36,7 @@ export type SecurityEvent = Readonly<{
   status?: StreamStatus
 }>
 
-export type VerifyEvent = (transmitter: Transmitter, token: string) => Promise<SecurityEvent>
+export type VerifyEvent = (transmitter: Transmitter, token: string, id?: string) => Promise<SecurityEvent>
 
 const namesOfTypes = [
   ['caep', 'session-revoked'],
@@ -57,10 +57,13 @@ const findName = (type: string): EventName =>
 /** Verifies a security event token (RFC 8417) by the rules of the OpenID Shared Signals Framework 1.0, 4.1. */
 export const createVerifyEvent =
   (now: () => Date): VerifyEvent =>
-  (transmitter, token) =>
+  (transmitter, token, id) =>
     verifyEventToken(token, (issuer) => {
       if (issuer !== transmitter.issuer) return undefined
-      const read = (said: RawClaims): SecurityEvent => readEvent(said, transmitter, now().getTime() / 1000)
+      const read = (said: RawClaims): SecurityEvent => {
+        if (id !== undefined && said.jti !== id) throw new EventFault('event_malformed')
+        return readEvent(said, transmitter, now().getTime() / 1000)
+      }
       return { keys: transmitter.keys, types: ['secevent+jwt'], read }
     })
 

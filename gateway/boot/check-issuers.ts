@@ -88,9 +88,9 @@ function checkLogouts({ issuers, transmitters, directory: { kind }, listeners: {
         `issuers: logout of ${issuer} needs a database, which keeps logouts. Remove it, or set directory.kind to postgres.`,
       ),
     )
-  if (!signals || told.length + transmitters.length > 0) return []
+  if (!signals || told.length > 0 || transmitters.some(({ push }) => push)) return []
   const fault =
-    'no issuer has logout and no transmitter is named, so all that comes here would be refused. Set it, or remove the listener.'
+    'no issuer has logout and no transmitter pushes, so all that comes here would be refused. Set it, or remove the listener.'
   return [problemAt(['listeners', 'signals'], `listeners.signals: ${fault}`)]
 }
 

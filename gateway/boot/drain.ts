@@ -7,7 +7,6 @@ import type { FilesWatcher } from '../reload/pem-files.ts'
 import type { InFlightRequests } from './in-flight-requests.ts'
 import type { Services } from './services.ts'
 
-/** Stops in order (SPEC section 6, Drain); resolves once every connection has ended. */
 export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
 
 const lastWordsMs = 1_000
@@ -24,10 +23,10 @@ type Drained = Readonly<{
   certificates: FilesWatcher
 }>
 
-/** Requests end first, then the services that they need; services that still write end last. */
+/** Requests end first, then the services that they need; services that still write end last (SPEC section 6, Drain). */
 export function createDrain(configuration: Configuration, log: ProcessLog, drained: Drained) {
   const { services, listeners, drainStreams, inFlight, certificates } = drained
-  const { issuers, keys, upstreams, policies, shadow, exchanges, logouts, opened, audit, tracing } = services
+  const { issuers, keys, upstreams, policies, shadow, exchanges, logouts, polls, opened, audit, tracing } = services
   let isDraining = false
   const drain: Drain = async (options = {}) => {
     if (isDraining) return
@@ -37,7 +36,7 @@ export function createDrain(configuration: Configuration, log: ProcessLog, drain
     // A load balancer reads /readyz first; until it does, new connections still arrive.
     await sleep(delayMs)
     await closeListeners(listeners, timeoutMs, drainStreams)
-    for (const part of [issuers, keys, certificates, upstreams, policies, shadow, exchanges]) part.stop()
+    for (const part of [polls, issuers, keys, certificates, upstreams, policies, shadow, exchanges]) part.stop()
     await inFlight.untilIdle(lastWordsMs)
     await logouts.stop()
     await Promise.all([opened.close(), audit.close(auditCloseMs), tracing?.stop(traceCloseMs)])

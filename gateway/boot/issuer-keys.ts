@@ -21,7 +21,9 @@ export type KeyDependencies = Readonly<{
   keyStore: KeyStore
 }>
 
-type KeySettings = Pick<Configuration['issuers'][number], 'issuer' | 'jwksUri' | 'tls' | 'proxy' | 'timeoutMs'>
+type RouteSettings = Pick<Configuration['issuers'][number], 'tls' | 'proxy' | 'timeoutMs'>
+
+type KeySettings = RouteSettings & Pick<Configuration['issuers'][number], 'issuer' | 'jwksUri'>
 
 export function createOpenKeys(
   { jwks }: Configuration,
@@ -50,7 +52,7 @@ export function createOpenKeys(
   }
 }
 
-export const readRoute = ({ tls, proxy, timeoutMs }: KeySettings): IssuerRoute => ({
+export const readRoute = ({ tls, proxy, timeoutMs }: RouteSettings): IssuerRoute => ({
   timeoutMs,
   through: async (work) => {
     const ca = tls?.ca.file === undefined ? tls?.ca.text : await readFile(tls.ca.file, 'utf8')

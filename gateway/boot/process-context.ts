@@ -34,6 +34,7 @@ export type ProcessContext = Readonly<{
   limits: ConnectionLimits
   /** A port that the system chooses is added once its listener is open. */
   listenerPorts: Set<number>
+  isFirstWorker: boolean
   end: () => void
 }>
 
@@ -71,7 +72,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
     endFaults()
     endLookups()
   }
-  return { log, metrics, history, engine, limits, listenerPorts, end }
+  return { log, metrics, history, engine, limits, listenerPorts, isFirstWorker: (worker ?? 1) === 1, end }
 }
 
 const complaintMs = 10_000

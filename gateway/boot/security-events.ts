@@ -23,10 +23,10 @@ export function createTakeEvent(
 ): TakeEvent {
   const { begin, store, metrics, now } = dependencies
   metrics.expectEvents([...transmitters.keys()], now())
-  return async (name, token, sender) => {
+  return async (name, token, sender, id) => {
     const transmitter = transmitters.get(name)
     if (!transmitter) throw new EventFault('secret_wrong')
-    const event = await verify(transmitter, token)
+    const event = await verify(transmitter, token, id)
     const { logouts } = event
     if (logouts.length > 0) {
       begin(logouts, { token, transmitter: name })
@@ -64,7 +64,7 @@ export const reportSignals = ({ log, metrics }: Pick<ProcessContext, 'log' | 'me
   },
   onEventRefused: (refusal, transmitter, sender) => {
     const { exactCause: cause } = refusal
-    const isUnstored = refusal instanceof GatewayError && isOutage(refusal)
+    const isUnstored = refusal instanceof GatewayError && refusal.status >= 500
     metrics.countEvent(transmitter, 'unknown', isUnstored ? 'unstored' : 'refused', cause)
     log.info({ transmitter, ...sender, cause }, isUnstored ? 'security event not stored yet' : 'security event refused')
   },

@@ -16,6 +16,7 @@ import { type OpenDirectory, openDirectory } from './directory.ts'
 import { type Issuers, startIssuers } from './issuers.ts'
 import { type OpenLogouts, openLogouts } from './logouts.ts'
 import { type WatchedExchanges, watchExchanges } from './open-exchanges.ts'
+import { type Polls, startPolls } from './poll-transmitters.ts'
 import type { ProcessContext } from './process-context.ts'
 import { createSnapshot } from './snapshot.ts'
 import { startUpstreams, type Upstreams } from './upstreams.ts'
@@ -35,13 +36,14 @@ export type Services = Readonly<{
   exchanges: WatchedExchanges
   logouts: OpenLogouts
   receivers: SignalReceivers
+  polls: Polls
   snapshot: () => Snapshot
 }>
 
 export async function startServices(
   configuration: Configuration,
   clusterNetworks: Networks,
-  { log, metrics, engine }: ProcessContext,
+  { log, metrics, engine, isFirstWorker }: ProcessContext,
 ): Promise<Services> {
   const tracing = await openTracing(process.env, readVersion(), log)
   const audit = openAudit(configuration, { log, metrics, monotonicMs })
@@ -70,6 +72,7 @@ export async function startServices(
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
   const receivers = logouts.receiveFrom(issuers)
-  const readers = { policies, shadow, issuers, exchanges, logouts, receivers, snapshot }
+  const polls = startPolls(isFirstWorker ? configuration : undefined, receivers, { log, metrics, now, monotonicMs })
+  const readers = { policies, shadow, issuers, exchanges, logouts, receivers, polls, snapshot }
   return { tracing, audit, keys, opened, upstreams, ...readers }
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { isLoopback } from '../admin/console-host.ts'
 import type { KeySet } from '../authenticate/jwks/key-set.ts'
 import type { Transmitter } from '../authenticate/security-event.ts'
 import type { Configuration, TransmitterSettings } from '../configuration/configuration.ts'
@@ -35,9 +36,10 @@ export function readTransmitters(
 
 export const hashPushSecrets = ({ transmitters }: Told): ReadonlyMap<string, readonly Buffer[]> =>
   new Map(
-    transmitters.map(({ name, push: { bearer } }) => {
-      const secrets = typeof bearer === 'string' ? [bearer] : bearer
-      return [name, secrets.map((secret) => createHash('sha256').update(secret).digest())]
+    transmitters.flatMap(({ name, push }) => {
+      if (!push) return []
+      const secrets = typeof push.bearer === 'string' ? [push.bearer] : push.bearer
+      return [[name, secrets.map((secret) => createHash('sha256').update(secret).digest())]]
     }),
   )
 
@@ -51,15 +53,21 @@ export function findTransmitterFaults({
 }: Told & Pick<Configuration, 'directory' | 'listeners'>): Complaints {
   const issued = new Set(issuers.map(({ issuer }) => issuer))
   return transmitters.flatMap((settings, index) => {
-    const { name, issuer, jwksUri } = settings
+    const { name, issuer, jwksUri, push, poll } = settings
     const complain = (isFault: boolean, key: string, fault: string): Complaints =>
-      isFault ? [[['transmitters', index, key], `transmitter ${name}: ${fault}`]] : []
+      isFault ? [[['transmitters', index, ...key.split('.')], `transmitter ${name}: ${fault}`]] : []
     const unknown = listSpokenFor(settings).filter((spoken) => !issued.has(spoken))
     const first = transmitters.findIndex((other) => other.name === name)
     const other = transmitters.find((one) => one.issuer === issuer && one.jwksUri !== jwksUri)
     return [
       ...complain(directory.kind === 'claims', 'name', 'events need a database. Set directory.kind to postgres.'),
-      ...complain(!listeners.signals, 'push', 'pushes need listeners.signals. Set it.'),
+      ...complain(!push === !poll, 'name', 'it needs one of push and poll. Give the one of its stream.'),
+      ...complain(push !== undefined && !listeners.signals, 'push', 'pushes need listeners.signals. Set it.'),
+      ...complain(
+        poll !== undefined && !isSafeEndpoint(poll.endpoint),
+        'poll.endpoint',
+        'it is not https, or holds a user or fragment. Give its https address alone.',
+      ),
       ...complain(first !== index, 'name', 'the name is used twice. Give each its own.'),
       ...complain(
         unknown.length > 0,
@@ -79,4 +87,11 @@ export function findTransmitterFaults({
       ),
     ]
   })
+}
+
+function isSafeEndpoint(endpoint: string): boolean {
+  if (!URL.canParse(endpoint)) return false
+  const { protocol, hostname, username, password } = new URL(endpoint)
+  const isSafe = protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')))
+  return isSafe && username + password === '' && !endpoint.includes('#')
 }

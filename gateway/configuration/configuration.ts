@@ -154,7 +154,15 @@ export type TransmitterSettings = Readonly<{
   jwksUri?: string
   clockToleranceSeconds: number
   ignoreMembers: readonly string[]
-  push: Readonly<{ bearer: string | readonly string[] }>
+  push?: Readonly<{ bearer: string | readonly string[] }>
+  poll?: Readonly<{
+    endpoint: string
+    bearer: string
+    maxEvents: number
+    returnImmediately: boolean
+    everyMs: number
+    timeoutMs: number
+  }>
   tls?: Readonly<{ ca: Pem }>
   proxy?: string
   timeoutMs: number

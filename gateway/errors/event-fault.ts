@@ -12,6 +12,8 @@ const descriptions = {
 
 export type EventErrorCode = keyof typeof descriptions
 
+export type EventError = Readonly<{ err: EventErrorCode; description: string }>
+
 const codeOfFault = {
   claims_forbidden: 'invalid_request',
   event_malformed: 'invalid_request',
@@ -42,10 +44,7 @@ const codeOfCause: Readonly<Partial<Record<RefusalCause, EventErrorCode>>> = {
   bad_signature: 'invalid_key',
 }
 
-export function describeEventError(fault: EventFault | GatewayError): Readonly<{
-  err: EventErrorCode
-  description: string
-}> {
+export function describeEventError(fault: EventFault | GatewayError): EventError {
   const err =
     fault instanceof EventFault ? codeOfFault[fault.exactCause] : (codeOfCause[fault.exactCause] ?? 'invalid_request')
   return { err, description: descriptions[err] }

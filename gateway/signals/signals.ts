@@ -10,7 +10,7 @@ export type Sender = Readonly<{ clientAddress: string; requestId: string }>
 
 export type TakeLogout = (token: string, sender: Sender) => Promise<void>
 
-export type TakeEvent = (transmitter: string, token: string, sender: Sender) => Promise<void>
+export type TakeEvent = (transmitter: string, token: string, sender: Sender, id?: string) => Promise<void>
 
 export type SignalReceivers = Readonly<{ takeLogout: TakeLogout; takeEvent: TakeEvent; secrets: PushSecrets }>
 

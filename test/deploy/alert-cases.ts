@@ -102,6 +102,11 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
     `-86400${hours}`,
     `-80000${hours}`,
   ),
+  SallyportEventPollFailing: one(
+    'sallyport_event_poll_timestamp_seconds{transmitter="idp"}',
+    `-310+60${hours}`,
+    `-290+60${hours}`,
+  ),
   SallyportEventStreamPaused: {
     fires: {
       'sallyport_event_stream_status_timestamp_seconds{transmitter="idp",status="paused",instance="a"}': `7${hours}`,

@@ -340,7 +340,15 @@ test('only ports that are named are open, and only to whom', async (t) => {
   const most = findManifest(await renderChart(everything), 'NetworkPolicy', 'gate-sallyport').spec
   t.same(portsOf(most.ingress), [[8080], [8081], [8082], [9090]])
   for (const { from } of most.ingress) t.equal(from.length, 1)
-  t.same(portsOf(most.egress), [[53, 53], [5432, 6432], [6379], [443, 8443], [443, 3000, 9000, 80], [443], [4317]])
+  t.same(portsOf(most.egress), [
+    [53, 53],
+    [5432, 6432],
+    [6379],
+    [443, 8443, 8444],
+    [443, 3000, 9000, 80],
+    [443],
+    [4317],
+  ])
   const migrations = findManifest(await renderChart(minimal), 'NetworkPolicy', '-migrations').spec
   t.same([migrations.ingress, portsOf(migrations.egress)], [[], [[53, 53], [5432]]])
 })

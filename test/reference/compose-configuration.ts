@@ -15,7 +15,7 @@ const composeSection = (key: SchemaKey): string =>
   `\n## ${code(key.path)}\n\n${composeKeys(key)}\n${composeYaml({ [key.path]: exemplify(key) })}`
 
 /** A file has either this or another key of the section, which is shown. */
-const isAlternative = (path: string): boolean => path === 'upstreams.<name>.url'
+const isAlternative = (path: string): boolean => ['upstreams.<name>.url', 'transmitters[].push'].includes(path)
 
 /** A value as it could stand in a file. */
 export function exemplify(key: SchemaKey): JsonValue {

@@ -22,7 +22,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   pin: ['http', 'directory', 'locate', 'authorize'],
   forward: ['http', 'receive', 'authorize', 'locate', 'pin'],
   recheck: ['http', 'directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'locate'],
-  signals: ['http', 'receive'],
+  signals: ['http', 'receive', 'authenticate'],
   relay: ['http', 'route', 'locate'],
   observe: ['http', 'directory', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
   // Its console shows what the others say of themselves, and asks them for nothing but plain data.

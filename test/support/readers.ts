@@ -58,6 +58,7 @@ import { EventSplitter } from '../../gateway/relay/split-events.ts'
 import { readOrganizationCookie, readOrganizationId } from '../../gateway/resolve/organization-id.ts'
 import { readResourceIds } from '../../gateway/resolve/resource-ids.ts'
 import { otherReadings } from '../../gateway/route/readings.ts'
+import { readPollAnswer } from '../../gateway/signals/poll-question.ts'
 import { readEventRequest, readLogoutRequest, requireSecret } from '../../gateway/signals/requests.ts'
 
 /** A reader of bytes that others wrote. */
@@ -288,6 +289,9 @@ export const readers: readonly Reader[] = [
     } as unknown as Parameters<typeof readEventRequest>[0]).catch(() => undefined)
     requireSecret(new Map(), text, [`Bearer ${text}`])
   }),
+  reader('an answer to a poll', 'signals/poll-question.ts', mebibyte, (text) =>
+    readPollAnswer(Buffer.from(`{"sets":{${JSON.stringify(text)}:${text}}}`), 'https://i.example'),
+  ),
   reader('an event', ['authenticate/event-token.ts', 'authenticate/event-subject.ts'], tokenBytes, (text) => {
     readOnlyEvent({ jti: 'j', events: { [text]: {} } })
     readIssuedAt({ iat: text.length }, 0, tokenBytes)

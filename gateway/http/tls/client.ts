@@ -9,7 +9,6 @@ export type UpstreamTls = Readonly<{
   context: SecureContext
 }>
 
-/** PEM: the authorities in place of the public ones, and the certificate of the gateway. */
 export type ClientIdentity = Readonly<{ ca?: string | undefined; cert?: string | undefined; key?: string | undefined }>
 
 export function createUpstreamTls(

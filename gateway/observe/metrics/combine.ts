@@ -49,6 +49,7 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_logins_without_session: 'max',
   sallyport_security_event_timestamp_seconds: 'max',
   sallyport_event_stream_status_timestamp_seconds: 'max',
+  sallyport_event_poll_timestamp_seconds: 'max',
   process_start_time_seconds: 'min',
   process_resident_memory_bytes: 'sum',
   process_virtual_memory_bytes: 'sum',

@@ -7,6 +7,8 @@ export type SecurityEventMetrics = Readonly<{
   expectEvents: (transmitters: readonly string[], at: Date) => void
   noteEvent: (transmitter: string, at: Date) => void
   noteStreamStatus: (transmitter: string, status: string, at: Date) => void
+  countPoll: (transmitter: string, outcome: 'answered' | 'failed') => void
+  notePoll: (transmitter: string, at: Date) => void
 }>
 
 export function createSecurityEventMetrics(registers: Registry[]): SecurityEventMetrics {
@@ -28,6 +30,18 @@ export function createSecurityEventMetrics(registers: Registry[]): SecurityEvent
     labelNames: ['transmitter', 'status'],
     registers,
   })
+  const polls = new Counter({
+    name: 'sallyport_event_polls_total',
+    help: 'Polls of a transmitter for security events, by transmitter and outcome: answered or failed.',
+    labelNames: ['transmitter', 'outcome'],
+    registers,
+  })
+  const pollAt = new Gauge({
+    name: 'sallyport_event_poll_timestamp_seconds',
+    help: 'When the transmitter last answered a poll of this process; the start of the process before the first.',
+    labelNames: ['transmitter'],
+    registers,
+  })
   return {
     countEvent: (transmitter = 'unknown', event, outcome, cause) => events.inc({ transmitter, event, outcome, cause }),
     expectEvents: (transmitters, at) => {
@@ -40,5 +54,7 @@ export function createSecurityEventMetrics(registers: Registry[]): SecurityEvent
     },
     noteEvent: (transmitter, at) => lastAt.set({ transmitter }, at.getTime() / 1000),
     noteStreamStatus: (transmitter, status, at) => statusAt.set({ transmitter, status }, at.getTime() / 1000),
+    countPoll: (transmitter, outcome) => polls.inc({ transmitter, outcome }),
+    notePoll: (transmitter, at) => pollAt.set({ transmitter }, at.getTime() / 1000),
   }
 }
