@@ -16,7 +16,7 @@ const { startTestDatabase } = await import('./test-database.js')
 const timeoutMs = process.env.CAMPAIGN ? 86_400_000 : 300_000
 
 /** Much of a file's time is spent in waiting, so that more of them than processors are done sooner. */
-const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 3
+const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 4
 
 const named = process.argv.slice(2).filter((word) => !word.startsWith('--'))
 const options = new Set(process.argv.slice(2).filter((word) => word.startsWith('--')))
@@ -87,14 +87,18 @@ function render(value) {
 
 /** Words by which a file asks for PostgreSQL, another program, or a size of its campaign, or says that it measures time. */
 const slowWords =
-  /\b(startTestWorld|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testUnlessLacking|CAMPAIGN)\b|: it measures processor time/
+  /\b(startTestWorld|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testPrometheus|testUnlessLacking|CAMPAIGN)\b|: it measures processor time/
 
 /** Imports of helpers that start a world or a database on a file's behalf. */
 const slowHelpers =
   /\bstartProxy\b[^}]*\} from '[^']+\/proxy\.ts'|\/support\/(standby|openai\/stage)\.ts'|\blistDrills\b/
 
-/** Folders about scripts, packages, pages, benches and drills. */
-const nodeless = /^test\/(architecture\.test\.ts|(bench|deploy|drills|reference|scripts)\/)/
+/**
+ * Files about scripts, packages, pages, benches and drills, and about the demo, which no package holds. Others are about a
+ * program at the other side of a connection: a proxy, a browser, a pooler, a standby.
+ */
+const nodeless =
+  /^test\/(architecture\.test\.ts|(bench|demo|deploy|drills|integrate(?!\/verify-frameworks)|reference|scripts)\/|spec\/(adopted-adonis|console-browser|pooler|standby)\.)/
 
 function isSlow(file) {
   const text = readFileSync(file, 'utf8')
@@ -113,13 +117,12 @@ const listFiles = () =>
   readdirSync(new URL('../test', import.meta.url), { recursive: true })
     .filter((file) => file.endsWith('.test.ts'))
     .map((file) => `test/${file}`)
-    .filter(isWanted)
     .sort(byLength)
 
 // Running test files end with this process.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
-const waiting = named.length > 0 ? named : listFiles()
+const waiting = (named.length > 0 ? named : listFiles()).filter(isWanted)
 const work = async () => {
   let idle
   for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {

@@ -59,7 +59,6 @@ export async function runServe({ config: configFile }: Readonly<{ config: string
 async function start(configFile: string): Promise<Gateway> {
   const configuration = loadConfiguration(configFile, process.env)
   const workers = countWorkers(configuration)
-  // A primary serves no request, and each module costs it time and memory.
   if (workers === 1) return (await import('../boot/gateway.ts')).startGateway(configuration)
   const { startGroup } = await import('../workers/group.ts')
   return startGroup(configuration, workers, (error) => void reportFailure(error))

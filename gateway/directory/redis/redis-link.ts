@@ -137,7 +137,6 @@ async function openSubscription(
   }
   try {
     const open = async (): Promise<Clients & Readonly<{ prove: Prove }>> => {
-      // Most gateways have no Redis.
       const { openClients } = await import('./clients.ts')
       const options = { onMade, onBroken: events.onBroken, commandTimeoutMs }
       const clients = await openClients(subscriber.settings, options)
