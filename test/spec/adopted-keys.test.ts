@@ -285,26 +285,38 @@ t.test('a small column that refers to a numbered key is numbered as well', async
   t.same(holders, [{ external_id: '1', email: 'first@x.example' }])
 })
 
+const keyDefaults = { bigint: '7', uuid: 'gen_random_uuid()' } as const
+
 t.test('keys of another type than before get numbers of their own, and the old ones stop no question', async (t) => {
-  const client = await adoptTables(
-    t,
-    'retyped',
-    `create table people (id bigint primary key, email text); insert into people values (7, 'a@x.example');
-      create table grants (id serial primary key, person bigint, role text); ${viewsOf};
-      call sallyport_directory.watch('people', '{user:id}'); call sallyport_directory.watch('grants', '{user:person}');
-      call sallyport_directory.number_views();
-      drop view sallyport_directory.users, sallyport_directory.role_assignments,
-        sallyport_directory.external_users, sallyport_directory.external_role_assignments;
-      alter table people drop column id; alter table people add column id uuid primary key default gen_random_uuid();
-      alter table grants drop column person; alter table grants add column person uuid; ${viewsOf};
-      call sallyport_directory.watch('people', '{user:id}'); call sallyport_directory.watch('grants', '{user:person}');
-      call sallyport_directory.number_views();
-      set enable_indexscan = off; set enable_bitmapscan = off; set enable_hashjoin = off`,
-  )
-  const { rows: people } = await client.query('select id, external_id from sallyport_directory.users')
-  t.equal(people.length, 1)
-  t.match(people[0].external_id, /^[0-9a-f-]{36}$/)
-  t.ok(people[0].id > 1)
+  for (const [was, now] of [
+    ['bigint', 'uuid'],
+    ['uuid', 'bigint'],
+  ] as const) {
+    const client = await adoptTables(
+      t,
+      `retyped_${now}`,
+      `create table people (id ${was} primary key default ${keyDefaults[was]}, email text);
+        insert into people (email) values ('a@x.example');
+        create table grants (id serial primary key, person ${was}, role text); ${viewsOf};
+        call sallyport_directory.watch('people', '{user:id}'); call sallyport_directory.watch('grants', '{user:person}');
+        call sallyport_directory.number_views();
+        drop view sallyport_directory.users, sallyport_directory.role_assignments,
+          sallyport_directory.external_users, sallyport_directory.external_role_assignments;
+        alter table people drop column id;
+        alter table people add column id ${now} primary key default ${keyDefaults[now]};
+        alter table grants drop column person; alter table grants add column person ${now}; ${viewsOf};
+        call sallyport_directory.watch('people', '{user:id}'); call sallyport_directory.watch('grants', '{user:person}');
+        call sallyport_directory.number_views(); set enable_indexscan = off; set enable_bitmapscan = off`,
+    )
+    const joins = ['nestloop', 'mergejoin', 'hashjoin']
+    for (const join of joins) {
+      for (const other of joins) await client.query(`set enable_${other} = ${other === join ? 'on' : 'off'}`)
+      const { rows: people } = await client.query('select id, external_id from sallyport_directory.users')
+      t.equal(people.length, 1)
+      t.match(people[0].external_id, now === 'uuid' ? /^[0-9a-f-]{36}$/ : /^7$/)
+      t.ok(people[0].id > 1)
+    }
+  }
 })
 
 t.test('a column that turns into no integer fails no write, and takes no number from the keys beside it', async (t) => {

@@ -54,7 +54,7 @@ create view sallyport_directory.clusters as
 -- needs more than the gateway knows of: a password that fits no text, and times without a default.
 
 create or replace function sallyport_directory.create_user() returns trigger
-language plpgsql security definer set search_path = pg_catalog as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into public.users (email, username, full_name, user_type, password, created_at, updated_at)
   -- No hash of anything: no password fits.

@@ -1,0 +1,54 @@
+import pg from 'pg'
+import t from 'tap'
+import { startPostgres } from '../../gateway/demo/postgres.ts'
+import { adoptKeyedDatabase, firstOrganization } from '../support/adonis/keyed.ts'
+
+// PostgreSQL CVE-2007-2138: a function with its owner's rights took types and tables of its caller's temporary schema.
+
+const postgres = await startPostgres()
+t.teardown(() => postgres.stop())
+const { backend, gatewayUrl } = await adoptKeyedDatabase(
+  t,
+  postgres.url,
+  `insert into organizations (name, slug, account_type, created_at) values ('Acme', 'acme', 'enterprise', now());
+    insert into users (email, password, created_at) values ('a@x.example', 'x', now())`,
+)
+
+t.test('nothing of a session of the gateway’s role runs with the rights of the owner', async (t) => {
+  const own = new pg.Client({ connectionString: gatewayUrl })
+  await own.connect()
+  t.teardown(() => own.end())
+  const risen: string[] = []
+  own.on('notice', ({ message }) => risen.push(message ?? ''))
+  await own.query(`create function pg_temp.rise() returns boolean language plpgsql as $$
+    begin
+      raise warning 'with the rights of %', current_user;
+      return true;
+    end $$`)
+  for (const type of ['text', 'jsonb', 'int4', 'int8', 'regclass', 'bool'])
+    await own.query(`create domain pg_temp.${type} as pg_catalog.${type} check (pg_temp.rise())`)
+  const numbers = 'select id from sallyport_directory.external_ids where kind = $1 order by id'
+  const numberOf = async (kind: string): Promise<number> => (await backend.query(numbers, [kind])).rows[0]?.id
+  const user = await numberOf('user')
+  await own.query(
+    `update sallyport_directory.users set current_organization_id = ${await numberOf('organization')} where id = ${user}`,
+  )
+  await own.query(
+    "insert into sallyport_directory.users (email, user_type) values ('b@x.example', 'human')",
+  )
+  t.same(risen, [])
+  const { rows } = await backend.query('select email, current_organization_id as at from users order by email')
+  t.match(rows, [{ email: 'a@x.example', at: firstOrganization }, { email: 'b@x.example' }], 'and both were written')
+})
+
+t.test('each function with the rights of its owner looks into the temporary schema last', async (t) => {
+  const { rows } = await backend.query<{ name: string; path: string }>(
+    `select proname as name, array_to_string(proconfig, ' ') as path from pg_proc
+      where pronamespace = 'sallyport_directory'::regnamespace and prosecdef order by 1`,
+  )
+  const path = 'search_path=pg_catalog, pg_temp'
+  t.same(
+    rows,
+    ['announce_numbered', 'create_user', 'write_numbered'].map((name) => ({ name, path })),
+  )
+})
