@@ -3,6 +3,7 @@ import { isAsSecure } from '../authenticate/jwks/fetch.ts'
 import { parsePointer } from '../authenticate/pointer.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { readCertificates } from '../http/tls/certificates.ts'
+import type { Log } from '../observe/log/log.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 import { findTransmitterFaults } from './transmitters.ts'
 
@@ -48,6 +49,12 @@ export function checkIssuers(configuration: Checked): void {
     ...checkIntrospection(configuration),
   )
   if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+export function warnOfUnboundCookies({ issuers }: Pick<Configuration, 'issuers'>, log: Pick<Log, 'warn'>): void {
+  for (const { issuer, tokens } of issuers)
+    if (tokens.cookie?.startsWith('__Host-') === false)
+      log.warn({ issuer, cookie: tokens.cookie }, 'cookie of tokens not bound to its host')
 }
 
 function checkIntrospection({ issuers, problemAt }: Checked) {

@@ -14,7 +14,7 @@ import { readRequestId } from '../receive/request-id.ts'
 import type { IdentityKeys } from '../reload/identity-keys.ts'
 import { checkListenerTls, watchListenerTls } from '../reload/listener-tls.ts'
 import { createSignals } from '../signals/signals.ts'
-import { checkIssuers } from './check-issuers.ts'
+import { checkIssuers, warnOfUnboundCookies } from './check-issuers.ts'
 import { readClusterStates } from './cluster-states.ts'
 import { openConsole } from './console.ts'
 import { createDrain, type Drain } from './drain.ts'
@@ -184,6 +184,7 @@ export async function startGateway(configuration: Configuration): Promise<Gatewa
   const context = createProcessContext(configuration)
   const { log, metrics, engine } = context
   warnOfOpenSecrets(configuration.secretFiles, log)
+  warnOfUnboundCookies(configuration, log)
   const listeners = await startListeners(configuration, context)
   const admin = await openAdmin(configuration, context, {
     ...listeners.facts,

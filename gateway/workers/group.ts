@@ -1,4 +1,5 @@
 import { checkConfiguration } from '../boot/check-configuration.ts'
+import { warnOfUnboundCookies } from '../boot/check-issuers.ts'
 import { openConsole } from '../boot/console.ts'
 import type { Drain } from '../boot/drain.ts'
 import type { Gateway } from '../boot/gateway.ts'
@@ -22,6 +23,7 @@ export async function startGroup(
   const context = createProcessContext(configuration)
   const { log, metrics, engine } = context
   warnOfOpenSecrets(configuration.secretFiles, log)
+  warnOfUnboundCookies(configuration, log)
   const group = createGroupMetrics()
   const pool = startWorkerPool({
     size,

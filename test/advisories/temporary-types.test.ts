@@ -33,9 +33,7 @@ t.test('nothing of a session of the gateway’s role runs with the rights of the
   await own.query(
     `update sallyport_directory.users set current_organization_id = ${await numberOf('organization')} where id = ${user}`,
   )
-  await own.query(
-    "insert into sallyport_directory.users (email, user_type) values ('b@x.example', 'human')",
-  )
+  await own.query("insert into sallyport_directory.users (email, user_type) values ('b@x.example', 'human')")
   t.same(risen, [])
   const { rows } = await backend.query('select email, current_organization_id as at from users order by email')
   t.match(rows, [{ email: 'a@x.example', at: firstOrganization }, { email: 'b@x.example' }], 'and both were written')

@@ -169,7 +169,10 @@ t.test('no log line and no line of the audit has the token', async (t) => {
     world,
     upstream: upstream.url,
     settings: {
-      issuers: issuersWith({ cookie, subprotocol: true }),
+      issuers: [
+        ...issuersWith({ cookie, subprotocol: true }),
+        { issuer: 'https://other.invalid', audience: 'a', required: false, tokens: { cookie: 'plain' } },
+      ],
       cors: { origins: [origin] },
       log: { level: 'debug' },
       audit: { sink: 'stdout' },
@@ -183,5 +186,8 @@ t.test('no log line and no line of the audit has the token', async (t) => {
   const [, payload = '', signature = ''] = jwt.split('.')
   const told = serve.stdout() + serve.stderr()
   t.ok(told.includes('origin_forbidden'), 'the refusals are told')
+  const unbound = serve.log().filter(({ msg }) => msg === 'cookie of tokens not bound to its host')
+  t.match(unbound, [{ level: 'warn', issuer: 'https://other.invalid', cookie: 'plain' }])
+  t.equal(unbound.length, 1, 'no sibling domain can plant one of __Host-')
   t.notOk(told.includes(signature) || told.includes(payload))
 })

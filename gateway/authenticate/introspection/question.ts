@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { parseUnambiguous } from '../../lib/parse-shallow.ts'
 import { askIssuer, type Fetch, type IssuerRoute, inTime, nameAddress, UnusableAnswer } from '../ask-issuer.ts'
-import { discover, isAsSecure } from '../jwks/fetch.ts'
+import { discover } from '../jwks/fetch.ts'
 
 export type IntrospectionClient = Readonly<{
   clientId: string
@@ -62,7 +62,7 @@ async function discoverEndpoint(issuer: string, ask: Fetch, signal: AbortSignal)
   if (typeof endpoint !== 'string' || !URL.canParse(endpoint))
     throw new UnusableAnswer(`the document at ${url} has no introspection_endpoint`)
   // Tokens and the secret of the client go there, so another host needs the word of an operator.
-  if (new URL(endpoint).origin !== new URL(issuer).origin || !isAsSecure(endpoint, issuer))
+  if (new URL(endpoint).origin !== new URL(issuer).origin)
     throw new UnusableAnswer(`the introspection_endpoint at ${url} is not at the origin of the issuer`)
   return endpoint
 }
