@@ -2,6 +2,7 @@ import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Owner } from '../support/owner.ts'
 import type { Change, Subject } from './changes.ts'
+import { type MassFigures, removeAtOnce } from './mass-removal.ts'
 import { giveUpMs } from './measure-change.ts'
 import { addMembers } from './prepare-subjects.ts'
 import type { Figures } from './run-change.ts'
@@ -13,22 +14,32 @@ export type OpenOptions = Readonly<{
   open: number
   /** Those of them that each kind of change ends. */
   count: number
+  /** Those of them whose callers lose their organization in one statement. */
+  atOnce: number
   nowMs: () => number
   notify: (sentence: string) => void
   signal: AbortSignal
 }>
 
 /** The figures of what was open; `acceptedAfter` counts exchanges that went on. */
-export type OpenFigures = Readonly<{ ended: readonly Figures[]; bystanders: number; harmed: number }>
+export type OpenFigures = Readonly<{
+  ended: readonly Figures[]
+  atOnce: MassFigures
+  bystanders: number
+  harmed: number
+}>
 
 /** An open exchange as its client sees it. */
-type Watched = Readonly<{ socket: Socket; ended: Promise<number>; lastHeardAtMs: () => number }>
+export type Watched = Readonly<{ socket: Socket; ended: Promise<number>; lastHeardAtMs: () => number }>
 
 /** Side by side, so that the machine still breathes. */
 const parallel = 50
 
 /** Changes are made at this pace, whether the ones before were felt or not. */
 const perSecond = 50
+
+/** Callers who keep their rights, and whose requests are timed meanwhile. */
+const askers = 8
 
 /** Each stream has an event a second. */
 const silenceMs = 5_000
@@ -37,12 +48,16 @@ const silenceMs = 5_000
 export async function runOpenChanges(
   owner: Owner,
   kinds: readonly Change[],
-  { database, world, origins }: Bench,
+  bench: Bench,
   options: OpenOptions,
 ): Promise<OpenFigures> {
-  const { open, count, nowMs, notify, signal } = options
-  const others = open - count * kinds.length
-  if (others < 0) throw new Error(`${kinds.length} kinds of ${count} changes take more than ${open} open exchanges`)
+  const { database, world, origins } = bench
+  const { open, count, atOnce, nowMs, notify, signal } = options
+  const others = open - count * kinds.length - atOnce
+  if (others < 0)
+    throw new Error(
+      `${kinds.length} kinds of ${count} changes, and ${atOnce} at once, take more than ${open} open exchanges`,
+    )
   const openAll = (subjects: readonly Pick<Subject, 'path' | 'headers'>[]): Promise<readonly Watched[]> =>
     openExchanges(owner, origins, subjects, nowMs)
   notify(`opening ${others} exchanges of callers who keep their rights`)
@@ -55,16 +70,22 @@ export async function runOpenChanges(
     const subjects = await kind.prepare(count)
     prepared.push({ kind, subjects, watched: await openAll(subjects) })
   }
+  notify(`opening ${atOnce} exchanges of callers who lose their organization at once`)
+  const losers = await addMembers(database, world, atOnce)
+  const watched = await openAll(losers.map(({ headers }) => ({ path: '/datasets', headers })))
+  const group = { members: losers, watched, others: await addMembers(database, world, askers) }
+  notify('one statement takes the organization from all of them')
+  const mass = await removeAtOnce(bench, group, { giveUpMs, nowMs, signal })
   const ended: Figures[] = []
   for (const { kind, subjects, watched } of prepared) {
     notify(`${kind.name}: ${count} changes, ${perSecond} a second`)
     const change = (subject: Subject, index: number) => timeEnd(subject, watched[index], index, options)
     ended.push(summarise(kind.name, await Promise.all(subjects.map(change))))
   }
-  return { ended, bystanders: others, harmed: await countHarmed(bystanders, nowMs) }
+  return { ended, atOnce: mass, bystanders: others, harmed: await countHarmed(bystanders, nowMs) }
 }
 
-async function openExchanges(
+export async function openExchanges(
   owner: Owner,
   origins: readonly string[],
   subjects: readonly Pick<Subject, 'path' | 'headers'>[],

@@ -1,9 +1,11 @@
+import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { Pool } from 'undici'
 import { startWorld, type World } from '../../gateway/demo/world.ts'
@@ -21,6 +23,9 @@ export type BenchRequest = Readonly<{
 /** Sends a request to one replica, over connections that are kept; resolves to the status. */
 export type Send = (request: BenchRequest) => Promise<number>
 
+/** Answered at once, whatever the backend of other paths is. */
+export const quickPath = '/data/bench'
+
 /** Two replicas on the database of a demo world, and a backend behind them that says yes to everything. */
 export type Bench = Readonly<{
   world: World['description']
@@ -37,9 +42,10 @@ export async function startBench(owner: Owner, hasRedis: boolean, startUpstream 
   const redis = hasRedis ? { redis: { url: await requireRedis(owner) } } : {}
   const world = await startBenchWorld(owner)
   const upstream = await startUpstream(owner)
+  const upstreams = { platform: { url: upstream }, data: { url: await startPlain(owner) } }
   const startOne = async (): Promise<string> => {
     const settings = { log: { level: 'warn' }, ...redis }
-    return (await startReplica(owner, { world, settings, upstreams: { platform: { url: upstream } } })).public
+    return (await startReplica(owner, { world, settings, upstreams })).public
   }
   const [changing, watching] = await Promise.all([startOne(), startOne()])
   const database = new pg.Client({ connectionString: world.databaseUrl })
@@ -65,6 +71,14 @@ export async function startBenchWorld(owner: Owner): Promise<World['description'
   return world.description
 }
 
+/** A backend of event streams, in a process of its own. */
+export async function startStreaming(owner: Owner): Promise<string> {
+  const script = fileURLToPath(new URL('open-upstream.ts', import.meta.url))
+  const child = fork(script, { execArgv: [`--import=${new URL('typescript.js', import.meta.url)}`] })
+  owner.teardown(() => child.kill())
+  return (await once(child, 'message'))[0] as string
+}
+
 async function startPlain(owner: Owner): Promise<string> {
   const server = createServer((request, response) => {
     request.resume()
@@ -79,12 +93,22 @@ async function startPlain(owner: Owner): Promise<string> {
   return `http://127.0.0.1:${port}`
 }
 
+/** Far below the time after which a gateway closes an idle connection. */
+const idleMs = 1_000
+
+/** RFC 9112 9.3.1: a connection may close while a request is on its way, so one that changes nothing is sent again. */
+export const mayRepeat = ({ method = 'GET' }: BenchRequest, error: unknown): boolean =>
+  method === 'GET' && error instanceof Error && 'code' in error && closed.has(String(error.code))
+
+const closed: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'])
+
 function openSend(owner: Owner, origin: string): Send {
-  const pool = new Pool(origin, { connections: 4 })
+  const pool = new Pool(origin, { connections: 4, keepAliveTimeout: idleMs, keepAliveMaxTimeout: idleMs })
   owner.teardown(() => pool.destroy())
-  return async ({ method = 'GET', path, headers }) => {
+  const ask: Send = async ({ method = 'GET', path, headers }) => {
     const { statusCode, body } = await pool.request({ method, path, headers: { ...headers } })
     await body.dump()
     return statusCode
   }
+  return (request) => ask(request).catch((error) => (mayRepeat(request, error) ? ask(request) : Promise.reject(error)))
 }

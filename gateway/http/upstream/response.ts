@@ -18,6 +18,12 @@ export type ResponseSource = Readonly<{
   drop: () => void
 }>
 
+/** Thousands may be cancelled at once, and the trace of an error takes more time than the rest of the cancelling. */
+const cancelled = new UpstreamError('cancelled')
+
+const describeFault = (fault: UpstreamFault, cause: unknown): UpstreamError =>
+  fault === 'cancelled' ? cancelled : new UpstreamError(fault, { cause })
+
 /** One response, from its head to its end. With a slow client it outlives its cycle on the connection. */
 export class ResponseStream {
   #source: ResponseSource | undefined
@@ -114,7 +120,7 @@ export class ResponseStream {
 
   fail(fault: UpstreamFault | UpstreamError, cause?: unknown): void {
     if (this.#outcome !== 'pending') return
-    const error = typeof fault === 'string' ? new UpstreamError(fault, { cause }) : fault
+    const error = typeof fault === 'string' ? describeFault(fault, cause) : fault
     const source = this.#source
     this.#settle(error)
     this.#held.clear()
