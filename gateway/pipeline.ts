@@ -153,8 +153,8 @@ function cancellableBy(open: OpenExchange, received: Received): Received {
  */
 const cancelledWith =
   (open: OpenExchange): Received['onCancellable'] =>
-  (cancel) =>
-    open.onCancellable(cancel)
+  (request) =>
+    open.onCancellable(request)
 
 type Admit = (
   received: Received,

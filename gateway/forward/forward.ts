@@ -1,6 +1,7 @@
 import { assertIssued, type Permit } from '../authorize/decide.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import {
+  type Cancellable,
   type Send,
   UpstreamError,
   type UpstreamFault,
@@ -84,11 +85,14 @@ function begin(send: Send, request: UpstreamRequest): Promise<UpstreamResult> {
   }
 }
 
-/** Outside the caller: this closure lives as long as the exchange, and would keep alive all variables of its scope. */
 const cancelledBy =
   (exchange: Exchange): UpstreamRequest['onCancellable'] =>
-  (cancel) =>
-    exchange.onEnd((isComplete) => !isComplete && cancel())
+  (request) =>
+    exchange.onEnd(cancelUnlessWhole, request)
+
+const cancelUnlessWhole = (isComplete: boolean, request: Cancellable): void => {
+  if (!isComplete) request.cancel()
+}
 
 /** Without a connection no byte of the request has left, so even a POST may be sent elsewhere. */
 const isUntouched = (fault: UpstreamFault | undefined): boolean => fault === 'unreachable'

@@ -73,8 +73,8 @@ async function ask(
       timeouts: { connectMs: timeoutMs, firstByteMs: timeoutMs, idleMs: timeoutMs },
       // A reused connection would not show whether a new one can be opened.
       isFreshConnection: true,
-      onCancellable: (cancelRequest) => {
-        cancel = cancelRequest
+      onCancellable: (request) => {
+        cancel = () => request.cancel()
       },
     })
     return await isGoodToItsEnd(answer)

@@ -55,6 +55,8 @@ export type UpstreamTimeouts = Readonly<{
   bodyIdleMs?: number
 }>
 
+export type Cancellable = Readonly<{ cancel: () => void }>
+
 export type UpstreamRequest = Readonly<{
   origin: string
   /** Without it the public authorities are trusted. Another object means other connections. */
@@ -70,8 +72,7 @@ export type UpstreamRequest = Readonly<{
   bodyLimitBytes: number
   timeouts: UpstreamTimeouts
   isFreshConnection: boolean
-  /** Registers a function that cancels this request once the client has left. */
-  onCancellable: (cancel: () => void) => void
+  onCancellable: (request: Cancellable) => void
 }>
 
 /**

@@ -2,6 +2,7 @@ import type { DirectoryFacts, ReadFacts } from '../directory/directory.ts'
 import type { Logouts } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
+import { createTurns } from '../lib/turns.ts'
 import { FactBatch } from './fact-batch.ts'
 import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
@@ -25,11 +26,14 @@ const sliceMs = 5
 
 const retryMs = 100
 
-/** Reads the facts of waiting exchanges in batches, one at a time, and judges them; those that a change named come first. */
+/**
+ * Reads the facts of waiting exchanges in batches, one at a time, and judges them. Those that a change named come first,
+ * and their organizations take turns: a crowd that loses its rights at once delays no other tenant.
+ */
 export class JudgeQueue {
   readonly #options: JudgeOptions
   readonly #verdicts: Verdicts
-  #named: OpenExchange[] = []
+  readonly #named = createTurns<OpenExchange>(Number.POSITIVE_INFINITY)
   #stale: OpenExchange[] = []
   #isReading = false
   #isStopped = false
@@ -47,7 +51,7 @@ export class JudgeQueue {
   add(open: OpenExchange): void {
     if (open.isQueued || open.end) return
     open.isQueued = true
-    if (open.namedAtMs > 0) this.#named.push(open)
+    if (open.namedAtMs > 0) this.#named.push(String(open.organizationId), open)
     else this.#stale.push(open)
   }
 
@@ -70,18 +74,19 @@ export class JudgeQueue {
 
   #takeBatch(): FactBatch {
     const batch = new FactBatch()
-    if (this.#named.length + this.#stale.length === 0) return batch
+    if (this.#named.size() + this.#stale.length === 0) return batch
     const policy = this.#options.policy()
-    for (const queue of [this.#named, this.#stale]) {
-      let taken = 0
-      for (const open of queue) {
-        if (batch.isFull) break
-        taken += 1
-        if (open.end || open.isOver) continue
-        batch.add({ open, match: matchOrEnd(open, policy) })
-      }
-      queue.splice(0, taken)
+    const add = (open: OpenExchange): void => {
+      if (!open.end && !open.isOver) batch.add({ open, match: matchOrEnd(open, policy) })
     }
+    while (!batch.isFull && this.#named.size() > 0) for (const open of this.#named.take(1)) add(open)
+    let taken = 0
+    for (const open of this.#stale) {
+      if (batch.isFull) break
+      taken += 1
+      add(open)
+    }
+    this.#stale.splice(0, taken)
     return batch
   }
 

@@ -3,6 +3,7 @@ import type { Permit } from '../authorize/decide.ts'
 import { type Tag, tagsOfResource } from '../directory/change.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
 import type { AccessEndCode } from '../errors/stream-failure.ts'
+import type { Cancellable } from '../http/engine.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { ownText } from '../lib/own-text.ts'
 import type { Slot } from '../lib/unordered-list.ts'
@@ -38,8 +39,6 @@ export type Opening = Readonly<{
   }>
 }>
 
-const noTags: readonly Tag[] = []
-
 /** RFC 6455 7.4.1: the endpoint violates a policy. */
 const policyViolation = 1008
 
@@ -56,16 +55,10 @@ export class OpenExchange implements Slot<OpenExchange> {
   readonly organizationId: number | undefined
   readonly userId: number | undefined
   readonly upstreamName: string
-  readonly rewrite: PathRewrite | undefined
-  readonly clusterOrigin: string | undefined
   readonly openedAtMs: number
-  /** The header that named the resource, as name and value: the response's begin empties the request's headers. */
-  readonly idHeader: readonly string[]
   readonly #report: Opening['report']
   proof: Proof | undefined
-  agentId: number | undefined
-  clusterId: number | undefined
-  resourceTags = noTags
+  #place: Place
   expiresAtMs = 0
   verifiedAtMs: number
   /** When a change was heard that names this exchange, and that is not judged yet. */
@@ -75,7 +68,7 @@ export class OpenExchange implements Slot<OpenExchange> {
   isQueued = false
   isForwarded = false
   stream: Readonly<{ endAccess: (code: AccessEndCode, cause: unknown) => void }> | undefined
-  #cancel: (() => void) | undefined
+  #request: Cancellable | undefined
   end: AccessEnd | undefined
   endedAtMs = 0
 
@@ -93,25 +86,46 @@ export class OpenExchange implements Slot<OpenExchange> {
     this.userId = caller?.principal.user.id
     this.proof = caller?.principal.proof
     this.upstreamName = upstream.name
-    this.rewrite = match.route.rewrite
-    this.clusterOrigin = match.route.destination.kind === 'cluster' ? upstream.origin : undefined
     this.openedAtMs = nowMs
     this.verifiedAtMs = verifiedAtMs
     this.#report = report
-    this.idHeader = findIdHeader(match, exchange.headers)
-    this.note(match)
+    this.#place = describePlace(match, upstream, exchange.headers)
     this.noteResource(match, caller?.resource)
   }
 
+  get rewrite(): PathRewrite | undefined {
+    return this.#place.rewrite
+  }
+
+  get clusterOrigin(): string | undefined {
+    return this.#place.clusterOrigin
+  }
+
+  get idHeader(): readonly string[] {
+    return this.#place.idHeader
+  }
+
+  get agentId(): number | undefined {
+    return this.#place.agentId
+  }
+
+  get clusterId(): number | undefined {
+    return this.#place.clusterId
+  }
+
+  get resourceTags(): readonly Tag[] {
+    return this.#place.resourceTags
+  }
+
   note(match: RouteMatch): void {
-    this.agentId = agentIdOf(match, this.idHeader)
-    this.clusterId = clusterIdOf(match)
+    const [agentId, clusterId] = [agentIdOf(match, this.idHeader), clusterIdOf(match)]
+    if (agentId !== this.agentId || clusterId !== this.clusterId) this.#place = { ...this.#place, agentId, clusterId }
   }
 
   noteResource({ route }: RouteMatch, resource: Resource | undefined): void {
     const isFound = resource?.kind === 'object' && typeof resource.record === 'object'
     if (isFound && route.resource?.kind === 'object')
-      this.resourceTags = tagsOfResource(route.resource.object, resource.record)
+      this.#place = { ...this.#place, resourceTags: tagsOfResource(route.resource.object, resource.record) }
   }
 
   describeOpening(): OpeningFacts {
@@ -127,13 +141,13 @@ export class OpenExchange implements Slot<OpenExchange> {
     return this.isForwarded && this.end !== undefined && (!this.end.isCredential || this.exchange.hasStarted)
   }
 
-  onCancellable(cancel: () => void): void {
-    this.#cancel = cancel
-    if (this.end || this.isOver) cancel()
+  onCancellable(request: Cancellable): void {
+    this.#request = request
+    if (this.end || this.isOver) request.cancel()
   }
 
   leave(isComplete: boolean): void {
-    if (!isComplete || this.end) this.#cancel?.()
+    if (!isComplete || this.end) this.#request?.cancel()
   }
 
   /** Stops both directions. Before the response has begun, the pipeline answers. */
@@ -148,17 +162,45 @@ export class OpenExchange implements Slot<OpenExchange> {
     }
     // A whole response is let out: what the client has not taken soon is dropped with its connection.
     if (!exchange.hasStarted || exchange.isAnswered) {
-      this.#cancel?.()
+      this.#request?.cancel()
       return
     }
     this.#report.noteAccessEnd(end.code, end.refusal)
     if (exchange.status === 101) exchange.closeTunnel(policyViolation)
     else exchange.reset()
-    this.#cancel?.()
+    this.#request?.cancel()
   }
 }
 
+type Place = Readonly<{
+  rewrite: PathRewrite | undefined
+  clusterOrigin: string | undefined
+  /** The header that named the resource, as name and value: the response's begin empties the request's headers. */
+  idHeader: readonly string[]
+  agentId: number | undefined
+  clusterId: number | undefined
+  resourceTags: readonly Tag[]
+}>
+
 const noHeader: readonly string[] = []
+
+const noPlace: Place = {
+  rewrite: undefined,
+  clusterOrigin: undefined,
+  idHeader: noHeader,
+  agentId: undefined,
+  clusterId: undefined,
+  resourceTags: [],
+}
+
+function describePlace(match: RouteMatch, { origin }: Upstream, headers: readonly string[]): Place {
+  const { rewrite, resource, destination } = match.route
+  if (rewrite === undefined && resource === undefined && destination.kind !== 'cluster') return noPlace
+  const idHeader = findIdHeader(match, headers)
+  const clusterOrigin = destination.kind === 'cluster' ? origin : undefined
+  const [agentId, clusterId] = [agentIdOf(match, idHeader), clusterIdOf(match)]
+  return { ...noPlace, rewrite, clusterOrigin, idHeader, agentId, clusterId }
+}
 
 function findIdHeader({ route }: RouteMatch, headers: readonly string[]): readonly string[] {
   const place = route.resource?.place

@@ -214,6 +214,29 @@ t.test('an exchange that a change names, and whose facts cannot be read, ends; t
   t.same(stage.ended, ['1 access_unverified'])
 })
 
+t.test('a crowd of one tenant that a change names keeps no other tenant waiting', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  open(2)
+  // More than three batches take.
+  for (let count = 0; count < 3_500; count += 1) open(1)
+  const { read } = stage
+  let goOn = (): void => undefined
+  const isHeard = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  stage.read = (keys) => isHeard.then(() => read(keys))
+  recheck.hear({ kind: 'organization', id: 1 })
+  await until(() => stage.reads.length > 0, 'the first read')
+  recheck.hear({ kind: 'organization', id: 2 })
+  await pause(100)
+  goOn()
+  await until(() => stage.reads.length >= 4, 'the other reads')
+  const [first, second] = stage.reads.map(({ tokens }) => [...tokens].sort())
+  t.same(first, [1])
+  t.same(second, [1, 2], 'it is in the very next statement')
+  t.same(stage.ended, [])
+})
+
 t.test('without proof of changes each caller is read once a second at least, all in one statement', async (t) => {
   const { open, stage } = stageRecheck(t)
   stage.isProven = false

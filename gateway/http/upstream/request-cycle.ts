@@ -47,7 +47,11 @@ export class RequestCycle implements UploadEvents {
     const account = request.account ?? freeAccount
     this.#head = new Holding(account)
     this.#response = new ResponseStream(connection, request.timeouts.idleMs, account, resolvers)
-    request.onCancellable(() => this.#response.fail('cancelled'))
+    request.onCancellable(this)
+  }
+
+  cancel(): void {
+    this.#response.fail('cancelled')
   }
 
   get isPending(): boolean {
