@@ -32,6 +32,8 @@ export type Drill = Readonly<{
   alerts?: readonly string[]
   /** Part of the short set, which the tests run. */
   isShort?: boolean
+  /** The fault is of another gateway on the same database, which runs only then. */
+  hasPeer?: boolean
   /** Why this machine cannot play it; undefined where it can. */
   findLack?: () => string | undefined
   /** Starts the database of the stage, where it is not a PostgreSQL of its own. */

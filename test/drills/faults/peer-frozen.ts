@@ -4,6 +4,7 @@ import { findRevoked, keepAccount } from '../revoked.ts'
 
 export const drill: Drill = {
   about: 'another replica on the same database is stopped in its tracks, and goes on',
+  hasPeer: true,
   cells: [
     ['peer replica', 'hangs'],
     ['peer replica', 'stale'],
