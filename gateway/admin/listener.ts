@@ -3,6 +3,7 @@ import type { MetricsSnapshot } from '../observe/metrics/combine.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import type { ExchangePage, ExchangeQuery } from '../recheck/list-exchanges.ts'
 import type { ClusterStates } from './cluster-state.ts'
+import type { WhoMayPage, WhoMayQuery } from './console/who-may.ts'
 import { isConsoleHost } from './console-host.ts'
 import type { HistoryQuery, HistoryReading } from './history/history.ts'
 import type { PolicyStates } from './policy-state.ts'
@@ -19,6 +20,7 @@ export type AdminState = Readonly<{
   history: (query: HistoryQuery) => Promise<HistoryReading>
   exchanges: (query: ExchangeQuery) => Promise<ExchangePage>
   clusters: () => Promise<ClusterStates>
+  whoMay: (query: WhoMayQuery) => Promise<WhoMayPage>
 }>
 
 export type AdminPages = Readonly<{

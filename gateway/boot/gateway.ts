@@ -2,6 +2,7 @@ import type { AdminState } from '../admin/listener.ts'
 import { checkReadiness } from '../admin/readiness.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { warnOfOpenSecrets } from '../configuration/secret-files.ts'
+import { createWhoMay } from '../decision/authzen/who-may.ts'
 import type { Listener, MalformedRequest } from '../http/engine.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { Networks } from '../http/upstream/networks.ts'
@@ -176,6 +177,7 @@ function collectFacts(
     policyTexts: async () => policies.texts(),
     history: async (query) => history.read(query),
     exchanges: exchanges.recheck.list,
+    whoMay: createWhoMay(opened.directory, snapshot),
     clusters: () => readClusterStates(opened.stores.clusters, opened.readHeartbeat, now, staleAfterMs),
   }
 }

@@ -46,8 +46,11 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
     const answers = await Promise.allSettled(serving().map(({ ask }) => ask(question, withinMs, query)))
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
   }
-  const askFirst = <Name extends WorkerQuestion>(question: Name, withinMs: number): Promise<WorkerAnswer<Name>> =>
-    Promise.any(serving().map(({ ask }) => ask(question, withinMs)))
+  const askFirst = <Name extends WorkerQuestion>(
+    question: Name,
+    withinMs: number,
+    query?: WorkerQuery<Name>,
+  ): Promise<WorkerAnswer<Name>> => Promise.any(serving().map(({ ask }) => ask(question, withinMs, query)))
   return {
     readiness: async () => {
       // A silent worker still takes connections, so it makes the group unready; an ended one does not.
@@ -77,6 +80,7 @@ function combineFacts(serving: WorkerPool['serving'], isDraining: () => boolean)
     history: async (query) => mergeHistories(await askAll('history', factsMs, query)),
     exchanges: async (query) => mergePages(await askAll('exchanges', factsMs, query), query.limit),
     clusters: () => askFirst('clusters', readinessMs),
+    whoMay: (query) => askFirst('whoMay', readinessMs, query),
   }
 }
 

@@ -25,6 +25,8 @@ const incidentLimit = { timeout: 15_000 }
 
 const asked = '/?method=DELETE&path=%2Fdatasets%2F5&credential=oauth&role=org-member'
 
+const whoMay = '/console/who-may?method=GET&path=%2Fdatasets%2F5&organization=1'
+
 /** No error in the browser, and no request except to the console. */
 function checkQuiet(t: Test, { complaints, origins }: WatchedPage, expected: readonly string[]): void {
   t.same(complaints, [], 'no error, and nothing that the content security policy forbids')
@@ -157,6 +159,22 @@ testChromium(t, 'in a browser', async (t) => {
     await page.context().close()
   })
 
+  await t.test('members who may send a request are asked for in a form, and told without JavaScript', async (t) => {
+    const watched = await openPage(browser, `${admin}/`, { javaScriptEnabled: false })
+    const { page } = watched
+    await page.getByRole('link', { name: 'Who may' }).click()
+    await page.getByLabel('Path and query').fill('/datasets/5')
+    await page.getByLabel('Organization').fill(String(world.organizations.acme.id))
+    await page.getByRole('button', { name: 'List' }).click()
+    const rows = await page.locator('#who-may-table tbody tr').allInnerTexts()
+    t.ok(
+      rows.some((row) => row.startsWith(`${world.users.member.id}\torg-member\thuman`)),
+      rows.join(),
+    )
+    checkQuiet(t, watched, [admin])
+    await page.context().close()
+  })
+
   await t.test('dark and light differ', async (t) => {
     const grounds = new Set<unknown>()
     for (const colorScheme of ['light', 'dark'] as const) {
@@ -173,6 +191,8 @@ testChromium(t, 'in a browser', async (t) => {
       { path: asked, width: 390, colorScheme: 'dark' },
       { path: '/?range=60&kind=refusal', width: 390, colorScheme: 'light' },
       { path: '/console/runbook', width: 390, colorScheme: 'dark' },
+      { path: whoMay, width: 1_280, colorScheme: 'dark' },
+      { path: whoMay, width: 390, colorScheme: 'light' },
     ] as const
     for (const { path, width, colorScheme } of looks) {
       const { page } = await openPage(browser, `${admin}${path}`, { colorScheme, viewport: { width, height: 844 } })

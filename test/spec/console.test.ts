@@ -1,14 +1,20 @@
 import { join } from 'node:path'
+import pg from 'pg'
 import t from 'tap'
-import { call, callRaw } from '../support/client.ts'
+import { call, callRaw, type JsonValue } from '../support/client.ts'
+import { runCommand } from '../support/command-line.ts'
 import { startConsoleStage } from '../support/console-stage.ts'
-import { startTestGateway, until } from '../support/gateway.ts'
+import { startTestGateway, until, writeConfiguration } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const stage = await startConsoleStage(t, world)
 const { gateway } = stage
+const configurationFile = writeConfiguration(t, { world })
+const database = new pg.Client({ connectionString: world.databaseUrl })
+await database.connect()
+t.teardown(() => database.end())
 
 async function readRefusals(admin: string): Promise<readonly string[]> {
   const { text } = await call(admin, { path: '/console/live' })
@@ -96,6 +102,78 @@ t.test('upstreams, issuers, caches and clusters show the same numbers as the met
   has(/^datasets\.list lost \d+$/)
 })
 
+async function readWhoMay(admin: string, words: Readonly<Record<string, string>>) {
+  const { status, headers, text } = await call(admin, { path: `/console/who-may?${new URLSearchParams(words)}` })
+  const [, rows = ''] = /id="who-may-table".*?<tbody>(.*?)<\/tbody>/s.exec(text) ?? []
+  const ids = [...rows.matchAll(/<th scope="row" class="number">(\d+)</g)].map(([, id]) => Number(id))
+  const [, next] = /href="([^"]*)" rel="next"/.exec(text) ?? []
+  const [, fault] = /id="fault">(.*?)<\/p>/s.exec(text) ?? []
+  return { status, headers, text, ids, next: next?.replaceAll('&amp;', '&'), fault }
+}
+
+t.test(
+  'the members who may send a request are those that the command prints, in pages and without their addresses',
+  async (t) => {
+    const { acme, globex } = world.organizations
+    const words = { method: 'delete', path: '/datasets/5', organization: String(acme.id) }
+    const print = async (organization: number): Promise<readonly number[]> => {
+      const options = ['--organization', String(organization), '--config', configurationFile, '--json']
+      const { stdout } = await runCommand(['policy', 'who-may', 'DELETE', '/datasets/5', ...options])
+      return JSON.parse(stdout).map(({ userId }: JsonValue) => userId)
+    }
+    for (const organization of [acme.id, globex.id]) {
+      const { status, headers, text, ids } = await readWhoMay(gateway.admin, {
+        ...words,
+        organization: String(organization),
+      })
+      t.equal(status, 200)
+      t.match(headers, {
+        'content-security-policy': /default-src 'none'.*frame-ancestors 'none'/,
+        'cache-control': 'no-store',
+      })
+      t.ok(ids.length > 0)
+      t.same(ids, await print(organization))
+      t.notMatch(text, /\w@\w/)
+    }
+    await database.query(
+      `with added as (insert into users (email, user_type) select 'n' || n || '@many.example', 'human'
+        from generate_series(1, 150) n returning id)
+      insert into role_assignments (user_id, organization_id, role) select id, $1, 'org-admin' from added`,
+      [acme.id],
+    )
+    const first = await readWhoMay(gateway.admin, words)
+    t.equal(first.ids.length, 100)
+    const second = await readWhoMay(
+      gateway.admin,
+      Object.fromEntries(new URL(first.next ?? '', gateway.admin).searchParams),
+    )
+    t.equal(second.next, undefined)
+    t.same([...first.ids, ...second.ids], await print(acme.id))
+  },
+)
+
+t.test('a question about members that names nothing is told, and hostile words stay words', async (t) => {
+  const right = { method: 'GET', path: '/datasets/5', organization: '1' }
+  const rows = [
+    [{ ...right, path: '/no/such/route' }, /No route takes GET \/no\/such\/route/],
+    [{ ...right, method: '<b>' }, /No route takes &lt;B&gt;/],
+    [{ ...right, path: '/"><script>alert(1)</script>' }, /No route takes/],
+    [{ ...right, path: 'datasets' }, /begins with a slash/],
+    [{ ...right, organization: '1 or 1=1' }, /by its number/],
+    [{ ...right, organization: '2147483648' }, /by its number/],
+    [{ ...right, after: '-1' }, /after the number of a user/],
+  ] as const
+  for (const [words, fault] of rows) {
+    const answer = await readWhoMay(gateway.admin, words)
+    t.match(answer, { status: 200, fault, ids: [] })
+    t.notMatch(answer.text, /<b>|<script>alert/i)
+  }
+  t.match(await readWhoMay(gateway.admin, {}), { status: 200, fault: undefined, ids: [] })
+  const head = { path: '/console/who-may', headers: { host: 'evil.example' } }
+  t.equal((await call(gateway.admin, head)).status, 421)
+  t.equal((await call(gateway.admin, { method: 'POST', path: '/console/who-may' })).status, 405)
+})
+
 t.test('a broken table and a broken shadow are told with their places, and forgotten once mended', async (t) => {
   const state = async (id: string) => {
     const { text } = await call(gateway.admin, { path: '/console/live' })
@@ -128,10 +206,14 @@ t.test('with the database down the page comes all the same, and says so', async 
   t.match(text, /database<\/strong>: failing/)
   t.match(text, 'Not known: the database does not answer.')
   t.notMatch(text, /postgres:\/\/|nobody@/)
+  const right = { method: 'GET', path: '/datasets/5', organization: '1' }
+  t.match(await readWhoMay(admin, right), { status: 200, fault: /does not list its members/, ids: [] })
 })
 
 t.test('a group of workers has one console, for all of them', async (t) => {
   const { admin, public: clients } = await startServing(t, { world, settings: { workers: 2 } })
+  const right = { method: 'GET', path: '/datasets/5', organization: String(world.organizations.globex.id) }
+  t.ok((await readWhoMay(admin, right)).ids.length > 0)
   const refusals = 24
   for (let count = 0; count < refusals; count++) await call(clients, { path: `/nowhere/${count}` })
   const rows = await readRefusals(admin)

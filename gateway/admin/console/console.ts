@@ -1,5 +1,5 @@
 import type { RecentRequest } from '../history/recent-requests.ts'
-import type { AdminPage, AdminPages } from '../listener.ts'
+import type { AdminPage, AdminPages, AdminState } from '../listener.ts'
 import { type Document, renderDocument } from './document.ts'
 import { listExchanges } from './exchanges.ts'
 import { readQuestion } from './explain.ts'
@@ -8,10 +8,12 @@ import { type Parts, renderParts, renderWhole } from './page.ts'
 import { type ConsoleQuery, readConsoleQuery, toHistoryQuery } from './query.ts'
 import { renderRunbook } from './runbook.ts'
 import { consoleScript } from './script.ts'
-import { type SnapshotSources, takeSnapshot } from './snapshot.ts'
+import { noTable, type SnapshotSources, takeSnapshot } from './snapshot.ts'
 import { judgeUpstreams, type UpstreamAddress } from './upstreams.ts'
+import { readWhoMayQuery, readWords, renderWhoMay, type WhoMayPage } from './who-may.ts'
 
 export type ConsoleSources = SnapshotSources &
+  Pick<AdminState, 'whoMay'> &
   Readonly<{
     replica: string
     version: string
@@ -43,6 +45,8 @@ export function createConsole(sources: ConsoleSources): AdminPages['console'] {
         return look(readConsoleQuery(parameters)).then(({ history }) => toJson(history.requests))
       case '/console/exchanges.json':
         return listExchanges(sources.exchanges, parameters)
+      case '/console/who-may':
+        return answerWhoMay(sources, parameters).then(toPage)
       case '/console/runbook':
         return Promise.resolve(toPage(renderRunbook(sources.runbook)))
       case '/console':
@@ -51,6 +55,23 @@ export function createConsole(sources: ConsoleSources): AdminPages['console'] {
         return undefined
     }
   }
+}
+
+async function answerWhoMay(
+  { policies, table, whoMay }: ConsoleSources,
+  parameters: URLSearchParams,
+): Promise<Document> {
+  const words = readWords(parameters)
+  const query = readWhoMayQuery(words)
+  const [{ choices }, found] = await Promise.all([
+    policies()
+      .then(({ live }) => table(live.fingerprint))
+      .catch(() => noTable),
+    typeof query === 'object'
+      ? whoMay(query).catch((): WhoMayPage => 'Not known: the directory does not list its members.')
+      : query,
+  ])
+  return renderWhoMay(choices.methods, words, found)
 }
 
 function renderPage(parts: Parts, parameters: URLSearchParams): AdminPage {

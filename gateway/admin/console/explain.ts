@@ -54,18 +54,18 @@ export const renderExplain = (
   question: ExplainQuestion | undefined,
   explained: Explained | undefined,
 ): Html => html`<form action="/#explain" method="get" class="fields">
-${select('method', 'Method', choices.methods, question?.method ?? 'GET')}
+${renderSelect('method', 'Method', choices.methods, question?.method ?? 'GET')}
 <label class="wide">Path and query <input name="path" required value="${question?.path ?? ''}" placeholder="/datasets/5?page=2" autocomplete="off" spellcheck="false"></label>
-${select(
+${renderSelect(
   'credential',
   'Credential',
   ['oauth', ...choices.tokenScopes.map((scope) => `token:${scope}`), 'none'],
   question?.credential ?? 'oauth',
   nameCredential,
 )}
-${select('role', 'Role in the organization', ['', ...choices.roles], question?.role ?? '')}
-${select('platform-role', 'Platform role', ['', ...choices.platformRoles], question?.platformRole ?? '')}
-${select('agent', 'Agent, if the route guards one', ['own', 'public', 'foreign'], question?.agent ?? 'own', (agent) => agentWords[agent] ?? agent)}
+${renderSelect('role', 'Role in the organization', ['', ...choices.roles], question?.role ?? '')}
+${renderSelect('platform-role', 'Platform role', ['', ...choices.platformRoles], question?.platformRole ?? '')}
+${renderSelect('agent', 'Agent, if the route guards one', ['own', 'public', 'foreign'], question?.agent ?? 'own', (agent) => agentWords[agent] ?? agent)}
 <label>Host <input name="host" value="${question?.host ?? 'localhost'}" autocomplete="off" spellcheck="false"></label>
 <button>Explain</button>
 </form>
@@ -83,7 +83,7 @@ const agentWords: Readonly<Record<string, string>> = {
   foreign: 'of another organization',
 }
 
-const select = (
+export const renderSelect = (
   name: string,
   label: string,
   options: readonly string[],

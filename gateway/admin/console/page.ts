@@ -62,7 +62,7 @@ export function renderWhole(parts: Parts, { search, question, explained }: Asked
   return html`<a class="skip" href="#main">Skip to the content</a>
 <header class="bar"><h1 class="brand">Sallyport <span>console</span></h1>
 <p class="replica"><code>${replica}</code> <span class="quiet">${version}</span></p>
-<nav aria-label="Sections"><ul>${sections.map(([id, title]) => html`<li><a href="#${id}">${title}</a></li>`)}<li><a href="/console/runbook">Runbook</a></li></ul></nav>
+<nav aria-label="Sections"><ul>${sections.map(([id, title]) => html`<li><a href="#${id}">${title}</a></li>`)}<li><a href="/console/who-may">Who may</a></li><li><a href="/console/runbook">Runbook</a></li></ul></nav>
 <p class="pulse"><span id="fresh" role="status">As of ${parts.now.toISOString().slice(0, 19).replace('T', ' ')} UTC</span> <button type="button" id="pause" hidden>Pause</button></p></header>
 <main id="main" tabindex="-1">
 ${word}${section('overview', overview)}${section('traffic', html`${renderRange(query, history)}${traffic}`)}${section('requests', html`${renderFilter(query, history)}${requests}`)}${section('exchanges', exchanges)}${section('policy', policy)}${section('health', health)}${section('explain', renderExplain(choices, question, explained))}${section('matrix', html`${renderSearch(lines, search, '/')}${renderMatrix(lines, search)}`)}</main>

@@ -2,10 +2,10 @@ import { readPolicy } from '../../analyze/read-policy.ts'
 import { createSnapshot, readClusterNetworks } from '../../boot/snapshot.ts'
 import { loadConfiguration } from '../../configuration/configuration.ts'
 import { imagineRequests, isUserAllowed } from '../../decision/authzen/evaluate.ts'
+import { listAllowed } from '../../decision/authzen/who-may.ts'
 import type { ClusterRecord, DirectoryStore, UserRecord } from '../../directory/directory.ts'
 import { requireOrganization } from '../../directory/postgres/provision/organizations.ts'
 import { listedRows } from '../../directory/postgres/provision/provisioning.ts'
-import { findMembership } from '../../resolve/organization.ts'
 import { type CommandTools, withDirectory } from '../directory.ts'
 import { printList } from '../provision/prints.ts'
 import { type Common, type Page, readAfter, readOrganization } from '../provision/readings.ts'
@@ -18,7 +18,8 @@ export async function runWhoMay(method: string, path: string, options: WhoMayOpt
   const rows = await withDirectory(options.config, async (tools) => {
     const { id } = await tools.provisioning.read((provision) => requireOrganization(provision, named))
     const isAllowed = createJudge(method.toUpperCase(), path, id, options, tools)
-    return findAllowed(tools.directory, id, after, isAllowed)
+    const bounds = { start: after, rows: listedRows, candidates: Number.POSITIVE_INFINITY }
+    return (await listAllowed(tools.directory, id, isAllowed, bounds)).members
   })
   printList(options, {
     rows,
@@ -63,37 +64,5 @@ function rememberClusters(
     const found = known.get(id) ?? find(id, aliveSince)
     known.set(id, found)
     return found
-  }
-}
-
-type Allowed = Readonly<{
-  userId: number
-  role: string
-  userType: UserRecord['userType']
-  email: string
-  username: string | null
-}>
-
-const partSize = 200
-
-async function findAllowed(
-  directory: Pick<DirectoryStore, 'listMembers'>,
-  organizationId: number,
-  start: number,
-  isAllowed: Judge,
-): Promise<readonly Allowed[]> {
-  const allowed: Allowed[] = []
-  let after = start
-  for (;;) {
-    const part = await directory.listMembers({ organizationId, after, limit: partSize })
-    for (const user of part) {
-      if (!(await isAllowed(user))) continue
-      const { id: userId, userType, email, username } = user
-      const role = findMembership(user, organizationId)?.role ?? ''
-      allowed.push({ userId, role, userType, email, username })
-      if (allowed.length === listedRows) return allowed
-    }
-    after = part.at(-1)?.id ?? after
-    if (part.length < partSize) return allowed
   }
 }

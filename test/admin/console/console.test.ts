@@ -60,6 +60,7 @@ const well: ConsoleSources = {
   version: '1.2.3',
   runbook: '# Runbook\n\n- [One](one.md): a `list`.\n- Two.\n\n### SallyportIssuerDown\n\n**Means:** no `keys`.\n',
   clusters: async () => ({ clusters: [], total: 0 }),
+  whoMay: async () => ({ members: [], next: undefined }),
   table: async () => table,
   upstreams: [{ name: 'u', origin: 'http://upstream.example' }],
   issuers: ['https://issuer.example'],
