@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { SearchCandidate } from '../../gateway/decision/authzen/candidates.ts'
-import { collectPage } from '../../gateway/decision/authzen/search.ts'
+import { collectPage, createSearchRoom } from '../../gateway/decision/authzen/search.ts'
 
 /** So many candidates, of which every `nth` is allowed. */
 function listOf(count: number, nth: number, onAsked: () => void = () => undefined) {
@@ -73,4 +73,26 @@ t.test('a search gives way to other work after 5 ms of a turn', async (t) => {
   await collectPage(list, '', 100, noTime)
   isDone = true
   t.ok(turns <= 2, 'a short search needs none')
+})
+
+t.test('searches under way are bounded for a caller, for an organization and in all', async (t) => {
+  const { enter } = createSearchRoom()
+  const refusal = { code: 'rate_limited', status: 429, details: { retryAfter: '1' } }
+  const refuses = (caller: number | string, organizationId: number) =>
+    t.throws(() => enter({ caller, organizationId }), refusal, `${caller} in ${organizationId}`)
+  const first = enter({ caller: 1, organizationId: 1 })
+  enter({ caller: 1, organizationId: 1 })
+  refuses(1, 1)
+  first()
+  enter({ caller: 1, organizationId: 1 })
+  for (const caller of ['1', '1']) enter({ caller, organizationId: 1 })
+  refuses(2, 1)
+  const program = enter({ caller: 'program', organizationId: 2 })
+  enter({ caller: 'program', organizationId: 3 })
+  refuses('program', 4)
+  program()
+  const more = Array.from({ length: 11 }, (_, index) => enter({ caller: 100 + index, organizationId: 100 + index }))
+  refuses(200, 200)
+  for (const leave of more) leave()
+  enter({ caller: 200, organizationId: 200 })
 })

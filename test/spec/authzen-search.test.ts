@@ -336,6 +336,25 @@ t.test('the audit tells who searched', async (t) => {
   })
 })
 
+t.test('searches beyond the share of their caller are 429, and room comes back', async (t) => {
+  const question = { subject: user('alice'), action: { name: 'read' }, resource: { type: 'record' } }
+  const search = () => ask('search/resource', question)
+  t.equal((await search()).status, 200)
+  await database.query('begin; lock table resources_record in access exclusive mode')
+  let refusals = 0
+  const asked = Array.from({ length: 6 }, async () => {
+    const { status, headers } = await search()
+    if (status === 429) refusals += 1
+    return `${status} ${headers['retry-after']}`
+  })
+  await until(() => refusals === 4, 'the refusals')
+  t.equal((await ask('evaluation', may('alice', 'GET', { type: 'path', id: '/status' }))).status, 200)
+  await database.query('rollback')
+  const told = ['200 undefined', '200 undefined', '429 1', '429 1', '429 1', '429 1']
+  t.same((await Promise.all(asked)).sort(), told)
+  t.equal((await search()).status, 200)
+})
+
 t.test('an id with a second line in another organization is not found', async (t) => {
   await database.query("insert into resources_record (id, organization_id) values ('record-9', $1)", [acme.id])
   t.ok((await whatMay('alice', 'read', 'record')).includes('record-9'))

@@ -142,10 +142,11 @@ const faults: readonly (readonly [title: string, sql: string, said: readonly str
     'a materialized view, which no trigger watches',
     `create materialized view copies as select * from agents; drop view ${view('agents')};
       create view ${view('agents')} as select id, organization_id, true as is_public from copies;
-      create unique index on copies (id); grant select on ${view('agents')} to :role`,
+      create unique index on copies (id); create index on copies (organization_id); grant select on ${view('agents')} to :role`,
     ['silent-table copies'],
   ],
   ['no index', withoutSearchIndex, ['no-index public.user_roles']],
+  ['no index for a list', 'drop index agents_organization_id_idx', ['no-index public.agents']],
   ['an unknown type of user', "update users set user_type = 'robot'", [`wrong-value ${view('users.user_type')}`]],
   [
     'an unknown role',

@@ -4,7 +4,7 @@ import { decide, enforce } from '../../authorize/decide.ts'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import type { RequestObserver, RequestRecord } from '../../observe/request-record.ts'
-import { passAudit, type Snapshot, type Stages } from '../../pipeline.ts'
+import type { Snapshot, Stages } from '../../pipeline.ts'
 import type { Route } from '../../policy/route.ts'
 import type { RequestHeaders } from '../../receive/headers.ts'
 import type { RequestTarget } from '../../receive/target.ts'
@@ -79,15 +79,11 @@ const routes: Readonly<Record<GuardedEndpoint, Route>> = {
 export const createAdmitAsker = (stage: Stages, terms: AdmitTerms): Admit => {
   const findEvaluator = createFindEvaluator(terms)
   return async (endpoint, received, { roles }) => {
-    const { target, observer, record } = received
+    const { target, observer } = received
     const match = { route: routes[endpoint], target, params: new Map<string, string>(), rest: undefined }
     observer.onMatch(match)
     const evaluator = findEvaluator(received)
-    const asker =
-      evaluator === undefined ? await admitToken(stage, match, received, roles) : admitProgram(evaluator, received)
-    observer.onAllowed()
-    await passAudit(stage.audit, record, observer)
-    return asker
+    return evaluator === undefined ? admitToken(stage, match, received, roles) : admitProgram(evaluator, received)
   }
 }
 

@@ -25,7 +25,7 @@ import {
   refuse,
   type SearchQuestion,
 } from './questions.ts'
-import { type SearchTools, search } from './search.ts'
+import { createSearchRoom, type SearchTools, search } from './search.ts'
 
 export type AuthzenSettings = Readonly<{ url: string; subject: SubjectNaming; evaluators: readonly string[] }>
 
@@ -44,6 +44,7 @@ export function createAuthzen(stage: Stages, { url, subject, evaluators }: Authz
   const evaluate = createEvaluate(directory, subject)
   const metadata = describeEndpoints(url)
   const admit = createAdmitAsker(stage, { evaluators, now: tools.now })
+  const room = createSearchRoom()
   const respond = async (
     endpoint: AuthzenEndpoint,
     received: ReceivedQuestion,
@@ -57,12 +58,18 @@ export function createAuthzen(stage: Stages, { url, subject, evaluators }: Authz
       return metadata
     }
     const asker = await admit(endpoint, received, snapshot)
-    const bytes = await readBody(received)
     const wanted = searches[endpoint]
-    if (wanted) return search(readSearch(wanted, bytes), asker, { policy: snapshot, directory, naming: subject }, tools)
-    const question = endpoint === 'evaluation' ? readQuestion(bytes) : readQuestionBatch(bytes)
-    const answer = (one: AccessQuestion): Promise<boolean> => evaluate(one, asker.organizationId, snapshot)
-    return 'questions' in question ? answerBatch(question, answer) : { decision: await answer(question) }
+    const leave = wanted ? room.enter(asker) : undefined
+    try {
+      observer.onAllowed()
+      await passAudit(stage.audit, record, observer)
+      const bytes = await readBody(received)
+      if (!wanted) return await answerQuestions(endpoint, bytes, (one) => evaluate(one, asker.organizationId, snapshot))
+      const scope = { policy: snapshot, directory, naming: subject }
+      return await search(readSearch(wanted, bytes), asker, scope, tools)
+    } finally {
+      leave?.()
+    }
   }
   const serve = async (endpoint: AuthzenEndpoint, exchange: Exchange): Promise<void> => {
     const requestId = readRequestId(exchange.headers)
@@ -127,13 +134,17 @@ async function readBody({ exchange, headers }: ReceivedQuestion): Promise<Buffer
   return exchange.body.read(bodyLimitBytes)
 }
 
+type AnswerOne = (question: AccessQuestion) => Promise<boolean>
+
+async function answerQuestions(endpoint: AuthzenEndpoint, bytes: Buffer, answer: AnswerOne): Promise<unknown> {
+  const question = endpoint === 'evaluation' ? readQuestion(bytes) : readQuestionBatch(bytes)
+  return 'questions' in question ? answerBatch(question, answer) : { decision: await answer(question) }
+}
+
 const notUnderstood = { decision: false, context: { error: { status: 400, message: 'The evaluation is malformed.' } } }
 
 /** Each answer has a turn of the event loop of its own, so that other requests do not wait for a whole batch. */
-async function answerBatch(
-  { questions, semantic }: QuestionBatch,
-  evaluate: (question: AccessQuestion) => Promise<boolean>,
-): Promise<unknown> {
+async function answerBatch({ questions, semantic }: QuestionBatch, evaluate: AnswerOne): Promise<unknown> {
   const evaluations: unknown[] = []
   for (const question of questions) {
     const decision = question !== undefined && (await evaluate(question))

@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
+import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Asker } from './admit.ts'
 import { chooseCandidates, type ListCandidates, type SearchResult, type SearchScope } from './candidates.ts'
 import type { PageTokens } from './page-tokens.ts'
@@ -22,6 +23,34 @@ export async function search(
   const { results, next } = await collectPage(list, start, page.limit, monotonicMs)
   if (next === undefined) return page.isNamed ? { results, page: { next_token: '' } } : { results }
   return { results, page: { next_token: pageTokens.seal(next, bound) } }
+}
+
+export type SearchRoom = Readonly<{ enter: (asker: Asker) => () => void }>
+
+const most = { ofCaller: 2, ofOrganization: 4, inAll: 16 }
+
+export function createSearchRoom(): SearchRoom {
+  const underWay = new Map<string, number>()
+  const count = (name: string, change: number): void => {
+    const left = (underWay.get(name) ?? 0) + change
+    if (left > 0) underWay.set(name, left)
+    else underWay.delete(name)
+  }
+  return {
+    enter: ({ caller, organizationId }) => {
+      const shares = [
+        [JSON.stringify(caller), most.ofCaller],
+        [`organization ${organizationId}`, most.ofOrganization],
+        ['all', most.inAll],
+      ] as const
+      if (shares.some(([name, limit]) => (underWay.get(name) ?? 0) >= limit))
+        throw new GatewayError('rate_limited', { retryAfter: '1' })
+      for (const [name] of shares) count(name, 1)
+      return () => {
+        for (const [name] of shares) count(name, -1)
+      }
+    },
+  }
 }
 
 const partSize = 200

@@ -19,6 +19,7 @@ export const backendTables = `
   create index on auth_access_tokens (tokenable_id);
   create table agents (id serial primary key, organization_id integer not null references organizations,
     visibility varchar(255) not null default 'private');
+  create index on agents (organization_id);
   create table data_clusters (id serial primary key, organization_id integer not null references organizations,
     slug varchar(255) not null, url varchar(255) not null, status varchar(255) not null default 'active',
     heartbeat_at timestamptz)`

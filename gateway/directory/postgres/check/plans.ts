@@ -6,7 +6,12 @@ import * as statements from '../statements.ts'
 import { attempt } from './attempt.ts'
 import type { DirectoryProblem } from './problem.ts'
 
-type Question = Readonly<{ statement: Statement; values: string; when: string; reads: readonly string[] }>
+type Question = Readonly<{
+  statement: Statement
+  values: string
+  when: string
+  reads: readonly string[]
+}>
 
 const questions: readonly Question[] = [
   {
@@ -44,11 +49,25 @@ const questions: readonly Question[] = [
   { statement: statements.findCluster, values: '1', when: 'a request to a cluster', reads: ['clusters'] },
 ]
 
+const listOfAgents: Question = {
+  statement: statements.listAgents,
+  values: '1, 1, 200',
+  when: 'a search of agents by AuthZEN',
+  reads: ['agents'],
+}
+
 const askResource = (kind: ResourceKind): Question => ({
   statement: statementsOf(kind).one,
   values: exampleIds[kind.idType],
   when: `a request to a ${kind.name}`,
   reads: listLevels(kind).map(({ name }) => `resources_${name}`),
+})
+
+const askResources = (kind: ResourceKind): Question => ({
+  statement: statementsOf(kind).nextIds,
+  values: `1, 200, ${exampleIds[kind.idType]}`,
+  when: `a search of each ${kind.name} by AuthZEN`,
+  reads: [`resources_${kind.name}`],
 })
 
 const exampleIds: Readonly<Record<ResourceIdType, string>> = {
@@ -78,26 +97,43 @@ export async function checkPlans(
     await client.query(`set local ${setting} = off`)
   await client.query('set local plan_cache_mode = force_generic_plan')
   const problems = new Map<string, DirectoryProblem>()
-  for (const { statement, values, when, reads } of [...questions, ...kinds.map(askResource)]) {
+  const note = (problem: DirectoryProblem, condition: string): void => {
+    const key = problem.where + condition
+    if (!problems.has(key)) problems.set(key, problem)
+  }
+  for (const question of [...questions, ...kinds.map(askResource)]) {
+    const { when, reads } = question
     if (!reads.every((name) => usable.has(name))) continue
-    for (const { table, alias, condition } of findWholeReads(await explain(client, statement, values))) {
+    for (const { table, alias, condition } of findReads(await explain(client, question), isWhole)) {
       const columns = listCompared(alias, condition)
-      if (problems.has(table + condition) || (await isIndexed(client, table, columns))) continue
-      problems.set(table + condition, {
-        severity: 'warning',
-        code: 'no-index',
-        where: table,
-        message: `${when} reads the whole table, to find ${condition}`,
-        help:
-          columns.length > 0 ? `create index on ${table} (${columns.join(', ')});` : 'create an index on that column',
-      })
+      if (await isIndexed(client, table, columns)) continue
+      const message = `${when} reads the whole table, to find ${condition}`
+      note(adviseIndex(table, message, columns), condition)
+    }
+  }
+  await client.query('set local enable_bitmapscan = off')
+  for (const question of [listOfAgents, ...kinds.map(askResources)]) {
+    if (!question.reads.every((name) => usable.has(name))) continue
+    for (const { table, alias, condition } of findReads(await explain(client, question), isScan)) {
+      const isByOrganization = listCompared(alias, condition).includes('organization_id')
+      if (!isByOrganization || (await isIndexed(client, table, ['organization_id']))) continue
+      const message = `${question.when} reads the rows of all organizations, to find ${condition}`
+      note(adviseIndex(table, message, ['organization_id']), condition)
     }
   }
   return [...problems.values()]
 }
 
-async function explain(client: pg.Client, { text }: Statement, values: string): Promise<readonly Plan[]> {
-  const prepared = await attempt(client, `prepare sallyport_check as ${text}`)
+const adviseIndex = (table: string, message: string, columns: readonly string[]): DirectoryProblem => ({
+  severity: 'warning',
+  code: 'no-index',
+  where: table,
+  message,
+  help: columns.length > 0 ? `create index on ${table} (${columns.join(', ')});` : 'create an index on that column',
+})
+
+async function explain(client: pg.Client, { statement, values }: Question): Promise<readonly Plan[]> {
+  const prepared = await attempt(client, `prepare sallyport_check as ${statement.text}`)
   if ('refusal' in prepared) throw new Error(`a statement of the gateway does not fit: ${prepared.refusal}`)
   const explained = await attempt(client, `explain (format json, verbose) execute sallyport_check (${values})`)
   await client.query('deallocate sallyport_check')
@@ -106,15 +142,20 @@ async function explain(client: pg.Client, { text }: Statement, values: string): 
   return row?.['QUERY PLAN'].map(({ Plan: plan }) => plan) ?? []
 }
 
-function findWholeReads(
-  plans: readonly Plan[],
-): readonly Readonly<{ table: string; alias: string; condition: string }>[] {
+const isScan = (plan: Plan): boolean => /^Seq Scan$|^Index (Only )?Scan$/.test(plan['Node Type'])
+
+const isWhole = (plan: Plan): boolean => isScan(plan) && plan['Index Cond'] === undefined
+
+type Read = Readonly<{ table: string; alias: string; condition: string }>
+
+function findReads(plans: readonly Plan[], isFound: (plan: Plan) => boolean): readonly Read[] {
   return plans.flatMap((plan) => {
     const { Schema: of, 'Relation Name': name, Alias: alias = '', Filter: condition } = plan
-    const isWhole = /^Seq Scan$|^Index (Only )?Scan$/.test(plan['Node Type']) && plan['Index Cond'] === undefined
     const found =
-      isWhole && name !== undefined && condition !== undefined ? [{ table: `${of}.${name}`, alias, condition }] : []
-    return [...found, ...findWholeReads(plan.Plans ?? [])]
+      isFound(plan) && name !== undefined && condition !== undefined
+        ? [{ table: `${of}.${name}`, alias, condition }]
+        : []
+    return [...found, ...findReads(plan.Plans ?? [], isFound)]
   })
 }
 
