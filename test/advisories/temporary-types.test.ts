@@ -1,6 +1,7 @@
 import pg from 'pg'
 import t from 'tap'
 import { startPostgres } from '../../gateway/demo/postgres.ts'
+import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { adoptKeyedDatabase, firstOrganization } from '../support/adonis/keyed.ts'
 
 // PostgreSQL CVE-2007-2138: a function with its owner's rights took types and tables of its caller's temporary schema.
@@ -14,10 +15,7 @@ const { backend, gatewayUrl } = await adoptKeyedDatabase(
     insert into users (email, password, created_at) values ('a@x.example', 'x', now())`,
 )
 
-t.test('nothing of a session of the gateway’s role runs with the rights of the owner', async (t) => {
-  const own = new pg.Client({ connectionString: gatewayUrl })
-  await own.connect()
-  t.teardown(() => own.end())
+async function disguiseTypes(own: pg.Client): Promise<readonly string[]> {
   const risen: string[] = []
   own.on('notice', ({ message }) => risen.push(message ?? ''))
   await own.query(`create function pg_temp.rise() returns boolean language plpgsql as $$
@@ -27,6 +25,14 @@ t.test('nothing of a session of the gateway’s role runs with the rights of the
     end $$`)
   for (const type of ['text', 'jsonb', 'int4', 'int8', 'regclass', 'bool'])
     await own.query(`create domain pg_temp.${type} as pg_catalog.${type} check (pg_temp.rise())`)
+  return risen
+}
+
+t.test('nothing of a session of the gateway’s role runs with the rights of the owner', async (t) => {
+  const own = new pg.Client({ connectionString: gatewayUrl })
+  await own.connect()
+  t.teardown(() => own.end())
+  const risen = await disguiseTypes(own)
   const numbers = 'select id from sallyport_directory.external_ids where kind = $1 order by id'
   const numberOf = async (kind: string): Promise<number> => (await backend.query(numbers, [kind])).rows[0]?.id
   const user = await numberOf('user')
@@ -50,3 +56,29 @@ t.test('each function with the rights of its owner looks into the temporary sche
     ['announce_numbered', 'create_user', 'write_numbered'].map((name) => ({ name, path })),
   )
 })
+
+t.test(
+  'a trigger of the gateway lends a caller nothing where a function of a backend has its owner’s rights',
+  async (t) => {
+    const url = new URL(postgres.url)
+    url.pathname = '/ours'
+    await backend.query('create database ours')
+    await backend.query("create role caller login password 'x'")
+    await migrate(url.href)
+    const owner = new pg.Client({ connectionString: url.href })
+    await owner.connect()
+    t.teardown(() => owner.end())
+    await owner.query(`insert into users (email, user_type) values ('a@x.example', 'human');
+    create function rename_user() returns void language sql security definer set search_path = public, pg_temp
+    as $$ update users set username = 'a' $$`)
+    url.username = 'caller'
+    url.password = 'x'
+    const own = new pg.Client({ connectionString: url.href })
+    await own.connect()
+    t.teardown(() => own.end())
+    const risen = await disguiseTypes(own)
+    await own.query('select rename_user()')
+    t.same(risen, [])
+    t.equal((await owner.query("select from users where username = 'a'")).rowCount, 1)
+  },
+)

@@ -1,0 +1,6 @@
+-- PostgreSQL looks for types and tables in a session's temporary schema first, unless the path has it last. Where a
+-- function of a backend writes with its owner's rights, these triggers have them too, and the caller's types would count.
+alter function sallyport_announce_changes() set search_path = pg_catalog, pg_temp;
+alter function sallyport_announce_cluster() set search_path = pg_catalog, pg_temp;
+alter function sallyport_doubt_email() set search_path = pg_catalog, pg_temp;
+alter function sallyport_decline_disabled() set search_path = pg_catalog, pg_temp;
