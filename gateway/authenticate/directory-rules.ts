@@ -65,8 +65,11 @@ function assertMembership(
 function listValues(claim: unknown): readonly string[] {
   if (typeof claim === 'string') return [claim]
   if (Array.isArray(claim)) return claim.filter((value): value is string => typeof value === 'string')
-  return typeof claim === 'object' && claim !== null ? Object.keys(claim) : []
+  if (typeof claim !== 'object' || claim === null) return []
+  return Object.entries(claim).flatMap(([key, value]) => (isGranting(value) ? [key] : []))
 }
+
+const isGranting = (value: unknown): boolean => value === true || (typeof value === 'object' && value !== null)
 
 /** Entra ID leaves many groups out of a token, and names their source instead (OpenID Connect Core 5.6.2). */
 function requireWhole(raw: Readonly<Record<string, unknown>>, names: ReadonlySet<string | undefined>): void {

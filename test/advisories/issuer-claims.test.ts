@@ -1,5 +1,6 @@
 import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import t, { type Test } from 'tap'
+import { compileDirectoryRules } from '../../gateway/authenticate/directory-rules.ts'
 import { checkIssuers } from '../../gateway/boot/check-issuers.ts'
 import { listIdentityIssuers } from '../../gateway/boot/issuer-trust.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
@@ -178,6 +179,20 @@ t.test('an operator names clients only of issuers that separate them', async (t)
       ...['https://c.example', 'https://c.example#client'],
     ],
   )
+})
+
+t.test('a key of an object grants nothing where its value denies it', async (t) => {
+  const read = compileDirectoryRules('https://id.example', [
+    { claim: '/organization', matches: '{organization}', role: 'org-member' },
+    { claim: '/roles', matches: 'platform-admin', platformRole: 'admin' },
+    { claim: '/roles', matches: 'importer', userType: 'client-managed' },
+  ])
+  const all = (value: unknown) =>
+    read({ organization: { acme: value }, roles: { 'platform-admin': value, importer: value } })
+  const nothing = { userType: 'human', platformRoles: [], memberships: [] }
+  for (const value of [false, null, 0, 1, '', 'false', 'no', 'true']) t.same(all(value), nothing, JSON.stringify(value))
+  const everything = { userType: 'client-managed', platformRoles: ['admin'], memberships: [{ value: 'acme' }] }
+  for (const value of [true, {}, { id: 'x' }, []]) t.match(all(value), everything, JSON.stringify(value))
 })
 
 t.test('a subject that passes from person to person is refused at the start', async (t) => {
