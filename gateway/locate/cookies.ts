@@ -1,3 +1,5 @@
+import { trimBlanks } from '../lib/trim-blanks.ts'
+
 export type CookieRules = 'forward' | 'strip' | ReadonlySet<string>
 
 export const toCookieRules = (written: 'forward' | 'strip' | readonly string[]): CookieRules =>
@@ -12,14 +14,14 @@ export function keepCookies(line: string, rules: CookieRules): string | undefine
   if (rules === 'strip') return undefined
   const kept = line
     .split(';')
-    .map((pair) => pair.trim())
+    .map(trimBlanks)
     .filter((pair) => isNamed(pair, rules))
   return kept.length === 0 ? undefined : kept.join('; ')
 }
 
 /** RFC 6265 5.2: a cookie without `=` has no name, so only `forward` passes it. */
 export const mayKeepSetCookie = (line: string, rules: CookieRules): boolean =>
-  rules === 'forward' || (rules !== 'strip' && isNamed((line.split(';', 1)[0] ?? '').trim(), rules))
+  rules === 'forward' || (rules !== 'strip' && isNamed(trimBlanks(line.split(';', 1)[0] ?? ''), rules))
 
 function isNamed(pair: string, names: ReadonlySet<string>): boolean {
   const end = pair.indexOf('=')

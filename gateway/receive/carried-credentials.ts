@@ -1,4 +1,5 @@
 import type { RawHeaders } from '../http/exchange.ts'
+import { trimBlanks } from '../lib/trim-blanks.ts'
 
 export type CredentialPlaces = Readonly<{ cookies: ReadonlySet<string>; subprotocol: boolean }>
 
@@ -22,9 +23,10 @@ export function takeCredentials(
   const subprotocols: string[] = []
   let hasOtherSubprotocol = false
   const keepCookie = (pair: string): boolean => {
-    const [name = ''] = pair.split('=', 1)
-    if (!places.cookies.has(name.trim())) return true
-    cookies.push({ name: name.trim(), value: pair.slice(name.length + 1).trim() })
+    const [written = ''] = pair.split('=', 1)
+    const name = trimBlanks(written)
+    if (!places.cookies.has(name)) return true
+    cookies.push({ name, value: trimBlanks(pair.slice(written.length + 1)) })
     return false
   }
   const keepSubprotocol = (entry: string): boolean => {
@@ -53,6 +55,6 @@ function keepAmong(value: string, separator: string, keep: Keep): string | undef
   const parts = value.split(separator)
   const kept = parts.filter(keep)
   if (kept.length === parts.length) return value
-  const left = kept.join(separator).trim()
+  const left = trimBlanks(kept.join(separator))
   return left === '' ? undefined : left
 }

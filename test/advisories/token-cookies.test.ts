@@ -99,6 +99,20 @@ t.test('a cookie that comes twice is 400', async (t) => {
   t.equal((await ask({ ...events, origin, cookie: [`${cookie}=${jwt}`, `${cookie}=x`] })).status, 400, 'on two lines')
 })
 
+// A sibling domain may set a cookie whose name begins with a space of Latin-1, and browsers guard `__Host-` alone.
+t.test('a name with any space but blanks is another cookie', async (t) => {
+  for (const space of ['\xa0', '\x85', '\xad', '\xc2\xa0']) {
+    const planted = `${space}${cookie}=${jwt}`
+    t.equal((await ask({ ...events, origin, cookie: planted })).status, 401, 'before the name')
+    t.equal((await ask({ ...events, origin, cookie: `${cookie}${space}=${jwt}` })).status, 401, 'behind it')
+    t.equal((await ask({ ...events, origin, cookie: `${cookie}=${jwt}${space}` })).status, 401, 'in the value')
+    const beside = `${space}${cookie}=planted`
+    t.equal((await ask({ ...events, origin, cookie: `${beside}; ${cookie}=${jwt}` })).status, 200, 'beside the true')
+    t.ok(lastHead().includes(`: ${beside}\r\n`), 'it passes as it came')
+  }
+  t.equal((await ask({ ...events, origin, cookie: `\t ${cookie} \t=\t ${jwt} \t` })).status, 200, 'blanks alone')
+})
+
 t.test('a credential in a header wins over the cookie', async (t) => {
   const bad = { ...events, origin: 'https://evil.example', cookie: `${cookie}=x; ${cookie}=y` }
   t.equal((await ask({ ...bad, ...oauth(member) })).status, 200)

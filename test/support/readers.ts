@@ -368,7 +368,9 @@ export const readers: readonly Reader[] = [
       answerContext,
     ),
   ),
-  reader('cookies that are chosen by name', 'locate/cookies.ts', head, (text) => keepCookies(text, new Set(['a']))),
+  reader('cookies that are chosen by name', ['locate/cookies.ts', 'lib/trim-blanks.ts'], head, (text) =>
+    keepCookies(text, new Set(['a'])),
+  ),
   reader('a cookie that is set', 'locate/cookies.ts', head, (text) => mayKeepSetCookie(text, new Set(['a']))),
   reader('an event', ['relay/split-events.ts', 'relay/line-ends.ts'], 256 * 1024, (text) =>
     splitInPieces(text, mebibyte),
