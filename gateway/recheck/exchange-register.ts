@@ -5,7 +5,7 @@ import { OpenExchange, type Opening } from './open-exchange.ts'
 
 export type RegisterOptions = Readonly<{ monotonicMs: () => number; processId: number }>
 
-const sliceMs = 5
+const sliceMs = 2
 
 /** All exchanges that are open in this process, visited in slices: there may be tens of thousands. */
 export class ExchangeRegister {

@@ -1,8 +1,13 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
+import type { Owner } from '../support/owner.ts'
+import type { AskerMessage } from './ask-others.ts'
 import type { Watched } from './open-changes.ts'
 import type { Member } from './prepare-subjects.ts'
-import { type Bench, quickPath, type Send } from './start-bench.ts'
+import type { Bench } from './start-bench.ts'
 import { findPercentile } from './statistics.ts'
 
 /** One statement takes an organization from many members; durations in milliseconds. */
@@ -11,38 +16,30 @@ export type MassFigures = Readonly<{
   /** From the commit to the end of each member's open exchange. */
   p99Ms: number
   maxMs: number
-  /** Requests of other callers: 99th percentiles before the statement, and in the second after it. */
+  /** Requests of other callers: 99th percentiles before the statement, and in the second from its start. */
   othersBeforeMs: number
   othersAfterMs: number
 }>
 
-export type MassOptions = Readonly<{ giveUpMs: number; nowMs: () => number; signal: AbortSignal }>
+type Crowd = Readonly<{ members: readonly Member[]; watched: readonly Watched[]; others: readonly Member[] }>
 
-/** Each of these callers asks at its own pace, whether the answer before has come or not. */
-const everyMs = 20
+export type MassOptions = Readonly<{ giveUpMs: number; nowMs: () => number }>
+
+const warmUpMs = 1_000
 const beforeMs = 5_000
 const afterMs = 1_000
 
-type Bystander = Readonly<{ send: Send; headers: Member['headers'] }>
-
 /** Takes the organization from all members at once, while other callers go on asking at both replicas. */
 export async function removeAtOnce(
-  { database, world, changing, watching }: Bench,
-  {
-    members,
-    watched,
-    others,
-  }: Readonly<{
-    members: readonly Member[]
-    watched: readonly Watched[]
-    others: readonly Member[]
-  }>,
-  { giveUpMs, nowMs, signal }: MassOptions,
+  owner: Owner,
+  { database, world, origins }: Bench,
+  { members, watched, others }: Crowd,
+  { giveUpMs, nowMs }: MassOptions,
 ): Promise<MassFigures> {
-  const callers = others.map(({ headers }, index) => ({ send: index % 2 === 0 ? changing : watching, headers }))
-  await askFor(callers, 500, nowMs, signal)
-  const before = await askFor(callers, beforeMs, nowMs, signal)
-  const after = askFor(callers, afterMs, nowMs, signal)
+  const askFor = startAsking(owner, origins, others)
+  await askFor(warmUpMs)
+  const before = await askFor(beforeMs)
+  const after = askFor(afterMs)
   await remove(database, world.organizations.acme.id, members)
   const committedAtMs = nowMs()
   const gaveUp = sleep(giveUpMs, Number.POSITIVE_INFINITY, { ref: false })
@@ -63,28 +60,21 @@ const remove = (database: pg.Client, organization: number, members: readonly Mem
     members.map(({ userId }) => userId),
   ])
 
-async function askFor(
-  callers: readonly Bystander[],
-  durationMs: number,
-  nowMs: () => number,
-  signal: AbortSignal,
-): Promise<readonly number[]> {
-  const tookMs: number[] = []
-  const asked: Promise<void>[] = []
-  const ask = async ({ send, headers }: Bystander): Promise<void> => {
-    const startedMs = nowMs()
-    const status = await send({ path: quickPath, headers })
-    if (status !== 200) throw new Error(`a caller who keeps its rights was answered with ${status}`)
-    tookMs.push(nowMs() - startedMs)
+function startAsking(owner: Owner, origins: readonly string[], members: readonly Member[]) {
+  const script = fileURLToPath(new URL('ask-others.ts', import.meta.url))
+  const child = fork(script, { execArgv: [`--import=${new URL('typescript.js', import.meta.url)}`] })
+  owner.teardown(() => child.kill())
+  const ended = once(child, 'exit').then(([code]) => {
+    throw new Error(`the other callers ended with ${code}`)
+  })
+  ended.catch(() => undefined)
+  const tell = (message: AskerMessage): void => void child.send(message)
+  tell({ origins, members })
+  return async (durationMs: number): Promise<readonly number[]> => {
+    const answered = once(child, 'message')
+    tell(durationMs)
+    return (await Promise.race([answered, ended]))[0] as readonly number[]
   }
-  const untilMs = nowMs() + durationMs
-  for (let turn = 0; nowMs() < untilMs; turn++) {
-    const caller = callers[turn % callers.length]
-    if (caller) asked.push(ask(caller))
-    await sleep(everyMs / callers.length, undefined, { signal })
-  }
-  await Promise.all(asked)
-  return tookMs
 }
 
 const roundMs = (ms: number): number => Math.round(ms * 100) / 100

@@ -75,7 +75,7 @@ export async function runOpenChanges(
   const watched = await openAll(losers.map(({ headers }) => ({ path: '/datasets', headers })))
   const group = { members: losers, watched, others: await addMembers(database, world, askers) }
   notify('one statement takes the organization from all of them')
-  const mass = await removeAtOnce(bench, group, { giveUpMs, nowMs, signal })
+  const mass = await removeAtOnce(owner, bench, group, { giveUpMs, nowMs })
   const ended: Figures[] = []
   for (const { kind, subjects, watched } of prepared) {
     notify(`${kind.name}: ${count} changes, ${perSecond} a second`)

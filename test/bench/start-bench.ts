@@ -102,7 +102,7 @@ export const mayRepeat = ({ method = 'GET' }: BenchRequest, error: unknown): boo
 
 const closed: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'])
 
-function openSend(owner: Owner, origin: string): Send {
+export function openSend(owner: Owner, origin: string): Send {
   const pool = new Pool(origin, { connections: 4, keepAliveTimeout: idleMs, keepAliveMaxTimeout: idleMs })
   owner.teardown(() => pool.destroy())
   const ask: Send = async ({ method = 'GET', path, headers }) => {

@@ -7,6 +7,8 @@ export type TagIndex = Readonly<{
   clear: () => void
 }>
 
+const noKeys: readonly string[] = []
+
 export function createTagIndex(): TagIndex {
   const keysByTag = new Map<Tag, Set<string>>()
   return {
@@ -24,7 +26,10 @@ export function createTagIndex(): TagIndex {
         if (keys?.size === 0) keysByTag.delete(tag)
       }
     },
-    keys: (tag) => [...(keysByTag.get(tag) ?? [])],
+    keys: (tag) => {
+      const keys = keysByTag.get(tag)
+      return keys ? [...keys] : noKeys
+    },
     clear: () => keysByTag.clear(),
   }
 }
