@@ -5,6 +5,7 @@ import pg from 'pg'
 import t from 'tap'
 import { checkDirectory } from '../../gateway/directory/postgres/check/check-directory.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
+import { statementsOf } from '../../gateway/directory/postgres/resources.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
 import type { Answer, Call } from '../support/client.ts'
 import { openRawClient } from '../support/gateway.ts'
@@ -189,6 +190,24 @@ t.test('a foreign id is held for as long as an absent one', async (t) => {
   }
   t.equal(await countTwice('987655'), 2)
   t.equal(await countTwice(objects.datasets.globex), 2)
+})
+
+t.test('of a foreign object the database sends no fact, so that it takes the time of an absent one', async (t) => {
+  const { resources } = loadPolicy(fileURLToPath(new URL('../../policies', import.meta.url)), upstreamNames)
+  const ask = async (kind: string, id: string | number, organizationId: number | null) => {
+    const known = resources.get(kind)
+    if (!known) throw new Error(`no kind ${kind}`)
+    const { rows } = await database.query(statementsOf(known).one.text, [id, organizationId])
+    return rows.map(({ levels }) => (levels === null ? 'nothing' : levels.length))
+  }
+  const { datasets, entries } = objects
+  t.same(await ask('dataset', datasets.globex, acme.id), ['nothing'])
+  t.same(await ask('dataset', datasets.globex, null), ['nothing'])
+  t.same(await ask('entry', entries.globex, acme.id), ['nothing'])
+  t.same(await ask('dataset', datasets.globex, globex.id), [1])
+  t.same(await ask('dataset', datasets.public, acme.id), [1])
+  t.same(await ask('entry', entries.acme, acme.id), [2])
+  t.same(await ask('dataset', 999, acme.id), [])
 })
 
 async function becomes(path: string, status: number): Promise<number> {

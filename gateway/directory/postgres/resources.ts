@@ -22,14 +22,25 @@ const describeLevel = ({ hasOwner, hasVisibility }: ResourceKind, index: number)
     'ownerId', ${hasOwner ? `r${index}.owner_id` : 'null'},
     'visibility', ${hasVisibility ? `r${index}.visibility::text` : "'organization'"})`
 
-const selectLevels = (kind: ResourceKind, more = ''): string => {
-  const levels = listLevels(kind)
-  const relations = levels.map(({ name }, index) => {
+const composeLevels = (kind: ResourceKind): string =>
+  `json_build_array(${listLevels(kind).map(describeLevel).join(', ')})`
+
+const joinLevels = (kind: ResourceKind): string => {
+  const relations = listLevels(kind).map(({ name }, index) => {
     const relation = `sallyport_directory.resources_${name} r${index}`
     return index === 0 ? relation : `join ${relation} on r${index}.id = r${index - 1}.parent`
   })
-  return `select json_build_array(${levels.map(describeLevel).join(', ')}) as levels${more} from ${relations.join(' ')}`
+  return `from ${relations.join(' ')}`
 }
+
+/** A foreign resource costs the database and the network about as much as an absent one: its facts stay there. */
+const composeReachable = (kind: ResourceKind): string =>
+  listLevels(kind)
+    .map(({ hasVisibility }, index) => {
+      const isOwn = `r${index}.organization_id = $2::integer`
+      return hasVisibility ? `(${isOwn} or r${index}.visibility::text = 'public')` : isOwn
+    })
+    .join(' and ')
 
 export type ResourceStatements = Readonly<{ one: Statement; many: Statement; firstIds: Statement; nextIds: Statement }>
 
@@ -49,15 +60,20 @@ export function statementsOf(kind: ResourceKind): ResourceStatements {
   const known = made.get(kind)
   if (known) return known
   const cast = castOf[kind.idType]
-  const levels = selectLevels(kind)
+  const levels = composeLevels(kind)
+  const from = joinLevels(kind)
   const listIds = (condition: string, limit: string): string =>
     `select id::text as id from sallyport_directory.resources_${kind.name}
       where organization_id = $1 ${spellingOf[kind.idType]} ${condition} order by resources_${kind.name}.id limit ${limit}`
   const statements = {
-    one: nameText(`find-resource-${kind.name}`, `${levels} where r0.id = $1${cast} limit 2`),
+    one: nameText(
+      `find-resource-${kind.name}`,
+      `select case when ${composeReachable(kind)} then ${levels} end as levels ${from} where r0.id = $1${cast} limit 2`,
+    ),
     many: nameText(
       `find-resources-${kind.name}`,
-      `${selectLevels(kind, ', count(*) over (partition by r0.id) = 1 as "isAlone"')} where r0.id = any($1${cast && `${cast}[]`})`,
+      `select ${levels} as levels, count(*) over (partition by r0.id) = 1 as "isAlone" ${from}
+        where r0.id = any($1${cast && `${cast}[]`})`,
     ),
     firstIds: nameText(`list-first-${kind.name}`, listIds('', '$2')),
     nextIds: nameText(`list-next-${kind.name}`, listIds(`and id > $3${cast}`, '$2')),
@@ -66,13 +82,18 @@ export function statementsOf(kind: ResourceKind): ResourceStatements {
   return statements
 }
 
+type SeenRow = { levels: ResourceLevel[] | null }
+
 type LevelsRow = { levels: ResourceLevel[]; isAlone?: boolean }
 
 export async function findResource(
   query: Query,
   { kind, id, organizationId }: ResourceQuestion,
 ): Promise<ResourceRecord | ForeignResource | undefined> {
-  return seenFrom(organizationId, readRecord(id, await query<LevelsRow>(statementsOf(kind).one, [id])))
+  const rows = await query<SeenRow>(statementsOf(kind).one, [id, organizationId ?? null])
+  const [row, ...others] = rows
+  if (!row || others.length > 0) return undefined
+  return row.levels === null ? 'foreign' : seenFrom(organizationId, readRecord(id, [{ levels: row.levels }]))
 }
 
 export const seenFrom = (organizationId: number | undefined, record: ResourceRecord | undefined) =>

@@ -58,7 +58,7 @@ const listOfAgents: Question = {
 
 const askResource = (kind: ResourceKind): Question => ({
   statement: statementsOf(kind).one,
-  values: exampleIds[kind.idType],
+  values: `${exampleIds[kind.idType]}, 1`,
   when: `a request to a ${kind.name}`,
   reads: listLevels(kind).map(({ name }) => `resources_${name}`),
 })
