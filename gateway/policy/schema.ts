@@ -20,7 +20,7 @@ export function compileSchema(file: URL, { coerceTypes = false }: Options = {}):
 
 /** A build has validators of these very texts, since compiling takes a third of a start. */
 function findValidator(text: string, options: Options): ValidateFunction {
-  const built = fileURLToPath(new URL(`../schemas/${nameValidator(text, options)}`, import.meta.url))
+  const built = fileURLToPath(new URL(`../../dist/schemas/${nameValidator(text, options)}`, import.meta.url))
   return existsSync(built) ? require(built) : createCompiler(options).compile(JSON.parse(text))
 }
 

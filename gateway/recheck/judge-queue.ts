@@ -22,7 +22,7 @@ export type Verdicts = Readonly<{
   keep: (open: OpenExchange, askedAtMs: number, facts: DirectoryFacts) => void
 }>
 
-/** A turn has the closes of what the last one ended, too: other requests wait for both. */
+/** A turn also closes what the turn before it ended: other requests wait for both. */
 const sliceMs = 2
 
 const retryMs = 100
