@@ -50,28 +50,37 @@ export async function inTime<Result>(
   }
 }
 
-/** Resolves to the body of a 200 from this very address. A redirect is refused, since it could point anywhere. */
-export async function askIssuer(
-  { url, limitBytes, headers, body: sent }: IssuerRequest,
-  ask: Fetch,
-  signal: AbortSignal,
-): Promise<Buffer> {
+type Told = Pick<IssuerRequest, 'url' | 'headers' | 'body'>
+
+async function send({ url, headers, body }: Told, ask: Fetch, signal: AbortSignal): ReturnType<Fetch> {
   const { username, password } = new URL(url)
   // `fetch` refuses them too, but its message quotes them.
   if (username !== '' || password !== '') throw new Error('the address holds a user name or password')
-  const { status, body } = await ask(url, {
+  return ask(url, {
     redirect: 'error',
     headers: { accept: 'application/json', ...headers },
     signal,
-    ...(sent !== undefined && { method: 'POST', body: sent }),
+    ...(body !== undefined && { method: 'POST', body }),
   }).catch((error: unknown) => {
     throw new Error(`${nameAddress(url)} could not be asked: ${nameFailure(error)}`, { cause: error })
   })
+}
+
+/** Resolves to the body of a 200 from this very address. A redirect is refused, since it could point anywhere. */
+export async function askIssuer(request: IssuerRequest, ask: Fetch, signal: AbortSignal): Promise<Buffer> {
+  const { url, limitBytes } = request
+  const { status, body } = await send(request, ask, signal)
   if (status !== 200 || !body) {
     await body?.cancel()
     throw new UnusableAnswer(`${nameAddress(url)} answered ${status}`)
   }
   return readBody(body.getReader(), limitBytes, signal)
+}
+
+export async function tellIssuer(told: Told, ask: Fetch, signal: AbortSignal): Promise<void> {
+  const { status, body } = await send(told, ask, signal)
+  await body?.cancel()
+  if (status < 200 || status > 299) throw new UnusableAnswer(`${nameAddress(told.url)} answered ${status}`)
 }
 
 /** Without query and user, where secrets may stand. */

@@ -34,6 +34,7 @@ export type SecurityEvent = Readonly<{
   logouts: readonly Logout[]
   note: (typeof notes)[keyof typeof notes] | 'expired' | 'no_effect'
   status?: StreamStatus
+  state?: string
 }>
 
 export type VerifyEvent = (transmitter: Transmitter, token: string, id?: string) => Promise<SecurityEvent>
@@ -130,7 +131,7 @@ function readStreamEvent(
   if (format !== 'opaque' || !isSubject(id)) throw new EventFault('subject_unsupported')
   if (name === 'verification') {
     if (state !== undefined && typeof state !== 'string') throw new EventFault('event_malformed')
-    return { name, logouts: [], note: 'none' }
+    return { name, logouts: [], note: 'none', ...(state !== undefined && { state }) }
   }
   const status = streamStatuses.find((known) => known === told)
   if (status === undefined) throw new EventFault('event_malformed')

@@ -10,6 +10,7 @@ import type { Directory, DirectoryStore, KnownUser, ReadFacts } from '../directo
 import { guardLookups } from '../directory/lookups/guard-lookups.ts'
 import { type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, createReadFacts } from '../directory/postgres/directory.ts'
+import { createEventStreamStore, type EventStreamStore } from '../directory/postgres/event-streams.ts'
 import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
 import { createLogoutStore, type LogoutStore } from '../directory/postgres/logouts.ts'
 import { createPolicyTableStore, type PolicyTableStore } from '../directory/postgres/policy-tables.ts'
@@ -39,6 +40,7 @@ export type OpenDirectory = Readonly<{
     clusters: Pick<ClusterStore, 'list'>
     sessionEnds: Pick<SessionEndStore, 'readRecent'>
     logouts: LogoutStore | undefined
+    eventStreams: EventStreamStore | undefined
   }>
   rights: Readonly<{
     readFacts: ReadFacts
@@ -86,6 +88,7 @@ function openClaimsDirectory(
       clusters: { list: async () => [] },
       sessionEnds: { readRecent: async () => [] },
       logouts: undefined,
+      eventStreams: undefined,
     },
     // A JWT asserts the same until it expires, and a reload of the policy judges all open exchanges again.
     rights: { readFacts, knownAt: dependencies.monotonicMs, onChange: () => undefined },
@@ -166,6 +169,7 @@ const openStores = (database: Database): OpenDirectory['stores'] => ({
   clusters: createClusterStore(database),
   sessionEnds: createSessionEndStore(database),
   logouts: createLogoutStore(database.query),
+  eventStreams: createEventStreamStore(database.query),
 })
 
 function createListenerPlace<News>() {

@@ -46,10 +46,10 @@ const mostHeard = 1_000
 
 export function openLogouts(
   configuration: Configuration,
-  { stores: { logouts: store }, rights, announce }: OpenDirectory,
+  { stores: { logouts: store, eventStreams }, rights, announce }: OpenDirectory,
   dependencies: LogoutDependencies,
 ): OpenLogouts {
-  if (!store || listToldIssuers(configuration).size === 0) return none
+  if (!store || !eventStreams || listToldIssuers(configuration).size === 0) return none
   const { metrics, now } = dependencies
   const table = new LogoutTable()
   let onEnded = (): void => undefined
@@ -91,7 +91,8 @@ export function openLogouts(
         add(logouts)
         announce({ kind: 'logout-token', ...told })
       }
-      const receiving = receiveSignals(configuration, issuers, { begin, store: keep.store, ...dependencies })
+      const keeping = { begin, store: keep.store, noteVerified: eventStreams.noteVerified }
+      const receiving = receiveSignals(configuration, issuers, { ...keeping, ...dependencies })
       verify = receiving.verify
       return receiving.receivers
     },

@@ -1,15 +1,25 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { IssuerRoute } from '../authenticate/ask-issuer.ts'
 import type { Configuration, TransmitterSettings } from '../configuration/configuration.ts'
+import type { EventStreamStore } from '../directory/postgres/event-streams.ts'
 import { describeError } from '../observe/log/log.ts'
 import { pollForEvents } from '../signals/poll.ts'
 import { createAskForEvents } from '../signals/poll-question.ts'
 import type { SignalReceivers } from '../signals/signals.ts'
+import { createAskForVerification, createStates, verifyStream } from '../signals/verification.ts'
 import { readRoute } from './issuer-keys.ts'
 import type { ProcessContext } from './process-context.ts'
 import { reportSignals } from './security-events.ts'
 
 export type Polls = Readonly<{ stop: () => void }>
+
+type Work = Readonly<{
+  signal: AbortSignal
+  routeOf: (settings: TransmitterSettings, timeoutMs: number) => IssuerRoute
+  sleep: (ms: number) => Promise<void>
+  isStopped: () => boolean
+}>
 
 type PollDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
   Readonly<{ now: () => Date; monotonicMs: () => number }>
@@ -17,34 +27,77 @@ type PollDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
 export function startPolls(
   configuration: Pick<Configuration, 'issuers' | 'transmitters'> | undefined,
   { takeEvent }: Pick<SignalReceivers, 'takeEvent'>,
+  eventStreams: EventStreamStore | undefined,
   dependencies: PollDependencies,
 ): Polls {
   const stopping = new AbortController()
   const { signal } = stopping
   const { issuers, transmitters } = configuration ?? { issuers: [], transmitters: [] }
-  const { log, metrics, now, monotonicMs } = dependencies
-  const { onEventRefused } = reportSignals(dependencies)
+  const work: Work = {
+    signal,
+    routeOf: (settings, timeoutMs) => {
+      const own = settings.tls || settings.proxy
+      return readRoute({ ...(own ? settings : issuers.find(({ issuer }) => issuer === settings.issuer)), timeoutMs })
+    },
+    sleep: (ms) => sleep(ms, undefined, { signal, ref: false }).catch(() => undefined),
+    isStopped: () => signal.aborted,
+  }
   for (const settings of transmitters) {
-    const { name, issuer, poll } = settings
-    if (!poll) continue
-    metrics.notePoll(name, now())
-    const { endpoint: url, bearer, timeoutMs, ...rules } = poll
-    const own = settings.tls || settings.proxy ? settings : issuers.find((known) => known.issuer === issuer)
-    const route = readRoute({ ...own, timeoutMs })
-    pollForEvents({
-      ...rules,
-      ask: createAskForEvents({ url, bearer, route, signal }),
-      createSender: () => ({ clientAddress: new URL(url).hostname, requestId: randomUUID() }),
-      take: (token, sender, id) => takeEvent(name, token, sender, id),
-      onRefused: (refusal, sender) => onEventRefused(refusal, name, sender),
-      onAsked: createReport(settings, dependencies),
-      monotonicMs,
-      random: Math.random,
-      sleep: (ms) => sleep(ms, undefined, { signal, ref: false }).catch(() => undefined),
-      isStopped: () => signal.aborted,
-    }).catch((error: unknown) => log.error({ transmitter: name, error: describeError(error) }, 'event poll ended'))
+    const ended = (error: unknown): void =>
+      dependencies.log.error({ transmitter: settings.name, error: describeError(error) }, 'event stream left')
+    poll(settings, takeEvent, work, dependencies).catch(ended)
+    if (eventStreams) verify(settings, eventStreams, work, dependencies).catch(ended)
   }
   return { stop: () => stopping.abort() }
+}
+
+async function poll(
+  settings: TransmitterSettings,
+  takeEvent: SignalReceivers['takeEvent'],
+  { signal, routeOf, sleep, isStopped }: Work,
+  dependencies: PollDependencies,
+): Promise<void> {
+  const { metrics, now, monotonicMs } = dependencies
+  const { onEventRefused } = reportSignals(dependencies)
+  const { name } = settings
+  if (!settings.poll) return
+  metrics.notePoll(name, now())
+  const { endpoint: url, bearer, timeoutMs, ...rules } = settings.poll
+  await pollForEvents({
+    ...rules,
+    ask: createAskForEvents({ url, bearer, route: routeOf(settings, timeoutMs), signal }),
+    createSender: () => ({ clientAddress: new URL(url).hostname, requestId: randomUUID() }),
+    take: (token, sender, id) => takeEvent(name, token, sender, id),
+    onRefused: (refusal, sender) => onEventRefused(refusal, name, sender),
+    onAsked: createReport(settings, dependencies),
+    ...{ monotonicMs, random: Math.random, sleep, isStopped },
+  })
+}
+
+async function verify(
+  settings: TransmitterSettings,
+  { claimQuestion }: EventStreamStore,
+  { signal, routeOf, sleep, isStopped }: Work,
+  { log, metrics, now }: PollDependencies,
+): Promise<void> {
+  const { name: transmitter, verification, timeoutMs } = settings
+  if (!verification) return
+  const { endpoint: url, everyMs } = verification
+  const states = createStates(verification.bearer, transmitter)
+  const ask = createAskForVerification({ ...verification, url, route: routeOf(settings, timeoutMs), signal })
+  metrics.expectVerification(transmitter, everyMs / 1000, now().getTime() / 1000)
+  await verifyStream({
+    everyMs,
+    claim: () => claimQuestion(transmitter, everyMs / 1000),
+    ask: (askedAt) => ask(states.write(askedAt)),
+    onVerified: (askedAt) => metrics.noteVerified(transmitter, askedAt),
+    onOutcome: (outcome, error) => {
+      metrics.countVerification(transmitter, outcome)
+      if (outcome === 'missed') log.warn({ transmitter }, 'verification event missed')
+      if (error !== undefined) log.warn({ transmitter, error: describeError(error) }, 'verification not asked for')
+    },
+    ...{ random: Math.random, sleep, isStopped },
+  })
 }
 
 function createReport({ name: transmitter }: TransmitterSettings, { log, metrics, now }: PollDependencies) {

@@ -5,7 +5,7 @@ import type { Logout } from '../directory/logout.ts'
 import type { SignalReceivers, TakeLogout } from '../signals/signals.ts'
 import type { Issuers } from './issuers.ts'
 import { createTakeEvent, type SignalDependencies, type TokenChange } from './security-events.ts'
-import { hashPushSecrets, readTransmitters } from './transmitters.ts'
+import { hashPushSecrets, readStates, readTransmitters } from './transmitters.ts'
 
 export type VerifyChange = (change: TokenChange) => Promise<readonly Logout[]>
 
@@ -21,7 +21,7 @@ export function receiveSignals(
   return {
     receivers: {
       takeLogout: createTakeLogout(verifyLogout, dependencies),
-      takeEvent: createTakeEvent(verifyEvent, transmitters, dependencies),
+      takeEvent: createTakeEvent(verifyEvent, transmitters, readStates(configuration), dependencies),
       secrets: hashPushSecrets(configuration),
     },
     verify: async ({ token, transmitter: name }) => {

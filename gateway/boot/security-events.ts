@@ -2,9 +2,11 @@ import type { SecurityEvent, Transmitter, VerifyEvent } from '../authenticate/se
 import type { Change } from '../directory/change.ts'
 import type { Logout } from '../directory/logout.ts'
 import type { LogoutWriter } from '../directory/logouts/logout-writer.ts'
+import type { EventStreamStore } from '../directory/postgres/event-streams.ts'
 import { EventFault } from '../errors/event-fault.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { SignalReports, TakeEvent } from '../signals/signals.ts'
+import type { States } from '../signals/verification.ts'
 import type { ProcessContext } from './process-context.ts'
 
 export type TokenChange = Extract<Change, Readonly<{ kind: 'logout-token' }>>
@@ -13,15 +15,17 @@ export type SignalDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
   Readonly<{
     begin: (logouts: readonly Logout[], told: Omit<TokenChange, 'kind'>) => void
     store: LogoutWriter['store']
+    noteVerified: EventStreamStore['noteVerified']
     now: () => Date
   }>
 
 export function createTakeEvent(
   verify: VerifyEvent,
   transmitters: ReadonlyMap<string, Transmitter>,
+  states: ReadonlyMap<string, States>,
   dependencies: SignalDependencies,
 ): TakeEvent {
-  const { begin, store, metrics, now } = dependencies
+  const { begin, store, noteVerified, metrics, now } = dependencies
   metrics.expectEvents([...transmitters.keys()], now())
   return async (name, token, sender, id) => {
     const transmitter = transmitters.get(name)
@@ -32,6 +36,12 @@ export function createTakeEvent(
       begin(logouts, { token, transmitter: name })
       const received = logouts.map((logout) => ({ ...logout, ...sender, credential: 'security-event' as const }))
       await Promise.all(received.map(store))
+    }
+    const known = states.get(name)
+    if (known && event.state !== undefined) {
+      const askedAt = known.read(event.state)
+      await noteVerified(name, askedAt)
+      metrics.noteVerified(name, askedAt)
     }
     report(name, event, sender, dependencies)
   }

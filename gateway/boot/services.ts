@@ -72,7 +72,9 @@ export async function startServices(
   const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
   const receivers = logouts.receiveFrom(issuers)
-  const polls = startPolls(isFirstWorker ? configuration : undefined, receivers, { log, metrics, now, monotonicMs })
+  const polls = startPolls(isFirstWorker ? configuration : undefined, receivers, opened.stores.eventStreams, {
+    ...{ log, metrics, now, monotonicMs },
+  })
   const readers = { policies, shadow, issuers, exchanges, logouts, receivers, polls, snapshot }
   return { tracing, audit, keys, opened, upstreams, ...readers }
 }

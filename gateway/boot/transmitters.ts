@@ -3,6 +3,7 @@ import { isLoopback } from '../admin/console-host.ts'
 import type { KeySet } from '../authenticate/jwks/key-set.ts'
 import type { Transmitter } from '../authenticate/security-event.ts'
 import type { Configuration, TransmitterSettings } from '../configuration/configuration.ts'
+import { createStates, type States } from '../signals/verification.ts'
 
 type Told = Pick<Configuration, 'issuers' | 'transmitters'>
 
@@ -43,6 +44,15 @@ export const hashPushSecrets = ({ transmitters }: Told): ReadonlyMap<string, rea
     }),
   )
 
+export const readStates = ({ transmitters }: Told): ReadonlyMap<string, States> =>
+  new Map(
+    transmitters.flatMap(({ name, verification }) =>
+      verification ? [[name, createStates(verification.bearer, name)]] : [],
+    ),
+  )
+
+const unsafeEndpoint = 'it is not https, or holds a user or fragment. Give its https address alone.'
+
 type Complaints = readonly (readonly [path: readonly (string | number)[], message: string])[]
 
 export function findTransmitterFaults({
@@ -53,7 +63,7 @@ export function findTransmitterFaults({
 }: Told & Pick<Configuration, 'directory' | 'listeners'>): Complaints {
   const issued = new Set(issuers.map(({ issuer }) => issuer))
   return transmitters.flatMap((settings, index) => {
-    const { name, issuer, jwksUri, push, poll } = settings
+    const { name, issuer, jwksUri, push, poll, verification } = settings
     const complain = (isFault: boolean, key: string, fault: string): Complaints =>
       isFault ? [[['transmitters', index, ...key.split('.')], `transmitter ${name}: ${fault}`]] : []
     const unknown = listSpokenFor(settings).filter((spoken) => !issued.has(spoken))
@@ -63,10 +73,11 @@ export function findTransmitterFaults({
       ...complain(directory.kind === 'claims', 'name', 'events need a database. Set directory.kind to postgres.'),
       ...complain(!push === !poll, 'name', 'it needs one of push and poll. Give the one of its stream.'),
       ...complain(push !== undefined && !listeners.signals, 'push', 'pushes need listeners.signals. Set it.'),
+      ...complain(poll !== undefined && !isSafeEndpoint(poll.endpoint), 'poll.endpoint', unsafeEndpoint),
       ...complain(
-        poll !== undefined && !isSafeEndpoint(poll.endpoint),
-        'poll.endpoint',
-        'it is not https, or holds a user or fragment. Give its https address alone.',
+        verification !== undefined && !isSafeEndpoint(verification.endpoint),
+        'verification.endpoint',
+        unsafeEndpoint,
       ),
       ...complain(first !== index, 'name', 'the name is used twice. Give each its own.'),
       ...complain(

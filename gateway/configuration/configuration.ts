@@ -163,6 +163,7 @@ export type TransmitterSettings = Readonly<{
     everyMs: number
     timeoutMs: number
   }>
+  verification?: Readonly<{ endpoint: string; bearer: string; streamId: string; everyMs: number }>
   tls?: Readonly<{ ca: Pem }>
   proxy?: string
   timeoutMs: number

@@ -107,6 +107,16 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
     `-310+60${hours}`,
     `-290+60${hours}`,
   ),
+  SallyportEventStreamUnverified: {
+    fires: {
+      'sallyport_event_stream_verified_timestamp_seconds{transmitter="idp"}': `-310+60${hours}`,
+      'sallyport_event_stream_verification_interval_seconds{transmitter="idp"}': `100${hours}`,
+    },
+    stays: {
+      'sallyport_event_stream_verified_timestamp_seconds{transmitter="idp"}': `-290+60${hours}`,
+      'sallyport_event_stream_verification_interval_seconds{transmitter="idp"}': `100${hours}`,
+    },
+  },
   SallyportEventStreamPaused: {
     fires: {
       'sallyport_event_stream_status_timestamp_seconds{transmitter="idp",status="paused",instance="a"}': `7${hours}`,

@@ -288,6 +288,8 @@ t.test('a configuration that could not poll, or would poll in clear text, is ref
     'https://',
   ])
     await refuse({ poll: { ...poll, endpoint } }, /is not https, or holds a user or fragment/)
+  const verification = { ...stream.verification, endpoint: 'http://login.example/verify' }
+  await refuse({ verification }, /is not https, or holds a user or fragment/)
   await refuse({ poll: { ...poll, bearer: 'two words' } }, /transmitters/)
   await refuse({ poll: { ...poll, maxEvents: 0 } }, /transmitters/)
   const signals = startTestGateway(t, {

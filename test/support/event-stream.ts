@@ -14,6 +14,8 @@ export type EventQuestion = Readonly<{
 
 type Asked = Readonly<{ question: EventQuestion; headers: IncomingHttpHeaders }>
 
+type Verification = Readonly<{ stream_id: string; state: string; authorization: string | undefined }>
+
 type Disturb = (response: ServerResponse) => void
 
 const holdMs = 2_000
@@ -27,6 +29,8 @@ export async function startEventStream(t: Test, onAck: (id: string) => Promise<v
   const open = { now: 0, most: 0 }
   let disturb: Disturb | undefined
   let forgets = true
+  const verifications: Verification[] = []
+  let verify: ((state: string, response: ServerResponse) => void) | undefined
   const held = new Set<() => void>()
   const settle = async ({ ack = [], setErrs = {} }: EventQuestion): Promise<void> => {
     for (const id of ack) await onAck(id)
@@ -58,11 +62,19 @@ export async function startEventStream(t: Test, onAck: (id: string) => Promise<v
     let text = ''
     for await (const part of request) text += String(part)
     const { headers } = request
+    if (request.url?.startsWith('/verify')) {
+      const asked = { ...JSON.parse(text), authorization: headers.authorization }
+      verifications.push(asked)
+      if (verify) verify(asked.state, response)
+      else response.writeHead(204).end()
+      return
+    }
     const question: EventQuestion = JSON.parse(text)
     asked.push({ question, headers })
     if (headers.authorization === `Bearer ${pollSecret}`) await answer(question, response)
     else response.writeHead(401).end()
   })
+  server.on('request', (_request, response) => response.on('error', () => undefined))
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => server.close())
@@ -70,6 +82,11 @@ export async function startEventStream(t: Test, onAck: (id: string) => Promise<v
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}` // a TCP listener's address is never a string
   return {
     endpoint: `${origin}/poll?stream=1`,
+    verification: { endpoint: `${origin}/verify`, bearer: pollSecret, streamId: 'stream-1', everyMs: 1_000 },
+    verifications,
+    answerVerification: (how: typeof verify): void => {
+      verify = how
+    },
     asked,
     acked,
     errors,

@@ -60,6 +60,7 @@ import { readResourceIds } from '../../gateway/resolve/resource-ids.ts'
 import { otherReadings } from '../../gateway/route/readings.ts'
 import { readPollAnswer } from '../../gateway/signals/poll-question.ts'
 import { readEventRequest, readLogoutRequest, requireSecret } from '../../gateway/signals/requests.ts'
+import { createStates } from '../../gateway/signals/verification.ts'
 
 /** A reader of bytes that others wrote. */
 export type Reader = Readonly<{
@@ -101,6 +102,7 @@ const preflightOf = (names: string): Exchange => {
 }
 const { privateKey } = generateKeyPairSync('ed25519')
 const pageTokens = createPageTokens({ privateKey: () => privateKey, drawBytes: randomBytes })
+const states = createStates('secret', 'transmitter')
 const limited = (text: string, name: string): unknown =>
   readHeaders({ headers: ['host', 'h', name, text], httpVersion: '1.1' }, mebibyte)
 
@@ -292,6 +294,7 @@ export const readers: readonly Reader[] = [
   reader('an answer to a poll', 'signals/poll-question.ts', mebibyte, (text) =>
     readPollAnswer(Buffer.from(`{"sets":{${JSON.stringify(text)}:${text}}}`), 'https://i.example'),
   ),
+  reader('a state of a verification', 'signals/verification.ts', tokenBytes, (text) => states.read(text)),
   reader('an event', ['authenticate/event-token.ts', 'authenticate/event-subject.ts'], tokenBytes, (text) => {
     readOnlyEvent({ jti: 'j', events: { [text]: {} } })
     readIssuedAt({ iat: text.length }, 0, tokenBytes)

@@ -97,7 +97,8 @@ grant insert on sallyport_directory.users, sallyport_directory.user_identities,
 grant update (current_organization_id, updated_at) on sallyport_directory.users to :"gateway";
 grant update (last_used_at), delete on sallyport_directory.auth_access_tokens to :"gateway";
 grant update (status, last_heartbeat_at) on sallyport_directory.clusters to :"gateway";
-grant insert, update on sallyport_directory.issuer_keys, sallyport_directory.policy_tables to :"gateway";
+grant insert, update on sallyport_directory.issuer_keys, sallyport_directory.policy_tables,
+  sallyport_directory.event_streams to :"gateway";
 grant insert, update, delete on sallyport_directory.logouts to :"gateway";
 -- New tokens are numbered by your sequence.
 grant usage on sequence public.auth_access_tokens_id_seq to :"gateway";

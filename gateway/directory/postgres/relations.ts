@@ -166,6 +166,12 @@ export const relations: readonly Relation[] = [
     tells: ['insert', 'update'],
   },
   {
+    name: 'event_streams',
+    columns: { transmitter: 'text', asked_at: 'timestamptz', verified_at: 'timestamptz?' },
+    inserts: ['transmitter', 'asked_at'],
+    updates: ['asked_at', 'verified_at'],
+  },
+  {
     name: 'audit_events',
     columns: {
       at: 'timestamptz',

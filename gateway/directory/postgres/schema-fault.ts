@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
+import { claimQuestion, noteVerified } from './event-streams.ts'
 import { dropExpiredLogouts, readLogouts, widenIssuer, widenSubjects, writeLogouts } from './logouts.ts'
 import { newestVersion } from './migrate.ts'
 import type { Database, Statement } from './pool.ts'
@@ -80,6 +81,8 @@ const writes: readonly Statement[] = [
   widenSubjects,
   widenIssuer,
   dropExpiredLogouts,
+  claimQuestion,
+  noteVerified,
 ]
 
 /**

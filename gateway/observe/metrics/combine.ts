@@ -50,6 +50,8 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_security_event_timestamp_seconds: 'max',
   sallyport_event_stream_status_timestamp_seconds: 'max',
   sallyport_event_poll_timestamp_seconds: 'max',
+  sallyport_event_stream_verified_timestamp_seconds: 'max',
+  sallyport_event_stream_verification_interval_seconds: 'max',
   process_start_time_seconds: 'min',
   process_resident_memory_bytes: 'sum',
   process_virtual_memory_bytes: 'sum',

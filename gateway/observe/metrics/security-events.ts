@@ -9,6 +9,9 @@ export type SecurityEventMetrics = Readonly<{
   noteStreamStatus: (transmitter: string, status: string, at: Date) => void
   countPoll: (transmitter: string, outcome: 'answered' | 'failed') => void
   notePoll: (transmitter: string, at: Date) => void
+  expectVerification: (transmitter: string, everySeconds: number, atSeconds: number) => void
+  countVerification: (transmitter: string, outcome: 'asked' | 'failed' | 'missed') => void
+  noteVerified: (transmitter: string, askedAtSeconds: number) => void
 }>
 
 export function createSecurityEventMetrics(registers: Registry[]): SecurityEventMetrics {
@@ -42,6 +45,8 @@ export function createSecurityEventMetrics(registers: Registry[]): SecurityEvent
     labelNames: ['transmitter'],
     registers,
   })
+  const { verifications, verifiedAt, interval } = createVerificationMetrics(registers)
+  const verified = new Map<string, number>()
   return {
     countEvent: (transmitter = 'unknown', event, outcome, cause) => events.inc({ transmitter, event, outcome, cause }),
     expectEvents: (transmitters, at) => {
@@ -56,5 +61,38 @@ export function createSecurityEventMetrics(registers: Registry[]): SecurityEvent
     noteStreamStatus: (transmitter, status, at) => statusAt.set({ transmitter, status }, at.getTime() / 1000),
     countPoll: (transmitter, outcome) => polls.inc({ transmitter, outcome }),
     notePoll: (transmitter, at) => pollAt.set({ transmitter }, at.getTime() / 1000),
+    expectVerification: (transmitter, everySeconds, atSeconds) => {
+      interval.set({ transmitter }, everySeconds)
+      if (!verified.has(transmitter)) verifiedAt.set({ transmitter }, atSeconds)
+      for (const outcome of ['asked', 'failed', 'missed']) verifications.inc({ transmitter, outcome }, 0)
+    },
+    countVerification: (transmitter, outcome) => verifications.inc({ transmitter, outcome }),
+    noteVerified: (transmitter, askedAtSeconds) => {
+      const last = Math.max(verified.get(transmitter) ?? 0, askedAtSeconds)
+      verified.set(transmitter, last)
+      verifiedAt.set({ transmitter }, last)
+    },
   }
+}
+
+function createVerificationMetrics(registers: Registry[]) {
+  const verifications = new Counter({
+    name: 'sallyport_event_stream_verifications_total',
+    help: 'Verification events of a transmitter, by outcome: asked for, failed to ask, or missed by the next question.',
+    labelNames: ['transmitter', 'outcome'],
+    registers,
+  })
+  const verifiedAt = new Gauge({
+    name: 'sallyport_event_stream_verified_timestamp_seconds',
+    help: 'When the verification event that came last was asked for; the start of the process before the first.',
+    labelNames: ['transmitter'],
+    registers,
+  })
+  const interval = new Gauge({
+    name: 'sallyport_event_stream_verification_interval_seconds',
+    help: 'How often verification events are asked for.',
+    labelNames: ['transmitter'],
+    registers,
+  })
+  return { verifications, verifiedAt, interval }
 }
