@@ -1,6 +1,7 @@
 import type { Authenticate } from './authenticate/authenticate.ts'
 import { type CredentialRules, readCredential } from './authenticate/credential.ts'
 import { type Caller, type Decision, decide, enforce, type Permit } from './authorize/decide.ts'
+import type { Consult } from './consult/consult.ts'
 import type { Directory, KnownUser } from './directory/directory.ts'
 import type { Cors } from './endpoints/cors.ts'
 import type { Answer } from './endpoints/endpoints.ts'
@@ -48,6 +49,7 @@ export type Stages = Readonly<{
   credentials: CredentialRules
   authenticate: Authenticate
   directory: Directory<KnownUser>
+  consult: Consult
   limit: Limit
   answer: Answer
   pin: Pin
@@ -165,27 +167,28 @@ type Admit = (
 ) => Awaitable<Permit>
 
 /**
- * Leads from a target to a permit: route, rate limit, authentication, organization, resource, decision. Both listeners
- * use it, so its order is the order of refusals.
+ * Leads from a target to a permit: route, rate limit, authentication, organization, resource, decision, decision points.
+ * Both listeners use it, so its order is the order of refusals.
  */
 export function createAdmit(
-  stage: Pick<Stages, 'credentials' | 'authenticate' | 'directory' | 'limit'>,
+  stage: Pick<Stages, 'credentials' | 'authenticate' | 'directory' | 'consult' | 'limit'>,
   listener: AuditedListener,
 ): Admit {
-  const issue = (decision: Decision, { exchange }: Received, observer: RequestObserver): Permit => {
-    const permit = enforce(decision)
+  const issue = (permit: Permit, { exchange }: Received, observer: RequestObserver): Permit => {
     observer.onAllowed()
     // A connection of the decision listener belongs to a proxy, which asks for all organizations.
     if (listener === 'public') exchange.account.forOrganization(permit.caller?.organization?.id)
     return permit
   }
+  const permit = (decision: Decision): Awaitable<Permit> =>
+    decision.isAllowed && decision.pending ? stage.consult(decision.pending) : enforce(decision)
   const authorize = (
     match: RouteMatch,
     received: Received,
     roles: Roles,
     observer: RequestObserver,
   ): Awaitable<Permit> => {
-    if (match.route.isPublic) return issue(decide(match, undefined, roles), received, observer)
+    if (match.route.isPublic) return issue(enforce(decide(match, undefined, roles)), received, observer)
     const { exchange, headers, client, requestId } = received
     const arrival = { clientAddress: client.address, requestId }
     return andThen(stage.authenticate(readCredential(headers, stage.credentials, exchange), arrival), (principal) => {
@@ -195,7 +198,7 @@ export function createAdmit(
       return andThen(resolveResource(match, organization, stage.directory, headers.passing), (resource) => {
         observer.onResource(resource)
         const caller: Caller = { principal, organization, resource }
-        return issue(decide(match, caller, roles), received, observer)
+        return andThen(permit(decide(match, caller, roles)), (issued) => issue(issued, received, observer))
       })
     })
   }

@@ -18,7 +18,7 @@ export const floors = [
   ['route', 'authenticate'],
   ['resolve'],
   ['authorize'],
-  ['limit', 'locate', 'endpoints'],
+  ['consult', 'limit', 'locate', 'endpoints'],
   ['pin', 'recheck', 'relay', 'observe', 'signals'],
   ['forward', 'admin'],
   ['pipeline.ts', 'decision'],

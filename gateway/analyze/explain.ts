@@ -11,6 +11,7 @@ import { effectivePermissions, type Permissions } from '../authorize/permissions
 import { findRefusal, GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
 import { rewritePath } from '../policy/path-rewrite.ts'
+import { describeQuestion } from '../policy/questions.ts'
 import { describeRateLimit } from '../policy/rate-limit.ts'
 import type { AbilitySet, Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
@@ -28,6 +29,7 @@ export type Explanation = Readonly<{
   route: string | undefined
   source: string | undefined
   upstreamPath?: string
+  asks?: readonly string[]
   checks: readonly ExplainedCheck[]
 }>
 
@@ -68,10 +70,12 @@ export function explain(
   else if (refused) note(refused.code === 'target_misreadable' ? 'target' : 'organization', false, refused.message)
   else if (!caller) note('credential', false, 'the request has none')
   else explainCaller(route, caller, roles, note)
+  const asks = outcome === 'allowed' ? route.questions.map(({ pdp }) => pdp) : []
+  if (asks.length > 0) note('decision', true, `not asked here; ${route.questions.map(describeQuestion).join(', ')}`)
   if (route.rateLimit && outcome === 'allowed') note('rate limit', true, describeRateLimit(route.rateLimit))
   const status = outcome === 'allowed' ? 200 : findRefusal(outcome).status
   const place = { route: route.id, source: route.source, ...(upstreamPath !== undefined && { upstreamPath }) }
-  return { status, outcome, ...place, checks }
+  return { status, outcome, ...place, ...(asks.length > 0 && { asks: [...new Set(asks)] }), checks }
 }
 
 type Note = (check: string, isPassed: boolean, why: string) => void

@@ -79,8 +79,10 @@ export type UnguardedSegment = Readonly<{ name: string; index: number }>
 
 export function listUnguarded({ path, isPublic, destination, ...route }: Route): readonly UnguardedSegment[] {
   if (isPublic || destination.kind !== 'upstream') return []
-  const { resource, organizationParam, unguarded } = route
-  const checked = new Set([organizationParam, ...(resource ? listPathNames(resource) : []), ...unguarded.keys()])
+  const { resource, organizationParam, unguarded, questions } = route
+  const asked = questions.flatMap(({ about }) => (about.from === 'path' ? about.param : []))
+  const guarded = resource ? listPathNames(resource) : []
+  const checked = new Set([organizationParam, ...guarded, ...asked, ...unguarded.keys()])
   return parsePattern(path).flatMap((segment, index) => {
     if (segment.kind === 'literal') return []
     const name = segment.kind === 'rest' ? '*' : segment.name

@@ -5,7 +5,7 @@ import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
 import { loadPolicy, parsePolicy } from '../policy/load.ts'
-import { checkRuleNames } from './rule-names.ts'
+import { checkDecisionPoints, checkRuleNames } from './rule-names.ts'
 
 export type PolicySource = Readonly<{ config: string; policies?: string }>
 
@@ -21,6 +21,7 @@ export function readPolicy({ config, policies }: PolicySource): ReadPolicy {
   const { directory } = configuration.policies
   const policy = loadPolicy(directory, readUpstreamAddresses(configuration))
   checkRuleNames(configuration, policy)
+  checkDecisionPoints(configuration, policy)
   return { policy, directory, configuration }
 }
 

@@ -1,6 +1,6 @@
 import type { Configuration } from '../configuration/configuration.ts'
 import type { Policy } from '../policy/compile.ts'
-import { ConfigurationError } from '../policy/configuration-error.ts'
+import { ConfigurationError, type Problem } from '../policy/configuration-error.ts'
 import { suggestName } from '../policy/near-name.ts'
 
 export function checkRuleNames(
@@ -23,4 +23,24 @@ export function checkRuleNames(
     ),
   )
   if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+export function checkDecisionPoints(
+  { decisionPoints }: Pick<Configuration, 'decisionPoints'>,
+  { routes }: Pick<Policy, 'routes'>,
+): void {
+  const known = Object.keys(decisionPoints)
+  const problems = routes.flatMap(({ id, source, questions }) =>
+    questions.flatMap(({ pdp }) => {
+      if (known.includes(pdp)) return []
+      const advice = known.length === 0 ? 'decisionPoints has none' : suggestName(pdp, known)
+      return [placeProblem(source, `route "${id}" asks decision point "${pdp}", which is not configured; ${advice}`)]
+    }),
+  )
+  if (problems.length > 0) throw new ConfigurationError(problems)
+}
+
+function placeProblem(source: string, message: string): Problem {
+  const [, file = source, line] = /^(.*):(\d+)$/.exec(source) ?? []
+  return line === undefined ? { file, message } : { file, line: Number(line), message }
 }

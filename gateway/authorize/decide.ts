@@ -35,14 +35,34 @@ class IssuedPermit {
   }
 }
 
+class OpenDecision {
+  declare readonly match: RouteMatch
+  declare readonly caller: PermittedCaller
+  readonly #isOpened = true
+
+  constructor(match: RouteMatch, caller: PermittedCaller) {
+    this.match = match
+    this.caller = caller
+  }
+
+  static isOpened(value: object): boolean {
+    return #isOpened in value && value.#isOpened
+  }
+}
+
 // Otherwise each instance would give access to its class.
-Object.defineProperty(IssuedPermit.prototype, 'constructor', { value: Object })
+for (const { prototype } of [IssuedPermit, OpenDecision])
+  Object.defineProperty(prototype, 'constructor', { value: Object })
 
 /** Proof that the policy allowed this request. Only `decide` makes one; locate, pin and forward require one. */
 export type Permit = IssuedPermit
 
+export type Pending = OpenDecision
+
 export type Decision = Readonly<
-  { isAllowed: true; permit: Permit } | { isAllowed: false; reason: RefusalCode; cause: RefusalCause }
+  | { isAllowed: true; permit: Permit; pending?: undefined }
+  | { isAllowed: true; permit: undefined; pending: Pending }
+  | { isAllowed: false; reason: RefusalCode; cause: RefusalCause }
 >
 
 const allow = (match: RouteMatch, caller: PermittedCaller | undefined): Decision => ({
@@ -103,7 +123,17 @@ export function decide(match: RouteMatch, caller: Caller | undefined, roles: Rol
   const weighed = { principal, organization, resource, permissions }
   for (const { nameCause, isPassed } of routeChecks)
     if ((isPassed(route, weighed) ?? true) !== true) return deny(nameCause(route, weighed))
+  if (route.questions.length > 0)
+    return { isAllowed: true, permit: undefined, pending: new OpenDecision(match, weighed) }
   return allow(match, weighed)
+}
+
+/** Takes the answers in the order of the route's questions. They only narrow: each must be the literal true. */
+export function settle(pending: Pending, answers: readonly unknown[]): Decision {
+  if (!OpenDecision.isOpened(pending)) throw new GatewayError('internal')
+  const { match, caller } = pending
+  if (answers.length !== match.route.questions.length) throw new GatewayError('pdp_unusable')
+  return answers.every((answer) => answer === true) ? allow(match, caller) : deny('decision_refused')
 }
 
 export const runsPublicAgent = (route: Route, { resource }: Caller): boolean =>
@@ -160,8 +190,9 @@ function nameHiddenResource(_: Route, { organization, resource }: CallerWithPerm
 }
 
 export function enforce(decision: Decision): Permit {
-  if (decision.isAllowed) return decision.permit
-  throw new GatewayError(decision.cause)
+  if (!decision.isAllowed) throw new GatewayError(decision.cause)
+  if (!decision.permit) throw new GatewayError('internal')
+  return decision.permit
 }
 
 /** A last check before a permit is spent: a forged object is a bug of the gateway, so the request is refused. */

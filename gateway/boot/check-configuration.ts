@@ -1,4 +1,4 @@
-import { checkRuleNames } from '../analyze/rule-names.ts'
+import { checkDecisionPoints, checkRuleNames } from '../analyze/rule-names.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import { loadPolicy } from '../policy/load.ts'
@@ -16,5 +16,7 @@ export async function checkConfiguration(configuration: Configuration): Promise<
   checkListenerTls(configuration)
   checkUpstreams(configuration)
   await openKeyring(configuration, () => new Date())
-  checkRuleNames(configuration, loadPolicy(configuration.policies.directory, readUpstreamAddresses(configuration)))
+  const policy = loadPolicy(configuration.policies.directory, readUpstreamAddresses(configuration))
+  checkRuleNames(configuration, policy)
+  checkDecisionPoints(configuration, policy)
 }

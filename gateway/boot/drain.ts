@@ -26,7 +26,8 @@ type Drained = Readonly<{
 /** Requests end first, then the services that they need; services that still write end last (SPEC section 6, Drain). */
 export function createDrain(configuration: Configuration, log: ProcessLog, drained: Drained) {
   const { services, listeners, drainStreams, inFlight, certificates } = drained
-  const { issuers, keys, upstreams, policies, shadow, exchanges, logouts, polls, opened, audit, tracing } = services
+  const { issuers, keys, upstreams, policies, shadow, exchanges, logouts, polls, opened, decisionPoints } = services
+  const { audit, tracing } = services
   let isDraining = false
   const drain: Drain = async (options = {}) => {
     if (isDraining) return
@@ -39,7 +40,7 @@ export function createDrain(configuration: Configuration, log: ProcessLog, drain
     for (const part of [polls, issuers, keys, certificates, upstreams, policies, shadow, exchanges]) part.stop()
     await inFlight.untilIdle(lastWordsMs)
     await logouts.stop()
-    await Promise.all([opened.close(), audit.close(auditCloseMs), tracing?.stop(traceCloseMs)])
+    await Promise.all([opened.close(), decisionPoints.stop(), audit.close(auditCloseMs), tracing?.stop(traceCloseMs)])
   }
   return { drain, isDraining: () => isDraining }
 }

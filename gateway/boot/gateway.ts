@@ -155,7 +155,7 @@ async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: E
 
 function collectFacts(
   configuration: Configuration,
-  { opened, keys, policies, shadow, issuers, exchanges, snapshot }: Services,
+  { opened, keys, policies, shadow, issuers, exchanges, decisionPoints, snapshot }: Services,
   isDraining: () => boolean,
   { metrics, history }: ProcessContext,
 ): AdminState {
@@ -177,7 +177,7 @@ function collectFacts(
     policyTexts: async () => policies.texts(),
     history: async (query) => history.read(query),
     exchanges: exchanges.recheck.list,
-    whoMay: createWhoMay(opened.directory, snapshot),
+    whoMay: createWhoMay(opened.directory, snapshot, decisionPoints.consult),
     clusters: () => readClusterStates(opened.stores.clusters, opened.readHeartbeat, now, staleAfterMs),
   }
 }

@@ -7,6 +7,7 @@ import { describeError } from '../observe/log/log.ts'
 import type { Snapshot } from '../pipeline.ts'
 import type { AccessEnd, OpenExchange } from '../recheck/open-exchange.ts'
 import { OpenExchanges, type Recheck } from '../recheck/recheck.ts'
+import type { DecisionPoints } from './decision-points.ts'
 import type { OpenDirectory } from './directory.ts'
 import type { OpenLogouts } from './logouts.ts'
 import type { ProcessContext } from './process-context.ts'
@@ -17,6 +18,7 @@ type WatchDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
   Readonly<{
     audit: Audit
     logouts: Pick<OpenLogouts, 'hasEnded' | 'onEnded'>
+    decisionPoints: Pick<DecisionPoints, 'askAgain' | 'recheckMsOf'>
     now: () => Date
     monotonicMs: () => number
   }>
@@ -27,7 +29,7 @@ export function watchExchanges(
   policy: () => Snapshot,
   dependencies: WatchDependencies,
 ): WatchedExchanges {
-  const { log, metrics, audit, logouts, now, monotonicMs } = dependencies
+  const { log, metrics, audit, logouts, decisionPoints, now, monotonicMs } = dependencies
   const { readFacts, knownAt } = opened.rights
   const recheck = new OpenExchanges({
     ...streams,
@@ -35,6 +37,8 @@ export function watchExchanges(
     knownAt,
     policy,
     hasEnded: logouts.hasEnded,
+    consultAgain: decisionPoints.askAgain,
+    recheckMsOf: decisionPoints.recheckMsOf,
     now,
     monotonicMs,
     processId: process.pid,

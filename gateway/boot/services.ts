@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks'
-import { checkRuleNames } from '../analyze/rule-names.ts'
+import { checkDecisionPoints, checkRuleNames } from '../analyze/rule-names.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { readVersion } from '../configuration/version.ts'
 import type { Networks } from '../http/upstream/networks.ts'
@@ -12,6 +12,7 @@ import { startPolicies, type TablePolicies } from '../reload/policies.ts'
 import { type Shadow, startShadow } from '../reload/shadow.ts'
 import type { SignalReceivers } from '../signals/signals.ts'
 import { openAudit } from './audit.ts'
+import { type DecisionPoints, openDecisionPoints } from './decision-points.ts'
 import { type OpenDirectory, openDirectory } from './directory.ts'
 import { type Issuers, startIssuers } from './issuers.ts'
 import { type OpenLogouts, openLogouts } from './logouts.ts'
@@ -34,6 +35,7 @@ export type Services = Readonly<{
   shadow: Shadow
   issuers: Issuers
   exchanges: WatchedExchanges
+  decisionPoints: DecisionPoints
   logouts: OpenLogouts
   receivers: SignalReceivers
   polls: Polls
@@ -57,13 +59,18 @@ export async function startServices(
   const opened = openDirectory(configuration, snapshot, { log, metrics, now, monotonicMs })
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   const logouts = openLogouts(configuration, opened, { log, metrics, now, monotonicMs })
-  const exchanges = watchExchanges(configuration, opened, snapshot, { log, metrics, audit, logouts, now, monotonicMs })
+  const decisionPoints = openDecisionPoints(configuration, opened.rights.knownAt, { log, metrics, now, monotonicMs })
+  const watching = { log, metrics, audit, logouts, decisionPoints, now, monotonicMs }
+  const exchanges = watchExchanges(configuration, opened, snapshot, watching)
   opened.rights.onChange((change) => {
+    decisionPoints.hear(change)
     logouts.hear(change)
     exchanges.hear(change)
   })
   const adopt = (policy: Policy): void => {
     if (!current) checkRuleNames(configuration, policy)
+    checkDecisionPoints(configuration, policy)
+    decisionPoints.noteTable()
     current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
     exchanges.recheck.recheckAll()
   }
@@ -75,6 +82,6 @@ export async function startServices(
   const polls = startPolls(isFirstWorker ? configuration : undefined, receivers, opened.stores.eventStreams, {
     ...{ log, metrics, now, monotonicMs },
   })
-  const readers = { policies, shadow, issuers, exchanges, logouts, receivers, polls, snapshot }
+  const readers = { policies, shadow, issuers, exchanges, decisionPoints, logouts, receivers, polls, snapshot }
   return { tracing, audit, keys, opened, upstreams, ...readers }
 }

@@ -79,7 +79,6 @@ function refuseBlocks(
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
 
-/** Throws for names in `passHeaders` and `passResponseHeaders` that pass anyway, or never do. */
 export function checkPassedHeaders({ upstreams, problemAt }: Configuration): void {
   const problems = Object.entries(upstreams).flatMap(([upstream, { passHeaders, passResponseHeaders }]) => {
     const complain = (key: string, names: readonly string[], explain: (name: string) => string | undefined) =>

@@ -35,7 +35,7 @@ export type Wired = Readonly<{
 export function wireStages(
   configuration: Configuration,
   isTrustedProxy: TrustedProxies,
-  { tracing, audit, keys, opened, shadow, issuers, exchanges, logouts, snapshot }: Services,
+  { tracing, audit, keys, opened, shadow, issuers, exchanges, decisionPoints, logouts, snapshot }: Services,
   { log, metrics, history, engine }: ProcessContext,
 ): Wired {
   const { directory } = opened
@@ -46,11 +46,7 @@ export function wireStages(
     makeId: () => randomUUID().replaceAll('-', ''),
   })
   metrics.watchStreams(countStreams)
-  const recordFailure = createFailureRecorder(audit, now)
-  const onRequestEnd = (request: EndedRequest): void => {
-    history.noteEnd(request)
-    recordFailure(request)
-  }
+  const onRequestEnd = tellEnds(history, createFailureRecorder(audit, now))
   const beginRecord = (listener: AuditedListener) =>
     createRecords({ log, metrics, now, monotonicMs, onRequestEnd }, listener)
   const time = observeStages(metrics, monotonicMs)
@@ -69,6 +65,7 @@ export function wireStages(
     credentials: credentials.public,
     authenticate: createAuthenticate({ directory, verify, logouts, now }),
     directory,
+    consult: decisionPoints.consult,
     limit: openLimit(opened.countBy, { metrics, monotonicMs }),
     answer: createAnswer({ directory, draw: randomInt, now }),
     audit,
@@ -97,6 +94,13 @@ function openAuthzen({ listeners }: Configuration, stages: Stages, keys: Service
   const pageTokens = createPageTokens({ privateKey: () => keys.signing().privateKey, drawBytes: randomBytes })
   return createAuthzen(stages, { ...authzen, evaluators }, { pageTokens, monotonicMs, now })
 }
+
+const tellEnds =
+  ({ noteEnd }: Pick<ProcessContext['history'], 'noteEnd'>, recordFailure: (request: EndedRequest) => void) =>
+  (request: EndedRequest): void => {
+    noteEnd(request)
+    recordFailure(request)
+  }
 
 const followBy =
   (time: ObserveRequest, trace: ObserveRequest | undefined): ObserveRequest =>

@@ -103,6 +103,7 @@ export type Configuration = Readonly<{
       }>
     >
   >
+  decisionPoints: Readonly<Record<string, DecisionPointSettings>>
   dns: Readonly<{ cacheMs: number; maxStaleMs: number }>
   policies: Readonly<{ directory: string; shadow?: string }>
   reload: Readonly<{ onWidening: 'allow' | 'hold' }>
@@ -167,6 +168,17 @@ export type TransmitterSettings = Readonly<{
   tls?: Readonly<{ ca: Pem }>
   proxy?: string
   timeoutMs: number
+}>
+
+export type DecisionPointSettings = Readonly<{
+  url: string
+  tls?: Readonly<{ ca: Pem }>
+  headers: Readonly<Record<string, string>>
+  deadlineMs: number
+  cacheMs: number
+  recheckMs: number
+  maxInFlight: number
+  maxInFlightPerOrganization: number
 }>
 
 export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>

@@ -5,7 +5,7 @@ type Path = readonly string[]
 const pemNames: ReadonlySet<string> = new Set(['cert', 'key', 'clientCa', 'ca'])
 
 type Sections = Readonly<
-  Record<'listeners' | 'upstreams', object> & Record<'issuers' | 'transmitters', readonly Owner[]>
+  Record<'listeners' | 'upstreams' | 'decisionPoints', object> & Record<'issuers' | 'transmitters', readonly Owner[]>
 >
 
 type Owner = Readonly<{ tls?: object }>
@@ -13,7 +13,7 @@ type Owner = Readonly<{ tls?: object }>
 export function sourcePems<Written extends Sections>(written: Written, fileOf: (path: Path) => string | undefined) {
   const sourceOwner = (owner: Owner, path: Path): Owner =>
     owner.tls ? { ...owner, tls: sourceSection(owner.tls, [...path, 'tls'], fileOf) } : owner
-  const source = (name: 'listeners' | 'upstreams') =>
+  const source = (name: 'listeners' | 'upstreams' | 'decisionPoints') =>
     mapValues(written[name] as Readonly<Record<string, Owner>>, (owner, key) => sourceOwner(owner, [name, key]))
   const sourceList = (name: 'issuers' | 'transmitters') =>
     written[name].map((owner, index) => sourceOwner(owner, [name, String(index)]))
@@ -22,6 +22,7 @@ export function sourcePems<Written extends Sections>(written: Written, fileOf: (
     ...written,
     listeners: source('listeners'),
     upstreams: source('upstreams'),
+    decisionPoints: source('decisionPoints'),
     issuers,
     transmitters,
   } as Written

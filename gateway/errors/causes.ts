@@ -441,6 +441,26 @@ export const causes = {
     '`X-Forwarded-Host` is not a host.',
     'Let the proxy send the host of the original request.',
   ],
+  pdp_unanswered: [
+    'decision_unavailable',
+    'The decision point could not be reached, failed with a 5xx, or did not send its whole answer within `decisionPoints.<name>.deadlineMs`.',
+    'Check the decision point and the network between. The `error` of the log line names the failure.',
+  ],
+  pdp_unusable: [
+    'decision_unavailable',
+    'The decision point answered otherwise than AuthZEN 1.0 asks: not 200, not JSON, too large, a redirect, no literal `true` or `false`, or another number of decisions.',
+    'Compare `decisionPoints.<name>.url` and its headers with the decision point. The `error` of the log line says what is wrong.',
+  ],
+  pdp_circuit_open: [
+    'decision_unavailable',
+    'The last questions of the organization to the decision point failed, so it is asked once a second until one succeeds.',
+    'Check the decision point. Its first answer closes the circuit.',
+  ],
+  pdp_busy: [
+    'decision_unavailable',
+    'The organization has `maxInFlightPerOrganization` questions under way, or all have `maxInFlight`, and none ended within the deadline.',
+    'Make the decision point faster, or raise the limits.',
+  ],
   cluster_address_malformed: [
     'upstream_unavailable',
     'The base address of the cluster is not an HTTP URL.',

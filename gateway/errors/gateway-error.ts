@@ -1,7 +1,7 @@
 import { type CodeWithExactCauses, causes, type ExactCause } from './causes.ts'
 
 /** The check of the policy that a 403 failed (SPEC section 5). It never says what would have been enough. */
-export type Check = 'role' | 'ability' | 'resource'
+export type Check = 'role' | 'ability' | 'resource' | 'decision'
 
 export type RefusalDetails = Readonly<{
   messages?: readonly ValidationMessage[]
@@ -34,6 +34,7 @@ const refusals = {
   origin_forbidden: [403, 'Pages of this origin may not use this cookie.'],
   account_out_of_reach: [403, 'Your role does not cover all that this account may do.', 'role'],
   enterprise_required: [403, 'This needs an Enterprise organization.', 'resource'],
+  decision_refused: [403, 'You are not permitted to do this.', 'decision'],
   cluster_suspended: [403, 'The cluster is suspended.', 'resource'],
   route_not_found: [404, 'Nothing is served at this path.'],
   not_available: [404, 'This gateway does not offer it.'],
@@ -62,6 +63,7 @@ const refusals = {
   audit_unavailable: [503, 'Decisions cannot be recorded at the moment; try again shortly.'],
   rate_limit_unavailable: [503, 'Requests cannot be counted at the moment; try again shortly.'],
   issuer_unavailable: [503, 'The identity provider is unavailable; try again shortly.'],
+  decision_unavailable: [503, 'This action cannot be decided at the moment; try again shortly.'],
 } as const satisfies Record<string, readonly [status: number, message: string, check?: Check]>
 
 export type RefusalCode = keyof typeof refusals

@@ -63,6 +63,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'API tokens are minted in Enterprise organizations alone.',
     'Upgrade the organization, or use OAuth.',
   ],
+  decision_refused: [
+    'The policy permits the request, and the decision point that the route asks does not.',
+    'Give the caller the right in the decision point. `sallyport policy explain` names the question.',
+  ],
   cluster_suspended: ['An operator has suspended the cluster.', 'Resume the cluster: `sallyport clusters resume`.'],
   route_not_found: [
     'No route matches the path.',
@@ -146,6 +150,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
   issuer_unavailable: [
     'The key of a JWT is not known yet and its issuer cannot be reached, or the issuer gave no answer about an opaque token.',
     'Try again. Operators check `sallyport_jwks_issuer_up` and `sallyport_introspections_total`.',
+  ],
+  decision_unavailable: [
+    'The decision point that the route asks gave no usable answer in time, and only its yes permits the request.',
+    'Try again. Operators check the decision point and `sallyport_pdp_questions_total`.',
   ],
 }
 

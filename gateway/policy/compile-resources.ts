@@ -42,7 +42,8 @@ export function compileResources(files: readonly PolicyFile[], roles: Roles, pro
     const { id: idType, owner, visibility } = row
     const shape = { name, idType, hasOwner: owner === true, hasVisibility: visibility === true }
     const fingerprint = [...Object.values(shape), ...(parent ? [parent.fingerprint] : [])].join(' ')
-    const kind = { ...shape, fingerprint, privateRole, parent }
+    const decision = row.decision && { pdp: row.decision.pdp, action: row.decision.action }
+    const kind = { ...shape, fingerprint, privateRole, parent, decision }
     if (listLevels(kind).length > mostLevels)
       return refuse('parent', `has more than ${mostLevels - 1} ancestors; leave out the farthest`)
     kinds.set(name, Object.freeze(kind))

@@ -2,6 +2,7 @@ import type { RouteContent } from './file.ts'
 import type { KnownUpstreams } from './known-upstreams.ts'
 import { suggestName } from './near-name.ts'
 import { compileRewrite } from './path-rewrite.ts'
+import { compileQuestions } from './questions.ts'
 import type { RateLimit } from './rate-limit.ts'
 import { listLevels, type ResourceKinds } from './resource-kind.ts'
 import type { OrganizationRole, Roles } from './role.ts'
@@ -52,6 +53,8 @@ export function compileRoute(
   checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
   const resource = readResource(row, resources, names, refuse)
   checkUnguarded(row, resource, names, refuse)
+  checkParam(row.decision?.resource?.param, ['decision', 'resource', 'param'], names, refuse)
+  const questions = compileQuestions(row, resource, refuse)
   const rewrite = isValid ? readRewrite(row, upstreams, refuse) : undefined
   if (!isValid || !destination) return undefined
   return Object.freeze({
@@ -70,6 +73,7 @@ export function compileRoute(
     organizationParam: row.organization?.param,
     resource,
     unguarded: new Map(Object.entries(row.unguarded ?? {})),
+    questions,
     isWebSocket: row.websocket === true,
     isKeptAlive: row.keepAlive !== false,
     takesEncodedSlashes: row.encodedSlashes === 'allow',
@@ -232,7 +236,7 @@ function checkAbility(row: RouteContent, roles: Roles, refuse: Report): void {
 
 function checkPublic(row: RouteContent, refuse: Report): void {
   if (row.access !== 'public') return
-  for (const key of ['require', 'organization', 'resource', 'cluster', 'answer'] as const)
+  for (const key of ['require', 'organization', 'resource', 'decision', 'cluster', 'answer'] as const)
     if (row[key] !== undefined) refuse([key], `a public route has no caller, so it cannot have "${key}"`)
 }
 

@@ -34,6 +34,7 @@ export type ResourceContent = Readonly<{
   visibility?: boolean
   privateRole?: string
   parent?: string
+  decision?: Readonly<{ pdp: string; action?: string }>
 }>
 
 export type RouteContent = Readonly<{
@@ -58,6 +59,7 @@ export type RouteContent = Readonly<{
     public?: boolean
   }>
   unguarded?: Readonly<Record<string, string>>
+  decision?: Readonly<{ pdp: string; action?: string; resource?: Readonly<{ type?: string; param?: string }> }>
   websocket?: boolean
   keepAlive?: boolean
   encodedSlashes?: 'refuse' | 'allow'

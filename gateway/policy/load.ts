@@ -106,7 +106,6 @@ function listFiles(directory: string): readonly string[] {
   }
 }
 
-/** `*.test.yaml` hold expectations, not policy. */
 function choosePolicyFiles(directory: string, names: readonly string[]): readonly string[] {
   const visible = names.filter((name) => !name.startsWith('.'))
   const others = visible.filter((name) => name.endsWith('.yml'))

@@ -8,7 +8,10 @@ export type ResourceKind = Readonly<{
   hasVisibility: boolean
   privateRole: OrganizationRole | undefined
   parent: ResourceKind | undefined
+  decision?: PdpChoice | undefined
 }>
+
+export type PdpChoice = Readonly<{ pdp: string; action: string | undefined }>
 
 export type ResourceIdType = 'integer' | 'bigint' | 'uuid' | 'text'
 

@@ -38,6 +38,12 @@ export type GuardedResource = Readonly<
 
 export type IdPlace = Readonly<{ in: 'path' | 'header' | 'query'; name: string }>
 
+export type PdpQuestion = Readonly<{ pdp: string; action: string; about: QuestionedResource }>
+
+export type QuestionedResource = Readonly<
+  { type: string } & ({ from: 'guarded'; level: number } | { from: 'path'; param: string } | { from: 'route' })
+>
+
 export const listPathNames = (resource: GuardedResource): readonly string[] => [
   ...(resource.place.in === 'path' ? [resource.place.name] : []),
   ...(resource.kind === 'object' ? resource.parents : []),
@@ -68,6 +74,7 @@ export type Route = Readonly<{
   organizationParam: string | undefined
   resource: GuardedResource | undefined
   unguarded: ReadonlyMap<string, string>
+  questions: readonly PdpQuestion[]
   isWebSocket: boolean
   isKeptAlive: boolean
   takesEncodedSlashes: boolean

@@ -1,5 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
 import { decide, enforce } from '../authorize/decide.ts'
+import { composeConsultation } from '../consult/compose.ts'
 import { type DirectoryFacts, nameIdentity } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { isSameRewrite } from '../policy/path-rewrite.ts'
@@ -55,7 +56,13 @@ export function judgeAgain(
       const resource = resolveResource(match, organization, now, open.idHeader)
       if (resource instanceof Promise) throw new GatewayError('internal')
       open.noteResource(match, resource)
-      enforce(decide(match, { principal, organization, resource }, roles))
+      const decision = decide(match, { principal, organization, resource }, roles)
+      if (decision.isAllowed && decision.pending)
+        open.consultation = composeConsultation(match, decision.pending.caller)
+      else {
+        enforce(decision)
+        open.consultation = undefined
+      }
     }
     if (match.route.destination.kind === 'cluster') requireCluster(open, clusterIdOf(match), facts)
     return undefined

@@ -1,5 +1,6 @@
 import type { Proof } from '../authenticate/principal.ts'
 import type { Permit } from '../authorize/decide.ts'
+import { type Consultation, composeConsultation } from '../consult/compose.ts'
 import { type Tag, tagsOfResource } from '../directory/change.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
 import type { AccessEndCode } from '../errors/stream-failure.ts'
@@ -59,6 +60,8 @@ export class OpenExchange implements Slot<OpenExchange> {
   readonly #report: Opening['report']
   proof: Proof | undefined
   #place: Place
+  consultation: Consultation | undefined
+  consultedAtMs = 0
   expiresAtMs = 0
   verifiedAtMs: number
   /** When a change was heard that names this exchange, and that is not judged yet. */
@@ -90,6 +93,10 @@ export class OpenExchange implements Slot<OpenExchange> {
     this.verifiedAtMs = verifiedAtMs
     this.#report = report
     this.#place = describePlace(match, upstream, exchange.headers)
+    if (caller && match.route.questions.length > 0) {
+      this.consultation = composeConsultation(match, caller)
+      this.consultedAtMs = nowMs
+    }
     this.noteResource(match, caller?.resource)
   }
 

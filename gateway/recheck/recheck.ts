@@ -1,7 +1,7 @@
 import type { Change } from '../directory/change.ts'
 import type { DirectoryFacts, SessionEnd } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
-import { guarded } from '../fault/guarded.ts'
+import { guarded, reportFault } from '../fault/guarded.ts'
 import { ExchangeRegister } from './exchange-register.ts'
 import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
 import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
@@ -9,10 +9,12 @@ import { findLogout, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter } from './list-exchanges.ts'
 import { OpaqueTokens } from './opaque-tokens.ts'
 import type { AccessEnd, OpenExchange, Opening } from './open-exchange.ts'
+import { type ConsultAgain, OutsideDecisions } from './outside-decisions.ts'
 import { WithdrawnKeys } from './withdrawn-keys.ts'
 
 export type RecheckOptions = ExpiryRules &
   JudgeOptions &
+  ConsultAgain &
   Readonly<{
     /** The last moment at which facts that were read then are known to have held. */
     knownAt: (readAtMs: number) => number
@@ -50,6 +52,7 @@ export class OpenExchanges {
   readonly #expiry: ExpiryClock
   readonly #keys: WithdrawnKeys
   readonly #opaque: OpaqueTokens
+  readonly #outside: OutsideDecisions
   readonly #queue: JudgeQueue
   readonly #sweeping: NodeJS.Timeout
   #heard = new HeardChanges()
@@ -65,7 +68,9 @@ export class OpenExchanges {
     this.#open = new ExchangeRegister(options, this.#expiry.wallAheadMs)
     const finish = (open: OpenExchange, end: AccessEnd): void => this.#finish(open, end)
     this.#keys = new WithdrawnKeys(options.monotonicMs, finish)
-    this.#opaque = new OpaqueTokens({ ...options, longestUnknownMs: this.#longestUnknownMs }, finish)
+    const longestUnknownMs = this.#longestUnknownMs
+    this.#opaque = new OpaqueTokens({ ...options, longestUnknownMs }, finish)
+    this.#outside = new OutsideDecisions({ ...options, longestUnknownMs }, finish)
     this.#queue = new JudgeQueue(options, { end: finish, keep: (...verdict) => this.#keep(...verdict) })
     this.#sweeping = setInterval(
       guarded('timer', () => this.#sweep()),
@@ -239,6 +244,7 @@ export class OpenExchanges {
       if (ageMs > this.#longestUnknownMs) this.#finish(open, unverified())
     }
     this.#opaque.look(open, nowMs)
+    this.#outside.look(open, nowMs)
   }
 
   get #longestUnknownMs(): number {
@@ -247,6 +253,7 @@ export class OpenExchanges {
   }
 
   #keep(open: OpenExchange, askedAtMs: number, { tokens }: DirectoryFacts): void {
+    const asking = this.#outside.noteJudged(open)
     open.verifiedAtMs = Math.floor(askedAtMs)
     if (this.#staleSinceMs <= askedAtMs) open.isStale = false
     this.#expiry.move(open, tokens)
@@ -255,7 +262,9 @@ export class OpenExchanges {
       return
     }
     open.namedAtMs = 0
-    this.#settle(open)
+    if (asking !== undefined)
+      asking.then(() => this.#settle(open)).catch((error: unknown) => reportFault('timer', error))
+    else this.#settle(open)
   }
 
   #finish(open: OpenExchange, end: AccessEnd): void {

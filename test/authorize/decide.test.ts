@@ -1,6 +1,14 @@
 import t from 'tap'
 import type { Principal } from '../../gateway/authenticate/principal.ts'
-import { assertIssued, type Caller, decide, enforce, type Permit } from '../../gateway/authorize/decide.ts'
+import {
+  assertIssued,
+  type Caller,
+  decide,
+  enforce,
+  type Pending,
+  type Permit,
+  settle,
+} from '../../gateway/authorize/decide.ts'
 import type { AgentRecord, RoleAssignment } from '../../gateway/directory/directory.ts'
 import type { OrganizationRole, Roles } from '../../gateway/policy/role.ts'
 import { methods, type Route } from '../../gateway/policy/route.ts'
@@ -101,6 +109,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     organizationParam: undefined,
     resource: undefined,
     unguarded: new Map(),
+    questions: [],
     isWebSocket: false,
     isKeptAlive: true,
     rateLimit: undefined,
@@ -359,4 +368,33 @@ t.test('a permit does not hand out its class', async (t) => {
   const issued = enforce(decide(matchOf({}), callerOf({}), roles))
   const Class = issued.constructor as new (...args: unknown[]) => Permit
   t.throws(() => assertIssued(new Class(issued.match, undefined)), { code: 'internal' })
+})
+
+t.test('a route that asks decision points is permitted by a literal yes to each question alone', async (t) => {
+  const question = { pdp: 'p', action: 'read', about: { from: 'route', type: 'route' } } as const
+  const ask = (): Pending => {
+    const decision = decide(matchOf({ questions: [question, { ...question, action: 'write' }] }), callerOf({}), roles)
+    if (!decision.isAllowed || !decision.pending) throw new Error('no question is open')
+    t.throws(() => enforce(decision), { code: 'internal' })
+    return decision.pending
+  }
+  const outcome = (answers: readonly unknown[]): string => {
+    const decision = settle(ask(), answers)
+    return decision.isAllowed ? 'allowed' : decision.reason
+  }
+  t.equal(outcome([true, true]), 'allowed')
+  for (const answers of [
+    [true, false],
+    [false, true],
+    [true, 'true'],
+    [true, 1],
+    [true, undefined],
+  ])
+    t.equal(outcome(answers), 'decision_refused', JSON.stringify(answers))
+  for (const answers of [[], [true], [true, true, true]])
+    t.throws(() => outcome(answers), { code: 'decision_unavailable' }, JSON.stringify(answers))
+  const forged = { ...ask() }
+  t.throws(() => settle(forged as Pending, [true, true]), { code: 'internal' })
+  const { match, caller } = ask()
+  t.throws(() => settle({ match, caller } as Pending, [true, true]), { code: 'internal' })
 })

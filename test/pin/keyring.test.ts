@@ -165,6 +165,7 @@ function permitOf(userId: number): Permit {
       organizationParam: undefined,
       resource: undefined,
       unguarded: new Map(),
+      questions: [],
       isWebSocket: false,
       isKeptAlive: true,
       rateLimit: undefined,

@@ -11,7 +11,7 @@ import type { OpenExchange } from '../../gateway/recheck/open-exchange.ts'
 import { OpenExchanges } from '../../gateway/recheck/recheck.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { drawNumbers } from '../support/event-streams.ts'
-import { openWith, roles, route, tokenOf } from '../support/open-exchange.ts'
+import { noConsultation, openWith, roles, route, tokenOf } from '../support/open-exchange.ts'
 
 // Random histories over two replicas, each with its caches, and a model that knows every right at once. The caches, the
 // decision and the list of open exchanges are the real ones; database, network and clock are the test's.
@@ -83,6 +83,7 @@ function startReplica({ world, draw, sleep, readRow, ask }: World) {
   const policy = { table: permitting, roles }
   const recheck = new OpenExchanges({
     hasEnded: noLogouts.hasEnded,
+    ...noConsultation,
     endAtExpiry: 'websocket',
     maxLifeMs: 3_600_000,
     onUnknown: 'end',

@@ -7,7 +7,7 @@ import type { Place } from '../../gateway/recheck/list-exchanges.ts'
 import { OpenExchanges } from '../../gateway/recheck/recheck.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { until } from '../support/gateway.ts'
-import { openWith, roles, route, tokenOf } from '../support/open-exchange.ts'
+import { noConsultation, openWith, roles, route, tokenOf } from '../support/open-exchange.ts'
 
 const usual: ExpiryRules = { endAtExpiry: 'websocket', maxLifeMs: 3_600_000, onUnknown: 'keep', unknownMs: 300_000 }
 
@@ -37,6 +37,7 @@ function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
   }
   const recheck = new OpenExchanges({
     hasEnded: noLogouts.hasEnded,
+    ...noConsultation,
     ...usual,
     ...rules,
     policy: () => {

@@ -14,6 +14,7 @@ const purposes: Readonly<Record<string, readonly (readonly [room: string, purpos
     ['authenticate', 'makes a principal of the credential'],
     ['resolve', 'finds the organization in force and the guarded resource'],
     ['authorize', 'decides, and issues the permit; pure'],
+    ['consult', 'asks the outside decision points of a route, last of all checks'],
     ['limit', 'counts requests against budgets'],
     ['endpoints', 'answers the endpoints that the gateway owns'],
     ['locate', 'finds the upstream, and judges the state of a cluster'],

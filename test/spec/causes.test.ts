@@ -392,6 +392,31 @@ const rows = {
   rate_limit_unavailable: { provoke: get('/once'), on: 'dark' },
   internal: { ...target('/open/planted%C3%BC'), on: 'dark' },
   audit_unavailable: { provoke: get('/open/x'), on: 'full', audit: 'none' },
+  decision_refused: { provoke: get('/decided-by/pdp/no', oauth(users.admin)) },
+  pdp_unusable: { provoke: get('/decided-by/pdp/garbled', oauth(users.admin)) },
+  pdp_unanswered: { provoke: get('/decided-by/absent/one', oauth(users.admin)) },
+  pdp_circuit_open: {
+    provoke: async (id, { public: origin }) => {
+      for (let count = 0; count < 5; count++)
+        await ask(origin, `${id}.${count}`, { path: `/decided-by/absent/${count}`, headers: oauth(users.admin) })
+      return ask(origin, id, { path: '/decided-by/absent/one', headers: oauth(users.admin) })
+    },
+  },
+  pdp_busy: {
+    provoke: async (id, { public: origin }) => {
+      const headers = oauth(users.admin)
+      const held = Array.from({ length: 20 }, (_, count) =>
+        ask(origin, `${id}.${count}`, { path: `/decided-by/single/hangs-${count}`, headers }),
+      )
+      // The first refusal says that the line is full.
+      await Promise.any(held)
+      const told = await ask(origin, id, { path: '/decided-by/single/hangs', headers })
+      // They would count among the requests of a flood.
+      await ask(origin, `${id}.free`, { path: '/decided-by/pdp/free', headers })
+      await Promise.all(held)
+      return told
+    },
+  },
   too_many_attempts: {
     on: 'narrow',
     provoke: async (id, gateway) => {

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { makeAuditFolder } from './audit.ts'
 import { startHttpUpstream } from './http-upstream.ts'
+import { startPdp } from './pdp.ts'
 import { type ServeOptions, type Serving, startServing } from './serve.ts'
 import type { TestWorld } from './world.ts'
 
@@ -49,6 +50,12 @@ const routes = [
   },
   { id: 'causes.model', match: { path: '/model/*' }, ...open, surface: 'model', stream: 'responses' },
   { id: 'causes.held', match: { path: '/held/*' }, ...closed },
+  ...['pdp', 'absent', 'single'].map((pdp) => ({
+    id: `causes.${pdp}`,
+    match: { path: `/decided-by/${pdp}/:id` },
+    ...closed,
+    decision: { pdp, action: 'read', resource: { type: 'thing', param: 'id' } },
+  })),
   { id: 'causes.once', match: { path: '/once' }, ...open, rateLimit: 'once' },
 ]
 const rateLimits = { once: { requests: 1, seconds: 3600, by: 'address', onError: 'deny' } }
@@ -116,12 +123,26 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
     ['platform', 'agents', 'files', 'graphql'].map((name) => [name, { url: upstream.url }]),
   )
   const audience = 'sallyport-demo'
+  const hanging: ServerResponse[] = []
+  let isFree = false
+  const pdp = await startPdp(t, ({ resource: { id } }) => {
+    isFree ||= id === 'free'
+    if (isFree) for (const response of hanging.splice(0)) response.destroy()
+    if (id.startsWith('hangs') && !isFree) return (response) => void hanging.push(response)
+    return id === 'no' ? false : id
+  })
+  const decisionPoints = {
+    pdp: { url: pdp.url, deadlineMs: 60_000 },
+    absent: { url: nowhere },
+    single: { url: pdp.url, deadlineMs: 60_000, maxInFlightPerOrganization: 1 },
+  }
   const start = async (name: string, { settings, ...options }: ServeOptions): Promise<CauseGateway> => {
     const auditFile = join(folder, `${name}.jsonl`)
     const serving = await startServing(t, {
       ...options,
       settings: {
         policies: { directory: policies },
+        decisionPoints,
         upstreams: { ...upstreams, data: { url: nowhere } },
         audit: { sink: auditFile },
         cluster: { networks: { allow: ['127.0.0.0/8'] } },
@@ -140,7 +161,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
   }
   const readOnly = new URL(world.databaseUrl)
   readOnly.searchParams.set('options', '-c default_transaction_read_only=on')
-  const held = Array.from({ length: 32 }, (_, index) => `http://127.0.0.${index + 1}:${silence}`)
+  const held = Array.from({ length: 48 }, (_, index) => `http://127.0.0.${index + 1}:${silence}`)
   const [main, dark, full, narrow, claims] = await Promise.all([
     start('main', {
       world,
@@ -161,7 +182,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
     // The health checks take all connections to upstreams that the descriptors allow.
     start('narrow', {
       world: { ...world, databaseUrl: readOnly.href },
-      descriptors: 160,
+      descriptors: 192,
       settings: {
         authentication: { unknownTokens: { perSecond: 0.01, burst: 1 } },
         issuers: [

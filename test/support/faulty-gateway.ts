@@ -23,6 +23,7 @@ import { startTimer } from '../../gateway/relay/timer.ts'
 import { tunnel } from '../../gateway/relay/tunnel.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
 import { listenerOptions } from './listener-options.ts'
+import { noConsultation } from './open-exchange.ts'
 
 export type LoggedLine = Readonly<{ level: string; message: string; fields: LogFields }>
 
@@ -65,6 +66,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   }
   const recheck = new OpenExchanges({
     hasEnded: noLogouts.hasEnded,
+    ...noConsultation,
     ...configuration.streams,
     readFacts: async () => ({
       users: new Map(),
@@ -89,6 +91,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     credentials: { carriers: new Set(['header']), places: undefined, origins: new Set() },
     authenticate: unused,
     directory,
+    consult: unused,
     limit: { checkAddress: unused, checkCaller: unused },
     answer: unused,
     audit: noAudit,

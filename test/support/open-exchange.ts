@@ -25,6 +25,9 @@ export const roles: Roles = {
   tokenScopes: new Map(),
   meanings: meaningsOf(member),
 }
+/** No route asks a decision point. */
+export const noConsultation = { consultAgain: async () => false, recheckMsOf: () => 1_000 }
+
 export const route: Route = {
   id: 'one',
   source: 'routes.yaml:1',
@@ -41,6 +44,7 @@ export const route: Route = {
   organizationParam: undefined,
   resource: undefined,
   unguarded: new Map(),
+  questions: [],
   isWebSocket: false,
   isKeptAlive: true,
   takesEncodedSlashes: false,

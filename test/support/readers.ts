@@ -10,6 +10,7 @@ import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
 import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
 import { isOpaque } from '../../gateway/authenticate/verify.ts'
 import { parseCsv } from '../../gateway/cli/provision/csv.ts'
+import { readDecisions, readFreshMs } from '../../gateway/consult/answer.ts'
 import { createPageTokens } from '../../gateway/decision/authzen/page-tokens.ts'
 import { readQuestion, readQuestionBatch, readSearch } from '../../gateway/decision/authzen/questions.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
@@ -269,6 +270,16 @@ export const readers: readonly Reader[] = [
     head,
     (text) => readAnswer(Buffer.from(`{"active":true,${JSON.stringify(text)}:${text}}`), 'https://i.example'),
   ),
+  reader('an answer of a decision point', ['consult/answer.ts', 'lib/parse-shallow.ts'], 64 * 1024, (text) => {
+    const body = Buffer.from(`{"decision":true,${JSON.stringify(text)}:${text}}`)
+    return readDecisions({ status: 200, headers: { 'content-type': 'application/json' }, body }, 1)
+  }),
+  reader('the type of such an answer', 'consult/answer.ts', head, (text) =>
+    readDecisions({ status: 200, headers: { 'content-type': text }, body: Buffer.from('{}') }, 1),
+  ),
+  reader('the freshness of such an answer', 'consult/answer.ts', head, (text) =>
+    readFreshMs({ 'cache-control': text, age: text }),
+  ),
   reader('a JWT’s header', 'authenticate/signature.ts', tokenBytes, (text) => {
     const encoded = Buffer.from(JSON.stringify({ alg: 'RS256', typ: text })).toString('base64url')
     // It is read before anything is waited for.
@@ -415,6 +426,7 @@ export const notReaders: Readonly<Record<string, string>> = {
   'cli/policy/': 'commands that an operator runs on files of his own, in a process of their own',
   'boot/cluster-states.ts': compiled,
   'configuration/upstream-addresses.ts': operator,
+  'boot/decision-points.ts': operator,
   'cli/provision/': operator,
   'cli/directory.ts': operator,
   'cli/describe-request.ts': operator,

@@ -2,10 +2,11 @@ import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { Route } from '../../policy/route.ts'
 import { evaluate } from '../evaluate.ts'
+import { nameQuestions } from './compare-routes.ts'
 import { type ComparedCaller, imagineCallers } from './imagine-callers.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
-export type Outcome = 'allowed' | 'no_route' | 'no_credential' | RefusalCode
+export type Outcome = 'allowed' | 'asked' | 'no_route' | 'no_credential' | RefusalCode
 
 export type ChangedCell = Readonly<{ role: string; credential: string; relation: string; was: Outcome; now: Outcome }>
 
@@ -13,19 +14,32 @@ export type Access = Readonly<{ gains: readonly ChangedCell[]; losses: readonly 
 
 export function compareAccess(policies: PolicyPair, routes: RoutePair): Access {
   if (!routes.old && !routes.new) return { gains: [], losses: [] }
+  const dropped = findMissing(routes.old, routes.new)
+  const added = findMissing(routes.new, routes.old)
   const cells = imagineCallers(policies, routes).map(
     ({ role, credential, relation, old, new: fresh }): ChangedCell => ({
       role,
       credential,
       relation,
-      was: old === 'absent' ? 'no_credential' : evaluateAt(routes.old, old, policies.old.roles),
-      now: evaluateAt(routes.new, fresh, policies.new.roles),
+      was: old === 'absent' ? 'no_credential' : askedOr(dropped, evaluateAt(routes.old, old, policies.old.roles)),
+      now: askedOr(added, evaluateAt(routes.new, fresh, policies.new.roles)),
     }),
   )
   return {
-    gains: shorten(cells, ({ was, now }) => was !== 'allowed' && now === 'allowed'),
-    losses: shorten(cells, ({ was, now }) => was === 'allowed' && now !== 'allowed'),
+    gains: shorten(cells, ({ was, now }) => was !== 'allowed' && passes(now)),
+    losses: shorten(cells, ({ was, now }) => passes(was) && now !== 'allowed'),
   }
+}
+
+const passes = (outcome: Outcome): boolean => outcome === 'allowed' || outcome === 'asked'
+
+const askedOr = (questions: readonly string[], outcome: Outcome): Outcome =>
+  outcome === 'allowed' && questions.length > 0 ? 'asked' : outcome
+
+function findMissing(route: Route | undefined, other: Route | undefined): readonly string[] {
+  if (!route || !other) return []
+  const known = nameQuestions(other)
+  return nameQuestions(route).filter((question) => !known.includes(question))
 }
 
 const evaluateAt = (route: Route | undefined, caller: ComparedCaller['new'], roles: Roles): Outcome =>

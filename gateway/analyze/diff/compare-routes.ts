@@ -1,3 +1,4 @@
+import { describeQuestion } from '../../policy/questions.ts'
 import { describeRateLimit } from '../../policy/rate-limit.ts'
 import { parsePattern, type Route, timeoutNames } from '../../policy/route.ts'
 
@@ -28,6 +29,7 @@ function describeRoute(route: Route): Readonly<Record<string, string>> {
     identity: route.isPublic ? 'none' : 'sent',
     websocket: route.isWebSocket ? 'joined' : 'no',
     keepAlive: route.isKeptAlive ? 'yes' : 'no',
+    decision: nameQuestions(route).join(', ') || 'none',
     rateLimit: route.rateLimit ? describeRateLimit(route.rateLimit) : 'none',
     encodedSlashes: route.takesEncodedSlashes ? 'allow' : 'refuse',
     ...Object.fromEntries(Object.entries(numbers).map(([name, value]) => [name, value?.toString() ?? 'usual'])),
@@ -46,16 +48,25 @@ function describeUpstreamPath({ rewrite, path }: Route): string {
 }
 
 /** A parameter is described by its place in the path, since its name may change without effect. */
+export const nameQuestions = ({ questions, path, id }: Route): readonly string[] =>
+  questions.map((question) => {
+    const { about } = question
+    if (about.from === 'route') return `${describeQuestion(question)} ${id}`
+    return about.from === 'path'
+      ? describeQuestion({ ...question, about: { ...about, param: `{segment ${placeOfParam(path, about.param)}}` } })
+      : describeQuestion(question)
+  })
+
+const placeOfParam = (path: string, param: string): number =>
+  parsePattern(path).findIndex((segment) => segment.kind === 'param' && segment.name === param) + 1
+
 function describeDestination({ destination, path }: Route): string {
   switch (destination.kind) {
     case 'upstream':
     case 'answer':
       return `${destination.kind} ${destination.name}`
-    case 'cluster': {
-      const { param } = destination
-      const place = parsePattern(path).findIndex((segment) => segment.kind === 'param' && segment.name === param)
-      return `cluster in segment ${place + 1}`
-    }
+    case 'cluster':
+      return `cluster in segment ${placeOfParam(path, destination.param)}`
     default:
       return destination satisfies never
   }

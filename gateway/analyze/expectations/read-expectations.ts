@@ -20,6 +20,7 @@ export type ExpectationContent = Readonly<{
   check?: string
   route?: string
   upstreamPath?: string
+  asks?: readonly string[]
 }>
 
 export type Expectation = ExpectationContent & Readonly<{ place: string }>

@@ -33,7 +33,7 @@ function tryOne(
 
 function compare(expected: Expectation, found: Explanation, target: string | undefined): readonly string[] {
   const check = found.outcome === 'allowed' ? undefined : findRefusal(found.outcome).check
-  const answer = `${found.status} ${found.outcome}${found.route ? ` by route ${found.route} (${found.source})` : ''}${found.upstreamPath ? `, forwarded as ${found.upstreamPath}` : ''}`
+  const answer = `${found.status} ${found.outcome}${found.route ? ` by route ${found.route} (${found.source})` : ''}${found.upstreamPath ? `, forwarded as ${found.upstreamPath}` : ''}${found.asks ? `, if ${found.asks.join(', ')} say yes` : ''}`
   const wrong = (what: string, wish: unknown, got: unknown): readonly string[] =>
     wish === undefined || wish === got ? [] : [`expected ${what} ${wish}, got ${answer}`]
   return [
@@ -42,6 +42,7 @@ function compare(expected: Expectation, found: Explanation, target: string | und
     ...wrong('code', expected.code, found.outcome),
     ...wrong('check', expected.check, check),
     ...wrong('route', expected.route, found.route),
+    ...wrong('asks', expected.asks?.join(', '), (found.asks ?? []).join(', ')),
     ...wrong('upstream path', expected.upstreamPath, found.upstreamPath ?? target),
   ]
 }

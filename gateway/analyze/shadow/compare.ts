@@ -3,6 +3,7 @@ import { decide } from '../../authorize/decide.ts'
 import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
 import type { DecidingHeaders } from '../../observe/request-record.ts'
 import { rewritePath } from '../../policy/path-rewrite.ts'
+import { isSameQuestion } from '../../policy/questions.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { RequestTarget } from '../../receive/target.ts'
 import { resolveOrganization } from '../../resolve/organization.ts'
@@ -30,7 +31,6 @@ export type Verdict = Readonly<{
 
 const authentication: ReadonlySet<RefusalCode> = new Set(['unauthenticated', 'ambiguous_credentials'])
 
-/** Runs the stages on the same facts, without lookups. Its permit is not used. */
 export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: Verdict): Verdict {
   let route: string | undefined
   try {
@@ -46,12 +46,22 @@ export function judgeShadow({ table, roles }: ShadowTable, facts: Facts, live: V
     if (match.route.resource && !isSameResource(match, ids, facts)) return { route, outcome: 'unknown' }
     const resource = match.route.resource && facts.resource
     const decision = decide(match, { principal, organization, resource }, roles)
-    return decision.isAllowed ? { route, outcome: 'allowed', ...forwarded } : { route, outcome: decision.reason }
+    if (!decision.isAllowed) return { route, outcome: decision.reason }
+    if (!decision.pending) return { route, outcome: 'allowed', ...forwarded }
+    if (!isAskedAlike(match, facts.match) || !decided.has(live.outcome)) return { route, outcome: 'unknown' }
+    return { route, outcome: live.outcome, ...(live.outcome === 'allowed' && forwarded) }
   } catch (error) {
     if (error instanceof GatewayError) return { route, outcome: error.code }
     throw error
   }
 }
+
+const decided: ReadonlySet<Verdict['outcome']> = new Set(['allowed', 'decision_refused'])
+
+const isAskedAlike = ({ route }: RouteMatch, live: RouteMatch | undefined): boolean =>
+  live !== undefined &&
+  route.questions.length === live.route.questions.length &&
+  route.questions.every((question) => live.route.questions.some((other) => isSameQuestion(question, other)))
 
 export const describeForwarded = ({ route: { rewrite }, target }: RouteMatch): Pick<Verdict, 'upstreamPath'> =>
   rewrite ? { upstreamPath: rewritePath(rewrite, target.path) } : {}

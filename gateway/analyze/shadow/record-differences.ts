@@ -24,6 +24,7 @@ const comparable: ReadonlySet<RefusalCode> = new Set([
   'role_insufficient',
   'ability_missing',
   'resource_not_found',
+  'decision_refused',
 ])
 
 type Gathered = { -readonly [Name in keyof Facts]?: Facts[Name] }

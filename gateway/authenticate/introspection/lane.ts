@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
+import { createCircuitBreaker } from '../../lib/circuit-breaker.ts'
 import { createTurns } from '../../lib/turns.ts'
 import { UnusableAnswer } from '../ask-issuer.ts'
 import type { Clock } from '../clock.ts'
@@ -27,7 +28,7 @@ const tellingTime = 0.75
 export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): IntrospectionLane {
   const { monotonicMs, after } = clock
   const waiting = createTurns<Waiter>(mostWaiting)
-  const breaker = createBreaker(monotonicMs)
+  const breaker = createCircuitBreaker(monotonicMs)
   let inFlight = 0
   const pump = (): void => {
     while (inFlight < maxInFlight) {
@@ -72,33 +73,5 @@ export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): Intr
         pump()
       }),
     countWaiting: waiting.size,
-  }
-}
-
-const toleratedFailures = 5
-
-const restMs = 1_000
-
-/**
- * After some questions in a row without a response, asks one a second. A bad response does not count, since a token of
- * a client may bring it about.
- */
-function createBreaker(monotonicMs: () => number) {
-  let failures = 0
-  let restsUntilMs = Number.NEGATIVE_INFINITY
-  const rest = (): void => {
-    restsUntilMs = monotonicMs() + restMs
-  }
-  return {
-    admits: (): boolean => {
-      if (failures < toleratedFailures) return true
-      if (monotonicMs() < restsUntilMs) return false
-      rest()
-      return true
-    },
-    note: (isAnswered: boolean): void => {
-      failures = isAnswered ? 0 : failures + 1
-      if (!isAnswered) rest()
-    },
   }
 }

@@ -84,9 +84,10 @@ function imagineFrom(options: ExplainOptions, { roles }: Policy): HypotheticalCa
   return imagineFromWords(words, roles)
 }
 
-function describe({ status, outcome, route, source, checks }: Explanation): string {
+function describe({ status, outcome, route, source, asks, checks }: Explanation): string {
   const rows = checks.map(({ check, isPassed, why }) => [check, isPassed ? 'pass' : 'FAIL', why])
-  const verdict = outcome === 'allowed' ? 'allowed' : `refused: ${status} ${outcome}`
+  const condition = asks ? `, if each decision point says yes: ${asks.join(', ')}` : ''
+  const verdict = outcome === 'allowed' ? `allowed${condition}` : `refused: ${status} ${outcome}`
   const where = route === undefined ? '' : `, by route ${route} (${source})`
   return `${formatTable(['check', '', 'why'], rows)}\n${escapeControls(`${verdict}${where}`)}\n`
 }

@@ -1,4 +1,5 @@
 import { readPolicy } from '../../analyze/read-policy.ts'
+import { openDecisionPoints } from '../../boot/decision-points.ts'
 import { createSnapshot, readClusterNetworks } from '../../boot/snapshot.ts'
 import { loadConfiguration } from '../../configuration/configuration.ts'
 import { imagineRequests, isUserAllowed } from '../../decision/authzen/evaluate.ts'
@@ -17,9 +18,9 @@ export async function runWhoMay(method: string, path: string, options: WhoMayOpt
   const after = readAfter(options)
   const rows = await withDirectory(options.config, async (tools) => {
     const { id } = await tools.provisioning.read((provision) => requireOrganization(provision, named))
-    const isAllowed = createJudge(method.toUpperCase(), path, id, options, tools)
+    const { isAllowed, stop } = createJudge(method.toUpperCase(), path, id, options, tools)
     const bounds = { start: after, rows: listedRows, candidates: Number.POSITIVE_INFINITY }
-    return (await listAllowed(tools.directory, id, isAllowed, bounds)).members
+    return (await listAllowed(tools.directory, id, isAllowed, bounds).finally(stop)).members
   })
   printList(options, {
     rows,
@@ -38,7 +39,7 @@ function createJudge(
   organizationId: number,
   { config }: WhoMayOptions,
   { directory, hear }: CommandTools,
-): Judge {
+): Readonly<{ isAllowed: Judge; stop: () => Promise<void> }> {
   const configuration = loadConfiguration(config, process.env)
   const { policy } = readPolicy({ config })
   const clusters = { findCluster: rememberClusters(directory, hear) }
@@ -46,7 +47,28 @@ function createJudge(
   const snapshot = createSnapshot(configuration, policy, new Map(), clusters, networks, () => new Date())
   const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, snapshot)
   if (requests.length === 0) throw new Error(`no route takes ${method} ${path}. "sallyport policy explain" says why.`)
-  return (user) => isUserAllowed(user, requests, organizationId, snapshot, directory)
+  const { consult, stop } = openDecisionPoints(configuration, monotonicMs, quiet)
+  return {
+    isAllowed: (user) => isUserAllowed(user, requests, organizationId, { ...snapshot, consult }, directory),
+    stop,
+  }
+}
+
+const monotonicMs = (): number => performance.now()
+
+const ignore = (): void => undefined
+
+const quiet: Parameters<typeof openDecisionPoints>[2] = {
+  log: { warn: ignore },
+  metrics: {
+    countPdpQuestion: ignore,
+    observePdp: () => ignore,
+    watchPdp: ignore,
+    countCacheRead: ignore,
+    watchCacheSizes: ignore,
+  },
+  now: () => new Date(),
+  monotonicMs,
 }
 
 function rememberClusters(

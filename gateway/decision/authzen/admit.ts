@@ -59,6 +59,7 @@ const routeOf = (endpoint: GuardedEndpoint): Route => ({
   organizationParam: undefined,
   resource: undefined,
   unguarded: new Map(),
+  questions: [],
   isWebSocket: false,
   isKeptAlive: false,
   takesEncodedSlashes: false,

@@ -60,12 +60,13 @@ export function createAuthzen(stage: Stages, { url, subject, evaluators }: Authz
     const asker = await admit(endpoint, received, snapshot)
     const wanted = searches[endpoint]
     const leave = wanted ? room.enter(asker) : undefined
+    const policy = { ...snapshot, consult: stage.consult }
     try {
       observer.onAllowed()
       await passAudit(stage.audit, record, observer)
       const bytes = await readBody(received)
-      if (!wanted) return await answerQuestions(endpoint, bytes, (one) => evaluate(one, asker.organizationId, snapshot))
-      const scope = { policy: snapshot, directory, naming: subject }
+      if (!wanted) return await answerQuestions(endpoint, bytes, (one) => evaluate(one, asker.organizationId, policy))
+      const scope = { policy, directory, naming: subject }
       return await search(readSearch(wanted, bytes), asker, scope, tools)
     } finally {
       leave?.()

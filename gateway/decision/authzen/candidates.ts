@@ -1,6 +1,6 @@
 import type { Directory, KnownUser, UserRecord } from '../../directory/directory.ts'
-import type { Snapshot } from '../../pipeline.ts'
 import {
+  type AskedPolicy,
   findSubject,
   imagineRequests,
   isUserAllowed,
@@ -16,11 +16,9 @@ export type Lookups = Pick<
   'findAgent' | 'findResource' | 'findNamedMember' | 'findUniqueNames' | 'listAgents' | 'listMembers' | 'listResources'
 >
 
-type Policy = Pick<Snapshot, 'table' | 'routes' | 'roles' | 'locate'>
-
 export type SearchScope = Readonly<{
   organizationId: number
-  policy: Policy
+  policy: AskedPolicy
   directory: Lookups
   naming: SubjectNaming
 }>

@@ -1,5 +1,6 @@
 import type { Principal } from '../../authenticate/principal.ts'
 import { decide } from '../../authorize/decide.ts'
+import type { Consult } from '../../consult/consult.ts'
 import type { Directory, KnownUser, MemberName, UserRecord } from '../../directory/directory.ts'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Awaitable } from '../../lib/awaitable.ts'
@@ -21,7 +22,7 @@ type Members = Pick<Directory<KnownUser>, 'findNamedMember'>
 
 type ImaginedRequest = Readonly<{ match: RouteMatch; ids: readonly string[] }>
 
-type Policy = Pick<Snapshot, 'table' | 'routes' | 'roles' | 'locate'>
+export type AskedPolicy = Pick<Snapshot, 'table' | 'routes' | 'roles' | 'locate'> & Readonly<{ consult: Consult }>
 
 /**
  * Answers as the gateway would answer the subject's own request in this organization. A user from outside of it is
@@ -29,7 +30,7 @@ type Policy = Pick<Snapshot, 'table' | 'routes' | 'roles' | 'locate'>
  */
 export const createEvaluate =
   (directory: Lookups & Members, naming: SubjectNaming) =>
-  async (question: AccessQuestion, organizationId: number, policy: Policy): Promise<boolean> => {
+  async (question: AccessQuestion, organizationId: number, policy: AskedPolicy): Promise<boolean> => {
     const user = await findSubject(question.subject, organizationId, naming, directory)
     return (
       user !== undefined && isUserAllowed(user, imagineRequests(question, policy), organizationId, policy, directory)
@@ -40,7 +41,7 @@ export async function isUserAllowed(
   user: UserRecord,
   requests: readonly ImaginedRequest[],
   organizationId: number,
-  policy: Policy,
+  policy: AskedPolicy,
   directory: Lookups,
 ): Promise<boolean> {
   const organization = findMembership(user, organizationId)
@@ -73,7 +74,7 @@ export function readName(id: string, naming: SubjectNaming): MemberName | undefi
 /** A path is asked for by its method. A resource is asked for by the verb of the abilities that its routes require. */
 export function imagineRequests(
   { action, resource }: Pick<AccessQuestion, 'action' | 'resource'>,
-  { table, routes }: Policy,
+  { table, routes }: Pick<Snapshot, 'table' | 'routes'>,
 ): readonly ImaginedRequest[] {
   if (resource.type === 'path') return imaginePath(action, resource.id, table)
   return listRoutes(resource.type, action, routes).map((route) => {
@@ -84,7 +85,9 @@ export function imagineRequests(
       segments: [],
       hasEncodedSlash: false,
     }
-    return { match: { route, target, params: new Map(), rest: undefined }, ids: [resource.id] }
+    const place = route.resource?.place
+    const params = new Map(place?.in === 'path' ? [[place.name, resource.id]] : [])
+    return { match: { route, target, params, rest: undefined }, ids: [resource.id] }
   })
 }
 
@@ -131,7 +134,7 @@ function routesByAction(routes: readonly Route[]): ReadonlyMap<string, readonly 
 async function isAllowed(
   { match, ids }: ImaginedRequest,
   { principal, organization }: Readonly<{ principal: Principal; organization: Organization }>,
-  { roles, locate }: Policy,
+  { roles, locate, consult }: AskedPolicy,
   directory: Lookups,
 ): Promise<boolean> {
   const { organizationParam, destination } = match.route
@@ -140,9 +143,9 @@ async function isAllowed(
   const resource = await findGuarded(match, ids, organization, directory)
   const decision = decide(match, { principal, organization, resource }, roles)
   if (!decision.isAllowed) return false
-  if (destination.kind !== 'cluster') return true
   try {
-    await locate(decision.permit, '')
+    const permit = decision.pending ? await consult(decision.pending) : decision.permit
+    if (destination.kind === 'cluster') await locate(permit, '')
     return true
   } catch (error) {
     if (error instanceof GatewayError && (error.status < 500 || error.code === 'cluster_offline')) return false

@@ -1,4 +1,5 @@
 import type { WhoMayPage, WhoMayQuery } from '../../admin/console/who-may.ts'
+import type { Consult } from '../../consult/consult.ts'
 import type { Directory, KnownUser, UserRecord } from '../../directory/directory.ts'
 import type { Snapshot } from '../../pipeline.ts'
 import { findMembership } from '../../resolve/organization.ts'
@@ -46,10 +47,10 @@ export async function listAllowed(
 const page = { rows: 100, candidates: 1_000 }
 const mostUnderWay = 2
 
-export function createWhoMay(directory: Directory<KnownUser>, snapshot: () => Snapshot) {
+export function createWhoMay(directory: Directory<KnownUser>, snapshot: () => Snapshot, consult: Consult) {
   let underWay = 0
   return async ({ method, path, organizationId, after }: WhoMayQuery): Promise<WhoMayPage> => {
-    const policy = snapshot()
+    const policy = { ...snapshot(), consult }
     const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, policy)
     if (requests.length === 0) return `No route takes ${method} ${path}.`
     if (underWay === mostUnderWay) return 'Other questions of this kind are under way. Ask again in a second.'

@@ -1,4 +1,5 @@
 import { createSecureContext, type SecureContext } from 'node:tls'
+import { guarded } from '../../fault/guarded.ts'
 import { checkPair, readCertificates } from './certificates.ts'
 
 /** The TLS configuration of an upstream. Only requests with the same object share connections. */
@@ -46,4 +47,60 @@ export async function fetchThrough<Result>(
   } finally {
     dispatcher.destroy().catch(() => undefined)
   }
+}
+
+export type KeptClient = Readonly<{
+  post: (path: string, headers: Readonly<Record<string, string>>, body: string, bounds: PostBounds) => Promise<Received>
+  close: () => Promise<void>
+}>
+
+export type PostBounds = Readonly<{ withinMs: number; limitBytes: number }>
+
+type Received = Readonly<{
+  status: number
+  headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  body: Buffer
+}>
+
+const connectMs = 1_000
+
+export async function openKeptClient(
+  origin: string,
+  { readCa, connections }: Readonly<{ readCa?: (() => Promise<string>) | undefined; connections: number }>,
+): Promise<KeptClient> {
+  const { buildConnector, Pool } = await import('undici')
+  const connectPlainly = buildConnector({ timeout: connectMs })
+  const connect: typeof connectPlainly = (options, done) => {
+    if (!readCa) return connectPlainly(options, done)
+    readCa().then(
+      guarded('upstream', (ca: string) => buildConnector({ ca, timeout: connectMs })(options, done)),
+      guarded('upstream', (error: Error) => done(error, null)),
+    )
+  }
+  const pool = new Pool(origin, { connections, pipelining: 1, connect })
+  return {
+    post: async (path, headers, body, { withinMs, limitBytes }) => {
+      const controller = new AbortController()
+      const giveUp = (): void => controller.abort(new Error('no whole answer came in time'))
+      const timer = setTimeout(guarded('upstream', giveUp), Math.ceil(withinMs))
+      try {
+        const answer = await pool.request({ method: 'POST', path, headers, body, signal: controller.signal })
+        return { status: answer.statusCode, headers: answer.headers, body: await readWhole(answer.body, limitBytes) }
+      } finally {
+        clearTimeout(timer)
+      }
+    },
+    close: () => pool.destroy(),
+  }
+}
+
+async function readWhole(body: AsyncIterable<Uint8Array>, limitBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of body) {
+    bytes += chunk.length
+    if (bytes > limitBytes) return Buffer.concat([...chunks, chunk])
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
 }

@@ -15,6 +15,7 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_cache_entries: 'sum',
   sallyport_unknown_tokens_waiting: 'sum',
   sallyport_introspections_waiting: 'sum',
+  sallyport_pdp_waiting: 'sum',
   sallyport_held_bytes: 'sum',
   sallyport_held_bytes_limit: 'sum',
   sallyport_connections_throttled: 'sum',

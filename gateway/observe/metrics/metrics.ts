@@ -6,6 +6,7 @@ import { type CacheMetrics, createCacheMetrics } from './cache.ts'
 import type { MetricsSnapshot } from './combine.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connections.ts'
 import { createDatabaseMetrics, type DatabaseMetrics } from './database.ts'
+import { createDecisionPointMetrics, type DecisionPointMetrics } from './decision-points.ts'
 import { createTallies } from './fast-counter.ts'
 import { createIntrospectionMetrics, type IntrospectionMetrics } from './introspection.ts'
 import { createInvalidationMetrics, type InvalidationMetrics } from './invalidations.ts'
@@ -50,6 +51,7 @@ export type Metrics = RequestMetrics &
   ConnectionMetrics &
   FaultMetrics &
   DatabaseMetrics &
+  DecisionPointMetrics &
   JwksMetrics &
   LimitMetrics &
   LogMetrics &
@@ -86,6 +88,7 @@ export function createMetrics(): Metrics {
     ...createInvalidationMetrics(registers),
     ...createConnectionMetrics(registers),
     ...createDatabaseMetrics(registers),
+    ...createDecisionPointMetrics(registers),
     ...createFaultMetrics(registers),
     ...createJwksMetrics(registers),
     ...createLimitMetrics(registers),

@@ -95,6 +95,7 @@ const sidebar = [
       guide('Configuration', 'configure'),
       guide('Identity providers', 'identity-providers', [guide('Recipes', 'identity-provider-recipes')]),
       guide('Opaque tokens', 'opaque-tokens'),
+      guide('Outside decision points', 'decision-points'),
       guide('Users from claims', 'users-from-claims'),
       guide('Write policies', 'write-policies'),
       guide('Guard resources', 'guard-resources'),

@@ -1,0 +1,120 @@
+import { readFile } from 'node:fs/promises'
+import type { Clock } from '../authenticate/clock.ts'
+import type { Configuration, DecisionPointSettings } from '../configuration/configuration.ts'
+import { answerLimitBytes } from '../consult/answer.ts'
+import { type AskAgain, type Consult, createConsult } from '../consult/consult.ts'
+import { createDecisionPoint, type DecisionPoint, type PdpOutcome, type Post } from '../consult/decision-point.ts'
+import { createHeardChanges } from '../consult/held-answers.ts'
+import type { Change } from '../directory/change.ts'
+import type { GatewayError } from '../errors/gateway-error.ts'
+import { guarded } from '../fault/guarded.ts'
+import { type KeptClient, openKeptClient } from '../http/tls/client.ts'
+import { describeError, type Log } from '../observe/log/log.ts'
+import type { Metrics } from '../observe/metrics/metrics.ts'
+
+export type DecisionPoints = Readonly<{
+  consult: Consult
+  askAgain: AskAgain
+  recheckMsOf: ReturnType<typeof createConsult>['recheckMsOf']
+  hear: (change: Change) => void
+  noteTable: () => void
+  stop: () => Promise<void>
+}>
+
+export type DecisionPointDependencies = Readonly<{
+  log: Pick<Log, 'warn'>
+  metrics: Pick<Metrics, 'countPdpQuestion' | 'observePdp' | 'watchPdp' | 'countCacheRead' | 'watchCacheSizes'>
+  now: Clock['now']
+  monotonicMs: Clock['monotonicMs']
+}>
+
+export function openDecisionPoints(
+  { decisionPoints, cache }: Pick<Configuration, 'decisionPoints' | 'cache'>,
+  knownAt: (readAtMs: number) => number,
+  { log, metrics, now, monotonicMs }: DecisionPointDependencies,
+): DecisionPoints {
+  let generation = 0
+  const { hear, heardSince } = createHeardChanges(monotonicMs, knownAt)
+  const clock = { now, monotonicMs, after }
+  const clients: Readonly<{ close: () => Promise<void> }>[] = []
+  const open = (name: string, settings: DecisionPointSettings): DecisionPoint => {
+    const observe = metrics.observePdp(name)
+    const { post, close } = openPost(settings)
+    clients.push({ close })
+    const report = createReport(name, log, monotonicMs)
+    const point = createDecisionPoint({
+      ...settings,
+      post: timed(post, observe, monotonicMs),
+      maxEntries: cache.maxEntries,
+      heardSince,
+      clock,
+      onRead: (result) => metrics.countCacheRead('decisions', result),
+      onOutcome: (outcome, error) => {
+        metrics.countPdpQuestion(name, outcome)
+        report(outcome, error)
+      },
+    })
+    metrics.watchPdp(name, point.countWaiting)
+    return point
+  }
+  const points = new Map(Object.entries(decisionPoints).map(([name, settings]) => [name, open(name, settings)]))
+  if (points.size > 0)
+    metrics.watchCacheSizes(() => ({
+      decisions: [...points.values()].reduce((sum, { countHeld }) => sum + countHeld(), 0),
+    }))
+  return {
+    ...createConsult({ points, generation: () => generation }),
+    hear,
+    noteTable: () => {
+      generation += 1
+    },
+    stop: async () => {
+      await Promise.all(clients.map(({ close }) => close()))
+    },
+  }
+}
+
+const after: Clock['after'] = (ms, work) => {
+  const timer = setTimeout(guarded('timer', work), ms)
+  return () => clearTimeout(timer)
+}
+
+function openPost({ url, tls, headers, maxInFlight }: DecisionPointSettings) {
+  const { origin, pathname } = new URL(url)
+  const base = `${pathname.replace(/\/$/, '')}/access/v1/`
+  const sent = { ...headers, 'content-type': 'application/json', accept: 'application/json' }
+  const readCa = tls && (async () => (tls.ca.file === undefined ? tls.ca.text : readFile(tls.ca.file, 'utf8')))
+  let client: Promise<KeptClient> | undefined
+  const post: Post = async (endpoint, body, withinMs) => {
+    client ??= openKeptClient(origin, { readCa, connections: maxInFlight })
+    const { post } = await client
+    return post(`${base}${endpoint}`, sent, body, { withinMs, limitBytes: answerLimitBytes })
+  }
+  return { post, close: async () => (await client)?.close() }
+}
+
+const timed =
+  (post: Post, observe: (ms: number) => void, monotonicMs: () => number): Post =>
+  async (...question) => {
+    const startedMs = monotonicMs()
+    try {
+      return await post(...question)
+    } finally {
+      observe(monotonicMs() - startedMs)
+    }
+  }
+
+const warnEveryMs = 10_000
+
+function createReport(pdp: string, log: DecisionPointDependencies['log'], monotonicMs: () => number) {
+  let warnedAtMs = Number.NEGATIVE_INFINITY
+  let failures = 0
+  return (outcome: PdpOutcome, error: GatewayError | undefined): void => {
+    if (!error) return
+    failures += 1
+    if (monotonicMs() - warnedAtMs < warnEveryMs) return
+    warnedAtMs = monotonicMs()
+    log.warn({ pdp, outcome, failures, error: describeError(error.cause ?? error) }, 'decision point gave no decision')
+    failures = 0
+  }
+}
