@@ -61,13 +61,16 @@ async function testTogether(t: Test): Promise<void> {
     )
   await until(isHearing, 'the connection for changes')
 
-  t.test('the check finds nothing wrong, but for an index that AdonisJS does not make', async (t) => {
+  t.test('the check finds nothing wrong, but for indexes that AdonisJS does not make', async (t) => {
     const vocabulary = { roles: new Set(['org-owner', 'org-admin', 'org-member']), resources: [] }
     const options = { url: gatewayUrl, vocabulary, triesWrites: true, timeoutMs: 10_000 }
     const { isAdopted, problems } = await checkDirectory(options)
     t.equal(isAdopted, true)
-    t.equal(problems.length, 1)
-    t.match(problems, [{ code: 'no-index', where: 'public.auth_access_tokens', message: /tokenable_id/ }])
+    t.equal(problems.length, 2)
+    t.match(problems, [
+      { code: 'no-index', where: 'public.auth_access_tokens', message: /tokenable_id/ },
+      { code: 'no-index', where: 'public.agents', message: /organization_id/ },
+    ])
   })
 
   t.test(
