@@ -9,6 +9,9 @@ import { openSender } from './sender.ts'
 
 const portion = 500
 
+/** Each question is whole, so that each has an answer, late on a busy machine. */
+const firstByteMs = 10_000
+
 /** Asks the decision listener as proxies do whose clients lie, and looks for what it should not have permitted. */
 export async function runDecisions(
   owner: Owner,
@@ -30,7 +33,7 @@ export async function runDecisions(
   }
   const generated = isTalkative ? reportProgress(generate(), `decisions, seed ${seed}`) : generate()
   const work = async (): Promise<void> => {
-    const send = openSender(owner, replica.decision)
+    const send = openSender(owner, replica.decision, firstByteMs)
     for (let next = generated.next(); !next.done; next = generated.next()) {
       const question = next.value
       const bytes = toQuestionBytes(question)

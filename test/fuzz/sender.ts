@@ -5,11 +5,14 @@ import { type AnswerHead, readAnswerHeads } from './judge-answer.ts'
 /** Sends bytes and resolves with the heads that came back for them, none where the gateway waits for more. */
 export type SendBytes = (bytes: Buffer) => Promise<readonly AnswerHead[]>
 
-/** How long the gateway may say nothing before the connection is given up. */
+/** How long the gateway may say nothing once it has begun to answer. */
 const silenceMs = 250
 
-/** One client. Its connection is kept as long as the gateway keeps it and every answer could be read to its end. */
-export function openSender(owner: Owner, origin: string): SendBytes {
+/**
+ * One client. Its connection is kept as long as the gateway keeps it and every answer could be read to its end. An answer
+ * begins in time, or the gateway is taken to wait for more.
+ */
+export function openSender(owner: Owner, origin: string, firstByteMs = silenceMs): SendBytes {
   const { hostname, port } = new URL(origin)
   let current: Socket | undefined
   owner.teardown(() => current?.destroy())
@@ -28,11 +31,13 @@ export function openSender(owner: Owner, origin: string): SendBytes {
         }
         resolve(readAnswerHeads(text))
       }
-      const timer = setTimeout(() => finish(false), silenceMs)
+      let timer = setTimeout(() => finish(false), firstByteMs)
       socket.on('error', () => {})
       socket.on('close', () => finish(false))
       socket.on('end', () => finish(false))
       socket.on('data', (chunk) => {
+        clearTimeout(timer)
+        timer = setTimeout(() => finish(false), silenceMs)
         text += chunk.toString('latin1')
         if (isWhole(text)) finish(!/\r\nconnection: close\r\n/i.test(text))
       })
