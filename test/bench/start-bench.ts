@@ -1,8 +1,6 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -72,25 +70,15 @@ export async function startBenchWorld(owner: Owner): Promise<World['description'
 }
 
 /** A backend of event streams, in a process of its own. */
-export async function startStreaming(owner: Owner): Promise<string> {
-  const script = fileURLToPath(new URL('open-upstream.ts', import.meta.url))
+export const startStreaming = (owner: Owner): Promise<string> => startScript(owner, 'open-upstream.ts')
+
+const startPlain = (owner: Owner): Promise<string> => startScript(owner, 'plain-upstream.ts')
+
+async function startScript(owner: Owner, name: string): Promise<string> {
+  const script = fileURLToPath(new URL(name, import.meta.url))
   const child = fork(script, { execArgv: [`--import=${new URL('typescript.js', import.meta.url)}`] })
   owner.teardown(() => child.kill())
   return (await once(child, 'message'))[0] as string
-}
-
-async function startPlain(owner: Owner): Promise<string> {
-  const server = createServer((request, response) => {
-    request.resume()
-    response.end()
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  owner.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const { port } = server.address() as AddressInfo // a TCP listener's address is never a string
-  return `http://127.0.0.1:${port}`
 }
 
 /** Far below the time after which a gateway closes an idle connection. */
