@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import t from 'tap'
 import { startPostgres } from '../../../gateway/demo/postgres.ts'
@@ -53,8 +54,13 @@ t.test('a read from the horizon has what was committed since, however late its t
   await writer.query('commit')
   const next = await store.readSince(horizon)
   t.ok(next.logouts.some(({ issuer }) => issuer === 'slow'))
-  const last = await store.readSince(next.horizon)
-  t.same(last.logouts, [])
+  // Transactions of other databases in this server hold the horizon back too.
+  let { horizon: end, logouts: again } = next
+  while (again.length > 0) {
+    await setTimeout(20)
+    ;({ horizon: end, logouts: again } = await store.readSince(end))
+  }
+  t.ok(end > horizon)
 })
 
 t.test('more logouts than a page are read whole', async (t) => {
@@ -64,7 +70,8 @@ t.test('more logouts than a page are read whole', async (t) => {
      select 'pages', 'subject-' || n, '', now(), now() + interval '1 day' from generate_series(1, 12000) n`,
   )
   const { logouts } = await store.readSince(horizon)
-  t.equal(new Set(logouts.map(({ subject }) => subject)).size, 12_000)
+  const found = logouts.filter(({ issuer }) => issuer === 'pages')
+  t.equal(new Set(found.map(({ subject }) => subject)).size, 12_000)
 })
 
 t.test('sessions of one subject beyond the newest become one logout of the subject', async (t) => {
