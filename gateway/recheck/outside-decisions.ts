@@ -13,7 +13,7 @@ export type OutsideDecisionOptions = ConsultAgain & Readonly<{ monotonicMs: () =
 
 const retryMs = 1_000
 
-type Standing = { about: Consultation; dueAtMs: number; restsUntilMs: number; asking?: Promise<void> }
+type Standing = { about: Consultation; round: number; dueAtMs: number; restsUntilMs: number; asking?: Promise<void> }
 
 export class OutsideDecisions {
   readonly #options: OutsideDecisionOptions
@@ -33,10 +33,12 @@ export class OutsideDecisions {
       return undefined
     }
     const nowMs = this.#options.monotonicMs()
-    const standing = this.#standingOf(open, about)
-    const isSame = standing.about.groups.every(({ body }, index) => body === about.groups[index]?.body)
-    if (isSame && standing.about.count === about.count && open.namedAtMs === 0) return undefined
+    const known = this.#standings.get(open)
+    const isSame = known !== undefined && asksTheSame(known.about, about)
+    const standing = known ?? this.#standingOf(open, about)
     standing.about = about
+    if (isSame && open.namedAtMs === 0) return undefined
+    standing.round += 1
     standing.dueAtMs = Math.min(standing.dueAtMs, nowMs)
     standing.restsUntilMs = 0
     this.look(open, nowMs)
@@ -62,13 +64,14 @@ export class OutsideDecisions {
     const { consultedAtMs } = open
     const { recheckMsOf, monotonicMs } = this.#options
     const dueAtMs = consultedAtMs > 0 ? consultedAtMs + recheckMsOf(about) : Math.ceil(monotonicMs())
-    const standing: Standing = { about, dueAtMs, restsUntilMs: 0 }
+    const standing: Standing = { about, round: 0, dueAtMs, restsUntilMs: 0 }
     this.#standings.set(open, standing)
     return standing
   }
 
   async #ask(open: OpenExchange, standing: Standing, about: Consultation): Promise<void> {
     const { consultAgain, recheckMsOf, monotonicMs } = this.#options
+    const { round } = standing
     const askedAtMs = monotonicMs()
     try {
       if (!(await consultAgain(about))) {
@@ -76,14 +79,19 @@ export class OutsideDecisions {
         return
       }
     } catch {
-      if (standing.about === about) standing.restsUntilMs = monotonicMs() + retryMs
+      if (!open.isForwarded) this.#onEnd(open, unverified())
+      else if (standing.round === round) standing.restsUntilMs = monotonicMs() + retryMs
       return
     }
-    if (standing.about !== about) return
+    if (standing.round !== round) return
     standing.dueAtMs = askedAtMs + recheckMsOf(about)
     standing.restsUntilMs = 0
   }
 }
+
+const asksTheSame = (left: Consultation, right: Consultation): boolean =>
+  left.groups.length === right.groups.length &&
+  left.groups.every(({ pdp, body }, index) => pdp === right.groups[index]?.pdp && body === right.groups[index].body)
 
 const unverified = (): AccessEnd => ({
   code: 'access_unverified',

@@ -266,6 +266,27 @@ t.test('an answer that was on its way when a change came is not held', async (t)
   t.equal(await knock(path), '403 decision_refused')
 })
 
+t.test('a request whose facts changed on its way waits for a yes about the new ones', async (t) => {
+  const path = drawPath('one')
+  let answer: (() => void) | undefined
+  pdp.decide(() => (response) => {
+    answer = () => void response.writeHead(200, json).end(yes)
+  })
+  const first = knock(path)
+  await until(() => answer !== undefined, 'the question')
+  await change('last_name')
+  await until(
+    async () =>
+      /"lastName":"changed/.test((await call(gateway.public, { path: '/me', headers: oauth(users.member) })).text),
+    'the change',
+  )
+  const arrived = upstream.ids().length
+  pdp.decide(() => '{"decision":"true"}')
+  answer?.()
+  t.equal(await first, '503 decision_unavailable')
+  t.equal(upstream.ids().length, arrived, 'nothing reached the backend')
+})
+
 t.test('equal questions at a time are one', async (t) => {
   const path = drawPath('held')
   const before = pdp.asked.length
@@ -374,6 +395,19 @@ t.test('an open exchange is asked about again, and ends with the yes', async (t)
   const countAsked = (): number =>
     pdp.asked.filter(({ evaluations }) => evaluations[0]?.resource.id === path.split('/')[2]).length
   await until(() => countAsked() > 2, 'further questions')
+  pdp.decide(() => false)
+  t.equal(await broken, true)
+})
+
+t.test('an open exchange whose facts were read again is asked about as before', async (t) => {
+  const path = drawPath('open')
+  const { broken } = await openEndless(path)
+  const countAsked = (): number =>
+    pdp.asked.filter(({ evaluations }) => evaluations[0]?.resource.id === path.split('/')[2]).length
+  await until(() => countAsked() > 1, 'a further question')
+  await writer.query(`notify sallyport_changes, '{"kind":"everything"}'`)
+  const before = countAsked()
+  await until(() => countAsked() > before + 1, 'two questions after the change')
   pdp.decide(() => false)
   t.equal(await broken, true)
 })

@@ -1,0 +1,55 @@
+import t from 'tap'
+import type { Consultation } from '../../gateway/consult/compose.ts'
+import type { OpenExchange } from '../../gateway/recheck/open-exchange.ts'
+import { OutsideDecisions } from '../../gateway/recheck/outside-decisions.ts'
+
+const question = (pdp: string, body = 'may 7 read'): Consultation => ({
+  groups: [{ pdp, body, places: [0] }],
+  count: 1,
+  owner: 'organization 1',
+  tags: [],
+  expiresAtMs: undefined,
+})
+
+function stage() {
+  const asked: Consultation[] = []
+  const outside = new OutsideDecisions(
+    {
+      consultAgain: async (about) => {
+        asked.push(about)
+        return true
+      },
+      recheckMsOf: () => 60_000,
+      monotonicMs: () => 1_000,
+      longestUnknownMs: 60_000,
+    },
+    () => t.fail('an exchange ended'),
+  )
+  const opened = { consultation: question('one'), consultedAtMs: 900, namedAtMs: 0 }
+  const open = opened as Partial<OpenExchange> as OpenExchange // no more of it is used
+  const judge = (about: Consultation): number => {
+    opened.consultation = about
+    outside.noteJudged(open)?.catch(t.threw)
+    return asked.length
+  }
+  return { judge, look: () => outside.look(open, 1_000) }
+}
+
+t.test('facts that were read again ask nothing new, and another decision point or question is asked at once', (t) => {
+  const { judge, look } = stage()
+  look()
+  t.equal(judge(question('one')), 0, 'the same')
+  t.equal(judge(question('other')), 1, 'another decision point')
+  t.equal(judge(question('other')), 1, 'the same again')
+  t.equal(judge(question('other', 'may 7 write')), 2, 'another question')
+  const two = question('other', 'may 7 write')
+  t.equal(judge({ ...two, groups: [...two.groups, ...question('third').groups], count: 2 }), 3, 'one more')
+  t.equal(judge(two), 4, 'one less')
+  t.end()
+})
+
+t.test('an exchange that is judged before anyone looked at it is asked about', (t) => {
+  const { judge } = stage()
+  t.equal(judge(question('other')), 1)
+  t.end()
+})
