@@ -33,7 +33,8 @@ t.test('a right that ends between the facts and the first byte forwards nothing'
   await locker.query('begin; lock table clusters in access exclusive mode')
   const sending = fetch(`${gateway.public}/clusters/${cluster}/proxy/between`, { headers })
   await until(async () => {
-    const waiting = "select from pg_stat_activity where wait_event_type = 'Lock' and query like '%clusters%'"
+    const waiting = `select from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock' and query like '%clusters%'`
     return (await writer.query(waiting)).rowCount
   }, 'the lookup')
   await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
