@@ -10,13 +10,14 @@ type Alert = Readonly<{ file: string; line: number; rule: string; severity: stri
 type Found = Readonly<{ alerts: readonly Alert[]; comments: readonly (readonly [file: string, count: number])[] }>
 
 interface Checker {
+  readonly isChecked: (name: string) => boolean
   readonly findVale: () => string | undefined
   readonly checkTexts: (vale: string, files: readonly Text[]) => Found
   readonly judgeProse: (found: Found) => Readonly<{ lines: readonly string[]; isGood: boolean }>
 }
 
 const { extractProse }: Extractor = await import(new URL('../../scripts/extract-prose.js', import.meta.url).href)
-const { findVale, checkTexts, judgeProse }: Checker = await import(
+const { isChecked, findVale, checkTexts, judgeProse }: Checker = await import(
   new URL('../../scripts/prose.js', import.meta.url).href
 )
 const vale = findVale()
@@ -116,6 +117,14 @@ testUnlessLacking(
   },
   vale === undefined ? 'Vale is missing (node scripts/install-vale.js)' : undefined,
 )
+
+t.test('a migration is read before it runs anywhere, and left alone afterwards', async (t) => {
+  const folder = 'gateway/directory/postgres'
+  for (const settled of ['migrations/0018.do.event-streams.sql', 'adopted/0011.do.event-streams.sql'])
+    t.notOk(isChecked(`${folder}/${settled}`), settled)
+  for (const coming of ['migrations/0019.do.x.sql', 'adopted/0012.do.x.sql', 'migrations/0100.do.x.sql'])
+    t.ok(isChecked(`${folder}/${coming}`), coming)
+})
 
 t.test('more comments than allowed are told', async (t) => {
   const judge = (...counts: readonly number[]) =>
