@@ -1,5 +1,30 @@
+import { readFileSync, statfsSync } from 'node:fs'
+import { freemem } from 'node:os'
+
+/** The files of a run's databases, their programs among them, need less than a tenth. */
+const roomBytes = 4e9
+
+/**
+ * A folder in memory for the files of PostgreSQL: a file system on a disk takes most of a clone's time, and of a new server's.
+ * Undefined where the machine has none with room, or none that runs programs.
+ */
+export function findMemoryFolder() {
+  const folder = '/dev/shm'
+  try {
+    const mount = readFileSync('/proc/mounts', 'utf8')
+      .split('\n')
+      .map((line) => line.split(' '))
+      .find(([, place, kind]) => place === folder && kind === 'tmpfs')
+    const { bavail, bsize } = statfsSync(folder)
+    const hasRoom = bavail * bsize > roomBytes && freemem() > roomBytes
+    if (mount !== undefined && !mount[3].split(',').includes('noexec') && hasRoom) return folder
+  } catch {
+    // Another system.
+  }
+}
+
 /** One PostgreSQL for a run. Each world clones its migrated database. */
-export async function startTestDatabase() {
+export async function startTestDatabase(root) {
   const [{ startPostgres }, { migrate }] = await Promise.all([
     import('../dist/demo/postgres.js'),
     import('../dist/directory/postgres/migrate.js'),
@@ -7,7 +32,7 @@ export async function startTestDatabase() {
   // A worker of autovacuum is the superuser's, and lets no other role drop its database by force.
   // A random password of 24 bytes needs no slow hash, and tests open thousands of connections.
   const settings = ['max_connections=400', 'autovacuum=off', 'scram_iterations=1']
-  const postgres = await startPostgres({ settings })
+  const postgres = await startPostgres({ settings, root })
   await migrate(postgres.url)
   return postgres
 }

@@ -10,7 +10,7 @@ import { longest } from './longest-tests.js'
 install()
 build()
 const { startTestProcess } = await import('./test-process.js')
-const { startTestDatabase } = await import('./test-database.js')
+const { findMemoryFolder, startTestDatabase } = await import('./test-database.js')
 
 /** Files start servers and wait for real time-outs; on a busy machine that takes a while. A campaign has a day. */
 const timeoutMs = process.env.CAMPAIGN ? 86_400_000 : 300_000
@@ -51,7 +51,7 @@ function note(kind, path, reason) {
 /** Files take turns in a process. One that changes or measures its process begins with a line that says so. */
 const wantsOwnProcess = (file) => /^\/\/ In a process of its own: /.test(readFileSync(file, 'utf8'))
 
-const startsWorld = (file) => readFileSync(file, 'utf8').includes('startTestWorld(')
+const startsDatabase = (file) => /startTest(World|Database)\(/.test(readFileSync(file, 'utf8'))
 
 async function run(file, worker) {
   let isNoted = false
@@ -87,7 +87,7 @@ function render(value) {
 
 /** Words by which a file asks for PostgreSQL, another program, or a size of its campaign, or says that it measures time. */
 const slowWords =
-  /\b(startTestWorld|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testPrometheus|testUnlessLacking|CAMPAIGN)\b|: it measures processor time/
+  /\b(startTest(World|Database|Postgres)|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testPrometheus|testUnlessLacking|CAMPAIGN)\b|: it measures processor time/
 
 /** Imports of helpers that start a world or a database on a file's behalf. */
 const slowHelpers =
@@ -127,14 +127,15 @@ const work = async () => {
   let idle
   for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
     const isAlone = wantsOwnProcess(file)
-    const worker = (!isAlone && idle) || startTestProcess(database?.url)
+    const worker = (!isAlone && idle) || startTestProcess({ databaseUrl: database?.url, memoryFolder })
     await run(file, worker)
     if (!isAlone) idle = worker.isSpent() ? undefined : worker
     if (worker !== idle) await worker.stop()
   }
   await idle?.stop()
 }
-const database = waiting.filter(startsWorld).length > 1 ? await startTestDatabase() : undefined
+const memoryFolder = findMemoryFolder()
+const database = waiting.filter(startsDatabase).length > 1 ? await startTestDatabase(memoryFolder) : undefined
 await Promise.all(Array.from({ length: Math.min(jobs, waiting.length) }, work))
 await database?.stop()
 

@@ -17,6 +17,7 @@ export type EmbeddedPostgresOptions = Readonly<{
   onUnexpectedExit?: (detail: string) => void
   filesToRemove?: readonly string[]
   settings?: readonly string[]
+  root?: string
 }>
 
 type Cluster = Readonly<{
@@ -37,7 +38,7 @@ export async function startPostgres(options: EmbeddedPostgresOptions = {}): Prom
     throw new Error(`Port ${options.port} of 127.0.0.1 is taken`)
   }
   const account = unprivilegedAccount()
-  const root = await realpath(await temporaryRoot(account))
+  const root = await realpath(options.root ?? (await temporaryRoot(account)))
   const directory = await mkdtemp(join(root, 'sallyport-'))
   const data = join(directory, 'data')
   const watchdog = startWatchdog({ directory, data, files: options.filesToRemove ?? [] })

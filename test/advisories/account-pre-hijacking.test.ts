@@ -3,14 +3,13 @@ import { fileURLToPath } from 'node:url'
 import { decodeJwt } from 'jose'
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { adoptDatabase, readExample } from '../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../support/adonis/tables.ts'
 import { call } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
 import { startTestGateway, until, writeConfiguration } from '../support/gateway.ts'
 import { startReplica } from '../support/replicas.ts'
-import { oauth, startTestWorld } from '../support/world.ts'
+import { oauth, startTestDatabase, startTestWorld } from '../support/world.ts'
 
 // "Pre-hijacked accounts" (Sudhodanan and Paverd, USENIX Security 2022). A user who first logs in with an unverified
 // address must not become the account that its owner is linked to later.
@@ -154,9 +153,8 @@ t.test('backends are told whether the address was verified, and at once when tha
 })
 
 t.test('the migration believes addresses of users that no login has made', async (t) => {
-  const postgres = await startPostgres()
-  t.teardown(() => postgres.stop())
-  const client = new pg.Client({ connectionString: postgres.url })
+  const databaseUrl = await startTestDatabase(t)
+  const client = new pg.Client({ connectionString: databaseUrl })
   await client.connect()
   t.teardown(() => client.end())
   const folder = fileURLToPath(new URL('../../gateway/directory/postgres/migrations/', import.meta.url))
@@ -176,15 +174,14 @@ t.test('the migration believes addresses of users that no login has made', async
 })
 
 t.test('in an adopted database the view’s column decides, and one that is not there reads as false', async (t) => {
-  const postgres = await startPostgres()
-  t.teardown(() => postgres.stop())
-  const owner = new pg.Client({ connectionString: postgres.url })
+  const databaseUrl = await startTestDatabase(t)
+  const owner = new pg.Client({ connectionString: databaseUrl })
   await owner.connect()
   await owner.query(`${backendTables}; ${backendRows}; alter table users drop constraint users_email_key;
     alter table users add column verified_at timestamptz;
     insert into users (email, password, created_at) values ('person@acme.example', 'x', now())`)
   await owner.end()
-  const { backend, gatewayUrl } = await adoptDatabase(t, postgres.url)
+  const { backend, gatewayUrl } = await adoptDatabase(t, databaseUrl)
   const settings = { ...describeIssuers({ linkVerifiedEmail: true }), database: { url: gatewayUrl } }
   const logIn = logInAt((await startTestGateway(t, { settings })).public)
   const config = writeConfiguration(t, { settings })

@@ -1,14 +1,13 @@
 import { randomInt } from 'node:crypto'
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
 import { adoptDatabase } from '../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../support/adonis/tables.ts'
 import type { Answer } from '../support/client.ts'
 import { call } from '../support/client.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
-import { bearer, oauth, startTestWorld } from '../support/world.ts'
+import { bearer, oauth, startTestDatabase, startTestWorld } from '../support/world.ts'
 
 // A token acts wherever its account is a member: minting one lends all of the account's rights, in every tenant.
 
@@ -288,13 +287,12 @@ t.test('tokens minted with no token have no parent, and go on whatever ends', as
 })
 
 t.test('beside an adopted table a token dies with its parent as well, whichever program deletes it', async (t) => {
-  const postgres = await startPostgres()
-  t.teardown(() => postgres.stop())
-  const backendOwner = new pg.Client({ connectionString: postgres.url })
+  const databaseUrl = await startTestDatabase(t)
+  const backendOwner = new pg.Client({ connectionString: databaseUrl })
   await backendOwner.connect()
   await backendOwner.query(`${backendTables}; ${backendRows}`)
   await backendOwner.end()
-  const { backend, gatewayUrl } = await adoptDatabase(t, postgres.url)
+  const { backend, gatewayUrl } = await adoptDatabase(t, databaseUrl)
   const gateway = await startTestGateway(t, { settings: { database: { url: gatewayUrl } } })
   const { secret, hash } = makeSecret(randomInt)
   const { rows } = await backend.query<{ id: number }>(

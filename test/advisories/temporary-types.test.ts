@@ -1,16 +1,15 @@
 import pg from 'pg'
 import t from 'tap'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { adoptKeyedDatabase, firstOrganization } from '../support/adonis/keyed.ts'
+import { startTestDatabase } from '../support/world.ts'
 
 // PostgreSQL CVE-2007-2138: a function with its owner's rights took types and tables of its caller's temporary schema.
 
-const postgres = await startPostgres()
-t.teardown(() => postgres.stop())
+const databaseUrl = await startTestDatabase(t)
 const { backend, gatewayUrl } = await adoptKeyedDatabase(
   t,
-  postgres.url,
+  databaseUrl,
   `insert into organizations (name, slug, account_type, created_at) values ('Acme', 'acme', 'enterprise', now());
     insert into users (email, password, created_at) values ('a@x.example', 'x', now())`,
 )
@@ -60,7 +59,7 @@ t.test('each function with the rights of its owner looks into the temporary sche
 t.test(
   'a trigger of the gateway lends a caller nothing where a function of a backend has its owner’s rights',
   async (t) => {
-    const url = new URL(postgres.url)
+    const url = new URL(databaseUrl)
     url.pathname = '/ours'
     await backend.query('create database ours')
     await backend.query("create role caller login password 'x'")

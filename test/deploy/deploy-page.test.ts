@@ -5,7 +5,6 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { call } from '../support/client.ts'
 import {
   chart,
@@ -23,7 +22,7 @@ import { until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { type Content, contentsOfPod } from '../support/pod.ts'
-import { oauth } from '../support/world.ts'
+import { oauth, startTestPostgres } from '../support/world.ts'
 
 const program = join(repository, 'dist/main.js')
 
@@ -47,7 +46,7 @@ testUnlessLacking(t, 'the commands of the page on Kubernetes lead to a pod that 
 
 async function followPage(t: Test): Promise<void> {
   const [postgres, issuer, upstream] = await Promise.all([
-    startPostgres(),
+    startTestPostgres(),
     startIssuer({ audience: 'my-api' }),
     startHttpUpstream(t),
   ])

@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { makeFolder } from '../support/deploy.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { findStatuses, followPage, packInto, pageLack, readPage } from '../support/tutorial.ts'
+import { startTestPostgres } from '../support/world.ts'
 
 const { blocks, promised } = readPage('docs/tutorials/first-request.md')
 
@@ -24,7 +24,7 @@ async function tryPage(t: Test): Promise<void> {
   t.same(promised, ['401', '200', '200', '403', '200'], 'the page has its requests')
   const folder = makeFolder(t)
   await packInto(folder)
-  const [postgres, issuer] = await Promise.all([startPostgres(), startIssuer({ audience: 'my-api' })])
+  const [postgres, issuer] = await Promise.all([startTestPostgres(), startIssuer({ audience: 'my-api' })])
   t.teardown(() => Promise.all([postgres.stop(), issuer.stop()]))
   const given = {
     DATABASE_URL: postgres.url,

@@ -1,7 +1,6 @@
 import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { checkDirectory } from '../../gateway/directory/postgres/check/check-directory.ts'
 import { adonisLack, startAdonis } from '../support/adonis/adonis.ts'
 import { adoptDatabase } from '../support/adonis/adopted.ts'
@@ -9,7 +8,7 @@ import { type Answer, type Call, call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { hashSecret } from '../support/stored-tokens.ts'
-import { bearer } from '../support/world.ts'
+import { bearer, startTestDatabase } from '../support/world.ts'
 
 testUnlessLacking(t, 'a backend in AdonisJS and a gateway on one database', testTogether, adonisLack)
 
@@ -17,12 +16,11 @@ testUnlessLacking(t, 'a backend in AdonisJS and a gateway on one database', test
 const boundMs = 2_000
 
 async function testTogether(t: Test): Promise<void> {
-  const postgres = await startPostgres()
-  t.teardown(() => postgres.stop())
+  const databaseUrl = await startTestDatabase(t)
   const issuer = await startIssuer({ audience: 'sallyport-demo' })
   t.teardown(() => issuer.stop())
-  const adonis = await startAdonis(t, postgres.url)
-  const { backend, gatewayUrl } = await adoptDatabase(t, postgres.url)
+  const adonis = await startAdonis(t, databaseUrl)
+  const { backend, gatewayUrl } = await adoptDatabase(t, databaseUrl)
   const upstream = await startRawUpstream(t, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
   })

@@ -1,14 +1,13 @@
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { checkDirectory } from '../../gateway/directory/postgres/check/check-directory.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
 import { adoptKeyedDatabase, firstOrganization, readKeyedExample } from '../support/adonis/keyed.ts'
 import { type Answer, call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
-import { bearer } from '../support/world.ts'
+import { bearer, startTestDatabase } from '../support/world.ts'
 
 const rows = `
   insert into organizations (name, slug, account_type, created_at) values ('Acme', 'acme', 'enterprise', now());
@@ -18,11 +17,10 @@ const rows = `
   insert into agents (organization_id) values (${firstOrganization});
   insert into data_clusters (organization_id, slug, url) values (${firstOrganization}, 'a', 'http://a.example')`
 
-const postgres = await startPostgres()
-t.teardown(() => postgres.stop())
+const databaseUrl = await startTestDatabase(t)
 const issuer = await startIssuer({ audience: 'sallyport-demo' })
 t.teardown(() => issuer.stop())
-const { backend, gatewayUrl } = await adoptKeyedDatabase(t, postgres.url, rows)
+const { backend, gatewayUrl } = await adoptKeyedDatabase(t, databaseUrl, rows)
 const role = new URL(gatewayUrl).username
 const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
@@ -160,7 +158,7 @@ t.test('a number belongs to one key, and is not given again', async (t) => {
 t.test('writers of the same new keys in other orders number each once, and none fails', async (t) => {
   const clients = await Promise.all(
     Array.from({ length: 8 }, async () => {
-      const client = new pg.Client({ connectionString: postgres.url })
+      const client = new pg.Client({ connectionString: databaseUrl })
       await client.connect()
       t.teardown(() => client.end())
       return client
@@ -234,7 +232,7 @@ t.test('the gateway’s role writes by the numbered views alone, and its rights 
 })
 
 async function adoptTables(t: Test, name: string, sql: string): Promise<pg.Client> {
-  const url = new URL(postgres.url)
+  const url = new URL(databaseUrl)
   url.pathname = `/${name}`
   await backend.query(`create database ${name}`)
   await migrate(url.href, { adopt: true })

@@ -1,21 +1,20 @@
 import pg from 'pg'
 import t from 'tap'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { adoptDatabase, readExample } from '../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../support/adonis/tables.ts'
 import { type Answer, call } from '../support/client.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
+import { startTestDatabase } from '../support/world.ts'
 
-const postgres = await startPostgres()
-t.teardown(() => postgres.stop())
+const databaseUrl = await startTestDatabase(t)
 const issuer = await startIssuer({ audience: 'sallyport-demo' })
 t.teardown(() => issuer.stop())
-const owner = new pg.Client({ connectionString: postgres.url })
+const owner = new pg.Client({ connectionString: databaseUrl })
 await owner.connect()
 await owner.query(`${backendTables}; ${backendRows}`)
 await owner.end()
-const { backend, gatewayUrl } = await adoptDatabase(t, postgres.url)
+const { backend, gatewayUrl } = await adoptDatabase(t, databaseUrl)
 
 const start = async (linkVerifiedEmail: boolean) => {
   const issuers = [{ issuer: issuer.issuer, audience: 'sallyport-demo', linkVerifiedEmail }]

@@ -1,15 +1,14 @@
 import pg from 'pg'
 import t from 'tap'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { type Change, parseChanges } from '../../gateway/directory/change.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
+import { startTestDatabase } from '../support/world.ts'
 
-const server = await startPostgres()
-t.teardown(() => server.stop())
-await migrate(server.url)
+const databaseUrl = await startTestDatabase(t)
+await migrate(databaseUrl)
 
 const connect = async (): Promise<pg.Client> => {
-  const client = new pg.Client({ connectionString: server.url })
+  const client = new pg.Client({ connectionString: databaseUrl })
   await client.connect()
   t.teardown(() => client.end())
   return client

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { checkDirectory } from '../../gateway/directory/postgres/check/check-directory.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
@@ -10,9 +9,9 @@ import { firstOrganization, keyedTables } from '../support/adonis/keyed.ts'
 import { backendTables } from '../support/adonis/tables.ts'
 import { call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway } from '../support/gateway.ts'
-import { bearer } from '../support/world.ts'
+import { bearer, startTestPostgres } from '../support/world.ts'
 
-const postgres = await startPostgres()
+const postgres = await startTestPostgres()
 t.teardown(() => postgres.stop())
 const administrator = new pg.Client({ connectionString: postgres.url })
 await administrator.connect()

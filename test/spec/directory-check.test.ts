@@ -5,14 +5,14 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { generatePem } from '../../gateway/cli/keys.ts'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { checkDirectory } from '../../gateway/directory/postgres/check/check-directory.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { adoptDatabase } from '../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../support/adonis/tables.ts'
 import { runCommand } from '../support/command-line.ts'
+import { startTestPostgres } from '../support/world.ts'
 
-const server = await startPostgres()
+const server = await startTestPostgres()
 t.teardown(() => server.stop())
 const administrator = new pg.Client({ connectionString: server.url })
 await administrator.connect()

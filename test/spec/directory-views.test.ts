@@ -5,7 +5,6 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import Postgrator from 'postgrator'
 import t from 'tap'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { type Change, parseChanges } from '../../gateway/directory/change.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import type { Statement } from '../../gateway/directory/postgres/pool.ts'
@@ -14,9 +13,9 @@ import * as statements from '../../gateway/directory/postgres/statements.ts'
 import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
 import { call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
-import { bearer } from '../support/world.ts'
+import { bearer, startTestPostgres } from '../support/world.ts'
 
-const server = await startPostgres()
+const server = await startTestPostgres()
 t.teardown(() => server.stop())
 const administrator = new pg.Client({ connectionString: server.url })
 await administrator.connect()

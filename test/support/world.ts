@@ -8,7 +8,7 @@ import type { Test } from 'tap'
 import { startGateway } from '../../gateway/boot/gateway.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import type { RecordedRequest } from '../../gateway/demo/backends/record-requests.ts'
-import type { EmbeddedPostgres } from '../../gateway/demo/postgres.ts'
+import { type EmbeddedPostgres, type EmbeddedPostgresOptions, startPostgres } from '../../gateway/demo/postgres.ts'
 import { startWorld, type World, type WorldOptions } from '../../gateway/demo/world.ts'
 import { type Answer, type Call, call, callRaw } from './client.ts'
 
@@ -43,7 +43,10 @@ export async function startTestWorld(t: Test, options: TestWorldOptions = {}): P
     ports: { public: 0, decision: 0, admin: 0 },
     notify: (text) => t.comment(text),
     issuerOptions: { key: drawIssuerKey() },
-    ...(sharedServer !== undefined && !options.hasOwnServer && { startDatabase: () => cloneDatabase(sharedServer) }),
+    startDatabase: () =>
+      sharedServer === undefined || options.hasOwnServer
+        ? startTestPostgres({ onUnexpectedExit: (text) => t.comment(text) })
+        : cloneDatabase(sharedServer),
     ...(sharedServer !== undefined && !options.hasOwnProcess && { runGateway: startGatewayHere }),
   })
   t.teardown(async () => {
@@ -70,6 +73,12 @@ export async function startTestWorld(t: Test, options: TestWorldOptions = {}): P
   }
 }
 
+/** A server of a file's own, with its files in memory where the machine has room. */
+export function startTestPostgres(options: EmbeddedPostgresOptions = {}): Promise<EmbeddedPostgres> {
+  const root = process.env.SALLYPORT_TEST_MEMORY
+  return startPostgres({ ...options, ...(root !== undefined && { root }) })
+}
+
 let issuerKey: Readonly<Record<string, unknown>> | undefined
 
 /** One for all worlds of a process: to draw it takes longer than all else of an issuer. */
@@ -82,7 +91,15 @@ function drawIssuerKey(): Readonly<Record<string, unknown>> {
 /** The server of the run, whose database `sallyport` is migrated and otherwise empty; a lone file starts its own. */
 const sharedServer = process.env.SALLYPORT_TEST_DATABASE
 
-async function cloneDatabase(server: string): Promise<EmbeddedPostgres> {
+/** The URL of an empty database. One of the run's server stays there: no role may end the connections of another. */
+export async function startTestDatabase(t: Test): Promise<string> {
+  if (sharedServer !== undefined) return (await cloneDatabase(sharedServer, 'template1')).url
+  const postgres = await startTestPostgres()
+  t.teardown(() => postgres.stop())
+  return postgres.url
+}
+
+async function cloneDatabase(server: string, template = 'sallyport'): Promise<EmbeddedPostgres> {
   const name = `world_${randomBytes(6).toString('hex')}`
   // A database in use can't be copied, so statements about databases come from another.
   const own = new URL(server)
@@ -92,7 +109,7 @@ async function cloneDatabase(server: string): Promise<EmbeddedPostgres> {
     await client.connect()
     await client.query(statement).finally(() => client.end())
   }
-  await administer(`create database ${name} template sallyport strategy file_copy`)
+  await administer(`create database ${name} template ${template} strategy file_copy`)
   const url = new URL(server)
   url.pathname = `/${name}`
   return {

@@ -1,14 +1,13 @@
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import t from 'tap'
-import { startPostgres } from '../../../gateway/demo/postgres.ts'
 import type { ReceivedLogout } from '../../../gateway/directory/logout.ts'
 import { createLogoutStore } from '../../../gateway/directory/postgres/logouts.ts'
 import { openDatabase } from '../../../gateway/directory/postgres/pool.ts'
 import { adoptDatabase } from '../../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../../support/adonis/tables.ts'
 import { populate } from '../../support/population.ts'
-import { startTestWorld } from '../../support/world.ts'
+import { startTestPostgres, startTestWorld } from '../../support/world.ts'
 
 const world = await startTestWorld(t)
 const { writer } = await populate(t, world)
@@ -114,7 +113,7 @@ t.test('an expired logout is dropped, and no other', async (t) => {
 })
 
 t.test('an adopted database keeps logouts too, and tells of them', async (t) => {
-  const postgres = await startPostgres()
+  const postgres = await startTestPostgres()
   t.teardown(() => postgres.stop())
   const backend = new pg.Client({ connectionString: postgres.url })
   await backend.connect()

@@ -1,6 +1,5 @@
 import pg from 'pg'
 import t from 'tap'
-import { startPostgres } from '../../../gateway/demo/postgres.ts'
 import { openDatabase } from '../../../gateway/directory/postgres/pool.ts'
 import { archiveAgent, createAgent, listAgents } from '../../../gateway/directory/postgres/provision/agents.ts'
 import { createCluster } from '../../../gateway/directory/postgres/provision/clusters.ts'
@@ -29,7 +28,7 @@ import { adoptDatabase } from '../../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../../support/adonis/tables.ts'
 import { until } from '../../support/gateway.ts'
 import { populate } from '../../support/population.ts'
-import { bearer, oauth, startTestWorld } from '../../support/world.ts'
+import { bearer, oauth, startTestDatabase, startTestWorld } from '../../support/world.ts'
 
 const world = await startTestWorld(t)
 const { writer, insert } = await populate(t, world)
@@ -328,13 +327,12 @@ t.test('a refusal that names a row steers no terminal', async (t) => {
 })
 
 t.test("another program's tables are read, and never written", async (t) => {
-  const postgres = await startPostgres()
-  t.teardown(() => postgres.stop())
-  const backend = new pg.Client({ connectionString: postgres.url })
+  const databaseUrl = await startTestDatabase(t)
+  const backend = new pg.Client({ connectionString: databaseUrl })
   await backend.connect()
   await backend.query(`${backendTables}; ${backendRows}`)
   await backend.end()
-  const adopted = open((await adoptDatabase(t, postgres.url)).gatewayUrl)
+  const adopted = open((await adoptDatabase(t, databaseUrl)).gatewayUrl)
   const organizations = await adopted.read((provision) => listOrganizations(provision, 0))
   t.match(organizations, [{ slug: 'acme', accountType: 'enterprise', externalId: null, archivedAt: null }])
   const members = await adopted.read((provision) => listMembers(provision, { slug: 'acme' }, 0))

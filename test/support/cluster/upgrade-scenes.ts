@@ -1,12 +1,11 @@
 import { generatePem } from '../../../gateway/cli/keys.ts'
 import { findFreePort } from '../../../gateway/demo/free-port.ts'
 import { startIssuer } from '../../../gateway/demo/issuer.ts'
-import { startPostgres } from '../../../gateway/demo/postgres.ts'
 import type { Manifest } from '../deploy.ts'
 import { startHttpUpstream } from '../http-upstream.ts'
 import type { Owner } from '../owner.ts'
 import { shippedPolicies } from '../pod.ts'
-import { oauth } from '../world.ts'
+import { oauth, startTestPostgres } from '../world.ts'
 
 /** Values of the chart, and how each mistake of an upgrade changes them. */
 export type Upgrade = Readonly<{
@@ -35,8 +34,8 @@ const audience = 'my-api'
 
 export async function startStage(owner: Owner): Promise<Stage> {
   const [postgres, empty, issuer, upstream, deadPort] = await Promise.all([
-    startPostgres(),
-    startPostgres(),
+    startTestPostgres(),
+    startTestPostgres(),
     startIssuer({ audience }),
     startHttpUpstream(owner),
     findFreePort(),
