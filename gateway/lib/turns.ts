@@ -12,12 +12,12 @@ const lengthOf = <Item>({ items, next }: Line<Item>): number => items.length - n
 /** Every operation takes constant time for an item, so that a flood costs no more than its own items. */
 export function createTurns<Item>(maxItems: number): Turns<Item> {
   const lines = new Map<string, Line<Item>>()
-  const ranks = createRanks<Item>()
+  const ranks = maxItems === Number.POSITIVE_INFINITY ? undefined : createRanks<Item>()
   let size = 0
 
   const resize = (line: Line<Item>, from: number): void => {
     const length = lengthOf(line)
-    ranks.move(line, from, length)
+    ranks?.move(line, from, length)
     size += length - from
     if (length === 0) lines.delete(line.owner)
   }
@@ -39,7 +39,7 @@ export function createTurns<Item>(maxItems: number): Turns<Item> {
       let dropped: Item | undefined
       if (size >= maxItems) {
         const held = lines.get(owner)
-        const greediest = ranks.first()
+        const greediest = ranks?.first()
         if (!greediest || (held ? lengthOf(held) : 0) + 1 >= lengthOf(greediest)) return item
         dropped = dropLast(greediest)
       }

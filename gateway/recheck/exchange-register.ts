@@ -5,7 +5,7 @@ import { OpenExchange, type Opening } from './open-exchange.ts'
 
 export type RegisterOptions = Readonly<{ monotonicMs: () => number; processId: number }>
 
-const sliceMs = 2
+const sliceMs = 0.5
 
 /** All exchanges that are open in this process, visited in slices: there may be tens of thousands. */
 export class ExchangeRegister {
@@ -51,9 +51,11 @@ export class ExchangeRegister {
       const untilMs = monotonicMs() + sliceMs
       let visited = 0
       const place = this.#open.visitDown(from, (open) => {
+        const wasEnded = open.end !== undefined
         work(open)
         visited += 1
-        return visited % 64 !== 0 || monotonicMs() < untilMs
+        const isCheap = wasEnded || open.end === undefined
+        return (isCheap && visited % 64 !== 0) || monotonicMs() < untilMs
       })
       if (place < 0) onEnd()
       else setImmediate(goOn, place)

@@ -51,7 +51,7 @@ const at = (moments: ReadonlyMap<number, number>, id: number | undefined): numbe
 const remembered = 64
 
 export class LatestChanges {
-  #changes: readonly Change[] = []
+  readonly #changes: Change[] = []
   #count = 0
 
   get count(): number {
@@ -59,17 +59,18 @@ export class LatestChanges {
   }
 
   add(change: Change): void {
-    this.#changes = [...this.#changes.slice(1 - remembered), change]
+    this.#changes[this.#count % remembered] = change
     this.#count += 1
   }
 
   mayConcern(open: OpenExchange, since: number): boolean {
     const missed = this.#count - since
     if (missed === 0) return false
-    if (missed > this.#changes.length) return true
+    if (missed > remembered) return true
     const heard = new HeardChanges()
-    for (const change of this.#changes.slice(-missed)) {
-      if (change.kind === 'everything') return true
+    for (let number = since; number < this.#count; number++) {
+      const change = this.#changes[number % remembered]
+      if (!change || change.kind === 'everything') return true
       if (change.kind !== 'logout-token' && decides(change.kind)) heard.add(change.kind, change.id, 1)
     }
     return heard.findNaming(open) > 0

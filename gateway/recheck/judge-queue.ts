@@ -7,6 +7,7 @@ import { createTurns } from '../lib/turns.ts'
 import { FactBatch } from './fact-batch.ts'
 import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
+import { type EndOpen, PacedEnds } from './paced-ends.ts'
 import { findKeyEnd } from './withdrawn-keys.ts'
 
 export type JudgeOptions = Readonly<{
@@ -18,15 +19,17 @@ export type JudgeOptions = Readonly<{
   onUnread: (error: unknown) => void
 }>
 
+export type JudgedAt = Readonly<{ policyAtMs: number; factsAtMs: number }>
+
 export type Verdicts = Readonly<{
-  end: (open: OpenExchange, end: AccessEnd) => void
-  keep: (open: OpenExchange, askedAtMs: number, facts: DirectoryFacts) => void
+  end: EndOpen
+  keep: (open: OpenExchange, asked: JudgedAt, facts: DirectoryFacts) => void
 }>
 
-/** A crowd's ends are spread, since each also closes two connections: other requests go in between. */
-const sliceMs = 1
-const restMs = 4
-const spreadMs = 400
+const sliceMs = 0.5
+
+const restMs = 2
+const restingMs = 100
 
 const retryMs = 100
 
@@ -38,14 +41,17 @@ export class JudgeQueue {
   readonly #options: JudgeOptions
   readonly #verdicts: Verdicts
   readonly #named = createTurns<OpenExchange>(Number.POSITIVE_INFINITY)
+  readonly #ends: PacedEnds
   #stale: OpenExchange[] = []
   #isReading = false
   #isStopped = false
+  #begunAtMs = 0
   #restUntilMs = Number.NEGATIVE_INFINITY
 
   constructor(options: JudgeOptions, verdicts: Verdicts) {
     this.#options = options
     this.#verdicts = verdicts
+    this.#ends = new PacedEnds(verdicts.end, options.monotonicMs)
   }
 
   stop(): void {
@@ -53,9 +59,9 @@ export class JudgeQueue {
   }
 
   add(open: OpenExchange): void {
-    if (open.isQueued || open.end) return
-    open.isQueued = true
-    if (open.namedAtMs > 0) this.#named.push(String(open.organizationId), open)
+    if (open.end || (open.queue !== undefined && !(open.queue === 'stale' && open.namedAtMs > 0))) return
+    open.queue = open.namedAtMs > 0 ? 'named' : 'stale'
+    if (open.queue === 'named') this.#named.push(String(open.organizationId), open)
     else this.#stale.push(open)
   }
 
@@ -65,66 +71,81 @@ export class JudgeQueue {
 
   async #readAll(): Promise<void> {
     this.#isReading = true
+    this.#begunAtMs = this.#options.monotonicMs()
     try {
-      while (!this.#isStopped && this.#options.monotonicMs() >= this.#restUntilMs) {
-        const batch = this.#takeBatch()
-        if (batch.members.length === 0) return
-        await this.#judge(batch)
+      while (!this.#isStopped && this.#waiting > 0 && this.#options.monotonicMs() >= this.#restUntilMs) {
+        const policyAtMs = this.#options.monotonicMs()
+        const policy = this.#options.policy()
+        const batch = await this.#takeBatch(policy)
+        if (batch.members.length > 0) await this.#judge(batch, policy, policyAtMs)
       }
     } finally {
       this.#isReading = false
     }
   }
 
-  #takeBatch(): FactBatch {
+  get #waiting(): number {
+    return this.#named.size() + this.#stale.length
+  }
+
+  async #takeBatch(policy: CurrentPolicy): Promise<FactBatch> {
     const batch = new FactBatch()
-    if (this.#named.size() + this.#stale.length === 0) return batch
-    const policy = this.#options.policy()
-    const add = (open: OpenExchange): void => {
-      if (!open.end && !open.isOver) batch.add({ open, match: matchOrEnd(open, policy) })
-    }
-    while (!batch.isFull && this.#named.size() > 0) for (const open of this.#named.take(1)) add(open)
+    const slice = this.#beginSlice()
+    const stale = this.#stale
     let taken = 0
-    for (const open of this.#stale) {
-      if (batch.isFull) break
-      taken += 1
-      add(open)
+    while (!batch.isFull && (this.#named.size() > 0 || taken < stale.length)) {
+      const [named] = this.#named.take(1)
+      const open = named ?? stale[taken++]
+      if (open && open.queue === (named ? 'named' : 'stale')) {
+        open.queue = 'facts'
+        if (!open.end && !open.isOver) batch.add({ open, match: matchOrEnd(open, policy) })
+      }
+      if (slice.isOver()) await slice.next()
     }
-    this.#stale.splice(0, taken)
+    stale.splice(0, taken)
     return batch
   }
 
-  async #judge(batch: FactBatch): Promise<void> {
-    const { readFacts, policy, hasEnded, monotonicMs, now } = this.#options
-    const current = policy()
-    const askedAtMs = monotonicMs()
+  async #judge(batch: FactBatch, current: CurrentPolicy, policyAtMs: number): Promise<void> {
+    const { readFacts, hasEnded, monotonicMs, now } = this.#options
+    const factsAtMs = monotonicMs()
     let facts: DirectoryFacts
     try {
       facts = await readFacts(batch.keys)
     } catch (error) {
       this.#restUntilMs = monotonicMs() + retryMs
       for (const { open, match } of batch.members) {
-        open.isQueued = false
-        if ('code' in match) this.#verdicts.end(open, match)
+        if ('code' in match) this.#ends.add(open, match)
+        else open.queue = undefined
       }
       this.#options.onUnread(error)
       return
     }
-    let untilMs = monotonicMs() + sliceMs
+    const slice = this.#beginSlice()
     for (const { open, match } of batch.members) {
-      open.isQueued = false
       const end =
         'code' in match
           ? match
           : (findLogout(open, hasEnded) ?? (await findKeyEnd(open)) ?? judgeAgain(open, match, facts, current, now()))
-      if (end) this.#verdicts.end(open, end)
+      if (end) this.#ends.add(open, end)
       else {
+        open.queue = undefined
         if (!('code' in match)) open.note(match)
-        this.#verdicts.keep(open, askedAtMs, facts)
+        this.#verdicts.keep(open, { policyAtMs, factsAtMs }, facts)
       }
-      if (monotonicMs() < untilMs) continue
-      await (monotonicMs() - askedAtMs < spreadMs ? sleep(restMs) : nextTurn())
-      untilMs = monotonicMs() + sliceMs
+      if (slice.isOver()) await slice.next()
+    }
+  }
+
+  #beginSlice() {
+    const { monotonicMs } = this.#options
+    let untilMs = monotonicMs() + sliceMs
+    return {
+      isOver: (): boolean => monotonicMs() >= untilMs,
+      next: async (): Promise<void> => {
+        await (monotonicMs() - this.#begunAtMs < restingMs ? sleep(restMs) : nextTurn())
+        untilMs = monotonicMs() + sliceMs
+      },
     }
   }
 }

@@ -64,7 +64,7 @@ export class OpaqueTokens {
     }
     const isSame = nameIdentity(proof) === nameIdentity(fresh) && proof.abilities === fresh.abilities
     // Its facts are being read by the old name; the next look finds the answer in the cache.
-    if (!isSame && open.isQueued) return
+    if (!isSame && open.queue !== undefined) return
     open.proof = fresh
     open.isStale ||= !isSame
   }

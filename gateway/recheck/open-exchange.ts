@@ -68,7 +68,7 @@ export class OpenExchange implements Slot<OpenExchange> {
   namedAtMs = 0
   /** Whether the facts must be read again, even if no change was missed since. */
   isStale = false
-  isQueued = false
+  queue: 'named' | 'stale' | 'facts' | undefined
   isForwarded = false
   stream: Readonly<{ endAccess: (code: AccessEndCode, cause: unknown) => void }> | undefined
   #request: Cancellable | undefined

@@ -5,7 +5,7 @@ import { guarded, reportFault } from '../fault/guarded.ts'
 import { ExchangeRegister } from './exchange-register.ts'
 import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
 import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
-import { findLogout, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
+import { findLogout, type JudgedAt, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter } from './list-exchanges.ts'
 import { OpaqueTokens } from './opaque-tokens.ts'
 import type { AccessEnd, OpenExchange, Opening } from './open-exchange.ts'
@@ -252,12 +252,12 @@ export class OpenExchanges {
     return onUnknown === 'end' ? unknownLimitMs : unknownMs
   }
 
-  #keep(open: OpenExchange, askedAtMs: number, { tokens }: DirectoryFacts): void {
+  #keep(open: OpenExchange, { policyAtMs, factsAtMs }: JudgedAt, { tokens }: DirectoryFacts): void {
     const asking = this.#outside.noteJudged(open)
-    open.verifiedAtMs = Math.floor(askedAtMs)
-    if (this.#staleSinceMs <= askedAtMs) open.isStale = false
+    open.verifiedAtMs = Math.floor(factsAtMs)
+    if (this.#staleSinceMs <= policyAtMs) open.isStale = false
     this.#expiry.move(open, tokens)
-    if (open.namedAtMs > askedAtMs) {
+    if (open.namedAtMs > factsAtMs) {
       this.#queue.add(open)
       return
     }

@@ -23,6 +23,7 @@ await withOwner(async (owner) => {
     const { origins, members } = message
     const sends = origins.map((origin) => openSend(owner, origin))
     callers = members.flatMap(({ headers }) => sends.map((send) => ({ send, headers })))
+    process.send?.([])
   })
   await new Promise((end) => process.on('disconnect', end))
 })

@@ -1,12 +1,9 @@
-import { fork } from 'node:child_process'
-import { once } from 'node:events'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
 import type { Owner } from '../support/owner.ts'
 import type { AskerMessage } from './ask-others.ts'
-import type { Watched } from './open-changes.ts'
+import type { CrowdMessage } from './hold-crowd.ts'
 import type { Member } from './prepare-subjects.ts'
+import { startScript, systemMs } from './scripts.ts'
 import type { Bench } from './start-bench.ts'
 import { findPercentile } from './statistics.ts'
 
@@ -21,29 +18,44 @@ export type MassFigures = Readonly<{
   othersAfterMs: number
 }>
 
-type Crowd = Readonly<{ members: readonly Member[]; watched: readonly Watched[]; others: readonly Member[] }>
+export type Crowd = Readonly<{
+  members: readonly Member[]
+  awaitEnds: (giveUpMs: number) => Promise<readonly number[]>
+}>
 
-export type MassOptions = Readonly<{ giveUpMs: number; nowMs: () => number }>
-
-const warmUpMs = 1_000
+const warmUpMs = 2_000
 const beforeMs = 5_000
 const afterMs = 1_000
+
+/** Opens a stream for each member, whose client has a process of its own. */
+export async function openCrowd(owner: Owner, origins: readonly string[], members: readonly Member[]): Promise<Crowd> {
+  const { ask } = startScript(owner, 'hold-crowd.ts', 'elsewhere')
+  const tell = (message: CrowdMessage): Promise<unknown> => ask(message)
+  const count = await tell({ origins, members })
+  if (count !== members.length) throw new Error(`${count} streams of ${members.length} opened`)
+  return {
+    members,
+    awaitEnds: async (giveUpMs) => (await tell({ giveUpAtMs: systemMs() + giveUpMs })) as readonly number[],
+  }
+}
 
 /** Takes the organization from all members at once, while other callers go on asking at both replicas. */
 export async function removeAtOnce(
   owner: Owner,
   { database, world, origins }: Bench,
-  { members, watched, others }: Crowd,
-  { giveUpMs, nowMs }: MassOptions,
+  { members, awaitEnds }: Crowd,
+  others: readonly Member[],
+  giveUpMs: number,
 ): Promise<MassFigures> {
-  const askFor = startAsking(owner, origins, others)
-  await askFor(warmUpMs)
-  const before = await askFor(beforeMs)
-  const after = askFor(afterMs)
+  const { ask } = startScript(owner, 'ask-others.ts', 'here')
+  const tell = async (message: AskerMessage) => (await ask(message)) as readonly number[]
+  await tell({ origins, members: others })
+  await tell(warmUpMs)
+  const before = await tell(beforeMs)
+  const after = tell(afterMs)
   await remove(database, world.organizations.acme.id, members)
-  const committedAtMs = nowMs()
-  const gaveUp = sleep(giveUpMs, Number.POSITIVE_INFINITY, { ref: false })
-  const endedAtMs = await Promise.all(watched.map(({ ended }) => Promise.race([ended, gaveUp])))
+  const committedAtMs = systemMs()
+  const endedAtMs = await awaitEnds(giveUpMs)
   const tookMs = endedAtMs.map((atMs) => Math.min(giveUpMs, Math.max(0, atMs - committedAtMs)))
   return {
     members: members.length,
@@ -59,22 +71,5 @@ const remove = (database: pg.Client, organization: number, members: readonly Mem
     organization,
     members.map(({ userId }) => userId),
   ])
-
-function startAsking(owner: Owner, origins: readonly string[], members: readonly Member[]) {
-  const script = fileURLToPath(new URL('ask-others.ts', import.meta.url))
-  const child = fork(script, { execArgv: [`--import=${new URL('typescript.js', import.meta.url)}`] })
-  owner.teardown(() => child.kill())
-  const ended = once(child, 'exit').then(([code]) => {
-    throw new Error(`the other callers ended with ${code}`)
-  })
-  ended.catch(() => undefined)
-  const tell = (message: AskerMessage): void => void child.send(message)
-  tell({ origins, members })
-  return async (durationMs: number): Promise<readonly number[]> => {
-    const answered = once(child, 'message')
-    tell(durationMs)
-    return (await Promise.race([answered, ended]))[0] as readonly number[]
-  }
-}
 
 const roundMs = (ms: number): number => Math.round(ms * 100) / 100

@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Owner } from '../support/owner.ts'
 import type { Change, Subject } from './changes.ts'
-import { type MassFigures, removeAtOnce } from './mass-removal.ts'
+import { type MassFigures, openCrowd, removeAtOnce } from './mass-removal.ts'
 import { giveUpMs } from './measure-change.ts'
 import { addMembers } from './prepare-subjects.ts'
 import type { Figures } from './run-change.ts'
@@ -71,11 +71,10 @@ export async function runOpenChanges(
     prepared.push({ kind, subjects, watched: await openAll(subjects) })
   }
   notify(`opening ${atOnce} exchanges of callers who lose their organization at once`)
-  const losers = await addMembers(database, world, atOnce)
-  const watched = await openAll(losers.map(({ headers }) => ({ path: '/datasets', headers })))
-  const group = { members: losers, watched, others: await addMembers(database, world, askers) }
+  const crowd = await openCrowd(owner, origins, await addMembers(database, world, atOnce))
+  const asking = await addMembers(database, world, askers)
   notify('one statement takes the organization from all of them')
-  const mass = await removeAtOnce(owner, bench, group, { giveUpMs, nowMs })
+  const mass = await removeAtOnce(owner, bench, crowd, asking, giveUpMs)
   const ended: Figures[] = []
   for (const { kind, subjects, watched } of prepared) {
     notify(`${kind.name}: ${count} changes, ${perSecond} a second`)

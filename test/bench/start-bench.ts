@@ -1,15 +1,13 @@
-import { fork } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { Pool } from 'undici'
 import { startWorld, type World } from '../../gateway/demo/world.ts'
 import type { Owner } from '../support/owner.ts'
 import { findRedisLack, startRedis } from '../support/redis.ts'
 import { startReplica } from '../support/replicas.ts'
+import { startScript } from './scripts.ts'
 
 /** A request of the bench, without a body. */
 export type BenchRequest = Readonly<{
@@ -70,16 +68,11 @@ export async function startBenchWorld(owner: Owner): Promise<World['description'
 }
 
 /** A backend of event streams, in a process of its own. */
-export const startStreaming = (owner: Owner): Promise<string> => startScript(owner, 'open-upstream.ts')
+export const startStreaming = async (owner: Owner): Promise<string> =>
+  (await startScript(owner, 'open-upstream.ts', 'elsewhere').answer()) as string
 
-const startPlain = (owner: Owner): Promise<string> => startScript(owner, 'plain-upstream.ts')
-
-async function startScript(owner: Owner, name: string): Promise<string> {
-  const script = fileURLToPath(new URL(name, import.meta.url))
-  const child = fork(script, { execArgv: [`--import=${new URL('typescript.js', import.meta.url)}`] })
-  owner.teardown(() => child.kill())
-  return (await once(child, 'message'))[0] as string
-}
+const startPlain = async (owner: Owner): Promise<string> =>
+  (await startScript(owner, 'plain-upstream.ts', 'here').answer()) as string
 
 /** Far below the time after which a gateway closes an idle connection. */
 const idleMs = 1_000

@@ -238,6 +238,26 @@ t.test('a crowd of one tenant that a change names keeps no other tenant waiting'
   t.same(stage.ended, [])
 })
 
+t.test('an exchange that waits among the stale ones goes ahead once a change names it', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  for (let id = 1; id <= 1_200; id += 1) open(id)
+  const { read } = stage
+  let goOn = (): void => undefined
+  const isHeard = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  stage.read = (keys) => isHeard.then(() => read(keys))
+  recheck.hear({ kind: 'everything' })
+  await until(() => stage.reads.length > 0, 'the first read')
+  // The last to open is the first of its queue, so this one is in the third statement.
+  const named = 1
+  recheck.hear({ kind: 'token', id: named })
+  await pause(100)
+  goOn()
+  await until(() => stage.reads.length >= 2, 'the second read')
+  t.equal(stage.reads[1]?.tokens[0], named, 'it leads the very next statement')
+})
+
 t.test('without proof of changes each caller is read once a second at least, all in one statement', async (t) => {
   const { open, stage } = stageRecheck(t)
   stage.isProven = false

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { guarded } from '../../fault/guarded.ts'
 import { type ChangeHandlers, type ChangeSource, parseChanges } from '../change.ts'
+import { createChangeQueue } from '../change-queue.ts'
 import {
   answerTimeoutMs,
   type LinkEvents,
@@ -51,6 +52,8 @@ async function openLink(
   )
   const close = (): void => closeGracefully(client)
   const { servers, monotonicMs } = settings
+  const lost = (): void => events.onBroken(new Error('a change could not be taken'))
+  const changes = createChangeQueue(handlers.onChange, lost)
   const question = createQuestion()
   const describe = (): Promise<Server> => askServer(client, question)
   try {
@@ -58,9 +61,8 @@ async function openLink(
     servers.noteListening(await describe())
     await requireTriggers(client)
     await proveDelivery(client, settings)
-    const lost = (): void => events.onBroken(new Error('a change could not be taken'))
     const take = ({ channel: from, payload = '' }: pg.Notification): void => {
-      if (from === channel) for (const change of parseChanges(payload)) handlers.onChange(change)
+      if (from === channel) changes.add(parseChanges(payload))
     }
     client.on('notification', guarded('directory', take, lost))
     await client.query(`listen ${channel}`)
@@ -71,9 +73,10 @@ async function openLink(
   return {
     // PostgreSQL delivers changes committed before this query before its result.
     probe: async () => {
-      if (!servers.wantsPositions()) return askWhetherReady(client)
       const askedAtMs = monotonicMs()
-      servers.notePosition(askedAtMs, await describe())
+      if (servers.wantsPositions()) servers.notePosition(askedAtMs, await describe())
+      else await askWhetherReady(client)
+      await changes.passed()
     },
     close,
   }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Cluster, Redis } from 'ioredis'
 import { guarded } from '../../fault/guarded.ts'
 import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChanges } from '../change.ts'
+import { createChangeQueue } from '../change-queue.ts'
 import { type LinkEvents, type ListeningConnection, maintainConnection } from '../maintain-connection.ts'
 import type { Clients, RedisServers } from './clients.ts'
 import {
@@ -161,8 +162,9 @@ async function subscribe(
   const marks = `sallyport:probe:${randomUUID()}`
   let heardAtMs = monotonicMs()
   const lost = (): void => events.onBroken(new Error('a change could not be taken'))
+  const changes = createChangeQueue(handlers.onChange, lost)
   const take = (from: string, message: string): void => {
-    if (from === channel) for (const change of parseChanges(message)) handlers.onChange(change)
+    if (from === channel) changes.add(parseChanges(message))
     else if (from === marks) heardAtMs = monotonicMs()
   }
   listener.on('message', guarded('directory', take, lost))
@@ -170,7 +172,10 @@ async function subscribe(
     await requirePrimary(listener, allWritersPublish)
     await requireLoaded(talker)
     await listener.subscribe(channel)
-    return async () => void (await Promise.all([listener.ping(), requirePrimary(talker, allWritersPublish)]))
+    return async () => {
+      await Promise.all([listener.ping(), requirePrimary(talker, allWritersPublish)])
+      await changes.passed()
+    }
   }
   await listener.subscribe(channel, marks)
   return async () => {
@@ -180,6 +185,7 @@ async function subscribe(
       (error: unknown) => refusals.noteFailure('publish', error),
     )
     await listener.ping()
+    await changes.passed()
     if (monotonicMs() - heardAtMs > unheardMs) throw new Error('the Redis cluster does not pass on what is published')
   }
 }

@@ -1,0 +1,29 @@
+import { TimeSlicer } from '../lib/time-slicer.ts'
+import type { Change } from './change.ts'
+
+export type ChangeQueue = Readonly<{
+  add: (changes: readonly Change[]) => void
+  passed: () => Promise<void>
+}>
+
+const sliceMs = 0.5
+
+/**
+ * Hands changes on in their order, some in each turn of the event loop: one statement may name ten thousand users.
+ * `passed` resolves once those of before are handed on, and `onLost` hears of one that could not be.
+ */
+export function createChangeQueue(onChange: (change: Change) => void, onLost: () => void): ChangeQueue {
+  const take = (item: Change | Passed): void => {
+    if ('kind' in item) onChange(item)
+    else item.resolve()
+  }
+  const slicer = new TimeSlicer(take, onLost, undefined, () => sliceMs)
+  return {
+    add: (changes) => {
+      for (const change of changes) slicer.add(change)
+    },
+    passed: () => new Promise((resolve) => slicer.add({ resolve })),
+  }
+}
+
+type Passed = Readonly<{ resolve: () => void }>

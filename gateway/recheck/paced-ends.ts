@@ -1,0 +1,63 @@
+import { guarded, reportFault } from '../fault/guarded.ts'
+import { createTurns } from '../lib/turns.ts'
+import type { AccessEnd, OpenExchange } from './open-exchange.ts'
+
+export type EndOpen = (open: OpenExchange, end: AccessEnd) => void
+
+type Condemned = Readonly<{ open: OpenExchange; end: AccessEnd }>
+
+const sliceMs = 0.5
+const longestRestMs = 4
+const spreadMs = 400
+
+/**
+ * Ends exchanges, the first at once. A crowd's ends are spread, since each also closes two connections: other requests go
+ * in between, and so do the ends of other organizations, which take turns.
+ */
+export class PacedEnds {
+  readonly #end: EndOpen
+  readonly #monotonicMs: () => number
+  readonly #condemned = createTurns<Condemned>(Number.POSITIVE_INFINITY)
+  #spreadUntilMs = 0
+  #isEnding = false
+
+  constructor(end: EndOpen, monotonicMs: () => number) {
+    this.#end = guarded<OpenExchange, AccessEnd>('timer', end)
+    this.#monotonicMs = monotonicMs
+  }
+
+  add(open: OpenExchange, end: AccessEnd): void {
+    if (this.#condemned.size() === 0) this.#spreadUntilMs = this.#monotonicMs() + spreadMs
+    this.#condemned.push(String(open.organizationId), { open, end })
+    if (!this.#isEnding) this.#endAll().catch((error: unknown) => reportFault('timer', error))
+  }
+
+  async #endAll(): Promise<void> {
+    this.#isEnding = true
+    while (this.#condemned.size() > 0) {
+      const ended = this.#endSome()
+      await this.#rest(ended)
+    }
+    this.#isEnding = false
+  }
+
+  #rest(ended: number): Promise<void> {
+    const count = this.#condemned.size()
+    const leftMs = this.#spreadUntilMs - this.#monotonicMs()
+    const restMs = count === 0 ? 0 : Math.min(longestRestMs, (leftMs * ended) / count)
+    return new Promise((resolve) => {
+      if (restMs < 1) setImmediate(resolve)
+      else setTimeout(resolve, restMs)
+    })
+  }
+
+  #endSome(): number {
+    const untilMs = this.#monotonicMs() + sliceMs
+    let ended = 0
+    while (this.#condemned.size() > 0 && (ended === 0 || this.#monotonicMs() < untilMs)) {
+      for (const { open, end } of this.#condemned.take(1)) this.#end(open, end)
+      ended += 1
+    }
+    return ended
+  }
+}

@@ -1,0 +1,88 @@
+import t, { type Test } from 'tap'
+import { GatewayError } from '../../gateway/errors/gateway-error.ts'
+import { OpenExchange } from '../../gateway/recheck/open-exchange.ts'
+import { PacedEnds } from '../../gateway/recheck/paced-ends.ts'
+import { compileRoutes } from '../../gateway/route/table.ts'
+import { openWith, route, tokenOf } from '../support/open-exchange.ts'
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+const table = compileRoutes([route])
+const end = { code: 'access_revoked', refusal: new GatewayError('membership_lost'), isCredential: false } as const
+
+/** Ends that take 0.2 ms each, on a clock that shows nothing else unless it is set, and rests that the test ends. */
+function stageEnds(t: Test) {
+  const stage = {
+    ms: 1_000,
+    ended: [] as (number | undefined)[],
+    endedAtRests: [] as number[],
+    restsMs: [] as number[],
+    goOn: (): void => undefined,
+  }
+  const { setTimeout: wait } = globalThis
+  t.intercept(globalThis, 'setTimeout', {
+    value: (work: () => void, ms: number) => {
+      stage.restsMs.push(ms)
+      stage.endedAtRests.push(stage.ended.length)
+      stage.goOn = work
+      return wait(() => undefined, 0)
+    },
+  })
+  const ends = new PacedEnds(
+    ({ organizationId }) => {
+      stage.ended.push(organizationId)
+      stage.ms += 0.2
+    },
+    () => stage.ms,
+  )
+  const add = (organization: number): void =>
+    ends.add(new OpenExchange(openWith(tokenOf(organization), table, {}), 0, 0, 0), end)
+  return { stage, add }
+}
+
+t.test('a single end comes at once', async (t) => {
+  const { stage, add } = stageEnds(t)
+  add(1)
+  t.same(stage.ended, [1])
+  await nextTurn()
+  add(2)
+  t.same(stage.ended, [1, 2])
+})
+
+t.test('a crowd ends some in each turn, with rests between', async (t) => {
+  const { stage, add } = stageEnds(t)
+  for (let count = 0; count < 20; count += 1) add(1)
+  t.equal(stage.ended.length, 1)
+  for (let turn = 0; turn < 20; turn += 1) {
+    await nextTurn()
+    stage.goOn()
+  }
+  t.equal(stage.ended.length, 20)
+  const counts = stage.endedAtRests.map((count, index) => count - (stage.endedAtRests[index - 1] ?? 0))
+  t.ok(
+    counts.every((count) => count <= 4),
+    'no more than half a millisecond takes',
+  )
+  t.ok(stage.restsMs.length >= 5)
+  t.ok(stage.restsMs.every((ms) => ms >= 1 && ms <= 4))
+})
+
+t.test('a crowd for which the time is short ends without rests', async (t) => {
+  const { stage, add } = stageEnds(t)
+  for (let count = 0; count < 100; count += 1) add(1)
+  stage.ms += 1_000
+  for (let turn = 0; turn < 40; turn += 1) await nextTurn()
+  t.equal(stage.ended.length, 100)
+  t.same(stage.restsMs, [])
+})
+
+t.test('the end of another organization does not wait for those of a crowd', async (t) => {
+  const { stage, add } = stageEnds(t)
+  for (let count = 0; count < 50; count += 1) add(1)
+  add(2)
+  await nextTurn()
+  stage.goOn()
+  await nextTurn()
+  t.ok(stage.ended.includes(2), 'it has had its turn')
+  t.ok(stage.ended.length < 10)
+})
