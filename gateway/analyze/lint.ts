@@ -1,6 +1,6 @@
 import type { Policy } from '../policy/compile.ts'
 import { listLevels } from '../policy/resource-kind.ts'
-import { listPathNames, parsePattern, type Route } from '../policy/route.ts'
+import { listAskedNames, listPathNames, parsePattern, type Route } from '../policy/route.ts'
 import { headerRole } from '../receive/header-role.ts'
 
 export type Warning = Readonly<{ source: string; message: string }>
@@ -80,9 +80,8 @@ export type UnguardedSegment = Readonly<{ name: string; index: number }>
 export function listUnguarded({ path, isPublic, destination, ...route }: Route): readonly UnguardedSegment[] {
   if (isPublic || destination.kind !== 'upstream') return []
   const { resource, organizationParam, unguarded, questions } = route
-  const asked = questions.flatMap(({ about }) => (about.from === 'path' ? about.param : []))
   const guarded = resource ? listPathNames(resource) : []
-  const checked = new Set([organizationParam, ...guarded, ...asked, ...unguarded.keys()])
+  const checked = new Set([organizationParam, ...guarded, ...listAskedNames(questions), ...unguarded.keys()])
   return parsePattern(path).flatMap((segment, index) => {
     if (segment.kind === 'literal') return []
     const name = segment.kind === 'rest' ? '*' : segment.name

@@ -387,7 +387,7 @@ export const causes = {
   ],
   query_like_guarded_param: [
     'target_misreadable',
-    'The query has a parameter with the name of a path parameter that names the guarded resource.',
+    'The query has a parameter with the name of a path parameter that names what is guarded, or asked about.',
     'Leave it out, or rename the parameter of the path in the policy and the backend.',
   ],
   target_like_dot_segment: [

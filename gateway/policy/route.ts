@@ -49,6 +49,9 @@ export const listPathNames = (resource: GuardedResource): readonly string[] => [
   ...(resource.kind === 'object' ? resource.parents : []),
 ]
 
+export const listAskedNames = (questions: readonly PdpQuestion[]): readonly string[] =>
+  questions.flatMap(({ about }) => (about.from === 'path' ? about.param : []))
+
 /** How the path of a client becomes the upstream's, by whole segments as they were received. */
 export type PathRewrite = Readonly<{
   path: string

@@ -1,4 +1,4 @@
-import { type GuardedResource, listPathNames, opensPublicAgents, type Route } from './route.ts'
+import { type GuardedResource, listPathNames, opensPublicAgents, type PdpQuestion, type Route } from './route.ts'
 
 type PlaceOf = (route: Route, param: string) => number | string
 
@@ -13,7 +13,21 @@ export function isAtLeastAsStrict(route: Route, other: Route | undefined, placeO
   if (route === other || other.isPublic) return true
   if (route.isPublic || !isSamePlace(route, other, placeOf)) return false
   const hasRole = !other.role || (route.role !== undefined && route.role.rank >= other.role.rank)
-  return hasRole && (other.ability === undefined || other.ability === route.ability)
+  const hasAbility = other.ability === undefined || other.ability === route.ability
+  return hasRole && hasAbility && asksAtLeast(route, other, placeOf)
+}
+
+/** Decision points decide by what they are asked, so each question of the other route must be one of this route, too. */
+function asksAtLeast(route: Route, other: Route, placeOf: PlaceOf): boolean {
+  if (other.questions.length === 0) return true
+  const asked = new Set(route.questions.map((question) => nameQuestion(route, question, placeOf)))
+  return other.questions.every((question) => asked.has(nameQuestion(other, question, placeOf)))
+}
+
+function nameQuestion(route: Route, { pdp, action, about }: PdpQuestion, placeOf: PlaceOf): string {
+  const { type, from } = about
+  const of = from === 'path' ? placeOf(route, about.param) : from === 'guarded' ? about.level : route.id
+  return JSON.stringify([pdp, action, type, from, of])
 }
 
 /**

@@ -1,7 +1,8 @@
-import { type GuardedResource, listPathNames } from '../policy/route.ts'
+import { type GuardedResource, listAskedNames, listPathNames } from '../policy/route.ts'
 import type { RouteMatch } from '../route/table.ts'
 
-type Named = Pick<RouteMatch, 'params' | 'target'> & Readonly<{ route: Pick<RouteMatch['route'], 'resource'> }>
+type Named = Pick<RouteMatch, 'params' | 'target'> &
+  Readonly<{ route: Pick<RouteMatch['route'], 'resource' | 'questions'> }>
 
 /**
  * Reads the ids of the guarded resource and its ancestors, nearest first. An id that is missing, or not the only one, is
@@ -9,12 +10,13 @@ type Named = Pick<RouteMatch, 'params' | 'target'> & Readonly<{ route: Pick<Rout
  * @param headers Names and values in turn, as the upstream gets them.
  */
 export function readResourceIds({ route, params, target }: Named, headers: readonly string[]): IdTexts | undefined {
-  const { resource } = route
-  if (!resource) return []
-  const pathNames = listPathNames(resource)
-  const isRead = target.search !== '' && (pathNames.length > 0 || resource.place.in === 'query')
+  const { resource, questions } = route
+  if (!resource && questions.length === 0) return []
+  const pathNames = [...(resource ? listPathNames(resource) : []), ...listAskedNames(questions)]
+  const isRead = target.search !== '' && (pathNames.length > 0 || resource?.place.in === 'query')
   const query = isRead ? readParameters(target.search) : noParameters
   if (query.length > 0 && pathNames.some((name) => findNamed(query, name).length > 0)) return undefined
+  if (!resource) return []
   const id = readId(resource, params, query, headers)
   if (resource.kind === 'agent' || resource.parents.length === 0) return [id]
   return [id, ...resource.parents.map((name) => params.get(name) ?? '')]

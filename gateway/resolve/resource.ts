@@ -17,7 +17,8 @@ export function resolveResource(
   directory: Lookups,
   headers: readonly string[],
 ): Awaitable<Resource | undefined> {
-  if (!match.route.resource) return undefined
+  const { resource, questions } = match.route
+  if (!resource && questions.length === 0) return undefined
   const ids = readResourceIds(match, headers)
   if (!ids) throw new GatewayError('query_like_guarded_param')
   return findGuarded(match, ids, organization, directory)

@@ -2,7 +2,7 @@ import { request, type ServerResponse } from 'node:http'
 import pg from 'pg'
 import t from 'tap'
 import { call } from '../support/client.ts'
-import { startTestGateway, until } from '../support/gateway.ts'
+import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { startPdp } from '../support/pdp.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
@@ -16,6 +16,14 @@ const pdp = await startPdp(t)
 const other = await startPdp(t)
 const upstream = await startHttpUpstream(t)
 const endless = await startHttpUpstream(t, (_, response) => void response.write('begun'))
+const rawAnswer = (decision: boolean): string => {
+  const body = JSON.stringify({ decision })
+  return `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+}
+let besideRefusal = ''
+const raw = await startRawUpstream(t, (socket, soFar) => {
+  if (soFar.endsWith('}')) socket.write(rawAnswer(false) + besideRefusal)
+})
 const writer = new pg.Client({ connectionString: world.databaseUrl })
 await writer.connect()
 t.teardown(() => writer.end())
@@ -27,7 +35,7 @@ const change = (column: string) =>
 
 const patient = 60_000
 
-const decided = (id: string, decision: object, more: object = {}) => ({
+const decided = (id: string, decision: object | undefined, more: object = {}) => ({
   id,
   match: { path: `/${id}/:id` },
   surface: 'platform',
@@ -52,6 +60,7 @@ const gateway = await startTestGateway(t, {
       open: { url: pdp.url, deadlineMs: patient, cacheMs: 0, recheckMs: 1_000 },
       patient: { url: pdp.url, deadlineMs: patient, cacheMs: 0, recheckMs: patient },
       other: { url: other.url, deadlineMs: patient, cacheMs: 0 },
+      raw: { url: raw.url, deadlineMs: patient, cacheMs: 0 },
     },
   },
   routes: [
@@ -61,6 +70,9 @@ const gateway = await startTestGateway(t, {
     decided('shared', { pdp: 'shared', resource: thing }),
     decided('open', { pdp: 'open', resource: thing }, { upstream: 'data' }),
     decided('patient', { pdp: 'patient', resource: thing }, { upstream: 'data' }),
+    { ...decided('plain', undefined), match: { path: '/area/:kind/:id' } },
+    { ...decided('secret', { pdp: 'pdp', action: 'read', resource: thing }), match: { path: '/area/secret/:id' } },
+    decided('raw', { pdp: 'raw', resource: thing }),
     decided('route', { pdp: 'pdp', action: 'enter' }),
     { id: 'me', match: { path: '/me' }, surface: 'platform', answer: 'users.me' },
   ],
@@ -190,6 +202,34 @@ t.test('only a literal yes in a plain answer permits', async (t) => {
     t.equal(told, expected === '200' ? '200' : '503 decision_unavailable', name)
   }
   t.same(other.asked, [], 'no redirect is followed')
+})
+
+t.test('no other spelling of a path or an id goes around the question', async (t) => {
+  pdp.decide(() => false)
+  const before = pdp.asked.length
+  const arrived = upstream.ids().length
+  for (const path of ['/area/SECRET/1', '/area/secret;a=b/1', '/area/%2573ecret/1'])
+    t.equal(await knock(path), '400 target_misreadable', path)
+  for (const path of ['/one/x?id=y', '/one/x?ID=y', '/one/x?a=b&id[]=y', '/one/x?id%00=y'])
+    t.equal(await knock(path), '400 target_misreadable', path)
+  t.equal(pdp.asked.length, before)
+  t.equal(upstream.ids().length, arrived)
+  t.equal(await knock('/area/secret/1'), '403 decision_refused')
+  t.equal(await knock('/area/open/1'), '200')
+  pdp.decide(() => true)
+  t.equal(await knock('/one/x?idle=y'), '200')
+  t.equal(await knock('/route/x?id=y'), '200', 'no parameter of its path is asked about')
+})
+
+t.test('an answer that was not asked for answers no later question', async (t) => {
+  const ask = async (): Promise<unknown> => t.equal(await knock(drawPath('raw')), '403 decision_refused')
+  for (let count = 0; count < 3; count++) await ask()
+  const idle = [...raw.sockets()]
+  for (const socket of idle) socket.write(rawAnswer(true).repeat(4))
+  await until(() => idle.every(({ readableEnded, destroyed }) => readableEnded || destroyed), 'the end of these')
+  for (let count = 0; count < 3; count++) await ask()
+  besideRefusal = rawAnswer(true)
+  for (let count = 0; count < 3; count++) await ask()
 })
 
 t.test('an answer is held by all that was asked, for as long as both sides allow', async (t) => {

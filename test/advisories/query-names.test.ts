@@ -14,7 +14,7 @@ const object: ResourceKind = {
 function readIds(place: GuardedResource['place'], query: string): readonly string[] | undefined {
   const resource = { kind: 'object', object, place, parents: [], isPublic: false } as const
   const target = { method: 'GET', path: '/', search: `?${query}`, segments: [], hasEncodedSlash: false }
-  return readResourceIds({ route: { resource }, params: new Map([[parameterName, 'good']]), target }, [])
+  return readResourceIds({ route: { resource, questions: [] }, params: new Map([[parameterName, 'good']]), target }, [])
 }
 
 /** The id that is judged, or a refusal: an empty id is 404, and none at all 400. */

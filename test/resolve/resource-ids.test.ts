@@ -17,7 +17,7 @@ type Place = GuardedResource['place']
 const ids = (place: Place, search = '', headers: readonly string[] = [], parents: readonly string[] = []) =>
   readResourceIds(
     {
-      route: { resource: { kind: 'object', object, place, parents, isPublic: false } },
+      route: { resource: { kind: 'object', object, place, parents, isPublic: false }, questions: [] },
       params: new Map([
         ['id', 'from-path'],
         ['parent_id', 'parent'],

@@ -350,7 +350,7 @@ export const readers: readonly Reader[] = [
     reader(`an id of a ${place}`, 'resolve/resource-ids.ts', head, (text) =>
       readResourceIds(
         {
-          route: { resource: { kind: 'agent', place: { in: place, name: 'id' } } },
+          route: { resource: { kind: 'agent', place: { in: place, name: 'id' } }, questions: [] },
           params: new Map(),
           target: { ...readTarget('GET', '/', 'h'), search: `?${text}` },
         },
