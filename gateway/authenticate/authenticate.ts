@@ -84,6 +84,7 @@ function createUser(
     lastName: claims.familyName,
     linkByEmail: isLinkable ? claims.email : undefined,
     isEmailVerified: verifiedAddress(claims, trust) !== undefined,
+    assertions: claims.assertions,
   }
   return directory.createByIdentity(identity, arrival)
 }

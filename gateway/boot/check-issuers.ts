@@ -36,6 +36,7 @@ export function checkIssuers(configuration: Checked): void {
   ])
   problems.push(
     ...checkDirectoryRules(configuration),
+    ...requireSomeRule(configuration),
     ...checkLogouts(configuration),
     ...findTransmitterFaults(configuration).map(([path, fault]) => problemAt(path, fault)),
     ...configuration.transmitters.flatMap(({ issuer, jwksUri, name, tls }, index) => [
@@ -112,14 +113,25 @@ function checkDirectoryRules({
     if (kind === 'postgres')
       return directoryRules.length === 0
         ? []
-        : [problemAt(path, `${named} count only where directory.kind is claims. Set it, or remove them.`)]
-    if (directoryRules.length === 0)
+        : [problemAt(path, `${named} count only where directory.kind is claims or both. Set it, or remove them.`)]
+    if (kind === 'claims' && directoryRules.length === 0)
       return [problemAt(['issuers', index], `${named} are missing, so its users would have no rights. Add a rule.`)]
-    return directoryRules.flatMap((rule, at) =>
-      findRuleFaults(rule).map(([key, fault]) => problemAt([...path, at, key], `${named}: ${key} ${fault}.`)),
-    )
+    return directoryRules.flatMap((rule, at) => [
+      ...findRuleFaults(rule).map(([key, fault]) => problemAt([...path, at, key], `${named}: ${key} ${fault}.`)),
+      ...(['platformRole', 'userType'] as const)
+        .filter((key) => kind === 'both' && rule[key] !== undefined)
+        .map((key) => problemAt([...path, at, key], `${named}: ${key} ${ofDatabase}.`)),
+    ])
   })
 }
+
+function requireSomeRule({ issuers, directory: { kind }, problemAt }: Checked) {
+  if (kind !== 'both' || issuers.some(({ directoryRules = [] }) => directoryRules.length > 0)) return []
+  const fault = 'no issuer has directoryRules, so declared organizations would have no members. Add a rule.'
+  return [problemAt(['directory', 'kind'], `directory.kind is both, and ${fault}`)]
+}
+
+const ofDatabase = 'is read from the database where directory.kind is both; remove the rule'
 
 function findAuthorityFault(issuer: string, ca: string | undefined): readonly string[] {
   try {

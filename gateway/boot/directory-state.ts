@@ -59,3 +59,13 @@ export function reportSchema(find: FindSchemaFault, log: ProcessLog): () => Prom
     if (fault) throw new PartError(fault.state, fault.cause)
   }
 }
+
+export function reportShared(find: FindSchemaFault, log: ProcessLog): () => Promise<void> {
+  let told: string | undefined
+  return async () => {
+    const fault = await find()
+    if (fault && fault.cause !== told) log.warn({ cause: fault.cause }, 'organizations of the database are left out')
+    told = fault?.cause
+    if (fault) throw new PartError(fault.state, fault.cause)
+  }
+}

@@ -6,6 +6,7 @@ import { createFreshness, type Freshness } from '../directory/cache/freshness.ts
 import { createGrace } from '../directory/cache/grace.ts'
 import type { Change } from '../directory/change.ts'
 import { type ClaimsPolicy, createClaimsDirectory } from '../directory/claims/directory.ts'
+import { createJoin, joinClaims, joinFacts } from '../directory/claims/joined-directory.ts'
 import type { Directory, DirectoryStore, KnownUser, ReadFacts } from '../directory/directory.ts'
 import { guardLookups } from '../directory/lookups/guard-lookups.ts'
 import { type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
@@ -19,6 +20,7 @@ import { nameQueryFailure } from '../directory/postgres/query-failure.ts'
 import { createFindSchemaFault, type SchemaWatch, watchSchema } from '../directory/postgres/schema-fault.ts'
 import { createServers, type Servers } from '../directory/postgres/servers.ts'
 import { createSessionEndStore, type SessionEndStore } from '../directory/postgres/session-ends.ts'
+import { createFindShared } from '../directory/postgres/shared-organizations.ts'
 import { createFindHashes } from '../directory/postgres/token-store.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
@@ -29,7 +31,7 @@ import { readNetwork } from '../network/network.ts'
 import { createGuessLog } from '../observe/log/guess-log.ts'
 import { describeError, type ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
-import { checkAnswersOf, checkWritesOf, isOutage, reportSchema, reportServer } from './directory-state.ts'
+import { checkAnswersOf, checkWritesOf, isOutage, reportSchema, reportServer, reportShared } from './directory-state.ts'
 import { followChanges, hearPostgres, openRedis } from './hear-changes.ts'
 
 export type OpenDirectory = Readonly<{
@@ -65,6 +67,8 @@ export function openDirectory(
   switch (kind) {
     case 'postgres':
       return openStoredDirectory(configuration, dependencies)
+    case 'both':
+      return joinOrganizations(openStoredDirectory(configuration, dependencies), policy, dependencies)
     case 'claims':
       return openClaimsDirectory(configuration, policy, dependencies)
     default:
@@ -100,7 +104,24 @@ function openClaimsDirectory(
   }
 }
 
-function openStoredDirectory(configuration: Configuration, dependencies: DirectoryDependencies): OpenDirectory {
+function joinOrganizations(
+  { database, ...stored }: StoredDirectory,
+  policy: () => ClaimsPolicy,
+  { log, monotonicMs }: DirectoryDependencies,
+): OpenDirectory {
+  const join = createJoin(policy)
+  const check = reportShared(watchSchema(createFindShared(database.query, policy), monotonicMs).find, log)
+  return {
+    ...stored,
+    directory: joinClaims(stored.directory, join),
+    rights: { ...stored.rights, readFacts: joinFacts(stored.rights.readFacts, join) },
+    parts: [...stored.parts, { name: 'organizations', check }],
+  }
+}
+
+type StoredDirectory = OpenDirectory & Readonly<{ directory: Directory; database: Database }>
+
+function openStoredDirectory(configuration: Configuration, dependencies: DirectoryDependencies): StoredDirectory {
   const { log, metrics, now, monotonicMs } = dependencies
   const freshness = createFreshness(monotonicMs)
   const servers = createServers({
@@ -113,10 +134,7 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
   const tokenUses = collectTokenUses(database.query, (error) => {
     if (!isReadOnly(error)) warnOf(log, 'token uses not written yet')(error)
   })
-  const store = createPostgresDirectory(database, {
-    noteTokenUse: tokenUses.note,
-    onLinked: (userId, issuer, arrival) => log.info({ userId, issuer, ...arrival }, 'identity linked'),
-  })
+  const store = openStore(configuration, database, tokenUses, log)
   const guarded = guardUnknownTokens(configuration, store, database, dependencies)
   let redis: RedisLink | undefined
   const told = createListenerPlace<Change>()
@@ -143,6 +161,7 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
   checkSchema().catch(() => undefined)
   return {
     directory,
+    database,
     stores: openStores(database),
     rights: { readFacts: createReadFacts(database.query), knownAt: freshness.knownAt, onChange: told.listen },
     parts: [
@@ -160,6 +179,20 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
     },
   }
 }
+
+const openStore = (
+  configuration: Configuration,
+  database: Database,
+  tokenUses: ReturnType<typeof collectTokenUses>,
+  log: ProcessLog,
+): DirectoryStore =>
+  createPostgresDirectory(database, {
+    noteTokenUse: tokenUses.note,
+    onLinked: (userId, issuer, arrival) => log.info({ userId, issuer, ...arrival }, 'identity linked'),
+    refusesRemoved: isJoined(configuration),
+  })
+
+const isJoined = ({ directory }: Configuration): boolean => directory.kind === 'both'
 
 const noHeartbeat: ReadHeartbeat = async () => undefined
 
@@ -211,7 +244,7 @@ function openPostgres(
     },
     onUnnamedPooler: (error) => log.error({ error: describeError(error) }, 'connection pooler detected'),
   })
-  const schema = watchSchema(createFindSchemaFault(database), monotonicMs)
+  const schema = watchSchema(createFindSchemaFault(database, isJoined(configuration)), monotonicMs)
   metrics.watchStandby(() => servers.current()?.isStandby, servers.lagMs)
   metrics.watchPool(database.countConnections, requireDatabase(configuration).poolSize)
   return { database, schema, hasGrace: () => monotonicMs() - answeredAtMs < configuration.directory.graceMs }

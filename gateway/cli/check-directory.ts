@@ -11,14 +11,15 @@ const timeoutMs = 30_000
 
 export async function runCheckDirectory({ config, tryWrites = false, json = false }: CheckDirectoryOptions) {
   const configuration = loadConfiguration(config, process.env)
-  const { policies } = configuration
-  const { roles, resources } = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
+  const { policies, directory } = configuration
+  const { roles, resources, organizations } = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
   const report = await checkDirectory({
     url: requireDatabase(configuration).url,
     vocabulary: {
       roles: new Set([...roles.organization.keys(), ...roles.platform.keys()]),
       resources: [...resources.values()],
     },
+    declared: directory.kind === 'both' ? organizations : undefined,
     triesWrites: tryWrites,
     timeoutMs,
   })

@@ -2,6 +2,7 @@ import { listIdentityIssuers } from '../boot/issuer-trust.ts'
 import { loadConfiguration, requireDatabase } from '../configuration/configuration.ts'
 import { UsageError } from '../configuration/failure.ts'
 import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
+import { createJoin, joinClaims } from '../directory/claims/joined-directory.ts'
 import type { AuditContext, DirectoryStore, UserRecord } from '../directory/directory.ts'
 import type { Login } from '../directory/logout.ts'
 import { LogoutTable } from '../directory/logouts/logout-table.ts'
@@ -12,6 +13,7 @@ import { createLogoutStore, type LogoutStore } from '../directory/postgres/logou
 import { openDatabase } from '../directory/postgres/pool.ts'
 import { createProvisioning, type Provisioning } from '../directory/postgres/provision/provisioning.ts'
 import { createSessionEndStore, type SessionEndStore } from '../directory/postgres/session-ends.ts'
+import type { Policy } from '../policy/compile.ts'
 import { loadPolicy } from '../policy/load.ts'
 import type { Roles } from '../policy/role.ts'
 import { parseId } from '../resolve/organization-id.ts'
@@ -48,7 +50,7 @@ export async function withDirectory<Result>(
   const configuration = loadConfiguration(configurationFile, process.env)
   const database = requireDatabase(configuration)
   const { redis, policies, cluster, issuers } = configuration
-  const { roles } = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
+  const policy = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
   const settings = {
     url: database.url,
     pooler: database.pooler,
@@ -57,16 +59,16 @@ export async function withDirectory<Result>(
     queryTimeoutMs: Math.max(database.queryTimeoutMs, timeoutMs),
   }
   const opened = openDatabase(settings, () => undefined)
-  const directory = createPostgresDirectory(opened, { noteTokenUse: () => undefined, onLinked: () => undefined })
+  const stored = createPostgresDirectory(opened, { noteTokenUse: () => undefined, onLinked: () => undefined })
   try {
     return await work({
-      directory,
+      directory: configuration.directory.kind === 'both' ? joinDeclared(stored, policy) : stored,
       findUser: (id) => findUser(opened.query, id),
       readTokenTrail: (tokenId) => readTokenTrail(opened.query, tokenId),
       clusters: createClusterStore(opened),
       staleAfterMs: cluster.staleAfterMs,
       hear: (clusters) => hearClusters(redis, clusters),
-      roles,
+      roles: policy.roles,
       provisioning: createProvisioning(opened),
       endSessions: createSessionEndStore(opened).add,
       hasEnded: (login) => findLogout(createLogoutStore(opened.query), login),
@@ -74,6 +76,20 @@ export async function withDirectory<Result>(
     })
   } finally {
     await opened.close()
+  }
+}
+
+function joinDeclared(stored: DirectoryStore, policy: Policy): DirectoryStore {
+  const joined = joinClaims(
+    stored,
+    createJoin(() => policy),
+  )
+  return {
+    ...joined,
+    findToken: async (id) => {
+      const token = await joined.findToken(id, '')
+      return token === 'wrong-secret' ? undefined : token
+    },
   }
 }
 

@@ -51,7 +51,7 @@ function withDirectoryOf(
   inspect: (found: InspectedDirectory) => Promise<TokenInspection>,
 ): Promise<TokenInspection> {
   const { directory, policies } = configuration
-  if (directory.kind === 'postgres')
+  if (directory.kind !== 'claims')
     return withDirectory(config, ({ directory, hasEnded }) => inspect({ directory, hasEnded }))
   const policy = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
   return inspect({ directory: createClaimsDirectory(() => policy).directory })

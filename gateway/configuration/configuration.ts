@@ -26,7 +26,7 @@ export type Configuration = Readonly<{
   database?: DatabaseSettings & Readonly<{ listenUrl?: string }>
   redis: RedisServers & Readonly<{ allWritersPublish: boolean }>
   cache: Readonly<{ maxEntries: number; ttlMs: number }>
-  directory: Readonly<{ kind: 'postgres' | 'claims'; graceMs: number }>
+  directory: Readonly<{ kind: 'postgres' | 'claims' | 'both'; graceMs: number }>
   authentication: Readonly<{ unknownTokens?: Readonly<{ perSecond: number; burst: number }> }>
   issuers: readonly Readonly<{
     issuer: string
@@ -144,7 +144,9 @@ export type Configuration = Readonly<{
 
 export function requireDatabase({ database }: Pick<Configuration, 'database'>): NonNullable<Configuration['database']> {
   if (database) return database
-  throw new UsageError('this needs a database, and directory.kind is claims; set it to postgres, and database.url')
+  throw new UsageError(
+    'this needs a database, and directory.kind is claims; set it to postgres or both, and database.url',
+  )
 }
 
 export type TransmitterSettings = Readonly<{

@@ -16,7 +16,6 @@ export type UserRecord = Readonly<{
   roles: readonly RoleAssignment[]
 }>
 
-/** A user that a JWT alone asserts: without an id, and named by issuer and subject. */
 export type AssertedUser = Omit<UserRecord, 'id'> & Readonly<{ id: undefined; name: string }>
 
 export type KnownUser = UserRecord | AssertedUser
@@ -30,6 +29,7 @@ export type OrganizationSummary = Readonly<{
   externalId?: string | null
   slug: string
   accountType: AccountType
+  source?: 'claims' | undefined
 }>
 
 export type AccountType = 'individual' | 'team' | 'enterprise'
@@ -45,9 +45,9 @@ export type OrganizationRecord = OrganizationSummary &
     companySize: string | null
     domain: string | null
     isVerified: boolean
-    memberCount: number
-    createdAt: Date
-    updatedAt: Date
+    memberCount: number | null
+    createdAt: Date | null
+    updatedAt: Date | null
   }>
 
 export type TokenMetadata = Readonly<{
@@ -134,6 +134,7 @@ export type NewIdentity = Readonly<{
   lastName: string | null
   linkByEmail: string | undefined
   isEmailVerified: boolean
+  assertions?: Assertions | undefined
 }>
 
 export type Arrival = Pick<AuditContext, 'clientAddress' | 'requestId'>
@@ -203,7 +204,7 @@ export type FactKeys = Readonly<{
 
 export type ResourceName = Pick<ResourceQuestion, 'kind' | 'id'>
 
-export type IdentityName = Pick<NewIdentity, 'issuer' | 'subject'> & Readonly<{ assertions?: Assertions | undefined }>
+export type IdentityName = Pick<NewIdentity, 'issuer' | 'subject' | 'assertions'>
 
 /** Facts as the store has them now; users by `nameIdentity`, the others by id. */
 export type DirectoryFacts = Readonly<{
@@ -216,7 +217,6 @@ export type DirectoryFacts = Readonly<{
 
 export type ReadFacts = (keys: FactKeys) => Promise<DirectoryFacts>
 
-/** Facts of an exchange by which an operator chooses; all that are given must hold. */
 export type SessionFilter = Readonly<{
   userId: number | null
   organizationId: number | null

@@ -76,9 +76,9 @@ const describeOrganization = (organization: OrganizationRecord) => ({
   domain: organization.domain,
   accountType: organization.accountType,
   isVerified: organization.isVerified,
-  memberCount: String(organization.memberCount),
-  createdAt: organization.createdAt.toISOString(),
-  updatedAt: organization.updatedAt.toISOString(),
+  memberCount: organization.memberCount === null ? null : String(organization.memberCount),
+  createdAt: organization.createdAt?.toISOString() ?? null,
+  updatedAt: organization.updatedAt?.toISOString() ?? null,
 })
 
 function describeToken({ credential }: Principal) {

@@ -18,7 +18,8 @@ export const createAnswer =
     const call = { caller, params: match.params, facts, roles }
     if (name === 'users.abilities') return readAbilities(call)
     const { user } = caller.principal
-    if (user.id === undefined) throw new GatewayError('not_available')
+    const isOfClaims = name !== 'users.me' && caller.organization?.source === 'claims'
+    if (user.id === undefined || isOfClaims) throw new GatewayError('not_available')
     return answers[name]({ ...call, user }, tools)
   }
 

@@ -199,6 +199,11 @@ export const causes = {
     'At a first login the user or identity already exists. The user may be hidden or disabled.',
     'Look for a user with the e-mail of the token, or an identity with its issuer and subject.',
   ],
+  user_removed: [
+    'unauthenticated',
+    'The identity was removed from the database, and with `directory.kind: both` its JWT creates no user again.',
+    'To let it in again, create the identity, or delete its note in `sallyport_directory.removed_identities`.',
+  ],
   minter_gone: ['unauthenticated', 'The user who mints is no longer in the directory.', 'Log in again.'],
   parent_token_gone: [
     'unauthenticated',

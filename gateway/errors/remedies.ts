@@ -52,8 +52,8 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Add the origin of the page to `cors.origins`, as the browser writes it.',
   ],
   not_available: [
-    'The route needs a database, and the gateway has none: users come from claims (`directory.kind`).',
-    'Leave the route out of the policy, or set `directory.kind` to `postgres`.',
+    'The route needs a database, and the gateway has none: users come from claims (`directory.kind`). Or, with `both`, the organization in force has its members from claims.',
+    'Leave the route out of the policy, set `directory.kind` to `postgres`, or name an organization of the database.',
   ],
   account_out_of_reach: [
     'A token has all rights of its account. The account has a higher role here, a bypass scope, or an organization in which the caller is not an administrator.',

@@ -5,9 +5,11 @@ export type DeclaredOrganization = Readonly<{
   id: number
   slug: string
   accountType: 'individual' | 'team' | 'enterprise'
+  source: 'claims'
 }>
 
 export type DeclaredOrganizations = Readonly<{
+  byId: ReadonlyMap<number, DeclaredOrganization>
   bySlug: ReadonlyMap<string, DeclaredOrganization>
   byClaim: ReadonlyMap<string, ReadonlyMap<string, DeclaredOrganization>>
 }>
@@ -17,16 +19,16 @@ type Place = (string | number)[]
 export function compileOrganizations(files: readonly PolicyFile[], problems: Problem[]): DeclaredOrganizations {
   const bySlug = new Map<string, DeclaredOrganization>()
   const byClaim = new Map<string, Map<string, DeclaredOrganization>>()
-  const ids = new Set<number>()
+  const byId = new Map<number, DeclaredOrganization>()
   for (const { content, problemAt } of files)
     for (const [index, { id, slug, accountType = 'team', claims = [] }] of (content.organizations ?? []).entries()) {
       const report = (path: Place, message: string): void => {
         problems.push(problemAt(['organizations', index, ...path], `organization "${slug}": ${message}`))
       }
-      const organization: DeclaredOrganization = Object.freeze({ id, slug, accountType })
-      if (ids.has(id)) report(['id'], `the id ${id} is taken; give each organization its own`)
+      const organization: DeclaredOrganization = Object.freeze({ id, slug, accountType, source: 'claims' })
+      if (byId.has(id)) report(['id'], `the id ${id} is taken; give each organization its own`)
       if (bySlug.has(slug)) report(['slug'], 'the slug is taken; give each organization its own')
-      ids.add(id)
+      byId.set(id, organization)
       bySlug.set(slug, organization)
       for (const [at, { issuer, value }] of claims.entries()) {
         const values = byClaim.get(issuer) ?? new Map<string, DeclaredOrganization>()
@@ -40,5 +42,5 @@ export function compileOrganizations(files: readonly PolicyFile[], problems: Pro
         values.set(value, organization)
       }
     }
-  return Object.freeze({ bySlug, byClaim })
+  return Object.freeze({ byId, bySlug, byClaim })
 }

@@ -61,12 +61,13 @@ export function findMembership({ roles }: Pick<UserRecord, 'roles'>, id: number)
 }
 
 const asOrganization = (
-  { id, externalId = null, slug, accountType }: OrganizationSummary,
+  { id, externalId = null, slug, accountType, source }: OrganizationSummary,
   role: string,
 ): Organization => ({
   id,
   externalId,
   slug,
   accountType,
+  source,
   role,
 })

@@ -52,7 +52,7 @@ t.test('each function with the rights of its owner looks into the temporary sche
   const path = 'search_path=pg_catalog, pg_temp'
   t.same(
     rows,
-    ['announce_numbered', 'create_user', 'write_numbered'].map((name) => ({ name, path })),
+    ['announce_numbered', 'create_user', 'note_removed_identities', 'write_numbered'].map((name) => ({ name, path })),
   )
 })
 

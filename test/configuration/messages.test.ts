@@ -518,7 +518,7 @@ const mistakes: readonly Mistake[] = [
     what: 'a directory rule without directory.kind claims',
     sections: { issuers: claimsIssuer("{ claim: /groups, matches: '/{organization}/{role}' }") },
     says: [
-      'gateway.yaml:2:77: issuers: directoryRules of https://login.example count only where directory.kind is claims. Set it, or remove them.',
+      'gateway.yaml:2:77: issuers: directoryRules of https://login.example count only where directory.kind is claims or both. Set it, or remove them.',
     ],
   },
   {
@@ -526,6 +526,23 @@ const mistakes: readonly Mistake[] = [
     sections: { ...claimsSections, issuers: 'issuers: [{ issuer: "https://login.example", audience: api }]' },
     says: [
       'gateway.yaml:1:11: issuers: directoryRules of https://login.example are missing, so its users would have no rights. Add a rule.',
+    ],
+  },
+  {
+    what: 'both sources without a directory rule',
+    sections: { directory: 'directory: { kind: both }' },
+    says: [
+      'gateway.yaml:6:20: directory.kind is both, and no issuer has directoryRules, so declared organizations would have no members. Add a rule.',
+    ],
+  },
+  {
+    what: 'a kind of account from claims beside a database',
+    sections: {
+      directory: 'directory: { kind: both }',
+      issuers: claimsIssuer('{ claim: /azp, matches: importer, userType: client-managed }'),
+    },
+    says: [
+      'gateway.yaml:2:122: issuers: directoryRules of https://login.example: userType is read from the database where directory.kind is both; remove the rule.',
     ],
   },
   {

@@ -232,6 +232,7 @@ const rows = {
   token_of_human: credentialed(bearer(people.humanToken)),
   user_declined: claiming({ sub: 'again', email: 'disabled@causes.example' }),
   user_conflict: claiming({ sub: 'disabled' }),
+  user_removed: claiming({ sub: 'removed' }),
   user_gone: {
     provoke: losing('/held/hangs', issuer.sign({ sub: 'vanishing' }), disable(people.vanishing)),
     audit: 'allowed',

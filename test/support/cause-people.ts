@@ -90,6 +90,8 @@ export async function addPeople(t: Test, world: TestWorld, issuer: string) {
   }
   const disabled = await addHuman('disabled', 'org-member')
   await database.query('update users set disabled_at = now() where id = $1', [disabled])
+  const noteRemoved = 'insert into sallyport_directory.removed_identities (issuer, subject) values ($1, $2)'
+  await database.query(noteRemoved, [issuer, 'removed'])
   const member = [acme.id, 'org-member'] as const
   return {
     database,

@@ -136,6 +136,13 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
     absent: { url: nowhere },
     single: { url: pdp.url, deadlineMs: 60_000, maxInFlightPerOrganization: 1 },
   }
+  const trusted = {
+    issuer: world.oidc.issuer,
+    audience,
+    tokens: { header: true, cookie: credentialCookie, subprotocol: true },
+  }
+  const keyed = { issuer, audience, jwksUri: `${issuer}/keys`, clockToleranceSeconds: 0, logout: { audience } }
+  const directoryRules = [{ claim: '/groups', matches: '/{organization}/{role}' }]
   const start = async (name: string, { settings, ...options }: ServeOptions): Promise<CauseGateway> => {
     const auditFile = join(folder, `${name}.jsonl`)
     const serving = await startServing(t, {
@@ -146,14 +153,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
         upstreams: { ...upstreams, data: { url: nowhere } },
         audit: { sink: auditFile },
         cluster: { networks: { allow: ['127.0.0.0/8'] } },
-        issuers: [
-          {
-            issuer: world.oidc.issuer,
-            audience,
-            tokens: { header: true, cookie: credentialCookie, subprotocol: true },
-          },
-          { issuer, audience, jwksUri: `${issuer}/keys`, clockToleranceSeconds: 0, logout: { audience } },
-        ],
+        issuers: [trusted, keyed],
         ...settings,
       },
     })
@@ -167,6 +167,8 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
       world,
       settings: {
         database: { url: world.databaseUrl, queryTimeoutMs: floodMs },
+        directory: { kind: 'both' },
+        issuers: [trusted, { ...keyed, directoryRules }],
       },
     }),
     // Neither database nor Redis nor issuer.
@@ -204,7 +206,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
             issuer,
             audience,
             jwksUri: `${issuer}/keys`,
-            directoryRules: [{ claim: '/groups', matches: '/{organization}/{role}' }],
+            directoryRules,
             introspection: { endpoint: `${issuer}/introspect`, clientId: 'us', clientSecret: 'canary-of-the-claims' },
           },
         ],

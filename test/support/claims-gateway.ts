@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -7,6 +7,7 @@ import { startKeyedIssuer } from './cause-people.ts'
 import { type Answer, type Call, call, type JsonValue } from './client.ts'
 import { startTestGateway, type TestGateway } from './gateway.ts'
 import { type AnswerHttp, startHttpUpstream } from './http-upstream.ts'
+import type { TestWorld } from './world.ts'
 
 export type Organization = Readonly<{ id: number; slug: string; claims?: readonly object[]; accountType?: string }>
 
@@ -48,6 +49,9 @@ export function writePolicies(
   const directory = join(mkdtempSync(join(tmpdir(), 'sallyport-test-')), 'policies')
   t.teardown(() => rmSync(join(directory, '..'), { recursive: true, force: true }))
   cpSync(shipped, directory, { recursive: true })
+  const roles = join(directory, 'roles.yaml')
+  const mayAsk = '- datasets:write\n      - decisions:evaluate\n'
+  writeFileSync(roles, readFileSync(roles, 'utf8').replace('- datasets:write\n', mayAsk))
   writeFileSync(
     join(directory, 'more.yaml'),
     JSON.stringify({ rateLimits, routes: [modelRoute, ...(rateLimits.own ? [limitedRoute] : [])] }),
@@ -70,6 +74,7 @@ export type ClaimsStage = Readonly<{
   /** The claims of the identity header at the backend, for a request that must pass. */
   identityOf: (headers: Record<string, string>) => Promise<JsonValue>
   arrived: (id: string) => boolean
+  policies: string
   writeOrganizations: (organizations: readonly Organization[]) => void
 }>
 
@@ -100,17 +105,19 @@ export const claimsSettings = (issuer: string, own: object = { directoryRules: g
 /** A gateway whose users come from claims; its organizations are `acme`, then `globex`. */
 export async function startClaimsStage(
   t: Test,
-  { rules = groupRules, issuerSettings = {}, settings = {}, rateLimits = {} }: ClaimsStageOptions = {},
+  { rules = groupRules, issuerSettings = {}, settings = {}, rateLimits = {}, ...options }: ClaimsStageOptions = {},
 ): Promise<ClaimsStage> {
   const issuer = await startKeyedIssuer(t)
   const upstream = await startHttpUpstream(t, answerByPath)
-  const policies = writePolicies(t, organizationsOf(issuer.issuer), rateLimits)
+  const policies = writePolicies(t, (options.organizations ?? organizationsOf)(issuer.issuer), rateLimits)
+  const claims = claimsSettings(issuer.issuer, { directoryRules: rules, ...issuerSettings })
   const gateway = await startTestGateway(t, {
     upstreams: Object.fromEntries(
       ['platform', 'agents', 'files', 'graphql', 'data'].map((name) => [name, { url: upstream.url }]),
     ),
     settings: {
-      ...claimsSettings(issuer.issuer, { directoryRules: rules, ...issuerSettings }),
+      ...claims,
+      issuers: [...claims.issuers, ...(options.otherIssuers ?? [])],
       policies: { directory: policies.directory },
       ...settings,
     },
@@ -128,6 +135,7 @@ export async function startClaimsStage(
       return JSON.parse(Buffer.from(payload, 'base64url').toString())
     },
     arrived: (id) => upstream.ids().includes(id),
+    policies: policies.directory,
     writeOrganizations: policies.write,
   }
 }
@@ -136,6 +144,8 @@ export type ClaimsStageOptions = Readonly<{
   rules?: readonly object[]
   issuerSettings?: Readonly<Record<string, unknown>>
   settings?: Readonly<Record<string, unknown>>
+  organizations?: typeof organizationsOf
+  otherIssuers?: readonly object[]
   /** `own` is that of the route `/limited`. */
   rateLimits?: Readonly<Record<string, object>>
 }>
@@ -144,3 +154,22 @@ export const organizationsOf = (issuer: string): readonly Organization[] => [
   { id: 7, slug: 'acme', accountType: 'enterprise', claims: [{ issuer, value: 'acme' }] },
   { id: 8, slug: 'globex', claims: [{ issuer, value: 'globex' }] },
 ]
+
+/** No organization of the demo world has one of these ids or slugs. */
+export const declaredOf = (issuer: string): readonly Organization[] => [
+  { id: 1_007, slug: 'umbrella', accountType: 'enterprise', claims: [{ issuer, value: 'umbrella' }] },
+  { id: 1_008, slug: 'hooli', claims: [{ issuer, value: 'hooli' }] },
+]
+
+/** As `startClaimsStage`, beside the database of a world, whose users come by an issuer without rules. */
+export const startJoinedStage = (
+  t: Test,
+  { databaseUrl, oidc }: Pick<TestWorld, 'databaseUrl' | 'oidc'>,
+  settings: ClaimsStageOptions['settings'] = {},
+): Promise<ClaimsStage> =>
+  startClaimsStage(t, {
+    rules: [{ claim: '/groups', matches: '/{organization}/{role}' }],
+    organizations: declaredOf,
+    otherIssuers: [{ issuer: oidc.issuer, audience: 'sallyport-demo' }],
+    settings: { database: { url: databaseUrl }, directory: { kind: 'both' }, ...settings },
+  })

@@ -75,7 +75,7 @@ export function createClaimsDirectory(policy: () => ClaimsPolicy): ClaimsDirecto
   }
 }
 
-const refuse = async (): Promise<never> => {
+export const refuse = async (): Promise<never> => {
   throw new GatewayError('not_available')
 }
 
@@ -122,8 +122,8 @@ export function assignRoles(
     const held = roles.organization.get(highest.get(organization) ?? '')?.rank ?? 0
     if (rank > held) highest.set(organization, membership.role)
   }
-  return [...organizations.bySlug.values()].flatMap((organization, index) => {
+  return [...organizations.bySlug.values()].flatMap((organization) => {
     const role = highest.get(organization)
-    return role === undefined ? [] : [{ id: index + 1, role, organization }]
+    return role === undefined ? [] : [{ id: -organization.id, role, organization }]
   })
 }

@@ -26,23 +26,27 @@ import {
   toOrganization,
   toToken,
 } from './rows.ts'
+import { findRemovedIdentity } from './shared-organizations.ts'
 import * as statements from './statements.ts'
 import { createTokenStore } from './token-store.ts'
 
 export type DirectoryReports = Readonly<{
   noteTokenUse: Directory['noteTokenUse']
   onLinked: (userId: number, issuer: string, arrival: Arrival) => void
+  refusesRemoved?: boolean
 }>
 
 export function createPostgresDirectory(
   database: Database,
-  { noteTokenUse, onLinked }: DirectoryReports,
+  { noteTokenUse, onLinked, refusesRemoved = false }: DirectoryReports,
 ): DirectoryStore {
   const { query, transaction } = database
   return {
     findByIdentity: ({ issuer, subject }) => findByIdentity(query, issuer, subject),
     createByIdentity: async (identity, arrival) => {
-      const { user, isLinked } = await transaction((within) => createByIdentity(within, identity, arrival))
+      const { user, isLinked } = await transaction((within) =>
+        createByIdentity(within, identity, arrival, refusesRemoved),
+      )
       if (isLinked) onLinked(user.id, identity.issuer, arrival)
       return user
     },
@@ -111,11 +115,13 @@ async function findNamedMember(
 }
 
 /** Locks the identity, so that among concurrent first logins on all replicas one creates the user. */
-async function createByIdentity(query: Query, identity: NewIdentity, arrival: Arrival) {
+async function createByIdentity(query: Query, identity: NewIdentity, arrival: Arrival, refusesRemoved: boolean) {
   const { issuer, subject } = identity
   await query(statements.lockIdentity, [issuer, subject])
   const existing = await findByIdentity(query, issuer, subject)
   if (existing) return { user: existing, isLinked: false }
+  const removed = refusesRemoved ? await query(findRemovedIdentity, [issuer, subject]) : []
+  if (removed.length > 0) throw new GatewayError('user_removed')
   const linkedId = await findLinkable(query, identity)
   const userId = linkedId ?? (await createUser(query, identity))
   // An existing identity leads to a user whom the view hides, because the backend has disabled it.

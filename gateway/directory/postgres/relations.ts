@@ -29,6 +29,11 @@ export const relationsWith = (kinds: readonly ResourceKind[]): readonly Relation
   ),
 ]
 
+export const removedIdentities: Relation = {
+  name: 'removed_identities',
+  columns: { issuer: 'text', subject: 'text', removed_at: 'timestamptz' },
+}
+
 export const relations: readonly Relation[] = [
   {
     name: 'users',

@@ -4,6 +4,7 @@ import { dropExpiredLogouts, readLogouts, widenIssuer, widenSubjects, writeLogou
 import { newestVersion } from './migrate.ts'
 import type { Database, Statement } from './pool.ts'
 import { readSessionEnds } from './session-ends.ts'
+import { findRemovedIdentity } from './shared-organizations.ts'
 import * as statements from './statements.ts'
 
 export type SchemaFault = Readonly<{ state: 'failing' | 'limited'; cause: string }>
@@ -91,7 +92,10 @@ const writes: readonly Statement[] = [
  */
 const explain = ({ text }: Statement): string => `explain (costs off) ${text.replace(/\$\d+/g, 'null')}`
 
-const explainReads: Statement = { name: 'check-reads', text: reads.map(explain).join(';\n') }
+const explainAll = (statements: readonly Statement[]): Statement => ({
+  name: 'check-reads',
+  text: statements.map(explain).join(';\n'),
+})
 const explainWrites: readonly Statement[] = writes.map((write) => ({ name: 'check-writes', text: explain(write) }))
 
 type Look = {
@@ -113,7 +117,7 @@ const look: Statement = {
 }
 
 export const createFindSchemaFault =
-  ({ query, script }: Database): FindSchemaFault =>
+  ({ query, script }: Database, refusesRemoved: boolean): FindSchemaFault =>
   async () => {
     const [found] = await query<Look>(look, [])
     if (!found?.is_there) return failing('the database is not migrated: run "sallyport migrate"')
@@ -127,7 +131,7 @@ export const createFindSchemaFault =
       if (version < wanted)
         return failing(`the schema has version ${version}, and needs ${wanted}: run "sallyport migrate"`)
     }
-    const unreadable = await findRefusal(script, explainReads)
+    const unreadable = await findRefusal(script, explainAll(refusesRemoved ? [...reads, findRemovedIdentity] : reads))
     if (unreadable) return unreadable
     let limit: SchemaFault | undefined
     for (const statement of explainWrites) {

@@ -97,6 +97,7 @@ const sidebar = [
       guide('Opaque tokens', 'opaque-tokens'),
       guide('Outside decision points', 'decision-points'),
       guide('Users from claims', 'users-from-claims'),
+      guide('Organizations from claims', 'organizations-from-claims'),
       guide('Write policies', 'write-policies'),
       guide('Guard resources', 'guard-resources'),
       guide('Change policies', 'review-policy-changes'),

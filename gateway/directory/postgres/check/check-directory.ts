@@ -1,6 +1,8 @@
 import pg from 'pg'
+import type { DeclaredOrganizations } from '../../../policy/organizations.ts'
 import { createHideUser } from '../hide-user.ts'
-import { relationsWith } from '../relations.ts'
+import { relationsWith, removedIdentities } from '../relations.ts'
+import { findShared, nameDeclared, type SharedOrganization } from '../shared-organizations.ts'
 import { findTablesWithoutTriggers } from '../tables-without-triggers.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
@@ -15,6 +17,7 @@ export type DirectoryReport = Readonly<{ isAdopted: boolean; relations: number; 
 export type CheckOptions = Readonly<{
   url: string
   vocabulary: Vocabulary
+  declared?: DeclaredOrganizations | undefined
   triesWrites: boolean
   timeoutMs: number
 }>
@@ -42,10 +45,13 @@ export async function checkDirectory(options: CheckOptions): Promise<DirectoryRe
   }
 }
 
-async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOptions): Promise<DirectoryReport> {
+async function checkAll(
+  client: pg.Client,
+  { vocabulary, declared, triesWrites }: CheckOptions,
+): Promise<DirectoryReport> {
   const { isAdopted, role, barrier } = await look(client)
   if (barrier) return { isAdopted, relations: 0, problems: [barrier] }
-  const relations = relationsWith(vocabulary.resources)
+  const relations = [...relationsWith(vocabulary.resources), ...(declared ? [removedIdentities] : [])]
   const columns = await checkColumns(client, relations, { isAdopted, role })
   const errors = columns.filter(({ severity }) => severity === 'error')
   const broken = new Set(
@@ -57,6 +63,7 @@ async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOpt
     relations.filter(({ name }) => usable.has(name)),
     vocabulary,
   )
+  const shared = declared && usable.has('organizations') ? await checkShared(client, declared) : []
   const triggers = await checkTriggers(client, isAdopted)
   const writes = triesWrites && errors.length === 0 ? await tryWrites(client) : []
   const plans = await checkPlans(client, usable, vocabulary.resources)
@@ -64,7 +71,7 @@ async function checkAll(client: pg.Client, { vocabulary, triesWrites }: CheckOpt
   const numbered = columns.filter(({ code }) => code === 'key-to-number')
   const others = columns.filter((problem) => !numbered.includes(problem))
   // Views are numbered after their tables are watched.
-  const problems = [...others, ...rows, ...silent, ...numbered, ...writes, ...plans]
+  const problems = [...others, ...rows, ...shared, ...silent, ...numbered, ...writes, ...plans]
   return { isAdopted, relations: relations.length, problems }
 }
 
@@ -90,6 +97,17 @@ async function look(
     `select to_regclass('${schema}.sallyport_migrations') is not null as is_adopted`,
   )
   return { isAdopted: marks[0]?.is_adopted === true, role }
+}
+
+async function checkShared(client: pg.Client, declared: DeclaredOrganizations): Promise<readonly DirectoryProblem[]> {
+  const { rows } = await client.query<SharedOrganization>(findShared.text, [...nameDeclared(declared)])
+  return rows.map(({ id, slug }) => ({
+    severity: 'error',
+    code: 'declared-too',
+    where: `${schema}.organizations`,
+    message: `has organization ${id} (${slug}), whose id or slug the policy declares: it counts as absent`,
+    help: 'give the declared organization another id and slug, or leave the row out of the view',
+  }))
 }
 
 async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<readonly DirectoryProblem[]> {

@@ -21,6 +21,7 @@ export type ProblemCode =
   | 'two-roles'
   | 'two-rows'
   | 'silent-table'
+  | 'declared-too'
   | 'no-index'
   | 'refused-write'
 
