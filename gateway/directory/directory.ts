@@ -206,7 +206,6 @@ export type ResourceName = Pick<ResourceQuestion, 'kind' | 'id'>
 
 export type IdentityName = Pick<NewIdentity, 'issuer' | 'subject' | 'assertions'>
 
-/** Facts as the store has them now; users by `nameIdentity`, the others by id. */
 export type DirectoryFacts = Readonly<{
   users: ReadonlyMap<string, KnownUser>
   tokens: ReadonlyMap<number, TokenRecord>
