@@ -12,9 +12,9 @@ import {
   type TrustedIssuer,
   verifiedAddress,
 } from './claims.ts'
-import { type RawCredential, requireCarrier } from './credential.ts'
+import { type Carrier, type RawCredential, requireCarrier } from './credential.ts'
 import { type Principal, toTokenPrincipal } from './principal.ts'
-import type { Verify } from './verify.ts'
+import type { VerifiedToken, Verify } from './verify.ts'
 
 export type Authenticate = (credential: RawCredential, arrival: Arrival) => Awaitable<Principal>
 
@@ -38,27 +38,48 @@ export const createAuthenticate =
     }
   }
 
-type OauthCredential = Extract<RawCredential, Readonly<{ kind: 'oauth' }>>
+type RawOauth = Extract<RawCredential, Readonly<{ kind: 'oauth' }>>
 
-function authenticateOauth({ jwt, carrier }: OauthCredential, arrival: Arrival, guards: Guards): Awaitable<Principal> {
-  const { directory, verify, logouts, now } = guards
-  return andThen(verify(jwt, carrier, arrival.clientAddress), ({ issuer: { trust }, claims, proof }) => {
-    requireCarrier(trust, carrier)
-    requireInForce(claims, trust, Math.floor(now().getTime() / 1000))
-    const { abilities } = claims
-    const credential = { kind: 'oauth', expiresAt: new Date(claims.expiresAt * 1000), abilities } as const
-    const toPrincipal = (user: KnownUser): Principal => ({ user, credential, proof })
-    const findUser = (): Awaitable<Principal> =>
-      andThen(directory.findByIdentity(proof), (known) => {
-        if (!known) return createUser(claims, trust, arrival, directory).then(toPrincipal)
-        const address = known.emailVerified ? undefined : verifiedAddress(claims, trust)
-        if (address === undefined || known.id === undefined || !isSameAddress(address, known.email))
-          return toPrincipal(known)
-        return noteVerified(known, address, directory).then(toPrincipal)
-      })
-    return claims.login ? andThen(logouts.requireLoggedIn(claims.login), findUser) : findUser()
-  })
+function authenticateOauth({ jwt, carrier }: RawOauth, arrival: Arrival, guards: Guards): Awaitable<Principal> {
+  const verified = guards.verify(jwt, carrier, arrival.clientAddress)
+  return verified instanceof Promise
+    ? verified.then((token) => acceptOauth(token, carrier, arrival, guards))
+    : acceptOauth(verified, carrier, arrival, guards)
 }
+
+function acceptOauth(token: VerifiedToken, carrier: Carrier, arrival: Arrival, guards: Guards): Awaitable<Principal> {
+  const { claims, issuer } = token
+  requireCarrier(issuer.trust, carrier)
+  requireInForce(claims, issuer.trust, Math.floor(guards.now().getTime() / 1000))
+  if (!claims.login) return findUser(token, arrival, guards)
+  const loggedIn = guards.logouts.requireLoggedIn(claims.login)
+  return loggedIn instanceof Promise
+    ? loggedIn.then(() => findUser(token, arrival, guards))
+    : findUser(token, arrival, guards)
+}
+
+function findUser(token: VerifiedToken, arrival: Arrival, { directory }: Guards): Awaitable<Principal> {
+  const found = directory.findByIdentity(token.proof)
+  return found instanceof Promise
+    ? found.then((known) => admitUser(known, token, arrival, directory))
+    : admitUser(found, token, arrival, directory)
+}
+
+function admitUser(
+  known: KnownUser | undefined,
+  token: VerifiedToken,
+  arrival: Arrival,
+  directory: Guards['directory'],
+): Awaitable<Principal> {
+  const { claims, issuer } = token
+  if (!known) return createUser(claims, issuer.trust, arrival, directory).then((user) => toPrincipal(user, token))
+  const address = known.emailVerified ? undefined : verifiedAddress(claims, issuer.trust)
+  if (address === undefined || known.id === undefined || !isSameAddress(address, known.email))
+    return toPrincipal(known, token)
+  return noteVerified(known, address, directory).then((user) => toPrincipal(user, token))
+}
+
+const toPrincipal = (user: KnownUser, { credential, proof }: VerifiedToken): Principal => ({ user, credential, proof })
 
 /** If the note fails, the login goes on: the address counts as unverified, and the next login tries again. */
 const noteVerified = (user: UserRecord, address: string, directory: Guards['directory']): Promise<UserRecord> =>

@@ -10,8 +10,14 @@ import type { ChosenKey } from './signature.ts'
 /** Without a proof, as for a question about a policy, the principal cannot be judged again. */
 export type Principal = Readonly<{ user: KnownUser; credential: PrincipalCredential; proof?: Proof }>
 
+export type OauthCredential = Readonly<{
+  kind: 'oauth'
+  expiresAt: Date
+  abilities?: readonly string[] | undefined
+}>
+
 export type PrincipalCredential =
-  | Readonly<{ kind: 'oauth'; expiresAt: Date; abilities?: readonly string[] | undefined }>
+  | OauthCredential
   | Readonly<{
       kind: 'api-token'
       id: number
@@ -20,6 +26,12 @@ export type PrincipalCredential =
       lastUsedAt: Date | null
       expiresAt: Date | null
     }>
+
+export const toCredential = ({ expiresAt, abilities }: Claims): OauthCredential => ({
+  kind: 'oauth',
+  expiresAt: new Date(expiresAt * 1000),
+  abilities,
+})
 
 /** The remains of a credential, by which an open exchange is judged again. None is a JWT or a secret of an API token. */
 export type Proof = OauthProof | TokenProof

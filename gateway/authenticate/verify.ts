@@ -5,7 +5,7 @@ import { EndOfTickBatch } from '../lib/end-of-tick-batch.ts'
 import { type Claims, readClaims, type TrustedIssuer } from './claims.ts'
 import type { Carrier } from './credential.ts'
 import type { KeySet } from './jwks/key-set.ts'
-import { JwtProof, type OauthProof } from './principal.ts'
+import { JwtProof, type OauthCredential, type OauthProof, toCredential } from './principal.ts'
 import {
   type ChosenKey,
   chooseKey,
@@ -21,6 +21,7 @@ export type Issuer = Readonly<{ trust: TrustedIssuer; keys: KeySet }>
 export type VerifiedToken = Readonly<{
   issuer: Issuer
   claims: Claims
+  credential: OauthCredential
   keysVersion: number | undefined
   proof: OauthProof
 }>
@@ -102,7 +103,7 @@ function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<Ve
   return proveSignature(token, keys).then((key) => {
     const claims = readClaims(said, trust)
     const proof = new JwtProof(trust, claims, keys, { headerText: token.headerText, key, keysVersion })
-    return { issuer, claims, keysVersion, proof }
+    return { issuer, claims, credential: toCredential(claims), keysVersion, proof }
   })
 }
 

@@ -20,8 +20,9 @@ type Place = Readonly<{ images: readonly Image[]; root: Node }>
 export function indexUpstreamPaths(routes: readonly Route[], trie: RouteTrie): UpstreamPaths {
   const { places, text } = readPlaces(routes)
   const lengths = [...places.values()].flatMap(({ images }) => images.map(({ pattern }) => pattern.length))
+  const shared = new Set(routes.filter((route) => places.has(nameOf(route))))
   return {
-    isShared: (route) => places.has(nameOf(route)),
+    isShared: (route) => shared.has(route),
     findClaims: (route, segments, method) => {
       const place = places.get(nameOf(route))
       return place ? claimsFor(listOrigins(place, segments, trie, text), method) : []

@@ -18,10 +18,12 @@ const clockStepMs = 500
 export class ExpiryClock {
   readonly #options: Clocks & Pick<ExpiryRules, 'endAtExpiry' | 'maxLifeMs'>
   #wallAheadMs: number
+  #latestAheadMs: number
 
   constructor(options: Clocks & Pick<ExpiryRules, 'endAtExpiry' | 'maxLifeMs'>) {
     this.#options = options
     this.#wallAheadMs = this.#readWallAhead()
+    this.#latestAheadMs = this.#wallAheadMs
   }
 
   get wallAheadMs(): number {
@@ -48,6 +50,7 @@ export class ExpiryClock {
 
   readForwardStepMs(): number {
     const aheadMs = this.#readWallAhead()
+    this.#latestAheadMs = aheadMs
     const stepMs = Math.round(aheadMs - this.#wallAheadMs)
     if (Math.abs(stepMs) < clockStepMs) return 0
     this.#wallAheadMs = aheadMs
@@ -56,8 +59,7 @@ export class ExpiryClock {
 
   #toMonotonic(wallMs: number | undefined): number {
     if (wallMs === undefined) return 0
-    const { now, monotonicMs } = this.#options
-    return Math.max(1, Math.ceil(monotonicMs() + wallMs - now().getTime()))
+    return Math.max(1, Math.ceil(wallMs - this.#latestAheadMs))
   }
 
   #readWallAhead(): number {

@@ -11,6 +11,7 @@ const sliceMs = 5
 /** Watches the key sets of open exchanges: one that has changed may lack the key of an open exchange. */
 export class WithdrawnKeys {
   readonly #versions = new Map<Keys, number | undefined>()
+  #latest: Keys | undefined
   readonly #monotonicMs: () => number
   readonly #onEnd: (open: OpenExchange, end: AccessEnd) => void
 
@@ -20,7 +21,9 @@ export class WithdrawnKeys {
   }
 
   note({ proof }: OpenExchange): void {
-    if (proof?.kind !== 'oauth' || !proof.keys || this.#versions.has(proof.keys)) return
+    if (proof?.kind !== 'oauth' || !proof.keys || proof.keys === this.#latest) return
+    this.#latest = proof.keys
+    if (this.#versions.has(proof.keys)) return
     this.#versions.set(proof.keys, proof.keys.version())
   }
 

@@ -34,7 +34,7 @@ export function passingLines(status: number, headers: RawHeaders, context: Answe
         if (status === 204 || status === 101) continue
         break
       case 'type':
-        isStream = toMediaType(value) === eventStream
+        isStream = isEventStream(value)
         break
       case 'command':
         if (!answers.passedCommands.has(name.toLowerCase())) continue
@@ -92,7 +92,12 @@ function append(values: string[] | undefined, value: string): string[] {
   return values
 }
 
-const eventStream = 'text/event-stream'
+const isEventStream = (mediaType: string): boolean => /^\s*text\/event-stream\s*(?:;|$)/i.test(mediaType)
+
+export function tellsOfEvents(headers: RawHeaders): boolean {
+  const value = findHeader(headers, 'content-type')
+  return value !== undefined && isEventStream(value)
+}
 
 const withHeader = (headers: RawHeaders, name: string, value: string): RawHeaders => [
   ...withoutHeader(headers, name),
@@ -104,8 +109,10 @@ export const withoutHeader = (headers: RawHeaders, dropped: string): RawHeaders 
   keepLines(headers, (name) => name !== dropped)
 
 export function findHeader(headers: RawHeaders, name: string): string | undefined {
-  for (let index = 0; index < headers.length; index += 2)
-    if (headers[index]?.toLowerCase() === name) return headers[index + 1]
+  for (let index = 0; index < headers.length; index += 2) {
+    const header = headers[index] ?? ''
+    if (header.length === name.length && header.toLowerCase() === name) return headers[index + 1]
+  }
   return undefined
 }
 

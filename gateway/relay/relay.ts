@@ -6,7 +6,14 @@ import type { Awaitable } from '../lib/awaitable.ts'
 import { UnorderedList } from '../lib/unordered-list.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { RouteMatch } from '../route/table.ts'
-import { type AnswerContext, findHeader, passingLines, readMediaType, withoutHeader } from './answer-headers.ts'
+import {
+  type AnswerContext,
+  findHeader,
+  passingLines,
+  readMediaType,
+  tellsOfEvents,
+  withoutHeader,
+} from './answer-headers.ts'
 import { EventStreamRelay, type StreamObserver, type StreamSettings } from './event-stream.ts'
 import { PlainEventStream } from './plain-stream.ts'
 import type { StartTimer } from './timer.ts'
@@ -136,7 +143,7 @@ function startAnswer(response: UpstreamResponse, exchange: Exchange, head: Respo
 /** A compressed stream passes unchanged: its events cannot be read, and `forward/` did not ask for compression. */
 function isWatchable({ status, headers }: UpstreamResponse, { method }: Exchange): boolean {
   const hasBody = method !== 'HEAD' && status >= 200 && status < 300 && status !== 204 && status !== 205
-  return hasBody && readMediaType(headers) === 'text/event-stream' && isPlain(headers)
+  return hasBody && tellsOfEvents(headers) && isPlain(headers)
 }
 
 /** Content codings that change no byte. Workers send `none` or a charset to keep their frameworks from compressing. */

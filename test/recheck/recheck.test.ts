@@ -302,6 +302,17 @@ for (const [onUnknown, unknownMs] of [
     t.same(stage.ended, ['1 access_unverified'])
   })
 
+t.test('a step of the wall clock shortens nothing that opens after it', async (t) => {
+  const { open, stage } = stageRecheck(t)
+  stage.wallStepMs = 7_200_000
+  stage.tokens.set(1, tokenOf(1, new Date(Date.now() + stage.wallStepMs + 3_600_000)))
+  open(1)
+  await pause(300)
+  open(1)
+  await pause(200)
+  t.same(stage.ended, [])
+})
+
 t.test('a wall clock that is set back prolongs nothing, and one that is set forward shortens', async (t) => {
   const { open, stage } = stageRecheck(t)
   stage.tokens.set(1, tokenOf(1, new Date(Date.now() + 500)))

@@ -5,7 +5,7 @@ import { readNetwork } from '../../network/network.ts'
 import { type Claims, readClaims, requireInForce } from '../claims.ts'
 import type { Clock } from '../clock.ts'
 import { requireCarrier } from '../credential.ts'
-import { OpaqueProof } from '../principal.ts'
+import { OpaqueProof, toCredential } from '../principal.ts'
 import type { Introspect, Issuer, VerifiedToken } from '../verify.ts'
 import type { IntrospectionLane } from './lane.ts'
 import type { AskAboutToken, IntrospectionAnswer } from './question.ts'
@@ -72,7 +72,7 @@ export function createIntrospect(issuer: Issuer, options: IntrospectOptions) {
   const toVerified = ({ claims, askedAtMs }: Held, key: string, token: string): VerifiedToken => {
     const askAgain = async () => toVerified(await find(key, token, undefined), key, token)
     const proof = new OpaqueProof(issuer.trust, claims, { askedAtMs, freshMs: cacheMs, askAgain })
-    return { issuer, claims, keysVersion: undefined, proof }
+    return { issuer, claims, credential: toCredential(claims), keysVersion: undefined, proof }
   }
   const introspect: Introspect = (key, token, carrier, clientAddress) => {
     // Before the question: a token in another carrier may be meant for another issuer.
