@@ -128,11 +128,16 @@ export type HostileText = Readonly<{ name: string; write: (size: number) => stri
 /** Whole units alone: half of one would be refused at once, in one size and not in another. */
 const fill = (unit: string, size: number): string => unit.repeat(Math.max(0, Math.floor(size / unit.length)))
 
-/** Repeated units, nested units, and mixtures of two: one after the other by turns, and half and half. */
-export function composeTexts(random: () => number, mixtures: number): readonly HostileText[] {
+/**
+ * Repeated units, nested units, and mixtures of two: one after the other by turns, and half and half. A reader with a place
+ * gets each unit with two endings of three, by turns.
+ */
+export function composeTexts(random: () => number, mixtures: number, place?: number): readonly HostileText[] {
   const name = (...parts: readonly string[]): string => JSON.stringify(parts)
-  const repeated = units.flatMap((unit) =>
-    endings.map((ending) => ({
+  const endingsOf = (index: number): readonly string[] =>
+    place === undefined ? endings : endings.filter((_, turn) => turn !== 1 + ((place + index) % 2))
+  const repeated = units.flatMap((unit, index) =>
+    endingsOf(index).map((ending) => ({
       name: name(unit, ending),
       write: (size: number) => fill(unit, size - ending.length) + ending,
     })),

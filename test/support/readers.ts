@@ -302,7 +302,8 @@ export const readers: readonly Reader[] = [
     } as unknown as Parameters<typeof readEventRequest>[0]).catch(() => undefined)
     requireSecret(new Map(), text, [`Bearer ${text}`])
   }),
-  reader('an answer to a poll', 'signals/poll-question.ts', mebibyte, (text) =>
+  // It holds the text twice.
+  reader('an answer to a poll', 'signals/poll-question.ts', mebibyte / 2, (text) =>
     readPollAnswer(Buffer.from(`{"sets":{${JSON.stringify(text)}:${text}}}`), 'https://i.example'),
   ),
   reader('a state of a verification', 'signals/verification.ts', tokenBytes, (text) => states.read(text)),
@@ -347,7 +348,7 @@ export const readers: readonly Reader[] = [
     (['bigint', 'uuid', 'text'] as const).map((type) => isResourceId(type, text)),
   ),
   ...(['header', 'query'] as const).map((place) =>
-    reader(`an id of a ${place}`, 'resolve/resource-ids.ts', head, (text) =>
+    reader(`an id of a ${place}`, 'resolve/resource-ids.ts', place === 'query' ? targetBytes : head, (text) =>
       readResourceIds(
         {
           route: { resource: { kind: 'agent', place: { in: place, name: 'id' } }, questions: [] },
