@@ -11,7 +11,8 @@ import { connectSlowly, slowDown } from '../support/slow-reader.ts'
 import { watchRss } from '../support/watch-rss.ts'
 
 const mebibyte = 1024 * 1024
-const largeBytes = 2 * 1024 * mebibyte
+/** Many times what may be held; a campaign sends more than 31 bits count. */
+const largeBytes = (process.env.CAMPAIGN ? 2_049 : 512) * mebibyte
 const smallBytes = 32 * mebibyte
 
 /** Bytes of a body under way: V8 collects buffers in lots of 32 MiB, while newer ones fill the next lot. */
@@ -126,7 +127,7 @@ async function testGrowth(t: Test, replica: Replica, work: () => Promise<unknown
   t.ok((grown.at(-1) ?? 0) < heldLimitBytes, `${grown.at(-1)} bytes`)
 }
 
-testUnlessLacking(t, 'bodies of 2 GiB', testLarge, findMeasureLack())
+testUnlessLacking(t, `bodies of ${largeBytes / mebibyte} MiB`, testLarge, findMeasureLack())
 
 async function testLarge(t: Test): Promise<void> {
   const { upstream, replica, slowUpstreamDown } = await startPair(t)

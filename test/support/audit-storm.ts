@@ -58,6 +58,9 @@ function openAndLeave(origin: string, id: string, credential: Record<string, str
   })
 }
 
+/** The gateway closes each raw connection by itself, on a busy machine late. */
+const patienceMs = 30_000
+
 const framingErrors = [
   'nonsense\r\n\r\n',
   'GET /public/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n',
@@ -111,14 +114,14 @@ export async function storm(serving: Serving, world: TestWorld): Promise<Storm> 
     certain.push(...ids)
     const head = (id: string) => `GET /nowhere HTTP/1.1\r\nHost: h\r\nx-request-id: ${id}\r\n`
     const bytes = ids.map((id, index) => `${head(id)}${index === 19 ? 'Connection: close\r\n' : ''}\r\n`)
-    await callRaw(serving.public, bytes.join(''), 5_000)
+    await callRaw(serving.public, bytes.join(''), patienceMs)
   }
   const breakBody = async (): Promise<void> => {
     const id = makeId()
     certain.push(id)
     const head = `POST /public/x HTTP/1.1\r\nHost: h\r\nx-oauth-access-token: ${owner.jwt}\r\nx-request-id: ${id}\r\n`
     const body = '3\r\nabc\r\nnonsense\r\n'
-    const answer = await callRaw(serving.public, `${head}Transfer-Encoding: chunked\r\n\r\n${body}`, 30_000)
+    const answer = await callRaw(serving.public, `${head}Transfer-Encoding: chunked\r\n\r\n${body}`, patienceMs)
     // On a busy machine the request is 503 before its body is read, and then no body broke off.
     if (answer.startsWith('HTTP/1.1 400 ')) brokenBodies += 1
     else if (!answer.startsWith('HTTP/1.1 503 ')) throw new Error(`a broken body is answered ${answer}`)
@@ -140,8 +143,10 @@ export async function storm(serving: Serving, world: TestWorld): Promise<Storm> 
     askAtOnce(40, 39, () => askOne(next++)),
     askAtOnce(8, 25, judgeOne),
     askAtOnce(5, 4, pipeline),
-    askAtOnce(5, 8, () => callRaw(serving.public, framingErrors[unreadable++ % framingErrors.length] ?? '', 5_000)),
-    askAtOnce(2, 5, () => callRaw(serving.decision, 'nonsense\r\n\r\n', 5_000)),
+    askAtOnce(5, 8, () =>
+      callRaw(serving.public, framingErrors[unreadable++ % framingErrors.length] ?? '', patienceMs),
+    ),
+    askAtOnce(2, 5, () => callRaw(serving.decision, 'nonsense\r\n\r\n', patienceMs)),
     askAtOnce(5, 4, breakBody),
     askAtOnce(10, 15, leave),
     askAtOnce(5, 6, leaveStream),

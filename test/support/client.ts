@@ -64,7 +64,8 @@ export function callRaw(origin: string, bytes: string | Buffer, silenceMs = 400)
       socket.destroy()
       resolve(Buffer.concat(chunks).toString('latin1'))
     }
-    let timer = setTimeout(finish, 5_000)
+    // A busy machine takes its time for the first byte.
+    let timer = setTimeout(finish, Math.max(5_000, silenceMs))
     socket.on('data', (chunk) => {
       chunks.push(chunk)
       clearTimeout(timer)
