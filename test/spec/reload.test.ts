@@ -1,10 +1,14 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { call, type JsonValue } from '../support/client.ts'
 import { openRoute, startRawUpstream, startTestGateway, type TestGateway, until } from '../support/gateway.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
 import { testVectors } from '../support/vectors.ts'
+
+/** Between two requests of a load, lest the tests beside it have no processor left. */
+const restMs = 5
 
 type Routes = readonly Readonly<Record<string, unknown>>[]
 
@@ -154,6 +158,7 @@ t.test('ten reloads under load: every answer is one of the old table or of the n
       const { status: never } = await call(replica.public, { path: '/never' })
       if (never !== 404) misjudged.push(`/never ${never}`)
       asked += 3
+      await sleep(restMs)
     }
   }
   const load = [ask(), ask(), ask(), ask()]
@@ -238,7 +243,10 @@ testVectors(t, 'proxy/reload-sequence.json', 'a published sequence of reloads, u
   const seen = new Set<number>()
   const load = ['/rules', '/other-rules'].map(async (path) => {
     // A dropped connection rejects, and fails the test.
-    while (!isOver) seen.add((await call(gateway.public, { path })).status)
+    while (!isOver) {
+      seen.add((await call(gateway.public, { path })).status)
+      await sleep(restMs)
+    }
   })
   for (const [index, [step, files]] of sequence.entries()) {
     for (const [name, text] of Object.entries(files)) replace(folder, name, text)

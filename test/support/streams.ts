@@ -43,7 +43,8 @@ export async function startStreamPair(
 ): Promise<StreamPair> {
   const answers = new Map<string, SayStream>()
   const upstream = await startRawUpstream(t, (socket, soFar) => {
-    const [head = ''] = /[^\n]* HTTP\/1\.1\r\n(?:[^\r\n]+\r\n)+\r\n[^\r\n]*$/.exec(soFar) ?? []
+    // From the begin of a line: a search from within one takes quadratic time.
+    const [head = ''] = /^[^\n]* HTTP\/1\.1\r\n(?:[^\r\n]+\r\n)+\r\n[^\r\n]*(?![\s\S])/m.exec(soFar) ?? []
     const [, key = ''] = /\nx-request-id: (\S+)/i.exec(head) ?? []
     const say = answers.get(key)
     answers.delete(key)
