@@ -8,9 +8,14 @@ import { createSimulatedClock } from '../support/simulated-clock.ts'
 function holdLane(maxInFlight: number) {
   const clock = createSimulatedClock()
   const lane = createLane({ maxInFlight, timeoutMs: 1_000, clock })
-  const open: Readonly<{ name: string; withinMs: number; answer: () => void; fail: (error: Error) => void }>[] = []
+  const open: Readonly<{
+    name: string | undefined
+    withinMs: number
+    answer: () => void
+    fail: (error: Error) => void
+  }>[] = []
   const told: string[] = []
-  const ask = (owner: string, name = owner): void => {
+  const ask = (owner: string | undefined, name = owner): void => {
     lane
       .run(owner, (withinMs) => new Promise<void>((answer, fail) => open.push({ name, withinMs, answer, fail })))
       .then(
@@ -49,6 +54,22 @@ t.test('beyond the queue the owner of most questions is refused', async (t) => {
   ask('modest')
   await clock.pass(0)
   t.same(told, ['greedy lookups_busy', 'greedy lookups_busy'])
+})
+
+t.test('tokens of open exchanges have every other turn, however many addresses guess', async (t) => {
+  const { clock, open, told, ask } = holdLane(1)
+  for (let count = 0; count < 1_100; count++) ask(`guesser ${count}`)
+  for (let count = 0; count < 3; count++) ask(undefined, `recheck ${count}`)
+  for (let count = 1_100; count < 2_200; count++) ask(`guesser ${count}`)
+  for (let count = 0; count < 5; count++) {
+    open.at(-1)?.answer()
+    await clock.pass(0)
+  }
+  t.same(
+    open.map(({ name }) => name?.split(' ')[0]),
+    ['guesser', 'recheck', 'guesser', 'recheck', 'guesser', 'recheck'],
+  )
+  t.notOk(told.some((line) => line.startsWith('recheck') && !line.endsWith('answered')))
 })
 
 t.test('an issuer that is silent is asked once a second, and answers end that', async (t) => {

@@ -104,7 +104,7 @@ function createAskOnce({ trust }: Issuer, options: IntrospectOptions) {
     const askedAtMs = monotonicMs()
     try {
       if (owner !== undefined) spend(owner)
-      const held = read(await lane.run(owner ?? '', (withinMs) => ask(token, withinMs)), askedAtMs)
+      const held = read(await lane.run(owner, (withinMs) => ask(token, withinMs)), askedAtMs)
       if (owner !== undefined) attempts?.giveBack(owner)
       onOutcome('active')
       return held

@@ -11,7 +11,7 @@ export type LaneOptions = Readonly<{
 }>
 
 export type IntrospectionLane = Readonly<{
-  run: <Result>(owner: string, ask: (withinMs: number) => Promise<Result>) => Promise<Result>
+  run: <Result>(owner: string | undefined, ask: (withinMs: number) => Promise<Result>) => Promise<Result>
   countWaiting: () => number
 }>
 
@@ -24,15 +24,25 @@ const longestWait = 0.5
 /** A question with less of its time says nothing about the issuer, since a flood of guesses takes it away by waiting. */
 const tellingTime = 0.75
 
-/** Owners take turns, so a guesser delays another owner by one question. */
+/**
+ * Owners take turns, so a guesser delays another owner by one question. Questions without an owner, about tokens of open
+ * exchanges, have every other turn: very many guessers would otherwise keep a revoked token's exchange open.
+ */
 export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): IntrospectionLane {
   const { monotonicMs, after } = clock
-  const waiting = createTurns<Waiter>(mostWaiting)
+  const requests = createTurns<Waiter>(mostWaiting)
+  const rechecks = createTurns<Waiter>(mostWaiting)
+  let isRecheckNext = true
   const breaker = createCircuitBreaker(monotonicMs)
   let inFlight = 0
+  const takeNext = (): Waiter | undefined => {
+    const isRecheck = requests.size() === 0 || (isRecheckNext && rechecks.size() > 0)
+    isRecheckNext = !isRecheck
+    return (isRecheck ? rechecks : requests).take(1)[0]
+  }
   const pump = (): void => {
     while (inFlight < maxInFlight) {
-      const [next] = waiting.take(1)
+      const next = takeNext()
       if (!next) return
       next.begin()
     }
@@ -69,9 +79,10 @@ export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): Intr
           askNow(ask, untilMs - monotonicMs()).then(resolve, reject)
         }
         const callOff = after(timeoutMs * longestWait, giveUp)
-        waiting.push(owner, { begin, giveUp })?.giveUp()
+        const waiting = owner === undefined ? rechecks : requests
+        waiting.push(owner ?? '', { begin, giveUp })?.giveUp()
         pump()
       }),
-    countWaiting: waiting.size,
+    countWaiting: () => requests.size() + rechecks.size(),
   }
 }
