@@ -17,7 +17,6 @@ export function isAtLeastAsStrict(route: Route, other: Route | undefined, placeO
   return hasRole && hasAbility && asksAtLeast(route, other, placeOf)
 }
 
-/** Decision points decide by what they are asked, so each question of the other route must be one of this route, too. */
 function asksAtLeast(route: Route, other: Route, placeOf: PlaceOf): boolean {
   if (other.questions.length === 0) return true
   const asked = new Set(route.questions.map((question) => nameQuestion(route, question, placeOf)))

@@ -30,6 +30,7 @@ type Judged = Readonly<{ id: string; reply: Reply; isNew: boolean }>
 const firstPauseMs = 1_000
 const longestPauseMs = 30_000
 const longestStallMs = 5_000
+const refusalMs = 10
 
 export async function pollForEvents(options: PollOptions): Promise<void> {
   const { maxEvents, returnImmediately, everyMs, ask, onAsked, monotonicMs, random, sleep, isStopped } = options
@@ -53,7 +54,9 @@ export async function pollForEvents(options: PollOptions): Promise<void> {
     untold = await Promise.all(judged)
     if (untold.length > 0 && !untold.some(({ isNew }) => isNew)) return pause(longestStallMs)
     stalls = 0
-    return untold.length > 0 ? 0 : Math.max(0, everyMs - (monotonicMs() - startedMs))
+    if (untold.length === 0) return Math.max(0, everyMs - (monotonicMs() - startedMs))
+    const refused = untold.filter(({ isNew, reply }) => isNew && reply.kind === 'refused')
+    return Math.min(longestStallMs, refused.length * refusalMs)
   }
   while (!isStopped()) {
     const pauseMs = await round().catch((error: unknown) => {

@@ -64,7 +64,20 @@ t.test('replies follow at once, and are told again until they arrive', async (t)
   const replies = { ack: ['one'], setErrs: { two: { err: 'invalid_request' } } }
   t.match(questions, [{ maxEvents: 10 }, replies, replies, {}])
   t.notOk(questions[0]?.ack ?? questions[3]?.ack ?? questions[3]?.setErrs)
-  t.same(pauses, [1_000, 100, 100])
+  t.same(pauses, [10, 1_000, 100, 100])
+})
+
+t.test('events that are refused come at a bounded rate, however many there are', async (t) => {
+  const take = (token: string): void => {
+    if (token === 'bad') throw new EventFault('event_malformed')
+  }
+  const page = (name: string, count: number, token: string) => ({
+    sets: Object.fromEntries(Array.from({ length: count }, (_, index) => [`${name}${index}`, token])),
+  })
+  const bad = await run([page('a', 10, 'bad'), page('b', 10, 'bad'), page('c', 3, 'bad')], take)
+  t.same(bad.pauses, [100, 100, 30])
+  t.equal(bad.refused.length, 23)
+  t.same((await run([page('a', 10, 'good'), page('b', 10, 'good')], take)).pauses, [], 'good ones follow at once')
 })
 
 t.test('an event that cannot be stored yet gets no reply, and is asked for again within five seconds', async (t) => {
@@ -113,7 +126,7 @@ t.test('a transmitter that repeats itself slows its polls, and its events are no
   }
   const sets = { one: 'good', two: 'bad' }
   const { pauses, questions, refused } = await run([{ sets }, { sets }, { sets }, { sets }, { sets }], take)
-  t.same(pauses, [1_000, 2_000, 4_000, 5_000])
+  t.same(pauses, [10, 1_000, 2_000, 4_000, 5_000])
   t.equal(taken, 6, 'the good one once')
   t.same(refused, ['claims_forbidden'])
   for (const question of questions.slice(1)) t.match(question, { ack: ['one'], setErrs: { two: {} } })
