@@ -180,8 +180,8 @@ export function createAdmit(
     if (listener === 'public') exchange.account.forOrganization(permit.caller?.organization?.id)
     return permit
   }
-  const permit = (decision: Decision): Awaitable<Permit> =>
-    decision.isAllowed && decision.pending ? stage.consult(decision.pending) : enforce(decision)
+  const permit = (decision: Decision, exchange: Exchange): Awaitable<Permit> =>
+    decision.isAllowed && decision.pending ? stage.consult(decision.pending, exchange) : enforce(decision)
   const authorize = (
     match: RouteMatch,
     received: Received,
@@ -198,7 +198,7 @@ export function createAdmit(
       return andThen(resolveResource(match, organization, stage.directory, headers.passing), (resource) => {
         observer.onResource(resource)
         const caller: Caller = { principal, organization, resource }
-        return andThen(permit(decide(match, caller, roles)), (issued) => issue(issued, received, observer))
+        return andThen(permit(decide(match, caller, roles), exchange), (issued) => issue(issued, received, observer))
       })
     })
   }

@@ -2,9 +2,11 @@ import { readFile } from 'node:fs/promises'
 import type { Clock } from '../authenticate/clock.ts'
 import type { Configuration, DecisionPointSettings } from '../configuration/configuration.ts'
 import { answerLimitBytes } from '../consult/answer.ts'
-import { type AskAgain, type Consult, createConsult } from '../consult/consult.ts'
+import { type AskAgain, type Consult, createConsult, type FollowQuestion } from '../consult/consult.ts'
 import { createDecisionPoint, type DecisionPoint, type PdpOutcome, type Post } from '../consult/decision-point.ts'
+import { createDiscovery } from '../consult/discovery.ts'
 import { createHeardChanges } from '../consult/held-answers.ts'
+import type { RoomClock } from '../consult/room.ts'
 import type { Change } from '../directory/change.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
 import { guarded } from '../fault/guarded.ts'
@@ -26,12 +28,13 @@ export type DecisionPointDependencies = Readonly<{
   metrics: Pick<Metrics, 'countPdpQuestion' | 'observePdp' | 'watchPdp' | 'countCacheRead' | 'watchCacheSizes'>
   now: Clock['now']
   monotonicMs: Clock['monotonicMs']
+  follow?: FollowQuestion | undefined
 }>
 
 export function openDecisionPoints(
   { decisionPoints, cache }: Pick<Configuration, 'decisionPoints' | 'cache'>,
   knownAt: (readAtMs: number) => number,
-  { log, metrics, now, monotonicMs }: DecisionPointDependencies,
+  { log, metrics, now, monotonicMs, follow }: DecisionPointDependencies,
 ): DecisionPoints {
   let generation = 0
   const { hear, heardSince } = createHeardChanges(monotonicMs, knownAt)
@@ -39,7 +42,7 @@ export function openDecisionPoints(
   const clients: Readonly<{ close: () => Promise<void> }>[] = []
   const open = (name: string, settings: DecisionPointSettings): DecisionPoint => {
     const observe = metrics.observePdp(name)
-    const { post, close } = openPost(settings)
+    const { post, close } = openPost(settings, clock)
     clients.push({ close })
     const report = createReport(name, log, monotonicMs)
     const point = createDecisionPoint({
@@ -63,7 +66,7 @@ export function openDecisionPoints(
       decisions: [...points.values()].reduce((sum, { countHeld }) => sum + countHeld(), 0),
     }))
   return {
-    ...createConsult({ points, generation: () => generation }),
+    ...createConsult({ points, generation: () => generation, follow }),
     hear,
     noteTable: () => {
       generation += 1
@@ -79,17 +82,27 @@ const after: Clock['after'] = (ms, work) => {
   return () => clearTimeout(timer)
 }
 
-function openPost({ url, tls, headers, maxInFlight }: DecisionPointSettings) {
+function openPost({ url, tls, headers, maxInFlight, discover }: DecisionPointSettings, clock: RoomClock) {
   const { origin, pathname } = new URL(url)
   const base = `${pathname.replace(/\/$/, '')}/access/v1/`
-  const sent = { ...headers, 'content-type': 'application/json', accept: 'application/json' }
+  const sent = { ...headers, accept: 'application/json' }
   const readCa = tls && (async () => (tls.ca.file === undefined ? tls.ca.text : readFile(tls.ca.file, 'utf8')))
   let client: Promise<KeptClient> | undefined
-  const post: Post = async (endpoint, body, withinMs) => {
+  const ask = async (path: string, body: string | undefined, withinMs: number) => {
     client ??= openKeptClient(origin, { readCa, connections: maxInFlight })
-    const { post } = await client
-    return post(`${base}${endpoint}`, sent, body, { withinMs, limitBytes: answerLimitBytes })
+    const asking = await client
+    const own = body === undefined ? sent : { ...sent, 'content-type': 'application/json' }
+    return asking.ask(path, own, body, { withinMs, limitBytes: answerLimitBytes })
   }
+  const discovery =
+    discover && createDiscovery({ ...clock, url, ask: (path, withinMs) => ask(path, undefined, withinMs) })
+  const post: Post = async (endpoint, body, withinMs) => {
+    if (!discovery) return ask(`${base}${endpoint}`, body, withinMs)
+    const startedMs = clock.monotonicMs()
+    const path = await discovery.find(endpoint, withinMs)
+    return ask(path, body, Math.max(1, withinMs - (clock.monotonicMs() - startedMs)))
+  }
+  if (discovery) discovery.refresh()
   return { post, close: async () => (await client)?.close() }
 }
 

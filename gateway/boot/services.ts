@@ -59,7 +59,10 @@ export async function startServices(
   const opened = openDirectory(configuration, snapshot, { log, metrics, now, monotonicMs })
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   const logouts = openLogouts(configuration, opened, { log, metrics, now, monotonicMs })
-  const decisionPoints = openDecisionPoints(configuration, opened.rights.knownAt, { log, metrics, now, monotonicMs })
+  const decisionPoints = openDecisionPoints(configuration, opened.rights.knownAt, {
+    ...{ log, metrics, now, monotonicMs },
+    follow: tracing?.beginQuestion,
+  })
   const watching = { log, metrics, audit, logouts, decisionPoints, now, monotonicMs }
   const exchanges = watchExchanges(configuration, opened, snapshot, watching)
   opened.rights.onChange((change) => {

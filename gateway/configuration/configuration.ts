@@ -174,6 +174,7 @@ export type TransmitterSettings = Readonly<{
 
 export type DecisionPointSettings = Readonly<{
   url: string
+  discover: boolean
   tls?: Readonly<{ ca: Pem }>
   headers: Readonly<Record<string, string>>
   deadlineMs: number

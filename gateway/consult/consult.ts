@@ -1,27 +1,37 @@
 import { enforce, type Pending, type Permit, settle } from '../authorize/decide.ts'
-import { GatewayError } from '../errors/gateway-error.ts'
+import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
 import { type Consultation, composeConsultation } from './compose.ts'
 import type { DecisionPoint } from './decision-point.ts'
 
-export type Consult = (pending: Pending) => Awaitable<Permit>
+export type Consult = (pending: Pending, exchange?: object) => Awaitable<Permit>
 
 export type AskAgain = (about: Consultation) => Promise<boolean>
+
+type FollowedQuestion = Readonly<{ answered: (isYes: boolean) => void; failed: (cause: RefusalCause) => void }>
+
+export type FollowQuestion = (exchange: object, pdp: string) => FollowedQuestion | undefined
 
 export type ConsultOptions = Readonly<{
   points: ReadonlyMap<string, DecisionPoint>
   generation: () => number
+  follow: FollowQuestion | undefined
 }>
 
-export function createConsult({ points, generation }: ConsultOptions) {
-  const askAll = (about: Consultation): Awaitable<readonly unknown[]> => {
+type Answer = Awaitable<readonly boolean[]>
+
+export function createConsult({ points, generation, follow }: ConsultOptions) {
+  const askAll = (about: Consultation, exchange?: object): Awaitable<readonly unknown[]> => {
     const current = generation()
     const named = about.groups.map((group) => {
       const point = points.get(group.pdp)
       if (!point) throw new GatewayError('internal')
       return { group, point }
     })
-    const asked = named.map(({ group, point }) => point.ask(group, about, current))
+    const asked = named.map(({ group, point }): Answer => {
+      const answer = point.ask(group, about, current)
+      return follow && exchange && answer instanceof Promise ? tell(answer, follow(exchange, group.pdp)) : answer
+    })
     const place = (decisions: readonly (readonly boolean[])[]): readonly unknown[] => {
       const placed: unknown[] = Array.from({ length: about.count })
       for (const [index, { places }] of about.groups.entries())
@@ -31,8 +41,10 @@ export function createConsult({ points, generation }: ConsultOptions) {
     const ready = asked.filter((decisions): decisions is readonly boolean[] => !(decisions instanceof Promise))
     return ready.length === asked.length ? place(ready) : Promise.all(asked).then(place)
   }
-  const consult: Consult = (pending) =>
-    andThen(askAll(composeConsultation(pending.match, pending.caller)), (answers) => enforce(settle(pending, answers)))
+  const consult: Consult = (pending, exchange) =>
+    andThen(askAll(composeConsultation(pending.match, pending.caller), exchange), (answers) =>
+      enforce(settle(pending, answers)),
+    )
   const askAgain: AskAgain = async (about) => {
     const answers = await askAll(about)
     return answers.length === about.count && answers.every((answer) => answer === true)
@@ -40,4 +52,15 @@ export function createConsult({ points, generation }: ConsultOptions) {
   const recheckMsOf = ({ groups }: Consultation): number =>
     Math.min(...groups.map(({ pdp }) => points.get(pdp)?.recheckMs ?? 0))
   return { consult, askAgain, recheckMsOf }
+}
+
+async function tell(answer: Promise<readonly boolean[]>, followed: FollowedQuestion | undefined) {
+  try {
+    const decisions = await answer
+    followed?.answered(decisions.every(Boolean))
+    return decisions
+  } catch (error) {
+    followed?.failed(GatewayError.from(error).exactCause)
+    throw error
+  }
 }

@@ -9,7 +9,9 @@ import { createRoom, type RoomClock } from './room.ts'
 
 export type PdpOutcome = 'permitted' | 'refused' | 'unanswered' | 'unusable' | 'circuit_open' | 'busy'
 
-export type Post = (endpoint: 'evaluation' | 'evaluations', body: string, withinMs: number) => Promise<PdpAnswer>
+export type Endpoint = 'evaluation' | 'evaluations'
+
+export type Post = (endpoint: Endpoint, body: string, withinMs: number) => Promise<PdpAnswer>
 
 export type DecisionPointOptions = Readonly<{
   post: Post

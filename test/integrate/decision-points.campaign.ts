@@ -2,10 +2,11 @@ import { copyFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
-import { decisionPointLack, startCerbos, startOpenFga } from '../support/decision-points.ts'
+import { decisionPoints } from '../support/decision-points.ts'
 import { makeFolder, repository } from '../support/deploy.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
+import { testUnlessLacking } from '../support/lacks.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const viewer = { pdp: 'real', action: 'viewer' }
@@ -27,6 +28,7 @@ function writePolicies(t: Test): string {
   const resources = { file: { id: 'text', owner: true, visibility: true, decision: viewer } }
   const routes = [
     route('document', '/documents/:id', { ...viewer, resource: named('id') }),
+    route('discovered', '/discovered/:id', { ...viewer, pdp: 'discovered', resource: named('id') }),
     route('unknown', '/unknown/:id', { ...viewer, action: 'editor', resource: named('id') }),
     route(
       'both',
@@ -39,18 +41,24 @@ function writePolicies(t: Test): string {
   return folder
 }
 
-async function tryRealOne(t: Test, start: typeof startOpenFga, ofUnknown: string): Promise<void> {
+type Point = Omit<(typeof decisionPoints)[number], 'lack'>
+
+async function tryRealOne(t: Test, { start, ofUnknownAction, ofUnknownUser, byMetadata }: Point): Promise<void> {
   const world = await startTestWorld(t)
   const { users } = world
   const { acme, globex: foreign } = world.objects.files
   const real = await start(t, users.member.id, acme)
+  const settings = { headers: real.headers, deadlineMs: 10_000, cacheMs: 0 }
   const upstream = await startHttpUpstream(t)
   const gateway = await startTestGateway(t, {
     world,
     upstreams: { platform: { url: upstream.url } },
     settings: {
       policies: { directory: writePolicies(t) },
-      decisionPoints: { real: { url: real.url, deadlineMs: 10_000, cacheMs: 0 } },
+      decisionPoints: {
+        real: { ...settings, url: real.url },
+        discovered: { ...settings, url: real.identifier, discover: true },
+      },
     },
   })
   const knock = async (path: string, user: { jwt: string } = users.member) => {
@@ -59,12 +67,15 @@ async function tryRealOne(t: Test, start: typeof startOpenFga, ofUnknown: string
   }
   t.equal(await knock('/documents/plan'), '200')
   t.equal(await knock(`/documents/plan/files/${acme}`), '200', 'a batch')
+  t.equal(await knock('/discovered/plan'), byMetadata, 'by its metadata')
   const arrived = upstream.ids().length
+  const refusal = byMetadata === '200' ? '403 decision_refused' : byMetadata
+  t.equal(await knock('/discovered/other'), refusal, 'another document, by its metadata')
   t.equal(await knock('/documents/other'), '403 decision_refused', 'another document')
-  t.equal(await knock('/documents/plan', users.admin), '403 decision_refused', 'another user')
+  t.equal(await knock('/documents/plan', users.admin), ofUnknownUser, 'another user')
   t.equal(await knock(`/documents/other/files/${acme}`), '403 decision_refused', 'a batch with one yes')
   t.equal(await knock(`/documents/other/files/${foreign}`), '404 resource_not_found', 'a foreign file')
-  t.equal(await knock('/unknown/plan'), ofUnknown, 'an unknown action')
+  t.equal(await knock('/unknown/plan'), ofUnknownAction, 'an unknown action')
   await real.kill()
   for (let count = 0; count < 8; count++) t.equal(await knock('/documents/plan'), '503 decision_unavailable', 'killed')
   t.equal(upstream.ids().length, arrived, 'nothing reached the backend')
@@ -73,13 +84,5 @@ async function tryRealOne(t: Test, start: typeof startOpenFga, ofUnknown: string
   t.equal(await knock('/documents/other'), '403 decision_refused')
 }
 
-const programs = [
-  { name: 'OpenFGA', start: startOpenFga, ofUnknown: '503 decision_unavailable' },
-  { name: 'Cerbos', start: startCerbos, ofUnknown: '403 decision_refused' },
-]
-for (const { name, start, ofUnknown } of programs) {
-  const lack = decisionPointLack
-  if (lack === undefined) void t.test(`a real ${name} is asked`, (t) => tryRealOne(t, start, ofUnknown))
-  else if (process.env.REQUIRE_ALL === '1') void t.test(name, async (t) => t.fail(lack))
-  else void t.test(name, { skip: lack }, async () => undefined)
-}
+for (const { lack, ...point } of decisionPoints)
+  testUnlessLacking(t, `a real ${point.name} is asked`, (t) => tryRealOne(t, point), lack)

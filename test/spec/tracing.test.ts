@@ -1,9 +1,13 @@
+import { cpSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
 import { type Collector, type Span, sdkPackages, startCollector, testSdk } from '../support/collector.ts'
+import { makeFolder, repository } from '../support/deploy.ts'
 import { until } from '../support/gateway.ts'
+import { startPdp } from '../support/pdp.ts'
 import { type Serving, startServing } from '../support/serve.ts'
 import { startGroup } from '../support/workers.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
@@ -30,6 +34,22 @@ async function startBackend(t: Test): Promise<Readonly<{ url: string; seen: () =
   return { url: `http://127.0.0.1:${port}`, seen: () => seen }
 }
 
+/** The shipped policies, and a route that asks a decision point. */
+function writePolicies(t: Test): string {
+  const folder = join(makeFolder(t), 'policies')
+  cpSync(join(repository, 'policies'), folder, { recursive: true })
+  const decided = {
+    id: 'decided',
+    match: { path: '/decided/:id' },
+    surface: 'platform',
+    upstream: 'platform',
+    require: { role: 'org-member' },
+    decision: { pdp: 'judge', action: 'see', resource: { type: 'thing', param: 'id' } },
+  }
+  writeFileSync(join(folder, 'decided.yaml'), JSON.stringify({ routes: [decided] }))
+  return folder
+}
+
 const variablesOf = ({ url }: Collector): Readonly<Record<string, string>> => ({
   OTEL_EXPORTER_OTLP_ENDPOINT: url,
   OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
@@ -53,8 +73,11 @@ async function spansOf(collector: Collector, requestId: string, count: number): 
 testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstream call another', async (t) => {
   const collector = await startCollector(t)
   const backend = await startBackend(t)
-  const options = { world, upstream: backend.url, packages: sdkPackages, environment: variablesOf(collector) }
-  const serving = await startServing(t, options)
+  const pdp = await startPdp(t)
+  const secretOfPdp = { url: pdp.url, deadlineMs: 60_000, cacheMs: 60_000, headers: { authorization: 'pdp-password' } }
+  const settings = { policies: { directory: writePolicies(t) }, decisionPoints: { judge: secretOfPdp } }
+  const traced = { packages: sdkPackages, environment: variablesOf(collector) }
+  const serving = await startServing(t, { world, settings, upstream: backend.url, ...traced })
   const ask = (path: string, requestId: string, headers: Record<string, string | string[]> = {}) =>
     call(serving.public, { path, headers: { ...oauth(member), 'x-request-id': requestId, ...headers } })
 
@@ -132,6 +155,32 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
     const [dead, call] = await spansOf(collector, 'dead', 2)
     t.match(dead, { status: 2, attributes: { 'error.type': 'upstream_unavailable' } })
     t.match(call, { status: 2, attributes: { 'error.type': 'upstream_unavailable' } })
+  })
+
+  await t.test('a question to a decision point is a span with its name and what it said', async (t) => {
+    await ask('/decided/x', 'decided', { traceparent })
+    const [request, decision, upstream] = await spansOf(collector, 'decided', 3)
+    const plain = { traceId, parentSpanId: request?.spanId, name: 'decision', kind: 3 }
+    t.match(decision, { ...plain, status: 0 })
+    t.same(decision?.attributes, { 'sallyport.pdp': 'judge', 'sallyport.pdp_decision': true })
+    t.match(upstream, { name: 'GET', attributes: { 'sallyport.upstream': 'platform' } })
+    await ask('/decided/x', 'held')
+    t.equal((await spansOf(collector, 'held', 2)).length, 2, 'a held answer is no question')
+    pdp.decide(() => false)
+    await ask('/decided/y', 'denied')
+    const [, no] = await spansOf(collector, 'denied', 2)
+    t.match(no, { status: 0, attributes: { 'sallyport.pdp': 'judge', 'sallyport.pdp_decision': false } })
+    pdp.decide(() => 'canary-of-the-body')
+    await ask('/decided/z', 'undecided')
+    const [, failed] = await spansOf(collector, 'undecided', 2)
+    t.match(failed, { status: 2 })
+    t.same(failed?.attributes, { 'sallyport.pdp': 'judge', 'error.type': 'pdp_unusable' })
+    for (const secret of ['pdp-password', 'canary', `"${member.id}"`])
+      t.notOk(collector.text().includes(secret), secret)
+    const original = { 'x-original-method': 'GET', 'x-original-uri': '/decided/v', 'x-request-id': 'judged-outside' }
+    await call(serving.decision, { path: '/authorize', headers: { ...oauth(member), ...original } })
+    const [, judged] = await spansOf(collector, 'judged-outside', 2)
+    t.match(judged, { name: 'decision' })
   })
 
   await t.test('the decision listener has its spans as well', async (t) => {

@@ -1,72 +1,57 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
 import { makeFolder, repository } from './deploy.ts'
-import { endWithThisProcess } from './end-with-this-process.ts'
+import { keycloakLack, startKeycloak } from './keycloak.ts'
 import type { Owner } from './owner.ts'
+import { type Program, prepareProgram } from './program.ts'
 
 const folder = join(repository, '.sallyport', 'decision-points')
 
-export const decisionPointLack = existsSync(join(folder, '.built'))
+const decisionPointLack = existsSync(join(folder, '.built'))
   ? undefined
   : 'OpenFGA and Cerbos missing: run scripts/install-decision-points.js'
 
-/** A real decision point that permits one user alone to be `viewer` of `document:plan` and of one file. */
-export type RealDecisionPoint = Readonly<{
-  /** The address that the configuration of the gateway names. */
-  url: string
-  kill: () => Promise<void>
-  start: () => Promise<void>
-}>
+/**
+ * A real decision point that permits one user alone to be `viewer` of `document:plan`, of documents `open-0` to `open-199`
+ * and of one file.
+ */
+export type RealDecisionPoint = Program &
+  Readonly<{
+    /** The address that the configuration of the gateway names. */
+    url: string
+    /** The name that its metadata have. */
+    identifier: string
+    headers: Readonly<Record<string, string>>
+  }>
 
-/** The program ends with its owner, or with this process. */
-function prepareProgram(owner: Owner, name: string, args: readonly string[], health: string) {
-  let child: ChildProcess | undefined
-  const kill = async (): Promise<void> => {
-    if (!child || child.exitCode !== null || child.signalCode !== null) return
-    child.kill('SIGKILL')
-    await once(child, 'exit')
-  }
-  owner.teardown(kill)
-  const isReady = () =>
-    fetch(health).then(
-      ({ ok }) => ok,
-      () => false,
-    )
-  const start = async (): Promise<void> => {
-    const started = spawn(join(folder, name), args, { env: { PATH: process.env.PATH }, stdio: 'ignore' })
-    child = started
-    endWithThisProcess(started)
-    while (!(await isReady())) {
-      if (started.exitCode !== null) throw new Error(`${name} ended with ${started.exitCode}`)
-      await sleep(50)
-    }
-  }
-  return { kill, start }
-}
+export const openDocuments: readonly string[] = Array.from({ length: 200 }, (_, index) => `open-${index}`)
 
-export async function startOpenFga(owner: Owner, userId: number, file: string): Promise<RealDecisionPoint> {
+export type StartDecisionPoint = (owner: Owner, userId: number, file: string) => Promise<RealDecisionPoint>
+
+/** OpenFGA takes no more at a time. */
+const mostTuples = 100
+
+const startOpenFga: StartDecisionPoint = async (owner, userId, file) => {
   const database = `file:${join(makeFolder(owner), 'openfga.db')}`
   const store = ['--datastore-engine=sqlite', `--datastore-uri=${database}`]
   execFileSync(join(folder, 'openfga'), ['migrate', ...store], { stdio: 'ignore' })
   const origin = `http://127.0.0.1:${await findFreePort()}`
-  const program = prepareProgram(
-    owner,
-    'openfga',
-    [
+  const program = prepareProgram(owner, {
+    command: join(folder, 'openfga'),
+    args: [
       'run',
       '--experimentals=authzen',
+      `--authzen-base-url=${origin}`,
       `--http-addr=${new URL(origin).host}`,
       `--grpc-addr=127.0.0.1:${await findFreePort()}`,
       '--metrics-enabled=false',
       '--playground-enabled=false',
       ...store,
     ],
-    `${origin}/healthz`,
-  )
+    health: `${origin}/healthz`,
+  })
   await program.start()
   const post = async (path: string, body: object): Promise<Readonly<Record<string, unknown>>> => {
     const answer = await fetch(`${origin}/stores${path}`, { method: 'POST', body: JSON.stringify(body) })
@@ -84,24 +69,24 @@ export async function startOpenFga(owner: Owner, userId: number, file: string): 
     schema_version: '1.1',
     type_definitions: [...users, ...['document', 'file'].map(defineType)],
   })
-  const tuples = [`document:plan`, `file:${file}`].map((object) => ({
-    user: `user:${userId}`,
-    relation: 'viewer',
-    object,
-  }))
-  await post(`/${id}/write`, { writes: { tuple_keys: tuples } })
-  return { url: `${origin}/stores/${id}`, ...program }
+  const objects = [`file:${file}`, ...['plan', ...openDocuments].map((document) => `document:${document}`)]
+  const tuples = objects.map((object) => ({ user: `user:${userId}`, relation: 'viewer', object }))
+  for (let from = 0; from < tuples.length; from += mostTuples)
+    await post(`/${id}/write`, { writes: { tuple_keys: tuples.slice(from, from + mostTuples) } })
+  const url = `${origin}/stores/${id}`
+  return { ...program, url, identifier: url, headers: {} }
 }
 
-export async function startCerbos(owner: Owner, userId: number, file: string): Promise<RealDecisionPoint> {
+const startCerbos: StartDecisionPoint = async (owner, userId, file) => {
   const policies = join(makeFolder(owner), 'policies')
   mkdirSync(policies)
-  for (const [resource, id] of Object.entries({ document: 'plan', file })) {
+  const named = { document: `R.id == "plan" || R.id.startsWith("open-")`, file: `R.id == "${file}"` }
+  for (const [resource, isNamed] of Object.entries(named)) {
     const rule = {
       actions: ['viewer'],
       effect: 'EFFECT_ALLOW',
       roles: ['user'],
-      condition: { match: { expr: `R.id == "${id}" && P.id == "${userId}" && P.attr.role == "org-member"` } },
+      condition: { match: { expr: `(${isNamed}) && P.id == "${userId}" && P.attr.role == "org-member"` } },
     }
     const policy = { apiVersion: 'api.cerbos.dev/v1', resourcePolicy: { resource, version: 'default', rules: [rule] } }
     writeFileSync(join(policies, `${resource}.json`), JSON.stringify(policy))
@@ -115,7 +100,82 @@ export async function startCerbos(owner: Owner, userId: number, file: string): P
     'telemetry.disabled=true',
   ]
   const args = ['server', '--debug-listen-addr=', ...settings.map((setting) => `--set=${setting}`)]
-  const program = prepareProgram(owner, 'cerbos', args, `${url}/_cerbos/health`)
+  const program = prepareProgram(owner, { command: join(folder, 'cerbos'), args, health: `${url}/_cerbos/health` })
   await program.start()
-  return { url, ...program }
+  return { ...program, url, identifier: url, headers: {} }
 }
+
+/** Keycloak takes the subject's id as a user name, and answers callers with a service account alone. */
+const startKeycloakPoint: StartDecisionPoint = async (owner, userId, file) => {
+  const scopes = [{ name: 'viewer' }]
+  const documents = ['plan', ...openDocuments].map((name) => ({ name, type: 'document', scopes }))
+  const shut = { name: 'other', type: 'document', scopes }
+  const common = { logic: 'POSITIVE', decisionStrategy: 'UNANIMOUS' }
+  const client = { client_id: 'gateway', client_secret: 'gateway' }
+  const { issuer, requestToken, ...program } = await startKeycloak(owner, {
+    realm: 'tests',
+    enabled: true,
+    sslRequired: 'none',
+    users: [{ username: String(userId), enabled: true }],
+    clients: [
+      {
+        clientId: client.client_id,
+        secret: client.client_secret,
+        serviceAccountsEnabled: true,
+        authorizationServicesEnabled: true,
+        attributes: { 'access.token.lifespan': '3600' },
+        authorizationSettings: {
+          policyEnforcementMode: 'ENFORCING',
+          scopes,
+          resources: [...documents, shut, { name: file, type: 'file', scopes }],
+          policies: [
+            { name: 'user', type: 'user', ...common, config: { users: JSON.stringify([String(userId)]) } },
+            {
+              name: 'view',
+              type: 'scope',
+              ...common,
+              config: {
+                resources: JSON.stringify([...documents.map(({ name }) => name), file]),
+                scopes: '["viewer"]',
+                applyPolicies: '["user"]',
+              },
+            },
+          ],
+        },
+      },
+    ],
+  })
+  const { access_token: token } = await requestToken({ grant_type: 'client_credentials', ...client })
+  return { ...program, url: `${issuer}/authzen`, identifier: issuer, headers: { authorization: `Bearer ${token}` } }
+}
+
+/**
+ * With what each answers about an action that it does not know, and about a user that it does not know. OpenFGA leaves
+ * `/stores` out of the address of its metadata, but not of the name in them.
+ */
+export const decisionPoints = [
+  {
+    name: 'OpenFGA',
+    start: startOpenFga,
+    lack: decisionPointLack,
+    ofUnknownAction: '503 decision_unavailable',
+    ofUnknownUser: '403 decision_refused',
+    byMetadata: '503 decision_unavailable',
+  },
+  {
+    name: 'Cerbos',
+    start: startCerbos,
+    lack: decisionPointLack,
+    ofUnknownAction: '403 decision_refused',
+    ofUnknownUser: '403 decision_refused',
+    byMetadata: '200',
+  },
+  {
+    name: 'Keycloak',
+    start: startKeycloakPoint,
+    lack: keycloakLack,
+    ofUnknownAction: '403 decision_refused',
+    ofUnknownUser: '503 decision_unavailable',
+    byMetadata: '200',
+  },
+]

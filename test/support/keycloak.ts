@@ -1,13 +1,10 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { copyFileSync, existsSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
 import type { JsonValue } from './client.ts'
 import { makeFolder, repository } from './deploy.ts'
-import { endWithThisProcess } from './end-with-this-process.ts'
 import type { Owner } from './owner.ts'
+import { type Program, prepareProgram } from './program.ts'
 
 const folder = join(repository, '.sallyport', 'keycloak')
 const server = join(folder, 'server')
@@ -20,52 +17,39 @@ export const keycloakLack = existsSync(join(folder, '.archive'))
   ? undefined
   : 'Keycloak missing: run scripts/install-keycloak.js'
 
-export type Keycloak = Readonly<{
-  issuer: string
-  /** Sends a request to the admin API of the realm; throws unless it succeeds. */
-  administer: (method: string, path: string, body?: JsonValue) => Promise<JsonValue>
-  /** An access token as a client of the realm gets it, with the rest of the answer. */
-  requestToken: (parameters: Readonly<Record<string, string>>) => Promise<TokenAnswer>
-}>
+export type Keycloak = Program &
+  Readonly<{
+    issuer: string
+    /** Sends a request to the admin API of the realm; throws unless it succeeds. */
+    administer: (method: string, path: string, body?: JsonValue) => Promise<JsonValue>
+    /** An access token as a client of the realm gets it, with the rest of the answer. */
+    requestToken: (parameters: Readonly<Record<string, string>>) => Promise<TokenAnswer>
+  }>
+
+type Realm = Readonly<{ realm: string; [setting: string]: JsonValue }>
 
 export type TokenAnswer = Readonly<{ access_token: string; id_token?: string; refresh_token?: string }>
 
 const administrator = 'operator'
 
 /** Starts a Keycloak with a realm, on a free port; it ends with its owner, or with this process. */
-export async function startKeycloak(owner: Owner, realm: Readonly<{ realm: string }>): Promise<Keycloak> {
+export async function startKeycloak(owner: Owner, realm: Realm): Promise<Keycloak> {
   const place = makeHome(owner)
   const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
   const settings = ['--cache=local', '--http-enabled=true', '--http-host=127.0.0.1', `--http-port=${port}`]
-  const child = spawn('java', [...javaOptions(place), 'start', '--optimized', `--hostname=${url}`, ...settings], {
+  const program = prepareProgram(owner, {
+    command: 'java',
+    args: [...javaOptions(place), 'start', '--optimized', `--hostname=${url}`, ...settings],
+    health: `${url}/realms/master`,
     cwd: place,
-    env: { PATH: process.env.PATH },
-    stdio: ['ignore', 'pipe', 'inherit'],
   })
-  endWithThisProcess(child)
-  let log = ''
-  child.stdout.on('data', (chunk: Buffer) => {
-    log += chunk.toString()
-  })
-  const ended = once(child, 'exit')
-  owner.teardown(() => {
-    child.kill('SIGKILL')
-    return ended
-  })
-  const isReady = () =>
-    fetch(`${url}/realms/master`).then(
-      ({ ok }) => ok,
-      () => false,
-    )
-  while (!(await isReady())) {
-    if (child.exitCode !== null) throw new Error(`Keycloak ended: ${log}`)
-    await sleep(100)
-  }
+  await program.start()
   const administer = administerAt(url)
   await administer('POST', '', realm)
   const issuer = `${url}/realms/${realm.realm}`
   return {
+    ...program,
     issuer,
     administer: (method, path, body) => administer(method, `/${realm.realm}${path}`, body),
     requestToken: (parameters) => requestToken(issuer, parameters),

@@ -19,6 +19,8 @@ export type AskedPdp = Readonly<{
 /** A text is sent as it is, and a function has the response to itself. */
 type PdpAnswer = boolean | string | ((response: ServerResponse) => void)
 
+type Describe = (url: string, response: ServerResponse) => void
+
 type Decide = (evaluation: Evaluation, asked: AskedPdp) => PdpAnswer
 
 export type Pdp = Readonly<{
@@ -29,6 +31,8 @@ export type Pdp = Readonly<{
   /** From now on; without it every action is permitted. */
   decide: (decide: Decide) => void
   headers: (headers: Readonly<Record<string, string>>) => void
+  /** From now on; without it metadata are 404. */
+  describe: (describe: Describe) => void
   stop: () => Promise<void>
   start: () => Promise<void>
 }>
@@ -38,12 +42,17 @@ export async function startPdp(owner: Owner, decideFirst: Decide = () => true): 
   const asked: AskedPdp[] = []
   const open = { now: 0, most: 0 }
   let decide = decideFirst
+  let describe: Describe = (_, response) => void response.writeHead(404).end()
   let headers: Readonly<Record<string, string>> = {}
   const server = createServer(async (request, response) => {
     open.now += 1
     open.most = Math.max(open.most, open.now)
     response.on('close', () => (open.now -= 1))
     response.on('error', () => undefined)
+    if (request.method === 'GET') {
+      describe(request.url ?? '', response)
+      return
+    }
     let text = ''
     try {
       for await (const part of request) text += String(part)
@@ -84,6 +93,9 @@ export async function startPdp(owner: Owner, decideFirst: Decide = () => true): 
     },
     headers: (others) => {
       headers = others
+    },
+    describe: (other) => {
+      describe = other
     },
     stop,
     start: () => listen(port),

@@ -11,6 +11,7 @@ import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/s
 import { isOpaque } from '../../gateway/authenticate/verify.ts'
 import { parseCsv } from '../../gateway/cli/provision/csv.ts'
 import { readDecisions, readFreshMs } from '../../gateway/consult/answer.ts'
+import { readMetadata } from '../../gateway/consult/discovery.ts'
 import { createPageTokens } from '../../gateway/decision/authzen/page-tokens.ts'
 import { readQuestion, readQuestionBatch, readSearch } from '../../gateway/decision/authzen/questions.ts'
 import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
@@ -78,6 +79,7 @@ export type Reader = Readonly<{
 const head = 64 * 1024
 const targetBytes = 8 * 1024
 const tokenBytes = 8 * 1024
+const metadataUrl = 'https://pdp.example'
 const mebibyte = 1024 * 1024
 
 const issuer = {
@@ -273,6 +275,15 @@ export const readers: readonly Reader[] = [
   reader('an answer of a decision point', ['consult/answer.ts', 'lib/parse-shallow.ts'], 64 * 1024, (text) => {
     const body = Buffer.from(`{"decision":true,${JSON.stringify(text)}:${text}}`)
     return readDecisions({ status: 200, headers: { 'content-type': 'application/json' }, body }, 1)
+  }),
+  reader('metadata of a decision point', ['consult/discovery.ts', 'lib/parse-shallow.ts'], 64 * 1024, (text) => {
+    const body = Buffer.from(`{"policy_decision_point":"${metadataUrl}",${JSON.stringify(text)}:${text}}`)
+    return readMetadata({ status: 200, headers: { 'content-type': 'application/json' }, body }, metadataUrl)
+  }),
+  reader('an address in such metadata', 'consult/discovery.ts', 64 * 1024, (text) => {
+    const named = { policy_decision_point: metadataUrl, access_evaluation_endpoint: `${metadataUrl}/${text}` }
+    const body = Buffer.from(JSON.stringify(named))
+    return readMetadata({ status: 200, headers: { 'content-type': 'application/json' }, body }, metadataUrl)
   }),
   reader('the type of such an answer', 'consult/answer.ts', head, (text) =>
     readDecisions({ status: 200, headers: { 'content-type': text }, body: Buffer.from('{}') }, 1),

@@ -50,11 +50,16 @@ export async function fetchThrough<Result>(
 }
 
 export type KeptClient = Readonly<{
-  post: (path: string, headers: Readonly<Record<string, string>>, body: string, bounds: PostBounds) => Promise<Received>
+  ask: (
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body: string | undefined,
+    bounds: AskBounds,
+  ) => Promise<Received>
   close: () => Promise<void>
 }>
 
-export type PostBounds = Readonly<{ withinMs: number; limitBytes: number }>
+export type AskBounds = Readonly<{ withinMs: number; limitBytes: number }>
 
 type Received = Readonly<{
   status: number
@@ -79,12 +84,13 @@ export async function openKeptClient(
   }
   const pool = new Pool(origin, { connections, pipelining: 1, connect })
   return {
-    post: async (path, headers, body, { withinMs, limitBytes }) => {
+    ask: async (path, headers, body, { withinMs, limitBytes }) => {
       const controller = new AbortController()
       const giveUp = (): void => controller.abort(new Error('no whole answer came in time'))
       const timer = setTimeout(guarded('upstream', giveUp), Math.ceil(withinMs))
       try {
-        const answer = await pool.request({ method: 'POST', path, headers, body, signal: controller.signal })
+        const method = body === undefined ? 'GET' : 'POST'
+        const answer = await pool.request({ method, path, headers, body: body ?? null, signal: controller.signal })
         return { status: answer.statusCode, headers: answer.headers, body: await readWhole(answer.body, limitBytes) }
       } finally {
         clearTimeout(timer)

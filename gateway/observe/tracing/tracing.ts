@@ -1,5 +1,5 @@
 import type * as Api from '@opentelemetry/api'
-import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { RefusalCause, RefusalCode } from '../../errors/gateway-error.ts'
 import type { Exchange, RawHeaders } from '../../http/exchange.ts'
 import { findTraceContext, type TraceContext } from '../../receive/trace-context.ts'
 import type { AuditedListener } from '../audit/line.ts'
@@ -15,9 +15,15 @@ export type TracedCall = Readonly<{
   failed: (code: RefusalCode) => void
 }>
 
+export type TracedQuestion = Readonly<{
+  answered: (isYes: boolean) => void
+  failed: (cause: RefusalCause) => void
+}>
+
 export type Tracing = Readonly<{
   observe: (listener: AuditedListener) => ObserveRequest
   beginCall: (exchange: Exchange, call: OutgoingCall) => TracedCall | undefined
+  beginQuestion: (exchange: object, pdp: string) => TracedQuestion | undefined
   stop: (withinMs: number) => Promise<void>
 }>
 
@@ -31,7 +37,12 @@ export async function openTracing(
 }
 
 export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
-  const contexts = new WeakMap<Exchange, Api.Context>()
+  const contexts = new WeakMap<object, Api.Context>()
+  const fail = (span: Api.Span, code: string): void => {
+    span.setAttribute('error.type', code)
+    span.setStatus({ code: api.SpanStatusCode.ERROR })
+    span.end()
+  }
   return {
     observe: (listener) => (observer, exchange, requestId) => {
       const parent = readParent(api, findTraceContext(exchange.headers))
@@ -39,6 +50,19 @@ export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
       contexts.set(exchange, api.trace.setSpan(parent, span))
       const facts = { listener, requestId, errorStatus: api.SpanStatusCode.ERROR }
       return followRequest(observer, exchange, span, facts)
+    },
+    beginQuestion: (exchange, pdp) => {
+      const context = contexts.get(exchange)
+      if (!context) return undefined
+      const attributes = { 'sallyport.pdp': pdp }
+      const span = tracer.startSpan('decision', { kind: api.SpanKind.CLIENT, attributes }, context)
+      return {
+        answered: (isYes) => {
+          span.setAttribute('sallyport.pdp_decision', isYes)
+          span.end()
+        },
+        failed: (cause) => fail(span, cause),
+      }
     },
     beginCall: (exchange, call) => {
       const context = contexts.get(exchange)
@@ -55,11 +79,7 @@ export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
           }
           span.end()
         },
-        failed: (code) => {
-          span.setAttribute('error.type', code)
-          span.setStatus({ code: api.SpanStatusCode.ERROR })
-          span.end()
-        },
+        failed: (code) => fail(span, code),
       }
     },
     stop: async (withinMs) => {
