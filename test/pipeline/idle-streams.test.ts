@@ -11,7 +11,7 @@ import { startReplica } from '../support/replicas.ts'
 import { chunkedHead, toChunk } from '../support/streams.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
-const count = 5_000
+const count = process.env.CAMPAIGN ? 5_000 : 2_000
 
 const world = await startTestWorld(t)
 const responses = `/agent/${world.agents.acme}/responses`

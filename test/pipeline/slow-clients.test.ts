@@ -9,6 +9,10 @@ import { gatherThrong, type Throng } from '../support/throng.ts'
 
 const timeouts = { headersMs: 1_000, bodyIdleMs: 1_000, clientIdleMs: 1_000 }
 
+/** Each is judged by itself; a campaign has as many as an attacker. */
+const many = process.env.CAMPAIGN ? 300 : 100
+const deaf = process.env.CAMPAIGN ? 100 : 40
+
 /** Node looks for late heads once a second, and the machine may be busy. */
 const slackMs = 60_000
 
@@ -87,9 +91,9 @@ async function checkCut(
   await until(async () => (await readMetric(gateway, 'sallyport_requests_in_flight')) === 0, 'the end of every request')
 }
 
-t.test('300 clients whose heads never end are cut, and answered 408', async (t) => {
+t.test(`${many} clients whose heads never end are cut, and answered 408`, async (t) => {
   const all = await start(t)
-  const crowd = await gatherThrong(t, all.gateway.public, 300)
+  const crowd = await gatherThrong(t, all.gateway.public, many)
   const first = await openRawClient(t, all.gateway.public)
   first.send('GET /x HTTP/1.1\r\nHost: h\r\n')
   for (const socket of crowd.sockets) socket.write('GET /x HTTP/1.1\r\nHost: h\r\n')
@@ -111,9 +115,9 @@ for (const [how, framing, piece] of [
   ['announced', 'Content-Length: 4096', 'a=b&'],
   ['chunked', 'Transfer-Encoding: chunked', '4\r\na=b&\r\n'],
 ] as const) {
-  t.test(`300 clients whose bodies only drip, ${how}, are cut, and set their upstreams free`, async (t) => {
+  t.test(`${many} clients whose bodies only drip, ${how}, are cut, and set their upstreams free`, async (t) => {
     const all = await start(t)
-    const crowd = await gatherThrong(t, all.gateway.public, 300)
+    const crowd = await gatherThrong(t, all.gateway.public, many)
     const first = await openRawClient(t, all.gateway.public)
     first.send(`POST /x HTTP/1.1\r\nHost: h\r\n${framing}\r\n\r\n`)
     for (const socket of crowd.sockets) socket.write(`POST /x HTTP/1.1\r\nHost: h\r\n${framing}\r\n\r\n`)
@@ -166,13 +170,13 @@ for (const [what, request] of [
   ['an event stream', `POST ${responsesPath} HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n`],
   ['answers in a row', 'GET /large HTTP/1.1\r\nHost: h\r\n\r\n'.repeat(3)],
 ] as const) {
-  t.test(`100 clients that never read ${what} are cut, and set their upstreams free`, async (t) => {
+  t.test(`${deaf} clients that never read ${what} are cut, and set their upstreams free`, async (t) => {
     const all = await start(t)
-    await openDeaf(t, all.gateway, request, 100)
-    await until(() => all.countSeen() >= 100, 'all of them at the upstream', 20_000)
+    await openDeaf(t, all.gateway, request, deaf)
+    await until(() => all.countSeen() >= deaf, 'all of them at the upstream', 20_000)
     const stalled = 'sallyport_connections_dropped_total{listener="public",reason="stalled"}'
-    await checkCut(t, all, async () => (await readMetric(all.gateway, stalled)) < 100)
-    t.equal(await readMetric(all.gateway, stalled), 100)
+    await checkCut(t, all, async () => (await readMetric(all.gateway, stalled)) < deaf)
+    t.equal(await readMetric(all.gateway, stalled), deaf)
   })
 }
 
