@@ -66,7 +66,7 @@ export function createRoom({ maxInFlight, maxPerOwner, deadlineMs, clock }: Room
         }
         const callOff = after(deadlineMs, giveUp)
         const waiter = { owner, isWaiting: () => isWaiting, begin, giveUp }
-        if (waiting > mostWaiting || !shares.join(waiter)) giveUp()
+        if ((waiting > mostWaiting && shares.isOverfull(owner)) || !shares.join(waiter)) giveUp()
         pump()
       }),
     countWaiting: () => waiting,
@@ -88,6 +88,10 @@ function createShares(maxPerOwner: number) {
         turns.push(waiter.owner, waiter)
       }
       return true
+    },
+    isOverfull: (owner: string): boolean => {
+      const { taken, line } = shares.get(owner) ?? { taken: 0, line: [] }
+      return taken + line.length >= mostWaiting / Math.max(1, shares.size)
     },
     leave: (owner: string): void => {
       const share = shares.get(owner)

@@ -70,6 +70,19 @@ t.test('a flood of one owner is refused at once beyond its line', async (t) => {
   t.equal(room.countWaiting(), 16)
 })
 
+t.test('owners whose floods fill every place keep no other owner out', async (t) => {
+  const { enter, told, room, owners, end } = open({ maxInFlight: 1, maxPerOwner: 16 })
+  for (const owner of 'abcdefghijklmnopqrst') for (let count = 0; count < 300; count++) enter(owner)
+  await tick()
+  t.ok(told.length > 600, 'they are refused beyond their parts')
+  t.ok(room.countWaiting() < 8_192)
+  enter('z')
+  await tick()
+  t.notOk(told.includes('z pdp_busy'))
+  for (let index = 0; index < 21; index++) await end(index)
+  t.match(owners(), /z/, 'within one turn of all')
+})
+
 t.test('work that fails frees its place', async (t) => {
   const { room, enter, owners } = open({ maxInFlight: 1, maxPerOwner: 1 })
   await t.rejects(
