@@ -245,6 +245,19 @@ t.test('guesses of an address are limited, and tokens in use are not', async (t)
   t.equal(endpoint.asked.length - before, 2)
   t.equal(await knock(limited, from('192.0.2.1', known)), '200')
   t.equal(await knock(limited, from('192.0.2.2', draw())), '401 unauthenticated', 'another address')
+  for (const [address, changes] of [
+    ['192.0.3.1', { exp: 1 }],
+    ['192.0.4.1', { aud: 'other' }],
+    ['192.0.5.1', { iss: 'https://other.example' }],
+  ] as const) {
+    const said: string[] = []
+    for (let count = 0; count < 3; count++) {
+      const token = draw()
+      endpoint.answer(token, activeAt(limited, changes))
+      said.push(await knock(limited, from(address, token)))
+    }
+    t.same(said, ['401 unauthenticated', '401 unauthenticated', '429 too_many_attempts'], JSON.stringify(changes))
+  }
 })
 
 t.test('an outage does not count as a guess', async (t) => {
