@@ -10,6 +10,7 @@ import { countDescriptors, readRss } from '../support/process-figures.ts'
 import { type RedisServer, startRedisServer } from '../support/redis-server.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
 import { leadThrough, startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
+import { startTestPostgres } from '../support/world.ts'
 import type { Drill, GatewayOptions } from './drill.ts'
 
 /** Real programs around one gateway, and a wire to each of them that a drill can stall, cut or close. */
@@ -51,7 +52,8 @@ export async function openStage(owner: Owner, drill: Drill, notify: (sentence: s
     directory,
     ports: { public: 0, decision: 0, admin: 0 },
     notify,
-    ...(startDatabase && { startDatabase: () => startDatabase(owner, notes) }),
+    startDatabase: () =>
+      startDatabase ? startDatabase(owner, notes) : startTestPostgres({ onUnexpectedExit: (text) => notify(text) }),
     ...(!hasPeer && { runGateway: runNone }),
   })
   owner.teardown(world.stop)

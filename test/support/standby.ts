@@ -34,7 +34,7 @@ const settings = ['wal_level=replica', 'max_wal_senders=10', 'hot_standby=on', '
 /** Starts both on loopback; they end with their owner, or with this process. */
 export async function startReplication(owner: Owner): Promise<Replication> {
   const account = unprivilegedAccount()
-  const root = await realpath(await temporaryRoot(account))
+  const root = await realpath(process.env.SALLYPORT_TEST_MEMORY ?? (await temporaryRoot(account)))
   const directory = await mkdtemp(join(root, 'sallyport-standby-'))
   owner.teardown(() => rm(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
   if (account) await chmod(directory, 0o711)
