@@ -19,13 +19,17 @@ t.teardown(() => database.end())
 
 const upstreamNames = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
 
-const { acme, globex } = organizations
+const { acme, globex, initech } = organizations
+await database.query("insert into role_assignments (user_id, organization_id, role) values ($1, $2, 'org-admin')", [
+  users.outsider.id,
+  initech.id,
+])
 const { robot, robotAdmin } = serviceAccounts
 
 type Who = Readonly<{
   name: string
   headers: Readonly<Record<string, string>>
-  organization: 'acme' | 'globex' | undefined
+  organization: keyof typeof organizations | undefined
   /** From org-client, 1, to org-owner, 4. */
   rank: number
   isReadOnly?: boolean
@@ -45,6 +49,12 @@ const callers: readonly Who[] = [
   { name: 'member', headers: oauth(users.member), organization: 'acme', rank: 2 },
   { name: 'client', headers: oauth(users.client), organization: 'acme', rank: 1 },
   { name: 'outsider', headers: oauth(users.outsider), organization: 'globex', rank: 4 },
+  {
+    name: 'outsider in initech',
+    headers: { ...oauth(users.outsider), 'x-organization-id': String(initech.id) },
+    organization: 'initech',
+    rank: 3,
+  },
   { name: 'platformAdmin', headers: oauth(users.platformAdmin), organization: 'acme', rank: 4 },
   { name: 'homeless', headers: oauth(users.homeless), organization: undefined, rank: 0 },
   { name: 'robot key', headers: bearer(robot.apiKey), organization: 'acme', rank: 2, isReadOnly: true },
@@ -113,7 +123,7 @@ function expect({ organization, rank, isReadOnly, isOwner }: Who, method: string
   if (rank < (isRead ? 2 : 3)) return 403
   if (!isRead && isReadOnly) return 403
   if (named === undefined || organization === undefined) return 404
-  if (named === 'public') return isRead ? 200 : 404
+  if (named === 'public') return isRead || organization === 'initech' ? 200 : 404
   if (named === 'acmePrivate') return organization === 'acme' && (isOwner || rank >= 3) ? 200 : 404
   return named === organization ? 200 : 404
 }
