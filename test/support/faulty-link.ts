@@ -42,10 +42,13 @@ function sendSlowly(response: ServerResponse, { status, body }: Answer): void {
   response.writeHead(status, { ...json, 'content-length': body.length })
   let sent = 0
   const drip = setInterval(() => {
-    if (sent < body.length) response.write(body.subarray(sent, ++sent))
-    else response.end()
+    if (sent < body.length && !response.destroyed) response.write(body.subarray(sent, ++sent))
+    else {
+      // The gateway may have left before the answer came.
+      clearInterval(drip)
+      response.end()
+    }
   }, dripMs)
-  response.on('close', () => clearInterval(drip))
 }
 
 const slownesses: readonly ((response: ServerResponse, answer: Answer) => void)[] = [
