@@ -19,7 +19,11 @@ export type JudgeOptions = Readonly<{
   onUnread: (error: unknown) => void
 }>
 
-export type JudgedAt = Readonly<{ policyAtMs: number; factsAtMs: number }>
+type JudgeQueueOptions = JudgeOptions & Readonly<{ countHeard: () => number }>
+
+type Asked = Readonly<{ policy: CurrentPolicy; policyAtMs: number; heard: number }>
+
+export type JudgedAt = Omit<Asked, 'policy'> & Readonly<{ factsAtMs: number; isOutdated: boolean }>
 
 export type Verdicts = Readonly<{
   end: EndOpen
@@ -38,7 +42,7 @@ const retryMs = 100
  * and their organizations take turns: a crowd that loses its rights at once delays no other tenant.
  */
 export class JudgeQueue {
-  readonly #options: JudgeOptions
+  readonly #options: JudgeQueueOptions
   readonly #verdicts: Verdicts
   readonly #named = createTurns<OpenExchange>(Number.POSITIVE_INFINITY)
   readonly #ends: PacedEnds
@@ -46,9 +50,10 @@ export class JudgeQueue {
   #isReading = false
   #isStopped = false
   #begunAtMs = 0
+  #factsAtMs = Number.POSITIVE_INFINITY
   #restUntilMs = Number.NEGATIVE_INFINITY
 
-  constructor(options: JudgeOptions, verdicts: Verdicts) {
+  constructor(options: JudgeQueueOptions, verdicts: Verdicts) {
     this.#options = options
     this.#verdicts = verdicts
     this.#ends = new PacedEnds(verdicts.end, options.monotonicMs)
@@ -56,6 +61,12 @@ export class JudgeQueue {
 
   stop(): void {
     this.#isStopped = true
+  }
+
+  addNamed(open: OpenExchange, namedAtMs: number): void {
+    if (open.namedAtMs === 0) open.namedAtMs = namedAtMs
+    if (open.queue === 'facts' && namedAtMs > this.#factsAtMs) open.queue = 'outdated-facts'
+    this.add(open)
   }
 
   add(open: OpenExchange): void {
@@ -74,10 +85,10 @@ export class JudgeQueue {
     this.#begunAtMs = this.#options.monotonicMs()
     try {
       while (!this.#isStopped && this.#waiting > 0 && this.#options.monotonicMs() >= this.#restUntilMs) {
-        const policyAtMs = this.#options.monotonicMs()
-        const policy = this.#options.policy()
-        const batch = await this.#takeBatch(policy)
-        if (batch.members.length > 0) await this.#judge(batch, policy, policyAtMs)
+        const { policy, monotonicMs, countHeard } = this.#options
+        const asked = { policyAtMs: monotonicMs(), heard: countHeard(), policy: policy() }
+        const batch = await this.#takeBatch(asked.policy)
+        if (batch.members.length > 0) await this.#judge(batch, asked)
       }
     } finally {
       this.#isReading = false
@@ -89,6 +100,7 @@ export class JudgeQueue {
   }
 
   async #takeBatch(policy: CurrentPolicy): Promise<FactBatch> {
+    this.#factsAtMs = Number.POSITIVE_INFINITY
     const batch = new FactBatch()
     const slice = this.#beginSlice()
     const stale = this.#stale
@@ -106,9 +118,10 @@ export class JudgeQueue {
     return batch
   }
 
-  async #judge(batch: FactBatch, current: CurrentPolicy, policyAtMs: number): Promise<void> {
+  async #judge(batch: FactBatch, { policy: current, policyAtMs, heard }: Asked): Promise<void> {
     const { readFacts, hasEnded, monotonicMs, now } = this.#options
     const factsAtMs = monotonicMs()
+    this.#factsAtMs = factsAtMs
     let facts: DirectoryFacts
     try {
       facts = await readFacts(batch.keys)
@@ -129,9 +142,10 @@ export class JudgeQueue {
           : (findLogout(open, hasEnded) ?? (await findKeyEnd(open)) ?? judgeAgain(open, match, facts, current, now()))
       if (end) this.#ends.add(open, end)
       else {
+        const isOutdated = open.queue === 'outdated-facts'
         open.queue = undefined
         if (!('code' in match)) open.note(match)
-        this.#verdicts.keep(open, { policyAtMs, factsAtMs }, facts)
+        this.#verdicts.keep(open, { policyAtMs, heard, factsAtMs, isOutdated }, facts)
       }
       if (slice.isOver()) await slice.next()
     }

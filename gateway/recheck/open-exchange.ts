@@ -64,11 +64,11 @@ export class OpenExchange implements Slot<OpenExchange> {
   consultedAtMs = 0
   expiresAtMs = 0
   verifiedAtMs: number
-  /** When a change was heard that names this exchange, and that is not judged yet. */
+  /** When the first change was heard that names this exchange, and that is not judged yet. */
   namedAtMs = 0
   /** Whether the facts must be read again, even if no change was missed since. */
   isStale = false
-  queue: 'named' | 'stale' | 'facts' | undefined
+  queue: 'named' | 'stale' | 'facts' | 'outdated-facts' | undefined
   isForwarded = false
   stream: Readonly<{ endAccess: (code: AccessEndCode, cause: unknown) => void }> | undefined
   #request: Cancellable | undefined

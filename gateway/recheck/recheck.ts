@@ -71,7 +71,11 @@ export class OpenExchanges {
     const longestUnknownMs = this.#longestUnknownMs
     this.#opaque = new OpaqueTokens({ ...options, longestUnknownMs }, finish)
     this.#outside = new OutsideDecisions({ ...options, longestUnknownMs }, finish)
-    this.#queue = new JudgeQueue(options, { end: finish, keep: (...verdict) => this.#keep(...verdict) })
+    const { countHeard } = this
+    this.#queue = new JudgeQueue(
+      { ...options, countHeard },
+      { end: finish, keep: (...verdict) => this.#keep(...verdict) },
+    )
     this.#sweeping = setInterval(
       guarded('timer', () => this.#sweep()),
       sweepMs,
@@ -189,9 +193,7 @@ export class OpenExchanges {
     this.#open.visit(
       (open) => {
         const namedAtMs = heard.findNaming(open)
-        if (namedAtMs === 0) return
-        open.namedAtMs = Math.max(open.namedAtMs, namedAtMs)
-        this.#queue.add(open)
+        if (namedAtMs > 0) this.#queue.addNamed(open, namedAtMs)
       },
       () => this.#queue.read(),
     )
@@ -234,15 +236,11 @@ export class OpenExchanges {
       return
     }
     if (open.expiresAtMs > 0) open.expiresAtMs = Math.max(1, open.expiresAtMs - stepMs)
+    const ageMs = open.proof || open.isStale ? nowMs - this.#knownAt(open) : 0
+    const namedForMs = open.namedAtMs > 0 ? nowMs - open.namedAtMs : 0
     if (open.expiresAtMs > 0 && nowMs >= open.expiresAtMs) this.#finish(open, expiryOf(open))
-    else if (open.namedAtMs > 0) {
-      if (nowMs - open.namedAtMs > namedLimitMs) this.#finish(open, unverified())
-      else this.#queue.add(open)
-    } else if (open.proof || open.isStale) {
-      const ageMs = nowMs - this.#knownAt(open)
-      if (open.isStale || ageMs > readAgainAfterMs) this.#queue.add(open)
-      if (ageMs > this.#longestUnknownMs) this.#finish(open, unverified())
-    }
+    else if (namedForMs > namedLimitMs || ageMs > this.#longestUnknownMs) this.#finish(open, unverified())
+    else if (open.namedAtMs > 0 || open.isStale || ageMs > readAgainAfterMs) this.#queue.add(open)
     this.#opaque.look(open, nowMs)
     this.#outside.look(open, nowMs)
   }
@@ -252,19 +250,32 @@ export class OpenExchanges {
     return onUnknown === 'end' ? unknownLimitMs : unknownMs
   }
 
-  #keep(open: OpenExchange, { policyAtMs, factsAtMs }: JudgedAt, { tokens }: DirectoryFacts): void {
+  #keep(open: OpenExchange, judged: JudgedAt, { tokens }: DirectoryFacts): void {
+    const { policyAtMs, factsAtMs, heard, isOutdated } = judged
     const asking = this.#outside.noteJudged(open)
     open.verifiedAtMs = Math.floor(factsAtMs)
     if (this.#staleSinceMs <= policyAtMs) open.isStale = false
     this.#expiry.move(open, tokens)
-    if (open.namedAtMs > factsAtMs) {
+    if (isOutdated || this.#isOvertaken(open, heard)) {
+      const isBounded = open.namedAtMs > 0 && this.#waiting.has(open)
+      if (!isBounded) open.namedAtMs = Math.max(open.namedAtMs, Math.ceil(factsAtMs))
       this.#queue.add(open)
       return
     }
     open.namedAtMs = 0
-    if (asking !== undefined)
-      asking.then(() => this.#settle(open)).catch((error: unknown) => reportFault('timer', error))
-    else this.#settle(open)
+    if (asking === undefined) this.#settle(open)
+    else asking.then(() => this.#settleAsked(open, heard)).catch((error: unknown) => reportFault('timer', error))
+  }
+
+  #isOvertaken(open: OpenExchange, heard: number): boolean {
+    return this.#waiting.has(open) && this.#latest.mayConcern(open, heard)
+  }
+
+  #settleAsked(open: OpenExchange, heard: number): void {
+    if (this.#isOvertaken(open, heard) || findLogout(open, this.#options.hasEnded)) {
+      this.#queue.addNamed(open, Math.ceil(this.#options.monotonicMs()))
+      this.#queue.read()
+    } else if (open.namedAtMs === 0) this.#settle(open)
   }
 
   #finish(open: OpenExchange, end: AccessEnd): void {

@@ -2,8 +2,9 @@ import { connect } from 'node:net'
 import pg from 'pg'
 import t from 'tap'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
-import { startTestGateway, until } from '../support/gateway.ts'
+import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { populate } from '../support/population.ts'
+import { handshake, switching } from '../support/websocket.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 // Rights that end while an exchange is open, or on its way. test/recheck/ has the same with clocks and outages of its own.
@@ -79,6 +80,51 @@ t.test('a reader that takes nothing is reset, and gets none of what waited for i
   await closed
   // libuv may tell a reset as an end. The client's own buffer holds less than this, those of the gateway more.
   t.ok(socket.bytesRead < 1_000_000, `${socket.bytesRead} bytes`)
+})
+
+t.test('a WebSocket whose client takes nothing is reset, and gets none of what waited for it', async (t) => {
+  const frames = Buffer.alloc(65_536).fill(Buffer.from([0x82, 0]))
+  let isStalled = false
+  let isClosed = false
+  const raw = await startRawUpstream(t, (socket, soFar) => {
+    if (!soFar.endsWith('\r\n\r\n')) return
+    let stall: NodeJS.Timeout | undefined
+    const fill = (): void => {
+      clearTimeout(stall)
+      isStalled = false
+      while (socket.write(frames));
+      stall = setTimeout(() => {
+        isStalled = true
+      }, 300)
+    }
+    socket.on('drain', fill)
+    socket.on('close', () => {
+      clearTimeout(stall)
+      isClosed = true
+    })
+    socket.write(switching)
+    fill()
+  })
+  const { public: origin } = await startTestGateway(t, { world, upstreams: { platform: { url: raw.url } } })
+  const account = await addAccount('stalled-socket')
+  const { port, hostname } = new URL(origin)
+  const socket = connect({ port: Number(port), host: hostname })
+  t.teardown(() => socket.destroy())
+  socket.on('error', () => {})
+  socket.write(handshake('/socket', `Authorization: ${account.headers.authorization}\r\n`))
+  socket.pause()
+  await until(() => isStalled, 'the stall')
+  await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
+  await until(() => isClosed, 'the end of the upstream')
+  const closed = new Promise((resolve) => socket.on('close', resolve))
+  let last = Buffer.alloc(0)
+  socket.on('data', (bytes: Buffer) => {
+    last = Buffer.concat([last, bytes]).subarray(-4)
+  })
+  socket.resume()
+  await closed
+  t.ok(socket.bytesRead < 1_000_000, `${socket.bytesRead} bytes`)
+  t.not(last[0], 0x88, 'no close frame after what was dropped')
 })
 
 t.test('changes of a tenant read no caller of another, many changes at once included', async (t) => {

@@ -1,74 +1,10 @@
-import t, { type Test } from 'tap'
-import type { DirectoryFacts, FactKeys, TokenRecord } from '../../gateway/directory/directory.ts'
-import { noLogouts } from '../../gateway/directory/logout.ts'
+import t from 'tap'
 import type { Route } from '../../gateway/policy/route.ts'
-import type { ExpiryRules } from '../../gateway/recheck/expiry.ts'
 import type { Place } from '../../gateway/recheck/list-exchanges.ts'
-import { OpenExchanges } from '../../gateway/recheck/recheck.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { until } from '../support/gateway.ts'
-import { noConsultation, openWith, roles, route, tokenOf } from '../support/open-exchange.ts'
-
-const usual: ExpiryRules = { endAtExpiry: 'websocket', maxLifeMs: 3_600_000, onUnknown: 'keep', unknownMs: 300_000 }
-
-/** Real re-decision about exchanges of tokens, in organizations of their own, with a directory and clocks of the test. */
-function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}) {
-  const tokens = new Map<number, TokenRecord>()
-  const reads: FactKeys[] = []
-  const stage = {
-    tokens,
-    reads,
-    ended: [] as string[],
-    table: compileRoutes([route]),
-    wallStepMs: 0,
-    policyReads: 0,
-    /** Whether changes are heard: then no fact grows old. */
-    isProven: true,
-    read: async (keys: FactKeys): Promise<DirectoryFacts> => ({
-      users: new Map(),
-      tokens: new Map(keys.tokens.flatMap((id) => [...(tokens.has(id) ? [[id, tokens.get(id)] as const] : [])])) as Map<
-        number,
-        TokenRecord
-      >,
-      findResource: () => undefined,
-      agents: new Map(),
-      clusters: new Map(),
-    }),
-  }
-  const recheck = new OpenExchanges({
-    hasEnded: noLogouts.hasEnded,
-    ...noConsultation,
-    ...usual,
-    ...rules,
-    policy: () => {
-      stage.policyReads += 1
-      return { table: stage.table, roles }
-    },
-    readFacts: (keys) => {
-      reads.push(keys)
-      return stage.read(keys)
-    },
-    knownAt: (readAtMs) => (stage.isProven ? performance.now() : readAtMs),
-    now: () => new Date(Date.now() + stage.wallStepMs),
-    monotonicMs: () => performance.now(),
-    processId: 1,
-    onEnded: ({ code }, { userId }) => stage.ended.push(`${userId} ${code}`),
-    onUnread: () => undefined,
-  })
-  t.teardown(recheck.stop)
-  const open = (id: number, heard = recheck.countHeard(), isAnswered = false) => {
-    const record = tokens.get(id) ?? tokenOf(id)
-    tokens.set(id, record)
-    const seen = { resets: 0 }
-    const reset = (): void => {
-      seen.resets += 1
-    }
-    return { seen, entry: recheck.open(openWith(record, stage.table, { isAnswered, reset }), heard) }
-  }
-  return { ...{ recheck, open }, stage }
-}
-
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+import { route, tokenOf } from '../support/open-exchange.ts'
+import { pause, stageRecheck } from '../support/recheck-stage.ts'
 
 t.test('without an open exchange no policy is asked for, since a start has none yet', async (t) => {
   const { recheck, stage } = stageRecheck(t)
@@ -213,6 +149,30 @@ t.test('an exchange that a change names, and whose facts cannot be read, ends; t
   t.ok(performance.now() - heardMs < 1_500, 'a second, and the rest for a busy machine')
   await pause(300)
   t.same(stage.ended, ['1 access_unverified'])
+})
+
+t.test('changes that name an exchange again and again prolong nothing while its facts cannot be read', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  stage.read = () => new Promise(() => undefined)
+  open(1)
+  const naming = setInterval(() => recheck.hear({ kind: 'organization', id: 1 }), 50)
+  t.teardown(() => clearInterval(naming))
+  await until(() => stage.ended.length > 0, 'the end', 5_000)
+  t.same(stage.ended, ['1 access_unverified'])
+})
+
+t.test('a change that names an exchange prolongs nothing where `end` ends what cannot be verified', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t, { onUnknown: 'end' })
+  stage.isProven = false
+  stage.read = () => new Promise(() => undefined)
+  open(1)
+  open(2)
+  await until(() => stage.reads.length > 0, 'the read')
+  await pause(200)
+  recheck.hear({ kind: 'token', id: 1 })
+  await until(() => stage.ended.length > 0, 'an end', 5_000)
+  await pause(50)
+  t.same(stage.ended.sort(), ['1 access_unverified', '2 access_unverified'])
 })
 
 t.test('a crowd of one tenant that a change names keeps no other tenant waiting', async (t) => {

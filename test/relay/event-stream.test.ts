@@ -307,6 +307,30 @@ t.test('a failure reaches a slow client as well', async (t) => {
   testFailed(t, fake, createdEvent, failureOf('worker_disconnected', 1))
 })
 
+t.test('a right that ends is told in one failure, unless the client is behind: then it is reset', async (t) => {
+  const told = openFakeStream()
+  told.data(createdEvent)
+  told.stream.endAccess('access_revoked', undefined)
+  t.equal(told.data(deltaEvent(1)), true)
+  testFailed(t, told, createdEvent, failureOf('access_revoked', 1))
+  t.match(told.seen, { aborts: 1, closes: 1, resets: 0 })
+  for (const passed of [createdEvent, createdEvent + completedEvent]) {
+    const behind = openFakeStream({ eventLimitBytes: 10_000 })
+    behind.slowDown()
+    behind.data(passed)
+    behind.stream.endAccess('access_revoked', undefined)
+    t.match(behind.seen, { written: passed, resets: 1, aborts: 1, ends: 0, failures: ['access_revoked'] })
+  }
+  const whole = openFakeStream()
+  whole.data(createdEvent + completedEvent)
+  whole.stream.endAccess('access_revoked', undefined)
+  t.match(whole.seen, { written: createdEvent + completedEvent, resets: 0, aborts: 1, ends: 1, failures: [] })
+  const unbegun = openFakeStream()
+  unbegun.stream.endAccess('credential_expired', undefined)
+  t.match(unbegun.seen, { written: '', heads: 0, aborts: 1 })
+  t.match(unbegun.seen.refusal, { code: 'unauthenticated' })
+})
+
 t.test('a head that cannot be written is refused, and the upstream let go', async (t) => {
   const headError = new Error('no head')
   const fake = openFakeStream({ headError })

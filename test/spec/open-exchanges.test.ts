@@ -207,8 +207,11 @@ t.test('a WebSocket is closed with 1008, and its upstream too', async (t) => {
   await until(() => upstream.requests()[count - 1]?.isClosed, 'the end of the upstream', endsWithinMs)
 })
 
-t.test('a WebSocket ends with its JWT, and a stream does not', async (t) => {
-  const { headers } = await addHuman('short', 4)
+t.test('a WebSocket ends with its JWT, and a stream does so where `endAtExpiry` says it', async (t) => {
+  const settings = { streams: { endAtExpiry: 'all' } }
+  const { public: strict } = await startTestGateway(t, { world, upstreams: toUrls(upstreams), settings })
+  const { headers } = await addHuman('short', 5)
+  const ending = await openStream(responses, headers, strict)
   const answer = await openStream(responses, headers)
   const socket = await openSocket(t, headers)
   const [code] = await once(socket, 'close')
@@ -217,6 +220,7 @@ t.test('a WebSocket ends with its JWT, and a stream does not', async (t) => {
   await until(() => answer.text().length > length + 2_000, 'further events')
   t.notOk(answer.hasEnded())
   answer.leave()
+  t.match(parseEvents(await ending.whole()).at(-1)?.data, /"x_service_error_code":"credential_expired"/)
 })
 
 t.test('a fast stream ends in its failure, and no byte follows', async (t) => {
@@ -294,8 +298,14 @@ t.test('half a frame of the client hinders no close frame, and half a frame to i
     client.send(Buffer.from([0x81, 0x85, 1, 2, 3, 4, 0x69]))
     await until(() => raw.received()[0]?.endsWith('i'), 'the half frame at the upstream')
     await revoke(account)
+    if (!isHalf) {
+      await client.until(new RegExp(closeFrame.toString('latin1')))
+      client.send('after the close')
+    }
     const received = Buffer.from(await client.closed(), 'latin1')
     const tunneled = received.subarray(received.indexOf('\r\n\r\n') + 4)
     t.same(tunneled, isHalf ? frame.subarray(0, 3) : Buffer.concat([frame, closeFrame]))
+    await sleep(100)
+    t.match(raw.received()[0], /i$/, 'no byte of the client follows')
   }
 })

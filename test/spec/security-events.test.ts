@@ -1,9 +1,10 @@
 import t, { type Test } from 'tap'
+import { startKeyedIssuer } from '../support/cause-people.ts'
 import { call } from '../support/client.ts'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { parseEvents } from '../support/event-streams.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
-import { prepareLogouts, seconds, statusOf } from '../support/logout-stage.ts'
+import { client, prepareLogouts, push, seconds, statusOf } from '../support/logout-stage.ts'
 import { readAnswer } from '../support/streams.ts'
 import { eventTypes, pushEvent, pushSecret, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
@@ -124,6 +125,26 @@ t.test('the cut-off is the time of the event, and never after its receipt', asyn
   }
 })
 
+t.test('a moment ahead of the clock counts until its receipt alone', async (t) => {
+  const clockToleranceSeconds = 30
+  const own = await start(t, {
+    issuers: settings.issuers.map((one) => ({ ...one, clockToleranceSeconds })),
+    transmitters: settings.transmitters.map((one) => ({ ...one, clockToleranceSeconds })),
+  })
+  const [told, signedOut] = [await addSubject(), await addSubject()]
+  const iat = seconds() + 20
+  t.equal(
+    (await pushEvent(own, await transmitter.tell(eventTypes.sessionRevoked, user(told), {}, { iat }))).status,
+    202,
+  )
+  t.equal((await push(own, await stage.signLogout({ sub: signedOut, iat }))).status, 200)
+  const answeredAt = seconds()
+  for (const subject of [told, signedOut]) {
+    const [row] = await rowsOf(subject)
+    t.ok(row.at.getTime() / 1_000 <= answeredAt)
+  }
+})
+
 t.test('a complex subject ends the logins that match every member', async (t) => {
   const [ada, bob] = [await addSubject(), await addSubject()]
   const sign = (sub: string, sid: string | null, more: object = {}) => issuer.sign({ sub, sid, ...more })
@@ -146,6 +167,14 @@ t.test('an address matches only what the issuer of the JWT verified', async (t) 
   const subject = await addSubject()
   const address = 'Ada@Events.example'
   const sign = (claims: object) => issuer.sign({ sub: subject, ...claims })
+  const neighbour = await startKeyedIssuer(t)
+  const other = {
+    ...{ issuer: neighbour.issuer, audience: 'sallyport-demo', jwksUri: `${neighbour.issuer}/keys` },
+    ...{ trustEmailVerified: true, logout: { audience: client } },
+  }
+  const own = await start(t, { issuers: [...settings.issuers, other] })
+  const ofOther = await neighbour.sign({ sub: 'ada-elsewhere', email: 'ada@events.example', email_verified: true })
+  t.equal(await statusOf(own, ofOther), 200)
   await pushEvent(first, await transmitter.tell(eventTypes.accountDisabled, email(address)))
   const verified = await sign({ email: 'ada@events.EXAMPLE', email_verified: true })
   await refusedEverywhere(verified)
@@ -153,6 +182,8 @@ t.test('an address matches only what the issuer of the JWT verified', async (t) 
   t.equal(await statusOf(second, await sign({ email: address, email_verified: 'true' })), 200)
   t.equal(await statusOf(second, await sign({ email: 'other@events.example', email_verified: true })), 200)
   t.equal(await statusOf(second, await sign({})), 200)
+  await until(async () => (await statusOf(own, verified)) === 401, 'the refusal')
+  t.equal(await statusOf(own, ofOther), 200, 'another issuer verified it')
   t.match(await readMetrics(first), /security_events_total\{[^}]*outcome="stored",cause="address"[^}]*\} [1-9]/)
 })
 
@@ -176,6 +207,22 @@ t.test('known and unknown subjects are answered alike, and a first login after i
   const shape = ({ status, text, headers }: typeof known) => [status, text, Object.keys(headers)]
   t.same(shape(unknown), shape(known))
   t.equal(await statusOf(first, await issuer.sign({ sub: 'unheard-of' })), 401)
+  // Nothing is looked up for the answer, so that its time tells no more.
+  const own = await start(t)
+  const nameStatements = async (): Promise<readonly string[]> =>
+    [
+      ...(await readMetrics(own)).matchAll(
+        /query_duration_seconds_count\{statement="((?:find-(?!schema)|write-)[^"]*)"[^}]*\} (\d+)/g,
+      ),
+    ]
+      .map(([, name, count]) => `${name} ${count}`)
+      .sort()
+  const costOf = async (sub: string): Promise<readonly string[]> => {
+    const before = await nameStatements()
+    t.equal((await pushEvent(own, await tell(sub))).status, 202)
+    return (await nameStatements()).filter((line) => !before.includes(line)).map((line) => line.split(' ')[0] ?? '')
+  }
+  for (const sub of [await addSubject(), 'never-seen']) t.same(await costOf(sub), ['write-logouts'])
 })
 
 t.test('a transmitter speaks for its configured issuers alone', async (t) => {

@@ -221,6 +221,23 @@ t.test('a notification alone ends nothing', async (t) => {
   answer.leave()
 })
 
+t.test('a login that may notify orders nothing without a grant', async (t) => {
+  const role = `onlooker_${process.pid}`
+  await writer.query(
+    `create role ${role}; grant ${role} to current_user; grant usage on schema public, sallyport_directory to ${role}`,
+  )
+  t.teardown(() => writer.query(`drop owned by ${role}; drop role ${role}`))
+  const runAs = async (text: string): Promise<unknown> => {
+    await writer.query(`begin; set local role ${role}`)
+    return writer.query(text).finally(() => writer.query('rollback'))
+  }
+  await runAs(`select pg_notify('sallyport_changes', '{"kind":"session-end","id":1}')`)
+  const logout = "logouts (issuer, subject, at, expires_at) values ('i', 's', now(), now())"
+  for (const row of ['session_ends (user_id) values (1)', logout])
+    for (const schema of ['public', 'sallyport_directory'])
+      await t.rejects(runAs(`insert into ${schema}.${row}`), { code: '42501' }, `${schema}.${row}`)
+})
+
 t.test('an order that is not heard is read within a second', async (t) => {
   const account = await addAccount('unheard')
   const answers = await Promise.all([first, second].map((replica) => openStream(replica, account.headers)))

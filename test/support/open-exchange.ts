@@ -1,6 +1,8 @@
-import { toTokenPrincipal } from '../../gateway/authenticate/principal.ts'
+import type { Claims, TrustedIssuer } from '../../gateway/authenticate/claims.ts'
+import { OauthProof, type Principal, toTokenPrincipal } from '../../gateway/authenticate/principal.ts'
 import { decide, enforce } from '../../gateway/authorize/decide.ts'
 import type { TokenRecord, UserRecord } from '../../gateway/directory/directory.ts'
+import type { Login } from '../../gateway/directory/logout.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
 import type { Upstream } from '../../gateway/locate/upstream.ts'
 import type { OrganizationRole, Roles } from '../../gateway/policy/role.ts'
@@ -54,7 +56,7 @@ export const route: Route = {
   timeouts: {},
 }
 
-const userOf = (id: number, organization = 1): UserRecord => ({
+export const userOf = (id: number, organization = 1): UserRecord => ({
   id,
   email: '',
   emailVerified: false,
@@ -79,28 +81,78 @@ export const tokenOf = (id: number, expiresAt: Date | null = null): TokenRecord 
   ancestors: [],
 })
 
-/** The opening of an exchange by a token, in the organization of the token's number. Throws what the decision throws. */
-export function openWith(record: TokenRecord, table: RouteTable, exchange: Partial<Exchange>): Opening {
-  const principal = toTokenPrincipal(record)
-  const match = table.match(readTarget('GET', '/one', 'h'), 'h')
-  const organization = findMembership(principal.user, record.id)
-  const permit = enforce(decide(match, { principal, organization, resource: undefined }, roles))
+type Opened = Readonly<{
+  caller?: Readonly<{ principal: Principal; organizationId: number }>
+  /** The end of the request's id. */
+  name?: string
+  upstream?: Readonly<{ name: string; origin: string }>
+}>
+
+/** The opening of an exchange by a caller, or by none. Throws what the decision throws. */
+export function openAs(
+  { caller, name = 'any', upstream }: Opened,
+  table: RouteTable,
+  exchange: Partial<Exchange>,
+): Opening {
   const usual = {
     method: 'GET',
     target: '/one',
+    headers: [],
     isHandshake: false,
     hasStarted: true,
     status: 200,
     passedBytes: { received: 0, sent: 5 },
+    reset: () => undefined,
+    closeTunnel: () => undefined,
+  }
+  const { target } = { ...usual, ...exchange }
+  const match = table.match(readTarget('GET', target, 'h'), 'h')
+  const decided = caller && {
+    principal: caller.principal,
+    organization: findMembership(caller.principal.user, caller.organizationId),
+    resource: undefined,
   }
   return {
     exchange: { ...usual, ...exchange, onEnd: () => undefined } as Partial<Exchange> as Exchange, // no more of it is used
-    permit,
-    upstream: { name: 'backend', origin: 'http://b' } as Upstream,
+    permit: enforce(decide(match, decided, roles)),
+    upstream: { name: 'backend', origin: 'http://b', ...upstream } as Upstream,
     host: 'h',
     report: {
       noteAccessEnd: () => undefined,
-      describeOpening: () => ({ requestId: `of-${record.id}`, clientAddress: '192.0.2.1', path: '/one', route: 'one' }),
+      describeOpening: () => ({ requestId: `of-${name}`, clientAddress: '192.0.2.1', path: target, route: 'one' }),
     },
+  }
+}
+
+/** The opening of an exchange by a token, in the organization of the token's number. */
+export function openWith(record: TokenRecord, table: RouteTable, exchange: Partial<Exchange>): Opening {
+  const caller = { principal: toTokenPrincipal(record), organizationId: record.id }
+  return openAs({ caller, name: String(record.id) }, table, exchange)
+}
+
+type Jwt = Readonly<{
+  endsAtMs?: number
+  login?: Login
+  isVerifiedByCurrentKeys?: boolean
+  isKeyListed?: boolean
+}>
+
+/** The proof of a JWT, whose subject is the number of its user. */
+export class TestProof extends OauthProof {
+  readonly keys = undefined
+  readonly answer = undefined
+  readonly isVerifiedByCurrentKeys: boolean
+  readonly #isKeyListed: boolean
+
+  constructor(id: number, { endsAtMs = 1e15, login, isVerifiedByCurrentKeys = true, isKeyListed = true }: Jwt = {}) {
+    const trust = { issuer: 'https://login.example', clockToleranceSeconds: 0 } as TrustedIssuer // no more is asked
+    const claims = { subject: String(id), expiresAt: endsAtMs / 1_000, login } as Claims // no more is asked
+    super(trust, claims)
+    this.isVerifiedByCurrentKeys = isVerifiedByCurrentKeys
+    this.#isKeyListed = isKeyListed
+  }
+
+  async isKeyListed(): Promise<boolean> {
+    return this.#isKeyListed
   }
 }
