@@ -1,7 +1,11 @@
 // `npm test [-- FILE…]`: installs what is missing, builds, runs every test, and closes with the counts. `--fast` leaves
 // files out that start an outside program or a campaign; `--behavior` leaves those out that any version of Node answers alike.
+// `--gate` runs the `*.gate.ts` instead.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 import { build } from './build.js'
 import { install } from './install.js'
@@ -95,10 +99,10 @@ const slowHelpers =
 
 /**
  * Files about scripts, packages, pages, benches and drills, and about the demo, which no package holds. Others are about a
- * program at the other side of a connection: a proxy, a browser, a pooler, a standby.
+ * program at the other side of a connection, such as a proxy.
  */
 const nodeless =
-  /^test\/(architecture\.test\.ts|(bench|demo|deploy|drills|integrate(?!\/verify-frameworks)|reference|scripts)\/|spec\/(adopted-adonis|console-browser|pooler|standby)\.)/
+  /^test\/(architecture\.test\.ts|(bench|demo|deploy|drills|integrate(?!\/verify-frameworks)|reference|scripts)\/|spec\/adopted-adonis\.)/
 
 function isSlow(file) {
   const text = readFileSync(file, 'utf8')
@@ -113,9 +117,11 @@ const placeOf = (file) => (longest.includes(file) ? longest.indexOf(file) : long
 /** The longest first: one that begins last would run alone. Size tells of those whose time is not known. */
 const byLength = (one, other) => placeOf(one) - placeOf(other) || statSync(other).size - statSync(one).size
 
+const ending = options.has('--gate') ? '.gate.ts' : '.test.ts'
+
 const listFiles = () =>
   readdirSync(new URL('../test', import.meta.url), { recursive: true })
-    .filter((file) => file.endsWith('.test.ts'))
+    .filter((file) => file.endsWith(ending))
     .map((file) => `test/${file}`)
     .sort(byLength)
 
@@ -134,8 +140,22 @@ const work = async () => {
   }
   await idle?.stop()
 }
+
+/** While the database starts. Few files need few of the sources. */
+async function compile() {
+  if (waiting.length < 50) return
+  const child = spawn(process.execPath, [fileURLToPath(new URL('compile-tests.js', import.meta.url))], {
+    stdio: 'inherit',
+  })
+  const [code] = await once(child, 'exit')
+  if (code !== 0) throw new Error(`compile-tests.js ended with ${code}`)
+}
+
 const memoryFolder = findMemoryFolder()
-const database = waiting.filter(startsDatabase).length > 1 ? await startTestDatabase(memoryFolder) : undefined
+const [database] = await Promise.all([
+  waiting.filter(startsDatabase).length > 1 ? startTestDatabase(memoryFolder) : undefined,
+  compile(),
+])
 await Promise.all(Array.from({ length: Math.min(jobs, waiting.length) }, work))
 await database?.stop()
 

@@ -1,10 +1,10 @@
 // The hooks of `typescript.js`. They only strip types, which `npm run types` checks. Compiled files are kept, because
 // compiling takes most of a small test's time.
 import { createHash } from 'node:crypto'
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const require = createRequire(import.meta.url)
 const kept = new URL('../.sallyport/compiled/', import.meta.url)
@@ -17,9 +17,21 @@ const compiler = [
 export async function load(url, context, loadNext) {
   if (!url.endsWith('.ts')) return loadNext(url, context)
   const text = await readFile(fileURLToPath(url), 'utf8')
-  const name = `${createHash('sha256').update(compiler).update(url).update(text).digest('hex')}.js`
+  const name = nameOf(url, text)
   const source = await readFile(new URL(name, kept)).catch(() => compile(url, text, name))
   return { format: 'module', source, shortCircuit: true }
+}
+
+const nameOf = (url, text) => `${createHash('sha256').update(compiler).update(url).update(text).digest('hex')}.js`
+
+/** Compiles what is not kept yet, for processes that start together: each would compile it again. */
+export function compileAll(files) {
+  for (const file of files) {
+    const url = pathToFileURL(file).href
+    const text = readFileSync(file, 'utf8')
+    const name = nameOf(url, text)
+    if (!existsSync(new URL(name, kept))) compile(url, text, name)
+  }
 }
 
 function compile(url, text, name) {

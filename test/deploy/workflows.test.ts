@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { accessSync, constants, existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -114,6 +115,21 @@ t.test('a workflow that breaks one of these rules is found', async (t) => {
 t.test('the gate runs in the image that the Dockerfile starts from', async (t) => {
   const { jobs } = parseYaml<Workflow>(read(`${folder}/ci.yaml`))
   t.equal(jobs.gate?.container?.image, /^ARG NODE_IMAGE=(.+)$/m.exec(read('Dockerfile'))?.[1])
+})
+
+t.test('the gate runs what `npm test` leaves out, then `npm test`, and its last line counts both', async (t) => {
+  const gate = read('.ci/run')
+  t.match(gate, /\n(?:TEST_JOBS=\d )?npm run test:gate \| tee "\$counts"\nnpm test \| tee -a "\$counts"\nawk /)
+  t.ok(gate.includes('set -euo pipefail'), 'a command that fails ends the gate')
+  const counts = join(
+    t.testdir({ counts: 'ok x\n\n12 passed, 0 failed, 1 skipped\nok y\n\n5 passed, 2 failed, 0 skipped\n' }),
+    'counts',
+  )
+  const sum = execFileSync('bash', ['-c', gate.slice(gate.indexOf('\nawk '))], {
+    env: { ...process.env, counts },
+    encoding: 'utf8',
+  })
+  t.equal(sum, '17 passed, 2 failed, 1 skipped\n')
 })
 
 t.test('releases are made and published by the Node of the image', async (t) => {

@@ -6,24 +6,9 @@ import type { Flow, FlowName, Flows } from './flows.ts'
 import { judge, type Played } from './judge.ts'
 import { listDrills } from './list-drills.ts'
 import type { Sample } from './load.ts'
-import { play } from './play.ts'
 
 const drills = await listDrills()
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
-
-const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
-
-t.test('the short set holds its limits', { skip }, async (t) => {
-  const short = [...drills].filter(([, { isShort }]) => isShort)
-  t.ok(short.length >= 2)
-  // Of times only the order of magnitude: the tests share their machine.
-  const options = { seconds: 3, rate: 40, patience: 8, judgesLatency: false }
-  for (const [name, drill] of short) {
-    const { findings } = await play(drill, { ...options, notify: (sentence) => t.comment(sentence) })
-    t.ok(findings.length > 15, name)
-    for (const { check, seen, limit, isMet } of findings) t.ok(isMet, `${name}: ${check}: ${seen}, wanted ${limit}`)
-  }
-})
 
 t.test('each drill is described, and each alert that has one leads to it', async (t) => {
   const page = read('docs/guides/drills.md')
