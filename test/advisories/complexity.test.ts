@@ -16,9 +16,15 @@ function createRandom(seed: number): () => number {
   }
 }
 
-/** `MIXTURES` tries more of them, and `CAMPAIGN` each unit with every ending. */
+const { MIXTURES, CAMPAIGN, THOROUGH } = process.env
+
+/** `MIXTURES` tries more of them, `THOROUGH` each unit with most endings, and `CAMPAIGN` with every one. */
 const composeFor = (place?: number) =>
-  composeTexts(createRandom(21), Number(process.env.MIXTURES) || 20, process.env.CAMPAIGN ? undefined : place)
+  composeTexts(createRandom(21), {
+    mixtures: Number(MIXTURES) || 20,
+    place: CAMPAIGN ? undefined : place,
+    isThorough: THOROUGH !== undefined,
+  })
 
 const texts = composeFor()
 

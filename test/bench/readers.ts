@@ -21,7 +21,7 @@ const { mixtures, only } = new Command('bench:readers')
 
 const mostMs = 5
 const unit = 65_536
-const texts = composeTexts(Math.random, mixtures)
+const texts = composeTexts(Math.random, { mixtures })
 const measured = readers
   .filter(({ name, isOfFiles }) => !isOfFiles && new RegExp(only).test(name))
   .map((reader) => {

@@ -128,14 +128,20 @@ export type HostileText = Readonly<{ name: string; write: (size: number) => stri
 /** Whole units alone: half of one would be refused at once, in one size and not in another. */
 const fill = (unit: string, size: number): string => unit.repeat(Math.max(0, Math.floor(size / unit.length)))
 
+/** How many texts there are, and the place of the reader that gets its part of the endings; all of them without one. */
+type Part = Readonly<{ mixtures: number; place?: number | undefined; isThorough?: boolean }>
+
 /**
  * Repeated units, nested units, and mixtures of two: one after the other by turns, and half and half. A reader with a place
- * gets each unit with two endings of three, by turns.
+ * gets each unit with one ending of three by turns; a thorough run leaves out one of those that refuse.
  */
-export function composeTexts(random: () => number, mixtures: number, place?: number): readonly HostileText[] {
+export function composeTexts(random: () => number, { mixtures, place, isThorough }: Part): readonly HostileText[] {
   const name = (...parts: readonly string[]): string => JSON.stringify(parts)
-  const endingsOf = (index: number): readonly string[] =>
-    place === undefined ? endings : endings.filter((_, turn) => turn !== 1 + ((place + index) % 2))
+  const endingsOf = (index: number): readonly string[] => {
+    if (place === undefined) return endings
+    const turn = place + index
+    return endings.filter((_, at) => (isThorough ? at !== 1 + (turn % 2) : at === turn % endings.length))
+  }
   const repeated = units.flatMap((unit, index) =>
     endingsOf(index).map((ending) => ({
       name: name(unit, ending),

@@ -8,7 +8,7 @@ import type { Exchange } from '../../../gateway/http/exchange.ts'
 import { listenerOptions } from '../../support/listener-options.ts'
 
 /** None of them is a digit of a chunk's size. */
-const letters = [...'GHIJKLMNOPQR']
+const letters = [...'GHIJKLMN']
 
 /** Of a body; the system's buffers would take four mebibytes from one side, however slow the other one is. */
 const size = 8 * 1024 * 1024 + 4_321
