@@ -8,7 +8,7 @@ export function isConsoleHost(host: string): boolean {
 }
 
 export const isLoopback = (address: string): boolean =>
-  address === 'localhost' || address === '::1' || /^127(\.\d{1,3}){3}$/.test(address)
+  address === 'localhost' || address === '::1' || /^(?:::ffff:)?127(\.\d{1,3}){3}$/.test(address)
 
 /** No host name ends in a number or holds a colon (RFC 3986 3.2.2, RFC 1123 2.1). */
 const isAddress = (name: string): boolean => /^\d{1,3}(\.\d{1,3}){3}$/.test(name) || /^\[[\da-f:.]+\]$/.test(name)

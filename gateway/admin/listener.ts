@@ -32,10 +32,13 @@ export type AdminPages = Readonly<{
 
 export type AdminPage = Readonly<{ status: number; contentType: string; body: string; headers?: RawHeaders }>
 
-/** `isLocal` is true for a listener on loopback: its pages are shown only at hosts that no other site can own. */
-export const createAdmin = (pages: AdminPages, isLocal: boolean) => (exchange: Exchange) => {
+/**
+ * `isLocal` is true for a listener that is bound to loopback, however its `host` is written. Its pages are shown only at
+ * hosts that no other site can own.
+ */
+export const createAdmin = (pages: AdminPages, isLocal: () => boolean) => (exchange: Exchange) => {
   const choosePage = (): Promise<AdminPage> => {
-    if (isLocal && !isConsoleHost(readHost(exchange.headers))) return json(421, { error: misdirected })
+    if (isLocal() && !isConsoleHost(readHost(exchange.headers))) return json(421, { error: misdirected })
     const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
     return isRead ? render(exchange.target, pages) : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
   }

@@ -75,7 +75,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
   return { log, metrics, history, engine, limits, listenerPorts, isFirstWorker: (worker ?? 1) === 1, end }
 }
 
-const complaintMs = 10_000
+const complainEveryMs = 10_000
 
 export const logCloseMs = 500
 
@@ -157,7 +157,7 @@ function reportDrops(
     metrics.countDroppedConnection(listener, reason)
     if (listener === 'public' || listener === 'decision') history.noteDropped(reason)
     const nowMs = performance.now()
-    if ((reason !== 'limit' && reason !== 'memory') || nowMs - toldAtMs < complaintMs) return
+    if ((reason !== 'limit' && reason !== 'memory') || nowMs - toldAtMs < complainEveryMs) return
     toldAtMs = nowMs
     if (reason === 'limit')
       log.warn({ listener, maxConnections: limits[listener] }, 'connections refused; the limit is reached')
@@ -170,8 +170,10 @@ export async function openAdmin(
   context: ProcessContext,
   pages: AdminPages,
 ): Promise<Listener> {
-  const handle = createAdmin(pages, isLoopback(configuration.listeners.admin.host))
+  let isLocal = true
+  const handle = createAdmin(pages, () => isLocal)
   const listener = await openListener('admin', configuration, context, handle)
+  isLocal = isLoopback(listener.address.host)
   const stopTelling = tellUntilReady(pages.readiness, context.log)
   const close = (): Promise<void> => {
     stopTelling()
@@ -230,7 +232,7 @@ const listMissing = (parts: Readiness): readonly string[] =>
     return [typeof report === 'string' ? name : `${name}: ${report.cause}`]
   })
 
-const silenceMs = 60_000
+const logFaultEveryMs = 60_000
 
 const rememberedFaults = 100
 
@@ -249,7 +251,7 @@ export function reportFaults(
     const cause = `${component} ${nameCause(error)}`
     const nowMs = monotonicMs()
     const lastMs = toldAtMs.get(cause)
-    if (lastMs !== undefined && nowMs - lastMs < silenceMs) return
+    if (lastMs !== undefined && nowMs - lastMs < logFaultEveryMs) return
     toldAtMs.delete(cause)
     toldAtMs.set(cause, nowMs)
     const [oldest] = toldAtMs.keys()

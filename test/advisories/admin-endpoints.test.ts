@@ -1,5 +1,7 @@
 import t from 'tap'
+import { isLoopback } from '../../gateway/admin/console-host.ts'
 import { call } from '../support/client.ts'
+import { anyPort, startTestGateway } from '../support/gateway.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -75,3 +77,28 @@ t.test('a loopback listener answers to its addresses and to localhost alone', as
   for (const host of ['localhost', `127.0.0.1:${port}`, '[::1]'])
     t.equal((await call(world.admin, { path: '/metrics', headers: { host } })).status, 200, host)
 })
+
+t.test(
+  'however its address is written, a listener on loopback is one; a wider one answers probes at any host',
+  async (t) => {
+    for (const [host, status] of [
+      ['LOCALHOST', 421],
+      ['127.1', 421],
+      ['127.0.0.2', 421],
+      ['0.0.0.0', 200],
+    ] as const) {
+      const listeners = { public: anyPort, decision: anyPort, admin: { host, port: 0 } }
+      const gateway = await startTestGateway(t, { world, settings: { listeners } })
+      for (const path of ['/', '/healthz', '/metrics'])
+        t.equal(
+          (await call(gateway.admin, { path, headers: { host: 'evil.example' } })).status,
+          status,
+          `${host} ${path}`,
+        )
+      t.equal((await call(gateway.admin, { path: '/healthz', headers: { host: '127.0.0.1' } })).status, 200, host)
+    }
+    for (const address of ['127.0.0.1', '127.255.0.1', '::1', '::ffff:127.0.0.1']) t.ok(isLoopback(address), address)
+    for (const address of ['::', '0.0.0.0', '10.0.0.1', '::ffff:10.0.0.1', '127.example'])
+      t.notOk(isLoopback(address), address)
+  },
+)

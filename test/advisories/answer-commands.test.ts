@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
 import { call, callRaw } from '../support/client.ts'
@@ -8,8 +8,18 @@ import { testProxy } from '../support/ingress/programs.ts'
 import { startProgram } from '../support/ingress/start-program.ts'
 import { accept, handshake, socketRoute } from '../support/websocket.ts'
 
-/** Each by the program that acts on it, as SECURITY.md lists them. */
-const commands = [
+/** The headers that SECURITY.md calls dropped; a family by its beginning, with `*` behind it. */
+function readTable(): readonly string[] {
+  const text = readFileSync(new URL('../../SECURITY.md', import.meta.url), 'utf8')
+  const [, section = ''] = text.split('\n## Answers that command a proxy\n')
+  const rows = (section.split('\n## ')[0] ?? '').split('\n').filter((line) => line.endsWith(' yes |'))
+  return rows.flatMap((row) => [...(row.split(' | ')[0] ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) => name))
+}
+
+const documented = readTable().map((name) => name.toLowerCase())
+
+/** Each by the program that acts on it. */
+const known = [
   ...['x-accel-redirect', 'x-accel-expires', 'x-accel-limit-rate', 'x-accel-charset', 'x-accel-any'],
   ...['x-sendfile', 'x-sendfile2', 'x-sendfile-temporary', 'x-send-file', 'x-lighttpd-send-file'],
   ...['x-litespeed-location', 'x-litespeed-cache-control', 'x-litespeed-purge', 'lsc-cookie'],
@@ -20,6 +30,7 @@ const commands = [
   ...['l5d-success-class', 'x-appengine-blobkey', 'x-middleware-rewrite', 'x-replace-session', 'pagespeedfilters'],
   ...['arr-disable-session-affinity', 'x-hiawatha-cache-remove', 'proxy-authentication-info'],
 ]
+const commands = [...new Set([...known, ...documented.map((name) => name.replace('*', 'of-any-name'))])]
 
 /** Every character of a name that is neither letter nor digit is `_` to CGI, and so to lighttpd. */
 const spell = (name: string): readonly string[] => [
@@ -53,6 +64,18 @@ t.test('no spelling of a header that commands a proxy in front passes', async (t
   t.same(namesIn(text), [])
   for (const line of own.trim().split('\r\n')) t.match(text, line, 'what commands nothing passes')
   t.match(text, /\r\n\r\nhi$/)
+})
+
+t.test('SECURITY.md lists each header that is dropped, and each that is known stands there', async (t) => {
+  const source = readFileSync(new URL('../../gateway/relay/commanding-headers.ts', import.meta.url), 'utf8')
+  const dropped = [...source.matchAll(/'([\w-]+)'/g)].map(([, name]) => name)
+  t.same(new Set(documented.map((name) => name.replace('*', ''))), new Set(dropped))
+  const isDocumented = (command: string): boolean =>
+    documented.some((name) => (name.endsWith('*') ? command.startsWith(name.slice(0, -1)) : command === name))
+  t.same(
+    known.filter((command) => !isDocumented(command)),
+    [],
+  )
 })
 
 t.test('none passes with an interim head, behind the body, on an upgrade, or on the surface of models', async (t) => {

@@ -1,6 +1,6 @@
 import { constants, createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { compactVerify, createLocalJWKSet, type JWK, jwtVerify } from 'jose'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { requireInForce } from '../../gateway/authenticate/claims.ts'
 import { algorithms } from '../../gateway/authenticate/signature.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
@@ -191,6 +191,35 @@ function makeToken(): string {
   return random(60) === 0 ? `${token}${pick(['.', '.e30', ' ', '\n'])}` : token
 }
 
+/** Members of a key that say what it is for, or are it. */
+const keyChanges: Readonly<Record<string, () => unknown>> = {
+  alg: () => pick([...algorithmNames, undefined, '', null]),
+  kid: () => pick([...names, undefined, '', 'other', 7]),
+  use: () => pick(['enc', undefined, '', 'SIG', null]),
+  key_ops: () => pick([['verify'], ['sign'], [], ['sign', 'verify'], 'verify', null]),
+  kty: () => pick(['RSA', 'EC', 'OKP', 'oct', '', undefined]),
+  crv: () => pick(['P-256', 'P-384', 'secp256k1', 'Ed25519', 'X25519', undefined]),
+  n: () => pick([jwks[0]?.n, jwks[1]?.n?.slice(0, 170), '', undefined]),
+  e: () => pick(['AQAB', 'AQ', 'Aw', 'AAEAAQ', 'Ag', undefined]),
+  x: () => pick([jwks[2]?.x, jwks[3]?.x, `${jwks[3]?.x?.slice(0, -1)}A`, undefined]),
+}
+
+/** A key set of the issuer: its keys with changes, twice, in another order, without some, or beside odd entries. */
+function changeKeys(): readonly unknown[] {
+  const kept = jwks.flatMap((key): unknown[] => {
+    if (random(8) === 0) return []
+    const changed: Record<string, unknown> = { ...key }
+    for (let count = random(3); count > 0; count--) {
+      const name = pick(Object.keys(keyChanges))
+      changed[name] = keyChanges[name]?.()
+    }
+    return random(6) === 0 ? [changed, key] : [changed]
+  })
+  const odd = [{ kty: 'oct', kid: 'RS256', k: 'c2VjcmV0', alg: 'HS256' }, null, 7, 'key', {}, { kty: 'RSA' }]
+  const all = random(3) === 0 ? [...kept, pick(odd)] : kept
+  return random(2) === 0 ? all : [...all].reverse()
+}
+
 const isAccepted = async (work: () => unknown): Promise<boolean> => {
   try {
     await work()
@@ -200,14 +229,16 @@ const isAccepted = async (work: () => unknown): Promise<boolean> => {
   }
 }
 
-t.test(`of ${campaign} generated tokens nothing is accepted that jose refuses`, async (t) => {
-  const held = holdKeySet(jwks)
+const trust = {
+  ...{ issuer, audiences: ['us'], carriers: new Set(['header'] as const), clockToleranceSeconds: 0 },
+  ...{ linkVerifiedEmail: false, trustEmailVerified: false },
+}
+
+/** Our guard, with the keys that an issuer publishes. */
+async function openGuard(t: Test, published: readonly unknown[]): Promise<(token: string) => Promise<boolean>> {
+  const held = holdKeySet(published)
   t.teardown(held.stop)
   await held.keys.refresh()
-  const trust = {
-    ...{ issuer, audiences: ['us'], carriers: new Set(['header'] as const), clockToleranceSeconds: 0 },
-    ...{ linkVerifiedEmail: false, trustEmailVerified: false },
-  }
   const verify = createVerify({
     issuers: new Map([[issuer, { trust, keys: held.keys }]]),
     // Each token is verified; the keys of headers are remembered, as they are in force.
@@ -218,21 +249,48 @@ t.test(`of ${campaign} generated tokens nothing is accepted that jose refuses`, 
     const { claims } = await verify(token)
     requireInForce(claims, trust, Date.now() / 1_000)
   }
-  const keys = createLocalJWKSet({ keys: jwks })
+  return (token) => isAccepted(() => enter(token))
+}
+
+/** Whether jose accepts a token by any one of these keys: a bad key beside a good one takes nothing from it. */
+async function isAcceptedByJose(token: string, published: readonly unknown[]): Promise<boolean> {
+  const options = { issuer, audience: 'us', algorithms }
+  for (const key of published)
+    if (await isAccepted(() => jwtVerify(token, createLocalJWKSet({ keys: [key as JWK] }), options))) return true
+  return false
+}
+
+/** Tries so many tokens; gives how many were accepted. */
+async function compare(t: Test, published: readonly unknown[], tokens: number): Promise<number> {
+  const enters = await openGuard(t, published)
   let accepted = 0
-  let refused = 0
-  for (let count = 0; count < campaign; count++) {
+  for (let count = 0; count < tokens; count++) {
     const token = makeToken()
-    if (!(await isAccepted(() => enter(token)))) {
-      refused += 1
-      continue
-    }
+    if (!(await enters(token))) continue
     accepted += 1
-    const byJose = await isAccepted(() => jwtVerify(token, keys, { issuer, audience: 'us', algorithms }))
-    if (!byJose) t.fail(`jose refuses ${token}`)
+    if (!(await isAcceptedByJose(token, published))) t.fail(`jose refuses ${token} by ${JSON.stringify(published)}`)
   }
+  return accepted
+}
+
+t.test(`of ${campaign} generated tokens nothing is accepted that jose refuses`, async (t) => {
+  const accepted = await compare(t, jwks, campaign)
   t.ok(accepted > campaign / 50, `${accepted} were accepted`)
-  t.ok(refused > campaign / 4, `${refused} were refused`)
+  t.ok(campaign - accepted > campaign / 4, `${campaign - accepted} were refused`)
+})
+
+const tokensOfSet = 25
+
+t.test(`nor of ${campaign} more, by key sets whose keys are changed as well`, async (t) => {
+  let accepted = 0
+  let useless = 0
+  for (let count = 0; count < campaign; count += tokensOfSet) {
+    const found = await compare(t, changeKeys(), tokensOfSet)
+    accepted += found
+    if (found === 0) useless += 1
+  }
+  t.ok(accepted > campaign / 100, `${accepted} were accepted`)
+  t.ok(useless < (campaign / tokensOfSet) * 0.75, `${useless} sets verify nothing`)
 })
 
 const keysIn = (key: JsonValue): readonly JWK[] => key?.keys ?? (key ? [key] : [])

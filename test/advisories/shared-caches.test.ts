@@ -119,6 +119,31 @@ t.test('public routes and cache: pass leave it to the upstream', async (t) => {
   t.same(valuesOf((await askPassing([])).rawHeaders, 'cache-control'), [])
 })
 
+t.test('cluster.cache says so for the clusters of tenants', async (t) => {
+  const path = `/clusters/${world.clusters.healthy}/proxy/x`
+  for (const [cache, expected] of [
+    [undefined, ['max-age=60, private', undefined, 'private']],
+    ['private', ['max-age=60, private', undefined, 'private']],
+    ['pass', ['max-age=60', 'max-age=600', undefined]],
+  ] as const) {
+    const cluster = { networks: { allow: ['127.0.0.0/8'] }, ...(cache && { cache }) }
+    const gateway = await startTestGateway(t, { world, settings: { cluster } })
+    const ask = async (headers: Readonly<Record<string, string>>) =>
+      (
+        await call(gateway.public, {
+          path,
+          headers: { ...owner, 'x-demo-answer': JSON.stringify({ status: 200, headers }) },
+        })
+      ).headers
+    const said = await ask({ 'cache-control': 'max-age=60', 'cdn-cache-control': 'max-age=600' })
+    t.same(
+      [said['cache-control'], said['cdn-cache-control'], (await ask({}))['cache-control']],
+      expected,
+      cache ?? 'by default',
+    )
+  }
+})
+
 t.test('clusters and event streams are not an exception', async (t) => {
   const cluster = await world.call({ path: `/clusters/${world.clusters.healthy}/proxy/x`, headers: owner })
   t.same([cluster.status, cluster.headers['cache-control']], [200, 'private'])

@@ -3,6 +3,8 @@ import { Agent, request } from 'node:http'
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
+import { createGuessLog } from '../../gateway/observe/log/guess-log.ts'
+import type { LogFields } from '../../gateway/observe/log/log.ts'
 import { type Answer, call } from '../support/client.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { startReplica } from '../support/replicas.ts'
@@ -206,6 +208,40 @@ t.test('an address that guesses has one line of the log a minute', async (t) => 
   t.match(findLines(), [
     { clientAddress: '192.0.2.9', unknownTokens: 1 },
     { clientAddress: '192.0.2.10', unknownTokens: 1 },
+  ])
+})
+
+t.test('a flood that goes on for minutes has one line an address and minute, and each guess is counted', async (t) => {
+  let nowMs = 0
+  const lines: LogFields[] = []
+  const logGuess = createGuessLog({ warn: (fields) => void lines.push(fields) }, () => nowMs)
+  const told = (): LogFields[] => lines.splice(0)
+  for (let count = 0; count < 5; count++) logGuess('192.0.2.1')
+  logGuess('192.0.2.2')
+  t.same(
+    told(),
+    ['192.0.2.1', '192.0.2.2'].map((clientAddress) => ({ clientAddress, unknownTokens: 1 })),
+  )
+  nowMs += 60_000
+  for (let count = 0; count < 5; count++) for (const address of ['192.0.2.1', '192.0.2.3']) logGuess(address)
+  t.same(told(), [
+    { clientAddress: '192.0.2.1', unknownTokens: 4 },
+    { clientAddress: '192.0.2.3', unknownTokens: 1 },
+  ])
+  nowMs += 60_000
+  logGuess('192.0.2.2')
+  t.same(told(), [
+    { clientAddress: '192.0.2.1', unknownTokens: 5 },
+    { clientAddress: '192.0.2.3', unknownTokens: 4 },
+    { clientAddress: '192.0.2.2', unknownTokens: 1 },
+  ])
+  for (let address = 0; address < 5_000; address++) logGuess(`2001:db8:${address}::`)
+  t.ok(told().length < 1_000, 'more addresses than that share a line')
+  nowMs += 60_000
+  logGuess('192.0.2.1')
+  t.same(told(), [
+    { clientAddress: 'others', unknownTokens: 4_003 },
+    { clientAddress: '192.0.2.1', unknownTokens: 1 },
   ])
 })
 

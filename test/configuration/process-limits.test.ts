@@ -1,5 +1,13 @@
+import { totalmem } from 'node:os'
 import t from 'tap'
-import { findShortages, limitConnections, readDescriptorLimit } from '../../gateway/configuration/process-limits.ts'
+import {
+  findShortages,
+  limitConnections,
+  limitHeldBytes,
+  readDescriptorLimit,
+  readMemoryLimit,
+  shareMemory,
+} from '../../gateway/configuration/process-limits.ts'
 
 const place = { host: '127.0.0.1', port: 0 }
 const database = { poolSize: 10 } as NonNullable<Parameters<typeof limitConnections>[0]['database']>
@@ -53,4 +61,25 @@ t.test(
 
 t.test('the limit of this very process is read', { skip: process.platform !== 'linux' }, async (t) => {
   t.ok((readDescriptorLimit() ?? 0) > 100)
+})
+
+const mebibyte = 1024 * 1024
+
+t.test('bytes held for slow peers are an eighth of the container’s memory, shared by the workers', async (t) => {
+  const constrainedMemory = process.constrainedMemory
+  t.teardown(() => {
+    process.constrainedMemory = constrainedMemory
+  })
+  const limits = {} as Parameters<typeof limitHeldBytes>[0]['limits']
+  const heldOf = (workers: number): number => limitHeldBytes({ limits }, shareMemory({ workers }, readMemoryLimit()))
+  process.constrainedMemory = () => 512 * mebibyte
+  t.equal(heldOf(1), 64 * mebibyte, 'of the chart’s 512 MiB')
+  t.equal(heldOf(4), 16 * mebibyte)
+  t.equal(heldOf(100), 8 * mebibyte, 'never less than that')
+  // Node says 0, or more than the machine has, where nothing constrains it.
+  for (const unlimited of [0, 2 ** 63]) {
+    process.constrainedMemory = () => unlimited
+    t.equal(readMemoryLimit(), totalmem())
+  }
+  t.equal(limitHeldBytes({ limits: { ...limits, heldBytes: 65_536 } }, 512 * mebibyte), 65_536, 'as configured')
 })

@@ -91,7 +91,8 @@ export type TestGatewayOptions = Readonly<{
   rateLimits?: Readonly<Record<string, Settings>>
 }>
 
-const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string => `http://${host}:${port}`
+const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string =>
+  `http://${host.includes(':') ? `[${host}]` : host}:${port}`
 
 /** Every path of the platform's upstream, public. */
 export const openRoute: Settings = {

@@ -14,7 +14,7 @@ const isKey = (entry: unknown): entry is JWK =>
 function isUsable(key: JWK): boolean {
   const { use, key_ops: operations, alg, kty, crv } = key
   if (use !== undefined && use !== 'sig') return false
-  if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify'))) return false
+  if (operations !== undefined && !isForVerifying(operations)) return false
   if (alg !== undefined && !algorithms.includes(alg)) return false
   if (![key.n, key.e, key.x, key.y].every(isShort)) return false
   switch (kty) {
@@ -28,6 +28,9 @@ function isUsable(key: JWK): boolean {
       return false
   }
 }
+
+const isForVerifying = (operations: unknown): boolean =>
+  Array.isArray(operations) && operations.length > 0 && operations.every((operation) => operation === 'verify')
 
 /** 16,384 bits: OpenSSL verifies by no larger modulus (OPENSSL_RSA_MAX_MODULUS_BITS). */
 const mostCharacters = Math.ceil(16_384 / 6)

@@ -43,7 +43,7 @@ type AuditDependencies = Readonly<{
 const retryMs = 1_000
 const followMs = 1_000
 
-const complaintMs = 10_000
+const complainEveryMs = 10_000
 
 export const noAudit: Audit = {
   isOn: false,
@@ -125,7 +125,7 @@ function reportLosses(log: Log, monotonicMs: () => number) {
     report,
     note: (lines: number): void => {
       unreported += lines
-      if (monotonicMs() - reportedAtMs >= complaintMs) report()
+      if (monotonicMs() - reportedAtMs >= complainEveryMs) report()
     },
   }
 }

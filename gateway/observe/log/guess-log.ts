@@ -10,16 +10,17 @@ export function createGuessLog(log: Pick<Log, 'warn'>, monotonicMs: () => number
   let beganMs = Number.NEGATIVE_INFINITY
   const tell = (clientAddress: string, unknownTokens: number): void =>
     log.warn({ clientAddress, unknownTokens }, 'unknown tokens tried')
-  const endMinute = (): void => {
-    for (const [owner, count] of tried) if (count > 0) tell(owner, count)
+  const beginMinute = (): void => {
+    const counted = [...tried].filter(([, count]) => count > 0)
+    for (const [owner, count] of counted) tell(owner, count)
     if (others > 0) tell('others', others)
-    tried = new Map()
+    tried = new Map(counted.map(([owner]) => [owner, 0]))
     others = 0
   }
   return (owner) => {
     const nowMs = monotonicMs()
     if (nowMs - beganMs >= minuteMs) {
-      endMinute()
+      beginMinute()
       beganMs = nowMs
     }
     const count = tried.get(owner)

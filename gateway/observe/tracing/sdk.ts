@@ -83,7 +83,7 @@ async function importFrom<Package>(path: string): Promise<Package> {
   return loaded.default ?? (loaded as Package)
 }
 
-const complaintMs = 10_000
+const complainEveryMs = 10_000
 const detailLimit = 200
 
 /** Logs only the parts of a diagnostic that describe an error, since the SDK quotes whole responses. */
@@ -91,7 +91,7 @@ function createDiagnostics(log: Log): Api.DiagLogger {
   let toldAtMs = Number.NEGATIVE_INFINITY
   const complain = (text: unknown): void => {
     const nowMs = performance.now()
-    if (nowMs - toldAtMs < complaintMs) return
+    if (nowMs - toldAtMs < complainEveryMs) return
     toldAtMs = nowMs
     log.warn({ error: describe(String(text)) }, 'spans not exported')
   }

@@ -41,6 +41,8 @@ t.test('shared secrets, keys for encryption, foreign curves and algorithms are n
     { ...jwk, use: null },
     { ...jwk, key_ops: ['encrypt'] },
     { ...jwk, key_ops: [] },
+    { ...jwk, key_ops: 'verify' },
+    { ...jwk, key_ops: ['sign', 'verify'] },
     { ...jwk, alg: 'ES384' },
     { ...jwk, alg: 'HS256' },
     { ...jwk, alg: 'none' },

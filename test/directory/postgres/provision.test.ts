@@ -269,7 +269,7 @@ t.test('the tokens of a disabled service account are refused within a second', a
   await until(async () => (await use()) === 200, 'the return', boundMs)
   const human = await logIn('human')
   const disableAccount = write((provision) => setPersonDisabled(provision, { id: human.id }, true, 'client-managed'))
-  await t.rejects(disableAccount, refusal(/is human, and no service account/))
+  await t.rejects(disableAccount, refusal(/is human, not a service account/))
 })
 
 t.test('a service account is a member of its Enterprise organization from the start', async (t) => {
