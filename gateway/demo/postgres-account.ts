@@ -48,8 +48,8 @@ export const programEnvironment: NodeJS.ProcessEnv = { PATH: process.env.PATH, L
 
 async function isTraversableByAll(folder: string): Promise<boolean> {
   for (let path = await realpath(folder); ; path = dirname(path)) {
-    const folder = await lookUp(path)
-    if (folder === undefined || (folder.mode & 0o001) === 0) return false
+    const status = await lookUp(path)
+    if (status === undefined || (status.mode & 0o001) === 0) return false
     if (path === dirname(path)) return true
   }
 }

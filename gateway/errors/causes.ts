@@ -494,7 +494,7 @@ export const causes = {
   upstream_protocol_error: [
     'upstream_unavailable',
     'The response of the upstream is not valid HTTP/1.1.',
-    'Check the port and scheme of `upstreams[].urls`.',
+    'Check the scheme and port of `upstreams.<name>.url`.',
   ],
 } as const satisfies Record<string, readonly [code: string, meaning: string, remedy: string]>
 

@@ -144,7 +144,7 @@ export class JudgeQueue {
       else {
         const isOutdated = open.queue === 'outdated-facts'
         open.queue = undefined
-        if (!('code' in match)) open.note(match)
+        if (!('code' in match)) open.noteMatch(match)
         this.#verdicts.keep(open, { policyAtMs, heard, factsAtMs, isOutdated }, facts)
       }
       if (slice.isOver()) await slice.next()

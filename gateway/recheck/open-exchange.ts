@@ -124,7 +124,7 @@ export class OpenExchange implements Slot<OpenExchange> {
     return this.#place.resourceTags
   }
 
-  note(match: RouteMatch): void {
+  noteMatch(match: RouteMatch): void {
     const [agentId, clusterId] = [agentIdOf(match, this.idHeader), clusterIdOf(match)]
     if (agentId !== this.agentId || clusterId !== this.clusterId) this.#place = { ...this.#place, agentId, clusterId }
   }

@@ -13,7 +13,7 @@ export type OutsideDecisionOptions = ConsultAgain & Readonly<{ monotonicMs: () =
 
 const retryMs = 1_000
 
-type Standing = { about: Consultation; round: number; dueAtMs: number; restsUntilMs: number; asking?: Promise<void> }
+type Standing = { about: Consultation; round: number; dueAtMs: number; askNotBeforeMs: number; asking?: Promise<void> }
 
 export class OutsideDecisions {
   readonly #options: OutsideDecisionOptions
@@ -40,7 +40,7 @@ export class OutsideDecisions {
     if (isSame && open.namedAtMs === 0) return undefined
     standing.round += 1
     standing.dueAtMs = Math.min(standing.dueAtMs, nowMs)
-    standing.restsUntilMs = 0
+    standing.askNotBeforeMs = 0
     this.look(open, nowMs)
     return standing.asking
   }
@@ -52,8 +52,8 @@ export class OutsideDecisions {
     const overdueMs = nowMs - standing.dueAtMs
     if (overdueMs < 0) return
     if (overdueMs > this.#options.longestUnknownMs) this.#onEnd(open, unverified())
-    else if (nowMs >= standing.restsUntilMs) {
-      standing.restsUntilMs = Number.POSITIVE_INFINITY
+    else if (nowMs >= standing.askNotBeforeMs) {
+      standing.askNotBeforeMs = Number.POSITIVE_INFINITY
       standing.asking = this.#ask(open, standing, about).catch((error: unknown) => reportFault('timer', error))
     }
   }
@@ -64,7 +64,7 @@ export class OutsideDecisions {
     const { consultedAtMs } = open
     const { recheckMsOf, monotonicMs } = this.#options
     const dueAtMs = consultedAtMs > 0 ? consultedAtMs + recheckMsOf(about) : Math.ceil(monotonicMs())
-    const standing: Standing = { about, round: 0, dueAtMs, restsUntilMs: 0 }
+    const standing: Standing = { about, round: 0, dueAtMs, askNotBeforeMs: 0 }
     this.#standings.set(open, standing)
     return standing
   }
@@ -80,12 +80,12 @@ export class OutsideDecisions {
       }
     } catch {
       if (!open.isForwarded) this.#onEnd(open, unverified())
-      else if (standing.round === round) standing.restsUntilMs = monotonicMs() + retryMs
+      else if (standing.round === round) standing.askNotBeforeMs = monotonicMs() + retryMs
       return
     }
     if (standing.round !== round) return
     standing.dueAtMs = askedAtMs + recheckMsOf(about)
-    standing.restsUntilMs = 0
+    standing.askNotBeforeMs = 0
   }
 }
 

@@ -35,7 +35,7 @@ export const pollIntervalMs = 250
 
 const keepEveryMs = 30_000
 
-const namedAtMost = 50
+const mostNamedRoutes = 50
 
 /**
  * Characters of both policies, about 25 routes each. A cold comparison of 50 routes blocked the event loop for 73 ms.
@@ -218,7 +218,7 @@ async function consider(texts: PolicyTexts, isTrusting: boolean, intake: Intake)
   const summary = await compare(old.texts, fresh, old)
   if (summary.widened.length > 0) {
     const names = [...new Set(summary.widened.map(({ route }) => route))]
-    return holder.hold(texts, { reason: 'widening', names: names.slice(0, namedAtMost), untilMs: forever }, summary)
+    return holder.hold(texts, { reason: 'widening', names: names.slice(0, mostNamedRoutes), untilMs: forever }, summary)
   }
   take(fresh)
   tell(Promise.resolve(summary), 'policies changed')
@@ -270,4 +270,6 @@ const cutSummary = ({ gained, lost, widened }: PolicySummary) => ({
 })
 
 const cut = (names: readonly string[]): readonly string[] =>
-  names.length <= namedAtMost ? names : [...names.slice(0, namedAtMost), `and ${names.length - namedAtMost} more`]
+  names.length <= mostNamedRoutes
+    ? names
+    : [...names.slice(0, mostNamedRoutes), `and ${names.length - mostNamedRoutes} more`]

@@ -52,7 +52,7 @@ export function findGuarded(
 
 type NamedResource = ResourceName & Readonly<{ parentIds: readonly string[] }>
 
-/** Undefined also if an id has not the one spelling that ids of its kind have. */
+/** Undefined also if an id is not in the one spelling of its kind. */
 export function nameResource({ route }: RouteMatch, ids: readonly string[]): NamedResource | undefined {
   const { resource } = route
   if (resource?.kind !== 'object') return undefined

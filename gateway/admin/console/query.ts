@@ -4,7 +4,7 @@ import { slotAt, slotMs } from '../history/slot-ring.ts'
 
 export type ConsoleQuery = Readonly<{ minutes: number; route: string; upstream: string; filter: RequestFilter }>
 
-export const ranges: ReadonlyMap<number, number> = new Map([
+export const slotsPerPoint: ReadonlyMap<number, number> = new Map([
   [5, 1],
   [15, 2],
   [60, 6],
@@ -19,7 +19,7 @@ export function readConsoleQuery(parameters: URLSearchParams): ConsoleQuery {
   const kind = read('kind')
   const [route, upstream] = [read('route'), read('upstream')]
   return {
-    minutes: ranges.has(minutes) ? minutes : usualMinutes,
+    minutes: slotsPerPoint.has(minutes) ? minutes : usualMinutes,
     route,
     upstream,
     filter: {
@@ -36,7 +36,7 @@ export function readConsoleQuery(parameters: URLSearchParams): ConsoleQuery {
 export const toHistoryQuery = ({ minutes, filter }: ConsoleQuery, now: Date): HistoryQuery => ({
   toSlot: slotAt(now.getTime()),
   slots: (minutes * 60_000) / slotMs,
-  step: ranges.get(minutes) ?? 1,
+  step: slotsPerPoint.get(minutes) ?? 1,
   filter,
 })
 

@@ -5,11 +5,11 @@ import { amount, formatMs, percent } from './format.ts'
 import { type Html, html } from './html.ts'
 import { renderLiveTable } from './live-table.ts'
 import { type Curve, renderPlot, renderSparkline } from './plot.ts'
-import { type ConsoleQuery, linkTo, ranges, toHistoryQuery } from './query.ts'
+import { type ConsoleQuery, linkTo, slotsPerPoint, toHistoryQuery } from './query.ts'
 import { readTrend } from './trends.ts'
 
 export function renderRange(query: ConsoleQuery, { traffic }: HistoryReading): Html {
-  const links = [...ranges.keys()].map((minutes) => {
+  const links = [...slotsPerPoint.keys()].map((minutes) => {
     const isChosen = minutes === query.minutes
     const name = minutes === 60 ? '1 hour' : `${minutes} min`
     return html`<li><a href="${linkTo(query, { range: String(minutes) }, 'traffic')}"${isChosen ? html` aria-current="true"` : undefined}>${name}</a></li>`

@@ -168,7 +168,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
       return
     }
     this.#isPoisoned = true
-    exchange.closeAfter()
+    exchange.forbidNextRequest()
     exchange.body.poison(() => this.#report(code, randomUUID()))
   }
 

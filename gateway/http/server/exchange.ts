@@ -127,7 +127,7 @@ export class Http1Exchange implements Exchange {
     this.#connection.markRefused()
   }
 
-  closeAfter(): void {
+  forbidNextRequest(): void {
     this.#isClosing = true
   }
 

@@ -77,11 +77,11 @@ export async function requirePerson(provision: Provision, reference: PersonRefer
   )
 }
 
-const namedUsers = 10
+const mostNamedUsers = 10
 
 async function requireByEmail(provision: Provision, email: string): Promise<ManagedUser> {
   const condition = `lower(u.email::text collate "C") = lower($1::text collate "C") and u.user_type = 'human'
-    order by coalesce(to_jsonb(u) -> 'email_verified' = 'true'::jsonb, false) desc, u.id limit ${namedUsers}`
+    order by coalesce(to_jsonb(u) -> 'email_verified' = 'true'::jsonb, false) desc, u.id limit ${mostNamedUsers}`
   const users = await select(provision, 'find-people-by-email', condition, [email])
   const verified = users.filter(({ isEmailVerified }) => isEmailVerified)
   const [only] = verified
@@ -180,7 +180,7 @@ export async function setPersonDisabled(
 ): Promise<ManagedUser> {
   const found = await requirePerson(provision, reference)
   if (userType !== undefined && found.userType !== userType)
-    throw new ProvisionRefusal(`user ${found.id} is ${found.userType}, and no service account; see "sallyport users"`)
+    throw new ProvisionRefusal(`user ${found.id} is ${found.userType}, not a service account; see "sallyport users"`)
   const changed = await provision.query(setDisabled, [found.id, isDisabled])
   if (changed.length > 0)
     await provision.note({ action: isDisabled ? 'user.disabled' : 'user.enabled', userId: found.id })
