@@ -38,7 +38,8 @@ export type AdminPage = Readonly<{ status: number; contentType: string; body: st
  */
 export const createAdmin = (pages: AdminPages, isLocal: () => boolean) => (exchange: Exchange) => {
   const choosePage = (): Promise<AdminPage> => {
-    if (isLocal() && !isConsoleHost(readHost(exchange.headers))) return json(421, { error: misdirected })
+    if (isLocal() && !isConsoleHost(readHeader(exchange.headers, 'host'))) return json(421, { error: misdirected })
+    if (asksDirectory(exchange.target) && isOfAnotherSite(exchange.headers)) return json(403, { error: crossSite })
     const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
     return isRead ? render(exchange.target, pages) : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
   }
@@ -62,8 +63,17 @@ export const createAdmin = (pages: AdminPages, isLocal: () => boolean) => (excha
     .catch(() => exchange.destroy())
 }
 
-const readHost = (headers: RawHeaders): string =>
-  headers[headers.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'host') + 1] ?? ''
+const readHeader = (headers: RawHeaders, wanted: string): string => {
+  const index = headers.findIndex((name, at) => at % 2 === 0 && name.toLowerCase() === wanted)
+  return index < 0 ? '' : (headers[index + 1] ?? '')
+}
+
+const asksDirectory = (target: string): boolean => target.startsWith('/console/who-may')
+
+const isOfAnotherSite = (headers: RawHeaders): boolean =>
+  !['', 'none', 'same-origin'].includes(readHeader(headers, 'sec-fetch-site'))
+
+const crossSite = 'a page of another site has asked; open the console itself'
 
 const misdirected = 'this host is not served on loopback; send localhost or an address as Host'
 

@@ -18,6 +18,7 @@ export type DecisionPoints = Readonly<{
   consult: Consult
   askAgain: AskAgain
   recheckMsOf: ReturnType<typeof createConsult>['recheckMsOf']
+  shareOf: ReturnType<typeof createConsult>['shareOf']
   hear: (change: Change) => void
   noteTable: () => void
   stop: () => Promise<void>

@@ -18,7 +18,7 @@ type WatchDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
   Readonly<{
     audit: Audit
     logouts: Pick<OpenLogouts, 'hasEnded' | 'onEnded'>
-    decisionPoints: Pick<DecisionPoints, 'askAgain' | 'recheckMsOf'>
+    decisionPoints: Pick<DecisionPoints, 'askAgain' | 'recheckMsOf' | 'shareOf'>
     now: () => Date
     monotonicMs: () => number
   }>
@@ -39,6 +39,7 @@ export function watchExchanges(
     hasEnded: logouts.hasEnded,
     consultAgain: decisionPoints.askAgain,
     recheckMsOf: decisionPoints.recheckMsOf,
+    shareOf: decisionPoints.shareOf,
     now,
     monotonicMs,
     processId: process.pid,

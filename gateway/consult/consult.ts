@@ -51,7 +51,9 @@ export function createConsult({ points, generation, follow }: ConsultOptions) {
   }
   const recheckMsOf = ({ groups }: Consultation): number =>
     Math.min(...groups.map(({ pdp }) => points.get(pdp)?.recheckMs ?? 0))
-  return { consult, askAgain, recheckMsOf }
+  const shareOf = ({ groups }: Consultation): number =>
+    Math.min(...groups.map(({ pdp }) => points.get(pdp)?.share ?? 1))
+  return { consult, askAgain, recheckMsOf, shareOf }
 }
 
 async function tell(answer: Promise<readonly boolean[]>, followed: FollowedQuestion | undefined) {

@@ -30,6 +30,7 @@ export type DecisionPointOptions = Readonly<{
 export type DecisionPoint = Readonly<{
   ask: (group: QuestionGroup, about: Consultation, generation: number) => Awaitable<readonly boolean[]>
   recheckMs: number
+  share: number
   countHeld: () => number
   countWaiting: () => number
 }>
@@ -84,6 +85,7 @@ export function createDecisionPoint(options: DecisionPointOptions): DecisionPoin
       return decisions
     },
     recheckMs,
+    share: options.maxInFlightPerOrganization,
     countHeld: held.size,
     countWaiting,
   }

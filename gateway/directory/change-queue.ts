@@ -8,9 +8,14 @@ export type ChangeQueue = Readonly<{
 
 const sliceMs = 0.5
 
+const mostWaiting = 100_000
+
+const mostLogouts = 1_000
+
 /**
  * Hands changes on in their order, some in each turn of the event loop: one statement may name ten thousand users.
- * `passed` resolves once those of before are handed on, and `onLost` hears of one that could not be.
+ * `passed` resolves once those of before are handed on, and `onLost` hears of one that could not be. Too many become
+ * `everything`, which stands for any of them.
  */
 export function createChangeQueue(onChange: (change: Change) => void, onLost: () => void): ChangeQueue {
   const take = (item: Change | Passed): void => {
@@ -18,9 +23,17 @@ export function createChangeQueue(onChange: (change: Change) => void, onLost: ()
     else item.resolve()
   }
   const slicer = new TimeSlicer(take, onLost, undefined, () => sliceMs)
+  const shorten = (): void => {
+    const waiting = slicer.clear()
+    slicer.add({ kind: 'everything' })
+    let logouts = 0
+    for (const item of waiting)
+      if (!('kind' in item) || (item.kind === 'logout-token' && logouts++ < mostLogouts)) slicer.add(item)
+  }
   return {
     add: (changes) => {
       for (const change of changes) slicer.add(change)
+      if (slicer.size > mostWaiting) shorten()
     },
     passed: () => new Promise((resolve) => slicer.add({ resolve })),
   }

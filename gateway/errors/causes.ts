@@ -387,7 +387,7 @@ export const causes = {
   ],
   target_like_stricter_row: [
     'target_misreadable',
-    'A server that ignores case, escapes or parameters would read the path as that of a stricter route.',
+    'A server that ignores case, escapes or parameters would read the path as that of a route that is stricter, or counted apart.',
     'Send the path as the documentation of the API spells it.',
   ],
   query_like_guarded_param: [

@@ -1,4 +1,5 @@
 import { guarded } from '../fault/guarded.ts'
+import { lengthOf, takeFirst, type WaitingLine } from './line.ts'
 
 export type ChoosePart = (turnMs: number) => number
 
@@ -14,7 +15,7 @@ export class TimeSlicer<Item> {
   readonly #choosePart: ChoosePart
   #partMs: number
   #turnMs: number | undefined
-  #waiting: Item[] = []
+  #waiting: WaitingLine<Item> = { items: [], next: 0 }
   #isPlanned = false
   #spentMs = 0
 
@@ -30,10 +31,14 @@ export class TimeSlicer<Item> {
     this.#partMs = choosePart(0)
   }
 
+  get size(): number {
+    return lengthOf(this.#waiting)
+  }
+
   add(item: Item): void {
     if (!this.#isPlanned) this.#plan(0)
-    if (this.#spentMs >= this.#partMs || this.#waiting.length > 0) {
-      this.#waiting.push(item)
+    if (this.#spentMs >= this.#partMs || this.size > 0) {
+      this.#waiting.items.push(item)
       return
     }
     const startedMs = this.#monotonicMs()
@@ -42,9 +47,9 @@ export class TimeSlicer<Item> {
   }
 
   clear(): readonly Item[] {
-    const waiting = this.#waiting
-    this.#waiting = []
-    return waiting
+    const { items, next } = this.#waiting
+    this.#waiting = { items: [], next: 0 }
+    return items.slice(next)
   }
 
   #plan(spentMs: number): void {
@@ -57,11 +62,11 @@ export class TimeSlicer<Item> {
     this.#isPlanned = false
     const startedMs = this.#monotonicMs()
     this.#partMs = this.#choosePart(this.#turnMs === undefined ? 0 : startedMs - this.#turnMs)
-    this.#turnMs = this.#waiting.length === 0 ? undefined : startedMs
-    if (this.#waiting.length === 0) return
+    this.#turnMs = this.size === 0 ? undefined : startedMs
+    if (this.size === 0) return
     let spentMs = 0
-    for (let item = this.#waiting.shift(); item !== undefined; item = this.#waiting.shift()) {
-      this.#work(item)
+    while (this.size > 0) {
+      this.#work(takeFirst(this.#waiting) as Item) // the line is not empty
       spentMs = this.#monotonicMs() - startedMs
       if (spentMs >= this.#partMs) break
     }

@@ -1,3 +1,5 @@
+import { lengthOf, takeFirst as shift, type WaitingLine } from './line.ts'
+
 export type Turns<Item> = Readonly<{
   /** Queues an item. If the queue is full, the last item of the owner with most items is dropped and returned. */
   push: (owner: string, item: Item) => Item | undefined
@@ -5,29 +7,27 @@ export type Turns<Item> = Readonly<{
   size: () => number
 }>
 
-type Line<Item> = { readonly owner: string; items: Item[]; next: number }
-
-const lengthOf = <Item>({ items, next }: Line<Item>): number => items.length - next
+type OwnLine<Item> = WaitingLine<Item> & { readonly owner: string }
 
 /** Every operation takes constant time for an item, so that a flood costs no more than its own items. */
 export function createTurns<Item>(maxItems: number): Turns<Item> {
-  const lines = new Map<string, Line<Item>>()
+  const lines = new Map<string, OwnLine<Item>>()
   const ranks = maxItems === Number.POSITIVE_INFINITY ? undefined : createRanks<Item>()
   let size = 0
 
-  const resize = (line: Line<Item>, from: number): void => {
+  const resize = (line: OwnLine<Item>, from: number): void => {
     const length = lengthOf(line)
     ranks?.move(line, from, length)
     size += length - from
     if (length === 0) lines.delete(line.owner)
   }
-  const takeFirst = (line: Line<Item>): Item | undefined => {
+  const takeFirst = (line: OwnLine<Item>): Item | undefined => {
     const length = lengthOf(line)
     const item = shift(line)
     resize(line, length)
     return item
   }
-  const dropLast = (line: Line<Item>): Item | undefined => {
+  const dropLast = (line: OwnLine<Item>): Item | undefined => {
     const length = lengthOf(line)
     const item = line.items.pop()
     resize(line, length)
@@ -66,10 +66,10 @@ export function createTurns<Item>(maxItems: number): Turns<Item> {
 }
 
 function createRanks<Item>() {
-  const byLength: Set<Line<Item>>[] = []
+  const byLength: Set<OwnLine<Item>>[] = []
   let longest = 0
   return {
-    move: (line: Line<Item>, from: number, length: number): void => {
+    move: (line: OwnLine<Item>, from: number, length: number): void => {
       byLength[from]?.delete(line)
       if (length > 0) {
         byLength[length] ??= new Set()
@@ -78,17 +78,6 @@ function createRanks<Item>() {
       longest = Math.max(longest, length)
       while (longest > 0 && !byLength[longest]?.size) longest -= 1
     },
-    first: (): Line<Item> | undefined => byLength[longest]?.values().next().value,
+    first: (): OwnLine<Item> | undefined => byLength[longest]?.values().next().value,
   }
-}
-
-function shift<Item>(line: Line<Item>): Item | undefined {
-  const item = line.items[line.next]
-  line.next += 1
-  // A line that never empties would keep all items that it has served.
-  if (line.next > 32 && line.next * 2 > line.items.length) {
-    line.items = line.items.slice(line.next)
-    line.next = 0
-  }
-  return item
 }

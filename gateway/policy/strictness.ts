@@ -17,6 +17,12 @@ export function isAtLeastAsStrict(route: Route, other: Route | undefined, placeO
   return hasRole && hasAbility && asksAtLeast(route, other, placeOf)
 }
 
+export const isCountedAlike = (route: Route, other: Route | undefined): boolean => {
+  const budget = other?.rateLimit
+  if (budget === undefined || route === other) return true
+  return budget.name === route.rateLimit?.name && budget.by !== 'route'
+}
+
 function asksAtLeast(route: Route, other: Route, placeOf: PlaceOf): boolean {
   if (other.questions.length === 0) return true
   const asked = new Set(route.questions.map((question) => nameQuestion(route, question, placeOf)))

@@ -37,9 +37,12 @@ const restingMs = 100
 
 const retryMs = 100
 
+const staleEvery = 3
+
 /**
  * Reads the facts of waiting exchanges in batches, one at a time, and judges them. Those that a change named come first,
- * and their organizations take turns: a crowd that loses its rights at once delays no other tenant.
+ * and their organizations take turns: a crowd that loses its rights at once delays no other tenant. The others have every
+ * third place, since a tenant may name its own without an end.
  */
 export class JudgeQueue {
   readonly #options: JudgeQueueOptions
@@ -72,7 +75,7 @@ export class JudgeQueue {
   add(open: OpenExchange): void {
     if (open.end || (open.queue !== undefined && !(open.queue === 'stale' && open.namedAtMs > 0))) return
     open.queue = open.namedAtMs > 0 ? 'named' : 'stale'
-    if (open.queue === 'named') this.#named.push(String(open.organizationId), open)
+    if (open.queue === 'named') this.#named.push(open.owner, open)
     else this.#stale.push(open)
   }
 
@@ -105,8 +108,9 @@ export class JudgeQueue {
     const slice = this.#beginSlice()
     const stale = this.#stale
     let taken = 0
-    while (!batch.isFull && (this.#named.size() > 0 || taken < stale.length)) {
-      const [named] = this.#named.take(1)
+    for (let place = 1; !batch.isFull && (this.#named.size() > 0 || taken < stale.length); place++) {
+      const isOfStale = place % staleEvery === 0 && taken < stale.length
+      const [named] = isOfStale ? [] : this.#named.take(1)
       const open = named ?? stale[taken++]
       if (open && open.queue === (named ? 'named' : 'stale')) {
         open.queue = 'facts'

@@ -11,7 +11,7 @@ export type OpaqueTokenOptions = Readonly<{
   longestUnknownMs: number
 }>
 
-const retryMs = 1_000
+const longestRetryMs = 1_000
 
 type Asking = { restsUntilMs: number; untilMs: number }
 
@@ -51,7 +51,8 @@ export class OpaqueTokens {
     } catch (error) {
       const refusal = GatewayError.from(error)
       if (refusal.status === 401) this.#onEnd(open, endedBy(refusal, true))
-      asking.restsUntilMs = this.#options.monotonicMs() + retryMs
+      const { monotonicMs, longestUnknownMs } = this.#options
+      asking.restsUntilMs = monotonicMs() + Math.min(longestRetryMs, longestUnknownMs / 4)
     }
   }
 

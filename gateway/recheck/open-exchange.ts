@@ -139,6 +139,10 @@ export class OpenExchange implements Slot<OpenExchange> {
     return this.#report.describeOpening()
   }
 
+  get owner(): string {
+    return this.organizationId === undefined ? `user ${this.userId}` : `organization ${this.organizationId}`
+  }
+
   get isOver(): boolean {
     return this.member === undefined
   }

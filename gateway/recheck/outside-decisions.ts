@@ -1,17 +1,21 @@
 import type { Consultation } from '../consult/compose.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
+import { lengthOf, takeFirst, type WaitingLine } from '../lib/line.ts'
 import { endedBy } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
 
 export type ConsultAgain = Readonly<{
   consultAgain: (about: Consultation) => Promise<boolean>
   recheckMsOf: (about: Consultation) => number
+  shareOf: (about: Consultation) => number
 }>
 
 export type OutsideDecisionOptions = ConsultAgain & Readonly<{ monotonicMs: () => number; longestUnknownMs: number }>
 
-const retryMs = 1_000
+const longestRetryMs = 1_000
+
+type Share = { taken: number; readonly line: WaitingLine<() => void> }
 
 type Standing = { about: Consultation; round: number; dueAtMs: number; askNotBeforeMs: number; asking?: Promise<void> }
 
@@ -19,6 +23,7 @@ export class OutsideDecisions {
   readonly #options: OutsideDecisionOptions
   readonly #onEnd: (open: OpenExchange, end: AccessEnd) => void
   readonly #standings = new WeakMap<OpenExchange, Standing>()
+  readonly #shares = new Map<string, Share>()
 
   constructor(options: OutsideDecisionOptions, onEnd: (open: OpenExchange, end: AccessEnd) => void) {
     this.#options = options
@@ -70,22 +75,43 @@ export class OutsideDecisions {
   }
 
   async #ask(open: OpenExchange, standing: Standing, about: Consultation): Promise<void> {
-    const { consultAgain, recheckMsOf, monotonicMs } = this.#options
+    const { consultAgain, recheckMsOf, monotonicMs, longestUnknownMs } = this.#options
     const { round } = standing
-    const askedAtMs = monotonicMs()
+    let askedAtMs = monotonicMs()
     try {
-      if (!(await consultAgain(about))) {
+      const askInTurn = async (): Promise<boolean> => {
+        askedAtMs = monotonicMs()
+        return open.end !== undefined || open.isOver || standing.round !== round || consultAgain(about)
+      }
+      const isYes = await (open.isForwarded ? this.#takePlace(about, askInTurn) : askInTurn())
+      if (!isYes) {
         this.#onEnd(open, endedBy(new GatewayError('decision_refused'), false))
         return
       }
     } catch {
       if (!open.isForwarded) this.#onEnd(open, unverified())
-      else if (standing.round === round) standing.askNotBeforeMs = monotonicMs() + retryMs
+      else if (standing.round === round)
+        standing.askNotBeforeMs = monotonicMs() + Math.min(longestRetryMs, longestUnknownMs / 4)
       return
     }
     if (standing.round !== round) return
     standing.dueAtMs = askedAtMs + recheckMsOf(about)
     standing.askNotBeforeMs = 0
+  }
+
+  async #takePlace(about: Consultation, ask: () => Promise<boolean>): Promise<boolean> {
+    const { owner } = about
+    const share = this.#shares.get(owner) ?? { taken: 0, line: { items: [], next: 0 } }
+    this.#shares.set(owner, share)
+    if (share.taken < Math.max(1, this.#options.shareOf(about) / 2)) share.taken += 1
+    else await new Promise<void>((resolve) => share.line.items.push(resolve))
+    try {
+      return await ask()
+    } finally {
+      if (lengthOf(share.line) > 0) takeFirst(share.line)?.()
+      else share.taken -= 1
+      if (share.taken === 0) this.#shares.delete(owner)
+    }
   }
 }
 

@@ -28,7 +28,7 @@ export class PacedEnds {
 
   add(open: OpenExchange, end: AccessEnd): void {
     if (this.#condemned.size() === 0) this.#spreadUntilMs = this.#monotonicMs() + spreadMs
-    this.#condemned.push(String(open.organizationId), { open, end })
+    this.#condemned.push(open.owner, { open, end })
     if (!this.#isEnding) this.#endAll().catch((error: unknown) => reportFault('timer', error))
   }
 

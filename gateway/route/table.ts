@@ -2,7 +2,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { rewritePath } from '../policy/path-rewrite.ts'
 import { type Method, methods, type Route } from '../policy/route.ts'
 import { buildTrie, type Found, isKnownMethod, type RouteRow, rowFor } from '../policy/route-trie.ts'
-import { isAtLeastAsStrict } from '../policy/strictness.ts'
+import { isAtLeastAsStrict, isCountedAlike } from '../policy/strictness.ts'
 import {
   type Claim,
   indexUpstreamPaths,
@@ -50,8 +50,8 @@ export function compileRoutes(routes: readonly Route[]): RouteTable {
 }
 
 /**
- * Refuses a target that a backend could read as the path of a stricter route. If `/files/*` asks for less than
- * `/files/admin`, `/files/ADMIN` is refused.
+ * Refuses a target that a backend could read as the path of a stricter route, or of one with a budget of its own. If
+ * `/files/*` asks for less than `/files/admin`, `/files/ADMIN` is refused.
  */
 function refuseMisreadable(
   { route, target }: RouteMatch,
@@ -59,8 +59,9 @@ function refuseMisreadable(
   findAt: (segments: readonly string[]) => Found | undefined,
 ): void {
   for (const segments of otherReadings(target, mostSegments)) {
-    const other = findAt(segments)
-    if (other && !isAtLeastAsStrict(route, rowFor(other, target.method)?.route))
+    const found = findAt(segments)
+    const other = rowFor(found, target.method)?.route
+    if (found && !(isAtLeastAsStrict(route, other) && isCountedAlike(route, other)))
       throw new GatewayError('target_like_stricter_row')
   }
 }

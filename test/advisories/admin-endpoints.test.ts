@@ -102,3 +102,17 @@ t.test(
       t.notOk(isLoopback(address), address)
   },
 )
+
+// A page of another site cannot read the answer, yet each request would make the database and decision points work.
+t.test('another site makes no operator’s browser ask the directory', async (t) => {
+  const path = `/console/who-may?method=GET&path=/datasets&organization=${world.organizations.acme.id}`
+  for (const site of ['cross-site', 'same-site', 'CROSS-SITE', 'other']) {
+    const { status, text } = await call(world.admin, { path, headers: { 'sec-fetch-site': site } })
+    t.equal(status, 403, site)
+    t.notMatch(text, /<html/)
+  }
+  for (const headers of [{}, { 'sec-fetch-site': 'none' }, { 'sec-fetch-site': 'same-origin' }])
+    t.match(await call(world.admin, { path, headers }), { status: 200, text: /Members of organization/ })
+  const linked = await call(world.admin, { path: '/', headers: { 'sec-fetch-site': 'cross-site' } })
+  t.equal(linked.status, 200, 'a link leads to the console')
+})

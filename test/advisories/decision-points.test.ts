@@ -24,6 +24,15 @@ let besideRefusal = ''
 const raw = await startRawUpstream(t, (socket, soFar) => {
   if (soFar.endsWith('}')) socket.write(rawAnswer(false) + besideRefusal)
 })
+/** Answers as AuthZEN says, with the id of the question; a second one comes behind the answer to the first, again. */
+const late = await startRawUpstream(t, (socket, soFar) => {
+  if (!soFar.endsWith('}')) return
+  const ids = [...soFar.matchAll(/x-request-id: (\S+)/g)].map(([, id]) => `HTTP/1.1 200 OK\r\nx-request-id: ${id}\r\n`)
+  const answerTo = (id: string | undefined, decision: boolean): string =>
+    rawAnswer(decision).replace('HTTP/1.1 200 OK\r\n', id ?? '')
+  if (ids.length === 1) socket.write(answerTo(ids[0], true))
+  else socket.write(answerTo(ids[0], true), () => socket.write(answerTo(ids[1], false)))
+})
 const writer = new pg.Client({ connectionString: world.databaseUrl })
 await writer.connect()
 t.teardown(() => writer.end())
@@ -61,6 +70,7 @@ const gateway = await startTestGateway(t, {
       patient: { url: pdp.url, deadlineMs: patient, cacheMs: 0, recheckMs: patient },
       other: { url: other.url, deadlineMs: patient, cacheMs: 0 },
       raw: { url: raw.url, deadlineMs: patient, cacheMs: 0 },
+      late: { url: late.url, deadlineMs: patient, cacheMs: 0, maxInFlight: 1 },
     },
   },
   routes: [
@@ -73,6 +83,7 @@ const gateway = await startTestGateway(t, {
     { ...decided('plain', undefined), match: { path: '/area/:kind/:id' } },
     { ...decided('secret', { pdp: 'pdp', action: 'read', resource: thing }), match: { path: '/area/secret/:id' } },
     decided('raw', { pdp: 'raw', resource: thing }),
+    decided('late', { pdp: 'late', resource: thing }),
     decided('route', { pdp: 'pdp', action: 'enter' }),
     { id: 'me', match: { path: '/me' }, surface: 'platform', answer: 'users.me' },
   ],
@@ -232,6 +243,14 @@ t.test('an answer that was not asked for answers no later question', async (t) =
   for (let count = 0; count < 3; count++) await ask()
 })
 
+t.test('an answer that comes twice, behind the next question, does not answer that one', async (t) => {
+  for (let count = 0; count < 3; count++) {
+    t.equal(await knock(drawPath('late')), '200')
+    t.equal(await knock(drawPath('late')), '503 decision_unavailable')
+  }
+  t.equal(late.sockets().length, 3, 'its connection is used no more')
+})
+
 t.test('an answer is held by all that was asked, for as long as both sides allow', async (t) => {
   const ask = async (path: string, user = users.member): Promise<number> => {
     const before = pdp.asked.length
@@ -324,6 +343,31 @@ t.test('a request whose facts changed on its way waits for a yes about the new o
   pdp.decide(() => '{"decision":"true"}')
   answer?.()
   t.equal(await first, '503 decision_unavailable')
+  t.equal(upstream.ids().length, arrived, 'nothing reached the backend')
+})
+
+t.test('a request whose facts change twice on its way waits for the last answer', async (t) => {
+  const path = drawPath('one')
+  const answers: ((isYes: boolean) => void)[] = []
+  pdp.decide(() => (response) => {
+    answers.push((decision) => void response.writeHead(200, json).end(JSON.stringify({ decision })))
+  })
+  const arrived = upstream.ids().length
+  const first = knock(path)
+  await until(() => answers.length === 1, 'the question')
+  await change('last_name')
+  const isHeard = async (): Promise<boolean> =>
+    (await call(gateway.public, { path: '/me', headers: oauth(users.member) })).text.includes(`changed ${changes - 1}`)
+  await until(isHeard, 'the change')
+  answers[0]?.(true)
+  await until(() => answers.length === 2, 'the question about the new facts')
+  await change('last_name')
+  await until(() => answers.length === 3, 'the question about the newest facts')
+  answers[1]?.(true)
+  // Time in which the second answer would let it pass.
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  answers[2]?.(false)
+  t.equal(await first, '403 decision_refused')
   t.equal(upstream.ids().length, arrived, 'nothing reached the backend')
 })
 

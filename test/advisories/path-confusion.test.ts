@@ -74,6 +74,39 @@ t.test('a spelling that only a backend would take for a guarded path is refused,
   t.equal(await ask('/administrators/X;a'), 200)
 })
 
+t.test('no other spelling of a path is counted in another budget, or in none', async (t) => {
+  const upstream = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'))
+  const route = { surface: 'platform', upstream: 'platform', access: 'public' }
+  const hour = { seconds: 3_600, by: 'address' }
+  const gateway = await startTestGateway(t, {
+    world,
+    upstreams: { platform: { url: upstream.url } },
+    rateLimits: {
+      few: { ...hour, requests: 1 },
+      many: { ...hour, requests: 100 },
+      together: { ...hour, requests: 100, by: 'route' },
+    },
+    routes: [
+      { ...route, id: 'any', match: { path: '/*' } },
+      { ...route, id: 'login', match: { path: '/login' }, rateLimit: 'few' },
+      { ...route, id: 'counted', match: { path: '/counted/*' }, rateLimit: 'many' },
+      { ...route, id: 'counted.login', match: { path: '/counted/login' }, rateLimit: 'few' },
+      { ...route, id: 'counted.alike', match: { path: '/counted/alike' }, rateLimit: 'many' },
+      { ...route, id: 'counted.free', match: { path: '/counted/free' } },
+      { ...route, id: 'shared', match: { path: '/shared/*' }, rateLimit: 'together' },
+      { ...route, id: 'shared.one', match: { path: '/shared/one' }, rateLimit: 'together' },
+    ],
+  })
+  const ask = async (path: string): Promise<number> => (await call(gateway.public, { path })).status
+  t.same([await ask('/login'), await ask('/%6Cogin'), await ask('/login')], [200, 429, 429])
+  const arrived = upstream.received().join('').length
+  for (const path of ['/LOGIN', '/login/', '/login;a=b', '/%256cogin', '/login.', '/counted/Login', '/shared/One'])
+    t.equal(await ask(path), 400, path)
+  t.equal(upstream.received().join('').length, arrived, 'nothing arrived')
+  for (const path of ['/Other', '/counted/Alike', '/counted/Free', '/counted/x;a', '/shared/x;a'])
+    t.equal(await ask(path), 200, path)
+})
+
 t.test('an allowed target goes out as it was judged, byte for byte', async (t) => {
   for (const path of ['/public/a%20b', '/public/%61', '/public/a;b=c', '/public/%25', '/public/x?a=/../admin']) {
     await world.clearRecorder()

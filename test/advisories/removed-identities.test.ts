@@ -91,6 +91,22 @@ t.test('an identity that is created again lets in, and so does the end of its no
   t.equal(await statusOf({ ...jwt, ...acme }), 401, 'a new user, without memberships of the database')
 })
 
+t.test('while removals are not noted, claims bring in no new identity', async (t) => {
+  const { jwt, userId, open } = await enter('unnoted')
+  t.teardown(() => database.query('alter table user_identities enable trigger user'))
+  await database.query('alter table user_identities disable trigger sallyport_note_delete')
+  await database.query('delete from user_identities where user_id = $1', [userId])
+  await open.whole()
+  const before = await countUsers()
+  await until(async () => (await statusOf(jwt)) === 503, 'unavailable')
+  t.equal(await countUsers(), before, 'and no user was created')
+  const known = await stage.as({ sub: 'returning', groups: ['/umbrella/org-owner'] })
+  t.equal(await statusOf({ ...known, ...umbrella }), 200, 'a known one goes on')
+  await database.query('alter table user_identities enable trigger sallyport_note_delete')
+  const fresh = await stage.as({ sub: 'fresh', groups: ['/umbrella/org-owner'] })
+  t.equal(await statusOf({ ...fresh, ...umbrella }), 200)
+})
+
 t.test('the notes follow each kind of write, of each role', async (t) => {
   const server = await startPostgres()
   t.teardown(() => server.stop())

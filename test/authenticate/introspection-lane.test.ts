@@ -15,13 +15,12 @@ function holdLane(maxInFlight: number) {
     fail: (error: Error) => void
   }>[] = []
   const told: string[] = []
-  const ask = (owner: string | undefined, name = owner): void => {
-    lane
-      .run(owner, (withinMs) => new Promise<void>((answer, fail) => open.push({ name, withinMs, answer, fail })))
-      .then(
-        () => told.push(`${name} answered`),
-        (error) => told.push(`${name} ${error.code}`),
-      )
+  const ask = (owner: string | undefined, name = owner, subject?: string): void => {
+    const wait = (withinMs: number) => new Promise<void>((answer, fail) => open.push({ name, withinMs, answer, fail }))
+    lane.run(owner, wait, subject).then(
+      () => told.push(`${name} answered`),
+      (error) => told.push(`${name} ${error.code}`),
+    )
   }
   return { clock, lane, open, told, ask }
 }
@@ -70,6 +69,21 @@ t.test('tokens of open exchanges have every other turn, however many addresses g
     ['guesser', 'recheck', 'guesser', 'recheck', 'guesser', 'recheck'],
   )
   t.notOk(told.some((line) => line.startsWith('recheck') && !line.endsWith('answered')))
+})
+
+t.test('subjects of open exchanges take turns, and the one with most tokens gives way', async (t) => {
+  const { clock, open, told, ask } = holdLane(1)
+  for (let count = 0; count < 1_100; count++) ask(undefined, 'greedy', 'greedy')
+  ask(undefined, 'modest', 'modest')
+  for (let count = 0; count < 2; count++) {
+    open.at(-1)?.answer()
+    await clock.pass(0)
+  }
+  t.ok(
+    open.some(({ name }) => name === 'modest'),
+    'asked within two turns',
+  )
+  t.same(new Set(told), new Set(['greedy answered', 'greedy lookups_busy']))
 })
 
 t.test('an issuer that is silent is asked once a second, and answers end that', async (t) => {

@@ -20,6 +20,7 @@ function stage() {
         return true
       },
       recheckMsOf: () => 60_000,
+      shareOf: () => 100,
       monotonicMs: () => 1_000,
       longestUnknownMs: 60_000,
     },

@@ -8,6 +8,7 @@ import { openWith, route, tokenOf } from '../support/open-exchange.ts'
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 const table = compileRoutes([route])
+const open = compileRoutes([{ ...route, role: undefined }])
 const end = { code: 'access_revoked', refusal: new GatewayError('membership_lost'), isCredential: false } as const
 
 /** Ends that take 0.2 ms each, on a clock that shows nothing else unless it is set, and rests that the test ends. */
@@ -29,15 +30,20 @@ function stageEnds(t: Test) {
     },
   })
   const ends = new PacedEnds(
-    ({ organizationId }) => {
-      stage.ended.push(organizationId)
+    ({ organizationId, userId }) => {
+      stage.ended.push(organizationId ?? userId)
       stage.ms += 0.2
     },
     () => stage.ms,
   )
   const add = (organization: number): void =>
     ends.add(new OpenExchange(openWith(tokenOf(organization), table, {}), 0, 0, 0), end)
-  return { stage, add }
+  const addWithout = (user: number): void => {
+    const record = tokenOf(user)
+    const homeless = { ...record, user: { ...record.user, roles: [] } }
+    ends.add(new OpenExchange(openWith(homeless, open, {}), 0, 0, 0), end)
+  }
+  return { stage, add, addWithout }
 }
 
 t.test('a single end comes at once', async (t) => {
@@ -80,6 +86,17 @@ t.test('the end of another organization does not wait for those of a crowd', asy
   const { stage, add } = stageEnds(t)
   for (let count = 0; count < 50; count += 1) add(1)
   add(2)
+  await nextTurn()
+  stage.goOn()
+  await nextTurn()
+  t.ok(stage.ended.includes(2), 'it has had its turn')
+  t.ok(stage.ended.length < 10)
+})
+
+t.test('nor does the end of another user without an organization', async (t) => {
+  const { stage, addWithout } = stageEnds(t)
+  for (let count = 0; count < 50; count += 1) addWithout(1)
+  addWithout(2)
   await nextTurn()
   stage.goOn()
   await nextTurn()

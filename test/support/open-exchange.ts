@@ -28,7 +28,7 @@ export const roles: Roles = {
   meanings: meaningsOf(member),
 }
 /** No route asks a decision point. */
-export const noConsultation = { consultAgain: async () => false, recheckMsOf: () => 1_000 }
+export const noConsultation = { consultAgain: async () => false, recheckMsOf: () => 1_000, shareOf: () => 1 }
 
 export const route: Route = {
   id: 'one',

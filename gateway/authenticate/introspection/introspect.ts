@@ -38,7 +38,7 @@ export function createIntrospect(issuer: Issuer, options: IntrospectOptions) {
   const refused = createBoundedMap<Refused>(maxEntries)
   const pending = new Map<string, Promise<Held>>()
   const askOnce = createAskOnce(issuer, options)
-  const find = (key: string, token: string, clientAddress: string | undefined): Held | Promise<Held> => {
+  const find = (key: string, token: string, client: string | undefined, subject?: string): Held | Promise<Held> => {
     const nowMs = monotonicMs()
     const held = active.get(key)
     if (held && nowMs < held.untilMs) {
@@ -53,7 +53,7 @@ export function createIntrospect(issuer: Issuer, options: IntrospectOptions) {
     const shared = pending.get(key)
     onRead(shared === undefined ? 'miss' : 'coalesced')
     if (shared !== undefined) return shared
-    const asked = askOnce(token, clientAddress)
+    const asked = askOnce(token, client, subject)
       .then(
         (fresh) => {
           active.set(key, fresh)
@@ -70,7 +70,7 @@ export function createIntrospect(issuer: Issuer, options: IntrospectOptions) {
     return asked
   }
   const toVerified = ({ claims, askedAtMs }: Held, key: string, token: string): VerifiedToken => {
-    const askAgain = async () => toVerified(await find(key, token, undefined), key, token)
+    const askAgain = async () => toVerified(await find(key, token, undefined, claims.subject), key, token)
     const proof = new OpaqueProof(issuer.trust, claims, { askedAtMs, freshMs: cacheMs, askAgain })
     return { issuer, claims, credential: toCredential(claims), keysVersion: undefined, proof }
   }
@@ -99,12 +99,12 @@ function createAskOnce({ trust }: Issuer, options: IntrospectOptions) {
     const leftMs = claims.expiresAt * 1000 - nowMs
     return { claims, askedAtMs, untilMs: Math.min(askedAtMs + cacheMs, monotonicMs() + leftMs) }
   }
-  return async (token: string, clientAddress: string | undefined): Promise<Held> => {
+  return async (token: string, clientAddress: string | undefined, subject: string | undefined): Promise<Held> => {
     const owner = clientAddress === undefined ? undefined : readNetwork(clientAddress)
     const askedAtMs = monotonicMs()
     try {
       if (owner !== undefined) spend(owner)
-      const held = read(await lane.run(owner, (withinMs) => ask(token, withinMs)), askedAtMs)
+      const held = read(await lane.run(owner, (withinMs) => ask(token, withinMs), subject), askedAtMs)
       if (owner !== undefined) attempts?.giveBack(owner)
       onOutcome('active')
       return held

@@ -11,7 +11,11 @@ export type LaneOptions = Readonly<{
 }>
 
 export type IntrospectionLane = Readonly<{
-  run: <Result>(owner: string | undefined, ask: (withinMs: number) => Promise<Result>) => Promise<Result>
+  run: <Result>(
+    owner: string | undefined,
+    ask: (withinMs: number) => Promise<Result>,
+    subject?: string,
+  ) => Promise<Result>
   countWaiting: () => number
 }>
 
@@ -26,7 +30,8 @@ const tellingTime = 0.75
 
 /**
  * Owners take turns, so a guesser delays another owner by one question. Questions without an owner, about tokens of open
- * exchanges, have every other turn: very many guessers would otherwise keep a revoked token's exchange open.
+ * exchanges, have every other turn: very many guessers would otherwise keep a revoked token's exchange open. Among them
+ * the subjects of the tokens take turns.
  */
 export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): IntrospectionLane {
   const { monotonicMs, after } = clock
@@ -64,7 +69,7 @@ export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): Intr
     }
   }
   return {
-    run: (owner, ask) =>
+    run: (owner, ask, subject = '') =>
       new Promise((resolve, reject) => {
         const untilMs = monotonicMs() + timeoutMs
         let isOver = false
@@ -80,7 +85,7 @@ export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): Intr
         }
         const callOff = after(timeoutMs * longestWait, giveUp)
         const waiting = owner === undefined ? rechecks : requests
-        waiting.push(owner ?? '', { begin, giveUp })?.giveUp()
+        waiting.push(owner ?? subject, { begin, giveUp })?.giveUp()
         pump()
       }),
     countWaiting: () => requests.size() + rechecks.size(),

@@ -6,6 +6,7 @@ import {
   type DirectoryFacts,
   nameIdentity,
   type OrganizationRecord,
+  type OrganizationSummary,
   type ReadFacts,
   type ResourceRecord,
   type TokenRecord,
@@ -116,9 +117,9 @@ export function createJoin(policy: () => ClaimsPolicy): Join {
 const noAssertions = {}
 
 function joinUser(user: UserRecord, assertions: Assertions | undefined, policy: ClaimsPolicy): UserRecord {
-  const { byId, bySlug } = policy.organizations
+  const { byId } = policy.organizations
   const stored = user.roles.filter(
-    ({ organization }) => organization === null || !(byId.has(organization.id) || bySlug.has(organization.slug)),
+    ({ organization }) => organization === null || !mayBeTakenFor(organization, policy.organizations),
   )
   const asserted = assertions ? assignRoles(assertions.memberships, policy) : []
   const { currentOrganizationId: chosen } = user
@@ -134,6 +135,12 @@ function joinUser(user: UserRecord, assertions: Assertions | undefined, policy: 
     ],
   }
 }
+
+const mayBeTakenFor = (
+  { id, externalId, slug }: OrganizationSummary,
+  { byId, bySlug }: ClaimsPolicy['organizations'],
+): boolean =>
+  byId.has(id) || bySlug.has(slug.toLowerCase()) || (typeof externalId === 'string' && byId.has(Number(externalId)))
 
 function joinToken(token: TokenRecord, join: JoinUser): TokenRecord {
   const user = join(token.user, undefined)

@@ -24,37 +24,29 @@ export type LogoutFollower = Readonly<{
 const retryMs = 1_000
 
 export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
-  const { readSince, knownAt, monotonicMs, isCovered, onLogouts, onFailed } = options
-  let since = 0
+  const { knownAt, monotonicMs, isCovered, onFailed } = options
+  const pages = createPages(options)
+  const told = createTold()
   let readAtMs: number | undefined
-  let toldAtMs: number | undefined
   let failed: Readonly<{ error: unknown; atMs: number }> | undefined
   const reads = createNextRead()
   const read = async (): Promise<void> => {
     const askedAtMs = monotonicMs()
-    const isWhole = since === 0
-    await readPage()
-    // Pages of a whole read are of different moments.
-    if (isWhole) await readPage()
+    told.beginRead()
+    await pages.read()
     readAtMs = askedAtMs
-    if (toldAtMs !== undefined && toldAtMs <= askedAtMs) toldAtMs = undefined
+    told.endRead()
     failed = undefined
-    reads.end()
-  }
-  const readPage = async (): Promise<void> => {
-    const asked = since
-    const { horizon, logouts } = await readSince(asked)
-    onLogouts(logouts)
-    if (since === asked) since = horizon
+    reads.end(askedAtMs)
   }
   const fail = (error: unknown): void => {
     failed = { error, atMs: monotonicMs() }
-    reads.end(error)
+    reads.fail(error)
     onFailed(error)
   }
   const rows = followRows({ read, isNeeded: () => true, knownAt, monotonicMs, onFailed: fail })
   const knownAtMs = (): number | undefined =>
-    readAtMs === undefined ? undefined : Math.min(knownAt(readAtMs), toldAtMs ?? Number.POSITIVE_INFINITY)
+    readAtMs === undefined ? undefined : Math.min(knownAt(readAtMs), told.firstMs())
   const isFresh = (): boolean => {
     const atMs = knownAtMs()
     return atMs !== undefined && monotonicMs() - atMs <= maxUnsyncedMs
@@ -66,35 +58,85 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   }
   return {
     look: (from) => {
-      if (from === 'start') since = 0
-      toldAtMs ??= monotonicMs()
+      if (from === 'start') pages.startAgain()
+      told.note(monotonicMs())
       rows.look()
     },
     requireFresh: () => {
       if (isFresh()) return undefined
       if (failed && monotonicMs() - failed.atMs < retryMs) return orCovered(failed.error)
-      const answered = reads.next()
+      const answered = reads.next(monotonicMs())
       rows.look()
       return answered.catch(orCovered)
     },
     stop: () => {
       rows.stop()
-      reads.end(new GatewayError('gateway_draining'))
+      reads.fail(new GatewayError('gateway_draining'))
     },
   }
 }
 
-function createNextRead() {
-  let waiters: ((error?: unknown) => void)[] = []
+function createPages({ readSince, onLogouts }: Pick<FollowLogoutsOptions, 'readSince' | 'onLogouts'>) {
+  let since = 0
+  let starts = 0
+  const readPage = async (): Promise<void> => {
+    const began = starts
+    const { horizon, logouts } = await readSince(since)
+    onLogouts(logouts)
+    if (began === starts) since = horizon
+  }
   return {
-    next: (): Promise<void> =>
+    startAgain: (): void => {
+      since = 0
+      starts += 1
+    },
+    read: async (): Promise<void> => {
+      const isWhole = since === 0
+      await readPage()
+      // Pages of a whole read are of different moments.
+      if (isWhole) await readPage()
+    },
+  }
+}
+
+const never = Number.POSITIVE_INFINITY
+
+function createTold() {
+  let waitingMs = never
+  let beingReadMs = never
+  return {
+    note: (atMs: number): void => {
+      waitingMs = Math.min(waitingMs, atMs)
+    },
+    beginRead: (): void => {
+      beingReadMs = Math.min(beingReadMs, waitingMs)
+      waitingMs = never
+    },
+    endRead: (): void => {
+      beingReadMs = never
+    },
+    firstMs: (): number => Math.min(waitingMs, beingReadMs),
+  }
+}
+
+type Waiter = Readonly<{ sinceMs: number; resolve: () => void; reject: (error: unknown) => void }>
+
+function createNextRead() {
+  let waiters: Waiter[] = []
+  return {
+    next: (sinceMs: number): Promise<void> =>
       new Promise((resolve, reject) => {
-        waiters.push((error) => (error === undefined ? resolve() : reject(error)))
+        waiters.push({ sinceMs, resolve, reject })
       }),
-    end: (error?: unknown): void => {
+    end: (askedAtMs: number): void => {
+      const waiting = waiters
+      waiters = waiting.filter(({ sinceMs }) => sinceMs - askedAtMs > maxUnsyncedMs)
+      for (const { sinceMs, resolve } of waiting) if (sinceMs - askedAtMs <= maxUnsyncedMs) resolve()
+    },
+    fail: (error: unknown): void => {
       const waiting = waiters
       waiters = []
-      for (const settle of waiting) settle(error)
+      for (const { reject } of waiting) reject(error)
     },
   }
 }

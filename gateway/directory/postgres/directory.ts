@@ -26,7 +26,7 @@ import {
   toOrganization,
   toToken,
 } from './rows.ts'
-import { findRemovedIdentity } from './shared-organizations.ts'
+import { areRemovalsNoted, findRemovedIdentity, unnoted } from './shared-organizations.ts'
 import * as statements from './statements.ts'
 import { createTokenStore } from './token-store.ts'
 
@@ -120,8 +120,7 @@ async function createByIdentity(query: Query, identity: NewIdentity, arrival: Ar
   await query(statements.lockIdentity, [issuer, subject])
   const existing = await findByIdentity(query, issuer, subject)
   if (existing) return { user: existing, isLinked: false }
-  const removed = refusesRemoved ? await query(findRemovedIdentity, [issuer, subject]) : []
-  if (removed.length > 0) throw new GatewayError('user_removed')
+  if (refusesRemoved) await requireNeverRemoved(query, issuer, subject)
   const linkedId = await findLinkable(query, identity)
   const userId = linkedId ?? (await createUser(query, identity))
   // An existing identity leads to a user whom the view hides, because the backend has disabled it.
@@ -130,6 +129,13 @@ async function createByIdentity(query: Query, identity: NewIdentity, arrival: Ar
   const user = await findByIdentity(query, issuer, subject)
   if (!user) throw new GatewayError('internal')
   return { user, isLinked: linkedId !== undefined }
+}
+
+async function requireNeverRemoved(query: Query, issuer: string, subject: string): Promise<void> {
+  const removed = await query(findRemovedIdentity, [issuer, subject])
+  if (removed.length > 0) throw new GatewayError('user_removed')
+  const [state] = await query<{ is_noted: boolean }>(areRemovalsNoted, [])
+  if (!state?.is_noted) throw new GatewayError('directory_unavailable', { cause: new Error(unnoted) })
 }
 
 const auditLink = (query: Query, userId: number, arrival: Arrival): Promise<void> =>

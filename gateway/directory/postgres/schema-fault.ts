@@ -4,7 +4,7 @@ import { dropExpiredLogouts, readLogouts, widenIssuer, widenSubjects, writeLogou
 import { newestVersion } from './migrate.ts'
 import type { Database, Statement } from './pool.ts'
 import { readSessionEnds } from './session-ends.ts'
-import { findRemovedIdentity } from './shared-organizations.ts'
+import { areRemovalsNoted, findRemovedIdentity, unnoted } from './shared-organizations.ts'
 import * as statements from './statements.ts'
 
 export type SchemaFault = Readonly<{ state: 'failing' | 'limited'; cause: string }>
@@ -133,7 +133,7 @@ export const createFindSchemaFault =
     }
     const unreadable = await findRefusal(script, explainAll(refusesRemoved ? [...reads, findRemovedIdentity] : reads))
     if (unreadable) return unreadable
-    let limit: SchemaFault | undefined
+    let limit = refusesRemoved ? await findUnnoted(query) : undefined
     for (const statement of explainWrites) {
       const fault = await findRefusal(script, statement)
       if (fault?.state === 'failing') return fault
@@ -141,6 +141,11 @@ export const createFindSchemaFault =
     }
     return limit
   }
+
+async function findUnnoted(query: Database['query']): Promise<SchemaFault | undefined> {
+  const [state] = await query<{ is_noted: boolean }>(areRemovalsNoted, [])
+  return state?.is_noted ? undefined : { state: 'limited', cause: unnoted }
+}
 
 const failing = (cause: string): SchemaFault => ({ state: 'failing', cause })
 

@@ -9,6 +9,11 @@ export const findShared: Statement = {
     where id = any($1::integer[]) or slug = any($2::text[]) order by id limit 20`,
 }
 
+export const findLikeShared = `select id, slug from sallyport_directory.organizations o
+    where id = any($1::integer[]) or lower(slug) = any($2::text[])
+      or to_jsonb(o) ->> 'external_id' = any($1::integer[]::text[])
+    order by id limit 20`
+
 export const nameDeclared = ({ byId, bySlug }: DeclaredOrganizations): readonly [number[], string[]] => [
   [...byId.keys()],
   [...bySlug.keys()],
@@ -21,6 +26,17 @@ export const findRemovedIdentity: Statement = {
   name: 'find-removed-identity',
   text: 'select true as is_removed from sallyport_directory.removed_identities where issuer = $1 and subject = $2',
 }
+
+export const areRemovalsNoted: Statement = {
+  name: 'are-removals-noted',
+  text: `select coalesce(bit_or(tgtype), 0)::int & 56 = 56 as is_noted from pg_trigger
+    where tgrelid in (to_regclass('sallyport_directory.user_identities')::oid, to_regclass('user_identities')::oid)
+      and tgenabled in ('O', 'A') and tgfoid in (
+        to_regproc('sallyport_note_removed_identities')::oid, to_regproc('sallyport_directory.note_removed_identities')::oid
+      )`,
+}
+
+export const unnoted = 'triggers that note removed identities are off: enable all triggers of user_identities'
 
 export const createFindShared =
   (query: Query, policy: () => Readonly<{ organizations: DeclaredOrganizations }>) => async () => {

@@ -2,7 +2,7 @@ import pg from 'pg'
 import type { DeclaredOrganizations } from '../../../policy/organizations.ts'
 import { createHideUser } from '../hide-user.ts'
 import { relationsWith, removedIdentities } from '../relations.ts'
-import { findShared, nameDeclared, type SharedOrganization } from '../shared-organizations.ts'
+import { findLikeShared, nameDeclared, type SharedOrganization } from '../shared-organizations.ts'
 import { findTablesWithoutTriggers } from '../tables-without-triggers.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
@@ -100,12 +100,12 @@ async function look(
 }
 
 async function checkShared(client: pg.Client, declared: DeclaredOrganizations): Promise<readonly DirectoryProblem[]> {
-  const { rows } = await client.query<SharedOrganization>(findShared.text, [...nameDeclared(declared)])
+  const { rows } = await client.query<SharedOrganization>(findLikeShared, [...nameDeclared(declared)])
   return rows.map(({ id, slug }) => ({
     severity: 'error',
     code: 'declared-too',
     where: `${schema}.organizations`,
-    message: `has organization ${id} (${slug}), whose id or slug the policy declares: it counts as absent`,
+    message: `has organization ${id} (${slug}), whose id, key or slug the policy declares: it counts as absent`,
     help: 'give the declared organization another id and slug, or leave the row out of the view',
   }))
 }

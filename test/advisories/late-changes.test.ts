@@ -1,0 +1,294 @@
+import t, { type Test } from 'tap'
+import type { Consultation } from '../../gateway/consult/compose.ts'
+import type { Change } from '../../gateway/directory/change.ts'
+import { createChangeQueue } from '../../gateway/directory/change-queue.ts'
+import type { DirectoryFacts, TokenRecord } from '../../gateway/directory/directory.ts'
+import { type Logout, noLogouts } from '../../gateway/directory/logout.ts'
+import { followLogouts, type LogoutPage } from '../../gateway/directory/logouts/follow-logouts.ts'
+import { GatewayError } from '../../gateway/errors/gateway-error.ts'
+import { TimeSlicer } from '../../gateway/lib/time-slicer.ts'
+import { JudgeQueue } from '../../gateway/recheck/judge-queue.ts'
+import { OpaqueTokens } from '../../gateway/recheck/opaque-tokens.ts'
+import { OpenExchange } from '../../gateway/recheck/open-exchange.ts'
+import { OutsideDecisions } from '../../gateway/recheck/outside-decisions.ts'
+import { OpenExchanges } from '../../gateway/recheck/recheck.ts'
+import { compileRoutes } from '../../gateway/route/table.ts'
+import { until } from '../support/gateway.ts'
+import { noConsultation, openWith, roles, route, tokenOf } from '../support/open-exchange.ts'
+
+// A change that was heard must count within a second, in whatever order and number others come. A tenant may cause as many
+// of its own as it likes, and a slow database may answer late with what it knew before.
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+const table = compileRoutes([route])
+
+const factsOf = (...tokens: readonly TokenRecord[]): DirectoryFacts => ({
+  users: new Map(),
+  tokens: new Map(tokens.map((token) => [token.id, token])),
+  findResource: () => undefined,
+  agents: new Map(),
+  clusters: new Map(),
+})
+
+type Read = Readonly<{ since: number; answer: (...logouts: readonly Logout[]) => void }>
+
+/** A follower of logouts whose reads the test answers, and whose listener proves at each moment that it hears all. */
+async function stageLogouts(t: Test) {
+  const stage = { ms: 1_000, reads: [] as Read[], known: [] as Logout[] }
+  const follower = followLogouts({
+    readSince: (since) =>
+      new Promise<LogoutPage>((resolve) => {
+        stage.reads.push({ since, answer: (...logouts) => resolve({ horizon: 1, logouts }) })
+      }),
+    knownAt: () => stage.ms,
+    monotonicMs: () => stage.ms,
+    isCovered: () => false,
+    onLogouts: (logouts) => stage.known.push(...logouts),
+    onFailed: () => undefined,
+  })
+  t.teardown(follower.stop)
+  const nextRead = async (): Promise<Read> => {
+    await until(() => stage.reads.length > 0, 'a read')
+    const [read] = stage.reads.splice(0, 1)
+    if (!read) throw new Error('no read')
+    return read
+  }
+  const askNow = () => {
+    const asked = { isAnswered: false }
+    const answered = async (): Promise<void> => {
+      await follower.requireFresh()
+      asked.isAnswered = true
+    }
+    answered().catch(t.threw)
+    return asked
+  }
+  for (let page = 0; page < 2; page++) (await nextRead()).answer()
+  await nextTurn()
+  t.equal(follower.requireFresh(), undefined, 'the first read is done')
+  return { stage, follower, nextRead, askNow }
+}
+
+const logout: Logout = { issuer: 'i', subject: 's', session: '', at: 9, expiresAt: 9_999 }
+
+t.test('a logout that is told while another is read counts as unread until a read of its own', async (t) => {
+  const { stage, follower, nextRead, askNow } = await stageLogouts(t)
+  follower.look('changes')
+  const first = await nextRead()
+  stage.ms += 10
+  follower.look('changes')
+  stage.ms += 490
+  first.answer()
+  const second = await nextRead()
+  stage.ms += 500
+  const asked = askNow()
+  await nextTurn()
+  t.equal(asked.isAnswered, false, 'what was told is not known')
+  second.answer(logout)
+  await until(() => asked.isAnswered, 'the answer')
+  t.same(stage.known, [logout])
+})
+
+t.test('a slow read answers no question that came when it was old', async (t) => {
+  const { stage, follower, nextRead, askNow } = await stageLogouts(t)
+  follower.look('changes')
+  const slow = await nextRead()
+  stage.ms += 10
+  follower.look('changes')
+  stage.ms += 1_000
+  const asked = askNow()
+  slow.answer()
+  const next = await nextRead()
+  t.equal(asked.isAnswered, false, 'its facts are of a second ago')
+  next.answer(logout)
+  await until(() => asked.isAnswered, 'the answer')
+  t.same(stage.known, [logout])
+})
+
+t.test('a wish to read all again, during such a read, is not lost', async (t) => {
+  const { follower, nextRead } = await stageLogouts(t)
+  follower.look('start')
+  const whole = await nextRead()
+  t.equal(whole.since, 0)
+  follower.look('start')
+  whole.answer()
+  t.equal((await nextRead()).since, 0)
+})
+
+t.test('changes of its own prolong no exchange that could not be judged', async (t) => {
+  const ended: string[] = []
+  const stage = { ms: 1_000 }
+  const recheck = new OpenExchanges({
+    ...noConsultation,
+    endAtExpiry: 'none',
+    maxLifeMs: 3_600_000,
+    onUnknown: 'keep',
+    unknownMs: 300_000,
+    hasEnded: noLogouts.hasEnded,
+    policy: () => ({ table, roles }),
+    readFacts: () => new Promise<never>(() => undefined),
+    knownAt: () => stage.ms,
+    now: () => new Date(0),
+    monotonicMs: () => stage.ms,
+    processId: 1,
+    onEnded: ({ code }) => ended.push(code),
+    onUnread: () => undefined,
+  })
+  t.teardown(recheck.stop)
+  recheck.open(openWith(tokenOf(1), table, { reset: () => undefined }), recheck.countHeard())
+  for (let count = 0; count < 8; count++) {
+    recheck.hear({ kind: 'token', id: 1 })
+    await new Promise((resolve) => setTimeout(resolve, 80))
+    stage.ms += 200
+  }
+  t.same(ended, ['access_unverified'])
+})
+
+t.test('a tenant that names its own exchanges without an end leaves others their places', async (t) => {
+  let reads = 0
+  let isJudged = false
+  const others = tokenOf(2)
+  const queue: JudgeQueue = new JudgeQueue(
+    {
+      readFacts: async () => {
+        reads += 1
+        return factsOf(tokenOf(1), others)
+      },
+      countHeard: () => 0,
+      policy: () => ({ table, roles }),
+      hasEnded: noLogouts.hasEnded,
+      now: () => new Date(0),
+      monotonicMs: () => performance.now(),
+      onUnread: () => undefined,
+    },
+    {
+      end: () => t.fail('an exchange ended'),
+      keep: (open) => {
+        if (open.organizationId === 2) isJudged = true
+        else queue.add(open)
+      },
+    },
+  )
+  const opened = (record: TokenRecord): OpenExchange => new OpenExchange(openWith(record, table, {}), 0, 0, 0)
+  for (let count = 0; count < 1_500; count++) {
+    const open = opened(tokenOf(1))
+    open.namedAtMs = 1
+    queue.add(open)
+  }
+  queue.add(opened(others))
+  queue.read()
+  await until(() => isJudged || reads > 5, 'some reads')
+  queue.stop()
+  t.ok(isJudged)
+})
+
+t.test('more changes than can wait become one that stands for any, and a proof still waits for it', async (t) => {
+  const taken: Change[] = []
+  const queue = createChangeQueue(
+    (change) => taken.push(change),
+    () => t.fail('a change was lost'),
+  )
+  const many = Array.from({ length: 300_000 }, (_, id): Change => ({ kind: 'user', id }))
+  const token: Change = { kind: 'logout-token', token: 'x' }
+  queue.add([...many, token])
+  const proven = queue.passed().then(() => [...taken])
+  const heard = await proven
+  t.ok(heard.length < many.length, 'few were handed on')
+  t.ok(heard.some(({ kind }) => kind === 'everything'))
+  t.same(heard.at(-1), token, 'a logout of another replica is kept')
+})
+
+t.test('a burst of any length is worked off: what waits is not moved for each item', async (t) => {
+  const items = 2_000_000
+  let done = 0
+  const bursts = new TimeSlicer<number>(() => {
+    done += 1
+  })
+  t.teardown(() => bursts.clear())
+  for (let item = 0; item < items; item++) bursts.add(item)
+  await until(() => done === items, 'the whole burst, which took minutes with Array.prototype.shift')
+  t.equal(bursts.size, 0)
+})
+
+const about: Consultation = {
+  ...{ groups: [{ pdp: 'one', body: 'q', places: [0] }], count: 1, owner: 'organization 1', tags: [] },
+  expiresAtMs: undefined,
+}
+
+const asksAbout = (): OpenExchange =>
+  ({ consultation: about, consultedAtMs: 0, namedAtMs: 0, isForwarded: true }) as Partial<OpenExchange> as OpenExchange // no more of it is used
+
+/** With `onUnknown: end`, which leaves an exchange less than a second without an answer. */
+function stageOutside(t: Test, answer: () => Promise<boolean>) {
+  const stage = { ms: 1_000, asked: 0, inFlight: 0, most: 0 }
+  const outside = new OutsideDecisions(
+    {
+      consultAgain: async () => {
+        stage.asked += 1
+        stage.inFlight += 1
+        stage.most = Math.max(stage.most, stage.inFlight)
+        await nextTurn()
+        stage.inFlight -= 1
+        return answer()
+      },
+      recheckMsOf: () => 60_000,
+      shareOf: () => places,
+      monotonicMs: () => stage.ms,
+      longestUnknownMs: 930,
+    },
+    () => t.fail('an exchange ended'),
+  )
+  return { stage, outside }
+}
+
+const places = 4
+
+t.test('an exchange whose question failed once is asked about again before its time is over', async (t) => {
+  let isBroken = true
+  const { stage, outside } = stageOutside(t, async () => {
+    if (isBroken) throw new Error('no answer')
+    return true
+  })
+  const open = asksAbout()
+  outside.look(open, stage.ms)
+  for (let turn = 0; turn < 3; turn++) await nextTurn()
+  isBroken = false
+  stage.ms += 500
+  outside.look(open, stage.ms)
+  t.equal(stage.asked, 2)
+  for (let turn = 0; turn < 3; turn++) await nextTurn()
+  stage.ms += 1_000
+  outside.look(open, stage.ms)
+})
+
+t.test('so is one whose issuer failed once', async (t) => {
+  const stage = { ms: 1_000, asked: 0 }
+  const opaque = new OpaqueTokens({ now: () => new Date(0), monotonicMs: () => stage.ms, longestUnknownMs: 930 }, () =>
+    t.fail('an exchange ended'),
+  )
+  const askAgain = async () => {
+    stage.asked += 1
+    throw new GatewayError('issuer_unavailable')
+  }
+  const proof = { kind: 'oauth', expiresAtMs: 9_999, answer: { askedAtMs: 0, freshMs: 1_000, askAgain } }
+  const open = { proof } as unknown as OpenExchange // no more of it is used
+  opaque.look(open, stage.ms)
+  await nextTurn()
+  stage.ms += 500
+  opaque.look(open, stage.ms)
+  t.equal(stage.asked, 2)
+})
+
+t.test(
+  'thousands of exchanges that are due at once are asked about in turn, and none ends for want of a place',
+  async (t) => {
+    const { stage, outside } = stageOutside(t, async () => true)
+    const all = Array.from({ length: 2_000 }, asksAbout)
+    for (const open of all) outside.look(open, stage.ms)
+    await until(() => stage.asked === all.length, 'all questions')
+    t.equal(stage.most, places / 2, 'requests keep the other half')
+    stage.ms += 900
+    for (const open of all) outside.look(open, stage.ms)
+    t.equal(stage.asked, all.length, 'and each has its answer')
+  },
+)
