@@ -206,14 +206,14 @@ export function watchClient(socket: Socket): RawClient {
 
 /**
  * Resolves once the condition holds; fails the test when it has not after `withinMs`. It rests longer than it looks, or a
- * condition that reads a page of metrics would keep a processor busy.
+ * condition that reads a page of metrics would keep a processor busy. The longer it waits, the less often it looks.
  */
 export async function until(condition: () => unknown, what: string, withinMs = 20_000): Promise<void> {
   const startedMs = performance.now()
   for (let beganMs = startedMs; !(await condition()); beganMs = performance.now()) {
     const nowMs = performance.now()
     if (nowMs - startedMs > withinMs) throw new Error(`not within ${withinMs} ms: ${what}`)
-    const restMs = Math.min(50, Math.max(10, 3 * (nowMs - beganMs)))
+    const restMs = Math.max(10, Math.min(50, 3 * (nowMs - beganMs)), Math.min(250, (nowMs - startedMs) / 20))
     await new Promise((resolve) => setTimeout(resolve, restMs))
   }
 }
