@@ -39,15 +39,6 @@ export type ClaimPointers = Readonly<{
   sessionId: Pointer
 }>
 
-const standardClaims: ClaimPointers = {
-  subject: ['sub'],
-  email: ['email'],
-  emailVerified: ['email_verified'],
-  names: [['given_name'], ['family_name']],
-  username: ['preferred_username'],
-  sessionId: ['sid'],
-}
-
 export type Claims = Readonly<{
   subject: string
   /** If absent, the role alone bounds the JWT. One list for all JWTs of the same scopes. */
@@ -70,11 +61,12 @@ type RawClaims = Readonly<Record<string, unknown>>
 
 export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   const { iss, exp, nbf, iat } = raw
-  const { claims = standardClaims, audienceClaim } = issuer
+  const { audienceClaim } = issuer
   if (iss !== issuer.issuer) throw new GatewayError('unknown_issuer')
   if (!isAudience(audienceClaim ? readAudience(raw, audienceClaim) : raw.aud, issuer.audiences))
     throw new GatewayError('wrong_audience')
-  const subject = readPointer(raw, claims.subject)
+  const named = issuer.claims ? readPointed(raw, issuer.claims) : readStandard(raw)
+  const { subject, email } = named
   if (!isSubject(subject)) throw new GatewayError('subject_invalid')
   if (!isSeconds(exp)) throw new GatewayError('expiry_missing')
   if (!isSecondsOrAbsent(nbf) || !isSecondsOrAbsent(iat)) throw new GatewayError('time_malformed')
@@ -83,28 +75,50 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   // A token with `events` reports an event and grants no right (RFC 8417, OpenID Connect Back-Channel Logout).
   if (Object.hasOwn(raw, 'events')) throw new GatewayError('not_an_access_token')
   if (audienceClaim && hasOtherPurpose(raw)) throw new GatewayError('not_an_access_token')
-  const email = readPointer(raw, claims.email)
-  const [givenName, familyName] = claims.names.map((pointer) => readName(readPointer(raw, pointer)))
-  const read = {
+  const { readGranted, revocation } = issuer
+  const claims: { -readonly [Name in keyof Claims]: Claims[Name] } = {
     subject,
     abilities: issuer.findAbilities?.(readScopes(raw)),
     isClientsOwn: issuer.separateClients === true && isClientsOwn(raw, subject),
-    expiresAt: Math.min(exp, (iat ?? exp) + (issuer.revocation?.longestLifeSeconds ?? Number.POSITIVE_INFINITY)),
+    expiresAt: Math.min(exp, (iat ?? exp) + (revocation?.longestLifeSeconds ?? Number.POSITIVE_INFINITY)),
     notBefore: nbf,
     issuedAt: iat,
     email: isEmail(email) ? email : undefined,
     // Cognito and others write "true", which any text of a user may be.
-    isEmailVerified: readPointer(raw, claims.emailVerified) === true,
-    givenName: givenName ?? null,
-    familyName: familyName ?? null,
-    preferredUsername: readName(readPointer(raw, claims.username)),
+    isEmailVerified: named.emailVerified === true,
+    givenName: readName(named.givenName),
+    familyName: readName(named.familyName),
+    preferredUsername: readName(named.username),
+    assertions: undefined,
+    login: undefined,
   }
-  return {
-    ...read,
-    assertions: issuer.readGranted && assertFacts(read, issuer, issuer.readGranted(raw)),
-    login: issuer.revocation && readLogin(raw, issuer, { ...read, exp, ...issuer.revocation }),
-  }
+  if (readGranted) claims.assertions = assertFacts(claims, issuer, readGranted(raw))
+  if (revocation) claims.login = readLogin(raw, issuer, { ...claims, exp, ...revocation })
+  return claims
 }
+
+type NamedClaims = Readonly<
+  Record<'subject' | 'email' | 'emailVerified' | 'givenName' | 'familyName' | 'username', unknown>
+>
+
+/** Property names that are known at compile time: reading by pointer costs a new JWT some hundred nanoseconds more. */
+const readStandard = (raw: RawClaims): NamedClaims => ({
+  subject: raw.sub,
+  email: raw.email,
+  emailVerified: raw.email_verified,
+  givenName: raw.given_name,
+  familyName: raw.family_name,
+  username: raw.preferred_username,
+})
+
+const readPointed = (raw: RawClaims, { names, ...claims }: ClaimPointers): NamedClaims => ({
+  subject: readPointer(raw, claims.subject),
+  email: readPointer(raw, claims.email),
+  emailVerified: readPointer(raw, claims.emailVerified),
+  givenName: names[0] && readPointer(raw, names[0]),
+  familyName: names[1] && readPointer(raw, names[1]),
+  username: readPointer(raw, claims.username),
+})
 
 function readLogin(
   raw: RawClaims,
@@ -114,7 +128,7 @@ function readLogin(
   const { subject, exp, issuedAt: iat, longestLifeSeconds } = claims
   const { issuer } = trust
   const { sub } = raw
-  const session = readPointer(raw, (trust.claims ?? standardClaims).sessionId)
+  const session = trust.claims ? readPointer(raw, trust.claims.sessionId) : raw.sid
   const address = verifiedAddress(claims, trust)
   return {
     issuer,

@@ -1,4 +1,11 @@
-import { type AudienceClaim, clientsOf, type RevocationTrust, type TrustedIssuer } from '../authenticate/claims.ts'
+import { isDeepStrictEqual } from 'node:util'
+import {
+  type AudienceClaim,
+  type ClaimPointers,
+  clientsOf,
+  type RevocationTrust,
+  type TrustedIssuer,
+} from '../authenticate/claims.ts'
 import type { Carriers, CredentialRules } from '../authenticate/credential.ts'
 import { compileDirectoryRules } from '../authenticate/directory-rules.ts'
 import { parsePointer } from '../authenticate/pointer.ts'
@@ -35,16 +42,27 @@ export function readTrust(settings: IssuerSettings, isTold: boolean): TrustedIss
     ...(settings.scopes && { findAbilities: mapScopes(settings.scopes) }),
     ...(isTold && { revocation: readRevocation(settings) }),
     ...(settings.directoryRules && { readGranted: compileDirectoryRules(issuer, settings.directoryRules) }),
-    claims: {
-      subject: parsePointer(claims.subject),
-      email: parsePointer(claims.email),
-      emailVerified: parsePointer(claims.emailVerified),
-      names: claims.names.map(parsePointer),
-      username: parsePointer(claims.username),
-      sessionId: parsePointer(claims.sessionId),
-    },
+    ...(!isDeepStrictEqual(claims, standardClaims) && { claims: parseClaims(claims) }),
   }
 }
+
+const standardClaims: IssuerSettings['claims'] = {
+  subject: '/sub',
+  email: '/email',
+  emailVerified: '/email_verified',
+  names: ['/given_name', '/family_name'],
+  username: '/preferred_username',
+  sessionId: '/sid',
+}
+
+const parseClaims = (claims: IssuerSettings['claims']): ClaimPointers => ({
+  subject: parsePointer(claims.subject),
+  email: parsePointer(claims.email),
+  emailVerified: parsePointer(claims.emailVerified),
+  names: claims.names.map(parsePointer),
+  username: parsePointer(claims.username),
+  sessionId: parsePointer(claims.sessionId),
+})
 
 function readRevocation({ logout, maxTokenLifeMs }: IssuerSettings): RevocationTrust {
   const longestLifeSeconds = maxTokenLifeMs / 1000

@@ -6,7 +6,7 @@ import { isAtLeastAsStrict } from './strictness.ts'
 export type Claim = Readonly<{ route: Route; path: readonly string[] }>
 
 export type UpstreamPaths = Readonly<{
-  isShared: (route: Route) => boolean
+  isContested: (route: Route) => boolean
   findClaims: (route: Route, segments: readonly string[], method: string) => readonly Claim[]
   mostSegments: number
 }>
@@ -20,9 +20,9 @@ type Place = Readonly<{ images: readonly Image[]; root: Node }>
 export function indexUpstreamPaths(routes: readonly Route[], trie: RouteTrie): UpstreamPaths {
   const { places, text } = readPlaces(routes)
   const lengths = [...places.values()].flatMap(({ images }) => images.map(({ pattern }) => pattern.length))
-  const shared = new Set(routes.filter((route) => places.has(nameOf(route))))
+  const contested = new Set([...places.values()].flatMap(listContested))
   return {
-    isShared: (route) => shared.has(route),
+    isContested: (route) => contested.has(route),
     findClaims: (route, segments, method) => {
       const place = places.get(nameOf(route))
       return place ? claimsFor(listOrigins(place, segments, trie, text), method) : []
@@ -30,6 +30,17 @@ export function indexUpstreamPaths(routes: readonly Route[], trie: RouteTrie): U
     mostSegments: trie.mostSegments + Math.max(0, ...lengths),
   }
 }
+
+const mostCompared = 64
+
+function listContested({ images }: Place): readonly Route[] {
+  const routes = images.map(({ route }) => route)
+  if (routes.length > mostCompared) return routes
+  return routes.filter((route) => routes.some((other) => sharesMethod(route, other) && !isAtLeast(route, other)))
+}
+
+const sharesMethod = (route: Route, other: Route): boolean =>
+  [...route.methods].some((method) => other.methods.has(method))
 
 export type Collision = Readonly<{ claim: Claim; other: Claim; path: readonly string[] }>
 

@@ -71,12 +71,12 @@ function refuseMisreadable(
  * reading: if `/a/:x` goes out as `/b/:x`, and `/c` as `/b/admin` for owners alone, `/a/ADMIN` is refused.
  */
 function refuseMisreadableUpstream({ route, target, rest }: RouteMatch, upstreamPaths: UpstreamPaths): void {
-  const isShared = upstreamPaths.isShared(route)
-  if (!isShared && !route.rewrite) return
+  const isContested = upstreamPaths.isContested(route)
+  if (!isContested && !route.rewrite) return
   const path = pathAtUpstream(route, target.path, rest)
   const segments = readSegments(path)
   const readings = otherReadings({ path, segments }, upstreamPaths.mostSegments)
-  if (!isShared) return
+  if (!isContested) return
   const claimsFor = (reading: readonly string[]) => upstreamPaths.findClaims(route, reading, target.method)
   const isBroken =
     claimsFor(segments).some((claim) => !isAtLeast(route, claim.route) && !isSamePath(claim, route, target)) ||

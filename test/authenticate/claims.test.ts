@@ -274,3 +274,32 @@ t.test('addresses are the same without case in ASCII alone', async (t) => {
   t.notOk(isSameAddress('ı@x.example', 'I@x.example'))
   t.ok(isSameAddress('KATE@x.example', 'kate@X.EXAMPLE'))
 })
+
+t.test('the standard names read alike, pointed at or not', async (t) => {
+  const pointed: TrustedIssuer = {
+    ...trust,
+    claims: {
+      subject: ['sub'],
+      email: ['email'],
+      emailVerified: ['email_verified'],
+      names: [['given_name'], ['family_name']],
+      username: ['preferred_username'],
+      sessionId: ['sid'],
+    },
+  }
+  const revocation = { longestLifeSeconds: 1_000 }
+  const names = ['sub', 'email', 'email_verified', 'given_name', 'family_name', 'preferred_username', 'sid']
+  const whole = { ...sound, ...Object.fromEntries(names.map((name) => [name, `${name}@x`])), email_verified: true }
+  for (const name of [undefined, ...names])
+    for (const value of [undefined, null, '', 7, true, 'a@b', {}, []]) {
+      const raw = name === undefined ? whole : { ...whole, [name]: value }
+      const readBy = (issuer: TrustedIssuer) => {
+        try {
+          return readClaims(raw, { ...issuer, revocation, trustEmailVerified: true })
+        } catch (error) {
+          return (error as { exactCause?: unknown }).exactCause
+        }
+      }
+      t.strictSame(readBy(trust), readBy(pointed), `${name}: ${JSON.stringify(value)}`)
+    }
+})

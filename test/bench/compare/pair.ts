@@ -52,6 +52,8 @@ export async function pair(
           costs.push(await course.measure())
         }
         const [a = 0, b = 0, c = 0, d = 0] = costs
+        const order = isLeftFirst ? 'left, right, right, left' : 'right, left, left, right'
+        notify(`${first.name} (${order}): ${costs.map((cost) => cost.toFixed(1)).join(', ')} us`)
         const row = rows.get(first.name) ?? { name: first.name, left: [], right: [] }
         rows.set(first.name, row)
         row.left.push((isLeftFirst ? a + d : b + c) / 2)
