@@ -162,10 +162,9 @@ export const verifiedAddress = (
 ): string | undefined =>
   trust.trustEmailVerified && claims.isEmailVerified && !claims.isClientsOwn ? claims.email : undefined
 
-/** Several spellings name the client: RFC 9068, OpenID Connect, Okta and Entra ID. */
+/** The client in RFC 9068, OpenID Connect, Okta and Entra ID. It is the subject of its own tokens (RFC 9068 2.2). */
 const clientClaims = ['client_id', 'azp', 'cid', 'appid']
 
-/** RFC 9068 2.2: the subject of a client's own token is the client. */
 const isClientsOwn = (raw: RawClaims, subject: string): boolean =>
   clientClaims.some((name) => typeof raw[name] === 'string' && (raw[name] === subject || raw[name] === raw.sub))
 
