@@ -36,7 +36,13 @@ t.test('a replica that does not start says why', async (t) => {
 
 const startsAsTheImage = async (t: Test): Promise<void> => {
   const options = readNodeOptions()
-  t.same(options, ['--no-memory-reducer', '--heap-growing-percent=100', '--max-semi-space-size=16', '--v8-pool-size=1'])
+  t.same(options, [
+    '--no-memory-reducer',
+    '--heap-growing-percent=100',
+    '--max-semi-space-size=16',
+    '--v8-pool-size=1',
+    '--no-allocation-site-pretenuring',
+  ])
   const { pid } = await startReplica(t, { settings: { workers: 2 } })
   const listed = execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
   const workers = listed.trim().split(/\s+/)
