@@ -14,24 +14,40 @@ const readHeap = (): number => {
   return process.memoryUsage().heapUsed
 }
 
+/** V8 lets go of code that has not run during some collections, and of what the last turn still held. */
+const settle = async (): Promise<void> => {
+  for (let turn = 0; turn < 12; turn++) {
+    await new Promise(setImmediate)
+    collect()
+  }
+}
+
+const rounds = 3
+
 // `npm run bench:open-cost` measures a gateway: with the callers, and without what is here alone.
 t.test('an open exchange costs at most 250 bytes, and no timer', async (t) => {
-  const { recheck, stage } = stageRecheck(t)
   const count = 10_000
-  const openings = Array.from({ length: count }, (_, index) => openWith(tokenOf(index + 1), stage.table, {}))
   const { setTimeout: usualTimeout, setInterval: usualInterval } = globalThis
+  t.teardown(() => Object.assign(globalThis, { setTimeout: usualTimeout, setInterval: usualInterval }))
   let timers = 0
   const counted = <Start extends (...args: never[]) => unknown>(start: Start): Start =>
     ((...args: never[]) => {
       timers += 1
       return start(...args)
     }) as Start // the same, counted
-  Object.assign(globalThis, { setTimeout: counted(usualTimeout), setInterval: counted(usualInterval) })
-  t.teardown(() => Object.assign(globalThis, { setTimeout: usualTimeout, setInterval: usualInterval }))
-  const before = readHeap()
-  for (const opening of openings) recheck.open(opening, 0)
-  const bytes = (readHeap() - before) / count
+  const measured: number[] = []
+  for (let round = 0; round < rounds; round++) {
+    const { recheck, stage } = stageRecheck(t)
+    const openings = Array.from({ length: count }, (_, index) => openWith(tokenOf(index + 1), stage.table, {}))
+    await settle()
+    Object.assign(globalThis, { setTimeout: counted(usualTimeout), setInterval: counted(usualInterval) })
+    const before = readHeap()
+    for (const opening of openings) recheck.open(opening, 0)
+    measured.push((readHeap() - before) / count)
+    Object.assign(globalThis, { setTimeout: usualTimeout, setInterval: usualInterval })
+    t.equal(recheck.count, count)
+  }
   t.equal(timers, 0)
-  t.equal(recheck.count, count)
-  t.ok(bytes > 100 && bytes <= 250, `${bytes} bytes each`)
+  const [, bytes = 0] = measured.toSorted((one, other) => one - other)
+  t.ok(bytes > 100 && bytes <= 250, `${measured.join(', ')} bytes each`)
 })
