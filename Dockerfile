@@ -62,5 +62,5 @@ STOPSIGNAL SIGTERM
 # V8 collects all of its heap only when that has doubled: each collection stops all requests for ten milliseconds or more.
 # Its young generation is as large as a gateway needs, whatever memory the container has. One thread helps to collect: four
 # would take turns with requests on one processor. Another version of V8 may not know these flags, and then does not start.
-ENTRYPOINT ["node", "--no-memory-reducer", "--heap-growing-percent=100", "--max-semi-space-size=16", "--v8-pool-size=1", "--no-allocation-site-pretenuring", "/app/dist/main.js"]
+ENTRYPOINT ["node", "--no-memory-reducer", "--heap-growing-percent=100", "--max-semi-space-size=8", "--v8-pool-size=1", "--no-allocation-site-pretenuring", "/app/dist/main.js"]
 CMD ["serve"]

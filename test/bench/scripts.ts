@@ -20,8 +20,7 @@ export function startScript(owner: Owner, name: string, place: ScriptPlace): Scr
   const script = fileURLToPath(new URL(name, import.meta.url))
   const child = fork(script, { execArgv: [`--import=${new URL('typescript.js', import.meta.url)}`] })
   owner.teardown(() => child.kill())
-  if (place === 'elsewhere' && child.pid !== undefined)
-    setPriority(child.pid, Math.min(constants.priority.PRIORITY_LOW, getPriority() + elsewhereNiceness))
+  if (place === 'elsewhere' && child.pid !== undefined) putElsewhere(child.pid)
   const ended = once(child, 'exit').then(([code]) => {
     throw new Error(`${name} ended with ${code}`)
   })
@@ -36,6 +35,10 @@ export function startScript(owner: Owner, name: string, place: ScriptPlace): Scr
     },
   }
 }
+
+/** Its children follow it, those that it has yet to start alone. */
+export const putElsewhere = (pid: number): void =>
+  setPriority(pid, Math.min(constants.priority.PRIORITY_LOW, getPriority() + elsewhereNiceness))
 
 /** One clock for all processes of the machine, unlike `performance.now`. */
 export const systemMs = (): number => Number(process.hrtime.bigint()) / 1_000_000

@@ -7,7 +7,7 @@ import { startWorld, type World } from '../../gateway/demo/world.ts'
 import type { Owner } from '../support/owner.ts'
 import { findRedisLack, startRedis } from '../support/redis.ts'
 import { startReplica } from '../support/replicas.ts'
-import { startScript } from './scripts.ts'
+import { putElsewhere, startScript } from './scripts.ts'
 
 /** A request of the bench, without a body. */
 export type BenchRequest = Readonly<{
@@ -37,6 +37,7 @@ export type Bench = Readonly<{
 export async function startBench(owner: Owner, hasRedis: boolean, startUpstream = startPlain): Promise<Bench> {
   const redis = hasRedis ? { redis: { url: await requireRedis(owner) } } : {}
   const world = await startBenchWorld(owner)
+  if (world.pids.postgres !== undefined) putElsewhere(world.pids.postgres)
   const upstream = await startUpstream(owner)
   const upstreams = { platform: { url: upstream }, data: { url: await startPlain(owner) } }
   const startOne = async (): Promise<string> => {

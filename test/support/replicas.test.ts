@@ -39,7 +39,7 @@ const startsAsTheImage = async (t: Test): Promise<void> => {
   t.same(options, [
     '--no-memory-reducer',
     '--heap-growing-percent=100',
-    '--max-semi-space-size=16',
+    '--max-semi-space-size=8',
     '--v8-pool-size=1',
     '--no-allocation-site-pretenuring',
   ])
