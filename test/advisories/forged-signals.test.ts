@@ -225,8 +225,9 @@ t.test('a replay moves nothing, however often and wherever it comes', async (t) 
 })
 
 t.test('a signal is not a credential', async (t) => {
+  t.equal(await statusOf(gateway, await issuer.sign({ sub: other })), 200, 'of the same subject')
   for (const typ of ['secevent+jwt', 'JWT', 'at+jwt']) {
-    const claims = { sub: victim, events: { [eventTypes.verification]: {} }, sub_id: opaque }
+    const claims = { sub: other, events: { [eventTypes.verification]: {} }, sub_id: opaque }
     t.equal(await statusOf(gateway, await issuer.sign(claims, { typ })), 401, typ)
   }
 })

@@ -8,6 +8,7 @@ import {
   requireInForce,
   type TrustedIssuer,
 } from '../../gateway/authenticate/claims.ts'
+import { boundLogout } from '../../gateway/authenticate/event-token.ts'
 import type { KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
 import type { Directory, NewIdentity, UserRecord } from '../../gateway/directory/directory.ts'
@@ -267,6 +268,22 @@ t.test('a login has the session that the issuer writes where its pointer leads',
       undefined,
       'and no other claim stands for it',
     )
+})
+
+t.test('a logout outlives every JWT that it refuses, by more than the tolerance', async (t) => {
+  const longestLifeSeconds = 10_000
+  const issuer = { ...trust, revocation: { longestLifeSeconds } }
+  const { at, expiresAt } = boundLogout([now], now, longestLifeSeconds)
+  const lives: readonly Readonly<{ iat?: number; exp: number }>[] = [
+    { iat: at, exp: at + longestLifeSeconds },
+    { iat: at, exp: at + 100 * longestLifeSeconds },
+    { iat: at - 1, exp: at + longestLifeSeconds - 1 },
+    { exp: at + longestLifeSeconds },
+  ]
+  for (const life of lives) {
+    t.ok(judge({ ...sound, ...life }, issuer, at), 'in force when it comes')
+    t.throws(() => judge({ ...sound, ...life }, issuer, expiresAt), unauthenticated, JSON.stringify(life))
+  }
 })
 
 t.test('addresses are the same without case in ASCII alone', async (t) => {

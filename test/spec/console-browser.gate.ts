@@ -7,7 +7,11 @@ import { openPage, startChromium, testChromium, type WatchedPage } from '../supp
 import { call } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
 import { type ConsoleStage, startConsoleStage } from '../support/console-stage.ts'
+import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { freezePostgres } from '../support/freeze-postgres.ts'
+import { startTestGateway } from '../support/gateway.ts'
+import { startHttpUpstream } from '../support/http-upstream.ts'
+import { prepareLogouts, push } from '../support/logout-stage.ts'
 import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
 
 /** `WRITE_SCREENSHOTS=1` takes the pictures of the documentation anew. */
@@ -74,6 +78,38 @@ testChromium(t, 'in a browser', async (t) => {
     for (const part of ['404', 'route_not_found', 'GET', '/waits', '127.0.0.1']) t.match(first, part)
     t.notMatch(await page.content(), /token=secret|eyJ|oat_|alert\(1\)/)
     checkQuiet(t, watched, [admin])
+    await page.context().close()
+  })
+
+  await t.test('the WebSocket of a page is closed with 1008 when its user has signed out', async (t) => {
+    const { issuer, addSubject, signLogout, settings } = await prepareLogouts(t, world)
+    const upstream = await startEndlessUpstream(t)
+    const site = await startHttpUpstream(t, (_, response) => {
+      response.setHeader('content-type', 'text/html')
+      response.end('<!doctype html><title>A page</title>')
+    })
+    const gateway = await startTestGateway(t, {
+      ...{ world, upstreams: { platform: { url: upstream.url } } },
+      settings: {
+        ...settings,
+        issuers: settings.issuers.map((one) => ({ ...one, tokens: { subprotocol: true } })),
+        cors: { origins: [site.url] },
+      },
+    })
+    const subjects = [await addSubject(), await addSubject()] as const
+    const jwts = await Promise.all(subjects.map((sub) => issuer.sign({ sub })))
+    const { page } = await openPage(browser, site.url)
+    await page.evaluate(`Promise.all(${JSON.stringify(jwts)}.map((jwt, index) => new Promise((resolve, reject) => {
+      const socket = new WebSocket('${gateway.public.replace('http', 'ws')}/socket', ['chat', 'bearer.jwt.' + jwt])
+      const ended = new Promise((end) => { socket.onclose = ({ code }) => end(code) })
+      const hear = () => new Promise((heard) => { socket.onmessage = () => heard(true) })
+      socket.onerror = () => reject(new Error('refused'))
+      window['socket' + index] = { ended, hear, socket }
+      hear().then(resolve)
+    }))).then(() => true)`)
+    t.equal((await push(gateway, await signLogout({ sub: subjects[0] }))).status, 200)
+    t.equal(await page.evaluate('socket0.ended'), 1008)
+    t.ok(await page.evaluate('socket1.hear()'), 'that of another user goes on')
     await page.context().close()
   })
 
