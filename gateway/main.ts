@@ -28,7 +28,7 @@ const program = new Command('sallyport')
 
 program
   .command('serve')
-  .description('Run the gateway; SIGTERM drains it, and Ctrl-C stops it at once')
+  .description('Run the gateway; SIGTERM drains it, and Ctrl-C drains it within 2 s')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport serve --config config/gateway.yaml'))
   .action(lazyCommand(() => import('./cli/serve.ts'), 'runServe'))

@@ -40,6 +40,27 @@ export function install() {
     .update(readFileSync(join(root, 'package-lock.json')))
     .digest('hex')
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
+  if (!isInstalled(root)) runNpm()
+  writeFileSync(stamp, lock)
+}
+
+/**
+ * Whether `node_modules` holds the packages of the lock file already, as after `npm ci`. npm itself writes the list at the
+ * end of an installation. Optional packages may be missing, because most of them are for other platforms.
+ */
+export function isInstalled(folder) {
+  const list = join(folder, 'node_modules', '.package-lock.json')
+  if (!existsSync(list)) return false
+  const [wanted, installed] = [join(folder, 'package-lock.json'), list].map(
+    (file) => JSON.parse(readFileSync(file, 'utf8')).packages,
+  )
+  return Object.entries(wanted).every(([path, { integrity, optional = false }]) => {
+    const found = installed[path]
+    return path === '' || (found ? found.integrity === integrity : optional)
+  })
+}
+
+function runNpm() {
   // An `npm pack` that was killed may have left it; npm would take it for the lock file.
   rmSync(join(root, 'npm-shrinkwrap.json'), { force: true })
   const npm = process.env.npm_execpath
@@ -47,7 +68,6 @@ export function install() {
   // No package's scripts run: nothing here needs them.
   const args = [...first, 'ci', '--ignore-scripts', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error']
   runStep('Installing packages …', () => execFileSync(command, args, { cwd: root, stdio: 'inherit' }))
-  writeFileSync(stamp, lock)
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) install()

@@ -3,7 +3,7 @@ export type PolicyState = Readonly<{
   loadedAt: string | undefined
   files: readonly string[]
   fingerprint: string | undefined
-  trouble: PolicyTrouble | undefined
+  failure: PolicyFailure | undefined
   held: PolicyHold | undefined
   change: PolicyChange | undefined
 }>
@@ -26,7 +26,7 @@ export type PolicyChange = Readonly<{
   widened: readonly string[]
 }>
 
-export type PolicyTrouble = Readonly<{ since: string; message: string }>
+export type PolicyFailure = Readonly<{ since: string; message: string }>
 
 export type PolicyStates = Readonly<{ live: PolicyState; shadow: PolicyState | undefined }>
 
@@ -38,7 +38,7 @@ export function choosePolicyStates(states: readonly PolicyStates[]): PolicyState
 const chooseWorst = (states: readonly PolicyState[]): PolicyState | undefined =>
   [...states].sort(
     (one, other) =>
-      Number(other.trouble !== undefined) - Number(one.trouble !== undefined) ||
+      Number(other.failure !== undefined) - Number(one.failure !== undefined) ||
       Number(other.held !== undefined) - Number(one.held !== undefined) ||
       (one.loadedAt ?? '').localeCompare(other.loadedAt ?? ''),
   )[0]

@@ -20,8 +20,14 @@ export async function generateKey(
     throw new UsageError(`${out} exists. Choose another file with --out, or move the old key away first.`)
   }
   if (options.json) process.stdout.write(`${JSON.stringify({ file: out, kid: key?.kid, algorithm })}\n`)
-  else
-    process.stdout.write(`wrote ${out} (kid ${key?.kid})\nlist it first under identity.keys, as file:${resolve(out)}\n`)
+  else process.stdout.write(`wrote ${out} (kid ${key?.kid})\n${tellNext(out)}\n`)
+}
+
+const shippedKeyFile = '.sallyport/identity.pem'
+
+function tellNext(file: string): string {
+  const advice = `list it first under identity.keys, as file:${resolve(file)}`
+  return file === shippedKeyFile ? `the shipped configuration lists it; in another one ${advice}` : advice
 }
 
 export function generatePem(algorithm: 'EdDSA' | 'ES256'): string {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { PolicyChange, PolicyHold, PolicyState, PolicyTrouble } from '../admin/policy-state.ts'
+import type { PolicyChange, PolicyFailure, PolicyHold, PolicyState } from '../admin/policy-state.ts'
 import { redact } from '../observe/log/redact.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 
@@ -19,7 +19,7 @@ const mistakesShown = 50
 export function keepPolicyLedger(directory: string, now: () => Date): PolicyStatus {
   let inUse: Pick<PolicyState, 'loadedAt' | 'fingerprint'> = { loadedAt: undefined, fingerprint: undefined }
   let texts: PolicyTextList = []
-  let trouble: PolicyTrouble | undefined
+  let failure: PolicyFailure | undefined
   let held: PolicyHold | undefined
   let change: PolicyChange | undefined
   return {
@@ -29,8 +29,8 @@ export function keepPolicyLedger(directory: string, now: () => Date): PolicyStat
     },
     noteOutcome: (isGood, error) => {
       const message = cut(redact(error?.message ?? 'unknown error'))
-      if (isGood) trouble = undefined
-      else if (message !== trouble?.message) trouble = { since: now().toISOString(), message }
+      if (isGood) failure = undefined
+      else if (message !== failure?.message) failure = { since: now().toISOString(), message }
     },
     noteHeld: (noted) => {
       const since = held?.reason === noted?.reason ? held?.since : undefined
@@ -44,7 +44,7 @@ export function keepPolicyLedger(directory: string, now: () => Date): PolicyStat
     noteChange: (noted) => {
       change = { at: now().toISOString(), ...noted }
     },
-    state: () => ({ directory, ...inUse, files: texts.map(([name]) => name), trouble, held, change }),
+    state: () => ({ directory, ...inUse, files: texts.map(([name]) => name), failure, held, change }),
     texts: () => texts,
   }
 }

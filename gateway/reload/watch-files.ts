@@ -20,7 +20,7 @@ const readMs = 5_000
 export type Poll = (isTrusting?: boolean) => Promise<void>
 
 /**
- * Compares contents and not dates, so it follows a rename, a symbolic link that was turned, and an edit within one
+ * Compares contents and not dates, so it follows a rename, a replaced symbolic link, and an edit within one
  * clock tick. Two polls in a row must agree: a file may be half written.
  */
 export function createFilesWatch<Content>(watch: FilesWatch<Content>): Poll {

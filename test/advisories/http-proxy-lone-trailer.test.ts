@@ -3,7 +3,7 @@ import { call, callRaw } from '../support/client.ts'
 import { openRoute, startRawUpstream, startTestGateway } from '../support/gateway.ts'
 
 // http-proxy 1.18.1 on Node 20: one such request ends the process (ERR_HTTP_TRAILER_INVALID).
-t.test('a Trailer without a chunked body ends nothing, in a request or in an answer', async (t) => {
+t.test('a Trailer header without a chunked body does no harm, in a request or in a response', async (t) => {
   const upstream = await startRawUpstream(t, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\ntrailer: z\r\ncontent-length: 2\r\n\r\nok')
   })

@@ -13,7 +13,7 @@ const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 const world = await startTestWorld(t)
 const { insert } = await populate(t, world)
 
-// An operator who is told of a check that was never made looks for the mistake in the wrong place.
+// `policy explain` once listed checks that were never made, so operators looked for the mistake in the wrong place.
 t.test('an explanation ends with the check that refused', async (t) => {
   for (const [words, expected] of [
     [
@@ -50,7 +50,7 @@ testRedis(
   'a heartbeat that only Redis has heard counts for the list, the proxy and the console alike',
   async (t) => {
     const redis = await startRedis(t)
-    // The demo world keeps alive whatever its database has ever heard of.
+    // Without a heartbeat in the database: the demo world would keep renewing one that is there.
     const id = await insert(
       `clusters (organization_id, name, slug, base_url) values (${world.organizations.acme.id}, 'Remote', 'remote', $1)`,
       [world.backends.recorder],

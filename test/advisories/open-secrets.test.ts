@@ -7,7 +7,7 @@ import { createAuthority, ownNames, testCertificates } from '../support/certific
 import { until } from '../support/gateway.ts'
 import { type Serving, startServing } from '../support/serve.ts'
 
-/** Key and connection strings in files, and a certificate that anyone may read. */
+/** Files of a signing key, a connection string and a TLS key with this mode, and a certificate that anyone may read. */
 function writeSecrets(t: Test, mode: number) {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-secrets-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
@@ -44,7 +44,7 @@ const warningsOf = (serving: Serving) =>
 for (const workers of [1, 2])
   testCertificates(
     t,
-    `secret files that others may read are warned of, once each, with ${workers} worker(s)`,
+    `the log warns once of each secret file that others may read, with ${workers} worker(s)`,
     async (t) => {
       const { files, settings } = writeSecrets(t, 0o644)
       const serving = await startServing(t, { settings: { ...settings, workers } })
@@ -60,7 +60,7 @@ for (const workers of [1, 2])
     },
   )
 
-testCertificates(t, 'files of the gateway alone are not, until a reload finds them open', async (t) => {
+testCertificates(t, 'the log warns of a file that others may read since a reload, and not before', async (t) => {
   const { files, settings } = writeSecrets(t, 0o600)
   const serving = await startServing(t, { settings })
   await until(() => serving.log().some(({ msg }) => msg === 'listening'), 'the start')

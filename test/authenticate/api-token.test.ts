@@ -12,13 +12,13 @@ const sha256 = (text: string): string => createHash('sha256').update(text).diges
 const draw = (alphabet = base62, length = 40): string =>
   Array.from({ length }, () => alphabet.charAt(randomInt(alphabet.length))).join('')
 
-/** A token as the platform makes it; `id` and `secret` as they stand inside, before base64url. */
+/** A token as the platform makes it, from `id` and `secret` before they are encoded in base64url. */
 const compose = (id: string, secret: string): string => `oat_${encode(id)}.${encode(secret)}`
 const withChecksum = (random: string): string => `${random}${crc32(random)}`
 const random = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN'
 const good = compose('7', withChecksum(random))
 
-t.test('a token known to the letter is read', async (t) => {
+t.test('a token of a known text is read as its id and hash', async (t) => {
   const token = 'oat_Nw.YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXpBQkNERUZHSElKS0xNTjIzNjYzNTYwNzA'
   t.same(parseApiToken(token), {
     id: 7,
@@ -47,7 +47,7 @@ t.test('secrets of the alphabet that AdonisJS draws from are read', async (t) =>
   t.ok(parseApiToken(compose('1', withChecksum('-_'.repeat(20)))))
 })
 
-t.test('a checksum of few digits is read as it is, and not with zeros before it', async (t) => {
+t.test('a checksum of less than ten digits is read without leading zeros, and refused with them', async (t) => {
   let short = draw()
   while (crc32(short) > 99_999_999) short = draw()
   t.ok(parseApiToken(compose('1', withChecksum(short))))
@@ -74,7 +74,7 @@ t.test('any one character of the prefix or of the dot changed is refused', async
     }
 })
 
-t.test('a changed id is refused or is another id: never the same token under a second spelling', async (t) => {
+t.test('a changed id is refused or is another id, so that a token has one spelling', async (t) => {
   const token = compose('1234567', withChecksum(random))
   for (let index = 4; index < token.indexOf('.'); index++)
     for (const character of base64url) {
@@ -87,7 +87,7 @@ t.test('a character too many or too few is refused, wherever it stands', async (
   let accepted = 0
   for (let index = 0; index <= good.length; index++) {
     if (index < good.length && parseApiToken(good.slice(0, index) + good.slice(index + 1))) accepted++
-    // Another digit may make another id: a token of another name, not another spelling of this one.
+    // Another digit may make another id, which is another token.
     for (const character of `${base64url}.= `)
       if (parseApiToken(`${good.slice(0, index)}${character}${good.slice(index)}`)?.id === 7) accepted++
   }

@@ -440,9 +440,9 @@ t.test('a token of 8 KiB is read, one over it is refused', async (t) => {
 
 t.test('a failing issuer is not a fault of the token', async (t) => {
   const { token } = forge('RS256')
-  const trouble = new GatewayError('issuer_unavailable')
+  const failure = new GatewayError('issuer_unavailable')
   await t.rejects(
-    proveToken(token, () => Promise.reject(trouble)),
+    proveToken(token, () => Promise.reject(failure)),
     { code: 'issuer_unavailable', status: 503 },
   )
 })

@@ -20,7 +20,7 @@ const profile: Profile = {
   timeDeltas: [1_000, 100, 200, 100, 600],
 }
 
-t.test('a profile is folded by what calls what, without the time at rest', async (t) => {
+t.test('a profile becomes a tree of callers and callees, without idle time', async (t) => {
   const root = foldProfile(profile)
   t.equal(root.micros, 1_000)
   const [handle] = root.below.values()
@@ -34,7 +34,7 @@ t.test('a profile is folded by what calls what, without the time at rest', async
   )
 })
 
-t.test('the picture tells of each frame what it is, its part, and what it costs a request', async (t) => {
+t.test('the picture names each frame, its share of the time, and its cost per request', async (t) => {
   const svg = renderFlameGraph(profile, 'A & B', 10)
   t.match(svg, /<title>A &amp; B<\/title>/)
   t.match(svg, /<title>handle dist\/pipeline\.js: 100\.0 %, 100\.00 µs a request<\/title>/)

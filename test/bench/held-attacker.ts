@@ -1,11 +1,12 @@
-// The crowd of bench:held, in a process of its own: opens connections, sends what its argument says, and reads nothing back.
+// The clients of bench:held, in a process of their own. They open connections, send what the argument says, and read nothing
+// where it says `isDeaf`.
 import { connect, type Socket } from 'node:net'
 import { connect as connectSecurely } from 'node:tls'
 import type { HeldScene } from './held-scenes.ts'
 
 export type CrowdOrders = HeldScene & Readonly<{ host: string; port: number; isSecure: boolean; connections: number }>
 
-const orders = JSON.parse(process.argv[2] ?? '') as CrowdOrders // of bench:held
+const orders = JSON.parse(process.argv[2] ?? '') as CrowdOrders // bench:held wrote it
 const { host, port, isSecure, connections, head, fillBytes, fill, isDeaf } = orders
 const filling = Buffer.from(fill.repeat(Math.ceil(fillBytes / Math.max(1, fill.length))).slice(0, fillBytes), 'latin1')
 
@@ -21,7 +22,7 @@ async function openOne(): Promise<void> {
   if (isDeaf) socket.pause()
   else socket.resume()
   socket.write(head)
-  // A moment later, so that the head may be on its way before.
+  // A moment later, so that the head arrives in a packet of its own.
   setTimeout(() => socket.write(filling), 20)
 }
 

@@ -78,7 +78,7 @@ t.test('a request that was under way at the first refusal is not counted', async
   t.equal(acceptedAfter, 0)
 })
 
-t.test('trouble of either side ends it', async (t) => {
+t.test('a failure of either side ends the measurement', async (t) => {
   const nowMs = (): number => 0
   const pause = (): Promise<void> => new Promise(setImmediate)
   const broken = async (): Promise<never> => {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 
-/** Runs a bench by what its npm script calls, on the Node that is there. */
+/** Runs a bench as its npm script does, but on the Node that runs the tests. */
 export async function runBench(t: Test, name: string, ...options: readonly string[]) {
   const script = fileURLToPath(new URL('run.js', import.meta.url))
   const { PATH, HOME, REDIS_URL } = process.env

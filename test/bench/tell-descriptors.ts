@@ -1,4 +1,5 @@
-// Tells its parent again and again how many descriptors a process has open, of which a thousand take a while to list.
+// A process that reports to its parent, every 200 ms, how many descriptors another process has open. The count is not made
+// in the bench itself, because listing thousands of descriptors takes long enough to disturb what the bench measures.
 import { countDescriptors } from '../support/process-figures.ts'
 
 const everyMs = 200

@@ -1,2 +1,2 @@
-// The loader of all TypeScript that is run from its sources, by the name that the benches know.
+// The loader of TypeScript sources, under the path that benches give to `--import`.
 import '../../scripts/typescript.js'

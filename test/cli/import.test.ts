@@ -77,6 +77,8 @@ t.test('a file is bounded, in bytes and in entries', async (t) => {
   const many = `kind,externalId\n${'users,a\n'.repeat(5_001)}`
   t.throws(() => readImportFile(write('many.csv', many)), { message: /has 5001 entries, and may have 5000; split it$/ })
   t.throws(() => readImportFile(folder), /not a regular file/)
+  const missing = { message: /none\.yaml cannot be read: ENOENT \(it does not exist\)\. Name the file to import\.$/ }
+  t.throws(() => readImportFile(join(folder, 'none.yaml')), missing)
 })
 
 const yaml = `

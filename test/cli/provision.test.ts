@@ -2,6 +2,7 @@ import t from 'tap'
 import {
   readEmail,
   readIdentity,
+  readIssuer,
   readOrganization,
   readPerson,
   readSlug,
@@ -35,6 +36,9 @@ t.test('a user is named in one way, and in whole', async (t) => {
     t.throws(() => readPerson(options), usage(/name the user by --user, by --issuer and --subject, or by --email/))
   for (const options of [{ issuer: 'https://a.example' }, { subject: 's' }])
     t.throws(() => readIdentity(options), usage(/belong together/))
+  const stranger = { issuer: 'https://a.example', subject: 's' }
+  t.throws(() => readIssuer(stranger, new Set(), ''), usage(/^issuer must be an issuer of the/), 'the field of a file')
+  t.throws(() => readPerson({}, ''), usage(/^name the user by user, by issuer and subject, or by email$/))
   for (const text of ['a', 'a@', '@b', 'a@b@c', 'a b@c'])
     t.throws(() => readEmail('--email', text), usage(/must be an address/), text)
 })

@@ -1,4 +1,4 @@
-// A program that starts a database, says where, and waits to be killed.
+// A program that starts a database, prints its address, and waits until the test kills it.
 import { startPostgres } from '../../gateway/demo/postgres.ts'
 
 const filesToRemove = process.argv.slice(2)

@@ -10,8 +10,9 @@ export type Flow = Readonly<{
   /** Requests a second, at a rate of 200 of all flows. */
   weight: number
   path: string
-  /** The next request's own, as its headers; GET where it is left out. */
+  /** The method of the next request; GET if it is absent. */
   method?: () => string
+  /** The headers of the next request. */
   headers: () => Readonly<Record<string, string>>
   /** The statuses while everything is well. */
   usual: readonly number[]
@@ -23,7 +24,7 @@ export type FlowName = 'public' | 'anonymous' | 'session' | 'token' | 'unknown' 
 
 export type Flows = Readonly<Record<FlowName, Flow>>
 
-/** Each kind of caller, good and bad; `newcomers` of them log in for the first time. */
+/** A flow for each kind of caller, good and bad. There are tokens for `newcomers` first logins. */
 export async function prepareFlows(owner: Owner, world: World['description'], newcomers: number): Promise<Flows> {
   const mint = async (sub: string): Promise<string> => {
     const body = JSON.stringify({ sub, email: `${sub}@demo.example` })

@@ -4,7 +4,7 @@ import type { Stage } from './stage.ts'
 
 export const drillDomain = 'drill.test'
 
-/** Starts a name server for each dependency; every request opens a connection to the upstream by its name. */
+/** Gives each dependency a name in a name server of the drill. Every request opens a connection to the upstream by its name. */
 export async function leadByNames({ owner, notes, upstream }: Stage): Promise<GatewayOptions> {
   const names = await startNameServer(owner)
   for (const name of ['database', 'redis', 'issuer', 'upstream']) names.set(`${name}.${drillDomain}`, '127.0.0.1')

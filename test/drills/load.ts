@@ -3,7 +3,10 @@ import { type Dispatcher, Pool } from 'undici'
 import type { Owner } from '../support/owner.ts'
 import type { FlowName, Flows } from './flows.ts'
 
-/** One request: when it was due, by `performance.now()`, and how long after that its answer was complete. */
+/**
+ * One request: when it was due, by `performance.now()`, and how long after that its answer was complete. Its status is 0
+ * if no answer came within the time-out.
+ */
 export type Sample = Readonly<{ flow: FlowName; dueMs: number; tookMs: number; status: number }>
 
 /** Requests at an even pace, whether or not earlier ones have been answered. */
@@ -15,16 +18,15 @@ export type Load = Readonly<{
   stop: () => Promise<void>
 }>
 
-/** No answer by then is a status of 0. */
-const patienceMs = 20_000
+const answerTimeoutMs = 20_000
 
 const tickMs = 5
 
-/** Of each flow: one that waits for its answers must not keep another from being sent. */
+/** Connections of each flow. A flow that waits for its answers must not keep another one's requests from being sent. */
 const maxConnections = 128
 
 export function startLoad(owner: Owner, origin: string, flows: Flows, rate: number): Load {
-  const options = { connections: maxConnections, headersTimeout: patienceMs, bodyTimeout: patienceMs }
+  const options = { connections: maxConnections, headersTimeout: answerTimeoutMs, bodyTimeout: answerTimeoutMs }
   const pools = new Map(Object.keys(flows).map((name) => [name, new Pool(origin, options)]))
   owner.teardown(() => Promise.all([...pools.values()].map((pool) => pool.destroy())))
   const samples: Sample[] = []
@@ -60,7 +62,7 @@ export function startLoad(owner: Owner, origin: string, flows: Flows, rate: numb
   }
 }
 
-/** The flow's name goes along, for the upstream to know what reached it. */
+/** `x-request-id` carries the flow's name, so that the upstream knows which requests reached it. */
 async function ask(pool: Pool | undefined, flows: Flows, name: FlowName, number: number): Promise<number> {
   const { path, method = () => 'GET', headers } = flows[name]
   try {
@@ -78,10 +80,10 @@ async function ask(pool: Pool | undefined, flows: Flows, name: FlowName, number:
 
 function composeRequest(method: string, path: string, headers: Readonly<Record<string, string>>) {
   const body = ['POST', 'PUT', 'PATCH'].includes(method) ? 'a body' : null
-  return { method: method as Dispatcher.HttpMethod, path, headers, body } // of a drill's own words
+  return { method: method as Dispatcher.HttpMethod, path, headers, body } // flows name real methods
 }
 
-/** As many turns for each as its weight, spread evenly. */
+/** One round of turns: each flow has as many as its weight, spread evenly over the round. */
 function arrange(flows: Flows): readonly FlowName[] {
   const turns = Object.entries(flows).flatMap(([name, { weight }]) =>
     // The keys of `Flows` are its names.

@@ -18,18 +18,18 @@ export type PlayOptions = Rigor &
 
 export type Result = Readonly<{ figures: readonly FlowFigures[]; findings: readonly Finding[] }>
 
-/** For the caches to fill, and the code to be compiled. */
+/** Time for the caches to fill, and for V8 to compile the code. */
 const warmUpMs = 3_000
 
-const lookMs = 250
+const memoryEveryMs = 250
 
-/** Starts everything, breaks it for a while under load, and says what was seen. Memory is the system's word. */
+/** Starts a stage, breaks it for a while under load, and returns figures and findings. Memory is what the system reports. */
 export const play = (drill: Drill, options: PlayOptions): Promise<Result> =>
   withOwner(async (owner) => {
     const { seconds, rate, notify } = options
     const goodAfterMs = drill.goodAfterMs ?? 2_000
     const stage = await openStage(owner, drill, notify)
-    // One at least in each phase, however short.
+    // Accounts for first logins: about one in a hundred requests, and at least a few in each phase.
     const allSeconds = 3 * seconds + (warmUpMs + goodAfterMs * options.patience) / 1_000
     const usual = await prepareFlows(owner, stage.world, Math.ceil((allSeconds * rate) / 100) + 10)
     const flows: Flows = drill.adapt?.(usual) ?? usual
@@ -44,7 +44,7 @@ export const play = (drill: Drill, options: PlayOptions): Promise<Result> =>
       const now = readAll()
       if (now.rssBytes > highest.rssBytes) highest = now
     }
-    const timer = setInterval(guarded('process', look), lookMs)
+    const timer = setInterval(guarded('process', look), memoryEveryMs)
     owner.teardown(() => clearInterval(timer))
     const beganMs = performance.now()
     await drill.begin(stage)

@@ -1,7 +1,7 @@
-/** How often a campaign says how far it is. */
+/** Time between two lines of progress. */
 const everyMs = 10_000
 
-/** Says on standard error how much of it is done, and how fast that goes: a line every few seconds. */
+/** Passes items on, and prints to standard error every few seconds how many there were, and how many a second. */
 export function* reportProgress<Item>(items: Iterable<Item>, name: string): Generator<Item> {
   const startedMs = performance.now()
   let toldAtMs = startedMs

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { PreparedHeaders } from '../../gateway/http/prepared-headers.ts'
 
-t.test('lines are put together once, as they stand in a head', async (t) => {
+t.test('headers become the lines of a head', async (t) => {
   const { text, headers } = new PreparedHeaders(['X-One', '1', 'x-two', ''])
   t.equal(text, 'X-One: 1\r\nx-two: \r\n')
   t.same(headers, ['X-One', '1', 'x-two', ''])
@@ -26,5 +26,5 @@ for (const [name, value] of [
 ] as const)
   t.test(`${JSON.stringify(`${name}: ${value}`)} is not prepared`, async (t) => {
     t.throws(() => new PreparedHeaders(['x-sound', '1', name, value]), TypeError)
-    t.throws(() => new PreparedHeaders([name, value]), TypeError, 'nor a second time')
+    t.throws(() => new PreparedHeaders([name, value]), TypeError, 'nor by itself')
   })

@@ -18,7 +18,7 @@ testShown(t, 'traefik.md', files)
 
 testProxy(t, 'traefik', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startTraefik(t, program, places))
-  // Traefik vouches for some more, and asks for compressed answers.
+  // Traefik sets two more forwarding headers of its own, and asks the backend for compressed answers.
   const adds = ['x-forwarded-port', 'x-forwarded-server', 'accept-encoding']
   testScenes(t, stage, { forwards: 'itself', adds, gatewayDown: { decision: 500, public: 502 }, backendDown: 502 })
 })

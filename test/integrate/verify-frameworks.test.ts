@@ -15,7 +15,7 @@ const member = oauth(world.users.member)
 async function startExample(t: Test, name: string, jwksUrl: string): Promise<string> {
   const file = fileURLToPath(new URL(`../../examples/${name}.js`, import.meta.url))
   const child = spawn(process.execPath, [file], {
-    // Variables of the machine must not reach it.
+    // No other variable of this machine may change what the example does.
     env: { PATH: process.env.PATH, PORT: '0', SALLYPORT_JWKS: jwksUrl },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -25,9 +25,9 @@ async function startExample(t: Test, name: string, jwksUrl: string): Promise<str
     child.kill('SIGKILL')
     await ended
   })
-  const isGone = ended.then(([code]) => Promise.reject(new Error(`${name} ended with ${code}`)))
-  isGone.catch(() => undefined)
-  const [url] = await Promise.race([once(createInterface(child.stdout), 'line'), isGone])
+  const failure = ended.then(([code]) => Promise.reject(new Error(`${name} ended with ${code}`)))
+  failure.catch(() => undefined)
+  const [url] = await Promise.race([once(createInterface(child.stdout), 'line'), failure])
   return url
 }
 
@@ -44,14 +44,14 @@ for (const name of ['express', 'fastify'])
   t.test(`the example with ${name}`, async (t) => {
     const url = await startExample(t, name, jwksUrl)
 
-    t.test('answers whom the gateway names', async (t) => {
+    t.test('answers the caller that the gateway names', async (t) => {
       const { status, json } = await call(url, { path: '/datasets', headers: await askIdentity('/datasets') })
       t.equal(status, 200)
       const organization = { role: 'org-member' }
       t.match(json(), { user: { id: world.users.member.id }, organization, mayWrite: false })
     })
 
-    t.test('refuses what came past the gateway, or was meant for another backend', async (t) => {
+    t.test('refuses a request that came past the gateway, or whose header is for another backend', async (t) => {
       for (const headers of [{}, { 'x-gateway-identity': 'forged' }, await askIdentity('/v1/files')])
         t.equal((await call(url, { path: '/datasets', headers })).status, 401)
     })

@@ -18,7 +18,7 @@ t.test('IPv6 addresses of one /64 spend of one budget, IPv4 addresses each of th
     t.equal(readNetwork(address), network, address)
 })
 
-t.test('no address stands in a key', async (t) => {
+t.test("the key of an address's budget does not hold the address", async (t) => {
   const owner = ownerOfAddress('192.0.2.7')
   t.match(owner, /^address:[\w-]{22}$/)
   t.equal(ownerOfAddress('192.0.2.7'), owner)

@@ -3,7 +3,7 @@ import { completedEvent, createdEvent, parseEvents } from '../support/event-stre
 import { openRoute, until } from '../support/gateway.ts'
 import { chatPath, modelRoutes, responsesPath, startStreamPair, streamHead } from '../support/streams.ts'
 
-t.test('at the drain’s time-out every open stream ends by itself', async (t) => {
+t.test('at the time-out of a drain every open stream ends with a terminal event of its own', async (t) => {
   const { gateway, open } = await startStreamPair(t, { routes: [...modelRoutes, { ...openRoute, upstream: 'agents' }] })
   let isAsked = false
   const waiting = open(responsesPath, (socket) => {
@@ -21,7 +21,7 @@ t.test('at the drain’s time-out every open stream ends by itself', async (t) =
   const bodies = await Promise.all([responses.whole(), chat.whole(), done.whole()])
   const failure = { type: 'response.failed', response: { metadata: { x_service_error_code: 'gateway_draining' } } }
   for (const body of bodies.slice(0, 2)) t.match(JSON.parse(parseEvents(body).at(-1)?.data ?? '{}'), failure)
-  t.equal(bodies[2]?.toString(), completedEvent, 'a terminal event is the last word')
+  t.equal(bodies[2]?.toString(), completedEvent, 'nothing follows a terminal event')
 
   const refused = await waiting
   t.equal(refused.status, 503)
@@ -30,7 +30,7 @@ t.test('at the drain’s time-out every open stream ends by itself', async (t) =
   await drained
 })
 
-t.test('a stream that ends before the drain’s time-out ends as ever', async (t) => {
+t.test('a stream that ends before the time-out of a drain passes unchanged', async (t) => {
   const { gateway, open } = await startStreamPair(t)
   let end = (): void => {}
   const answer = await open(responsesPath, (socket) => {
@@ -43,7 +43,7 @@ t.test('a stream that ends before the drain’s time-out ends as ever', async (t
   await drained
 })
 
-t.test('a stream whose head comes after the drain’s time-out is refused', async (t) => {
+t.test('a stream whose head comes after the time-out of a drain is refused', async (t) => {
   const { gateway, open } = await startStreamPair(t)
   let begin = (): void => {}
   const late = open(responsesPath, (socket) => {

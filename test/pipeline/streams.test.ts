@@ -20,7 +20,7 @@ import {
   toChunk,
 } from '../support/streams.ts'
 
-/** With the time-outs of production. */
+/** With the default time-outs. */
 const { gateway, upstream, expect, open } = await startStreamPair(t)
 
 /** The failure that a stream was ended with, after exactly these bytes. */
@@ -51,7 +51,7 @@ t.test('an event passes as soon as it is whole, and not before', async (t) => {
   })
   await until(() => answer.text() === createdEvent, 'the first event')
   say(halves[0] ?? '')
-  // The next event of another stream has been on the same way: time enough for the half one to come.
+  // By the time another stream has passed whole, the half event would have arrived if the gateway had sent it.
   await (await open(responsesPath, (socket) => socket.end(`${streamHead}\r\n${completedEvent}`))).whole()
   t.equal(answer.text(), createdEvent)
   say(halves[1] ?? '')
@@ -129,7 +129,7 @@ t.test('a chat that ends with [DONE] passes byte for byte', async (t) => {
   t.equal((await answer.whole()).toString(), stream)
 })
 
-t.test('a route says what its streams speak where its path does not', async (t) => {
+t.test('the key `stream` of a route says which API its streams follow', async (t) => {
   const [route] = modelRoutes
   const own = await startStreamPair(t, {
     routes: [
@@ -162,7 +162,7 @@ for (const [when, bytes] of Object.entries(refusals))
     }
   })
 
-t.test('an upstream that stays open after its terminal event is waited for', async (t) => {
+t.test('the gateway waits for an upstream that stays open after its terminal event', async (t) => {
   let end = (): void => {}
   const answer = await open(responsesPath, (socket) => {
     socket.write(`${streamHead}\r\n${createdEvent}${completedEvent}`)
@@ -213,7 +213,7 @@ t.test('250 clients that leave close 250 upstream connections within 1 s', async
   await until(() => !opened.some(isOpen), 'the release of every upstream connection', 1_000)
 })
 
-t.test('a slow reader holds the upstream up, and gets every byte', async (t) => {
+t.test('a slow reader slows its upstream down, and gets every byte', async (t) => {
   const events = deltaEvent(1).repeat(1_000)
   const count = 200
   let sent = 0
@@ -289,5 +289,5 @@ t.test('open streams are counted, and failures by their codes', async (t) => {
   const left = await open(responsesPath, (socket) => socket.write(`${streamHead}\r\n${createdEvent}`))
   left.leave()
   await until(async () => /^sallyport_streams_open 0$/m.test(await read()), 'the end of the stream that was left')
-  t.equal(await countFailures(), before + 1, 'a client that leaves is no failure')
+  t.equal(await countFailures(), before + 1, 'a client that leaves is not a failure')
 })

@@ -47,7 +47,7 @@ t.test('a file that stays away is held back, unless its routes are elsewhere or 
   t.same(judge(before, table({ 'a.yaml': routes('a'), 'c.yaml': routes('other') })), lost)
   t.equal(judge(before, table({ 'a.yaml': routes('a', 'b') })), undefined)
   t.equal(judge(before, table({ 'c.yaml': routes('a', 'b') })), undefined)
-  t.equal(judge(before, table({ 'a.yaml': routes('a') }, ['/p/..2'])), undefined, 'a link was turned')
+  t.equal(judge(before, table({ 'a.yaml': routes('a') }, ['/p/..2'])), undefined, 'a symbolic link was replaced')
   t.same(judge(before, table({ 'a.yaml': routes('a') }, ['/p', '/q'])), lost, 'one of them is where it was')
   t.same(judge(before, table({ 'a.yaml': routes('a') }, [])), lost, 'nothing is known of their place')
 })

@@ -9,34 +9,34 @@ const texts = new Map([
 function keep() {
   let second = 0
   const ledger = keepPolicyLedger('/policies', () => new Date(second++ * 1_000))
-  return { ...ledger, trouble: () => ledger.state().trouble }
+  return { ...ledger, failure: () => ledger.state().failure }
 }
 
 t.test('files are listed only after the first good policy', async (t) => {
   const { noteTaken, state, texts: told } = keep()
   t.match(state(), { directory: '/policies', loadedAt: undefined, fingerprint: undefined, files: [] })
   noteTaken(texts)
-  t.match(state(), { loadedAt: new Date(0).toISOString(), files: ['a.yaml', 'b.yaml'], trouble: undefined })
+  t.match(state(), { loadedAt: new Date(0).toISOString(), files: ['a.yaml', 'b.yaml'], failure: undefined })
   t.same(told(), [...texts])
 })
 
 t.test('a mistake has the time when it was first seen, until it is mended', async (t) => {
-  const { noteOutcome, trouble } = keep()
+  const { noteOutcome, failure } = keep()
   noteOutcome(false, new Error('a.yaml:1:1: first'))
   noteOutcome(false, new Error('a.yaml:1:1: first'))
-  t.same(trouble(), { since: new Date(0).toISOString(), message: 'a.yaml:1:1: first' })
+  t.same(failure(), { since: new Date(0).toISOString(), message: 'a.yaml:1:1: first' })
   noteOutcome(false, new Error('a.yaml:2:1: second'))
-  t.same(trouble(), { since: new Date(1_000).toISOString(), message: 'a.yaml:2:1: second' })
+  t.same(failure(), { since: new Date(1_000).toISOString(), message: 'a.yaml:2:1: second' })
   noteOutcome(true)
-  t.equal(trouble(), undefined)
+  t.equal(failure(), undefined)
 })
 
 t.test('credentials stay out of what is told, and thousands of mistakes become fifty', async (t) => {
-  const { noteOutcome, trouble } = keep()
+  const { noteOutcome, failure } = keep()
   noteOutcome(false, new Error('/etc/oat_MTI.c2VjcmV0/a.yaml:1:1: x'))
-  t.equal(trouble()?.message, '/etc/[redacted]/a.yaml:1:1: x')
+  t.equal(failure()?.message, '/etc/[redacted]/a.yaml:1:1: x')
   noteOutcome(false, new Error(Array.from({ length: 2_000 }, (_, index) => `a.yaml:${index}:1: x`).join('\n')))
-  const lines = trouble()?.message.split('\n') ?? []
+  const lines = failure()?.message.split('\n') ?? []
   t.equal(lines.length, 51)
   t.equal(lines.at(-1), '… and 1950 more')
 })

@@ -60,7 +60,7 @@ t.test('an added file belongs to the policy at once; a removed one is waited for
   t.equal(await status('/b'), 200)
 })
 
-t.test('a ConfigMap whose link is turned is followed', async (t) => {
+t.test('a ConfigMap whose symbolic link is replaced is followed', async (t) => {
   const { folder, status } = await start(t, [open('/old')])
   rmSync(join(folder, 'routes.yaml'))
   for (const version of ['1', '2']) {

@@ -18,7 +18,7 @@ export type CookieParser = Readonly<{ name: string; lack: string | undefined; re
 
 const cookieName = 'current-org-id'
 
-/** One header a line in, in Base64; a JSON list of values a line out. */
+/** Gives a program one header a line, in Base64, and reads one JSON list of values a line. */
 async function pipe(program: string, options: readonly string[], headers: readonly string[]) {
   const child = spawn(program, [...options], { stdio: ['pipe', 'pipe', 'inherit'] })
   child.stdin.end(headers.map((header) => `${Buffer.from(header, 'latin1').toString('base64')}\n`).join(''))
@@ -49,7 +49,7 @@ jar.load(header)
 values = [jar['${cookieName}'].value] if '${cookieName}' in jar else []
 `)
 
-/** As Django and Starlette read them, in the words of both. */
+/** The loop of Django and Starlette, copied: both read cookies by the same few lines. */
 const splittingPython = python(`
 for chunk in header.split(';'):
     key, value = chunk.split('=', 1) if '=' in chunk else ('', chunk)
@@ -101,7 +101,7 @@ async function readByGo(t: Test, headers: readonly string[]) {
   return pipe(program, [], headers)
 }
 
-/** PHP reads cookies only where it serves: by its own server, one connection a header. */
+/** PHP reads cookies of requests alone, so each header goes to PHP's own server on a connection of its own. */
 async function readByPhp(t: Test, headers: readonly string[]) {
   const folder = mkdtempSync(join(tmpdir(), 'cookies-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
@@ -128,7 +128,7 @@ async function readByPhp(t: Test, headers: readonly string[]) {
   return values
 }
 
-/** A package that another one brought along. */
+/** The package `cookie`, in the version that another package depends on. */
 function fromNpm(owner: string): CookieParser {
   const require = createRequire(createRequire(import.meta.url).resolve(owner))
   const { parse, parseCookie } = require('cookie') as Record<
@@ -157,7 +157,7 @@ const piped = (
 
 const lackUnless = (isThere: boolean, what: string): string | undefined => (isThere ? undefined : `there is no ${what}`)
 
-// Debian's packages are for its own interpreter.
+// Debian installs `python3-werkzeug` for this interpreter, which need not be the first one in `PATH`.
 const debianPython = '/usr/bin/python3'
 
 export const cookieParsers: readonly CookieParser[] = [

@@ -14,14 +14,14 @@ export type CrowdOptions = Readonly<{
   path: string
   headers: Readonly<Record<string, string>>
   count: number
-  /** Told of every chunk after the first event. */
+  /** Called with each chunk after the first event. */
   hear?: (chunk: string) => void
 }>
 
-/** Side by side, so that the gateway's accepting is not what is waited for, and the machine still breathes. */
+/** Connections that are opened at a time: enough to be fast, and few enough for the gateway to accept them at once. */
 const parallel = 50
 
-/** As large as short conversations are. */
+/** About the size of a short conversation. */
 const body = JSON.stringify({ model: 'any', stream: true, input: 'x'.repeat(800) })
 
 /** Opens streams as the SDKs do, and resolves when each has had its first event. */

@@ -8,7 +8,7 @@ const colors = ['#3b82f6', '#ef4444', '#10b981', '#f59e0b', '#8b5cf6', '#64748b'
 
 const escapeText = (text: string): string => text.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`)
 
-/** Draws panels with what they ask for by now: not Grafana's looks, but its queries and their results. */
+/** Draws the panels as an SVG, with the present results of their queries. It does not imitate the looks of Grafana. */
 export async function drawPanels(
   prometheus: Pick<Prometheus, 'range'>,
   panels: readonly Panel[],

@@ -1,16 +1,16 @@
 import type { Sink } from '../../gateway/observe/audit/sink.ts'
 
-/** A place for lines that takes of each write what the test says. */
+/** A sink in memory. The test decides how much of each write it takes, and with which error a write fails. */
 export type FakePlace = Sink &
   Readonly<{
-    /** All that was taken, as text. */
+    /** All written text. */
     taken: () => string
-    /** The size of each write that was tried. */
+    /** The size of each attempted write, in bytes. */
     tried: () => readonly number[]
     isClosed: () => boolean
-    /** Answers every write from now on: a number of bytes at most, an error's code, or a promise of one of them. */
+    /** Sets the result of every later write: the most bytes that it takes, an error's code, or a promise of either. */
     answer: (answer: FakeAnswer) => void
-    /** The file is another one from the next look on. */
+    /** Makes the next `follow` say that the file was replaced. */
     move: () => void
   }>
 

@@ -12,7 +12,7 @@ const looks = new Set([
 
 const readingName = /^(?:read|parse|split|decode|skim)[A-Z]/
 
-/** Every module of the gateway that takes a text apart, or exports what is called a reader; below `gateway/`. */
+/** Modules of the gateway, by their path below `gateway/`, that take a text apart or export a function named as a reader. */
 export const findReadingModules = (): readonly string[] =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts') && takesTextApart(readFileSync(`${folder}/${file}`, 'utf8')))

@@ -1,10 +1,10 @@
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Stops a server and all its processes, as a stalled machine would; returns what lets them go on. */
+/** Stops a server and all its processes, as a stalled machine would. Returns a function that lets them go on. */
 export function freezePostgres(postmaster: number): () => void {
   const stopped = new Set<number>()
-  // First the one that starts the others; what it was about to start is seen at the second look.
+  // The postmaster first, since it starts the others. A child that it has just started is found by the next listing.
   let running: readonly number[] = [postmaster]
   while (running.length > 0) {
     for (const pid of running) if (signal(pid, 'SIGSTOP')) stopped.add(pid)
@@ -15,7 +15,7 @@ export function freezePostgres(postmaster: number): () => void {
   }
 }
 
-/** Whether the process was still there: any of them may end between being listed and being told. */
+/** Whether the process was still there: it may end between the listing and the signal. */
 function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, name)
@@ -40,7 +40,7 @@ const listByPs = () =>
 
 function readParent(pid: string): number | undefined {
   try {
-    // The name in parentheses may hold spaces; the parent is the second field behind it.
+    // The program's name stands in parentheses and may hold spaces. The parent's id is the second field behind it.
     return Number(readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[1])
   } catch {
     return undefined // it has just ended

@@ -1,4 +1,7 @@
-/** Beginnings with many readings, and units that make each of them expensive to change. */
+/**
+ * A path begins with a text that servers read in many ways (`gateway/route/readings.ts`), and repeats a unit that is
+ * expensive to rewrite.
+ */
 const beginnings = ['', 'a/A%252E;%2520x%20/', 'A%252525252541;%253B%2520/']
 const units = [
   ...['A', '/A;', '/A.', '%20', '%41', '%252541', '%25252541', '/A%20', 'A%25', '/a%2e', '%2Fa', '/A;%20%2541'],
@@ -14,7 +17,7 @@ const units = [
   ],
 ]
 
-/** Paths of 8 KiB, each of them as expensive to read in all ways as its kind can be. */
+/** Paths of 8 KiB, the longest that is read: each one as expensive as its unit can make it. */
 export const hostilePaths: readonly string[] = beginnings.flatMap((beginning) =>
   units.map((unit) => `/${beginning}${unit.repeat(Math.floor((8_190 - beginning.length) / unit.length))}`),
 )

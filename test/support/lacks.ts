@@ -5,8 +5,8 @@ type Run = (t: Test) => Promise<unknown>
 const isRequired = (variable: string): boolean => process.env[variable] === '1'
 
 /**
- * A test, or a block of them, that this machine may not be able to run. Then it is skipped, visibly and with the
- * lack; `REQUIRE_ALL=1`, or a variable of its own, turns the skip into a failure.
+ * A test, or a block of tests, that needs a program which this machine may lack. `lack` says which one is missing. The
+ * test is then skipped with that reason, and fails with `REQUIRE_ALL=1` or with a variable of its own.
  */
 export function testUnlessLacking(
   t: Test,

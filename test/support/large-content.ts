@@ -1,20 +1,20 @@
 import type { Socket } from 'node:net'
 import { drawNumbers } from './event-streams.ts'
 
-/** No multiple of any buffer's size: bytes that were lost, doubled or moved stand out. */
+/** Not a multiple of any buffer's size, so that lost, doubled or moved bytes make a difference. */
 const periodBytes = 1_000_003
-/** One write; a read of a socket brings no more than 64 KiB. */
+/** The size of one write. A socket's read returns 64 KiB at most. */
 const writeBytes = 256 * 1024
 
 const draw = drawNumbers(7)
 const period = Buffer.from(Uint8Array.from({ length: periodBytes }, () => Math.floor(draw() * 256)))
 const pattern = Buffer.concat([period, period])
 
-/** The bytes of the content from a place on, less than a period of them. */
+/** Bytes of the content from an offset on, for a length below one period. */
 export const contentAt = (offset: number, length: number): Buffer =>
   pattern.subarray(offset % periodBytes, (offset % periodBytes) + length)
 
-/** Writes so many bytes of the content, at the pace of the reader. */
+/** Writes the first `totalBytes` of the content, at the pace of the reader. */
 export function sendContent(socket: Socket, totalBytes: number, tell: (sentBytes: number) => void = () => {}): void {
   let sentBytes = 0
   const send = (): void => {
@@ -47,7 +47,7 @@ export function createChecker(): Checker {
   }
 }
 
-/** Hears the head of a message, and then the bytes behind it. */
+/** A listener for a socket's data. It calls back with the head of a message, and then with the bytes behind it. */
 export function readMessage(onHead: (head: string) => void, onBody: (bytes: Buffer) => void) {
   let head: string | undefined
   let early = Buffer.alloc(0)

@@ -1,6 +1,6 @@
 import type { ListenerOptions } from '../../gateway/http/engine.ts'
 
-/** A listener of the engine on a free port of loopback, with limits that no test meets by chance. */
+/** Options of a listener on a free port of loopback, with limits too wide for a test to meet by chance. */
 export const listenerOptions: ListenerOptions = {
   host: '127.0.0.1',
   port: 0,

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import type { Test } from 'tap'
 
-/** Headers as the gateway would sign them for `platform`, of several lives in seconds, and the address of their key. */
+/** Identity headers as signed for `platform`, one for each lifetime in seconds, and the address of their key. */
 export async function signIdentities(t: Test, lives: readonly number[]) {
   const { publicKey, privateKey } = await generateKeyPair('EdDSA', { extractable: true })
   const keys = [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'EdDSA', use: 'sig' }]

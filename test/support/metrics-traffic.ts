@@ -2,7 +2,7 @@ import { connect } from 'node:net'
 import { readAnswer } from './streams.ts'
 import { bearer, oauth, type TestWorld } from './world.ts'
 
-/** Does once what a day brings: answers, refusals of every kind, streams that end well and badly, a dead upstream. */
+/** One request of each kind that metrics tell apart: answers, refusals, streams that end well or badly, a dead upstream. */
 export async function makeTraffic(world: TestWorld): Promise<void> {
   const { member, owner } = world.users
   const { robot } = world.serviceAccounts
@@ -36,7 +36,7 @@ async function ask({ public: origin, serviceAccounts }: TestWorld, agent: number
   await answer.whole()
 }
 
-/** A client that goes before its answer. */
+/** A client that closes its connection before the response. */
 function leave({ public: origin, users }: TestWorld): Promise<void> {
   const { hostname, port } = new URL(origin)
   const socket = connect(Number(port), hostname)

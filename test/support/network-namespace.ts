@@ -6,7 +6,7 @@ const ip = (...words: readonly string[]): void => {
   if (status !== 0) throw new Error(`ip ${words.join(' ')}: ${error?.message ?? stderr}`)
 }
 
-/** Why another network cannot be laid beside this machine's here, if so. */
+/** Why this machine cannot make network namespaces, if it cannot. */
 export const namespaceLack: string | undefined = findLack()
 
 function findLack(): string | undefined {
@@ -20,20 +20,20 @@ function findLack(): string | undefined {
   }
 }
 
-/** Another machine, on a cable to this one. */
+/** A network namespace that plays another machine, joined to this one by a virtual cable. */
 export type OtherMachine = Readonly<{
   /** The address of this machine on the cable, and of the other one. */
   here: string
   there: string
-  /** Runs a script of Node over there; it ends with the owner. */
+  /** Runs a script by Node on the other machine. It ends with the owner. */
   run: (script: string) => ChildProcess
-  /** The other machine is gone without a word: nothing of it arrives any more, and nothing reaches it. */
+  /** Cuts the cable: no packet passes in either direction, and no connection is closed. */
   vanish: () => void
 }>
 
 let machines = 0
 
-/** Lays a cable to a network namespace of its own. */
+/** Makes a network namespace, and a virtual cable to it. */
 export function startOtherMachine(owner: Owner): OtherMachine {
   machines += 1
   const name = `sallyport-${process.pid}-${machines}`
@@ -41,7 +41,7 @@ export function startOtherMachine(owner: Owner): OtherMachine {
   const network = `10.${64 + (process.pid & 0x7f)}.${(process.pid >> 7) & 0xff}`
   const [here, there] = [`${network}.${machines * 4 + 1}`, `${network}.${machines * 4 + 2}`]
   ip('netns', 'add', name)
-  // The cable goes with it.
+  // This deletes the cable as well.
   owner.teardown(() => ip('netns', 'del', name))
   ip('link', 'add', near, 'type', 'veth', 'peer', 'name', far, 'netns', name)
   ip('addr', 'add', `${here}/30`, 'dev', near)

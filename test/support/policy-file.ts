@@ -1,6 +1,6 @@
 import type { PolicyFile, PolicyFileContent } from '../../gateway/policy/file.ts'
 
-/** A policy file that was never written down: everything in it stands at its start. */
+/** A policy file that exists in memory alone. Every route and problem is at line 1. */
 export const imaginePolicyFile = (name: string, content: PolicyFileContent): PolicyFile => ({
   name,
   content,

@@ -1,4 +1,4 @@
-// A program that starts a Redis, says its process id, and waits to be killed.
+// A program that starts a Redis server, prints its process id, and waits until the test kills it.
 import { startRedisServer } from './redis-server.ts'
 
 const redis = await startRedisServer({ teardown: () => undefined })

@@ -5,12 +5,12 @@ import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import type { Test } from 'tap'
 import { type RawClient, watchClient } from './gateway.ts'
 
-/** The same place, said as TLS. */
+/** The same origin with the scheme `https`. */
 export const toSecure = (origin: string): string => origin.replace(/^http:/, 'https:')
 
 export type SecureClient = RawClient & Readonly<{ secure: TLSSocket }>
 
-/** Shakes hands, and drops the connection with the test; rejects where no handshake comes about. */
+/** Opens a TLS connection that ends with the test. Rejects if the handshake fails. */
 export async function openSecureClient(t: Test, origin: string, options: ConnectionOptions): Promise<SecureClient> {
   const { hostname, port } = new URL(origin)
   const secure = connect({ host: hostname, port: Number(port), ...options })
@@ -49,7 +49,7 @@ export function callSecurely(
   })
 }
 
-/** Runs curl, which has a TLS of its own; `status` is 0 where no answer came. */
+/** Runs curl, since its TLS library is not Node's. `status` is 0 without a response. */
 export async function curl(
   url: string,
   ...args: readonly string[]

@@ -1,5 +1,5 @@
-// Run by the gateway before anything else (`node --import`): begins a processor profile at its parent's first message, and
-// answers the second one with it.
+// Loaded into a gateway by `node --import`. The first message of its parent starts a processor profile. The second one
+// stops it, and the profile is the reply.
 import { Session } from 'node:inspector/promises'
 
 const session = new Session()

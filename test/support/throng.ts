@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import type { Owner } from './owner.ts'
 
-/** Many connections to one listener, and what has become of them. */
+/** Many connections to one listener, and the state of each. */
 export type Throng = Readonly<{
   sockets: readonly Socket[]
   /** Those that the other side has not closed. */
@@ -9,7 +9,7 @@ export type Throng = Readonly<{
   leave: () => Promise<void>
 }>
 
-/** Connects so many times, some at once; resolves when each is through or was turned away. */
+/** Connects so many times, several at a time. Resolves when each connection was accepted or refused. */
 export async function gatherThrong(owner: Owner, origin: string, size: number): Promise<Throng> {
   const { hostname, port } = new URL(origin)
   const sockets: Socket[] = []

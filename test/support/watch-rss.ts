@@ -1,6 +1,6 @@
 import { readRss } from './process-figures.ts'
 
-/** Looks at a process again and again while something goes on; gives the most memory that it occupied. */
+/** The most resident memory, in bytes, that a process had while `work` ran, by a look every 20 ms. */
 export async function watchRss(pid: number, work: () => Promise<unknown>): Promise<number> {
   let highest = readRss(pid)
   const timer = setInterval(() => {

@@ -99,15 +99,15 @@ t.test('the history of a group is that of all workers, and each is asked for the
   t.same(asked, [query, query, query])
 })
 
-t.test('of its tables a group tells the one in trouble, else the oldest', async (t) => {
-  const state = (second: number, trouble?: string) => ({
+t.test('of its policies a group shows one that could not be loaded, or else the oldest', async (t) => {
+  const state = (second: number, failure?: string) => ({
     loadedAt: at(second),
-    trouble: trouble && { since: at(9), message: trouble },
+    failure: failure && { since: at(9), message: failure },
   })
   const tell = async (...states: readonly unknown[]) =>
     pagesOf(states.map((policies) => ({ policies }))).facts.policies()
   t.match(await tell({ live: state(4) }, { live: state(2) }, { live: state(3) }), { live: { loadedAt: at(2) } })
-  t.match(await tell({ live: state(2) }, { live: state(4, 'a.yaml:1:1: x') }), { live: { trouble: { since: at(9) } } })
+  t.match(await tell({ live: state(2) }, { live: state(4, 'a.yaml:1:1: x') }), { live: { failure: { since: at(9) } } })
   const shadows = [
     { live: state(1), shadow: state(5) },
     { live: state(1), shadow: state(6, 'b.yaml:1:1: y') },

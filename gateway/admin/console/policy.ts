@@ -11,7 +11,7 @@ export const renderPolicies = (states: PolicyStates | undefined, routes: number,
 
 const renderLive = (policy: PolicyState, routes: number, now: Date): Html =>
   html`${
-    policy.held && !policy.trouble
+    policy.held && !policy.failure
       ? renderHeld(policy.held, now)
       : renderOutcome(policy, now, {
           good: html`<strong>The files are in force</strong>, as they are.`,
@@ -63,10 +63,10 @@ ${renderFiles(shadow)}
 
 type Sentences = Readonly<{ good: Html; bad: Html; label: string }>
 
-const renderOutcome = ({ trouble }: PolicyState, now: Date, { good, bad, label }: Sentences): Html =>
-  trouble
-    ? html`<div class="notice bad"><p>${bad} Since ${formatTime(trouble.since, now)}:</p>
-<pre tabindex="0" role="region" aria-label="${label}">${trouble.message}</pre></div>`
+const renderOutcome = ({ failure }: PolicyState, now: Date, { good, bad, label }: Sentences): Html =>
+  failure
+    ? html`<div class="notice bad"><p>${bad} Since ${formatTime(failure.since, now)}:</p>
+<pre tabindex="0" role="region" aria-label="${label}">${failure.message}</pre></div>`
     : html`<p class="notice good">${good}</p>`
 
 const renderFiles = ({ files, directory, fingerprint }: PolicyState): Html =>

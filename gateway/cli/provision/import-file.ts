@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import { basename } from 'node:path'
 import { UsageError } from '../../configuration/failure.ts'
-import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
+import { ConfigurationError, explainUnreadable, type Problem } from '../../policy/configuration-error.ts'
 import { parseYaml } from '../../policy/document.ts'
 import { readRegularNow } from '../../policy/regular-file.ts'
 import { parseCsv } from './csv.ts'
@@ -36,7 +36,7 @@ const mostBytes = 1_048_576
 const mostEntries = 5_000
 
 export function readImportFile(path: string): readonly ImportEntry[] {
-  const { size } = statSync(path)
+  const size = readSize(path)
   if (size > mostBytes) throw new UsageError(`${path} has ${size} bytes, and may have ${mostBytes}; split it`)
   const text = readRegularNow(path)
   const file = basename(path)
@@ -47,6 +47,14 @@ export function readImportFile(path: string): readonly ImportEntry[] {
   const problems = entries.flatMap(checkFields)
   if (problems.length > 0) throw new ConfigurationError(problems.slice(0, mostProblems))
   return kinds.flatMap((kind) => entries.filter((entry) => entry.kind === kind))
+}
+
+function readSize(path: string): number {
+  try {
+    return statSync(path).size
+  } catch (error) {
+    throw new UsageError(`${path} ${explainUnreadable(error)}. Name the file to import.`)
+  }
 }
 
 const mostProblems = 20

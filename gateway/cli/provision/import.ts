@@ -92,7 +92,7 @@ function compileStep(entry: ImportEntry, roles: Roles, issuers: ReadonlySet<stri
   const compiled: Readonly<Record<ImportKind, () => Step>> = {
     organizations: () => compileOrganization(fields, take),
     users: () => {
-      const identity = placed('issuer', () => readIssuer(fields, issuers))
+      const identity = placed('issuer', () => readIssuer(fields, issuers, ''))
       const names = ['username', 'firstName', 'lastName'].map(takeOptional)
       const [username = null, firstName = null, lastName = null] = names
       const isEmailVerified = fields.emailVerified !== undefined && take('emailVerified', readBoolean)
@@ -111,7 +111,7 @@ function compileStep(entry: ImportEntry, roles: Roles, issuers: ReadonlySet<stri
     members: () => {
       const { userExternalId } = fields
       const person = placed(undefined, () => {
-        if (userExternalId === undefined) return readPerson(fields)
+        if (userExternalId === undefined) return readPerson(fields, '')
         const others = [fields.user, fields.issuer, fields.subject, fields.email]
         if (others.every((other) => other === undefined)) return { externalId: userExternalId }
         throw new UsageError('name the user in one way only')

@@ -44,21 +44,25 @@ export function readEmail(what: string, text: string): string {
   throw new UsageError(`${what} must be an address, such as ada@acme.example`)
 }
 
-export function readPerson(options: PersonOptions): PersonReference {
+export function readPerson(options: PersonOptions, prefix = '--'): PersonReference {
   const { user, issuer, subject, email } = options
   const ways = [user, issuer ?? subject, email].filter((way) => way !== undefined)
-  if (ways.length !== 1) throw new UsageError('name the user by --user, by --issuer and --subject, or by --email')
-  if (user !== undefined) return { id: readId('--user', user) }
-  if (email !== undefined) return { email: readEmail('--email', email) }
-  const identity = readIdentity(options)
-  if (!identity) throw new UsageError('--issuer and --subject belong together')
+  if (ways.length !== 1)
+    throw new UsageError(
+      `name the user by ${prefix}user, by ${prefix}issuer and ${prefix}subject, or by ${prefix}email`,
+    )
+  if (user !== undefined) return { id: readId(`${prefix}user`, user) }
+  if (email !== undefined) return { email: readEmail(`${prefix}email`, email) }
+  const identity = readIdentity(options, prefix)
+  if (!identity) throw new UsageError(`${prefix}issuer and ${prefix}subject belong together`)
   return identity
 }
 
-export function readIdentity({ issuer, subject }: Pick<PersonOptions, 'issuer' | 'subject'>) {
+export function readIdentity({ issuer, subject }: Pick<PersonOptions, 'issuer' | 'subject'>, prefix = '--') {
   if (issuer === undefined && subject === undefined) return undefined
-  if (issuer === undefined || subject === undefined) throw new UsageError('--issuer and --subject belong together')
-  return { issuer: readText('--issuer', issuer), subject: readText('--subject', subject) }
+  if (issuer === undefined || subject === undefined)
+    throw new UsageError(`${prefix}issuer and ${prefix}subject belong together`)
+  return { issuer: readText(`${prefix}issuer`, issuer), subject: readText(`${prefix}subject`, subject) }
 }
 
 export function readRole(what: string, role: string, roles: Roles): string {
@@ -84,8 +88,12 @@ export function readAccountType(what: string, text: string): AccountType {
   throw new UsageError(`${what} must be ${accountTypes.join(', ')}`)
 }
 
-export function readIssuer(options: Pick<PersonOptions, 'issuer' | 'subject'>, issuers: ReadonlySet<string>) {
-  const identity = readIdentity(options)
+export function readIssuer(
+  options: Pick<PersonOptions, 'issuer' | 'subject'>,
+  issuers: ReadonlySet<string>,
+  prefix = '--',
+) {
+  const identity = readIdentity(options, prefix)
   if (!identity || issuers.has(identity.issuer)) return identity
-  throw new UsageError(`--issuer must be an issuer of the configuration: ${[...issuers].join(', ')}`)
+  throw new UsageError(`${prefix}issuer must be an issuer of the configuration: ${[...issuers].join(', ')}`)
 }

@@ -16,7 +16,7 @@ const state: PolicyState = {
   loadedAt: '2026-01-02T03:00:00.000Z',
   files: ['table.yaml'],
   fingerprint: '0123456789ab',
-  trouble: undefined,
+  failure: undefined,
   held: undefined,
   change: undefined,
 }
@@ -138,8 +138,8 @@ t.test('the page can be used without eyes: landmarks, names for controls, heads 
 
 t.test('all that came with requests and files is text on the page', async (t) => {
   const hostile = `"><img src=x onerror=alert(1)>'</script></style><!--`
-  const trouble = { since: now.toISOString(), message: `${hostile}.yaml:1:1: ${hostile}` }
-  const broken = { ...state, directory: hostile, files: [hostile], trouble }
+  const failure = { since: now.toISOString(), message: `${hostile}.yaml:1:1: ${hostile}` }
+  const broken = { ...state, directory: hostile, files: [hostile], failure }
   const more: Partial<ConsoleSources> = {
     policies: async () => ({ live: broken, shadow: broken }),
     history: historyOf(
@@ -188,8 +188,8 @@ t.test('all that came with requests and files is text on the page', async (t) =>
 })
 
 t.test('a file that cannot be loaded is told with its place, first of all', async (t) => {
-  const trouble = { since: '2026-01-02T03:04:00.000Z', message: 'table.yaml:4:2: no such role\ntable.yaml:9:1: other' }
-  const page = await read('/', { policies: async () => ({ live: { ...state, trouble }, shadow: undefined }) })
+  const failure = { since: '2026-01-02T03:04:00.000Z', message: 'table.yaml:4:2: no such role\ntable.yaml:9:1: other' }
+  const page = await read('/', { policies: async () => ({ live: { ...state, failure }, shadow: undefined }) })
   t.match(page, 'The files cannot be loaded. The last good ones stay in force.')
   t.match(page, '>table.yaml:4:2: no such role\ntable.yaml:9:1: other</pre>')
   t.match(page, '(5 s ago)')

@@ -64,15 +64,15 @@ t.test('a decision is compared once, when it stands', async (t) => {
 })
 
 t.test('internal errors, malformed targets and preflights do not count as differences', async (t) => {
-  const trouble = listen(tableOf('/a GET access: public'))
-  trouble.observer.onTarget(target, 'h', headers)
-  trouble.observer.onRefusal(new GatewayError('directory_unavailable'))
+  const outage = listen(tableOf('/a GET access: public'))
+  outage.observer.onTarget(target, 'h', headers)
+  outage.observer.onRefusal(new GatewayError('directory_unavailable'))
   const malformed = listen(tableOf('/a GET access: public'))
   malformed.observer.onRefusal(new GatewayError('target_empty_segment'))
   const preflight = listen(tableOf('/b GET'))
   preflight.observer.onTarget(target, 'h', headers)
   preflight.observer.onAllowed()
-  t.same([trouble.kinds(), malformed.kinds(), preflight.kinds()], [[], [], []])
+  t.same([outage.kinds(), malformed.kinds(), preflight.kinds()], [[], [], []])
 })
 
 t.test('a shadow that breaks is told of, and the request goes its way', async (t) => {

@@ -1,5 +1,5 @@
-// A tenant's cluster that means harm, in a process of its own: `interim` answers every request with 16,000 heads of 102 in one
-// write, `silent` with nothing.
+// A hostile cluster of a tenant, in a process of its own. With the argument `interim` it answers each request with 16,000 heads
+// of 102 in one write, and with `silent` it never answers.
 import { type AddressInfo, createServer } from 'node:net'
 
 const interim = Buffer.from(`${'HTTP/1.1 102\r\n\r\n'.repeat(16_000)}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n`)

@@ -6,7 +6,7 @@ import type { World } from '../../../gateway/demo/world.ts'
 import type { Owner } from '../../support/owner.ts'
 import type { Checkout } from './checkout.ts'
 
-/** How a gateway is set up: sections of its configuration, and routes in place of the shipped ones. */
+/** The configuration of a gateway: sections of its file, and routes in place of the shipped ones. */
 export type SetUp = Readonly<{
   settings?: Readonly<Record<string, unknown>>
   routes?: readonly Readonly<Record<string, unknown>>[]
@@ -16,7 +16,7 @@ export type SetUp = Readonly<{
 const nowhere = 'http://127.0.0.1:1'
 export const anyPort = { host: '127.0.0.1', port: 0 }
 
-/** As little as a gateway needs, so that commits far apart read it alike. */
+/** Writes the fewest keys that a gateway needs, so that commits far apart read the file alike. */
 export function writeMinimal(
   owner: Owner,
   { policies, knows }: Checkout,

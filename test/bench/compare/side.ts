@@ -17,14 +17,14 @@ export type SideOptions = Readonly<{
   backendPort: number
   seconds: number
   connections: number
-  /** Of load on a gateway that was just started: until V8 has compiled what is hot, it is dearer. */
+  /** Seconds of load on a started gateway before it is measured. Requests cost more until V8 has compiled their code. */
   warmUpSeconds: number
   streams: number
   isWanted: (row: string) => boolean
   signal: AbortSignal
 }>
 
-/** Starts the gateways of a commit that the wanted rows take, and gives these rows. */
+/** Starts the gateways of a commit that the wanted rows need, and returns the courses of these rows. */
 export async function startSide(
   owner: Owner,
   checkout: Checkout,
@@ -39,7 +39,7 @@ export async function startSide(
   for (const of of wanted)
     gateways.set(of, await startGateway(owner, checkout, stage, setUps[of], options.backendPort, agents.url))
   const warm = new Set<Replica>()
-  /** The first load on a gateway is a long one, the later ones only have their own way to be compiled. */
+  /** The first load on a gateway lasts long. Before later ones V8 has only the code of their own row left to compile. */
   const chooseWarmUp = (gateway: Replica): number => {
     const isWarm = warm.has(gateway)
     warm.add(gateway)
@@ -73,7 +73,7 @@ export async function startSide(
   if (!isStreaming) return courses
   const gateway = find('usual')
   const stopwatch = createStopwatch(() => performance.now())
-  /** Opened for each turn: a thousand idle streams of one row would be in the way of the others. */
+  /** Opens streams for each turn anew: a thousand idle streams would slow the other rows. */
   const spray = async (seconds: number): Promise<number> => {
     const clients = await openCrowd(owner, {
       origin: gateway.public,
@@ -94,7 +94,7 @@ export async function startSide(
   ]
 }
 
-/** All streams of a side together. */
+/** Of all streams of a side together. */
 const eventsPerSecond = 5_000
 
 async function startGateway(

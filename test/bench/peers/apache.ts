@@ -16,7 +16,7 @@ const names = [
   'auth_openidc',
 ] as const
 
-/** mod_auth_openidc as a resource server, which keeps what it has verified. */
+/** mod_auth_openidc as a resource server. It caches tokens that it has verified. */
 export const apacheOidc: Peer = {
   name: 'Apache mod_auth_openidc RS256',
   lack: () =>

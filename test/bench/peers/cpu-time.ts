@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Microseconds that processes have had a processor, with all their threads and the children that live. */
+/** Processor time in microseconds, of processes with all their threads and living descendants. */
 export const readCpuMicros = (pids: readonly number[]): number =>
   pids.flatMap(listTree).reduce((sum, pid) => sum + readProcess(pid), 0)
 
@@ -10,7 +10,7 @@ export function listTree(pid: number): readonly number[] {
   return [pid, ...children.flatMap(listTree)]
 }
 
-/** The scheduler's own account, to the nanosecond; the ticks of `stat` are too coarse for a round of seconds. */
+/** From `schedstat`, which counts nanoseconds: the ticks of `stat` are too coarse for a round of a few seconds. */
 const readProcess = (pid: number): number =>
   listThreads(pid).reduce((sum, thread) => sum + (readNumbers(`/proc/${pid}/task/${thread}/schedstat`)[0] ?? 0), 0) /
   1_000

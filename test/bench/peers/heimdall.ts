@@ -23,7 +23,7 @@ export const heimdallJwt: Peer = {
             id: 'session',
             type: 'jwt',
             config: {
-              // With the issuer's metadata named instead it renders their URL for every request, which costs as much as all the rest.
+              // Not by the issuer's metadata: heimdall then renders their URL for each request, which doubles its cost.
               jwks_endpoint: { url: issuer.jwksUrl },
               jwt_source: [{ header: 'X-Oauth-Access-Token' }],
               assertions: { issuers: [issuer.url], audience: [issuer.audience], allowed_algorithms: ['RS256'] },

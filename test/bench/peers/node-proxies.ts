@@ -6,7 +6,7 @@ const packages = fileURLToPath(new URL('../../../.sallyport/bench/node_modules',
 const loader = new URL('../typescript.js', import.meta.url).href
 const program = fileURLToPath(new URL('node-proxy.ts', import.meta.url))
 
-/** The engines of the field that forward from Node, each behind the very decision of the gateway, in its process. */
+/** Proxy packages of npm. Each runs in one process with the gateway's own decision, and forwards what that permits. */
 export const nodeProxies: readonly Peer[] = ['http-proxy', 'fast-gateway', '@fastify/http-proxy'].map((engine) => ({
   name: `${engine}, same decision`,
   lack: () =>

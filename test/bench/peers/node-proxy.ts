@@ -1,5 +1,5 @@
-// One of Node's forwarding engines behind the gateway's decision, in one process: ENGINE CONFIGURATION PORT BACKEND-PORT
-// PACKAGES.
+// One of npm's proxy packages behind the gateway's decision, in one process. Arguments: ENGINE CONFIGURATION PORT
+// BACKEND-PORT PACKAGES.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createRequire } from 'node:module'
 import { createDecide } from './decide.ts'
@@ -9,7 +9,7 @@ const require = createRequire(`${packages}/`)
 const decide = await createDecide(configurationFile)
 const target = `http://127.0.0.1:${backendPort}`
 
-/** Resolves to whether the request may pass, with its credential taken off and the pinned headers put on. */
+/** Resolves to whether the request may pass. If so, it removes the credential and adds the pinned headers. */
 async function admit(request: IncomingMessage): Promise<boolean> {
   const pinned = await decide(request.method ?? '', request.url ?? '', request.rawHeaders)
   if (!pinned) return false

@@ -5,11 +5,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { completedEvent, createdEvent, deltaEvent } from '../../support/event-streams.ts'
 import type { Owner } from '../../support/owner.ts'
 
-/** Events of a stream between its first and its last, and how far apart they are. */
+/** Events of a stream between its first and its last, and the time between two of them. */
 const deltas = 8
 const deltaEveryMs = 100
 
-/** Answers with the size of what it was sent, and on the paths of agents with a stream of nearly a second. */
+/** Answers with the size of the request's body, and on paths of agents with a stream of nearly a second. */
 export async function startSoakBackend(owner: Owner): Promise<string> {
   const server = createServer((request, response) => {
     let bytes = 0

@@ -10,6 +10,6 @@ t.test('a statement that failed is named by its code', async (t) => {
     t.equal(named(code), 'connection', String(code))
 })
 
-t.test('a row that was there before is an answer, and no failure', async (t) => {
+t.test('a unique violation is an answer of the database, and not a failure', async (t) => {
   t.equal(named('23505'), undefined)
 })

@@ -6,7 +6,7 @@ import { type RawUpstream, startRawUpstream, until } from '../../support/gateway
 
 const ping = { name: 'ping', text: 'select 1' }
 
-/** Answers that are not of the protocol, of a server that does not hang up (PostgreSQL's documentation, 54.7). */
+/** Messages that break the protocol (PostgreSQL's documentation, 54.7), from a server that keeps the connection open. */
 const answers = {
   'a message of no known type': 'ff00000008ffffffff',
   'an authentication of no known kind': '5200000008000000ff',
@@ -41,7 +41,7 @@ testCertificates(t, 'on TLS', async (t) => {
         socket.removeAllListeners('data')
         socket.write('S')
         const secure = new TLSSocket(socket, { isServer: true, cert, key })
-        // The socket below does not see its own end.
+        // While TLS reads from it, the socket below emits no end of its own.
         for (const end of ['end', 'close', 'error']) secure.on(end, () => socket.destroy())
         secure.once('data', () => {
           answered += 1

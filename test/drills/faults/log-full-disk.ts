@@ -11,7 +11,7 @@ export const drill: Drill = {
     owner.teardown(() => closeSync(output))
     return { output, settings: { log: { bufferBytes: 65_536 }, audit: { sink: 'off' } } }
   },
-  // It cannot be mended, and must do no harm.
+  // The disk is full all the time, and the gateway must serve nevertheless.
   begin: () => undefined,
   end: () => undefined,
   lookDuring: findDropped,

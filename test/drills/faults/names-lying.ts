@@ -3,7 +3,7 @@ import { type Drill, withoutUpstream } from '../drill.ts'
 import { drillDomain, leadByNames } from '../lead-by-names.ts'
 
 export const drill: Drill = {
-  about: 'the name server leads to an address of the upstream at which nothing listens any more',
+  about: "the name server gives an address for the upstream's name at which nothing listens",
   cells: [
     ['DNS', 'lies'],
     ['DNS', 'stale'],

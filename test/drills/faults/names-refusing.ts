@@ -3,7 +3,7 @@ import type { Drill } from '../drill.ts'
 import { drillDomain, leadByNames } from '../lead-by-names.ts'
 
 export const drill: Drill = {
-  about: 'the name server knows the name of the upstream no more, while every request opens a connection to it',
+  about: "the name server no longer knows the upstream's name, while every request opens a connection to the upstream",
   cells: [['DNS', 'refuses']],
   alerts: ['SallyportDnsStale'],
   findLack: () => nameServerLack,

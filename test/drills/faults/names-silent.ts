@@ -22,7 +22,7 @@ const look = async (
 }
 
 export const drill: Drill = {
-  about: 'the name server says nothing, while every request opens a connection to the upstream by its name',
+  about: 'the name server does not answer, while every request opens a connection to the upstream by its name',
   cells: [['DNS', 'hangs']],
   alerts: ['SallyportDnsStale'],
   findLack: () => nameServerLack,

@@ -5,7 +5,7 @@ import type { Stage } from '../stage.ts'
 
 const serverOf = ({ notes }: Stage): NameServer => notes.get('names') as NameServer
 
-/** Below the second after which the system's resolver asks again. */
+/** Less than a second, after which the system's resolver would ask again. */
 const delayMs = 800
 
 export const drill: Drill = {

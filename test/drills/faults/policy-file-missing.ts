@@ -12,7 +12,7 @@ export const drill: Drill = {
   end: (stage) => renameSync(policyFile(stage, '.data.yaml'), policyFile(stage, 'data.yaml')),
   lookDuring: async ({ metric }) => {
     const held = await metric('sallyport_policy_held')
-    return [{ check: 'the table before goes on, by the gauge', seen: String(held), limit: '1', isMet: held === 1 }]
+    return [{ check: 'the policy is held (sallyport_policy_held)', seen: String(held), limit: '1', isMet: held === 1 }]
   },
   lookAfter: async ({ metric, gateway }) => {
     const held = await metric('sallyport_policy_held')

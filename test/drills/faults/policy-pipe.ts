@@ -4,7 +4,7 @@ import { copyPolicies, policyFile } from '../copy-policies.ts'
 import type { Drill } from '../drill.ts'
 
 export const drill: Drill = {
-  about: 'a pipe that has no writer stands in the place of a policy file',
+  about: 'a named pipe without a writer replaces a policy file',
   cells: [['disk', 'hangs']],
   alerts: ['SallyportPolicyReloadFailing'],
   prepare: (stage) => ({ settings: { policies: { directory: copyPolicies(stage) } } }),
@@ -15,10 +15,10 @@ export const drill: Drill = {
   end: (stage) => renameSync(policyFile(stage, '.data.yaml'), policyFile(stage, 'data.yaml')),
   lookDuring: async ({ metric }) => {
     const good = await metric('sallyport_policy_reload_success')
-    return [{ check: 'the files are good, by the gauge', seen: String(good), limit: '0', isMet: good === 0 }]
+    return [{ check: 'sallyport_policy_reload_success', seen: String(good), limit: '0', isMet: good === 0 }]
   },
   lookAfter: async ({ metric }) => {
     const good = await metric('sallyport_policy_reload_success')
-    return [{ check: 'the files are good, by the gauge', seen: String(good), limit: '1', isMet: good === 1 }]
+    return [{ check: 'sallyport_policy_reload_success', seen: String(good), limit: '1', isMet: good === 1 }]
   },
 }

@@ -5,7 +5,7 @@ import { type Drill, withoutDirectory } from '../drill.ts'
 const [pgbouncer] = pgbouncers
 
 export const drill: Drill = {
-  about: 'a PgBouncer in transaction mode, through which every question goes, stands still',
+  about: 'a PgBouncer in transaction mode, through which every query goes, stands still',
   cells: [['database', 'hangs']],
   alerts: ['SallyportDatabaseFailing'],
   findLack: () => lackOf(pgbouncer),

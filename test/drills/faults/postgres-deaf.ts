@@ -12,7 +12,7 @@ export const drill: Drill = {
     const wire = await startTcpProxy(owner, { port: Number(new URL(world.databaseUrl).port) })
     notes.set('wire', wire)
     const url = leadThrough(wires.database, world.databaseUrl)
-    // Redis carries changes as well.
+    // Without Redis, which would carry the same changes.
     const settings = { database: { url, listenUrl: leadThrough(wire, world.databaseUrl) }, redis: undefined }
     keepAccount(stage, await populate(owner, world))
     return { settings }

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { type Drill, withoutDirectory } from '../drill.ts'
 
-/** More than the server takes. */
+/** More connections than the server's `max_connections`. */
 const most = 120
 
 export const drill: Drill = {
@@ -20,7 +20,7 @@ export const drill: Drill = {
         try {
           await client.connect()
         } catch {
-          return // as many as may be are there
+          return // the server takes no more
         }
         clients.push(client)
       }

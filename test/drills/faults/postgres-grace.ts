@@ -16,7 +16,7 @@ export const drill: Drill = {
     ...(unknown && { unknown }),
     ...(revoked && { revoked }),
     ...(newcomer && { newcomer }),
-    // The first of them finds out, and waits for it; none is refused.
+    // The first request waits until the outage is noticed. None is refused.
     session: { statuses: [200], withinMs: 3_000 },
     token: { statuses: [200], withinMs: 3_000 },
   },

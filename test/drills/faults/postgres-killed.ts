@@ -8,8 +8,8 @@ export const drill: Drill = {
   begin: async ({ postgres }) => {
     const pid = Number(postgres.pid())
     process.kill(pid, 'SIGKILL')
-    await until(() => postgres.pid() !== pid, 'its end')
+    await until(() => postgres.pid() !== pid, 'the end of PostgreSQL')
   },
-  end: ({ postgres }) => until(() => postgres.pid() !== undefined, 'the next one', 20_000),
+  end: ({ postgres }) => until(() => postgres.pid() !== undefined, 'the next PostgreSQL', 20_000),
   expect: withoutDirectory(3_000),
 }

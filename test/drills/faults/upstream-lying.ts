@@ -2,7 +2,7 @@ import { type Drill, withoutUpstream } from '../drill.ts'
 import { resumeAnswers } from '../stage.ts'
 
 export const drill: Drill = {
-  about: 'the upstream answers with two lengths, as for a request smuggled in',
+  about: 'the upstream answers with two Content-Length headers, as in response smuggling',
   cells: [['upstream', 'lies']],
   alerts: ['SallyportUpstreamFailing'],
   begin: ({ upstream }) =>

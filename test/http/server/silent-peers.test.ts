@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { watchSilentPeers } from '../../../gateway/http/server/silent-peers.ts'
 import { until } from '../../support/gateway.ts'
 
-/** Counts how often a table of connections is read, each of which costs milliseconds by the thousand connections. */
+/** Counts how often the system's table of connections is read. A read costs milliseconds for each thousand connections. */
 function countReads(t: Test): () => number {
   const { createReadStream } = fs
   let count = 0
@@ -22,10 +22,10 @@ function countReads(t: Test): () => number {
 }
 
 t.test(
-  'connections that only wait are not looked up; one that was written to is, until all is acknowledged',
+  'a connection is looked up in the system only while bytes that were written to it are not acknowledged',
   async (t) => {
     const reads = countReads(t)
-    // No connection of the system has this peer: all that was written to it is acknowledged.
+    // The system lists no such connection, so everything that was written to it counts as acknowledged.
     const socket = {
       bytesWritten: 0,
       remotePort: 1,

@@ -4,7 +4,7 @@ import { PooledCopy } from '../../../gateway/http/socket/pooled-copy.ts'
 const kib = 1024
 
 for (const bytes of [0, 1, 4 * kib, 16 * kib, 16 * kib + 1, 32 * kib, 32 * kib + 1, 64 * kib, 64 * kib + 1, 200 * kib])
-  t.test(`a copy of ${bytes} bytes stays as it is, whatever becomes of them`, async (t) => {
+  t.test(`a copy of ${bytes} bytes does not change with its original`, async (t) => {
     const lent = Buffer.alloc(bytes, 'a')
     const copy = new PooledCopy(lent)
     lent.fill('b')
@@ -13,7 +13,7 @@ for (const bytes of [0, 1, 4 * kib, 16 * kib, 16 * kib + 1, 32 * kib, 32 * kib +
     for (const each of [copy, ...others]) each.recycle()
   })
 
-t.test('the memory of large copies is used again, once each of them was given back', async (t) => {
+t.test('the memory of a large copy is used again once that copy is recycled', async (t) => {
   const size = 60 * kib
   const first = new PooledCopy(Buffer.alloc(size, 'a'))
   const second = new PooledCopy(Buffer.alloc(size, 'b'))
@@ -24,21 +24,21 @@ t.test('the memory of large copies is used again, once each of them was given ba
   t.equal(second.bytes.toString(), 'b'.repeat(size))
 })
 
-t.test('a copy that is given back twice is used by one other', async (t) => {
+t.test('memory that is recycled twice is used by one other copy', async (t) => {
   const copies = [...'ab'].map((letter) => new PooledCopy(Buffer.alloc(40 * kib, letter)))
   for (const copy of [...copies, ...copies]) copy.recycle()
   const memory = [...'cdef'].map((letter) => new PooledCopy(Buffer.alloc(40 * kib, letter)).bytes.buffer)
   t.equal(new Set(memory).size, 4)
 })
 
-t.test('no slab is left more than half empty', async (t) => {
+t.test('a slab is at least half full', async (t) => {
   for (const bytes of [17, 31, 32, 33, 48, 64]) {
     const { buffer } = new PooledCopy(Buffer.alloc(bytes * kib)).bytes
     t.ok(buffer.byteLength < 2 * bytes * kib, `${bytes} KiB in ${buffer.byteLength}`)
   }
 })
 
-t.test('of many that were given back at once no more are kept than a crowd needs', async (t) => {
+t.test('of 100 slabs that are recycled at once, 32 are kept', async (t) => {
   const copies = Array.from({ length: 100 }, () => new PooledCopy(Buffer.alloc(64 * kib)))
   const before = new Set(copies.map(({ bytes }) => bytes.buffer))
   t.equal(before.size, 100)

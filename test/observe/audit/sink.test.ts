@@ -19,7 +19,7 @@ function openFile(t: Test, path: string) {
   return { ...place, say: (text: string) => place.write(Buffer.from(text), 0) }
 }
 
-t.test('a new file belongs to its owner and its group’s readers; an old one is appended to', async (t) => {
+t.test("a new file is the owner's to write and the group's to read, and an old one is appended to", async (t) => {
   const path = join(makeDirectory(t), 'audit.jsonl')
   const mask = process.umask(0)
   t.teardown(() => process.umask(mask))
@@ -50,7 +50,7 @@ t.test('a file that was renamed or removed is followed by a new one', async (t) 
   t.equal(readFileSync(path, 'utf8'), 'fourth\nfifth\n')
 })
 
-t.test('a file that cannot be opened anew is an error, not a ghost that goes on', async (t) => {
+t.test('a deleted file that cannot be opened anew is an error, and gets no more lines', async (t) => {
   const directory = join(makeDirectory(t), 'logs')
   execFileSync('mkdir', [directory])
   const place = openFile(t, join(directory, 'audit.jsonl'))
@@ -64,15 +64,15 @@ t.test('a place that is not there cannot be opened', async (t) => {
   t.throws(() => openPlace(directory), { code: 'EISDIR' })
 })
 
-t.test('a disk that is full says so', async (t) => {
+t.test('a write to a full disk fails with ENOSPC', async (t) => {
   await t.rejects(openFile(t, '/dev/full').say('x\n'), { code: 'ENOSPC' })
 })
 
-t.test('a pipe without a reader is refused, and one whose reader is behind or gone does not wait', async (t) => {
+t.test('a pipe without a reader is refused, and a write fails at once if the reader is slow or gone', async (t) => {
   const path = join(makeDirectory(t), 'pipe')
   execFileSync('mkfifo', [path])
   t.throws(() => openPlace(path), { code: 'ENXIO' })
-  // It opens the pipe, reads nothing, and goes.
+  // The reader opens the pipe and reads nothing until the test kills it.
   const reader = spawn('sh', ['-c', 'exec <"$0"; echo open; read line <&3', path], {
     stdio: ['ignore', 'pipe', 'inherit', 'pipe'],
   })

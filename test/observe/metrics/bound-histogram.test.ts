@@ -6,7 +6,7 @@ import { createMetrics } from '../../../gateway/observe/metrics/metrics.ts'
 
 const buckets = [0.001, 0.01, 0.1]
 
-t.test('a bound histogram tells what prom-client’s own would', async (t) => {
+t.test('a bound histogram prints the same text as one of prom-client', async (t) => {
   const [ours, theirs] = [new Registry(), new Registry()]
   const described = { name: 'x_seconds', help: 'Some time.', buckets }
   const bound = createBoundHistogram({ ...described, registers: [ours] })
@@ -23,7 +23,7 @@ t.test('a bound histogram tells what prom-client’s own would', async (t) => {
   t.equal(await ours.metrics(), await theirs.metrics())
 })
 
-t.test('those of several workers add up, and stay when one dies', async (t) => {
+t.test('histograms of several workers add up, and stay when a worker dies', async (t) => {
   const group = createGroupMetrics()
   for (const pid of [1, 2]) {
     const metrics = createMetrics()
@@ -39,7 +39,7 @@ t.test('those of several workers add up, and stay when one dies', async (t) => {
     /^sallyport_stage_duration_seconds_bucket\{le="0.00025",stage="decide"\} 2$/m,
     /^sallyport_upstream_requests_total\{upstream="platform",outcome="2xx"\} 2$/m,
     /^sallyport_upstream_first_byte_seconds_sum\{upstream="platform"\} 0.006$/m,
-    // Clusters are told together, or their number would be that of the series.
+    // All clusters share a label value: otherwise each one would make a time series of its own.
     /^sallyport_upstream_requests_total\{upstream="cluster",outcome="upstream_timeout"\} 2$/m,
     /^sallyport_database_connections\{state="busy"\} 6$/m,
     /^sallyport_database_connections_limit 20$/m,

@@ -29,7 +29,7 @@ t.test('every panel asks the chosen data source about the chosen replicas', asyn
     for (const { expr, datasource } of targets) {
       t.match(datasource.uid, /^\$\{datasource\}$/, title)
       t.ok(expr.includes('instance=~"$instance"'), expr)
-      // Over a shorter time than two scrapes a rate is nothing.
+      // A fixed range shorter than two scrapes gives no rate, so expressions use Grafana's `$__rate_interval`.
       t.notMatch(expr, /\[\d/, expr)
     }
   }

@@ -3,7 +3,7 @@ import { gaugeAggregators } from '../../../gateway/observe/metrics/combine.ts'
 import { createGroupMetrics, type GroupMetrics } from '../../../gateway/observe/metrics/group.ts'
 import { createMetrics, type Metrics } from '../../../gateway/observe/metrics/metrics.ts'
 
-/** As over the channel of a worker: plain data. */
+/** A snapshot as it arrives over a worker's channel: plain data. */
 const sendSnapshot = async ({ snapshot }: Metrics) => JSON.parse(JSON.stringify(await snapshot()))
 
 async function read(group: GroupMetrics, name: string): Promise<readonly string[]> {
@@ -18,7 +18,7 @@ t.test('every gauge says how the values of several workers become one', async (t
   t.same(missing, [], 'each has a line in gaugeAggregators: a sum is seldom what is meant')
 })
 
-t.test('counters and histograms add up; ages are told by the oldest, limits by the lowest', async (t) => {
+t.test('counters and histograms add up; of ages the highest counts, of limits the lowest', async (t) => {
   const group = createGroupMetrics()
   for (const [pid, ageMs, inFlight] of [
     [1, 4_000, 3],
@@ -40,10 +40,10 @@ t.test('counters and histograms add up; ages are told by the oldest, limits by t
   t.same(await read(group, 'sallyport_requests_in_flight'), ['sallyport_requests_in_flight 7'])
   const [limit = ''] = await read(group, 'process_max_fds ')
   const own = (await createMetrics().text()).split('\n').find((line) => line.startsWith('process_max_fds '))
-  t.equal(limit, own ?? '', 'a limit of each process is no sum')
+  t.equal(limit, own ?? '', 'a limit of each process is not added up')
 })
 
-t.test('the counts of a worker that died stay, its states go', async (t) => {
+t.test('after a worker has died its counters stay and its gauges go', async (t) => {
   const group = createGroupMetrics()
   for (const pid of [1, 2, 3]) {
     const metrics = createMetrics()

@@ -1,5 +1,5 @@
--- Asks as haproxy-auth-request does: HEAD, all of the client's headers but Host and Content-Length, several lines
--- joined, and the server's own address as the host.
+-- Asks as the Lua script haproxy-auth-request does: by HEAD, with all headers of the client but Host and Content-Length,
+-- repeated headers joined in one line, and the address of the asked server as Host.
 local function ask(address, path, headers)
   local lines = { "HEAD " .. path .. " HTTP/1.1", "host: " .. address, "connection: close" }
   for name, values in pairs(headers) do

@@ -3,14 +3,14 @@ import { oauth } from '../world.ts'
 import { commandingAnswer } from './backend.ts'
 import type { Stage } from './stage.ts'
 
-/** An answer commands no proxy: neither one that the gateway forwards, nor one that the proxy itself fetches. */
+/** Headers of a response must not command the proxy, whether the gateway forwards the response or the proxy fetches it. */
 export function testCommands(t: Test, stage: Stage): void {
   const { member } = stage.world.users
   for (const [method, path] of [
     ['GET', '/public/x?commands'],
     ['POST', '/agent/1/responses?commands'],
   ] as const)
-    t.test(`the answer of ${method} ${path} leads nowhere else`, async (t) => {
+    t.test(`the response to ${method} ${path} does not make the proxy fetch another path`, async (t) => {
       const refused = await stage.front.ask({ path: '/admin/users', headers: oauth(member) })
       t.equal(refused.answer.status, 403)
       const headers = { ...oauth(member), 'content-type': 'application/json' }

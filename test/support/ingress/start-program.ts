@@ -9,21 +9,21 @@ export type ProgramOptions = Readonly<{
   path: string
   args: readonly string[]
   environment?: Readonly<Record<string, string>>
-  /** Also its home. */
+  /** Its working directory and its `HOME`. */
   folder: string
-  /** It is up when this port is. */
+  /** The program has started when this port accepts connections. */
   port: number
 }>
 
 /**
- * Starts a server and waits until it listens; resolves to its process id. It ends with its owner, and with this process
- * however that ends.
+ * Starts a server, waits until it listens, and resolves to its process id. It ends with its owner, or with this process
+ * if that is killed.
  */
 export async function startProgram(owner: Owner, options: ProgramOptions): Promise<number> {
   const { path, args, environment = {}, folder, port } = options
   const child = spawn(path, args, {
     cwd: folder,
-    // Variables of the machine must not reach it.
+    // No other variable of this machine may change what the program does.
     env: { PATH: process.env.PATH, HOME: folder, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

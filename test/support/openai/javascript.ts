@@ -16,7 +16,7 @@ const readOptions = ({ baseUrl, apiKey, headers, maxRetries }: SdkCall) => ({
   apiKey: apiKey ?? 'none',
   defaultHeaders: apiKey === undefined ? { ...headers, authorization: null } : headers,
   maxRetries,
-  // Variables of the machine must not reach it.
+  // Without these the SDK would read variables of this machine.
   organization: null,
   project: null,
   logLevel: 'off' as const,
@@ -38,7 +38,7 @@ async function ask(client: OpenAI, call: SdkCall): Promise<Outcome> {
 const question = { model: 'm', input: 'hi' }
 const chatQuestion = { model: 'm', messages: [{ role: 'user' as const, content: 'hi' }] }
 
-/** As the documentation of the SDK has them. */
+/** Programs as the documentation of the SDK shows them. */
 const programs: Readonly<Record<Api, Readonly<Record<Way, Program>>>> = {
   responses: {
     create: async (client, { metadata }, notes) => {

@@ -1,7 +1,7 @@
 """Calls the model API with the `openai` package of its interpreter, as the documentation of the package has it.
 
-Says the version of the package first. Then every line of JSON that it reads is a call, which it answers, in any
-order, with a line that says what a program would have been told.
+Prints the version of the package first. Then each line of JSON on standard input is a call. For each call, in any
+order, it prints a line with the result or the error that a program would see.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import openai
 
 
-# One of each for all calls: to make them costs more than a call.
+# One client of each kind for all calls, because making a client costs more than a call.
 plain_client = openai.OpenAI(api_key="none")
 async_client = openai.AsyncOpenAI(api_key="none")
 
@@ -162,7 +162,7 @@ def main():
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     lock = threading.Lock()
-    # More than are ever called at once: none may wait for another.
+    # More threads than calls at a time, so that no call waits for another.
     with ThreadPoolExecutor(max_workers=128) as pool:
         for line in sys.stdin:
             pool.submit(serve, line, loop, lock)

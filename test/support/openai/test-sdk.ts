@@ -6,7 +6,7 @@ import type { Sdk } from './sdk.ts'
 import type { Stage } from './stage.ts'
 import { testWholeAnswers } from './whole-answers.ts'
 
-/** Everything that every SDK is tried with. */
+/** The scenes that every SDK has to pass. */
 export function testSdk(t: Test, stage: Stage, sdk: Sdk): void {
   // Most of a scene is waiting.
   t.jobs = 6

@@ -1,10 +1,10 @@
 import type { JsonValue } from '../client.ts'
 import type { Api } from './sdk.ts'
 
-/** Steps of the agent worker (SPEC section 9), for each API in its own words. */
+/** Steps of the demo's agent worker, written for each of the two APIs. */
 export type Script = Readonly<Record<Api, readonly JsonValue[]>>
 
-/** The same steps whatever the API. */
+/** The same steps for both APIs. */
 export const either = (...steps: readonly JsonValue[]): Script => ({ responses: steps, chat: steps })
 
 export const joinScripts = (...scripts: readonly Script[]): Script => ({
@@ -49,10 +49,10 @@ const chunks = [
 
 const send = (event: JsonValue) => ({ event })
 
-/** Says `Hel`. */
+/** Sends `Hel`. */
 export const firstHalf: Script = { responses: events.slice(0, 4).map(send), chat: chunks.slice(0, 2).map(send) }
 
-/** Says `lo`, and ends as a stream of its API does. */
+/** Sends `lo`, and then the terminal event of its API. */
 export const secondHalf: Script = {
   responses: events.slice(4).map(send),
   chat: [...chunks.slice(2).map(send), { raw: 'data: [DONE]\n\n' }],
