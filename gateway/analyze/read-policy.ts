@@ -34,7 +34,7 @@ export function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw new ConfigurationError([{ file: path, message: explainUnreadable(error) }])
+    throw new ConfigurationError([{ file: path, message: `${explainUnreadable(error)}; check the path` }])
   }
 }
 

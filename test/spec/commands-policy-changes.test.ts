@@ -103,7 +103,7 @@ t.test('policy coverage ends with 1 for an operation without a route, and a draf
   t.match(await ask('coverage', '-p', `${folder}/drafted`, '--strict'), { code: 0 })
   t.match(await run('init', '--openapi', `${folder}/none.yaml`), {
     code: 2,
-    stderr: /none\.yaml: cannot be read: ENOENT/,
+    stderr: /none\.yaml: cannot be read: ENOENT \(it does not exist\); check the path/,
   })
   t.match(await run('init'), { code: 2, stderr: /--openapi/ })
 })

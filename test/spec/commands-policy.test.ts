@@ -46,6 +46,10 @@ t.test('policy check shows the lines that lead to a mistake or a warning, and no
   const config = `${t.testdir({ 'gateway.yaml': 'database:\n  url: hunter2\n  nonsense: 1\n' })}/gateway.yaml`
   const configured = await run('check', '--config', config)
   t.match(configured, { code: 2, stderr: /gateway\.yaml:3:\d+: error: / })
+  t.match(
+    configured.stderr,
+    /^sallyport: the configuration cannot be used; --policies FOLDER checks a policy without it\n/,
+  )
   t.notMatch(configured.stderr, /hunter2/)
 })
 

@@ -41,7 +41,11 @@ const describe = (problems: readonly Problem[], config: string): string => {
     const frame = file === config || line === undefined ? '' : renderFrame({ file, line, column })
     return `${placeOf(problem)}: error: ${escapeControls(message)}\n${frame}`
   })
-  return `the policy cannot be used\n${all.join('')}${count(problems.length, 'mistake')}`
+  const isOfConfiguration = problems.every(({ file }) => file === config)
+  const head = isOfConfiguration
+    ? 'the configuration cannot be used; --policies FOLDER checks a policy without it'
+    : 'the policy cannot be used'
+  return `${head}\n${all.join('')}${count(problems.length, 'mistake')}`
 }
 
 const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`
