@@ -1,6 +1,6 @@
 // Puts what single tests run beside a gateway into .sallyport, each unless it is there: AdonisJS for
-// `test/spec/adopted-adonis.test.ts`, OpenTelemetry for `test/spec/tracing.test.ts`, oidc-provider for
-// `test/integrate/oidc-provider.test.ts`, VitePress for `npm run site`.
+// `test/spec/adopted-adonis.gate.ts`, OpenTelemetry for `test/spec/tracing.test.ts`, oidc-provider for
+// `test/integrate/oidc-provider.gate.ts`, VitePress for `npm run site`.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'

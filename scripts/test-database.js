@@ -23,16 +23,17 @@ export function findMemoryFolder() {
   }
 }
 
-/** One PostgreSQL for a run. Each world clones its migrated database. */
+/** One PostgreSQL for a run. Each world clones its database, which has all but the addresses of that world. */
 export async function startTestDatabase(root) {
-  const [{ startPostgres }, { migrate }] = await Promise.all([
+  const [{ startPostgres }, { populate }] = await Promise.all([
     import('../dist/demo/postgres.js'),
-    import('../dist/directory/postgres/migrate.js'),
+    import('../dist/demo/world.js'),
   ])
   // A worker of autovacuum is the superuser's, and lets no other role drop its database by force.
   // A random password of 24 bytes needs no slow hash, and tests open thousands of connections.
   const settings = ['max_connections=400', 'autovacuum=off', 'scram_iterations=1']
   const postgres = await startPostgres({ settings, root })
-  await migrate(postgres.url)
-  return postgres
+  const nowhere = 'http://127.0.0.1:1'
+  const clusters = { healthy: nowhere, globex: nowhere, unreachable: nowhere }
+  return { ...postgres, population: await populate(postgres.url, nowhere, clusters) }
 }

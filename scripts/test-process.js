@@ -25,12 +25,15 @@ const restMs = 5_000
  * A process that runs one test file after another. `run` hands out the parser of the file's tests before anything is read.
  * Its `fault` is an error outside of every test. A process with `isSpent` takes no other file.
  */
-export function startTestProcess({ databaseUrl, memoryFolder }) {
+export function startTestProcess({ database, memoryFolder }) {
   const child = spawn(process.execPath, ['--enable-source-maps', `--import=${loader}`, worker], {
     cwd: root,
     env: {
       ...process.env,
-      ...(databaseUrl && { SALLYPORT_TEST_DATABASE: databaseUrl }),
+      ...(database && {
+        SALLYPORT_TEST_DATABASE: database.url,
+        SALLYPORT_TEST_POPULATION: JSON.stringify(database.population),
+      }),
       ...(memoryFolder && { SALLYPORT_TEST_MEMORY: memoryFolder }),
       SALLYPORT_TEST_SWITCHES: briefly,
       TAP: '1',

@@ -94,15 +94,14 @@ const slowWords =
   /\b(startTest(World|Database|Postgres)|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testPrometheus|testUnlessLacking|CAMPAIGN)\b|: it measures processor time/
 
 /** Imports of helpers that start a world or a database on a file's behalf. */
-const slowHelpers =
-  /\bstartProxy\b[^}]*\} from '[^']+\/proxy\.ts'|\/support\/(standby|openai\/stage)\.ts'|\blistDrills\b/
+const slowHelpers = /\bstartProxy\b[^}]*\} from '[^']+\/proxy\.ts'|\/support\/standby\.ts'|\blistDrills\b/
 
 /**
  * Files about scripts, packages, pages, benches and drills, and about the demo, which no package holds. Others are about a
  * program at the other side of a connection, such as a proxy.
  */
 const nodeless =
-  /^test\/(architecture\.test\.ts|(bench|demo|deploy|drills|integrate(?!\/verify-frameworks)|reference|scripts)\/|spec\/adopted-adonis\.)/
+  /^test\/(architecture\.test\.ts|(bench|demo|deploy|drills|integrate(?!\/verify-frameworks)|reference|scripts)\/)/
 
 function isSlow(file) {
   const text = readFileSync(file, 'utf8')
@@ -133,7 +132,7 @@ const work = async () => {
   let idle
   for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
     const isAlone = wantsOwnProcess(file)
-    const worker = (!isAlone && idle) || startTestProcess({ databaseUrl: database?.url, memoryFolder })
+    const worker = (!isAlone && idle) || startTestProcess({ database, memoryFolder })
     await run(file, worker)
     if (!isAlone) idle = worker.isSpent() ? undefined : worker
     if (worker !== idle) await worker.stop()

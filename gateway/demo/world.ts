@@ -5,13 +5,13 @@ import pg from 'pg'
 import { generatePem } from '../cli/keys.ts'
 import { migrate } from '../directory/postgres/migrate.ts'
 import { loadPolicy } from '../policy/load.ts'
-import { type DemoBackends, startBackends } from './backends/start-backends.ts'
+import { startBackends } from './backends/start-backends.ts'
 import { describeWorld, type WorldDescription } from './describe-world.ts'
 import { isPortFree } from './free-port.ts'
 import { type GatewayProcess, spawnGateway } from './gateway-process.ts'
-import { type DemoIssuer, type DemoIssuerOptions, startIssuer } from './issuer.ts'
+import { type DemoIssuerOptions, startIssuer } from './issuer.ts'
 import { type EmbeddedPostgres, startPostgres } from './postgres.ts'
-import { heartbeat, type Population, seed } from './seed.ts'
+import { type ClusterUrls, heartbeat, type Population, seed } from './seed.ts'
 
 export type World = Readonly<{
   description: WorldDescription
@@ -29,6 +29,7 @@ export type WorldOptions = Readonly<{
   startDatabase?: () => Promise<EmbeddedPostgres>
   issuerOptions?: Partial<DemoIssuerOptions>
   runGateway?: typeof spawnGateway
+  populate?: typeof populate
 }>
 
 const audience = 'sallyport-demo'
@@ -61,7 +62,11 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
     startBackends().then(keep),
   ])
   onStep('Creating tables, users and organizations …')
-  const population = await populate(postgres, issuer, backends)
+  const population = await (options.populate ?? populate)(postgres.url, issuer.issuer, {
+    healthy: backends.urls.clusterHealthy,
+    globex: backends.urls.clusterGlobex,
+    unreachable: unreachableUrl,
+  })
   const signingKey = join(directory, 'demo-identity.pem')
   writeFileSync(signingKey, generatePem('EdDSA'), { mode: 0o600 })
   onStep('Starting the gateway …')
@@ -106,18 +111,13 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 const upstreamNames = new Set(['platform', 'agents', 'files', 'graphql', 'data'])
 
-async function populate(postgres: EmbeddedPostgres, issuer: DemoIssuer, backends: DemoBackends): Promise<Population> {
+export async function populate(url: string, issuer: string, clusters: ClusterUrls): Promise<Population> {
   const { roles, resources } = loadPolicy(policies, upstreamNames)
-  await migrate(postgres.url, { resources: [...resources.values()] })
-  const client = new pg.Client({ connectionString: postgres.url })
+  await migrate(url, { resources: [...resources.values()] })
+  const client = new pg.Client({ connectionString: url })
   await client.connect()
   try {
-    const urls = {
-      healthy: backends.urls.clusterHealthy,
-      globex: backends.urls.clusterGlobex,
-      unreachable: unreachableUrl,
-    }
-    return await seed(client, issuer.issuer, urls, roles.tokenScopes)
+    return await seed(client, issuer, clusters, roles.tokenScopes)
   } finally {
     await client.end()
   }

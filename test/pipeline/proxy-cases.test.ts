@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { testVectors } from '../support/vectors.ts'
@@ -112,7 +112,7 @@ testVectors(t, 'proxy/cases.md', 'every published case is run here or in another
 })
 
 for (const { rows, file, title } of covers) {
-  const path = `test/${file}.test.ts`
+  const path = [`test/${file}.test.ts`, `test/${file}.gate.ts`].find((path) => existsSync(repository + path)) ?? file
   t.test(`${rows}: ${path} has its test`, async (t) => {
     const source = read(path)
       .replace(/test\(\s+/g, 'test(')

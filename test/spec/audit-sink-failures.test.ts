@@ -28,8 +28,8 @@ t.test(
   async (t) => {
     const pipe = await holdPipe(t)
     const { serving } = await start(t, { sink: pipe.path, bufferBytes: 20_000 })
-    await askAtOnce(20, 40, async () => {
-      const { status } = await call(serving.public, { path: '/public/x', headers: oauth(owner) })
+    await askAtOnce(20, 40, async (agent) => {
+      const { status } = await call(serving.public, { path: '/public/x', headers: oauth(owner), agent })
       if (status !== 200) throw new Error(`answered ${status}`)
     })
     const counts = await settle(serving)
@@ -131,8 +131,8 @@ for (const [what, kill] of Object.entries({
     const { serving } = await start(t, { sink, bufferBytes: 4_096 })
     end()
     await until(async () => {
-      await askAtOnce(10, 3, async () => {
-        const { status } = await call(serving.public, { path: '/public/x', headers: oauth(owner) })
+      await askAtOnce(10, 3, async (agent) => {
+        const { status } = await call(serving.public, { path: '/public/x', headers: oauth(owner), agent })
         if (status !== 200) throw new Error(`answered ${status}`)
       })
       // The writer looks for a removed file once a second; until then lines may be dropped.
@@ -145,10 +145,10 @@ for (const [what, kill] of Object.entries({
 t.test('wait: a gateway that is killed has forwarded nothing without a line', async (t) => {
   const { serving, file } = await start(t, { onFull: 'wait' })
   const ids: string[] = []
-  const asked = askAtOnce(30, 200, () => {
+  const asked = askAtOnce(30, 200, (agent) => {
     const id = makeId()
     ids.push(id)
-    return call(serving.public, { path: '/public/x', headers: { ...oauth(owner), 'x-request-id': id } })
+    return call(serving.public, { path: '/public/x', headers: { ...oauth(owner), 'x-request-id': id }, agent })
   }).catch(() => undefined)
   await until(() => ids.length > 1_000, 'a thousand requests', 30_000)
   serving.child.kill('SIGKILL')

@@ -7,6 +7,7 @@ import { populate } from '../support/population.ts'
 import { startReplica } from '../support/replicas.ts'
 import { countStatements } from '../support/statements.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
+import { askAtOnce } from '../support/workers.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -36,10 +37,9 @@ const send = (request: Call) => call(gateway.public, request)
 async function repeat(times: number, request: Call): Promise<ReadonlySet<number>> {
   const answers = new Set<number>()
   let left = times
-  const work = async (): Promise<void> => {
-    while (left-- > 0) answers.add((await send(request)).status)
-  }
-  await Promise.all(Array.from({ length: 50 }, work))
+  await askAtOnce(50, Math.ceil(times / 50), async (agent) => {
+    if (left-- > 0) answers.add((await send({ ...request, agent })).status)
+  })
   return answers
 }
 

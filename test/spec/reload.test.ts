@@ -1,4 +1,5 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { Agent } from 'node:http'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -8,7 +9,7 @@ import { type Replica, startReplica } from '../support/replicas.ts'
 import { testVectors } from '../support/vectors.ts'
 
 /** Between two requests of a load, lest the tests beside it have no processor left. */
-const restMs = 5
+const restMs = 10
 
 type Routes = readonly Readonly<Record<string, unknown>>[]
 
@@ -143,6 +144,8 @@ t.test('ten reloads under load: every answer is one of the old table or of the n
     upstreams: { platform: { url: upstream.url } },
     settings: { log: { level: 'error' } },
   })
+  const agent = new Agent({ keepAlive: true })
+  t.teardown(() => agent.destroy())
   let version = 0
   let isOver = false
   const misjudged: string[] = []
@@ -150,12 +153,12 @@ t.test('ten reloads under load: every answer is one of the old table or of the n
   const ask = async (): Promise<void> => {
     while (!isOver) {
       const before = version
-      const { status } = await call(replica.public, { path: '/always' })
+      const { status } = await call(replica.public, { path: '/always', agent })
       if (status !== 200) misjudged.push(`/always ${status}`)
-      const { status: old } = await call(replica.public, { path: `/v${before}` })
+      const { status: old } = await call(replica.public, { path: `/v${before}`, agent })
       // A new policy may have come into force between the two requests.
       if (old !== 200 && !(old === 404 && version !== before)) misjudged.push(`/v${before} ${old}`)
-      const { status: never } = await call(replica.public, { path: '/never' })
+      const { status: never } = await call(replica.public, { path: '/never', agent })
       if (never !== 404) misjudged.push(`/never ${never}`)
       asked += 3
       await sleep(restMs)

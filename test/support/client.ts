@@ -1,4 +1,4 @@
-import { request as httpRequest } from 'node:http'
+import { type Agent, request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
 
 /** A request as a test writes it; header values in an array become lines of their own. */
@@ -9,6 +9,8 @@ export type Call = Readonly<{
   body?: string | Buffer
   /** Of the client, where it is not to be the usual one. */
   localAddress?: string
+  /** Of connections that are kept, for many requests: to open one costs more than a request. */
+  agent?: Agent
 }>
 
 export type Answer = Readonly<{
@@ -24,15 +26,18 @@ export type Answer = Readonly<{
 // biome-ignore lint/suspicious/noExplicitAny: assertions walk freely through answers of many shapes
 export type JsonValue = any
 
-/** One request on a connection of its own. The path goes out as it is: no client-side normalisation. */
+/**
+ * One request, on a connection of its own unless it has an agent. The path goes out as it is: no client-side
+ * normalisation.
+ */
 export function call(origin: string, wanted: Call): Promise<Answer> {
-  const { method = 'GET', path, headers = {}, body, localAddress } = wanted
+  const { method = 'GET', path, headers = {}, body, localAddress, agent = false } = wanted
   const { hostname, port } = new URL(origin)
   return new Promise((resolve, reject) => {
     const isFramed = body === undefined || 'transfer-encoding' in headers
     const length = isFramed ? {} : { 'content-length': String(Buffer.byteLength(body)) }
     const request = httpRequest(
-      { host: hostname, port, method, path, headers: { ...length, ...headers }, localAddress, agent: false },
+      { host: hostname, port, method, path, headers: { ...length, ...headers }, localAddress, agent },
       (response) => {
         const chunks: Buffer[] = []
         response.on('data', (chunk: Buffer) => chunks.push(chunk))

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { Agent } from 'node:http'
 import type { Test } from 'tap'
 import { call, type JsonValue } from './client.ts'
 import { until } from './gateway.ts'
@@ -57,12 +58,17 @@ export const readMetrics =
     return Object.fromEntries(lines.map(([, labels = '', value]) => [labels, Number(value)]))
   }
 
-/** Several clients, each asking again and again. */
-export async function askAtOnce(clients: number, times: number, ask: () => Promise<unknown>): Promise<void> {
+/** Several clients, each asking again and again. The agent keeps connections, for requests that need none of their own. */
+export async function askAtOnce(
+  clients: number,
+  times: number,
+  ask: (agent: Agent) => Promise<unknown>,
+): Promise<void> {
+  const agent = new Agent({ keepAlive: true })
   const askAgain = async (): Promise<void> => {
-    for (let count = 0; count < times; count++) await ask()
+    for (let count = 0; count < times; count++) await ask(agent)
   }
-  await Promise.all(Array.from({ length: clients }, askAgain))
+  await Promise.all(Array.from({ length: clients }, askAgain)).finally(() => agent.destroy())
 }
 
 export const countRestarts = async (serving: Serving): Promise<number> =>

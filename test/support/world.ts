@@ -9,7 +9,8 @@ import { startGateway } from '../../gateway/boot/gateway.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import type { RecordedRequest } from '../../gateway/demo/backends/record-requests.ts'
 import { type EmbeddedPostgres, type EmbeddedPostgresOptions, startPostgres } from '../../gateway/demo/postgres.ts'
-import { startWorld, type World, type WorldOptions } from '../../gateway/demo/world.ts'
+import { heartbeat, type Population } from '../../gateway/demo/seed.ts'
+import { type populate, startWorld, type World, type WorldOptions } from '../../gateway/demo/world.ts'
 import { type Answer, type Call, call, callRaw } from './client.ts'
 
 export type { RecordedRequest }
@@ -38,15 +39,15 @@ export type TestWorldOptions = Readonly<{
 /** Starts a world on free ports and stops it with the test. */
 export async function startTestWorld(t: Test, options: TestWorldOptions = {}): Promise<TestWorld> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
+  const server = options.hasOwnServer ? undefined : sharedServer
   const world = await startWorld({
     directory,
     ports: { public: 0, decision: 0, admin: 0 },
     notify: (text) => t.comment(text),
     issuerOptions: { key: drawIssuerKey() },
     startDatabase: () =>
-      sharedServer === undefined || options.hasOwnServer
-        ? startTestPostgres({ onUnexpectedExit: (text) => t.comment(text) })
-        : cloneDatabase(sharedServer),
+      server === undefined ? startTestPostgres({ onUnexpectedExit: (text) => t.comment(text) }) : cloneDatabase(server),
+    ...(server !== undefined && { populate: addressPopulation }),
     ...(sharedServer !== undefined && !options.hasOwnProcess && { runGateway: startGatewayHere }),
   })
   t.teardown(async () => {
@@ -88,8 +89,25 @@ function drawIssuerKey(): Readonly<Record<string, unknown>> {
   return issuerKey
 }
 
-/** The server of the run, whose database `sallyport` is migrated and otherwise empty; a lone file starts its own. */
+/** The server of the run, whose database `sallyport` has the demo's population; a lone file starts its own. */
 const sharedServer = process.env.SALLYPORT_TEST_DATABASE
+
+/** Tells a clone of that database the addresses of its world. To write all else again takes sixty statements. */
+const addressPopulation: typeof populate = async (url, issuer, { healthy, globex, unreachable }) => {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    await client.query('update user_identities set issuer = $1', [issuer])
+    await client.query(
+      `update clusters set base_url = case slug when 'globex' then $1 when 'unreachable' then $2 else $3 end`,
+      [globex, unreachable, healthy],
+    )
+    await client.query(heartbeat)
+  } finally {
+    await client.end()
+  }
+  return JSON.parse(process.env.SALLYPORT_TEST_POPULATION ?? '{}') as Population
+}
 
 /** The URL of an empty database. One of the run's server stays there: no role may end the connections of another. */
 export async function startTestDatabase(t: Test): Promise<string> {
