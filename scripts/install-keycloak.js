@@ -9,20 +9,24 @@ import { fileURLToPath } from 'node:url'
 const folder = fileURLToPath(new URL('../.sallyport/keycloak', import.meta.url))
 const version = '26.7.3'
 const sha256 = '27a6535553c3cdcd083872ba40629efafb3475e3b758e0c6f691395561dd0f1f'
-/** An experiment of Keycloak's, by which it is a decision point. */
-const features = 'authzen'
+/** Experiments of Keycloak's, by which it is a decision point and a transmitter of security events. */
+const features = 'authzen,ssf'
 /** Maven verifies what it downloads by sums beside the files alone. */
 const plugin = 'org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy'
 const wantedJava = 17
+const archive = join(folder, `keycloak-${version}.zip`)
 
 try {
   const stamp = join(folder, '.archive')
   const wanted = `${sha256} ${features}`
   if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== wanted) {
-    console.log(`Installing Keycloak ${version}, of which 170 MB are downloaded …`)
+    const isDownloaded = existsSync(archive) && sumOf(archive) === sha256
+    console.log(`Installing Keycloak ${version}${isDownloaded ? '' : ', of which 170 MB are downloaded'} …`)
     checkJava()
-    rmSync(folder, { recursive: true, force: true })
+    const unpacked = ['.archive', 'server', `keycloak-${version}`].map((name) => join(folder, name))
+    for (const old of isDownloaded ? unpacked : [folder]) rmSync(old, { recursive: true, force: true })
     mkdirSync(folder, { recursive: true })
+    if (!isDownloaded) download()
     install()
     writeFileSync(stamp, wanted)
   }
@@ -40,21 +44,29 @@ function checkJava() {
   if (!(Number(major) >= wantedJava)) throw new Error(`no Java ${wantedJava} on PATH`)
 }
 
-function install() {
-  // The administrator of test/support/keycloak.ts, whose servers listen on loopback alone.
-  const env = { ...process.env, PASSWORD: 'operator', JAVA_OPTS_APPEND: '-XX:TieredStopAtLevel=1' }
-  const run = (command, args) =>
-    execFileSync(command, args, { cwd: folder, env, stdio: ['ignore', 'ignore', 'inherit'] })
+function sumOf(file) {
+  return createHash('sha256').update(readFileSync(file)).digest('hex')
+}
+
+function download() {
   const artifact = `org.keycloak:keycloak-quarkus-dist:${version}:zip`
   run('mvn', ['--batch-mode', '--quiet', plugin, `-Dartifact=${artifact}`, `-DoutputDirectory=${folder}`])
-  const archive = join(folder, `keycloak-${version}.zip`)
   renameSync(join(folder, `keycloak-quarkus-dist-${version}.zip`), archive)
-  const found = createHash('sha256').update(readFileSync(archive)).digest('hex')
+  const found = sumOf(archive)
   if (found !== sha256) throw new Error(`${archive} has the SHA-256 sum ${found}`)
+}
+
+function install() {
   run('unzip', ['-q', archive])
   renameSync(join(folder, `keycloak-${version}`), join(folder, 'server'))
   const program = join(folder, 'server', 'bin', 'kc.sh')
   run(program, ['build', '--db=dev-file', `--features=${features}`])
   const options = ['--optimized', '--username=operator', '--password:env=PASSWORD', '--no-prompt']
   run(program, ['bootstrap-admin', 'user', ...options])
+}
+
+function run(command, args) {
+  // The administrator of test/support/keycloak.ts, whose servers listen on loopback alone.
+  const env = { ...process.env, PASSWORD: 'operator', JAVA_OPTS_APPEND: '-XX:TieredStopAtLevel=1' }
+  execFileSync(command, args, { cwd: folder, env, stdio: ['ignore', 'ignore', 'inherit'] })
 }

@@ -16,9 +16,12 @@ export type SubjectRules = Readonly<{
   mayBeSession: boolean
 }>
 
+const everySession = 'ALL'
+
 /**
  * Reads the subject of an event (RFC 9493; OpenID Shared Signals Framework 1.0, 3). Every member of a complex subject
- * must match, so one that no JWT can be compared with is refused, unless the operator lets it be ignored.
+ * must match, so one that no JWT can be compared with is refused, unless the operator lets it be ignored. By session
+ * `ALL` Keycloak means all of the user.
  */
 export function readEventSubject(subject: unknown, rules: SubjectRules): readonly EventTarget[] {
   if (!isObject(subject)) throw new EventFault('subject_unsupported')
@@ -27,7 +30,8 @@ export function readEventSubject(subject: unknown, rules: SubjectRules): readonl
   const { format, user, session, ...others } = subject
   if (Object.keys(others).some((name) => !rules.ignoredMembers.has(name))) throw new EventFault('subject_unsupported')
   const sessionId = session === undefined ? '' : readSession(session)
-  if (user !== undefined) return readUser(user, rules).map((named) => toTarget(named, sessionId))
+  const ownSession = sessionId === everySession ? '' : sessionId
+  if (user !== undefined) return readUser(user, rules).map((named) => toTarget(named, ownSession))
   if (sessionId === '') throw new EventFault('subject_unsupported')
   return endSession(sessionId, rules)
 }

@@ -10,6 +10,7 @@ import { type Keycloak, keycloakLack, startKeycloak, type TokenAnswer } from '..
 import { testUnlessLacking } from '../support/lacks.ts'
 import { patience, statusOf } from '../support/logout-stage.ts'
 import { type ReadAnswer, readAnswer } from '../support/streams.ts'
+import { eventAudience, eventTypes, pushSecret } from '../support/transmitter.ts'
 import { bearer, oauth, startTestWorld, type TestWorld } from '../support/world.ts'
 
 const mapper = (protocolMapper: string, config: object) => ({
@@ -43,6 +44,10 @@ const realm = {
   realm: 'tests',
   enabled: true,
   sslRequired: 'none',
+  attributes: { 'ssf.transmitterEnabled': 'true' },
+  adminEventsEnabled: true,
+  eventsEnabled: true,
+  eventsListeners: ['jboss-logging', 'ssf-events'],
   organizationsEnabled: true,
   organizations: [
     {
@@ -57,12 +62,14 @@ const realm = {
     { clientId: 'light', ...publicClient, attributes: lightweight, protocolMappers: [groups, subject] },
     { clientId: 'nameless', ...publicClient, attributes: lightweight, protocolMappers: [groups] },
     { clientId: 'plain', ...publicClient },
+    { clientId: 'untold', ...publicClient, protocolMappers: [audience] },
     { clientId: 'stranger', ...publicClient, protocolMappers: [groups, subject] },
     { clientId: 'importer', secret: 'importer', serviceAccountsEnabled: true, protocolMappers: [groups] },
   ],
   users: [
     user('ada', { groups: ['/acme/org-member'] }),
     user('ben', { groups: ['/acme/org-admin'] }),
+    user('eve', {}),
     {
       username: 'service-account-importer',
       enabled: true,
@@ -72,12 +79,14 @@ const realm = {
   ],
 }
 
-testUnlessLacking(t, 'tokens and logouts of Keycloak', tryKeycloak, keycloakLack)
+testUnlessLacking(t, 'tokens, logouts and security events of Keycloak', tryKeycloak, keycloakLack)
 
 async function tryKeycloak(t: Test): Promise<void> {
   const keycloak = await startKeycloak(t, realm)
   await t.test('lightweight tokens', (t) => tryTokens(t, keycloak))
-  await t.test('logouts', (t) => tryLogouts(t, keycloak))
+  const stage = await stageSessions(t, keycloak)
+  await t.test('logouts', (t) => tryLogouts(t, keycloak, stage))
+  await t.test('security events', (t) => tryEvents(t, keycloak, stage))
 }
 
 const signIn = ({ requestToken }: Keycloak, client_id: string, name: string, scope = 'openid'): Promise<TokenAnswer> =>
@@ -148,10 +157,10 @@ async function tryTokens(t: Test, keycloak: Keycloak): Promise<void> {
   })
 }
 
-/** Two replicas that hear of logouts at Keycloak, the first from Keycloak itself. */
+/** Two replicas that hear of logouts and security events at Keycloak, the first from Keycloak itself. */
 async function startReplicas(t: Test, { issuer, administer }: Keycloak, world: TestWorld) {
   const upstream = await startEndlessUpstream(t)
-  const start = () =>
+  const start = (delivery: object = { push: { bearer: pushSecret } }) =>
     startTestGateway(t, {
       world,
       upstreams: { agents: { url: upstream.url } },
@@ -159,6 +168,7 @@ async function startReplicas(t: Test, { issuer, administer }: Keycloak, world: T
         database: { url: world.databaseUrl, ...patience },
         listeners: { public: anyPort, decision: anyPort, admin: anyPort, signals: anyPort },
         issuers: [{ issuer, audience: 'https://api.example', logout: { audience: 'page' }, maxTokenLifeMs: 3_600_000 }],
+        transmitters: [{ name: 'keycloak', issuer, audience: eventAudience, ...delivery }],
       },
     })
   const [first, second] = [await start(), await start()]
@@ -171,20 +181,31 @@ async function startReplicas(t: Test, { issuer, administer }: Keycloak, world: T
       'backchannel.logout.session.required': 'true',
     },
   })
-  return { first, second }
+  return { first, second, start }
 }
 
-async function tryLogouts(t: Test, keycloak: Keycloak): Promise<void> {
+async function stageSessions(t: Test, keycloak: Keycloak) {
   const world = await startTestWorld(t)
-  const { first, second } = await startReplicas(t, keycloak, world)
+  const { first, second, start } = await startReplicas(t, keycloak, world)
+  const replicas = [first, second]
   const database = new pg.Pool({ connectionString: world.databaseUrl, max: 1 })
   t.teardown(() => database.end())
 
+  const isAccepted = async (jwt: string): Promise<boolean> => {
+    const statuses = await Promise.all(replicas.map((replica) => statusOf(replica, jwt)))
+    return statuses.every((status) => status === 200)
+  }
+
   /** Signs in; the first time makes a member of acme. */
-  const enter = async (name: string): Promise<Session> => {
-    const answer = await signIn(keycloak, 'page', name)
+  const enter = async (name: string, client = 'page'): Promise<Session> => {
+    let answer = await signIn(keycloak, client, name)
+    await until(async () => {
+      if (await isAccepted(answer.access_token)) return true
+      // A JWT of the second of a logout is refused.
+      answer = await signIn(keycloak, client, name)
+      return false
+    }, 'sign-in')
     const { access_token: jwt, refresh_token: refresh = '' } = answer
-    for (const replica of [first, second]) await until(async () => (await statusOf(replica, jwt)) === 200, 'sign-in')
     const { sub, sid } = readClaims(jwt)
     await database.query(
       `insert into role_assignments (user_id, organization_id, role)
@@ -198,8 +219,14 @@ async function tryLogouts(t: Test, keycloak: Keycloak): Promise<void> {
       if (stream.status !== 200) return open(replica) // the role is not felt there yet
       return stream
     }
-    return { jwt, refresh, sub, sid, streams: await Promise.all([first, second].map(open)) }
+    return { client, jwt, refresh, sub, sid, streams: await Promise.all(replicas.map(open)) }
   }
+
+  const leave = ({ client, refresh }: Session): Promise<unknown> =>
+    fetch(`${keycloak.issuer}/protocol/openid-connect/logout`, {
+      method: 'POST',
+      body: new URLSearchParams({ client_id: client, refresh_token: refresh }),
+    })
 
   const isOut = async (t: Test, { jwt, streams }: Session): Promise<void> => {
     for (const stream of streams) {
@@ -209,20 +236,34 @@ async function tryLogouts(t: Test, keycloak: Keycloak): Promise<void> {
         response: { metadata: { x_service_error_code: 'access_revoked' } },
       })
     }
-    for (const replica of [first, second]) t.equal(await statusOf(replica, jwt), 401)
+    for (const replica of replicas) t.equal(await statusOf(replica, jwt), 401)
   }
 
   const isIn = async (t: Test, { jwt, streams }: Session): Promise<void> => {
-    for (const replica of [first, second]) t.equal(await statusOf(replica, jwt), 200)
+    for (const replica of replicas) t.equal(await statusOf(replica, jwt), 200)
     for (const stream of streams) {
       const { length } = stream.text()
       await until(() => stream.text().length > length, 'further events')
     }
   }
+  return { first, start, enter, leave, isOut, isIn }
+}
 
+type Stage = Awaited<ReturnType<typeof stageSessions>>
+
+type Session = Readonly<{
+  client: string
+  jwt: string
+  refresh: string
+  sub: string
+  sid: string
+  streams: readonly ReadAnswer[]
+}>
+
+async function tryLogouts(t: Test, { administer }: Keycloak, { first, enter, leave, isOut, isIn }: Stage) {
   await t.test('an administrator signs a user out: JWTs are 401 and streams end, on every replica', async (t) => {
     const [mine, another, other] = [await enter('ada'), await enter('ada'), await enter('ben')]
-    await keycloak.administer('POST', `/users/${mine.sub}/logout`)
+    await administer('POST', `/users/${mine.sub}/logout`)
     await isOut(t, mine)
     await isOut(t, another)
     await isIn(t, other)
@@ -231,17 +272,14 @@ async function tryLogouts(t: Test, keycloak: Keycloak): Promise<void> {
 
   await t.test('a session ends by itself, and the other sessions of the user go on', async (t) => {
     const [mine, another] = [await enter('ada'), await enter('ada')]
-    await keycloak.administer('DELETE', `/sessions/${mine.sid}`)
+    await administer('DELETE', `/sessions/${mine.sid}`)
     await isOut(t, mine)
     await isIn(t, another)
   })
 
   await t.test('a user signs out', async (t) => {
     const [mine, other] = [await enter('ada'), await enter('ben')]
-    await fetch(`${keycloak.issuer}/protocol/openid-connect/logout`, {
-      method: 'POST',
-      body: new URLSearchParams({ client_id: 'page', refresh_token: mine.refresh }),
-    })
+    await leave(mine)
     await isOut(t, mine)
     await isIn(t, other)
   })
@@ -251,4 +289,76 @@ async function tryLogouts(t: Test, keycloak: Keycloak): Promise<void> {
   t.notMatch(text, /sallyport_logouts_total\{outcome="refused"/)
 }
 
-type Session = Readonly<{ jwt: string; refresh: string; sub: string; sid: string; streams: readonly ReadAnswer[] }>
+const requested = { events_requested: [eventTypes.sessionRevoked, eventTypes.credentialChange] }
+
+/** Of a client that has no address for logouts. */
+async function tryEvents(t: Test, keycloak: Keycloak, { first, start, enter, leave, isOut, isIn }: Stage) {
+  const { administer, requestToken } = keycloak
+  const endpoint = `${first.signals}/ssf/keycloak`
+  await administer('POST', '/clients', {
+    clientId: 'gateway',
+    secret: 'gateway',
+    serviceAccountsEnabled: true,
+    optionalClientScopes: ['ssf.read', 'ssf.manage'],
+    attributes: {
+      'ssf.enabled': 'true',
+      'ssf.defaultSubjects': 'ALL',
+      'ssf.streamAudience': eventAudience,
+      'ssf.validPushUrls': endpoint,
+      // On a busy machine a commit takes a while, and an event that failed is sent again much later.
+      'ssf.pushEndpointSocketTimeoutMillis': '15000',
+    },
+  })
+  await administer('POST', '/ssf/clients/gateway/stream', {
+    ...requested,
+    delivery: { method: 'urn:ietf:rfc:8935', endpoint_url: endpoint, authorization_header: `Bearer ${pushSecret}` },
+  })
+  const other = await enter('ben', 'untold')
+  const enterTwice = async () => [await enter('eve', 'untold'), await enter('eve', 'untold')] as const
+
+  await t.test('a user signs out of one session', async (t) => {
+    const [mine, another] = await enterTwice()
+    await leave(mine)
+    await isOut(t, mine)
+    await isIn(t, another)
+  })
+
+  await t.test('a new password ends all sessions of the user', async (t) => {
+    const sessions = await enterTwice()
+    const credential = { type: 'password', value: 'eve', temporary: false }
+    await administer('PUT', `/users/${sessions[0].sub}/reset-password`, credential)
+    for (const session of sessions) await isOut(t, session)
+    await isIn(t, await enter('eve', 'untold'))
+  })
+
+  await t.test('an administrator signs a user out of all sessions', async (t) => {
+    const sessions = await enterTwice()
+    await administer('POST', `/users/${sessions[0].sub}/logout`)
+    for (const session of sessions) await isOut(t, session)
+    await isIn(t, await enter('eve', 'untold'))
+  })
+
+  await t.test('a verification event comes, and none was refused', async (t) => {
+    await administer('POST', '/ssf/clients/gateway/stream/verify')
+    const read = async (): Promise<string> => (await call(first.admin, { path: '/metrics' })).text
+    await until(async () => /event="verification",outcome="noted"[^}]*\} [1-9]/.test(await read()), 'it')
+    t.notMatch(await read(), /sallyport_security_events_total\{[^}]*outcome="refused"/)
+  })
+
+  await t.test('a gateway polls the events', async (t) => {
+    await administer('DELETE', '/ssf/clients/gateway/stream')
+    const { delivery } = await administer('POST', '/ssf/clients/gateway/stream', {
+      ...requested,
+      delivery: { method: 'urn:ietf:rfc:8936' },
+    })
+    const client = { client_id: 'gateway', client_secret: 'gateway', grant_type: 'client_credentials' }
+    const { access_token: bearer } = await requestToken({ ...client, scope: 'ssf.read ssf.manage' })
+    await start({ poll: { endpoint: delivery.endpoint_url, bearer, returnImmediately: true, everyMs: 500 } })
+    const [mine, another] = await enterTwice()
+    await leave(mine)
+    await isOut(t, mine)
+    await isIn(t, another)
+  })
+
+  await isIn(t, other)
+}

@@ -161,6 +161,9 @@ t.test('a complex subject ends the logins that match every member', async (t) =>
   t.equal(await statusOf(first, await sign(carol, 's-3', verified)), 401)
   t.equal(await statusOf(first, await sign(carol, 's-4', verified)), 200)
   t.equal(await statusOf(first, await sign(bob, 's-3')), 200)
+  t.equal((await pushEvent(first, await tell({ user: user(bob), session: session('ALL') }))).status, 202)
+  t.equal(await statusOf(first, await sign(bob, 's-5')), 401, 'all sessions, as Keycloak names them')
+  t.equal(await statusOf(first, await sign(carol, 's-5')), 200)
 })
 
 t.test('an address matches only what the issuer of the JWT verified', async (t) => {

@@ -40,7 +40,7 @@ export async function startKeycloak(owner: Owner, realm: Realm): Promise<Keycloa
   const settings = ['--cache=local', '--http-enabled=true', '--http-host=127.0.0.1', `--http-port=${port}`]
   const program = prepareProgram(owner, {
     command: 'java',
-    args: [...javaOptions(place), 'start', '--optimized', `--hostname=${url}`, ...settings],
+    args: [...javaOptions(place), 'start', '--optimized', `--hostname=${url}`, ...settings, ...transmitter],
     health: `${url}/realms/master`,
     cwd: place,
   })
@@ -55,6 +55,11 @@ export async function startKeycloak(owner: Owner, realm: Realm): Promise<Keycloa
     requestToken: (parameters) => requestToken(issuer, parameters),
   }
 }
+
+/** Keycloak sends security events each 30 s, and to public addresses alone, unless it is told otherwise. */
+const transmitter = ['outbox-drainer-interval=200ms', 'allow-insecure-push-targets=true'].map(
+  (option) => `--spi-ssf-transmitter--default--${option}`,
+)
 
 const database = join('data', 'h2', 'keycloakdb.mv.db')
 
