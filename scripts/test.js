@@ -89,9 +89,9 @@ function render(value) {
   }
 }
 
-/** Words by which a file asks for PostgreSQL, another program, or a size of its campaign, or says that it measures time. */
+/** Words by which a file asks for PostgreSQL, another program, or a size of its campaign, or says that it measures time or memory. */
 const slowWords =
-  /\b(startTest(World|Database|Postgres)|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testPrometheus|testUnlessLacking|CAMPAIGN)\b|: it measures processor time/
+  /\b(startTest(World|Database|Postgres)|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testPrometheus|testUnlessLacking|CAMPAIGN)\b|: it measures/
 
 /** Imports of helpers that start a world or a database on a file's behalf. */
 const slowHelpers = /\bstartProxy\b[^}]*\} from '[^']+\/proxy\.ts'|\/support\/standby\.ts'|\blistDrills\b/
