@@ -1,4 +1,4 @@
-/** As RFC 6265 5.2: any other space makes another name, which a browser does not guard as one of `__Host-`. */
+/** As RFC 6265 5.2 and RFC 9110 5.6.3: any other space makes another name to browsers and caches. */
 export function trimBlanks(text: string): string {
   let start = 0
   let end = text.length

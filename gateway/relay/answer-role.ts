@@ -51,10 +51,14 @@ const ofTheSite = new Set([
   'report-to',
   'alt-svc',
   'accept-ch',
+  'accept-ch-lifetime',
   'critical-ch',
   'set-login',
   'sec-session-registration',
+  'sec-session-challenge',
   'secure-session-registration',
+  'secure-session-challenge',
+  'use-as-dictionary',
 ])
 
 /** Bounds the cache: backends use few header names, and one that invents names must not fill the memory. */

@@ -1,3 +1,5 @@
+import { trimBlanks } from '../lib/trim-blanks.ts'
+
 const telling: ReadonlySet<string> = new Set(['public', 'private', 'no-store', 'must-revalidate'])
 
 /**
@@ -35,11 +37,11 @@ function compose(lines: readonly string[]): string | undefined {
   // Caches disagree about an unclosed quote: one reads quoted text where another reads directives.
   if (directives.includes(malformed)) return 'private'
   if (directives.some(isTelling)) return undefined
-  return said.trim() === '' ? 'private' : `${said}, private`
+  return trimBlanks(said) === '' ? 'private' : `${said}, private`
 }
 
 const asksForNoCache = (line: string): boolean =>
-  line.split(',').some((part) => part.trim().toLowerCase() === 'no-cache')
+  line.split(',').some((part) => trimBlanks(part).toLowerCase() === 'no-cache')
 
 /** A directive with an argument covers some fields alone (`private="set-cookie"`) or is malformed. */
 function isTelling(directive: string): boolean {
@@ -50,7 +52,7 @@ function isTelling(directive: string): boolean {
 const malformed = '"'
 
 function splitDirectives(text: string): readonly string[] | undefined {
-  if (!text.includes('"')) return text.split(',').map((part) => part.trim())
+  if (!text.includes('"')) return text.split(',').map(trimBlanks)
   const parts: string[] = []
   let start = 0
   let isQuoted = false
@@ -59,9 +61,9 @@ function splitDirectives(text: string): readonly string[] | undefined {
     if (isQuoted && character === '\\') index += 1
     else if (character === '"') isQuoted = !isQuoted
     else if (character === ',' && !isQuoted) {
-      parts.push(text.slice(start, index).trim())
+      parts.push(trimBlanks(text.slice(start, index)))
       start = index + 1
     }
   }
-  return isQuoted ? undefined : [...parts, text.slice(start).trim()]
+  return isQuoted ? undefined : [...parts, trimBlanks(text.slice(start))]
 }

@@ -1,11 +1,12 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
 import { call, callRaw } from '../support/client.ts'
 import { countHeads, openRoute, startRawUpstream, startTestGateway } from '../support/gateway.ts'
 import { writeFolder } from '../support/ingress/examples.ts'
-import { testProxy } from '../support/ingress/programs.ts'
+import { type ProgramName, testProxy } from '../support/ingress/programs.ts'
 import { startProgram } from '../support/ingress/start-program.ts'
+import { testUnlessLacking } from '../support/lacks.ts'
 import { accept, handshake, socketRoute } from '../support/websocket.ts'
 
 /** The headers that SECURITY.md calls dropped; a family by its beginning, with `*` behind it. */
@@ -29,6 +30,9 @@ const known = [
   ...['cache-groups', 'cache-group-invalidation', 'netlify-vary', 'fastly-any', 'fly-replay', 'grip-hold'],
   ...['l5d-success-class', 'x-appengine-blobkey', 'x-middleware-rewrite', 'x-replace-session', 'pagespeedfilters'],
   ...['arr-disable-session-affinity', 'x-hiawatha-cache-remove', 'proxy-authentication-info'],
+  ...['x-weblogic-cluster-list', '-wsep', '-ws-haprt-wlmversion', 'am-eai-user-id', 'am-eai-server-task'],
+  ...['x-forward', 'x-rewrite-uri', 'x-hashtwo', 'x-kong-limit', 'x-tyk-cache-action-set', 'finagle-http-nack'],
+  ...['cf-cloudflared-response-headers'],
 ]
 const commands = [...new Set([...known, ...documented.map((name) => name.replace('*', 'of-any-name'))])]
 
@@ -140,28 +144,106 @@ t.test('another spelling of a line of framing does not pass', async (t) => {
 })
 
 // A wider wall than our own guides: an operator's server that obeys its backends.
-testProxy(t, 'lighttpd', async (t, { path }) => {
-  const said = `HTTP/1.1 200 OK\r\nX-Sendfile: SECRET\r\ncontent-length: 2\r\n\r\nhi`
-  for (const [name, settings, expected] of [
-    ['obeys a trusted upstream', { passResponseHeaders: ['x-sendfile'] }, 'a file of the server'],
-    ['gets no command of any other', {}, 'hi'],
+type FileSender = Readonly<{
+  program: ProgramName
+  command: string
+  args: readonly string[]
+  configure: (folder: string, port: number, behind: string) => readonly string[]
+}>
+
+const apacheModules = '/usr/lib/apache2/modules'
+const sendsFiles = `${apacheModules}/mod_xsendfile.so`
+const noModule = existsSync(sendsFiles)
+  ? undefined
+  : `there is no ${sendsFiles}: apt-get install libapache2-mod-xsendfile`
+
+const lighttpd: FileSender = {
+  program: 'lighttpd',
+  command: 'X-Sendfile',
+  args: ['-D', '-f', 'server.conf'],
+  configure: (folder, port, behind) => [
+    'server.modules = ("mod_proxy")',
+    `server.document-root = "${folder}"`,
+    'server.bind = "127.0.0.1"',
+    `server.port = ${port}`,
+    `proxy.server = ("" => (("host" => "127.0.0.1", "port" => ${behind}, "x-sendfile" => "enable")))`,
+  ],
+}
+
+/** As one process, which leaves none behind; as root it becomes another user. */
+const apache: FileSender = {
+  program: 'apache2',
+  command: 'X-SENDFILE',
+  args: ['-X', '-f', 'server.conf', '-d', '.'],
+  configure: (folder, port, behind) => [
+    ...['mpm_event', 'authz_core', 'proxy', 'proxy_http', 'xsendfile'].map(
+      (name) => `LoadModule ${name}_module ${apacheModules}/mod_${name}.so`,
+    ),
+    `DefaultRuntimeDir "${folder}"`,
+    'PidFile server.pid',
+    'ErrorLog server.log',
+    'ServerName localhost',
+    `Listen 127.0.0.1:${port}`,
+    ...['User nobody', 'Group #65534', 'XSendFile on', `XSendFilePath "${folder}"`],
+    `ProxyPass / http://127.0.0.1:${behind}/`,
+  ],
+}
+
+function testSender(t: Test, path: string, { program, command, args, configure }: FileSender): void {
+  for (const [name, passResponseHeaders, expected] of [
+    ['obeys a trusted upstream', [command.toLowerCase()], 'a file of the server'],
+    ['gets no command of any other', [], 'hi'],
   ] as const)
-    t.test(`a lighttpd that sends files ${name}`, async (t) => {
+    t.test(`a ${program} that sends files ${name}`, async (t) => {
       const port = await findFreePort()
       const folder = writeFolder(t, { secret: 'a file of the server' })
-      const { gateway, upstream } = await startPair(t, said.replace('SECRET', `${folder}/secret`), settings)
-      const { port: behind } = new URL(gateway.public)
-      const proxy = `(("host" => "127.0.0.1", "port" => ${behind}, "x-sendfile" => "enable"))`
-      const conf = [
-        'server.modules = ("mod_proxy")',
-        `server.document-root = "${folder}"`,
-        'server.bind = "127.0.0.1"',
-        `server.port = ${port}`,
-        `proxy.server = ("" => ${proxy})`,
-      ]
-      writeFileSync(`${folder}/lighttpd.conf`, `${conf.join('\n')}\n`)
-      await startProgram(t, { path, args: ['-D', '-f', 'lighttpd.conf'], folder, port })
+      chmodSync(folder, 0o755)
+      const said = `HTTP/1.1 200 OK\r\n${command}: ${folder}/secret\r\ncontent-length: 2\r\n\r\nhi`
+      const { gateway, upstream } = await startPair(t, said, { passResponseHeaders })
+      const conf = configure(folder, port, new URL(gateway.public).port)
+      writeFileSync(`${folder}/server.conf`, `${conf.join('\n')}\n`)
+      await startProgram(t, { path, args, folder, port })
       t.equal((await call(`http://127.0.0.1:${port}`, { path: '/x' })).text, expected)
       t.equal(countHeads(upstream.received().join('')), 1)
+    })
+}
+
+testProxy(t, 'lighttpd', async (t, { path }) => testSender(t, path, lighttpd))
+
+testProxy(t, 'apache2', async (t, { path }) =>
+  testUnlessLacking(t, 'with mod_xsendfile', async (t) => testSender(t, path, apache), noModule),
+)
+
+// Commands without a name: nginx takes a server out after an answer that it cannot read, or none.
+testProxy(t, 'nginx', async (t, { path }) => {
+  const upstream = await startRawUpstream(t, (socket, soFar) => {
+    if (!soFar.endsWith('\r\n\r\n')) return
+    const isLarge = soFar.slice(soFar.lastIndexOf('GET ')).startsWith('GET /large')
+    const large = isLarge ? `x-large: ${'x'.repeat(9_000)}\r\n` : ''
+    socket.write(`HTTP/1.1 200 OK\r\n${large}content-length: 2\r\n\r\nhi`)
+  })
+  const route = { ...openRoute, match: { path: '/*' } }
+  const gateway = await startTestGateway(t, { routes: [route], upstreams: { platform: { url: upstream.url } } })
+  const { host: behind } = new URL(gateway.public)
+  for (const [name, words, status] of [
+    ['by its defaults', 'fail_timeout=600s', 502],
+    ['unless it counts no failures', 'max_fails=0', 200],
+  ] as const)
+    t.test(`an nginx before several gateways takes them out for one large head ${name}`, async (t) => {
+      const port = await findFreePort()
+      const server = `server ${behind} ${words};`
+      const conf = `error_log stderr; pid nginx.pid; daemon off; master_process off; events {}
+http {
+  access_log off;
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+  upstream gateways { ${server} ${server} }
+  server { listen 127.0.0.1:${port}; location / { proxy_pass http://gateways; } }
+}`
+      const folder = writeFolder(t, { 'nginx.conf': conf })
+      await startProgram(t, { path, args: ['-p', folder, '-c', 'nginx.conf'], folder, port })
+      const front = `http://127.0.0.1:${port}`
+      t.equal((await call(front, { path: '/small' })).status, 200)
+      for (let round = 0; round < 2; round += 1) t.equal((await call(front, { path: '/large' })).status, 502)
+      t.equal((await call(front, { path: '/small' })).status, status)
     })
 })

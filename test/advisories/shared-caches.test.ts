@@ -16,7 +16,7 @@ const client = oauth(world.users.client)
 /** The next head of its upstream. */
 let head = ''
 const upstream = await startRawUpstream(t, (socket, soFar) => {
-  if (soFar.endsWith('\r\n\r\n')) socket.write(head)
+  if (soFar.endsWith('\r\n\r\n')) socket.write(head, 'latin1')
 })
 
 type Settings = Readonly<Record<string, unknown>>
@@ -70,6 +70,9 @@ const cases: readonly (readonly [lines: readonly string[], expected: readonly st
     'publicly',
     'proxy-revalidate',
     'public;a',
+    // A space of Latin-1 makes another word of it to caches.
+    'private\xa0',
+    '\xa0no-store, max-age=9',
   ].map((said) => [[`cache-control: ${said}`], [`${said}, private`]] as const),
   [['cache-control: public, x="a'], ['private']],
   [['cache-control: x="a', 'cache-control: b", public'], ['private']],
@@ -77,6 +80,7 @@ const cases: readonly (readonly [lines: readonly string[], expected: readonly st
   [['pragma: no-cache'], ['no-cache']],
   [['Pragma: x, No-Cache'], ['no-cache']],
   [['pragma: x'], ['private']],
+  [['pragma: no-cache\xa0'], ['private']],
   [['pragma: no-cache', 'cache-control: max-age=60'], ['max-age=60, private']],
   // A line for the connection alone says nothing of the answer.
   [['connection: cache-control', 'cache-control: public'], ['private']],

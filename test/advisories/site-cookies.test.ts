@@ -14,6 +14,7 @@ const siteLines = [
   ...['Set-Cookie: session=stolen; Path=/', 'set_cookie: session=stolen', 'set.cookie: session=stolen'],
   ...['Set-Cookie2: session=stolen', 'Clear-Site-Data: "*"', 'clear_site_data: "*"', 'Service-Worker-Allowed: /'],
   ...['Strict-Transport-Security: max-age=9', 'NEL: {}', 'Report-To: {}', 'Alt-Svc: h3=":1"', 'Public-Key-Pins: x'],
+  ...['Use-As-Dictionary: match="/*"', 'Secure-Session-Challenge: "x";id="s"', 'Accept-CH-Lifetime: 9'],
 ]
 
 const nosy = (text: string): readonly string[] => text.split('\r\n').filter((line) => siteLines.includes(line))

@@ -71,6 +71,8 @@ t.test('the judge of answers finds what must not reach a proxy or a cache', asyn
     ['X-Accel-Redirect', '/admin'],
     ['x_accel.expires', '9'],
     ['X-Sendfile', '/etc/passwd'],
+    ['$WSEP', 'host'],
+    ['CDN-Cache-Control', 'max-age=9'],
     ['X-Gateway-Status', '200'],
     ['Proxy-Authenticate', 'Basic'],
     ['transfer-encoding', 'chunked'],
@@ -132,6 +134,8 @@ t.test('the judge of rewritten paths finds another path, another prefix and a pr
     headers: [...sound.headers, ['x-forwarded-prefix', '/api']],
   }
   t.same(judge(arrival, request, rewritingPlan), [])
+  const based = { ...sound, requestLine: 'GET /base/v1/%70ublic/x HTTP/1.1' }
+  t.same(judge(based, { ...sent, target: '/%70ublic/x' }, rewritingPlan), [])
   const faults: Readonly<Record<string, Arrival>> = {
     'a decoded slash': { ...arrival, requestLine: 'GET /x/y?z=/api HTTP/1.1' },
     'the prefix that stayed': { ...arrival, requestLine: 'GET /api/x%2Fy?z=/api HTTP/1.1' },

@@ -10,6 +10,8 @@ const hostileLines: readonly (readonly string[])[] = [
   ['X-Gateway-Identity: forged', 'X_Gateway_Status: 200', 'x-gateway-organization: forged'],
   ['Surrogate-Control: max-age=9', 'Surrogate-Key: a', 'Edge-Control: max-age=9d'],
   ['X-Reproxy-URL: http://evil/', 'X-Replace-Session: a', 'Grip-Hold: stream', 'Fly-Replay: app=x'],
+  ['X-WebLogic-Cluster-List: 1!evil!80', '$WSEP: evil', '_WS_HAPRT_WLMVERSION: -1', 'am-eai-user-id: root'],
+  ['X-Forward: http://evil/', 'X-Rewrite-URI: /admin/x', 'CDN-Cache-Control: max-age=9', 'Cache_Control: public'],
   ['Connection: x-request-id, cache-control', 'Cache-Control: max-age=60'],
   ['Connection: close', 'Proxy-Authenticate: Basic', 'Upgrade: h2c', 'Trailer: x-accel-redirect'],
   ['X-Request-Id: backend-1'],

@@ -12,7 +12,7 @@ export const readAnswerHeads = (text: string): readonly AnswerHead[] =>
 
 /** As SECURITY.md has them: what some proxy in front would obey. */
 const commanding =
-  /^(?:x-accel-(?!buffering$)|x-sendfile|x-send-file$|x-lighttpd-|x-litespeed-|x-reproxy-|x-replace-session$|x-envoy-|x-gateway-|surrogate-|edge-control$|grip-|fly-)/
+  /^(?:x-accel-(?!buffering$)|x-sendfile|x-send-file$|x-lighttpd-|x-litespeed-|x-reproxy-|x-replace-session$|x-envoy-|x-gateway-|surrogate-|edge-control$|grip-|fly-|x-weblogic-|-ws|am-eai-|x-forward$|x-rewrite-)/
 
 /** For the next connection alone (RFC 9110 7.6.1). */
 const ofOneHop = /^(?:proxy-(?!status$)|upgrade$|te$|trailer$)/
@@ -28,6 +28,8 @@ export function judgeAnswer({ status, headers }: AnswerHead, isPublic: boolean):
     const canonical = name.toLowerCase().replace(/[^a-z0-9]/g, '-')
     if (commanding.test(canonical)) problems.push(`the answer commands a proxy: ${name}`)
     if (ofOneHop.test(canonical)) problems.push(`the answer has ${name}`)
+    if (!isPublic && /(?:^|-)cache-control$/.test(canonical) && name.toLowerCase() !== 'cache-control')
+      problems.push(`some caches obey the answer's ${name}`)
     if (/forged|evil/.test(value)) problems.push(`the answer's ${name} is the backend's word`)
   }
   const all = (wanted: string): readonly string[] =>

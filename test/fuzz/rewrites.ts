@@ -27,8 +27,11 @@ const rows: readonly Row[] = [
   ['/any/:x/*', '/:x/*', to('/:x/*')],
 ]
 
-/** The forwarded path, by another way than the gateway's: names are filled into a text. Undefined if the route is another one. */
-function fill([path, forwarded]: Row, sent: string): string | undefined {
+/**
+ * The forwarded path, by another way than the gateway's: names are filled into a text, and what is not rewritten keeps its
+ * bytes. Undefined if the route is another one.
+ */
+function fill([path, forwarded, { rewrite, stripPrefix, upstream }]: Row, sent: string): string | undefined {
   const pieces = sent.slice(1).split('/')
   const names = path.slice(1).split('/')
   const values = new Map<string, string>()
@@ -39,7 +42,9 @@ function fill([path, forwarded]: Row, sent: string): string | undefined {
     values.set(name, piece)
   }
   if (names.at(-1) !== '*' && pieces.length !== names.length) return undefined
-  return forwarded.replace(/:\w+|\*/g, (name) => values.get(name) ?? '')
+  if (rewrite !== undefined) return forwarded.replace(/:\w+|\*/g, (name) => values.get(name) ?? '')
+  const kept = stripPrefix === undefined ? sent : sent.slice(sent.indexOf('/', 1))
+  return `${upstream === 'platform' ? base : ''}${kept}`
 }
 
 function follow(sent: string): readonly [row: Row, forwarded: string] | undefined {

@@ -17,12 +17,13 @@ const versionArguments = {
   envoy: ['--version'],
   lighttpd: ['-v'],
   varnishd: ['-V'],
+  apache2: ['-v'],
 } as const
 
 export type ProgramName = keyof typeof versionArguments
 
 /** Those that can ask the decision listener. */
-export type ProxyName = Exclude<ProgramName, 'lighttpd' | 'varnishd'>
+export type ProxyName = Exclude<ProgramName, 'lighttpd' | 'varnishd' | 'apache2'>
 
 /** The folder of `scripts/install-proxies.js`. */
 const environment = fileURLToPath(new URL('../../../.sallyport/proxies', import.meta.url))
