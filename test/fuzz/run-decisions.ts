@@ -4,7 +4,7 @@ import type { Owner } from '../support/owner.ts'
 import { startReplica } from '../support/replicas.ts'
 import { decisionRoutes, isOwners, type Question, questions, toQuestionBytes } from './decisions.ts'
 import { reportProgress } from './report-progress.ts'
-import { callersOf, type FuzzOptions, type FuzzReport, type Violation } from './run-fuzz.ts'
+import { callersOf, type FuzzOptions, type FuzzReport, patientDatabase, type Violation } from './run-fuzz.ts'
 import { openSender } from './sender.ts'
 
 const portion = 500
@@ -20,7 +20,8 @@ export async function runDecisions(
 ): Promise<FuzzReport> {
   const violations: Violation[] = []
   const statuses = new Map<number, number>()
-  const replica = await startReplica(owner, { world, routes: decisionRoutes, settings: { log: { level: 'error' } } })
+  const settings = { log: { level: 'error' }, database: patientDatabase(world) }
+  const replica = await startReplica(owner, { world, routes: decisionRoutes, settings })
   const arbitrary = questions(callersOf(world))
   let asked = 0
   const generate = function* (): Generator<Question> {

@@ -199,7 +199,7 @@ t.test('a start logs the changes since the previous start', async (t) => {
   t.teardown(() => client.end())
   const kept = async (): Promise<string> =>
     JSON.stringify((await client.query('select files from sallyport_directory.policy_tables')).rows)
-  await until(async () => (await kept()).includes('/mine'), 'the table in the database')
+  await until(async () => (await kept()).includes('/mine'), 'the table in the database', 60_000)
   t.notMatch(first.readLog(), 'since the last start')
   await first.stop()
   replace(directory, 'routes.yaml', tableOf([open('mine', '/mine'), guarded('more', '/more')]))
