@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+import { type Logout, receiptsOf } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { isSeconds, isSubject } from './claims.ts'
 import type { KeySet } from './jwks/key-set.ts'
@@ -8,7 +10,7 @@ export type RawClaims = Readonly<Record<string, unknown>>
 export type EventRules<Told> = Readonly<{
   keys: KeySet
   types: readonly string[]
-  read: (said: RawClaims) => Told
+  read: (said: RawClaims, name: string) => Told
 }>
 
 /**
@@ -24,7 +26,7 @@ export async function verifyEventToken<Told>(
   const rules = findRules(said.iss)
   if (!rules) throw new GatewayError('unknown_issuer')
   const { keys, types, read } = rules
-  const told = read(said)
+  const told = read(said, createHash('sha256').update(token.payload).digest('base64url'))
   const isType = (typ: unknown): boolean => typeof typ === 'string' && types.includes(typ.toLowerCase())
   verifySignature(token, await chooseKey(token.headerText, keys.findKey, isType))
   return told
@@ -52,13 +54,29 @@ export function readIssuedAt({ iat }: RawClaims, nowSeconds: number, toleranceSe
 /** Added to the life of a logout, so that no clock and no tolerance lets a JWT outlive it. */
 const marginSeconds = 3_600
 
-export function boundLogout(
-  moments: readonly number[],
+export type FindReceipt = (issuer: string, name: string) => number | undefined
+
+export type EventMoment = Readonly<{ issuer: string; name: string; saidAt: number }>
+
+export type EndedLogin = Readonly<{ login: Omit<Logout, 'at' | 'expiresAt'>; longestLifeSeconds: number }>
+
+export function boundLogouts(
+  { issuer, name, saidAt }: EventMoment,
+  ended: readonly EndedLogin[],
   nowSeconds: number,
-  longestLifeSeconds: number,
-): Readonly<{ at: number; expiresAt: number }> {
-  const at = Math.floor(Math.min(...moments, nowSeconds))
-  return { at, expiresAt: at + longestLifeSeconds + marginSeconds }
+  findReceipt: FindReceipt,
+): readonly Logout[] {
+  const notes = receiptsOf(issuer)
+  const moment = Math.floor(saidAt)
+  const at = Math.min(moment, findReceipt(notes, name) ?? Math.floor(nowSeconds))
+  const toLogout = ({ login, longestLifeSeconds }: EndedLogin): Logout => ({
+    ...login,
+    at,
+    expiresAt: at + longestLifeSeconds + marginSeconds,
+  })
+  const longestLifeSeconds = Math.max(0, ...ended.map((one) => one.longestLifeSeconds))
+  const note = { login: { issuer: notes, subject: name, session: '' }, longestLifeSeconds }
+  return (moment > at && ended.length > 0 ? [...ended, note] : ended).map(toLogout)
 }
 
 export const isObject = (value: unknown): value is RawClaims =>

@@ -2,7 +2,8 @@ import type { Logout } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { isSeconds, isSubject, type LogoutTrust, type TrustedIssuer } from './claims.ts'
 import {
-  boundLogout,
+  boundLogouts,
+  type FindReceipt,
   isForUsAlone,
   type RawClaims,
   readIssuedAt,
@@ -11,23 +12,24 @@ import {
 } from './event-token.ts'
 import type { Issuer } from './verify.ts'
 
-export type VerifyLogout = (token: string) => Promise<Logout>
+export type VerifyLogout = (token: string) => Promise<readonly Logout[]>
 
 const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout'
 
 const longestAgeSeconds = 300
 
 export const createVerifyLogout =
-  (issuers: ReadonlyMap<string, Issuer>, now: () => Date): VerifyLogout =>
+  (issuers: ReadonlyMap<string, Issuer>, now: () => Date, findReceipt: FindReceipt): VerifyLogout =>
   (text) =>
     verifyEventToken(text, (named) => {
       const { trust, keys } = (typeof named === 'string' ? issuers.get(named) : undefined) ?? {}
       const { logout, longestLifeSeconds } = trust?.revocation ?? {}
       if (!trust || !keys || !logout || longestLifeSeconds === undefined) return undefined
-      const read = (said: RawClaims): Logout => {
+      const read = (said: RawClaims, name: string): readonly Logout[] => {
         const nowSeconds = now().getTime() / 1000
-        const { issuedAt, ...names } = readLogout(said, trust, logout, nowSeconds)
-        return { ...names, ...boundLogout([issuedAt], nowSeconds, longestLifeSeconds) }
+        const { issuedAt: saidAt, ...login } = readLogout(said, trust, logout, nowSeconds)
+        const ended = [{ login, longestLifeSeconds }]
+        return boundLogouts({ issuer: trust.issuer, name, saidAt }, ended, nowSeconds, findReceipt)
       }
       return { keys, types: logout.types, read }
     })

@@ -5,7 +5,9 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { isSeconds, isSubject } from './claims.ts'
 import { readEventSubject } from './event-subject.ts'
 import {
-  boundLogout,
+  boundLogouts,
+  type EndedLogin,
+  type FindReceipt,
   isForUsAlone,
   isObject,
   type RawClaims,
@@ -57,18 +59,23 @@ const findName = (type: string): EventName =>
 
 /** Verifies a security event token (RFC 8417) by the rules of the OpenID Shared Signals Framework 1.0, 4.1. */
 export const createVerifyEvent =
-  (now: () => Date): VerifyEvent =>
+  (now: () => Date, findReceipt: FindReceipt): VerifyEvent =>
   (transmitter, token, id) =>
     verifyEventToken(token, (issuer) => {
       if (issuer !== transmitter.issuer) return undefined
-      const read = (said: RawClaims): SecurityEvent => {
+      const read = (said: RawClaims, name: string): SecurityEvent => {
         if (id !== undefined && said.jti !== id) throw new EventFault('event_malformed')
-        return readEvent(said, transmitter, now().getTime() / 1000)
+        const nowSeconds = now().getTime() / 1000
+        const bound: BoundLogouts = (saidAt, ended) =>
+          boundLogouts({ issuer: transmitter.issuer, name, saidAt }, ended, nowSeconds, findReceipt)
+        return readEvent(said, transmitter, nowSeconds, bound)
       }
       return { keys: transmitter.keys, types: ['secevent+jwt'], read }
     })
 
-function readEvent(said: RawClaims, transmitter: Transmitter, nowSeconds: number): SecurityEvent {
+type BoundLogouts = (saidAt: number, ended: readonly EndedLogin[]) => readonly Logout[]
+
+function readEvent(said: RawClaims, transmitter: Transmitter, nowSeconds: number, bound: BoundLogouts): SecurityEvent {
   if (!isForUsAlone(said.aud, transmitter.audiences)) throw new GatewayError('wrong_audience')
   if (Object.hasOwn(said, 'sub') || Object.hasOwn(said, 'exp')) throw new EventFault('claims_forbidden')
   const { name: type, event } = readOnlyEvent(said)
@@ -87,11 +94,7 @@ function readEvent(said: RawClaims, transmitter: Transmitter, nowSeconds: number
     mayBeSession: name === 'session-revoked',
   })
   if (!hasEffect) return { name, logouts: [], note: 'no_effect' }
-  const logouts = targets.map(({ login, longestLifeSeconds }) => ({
-    ...login,
-    ...boundLogout([moment, issuedAt], nowSeconds, longestLifeSeconds),
-  }))
-  const current = logouts.filter(({ expiresAt }) => expiresAt > nowSeconds)
+  const current = bound(Math.min(moment, issuedAt), targets).filter(({ expiresAt }) => expiresAt > nowSeconds)
   return { name, logouts: current, note: current.length === 0 ? 'expired' : notes[targets[0]?.by ?? 'subject'] }
 }
 

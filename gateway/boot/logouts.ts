@@ -91,7 +91,8 @@ export function openLogouts(
         add(logouts)
         announce({ kind: 'logout-token', ...told })
       }
-      const keeping = { begin, store: keep.store, noteVerified: eventStreams.noteVerified }
+      const findReceipt = (issuer: string, name: string) => table.findMoment(issuer, name)
+      const keeping = { begin, store: keep.store, noteVerified: eventStreams.noteVerified, findReceipt }
       const receiving = receiveSignals(configuration, issuers, { ...keeping, ...dependencies })
       verify = receiving.verify
       return receiving.receivers

@@ -14,10 +14,10 @@ export function receiveSignals(
   issuers: Issuers,
   dependencies: SignalDependencies,
 ): Readonly<{ receivers: SignalReceivers; verify: VerifyChange }> {
-  const { now } = dependencies
-  const verifyLogout = createVerifyLogout(issuers.byName, now)
+  const { now, findReceipt } = dependencies
+  const verifyLogout = createVerifyLogout(issuers.byName, now, findReceipt)
   const transmitters = readTransmitters(configuration, issuers.keysOf)
-  const verifyEvent = createVerifyEvent(now)
+  const verifyEvent = createVerifyEvent(now, findReceipt)
   return {
     receivers: {
       takeLogout: createTakeLogout(verifyLogout, dependencies),
@@ -25,7 +25,7 @@ export function receiveSignals(
       secrets: hashPushSecrets(configuration),
     },
     verify: async ({ token, transmitter: name }) => {
-      if (name === undefined) return [await verifyLogout(token)]
+      if (name === undefined) return verifyLogout(token)
       const transmitter = transmitters.get(name)
       return transmitter ? (await verifyEvent(transmitter, token)).logouts : []
     },
@@ -35,10 +35,10 @@ export function receiveSignals(
 const createTakeLogout =
   (verify: VerifyLogout, { begin, store, log, metrics }: SignalDependencies): TakeLogout =>
   async (token, sender) => {
-    const logout = await verify(token)
-    begin([logout], { token })
-    await store({ ...logout, ...sender, credential: 'logout-token' })
-    const { issuer, subject } = logout
+    const logouts = await verify(token)
+    begin(logouts, { token })
+    await Promise.all(logouts.map((logout) => store({ ...logout, ...sender, credential: 'logout-token' })))
+    const { issuer = '', subject } = logouts[0] ?? {}
     metrics.countLogout('stored', subject === '' ? 'without_subject' : 'none')
     log.info({ issuer, ...sender }, 'logout stored')
     if (subject === '') log.warn({ issuer, ...sender }, 'logout names no subject; JWTs without sid are not refused')

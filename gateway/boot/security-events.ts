@@ -1,3 +1,4 @@
+import type { FindReceipt } from '../authenticate/event-token.ts'
 import type { SecurityEvent, Transmitter, VerifyEvent } from '../authenticate/security-event.ts'
 import type { Change } from '../directory/change.ts'
 import type { Logout } from '../directory/logout.ts'
@@ -16,6 +17,7 @@ export type SignalDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
     begin: (logouts: readonly Logout[], told: Omit<TokenChange, 'kind'>) => void
     store: LogoutWriter['store']
     noteVerified: EventStreamStore['noteVerified']
+    findReceipt: FindReceipt
     now: () => Date
   }>
 

@@ -15,6 +15,8 @@ export type Login = Readonly<{
  */
 export type Logout = Readonly<{ issuer: string; subject: string; session: string; at: number; expiresAt: number }>
 
+export const receiptsOf = (issuer: string): string => `${issuer}#received`
+
 export type ReceivedLogout = Logout &
   Readonly<{ credential: 'logout-token' | 'security-event'; clientAddress: string; requestId: string }>
 

@@ -8,7 +8,7 @@ import {
   requireInForce,
   type TrustedIssuer,
 } from '../../gateway/authenticate/claims.ts'
-import { boundLogout } from '../../gateway/authenticate/event-token.ts'
+import { boundLogouts } from '../../gateway/authenticate/event-token.ts'
 import type { KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
 import { createVerify } from '../../gateway/authenticate/verify.ts'
 import type { Directory, NewIdentity, UserRecord } from '../../gateway/directory/directory.ts'
@@ -273,7 +273,10 @@ t.test('a login has the session that the issuer writes where its pointer leads',
 t.test('a logout outlives every JWT that it refuses, by more than the tolerance', async (t) => {
   const longestLifeSeconds = 10_000
   const issuer = { ...trust, revocation: { longestLifeSeconds } }
-  const { at, expiresAt } = boundLogout([now], now, longestLifeSeconds)
+  const login = { issuer: trust.issuer, subject: 's', session: '' }
+  const told = { issuer: trust.issuer, name: 'token', saidAt: now }
+  const [logout] = boundLogouts(told, [{ login, longestLifeSeconds }], now, () => undefined)
+  const { at = 0, expiresAt = 0 } = logout ?? {}
   const lives: readonly Readonly<{ iat?: number; exp: number }>[] = [
     { iat: at, exp: at + longestLifeSeconds },
     { iat: at, exp: at + 100 * longestLifeSeconds },

@@ -1,4 +1,4 @@
-import type { Login, Logout } from '../logout.ts'
+import { type Login, type Logout, receiptsOf } from '../logout.ts'
 
 type Mark = Readonly<{ at: number; expiresAt: number }>
 
@@ -21,7 +21,7 @@ export class LogoutTable {
 
   get size(): number {
     let size = 0
-    for (const issuer of this.#issuers.values()) size += issuer.size
+    for (const [name, issuer] of this.#issuers) if (!name.endsWith(receiptsOf(''))) size += issuer.size
     return size
   }
 
@@ -43,6 +43,10 @@ export class LogoutTable {
     const at = Math.max(this.#findLatest(login, session), address ? this.#findLatest(address, session) : none.at)
     if (at === none.at) return false
     return issuedAt === undefined || isOverlong || Math.floor(issuedAt) <= at
+  }
+
+  findMoment(issuer: string, subject: string): number | undefined {
+    return this.#issuers.get(issuer)?.findMoment(subject)
   }
 
   #findLatest({ issuer, subject }: Pick<Login, 'issuer' | 'subject'>, session: string | undefined): number {
@@ -73,6 +77,10 @@ class IssuerLogouts {
     const ofSession = session === undefined ? none : (this.#sessions.get(session) ?? none)
     const ofSubject = this.#subjects.get(subject)?.findLatest(session) ?? none.at
     return Math.max(this.#everyone.at, ofSession.at, ofSubject)
+  }
+
+  findMoment(subject: string): number | undefined {
+    return this.#subjects.get(subject)?.moment
   }
 
   add(logout: Logout): boolean {
@@ -142,6 +150,10 @@ class SubjectLogouts {
 
   get size(): number {
     return (this.#whole === none ? 0 : 1) + (this.#sessions?.size ?? 0)
+  }
+
+  get moment(): number | undefined {
+    return this.#whole === none ? undefined : this.#whole.at
   }
 
   marks(): readonly Mark[] {

@@ -1,4 +1,4 @@
-import type { Logout, ReceivedLogout } from '../logout.ts'
+import { type Logout, type ReceivedLogout, receiptsOf } from '../logout.ts'
 import type { Query, Statement } from './pool.ts'
 
 export type LogoutStore = Readonly<{
@@ -32,7 +32,7 @@ export const writeLogouts: Statement = {
         select user_id from sallyport_directory.user_identities known
         where known.issuer = told.issuer and known.subject = told.subject limit 1
       ), null, null, client_address, request_id
-    from told join changed using (issuer, subject, session)`,
+    from told join changed using (issuer, subject, session) where issuer not like '%${receiptsOf('')}'`,
 }
 
 const pageSize = 5_000
