@@ -5,6 +5,7 @@ import type { Consult } from './consult/consult.ts'
 import type { Directory, KnownUser } from './directory/directory.ts'
 import type { Cors } from './endpoints/cors.ts'
 import type { Answer } from './endpoints/endpoints.ts'
+import type { RequestFacts } from './endpoints/request-facts.ts'
 import { GatewayError } from './errors/gateway-error.ts'
 import { type Rendered, render } from './errors/render.ts'
 import type { Forward, Received } from './forward/forward.ts'
@@ -99,7 +100,7 @@ export const createPipeline = (stage: Stages) => {
       const { match } = permit
       if (match.route.destination.kind === 'answer') {
         await passAudit(stage.audit, record, observer)
-        const facts = { requestId, clientAddress: client.address, search: target.search, body: exchange.body }
+        const facts = describeRequest(stage, received, target, record)
         const answer = await stage.answer(match.route.destination.name, permit, snapshot.roles, facts)
         exchange.respond(answer, answer.body)
         return
@@ -125,6 +126,22 @@ export const createPipeline = (stage: Stages) => {
       else refuse(exchange, told, record, requestId)
     }
   }
+}
+
+function describeRequest(
+  stage: Stages,
+  received: Received,
+  target: RequestTarget,
+  observer: RequestObserver,
+): RequestFacts {
+  const { exchange, headers, client, requestId } = received
+  const readConfirmed = async (limitBytes: number): Promise<Buffer> => {
+    const bytes = await exchange.body.read(limitBytes)
+    const admitUncounted = createAdmit(stage, 'decision')
+    await admitUncounted(received, target, headers.host, stage.snapshot(), observer)
+    return bytes
+  }
+  return { requestId, clientAddress: client.address, search: target.search, body: { read: readConfirmed } }
 }
 
 function passOn(

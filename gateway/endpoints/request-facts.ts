@@ -4,5 +4,5 @@ export type RequestFacts = Readonly<{
   requestId: string
   clientAddress: string
   search: string
-  body: RequestBody
+  body: Pick<RequestBody, 'read'>
 }>

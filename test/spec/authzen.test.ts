@@ -1,7 +1,8 @@
+import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { evaluateAbility, may, pdpUrl, prepareAuthzen, record, user } from '../support/authzen-stage.ts'
 import { type Call, call, type JsonValue } from '../support/client.ts'
-import { until } from '../support/gateway.ts'
+import { openRawClient, until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { testVectors } from '../support/vectors.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
@@ -254,6 +255,40 @@ t.test('each answer is that which the gateway gives to the subject itself', asyn
   }
   t.same(wrong, [])
   t.ok(allowed > 60, 'some are allowed')
+})
+
+t.test('a caller that loses its right while it sends its question gets no answer', async (t) => {
+  const body = JSON.stringify(may('alice', 'read', record('record-1')))
+  const begin = async (path: string) => {
+    const token = await addToken(serviceAccounts.robotAdmin.id, evaluateAbility)
+    const client = await openRawClient(t, serving.decision)
+    const id = `slow-${path.replace('/', '-')}`
+    client.send(
+      `POST /access/v1/${path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ${token}\r\nX-Request-ID: ${id}\r\n` +
+        `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, -1)}`,
+    )
+    await until(() => serving.audit().some(({ requestId }) => requestId === id), 'the permit')
+    return { path, client, headers: bearer(token) }
+  }
+  const paths = ['evaluation', 'evaluations', 'search/subject', 'search/resource', 'search/action']
+  const slow: Awaited<ReturnType<typeof begin>>[] = []
+  for (const path of paths) slow.push(await begin(path))
+  await database.query('update role_assignments set role = $1 where user_id = $2', [
+    'org-member',
+    serviceAccounts.robotAdmin.id,
+  ])
+  for (const { path, headers } of slow)
+    await until(async () => (await ask('evaluation', body, headers)).status === 403, `the end of the right at ${path}`)
+  await setTimeout(150)
+  for (const { path, client } of slow) {
+    client.send('}')
+    t.match(await client.until(/\r\n\r\n/), /^HTTP\/1\.1 403 /, path)
+  }
+  await database.query('update role_assignments set role = $1 where user_id = $2', [
+    'org-admin',
+    serviceAccounts.robotAdmin.id,
+  ])
+  await until(async () => (await ask('evaluation', body)).status === 200, 'the right again')
 })
 
 t.test('a changed role and a changed organization are felt', async (t) => {

@@ -2,7 +2,7 @@ import pg from 'pg'
 import t from 'tap'
 import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
 import type { Answer } from '../support/client.ts'
-import { openRawClient, startTestGateway } from '../support/gateway.ts'
+import { openRawClient, startTestGateway, until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -73,6 +73,22 @@ t.test('a mint whose body falls silent is 408, and mints nothing', async (t) => 
   const client = await openRawClient(t, gateway.public)
   client.send(`${mintHead('Content-Length: 100\r\n')}{"scope":"api-key"}`)
   t.match(await client.until(/request_timeout/), /^HTTP\/1\.1 408 /)
+  t.equal((await get(tokensOf(robot.id))).json().meta.total, before)
+})
+
+t.test('a caller that loses its right while it sends the body of a mint gets no token', async (t) => {
+  const { id, token } = (await mint({ scope: 'api-secret' }, oauth(admin), tokensOf(robotAdmin.id))).json().data
+  const before = (await get(tokensOf(robot.id))).json().meta.total
+  const body = JSON.stringify({ scope: 'api-key', name: 'late' })
+  const client = await openRawClient(t, world.public)
+  const head = mintHead(`Expect: 100-continue\r\nContent-Length: ${body.length}\r\n`)
+  client.send(head.replace(`x-oauth-access-token: ${admin.jwt}`, `Authorization: Bearer ${token}`))
+  t.equal(await client.until(/\r\n\r\n/), 'HTTP/1.1 100 Continue\r\n\r\n')
+  client.send(body.slice(0, -1))
+  t.equal((await revoke(`${tokensOf(robotAdmin.id)}/${id}`)).status, 200)
+  await until(async () => (await get('/users/me', bearer(token))).status === 401, 'the end of the token')
+  client.send('}')
+  t.match(await client.until(/"requestId"/), /\r\n\r\nHTTP\/1\.1 401 /)
   t.equal((await get(tokensOf(robot.id))).json().meta.total, before)
 })
 

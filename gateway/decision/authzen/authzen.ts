@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import { auditRefusal, passAudit, renderRefusal, type Snapshot, type Stages } from '../../pipeline.ts'
@@ -9,6 +10,7 @@ import { readTarget } from '../../receive/target.ts'
 import { readMediaType } from '../../relay/answer-headers.ts'
 import {
   type AdmitTerms,
+  type Asker,
   type AuthzenEndpoint,
   authzenPaths,
   createAdmitAsker,
@@ -39,12 +41,43 @@ const searches: Readonly<Record<GuardedEndpoint, SearchQuestion['wanted'] | unde
   'search-action': 'action',
 }
 
-export function createAuthzen(stage: Stages, { url, subject, evaluators }: AuthzenSettings, tools: AuthzenTools) {
+const longestUnheardMs = 100
+
+function createRespond(stage: Stages, { subject, evaluators }: AuthzenSettings, tools: AuthzenTools) {
   const { directory } = stage
   const evaluate = createEvaluate(directory, subject)
-  const metadata = describeEndpoints(url)
   const admit = createAdmitAsker(stage, { evaluators, now: tools.now })
   const room = createSearchRoom()
+  const answer = async (endpoint: GuardedEndpoint, received: ReceivedQuestion, asker: Asker): Promise<unknown> => {
+    const { record, observer } = received
+    const wanted = searches[endpoint]
+    const leave = wanted ? room.enter(asker) : undefined
+    try {
+      observer.onAllowed()
+      await passAudit(stage.audit, record, observer)
+      const bytes = await readBody(received)
+      const policy = { ...stage.snapshot(), consult: stage.consult }
+      if (!wanted) return await answerQuestions(endpoint, bytes, (one) => evaluate(one, asker.organizationId, policy))
+      const scope = { policy, directory, naming: subject }
+      return await search(readSearch(wanted, bytes), asker, scope, tools)
+    } finally {
+      leave?.()
+    }
+  }
+  return async (endpoint: GuardedEndpoint, received: ReceivedQuestion, snapshot: Snapshot): Promise<unknown> => {
+    const startedMs = tools.monotonicMs()
+    const asker = await admit(endpoint, received, snapshot)
+    const body = await answer(endpoint, received, asker)
+    if (tools.monotonicMs() - startedMs <= longestUnheardMs) return body
+    const still = await admit(endpoint, { ...received, observer: received.record }, stage.snapshot())
+    if (!isDeepStrictEqual(still, asker)) throw new GatewayError('membership_lost')
+    return body
+  }
+}
+
+export function createAuthzen(stage: Stages, settings: AuthzenSettings, tools: AuthzenTools) {
+  const metadata = describeEndpoints(settings.url)
+  const respondTo = createRespond(stage, settings, tools)
   const respond = async (
     endpoint: AuthzenEndpoint,
     received: ReceivedQuestion,
@@ -52,25 +85,10 @@ export function createAuthzen(stage: Stages, { url, subject, evaluators }: Authz
   ): Promise<unknown> => {
     const { exchange, record, observer } = received
     requireMethod(endpoint, exchange.method)
-    if (endpoint === 'metadata') {
-      observer.onAllowed()
-      await passAudit(stage.audit, record, observer, 200)
-      return metadata
-    }
-    const asker = await admit(endpoint, received, snapshot)
-    const wanted = searches[endpoint]
-    const leave = wanted ? room.enter(asker) : undefined
-    const policy = { ...snapshot, consult: stage.consult }
-    try {
-      observer.onAllowed()
-      await passAudit(stage.audit, record, observer)
-      const bytes = await readBody(received)
-      if (!wanted) return await answerQuestions(endpoint, bytes, (one) => evaluate(one, asker.organizationId, policy))
-      const scope = { policy, directory, naming: subject }
-      return await search(readSearch(wanted, bytes), asker, scope, tools)
-    } finally {
-      leave?.()
-    }
+    if (endpoint !== 'metadata') return respondTo(endpoint, received, snapshot)
+    observer.onAllowed()
+    await passAudit(stage.audit, record, observer, 200)
+    return metadata
   }
   const serve = async (endpoint: AuthzenEndpoint, exchange: Exchange): Promise<void> => {
     const requestId = readRequestId(exchange.headers)
