@@ -1,6 +1,8 @@
 import type { Policy } from '../policy/compile.ts'
 import { listLevels } from '../policy/resource-kind.ts'
 import { listAskedNames, listPathNames, parsePattern, type Route } from '../policy/route.ts'
+import { isCountedAlike } from '../policy/strictness.ts'
+import { findCollisions } from '../policy/upstream-paths.ts'
 import { headerRole } from '../receive/header-role.ts'
 
 export type Warning = Readonly<{ source: string; message: string }>
@@ -47,7 +49,7 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
       source,
       message: `route "${id}" never gets the header "${resource?.place.name}": all its responses are 404`,
     }))
-  const trusting = routes.flatMap(findUnguarded)
+  const trusting = [...findCountedApart(routes), ...routes.flatMap(findUnguarded)]
   const rewritten = routes
     .filter(({ rewrite }) => rewrite)
     .map(({ id, source }) => ({
@@ -61,6 +63,14 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
     .map((name) => ({ source: 'rateLimits', message: `no route names the rate limit "${name}"` }))
   return [...open, ...unguarded, ...roleOnly, ...changing, ...rewritten, ...mute, ...trusting, ...idle, ...unnamed]
 }
+
+const findCountedApart = (routes: readonly Route[]): readonly Warning[] =>
+  findCollisions(routes, (one, other) => isCountedAlike(one, other) && isCountedAlike(other, one)).map(
+    ({ claim: { route }, other, path }) => ({
+      source: route.source,
+      message: `routes "${route.id}" and "${other.route.id}" reach /${path.join('/')} at one upstream, and count it apart`,
+    }),
+  )
 
 function findUnguarded(route: Route): readonly Warning[] {
   const { id, source, resource } = route

@@ -1,7 +1,7 @@
 import { chooseText, divideRequests } from './regions.ts'
 import { methods, type PatternSegment, parsePattern, type Route } from './route.ts'
 import { buildTrie, type Found, type RouteTrie, rowFor } from './route-trie.ts'
-import { isAtLeastAsStrict } from './strictness.ts'
+import { isAtLeastAsStrict, isCountedAlike } from './strictness.ts'
 
 export type Claim = Readonly<{ route: Route; path: readonly string[] }>
 
@@ -36,7 +36,8 @@ const mostCompared = 64
 function listContested({ images }: Place): readonly Route[] {
   const routes = images.map(({ route }) => route)
   if (routes.length > mostCompared) return routes
-  return routes.filter((route) => routes.some((other) => sharesMethod(route, other) && !isAtLeast(route, other)))
+  const yields = (route: Route, other: Route): boolean => isAtLeast(route, other) && isCountedAlike(route, other)
+  return routes.filter((route) => routes.some((other) => sharesMethod(route, other) && !yields(route, other)))
 }
 
 const sharesMethod = (route: Route, other: Route): boolean =>
@@ -44,8 +45,12 @@ const sharesMethod = (route: Route, other: Route): boolean =>
 
 export type Collision = Readonly<{ claim: Claim; other: Claim; path: readonly string[] }>
 
+type IsAlike = (one: Route, other: Route) => boolean
+
+const requiresAlike: IsAlike = (one, other) => isAtLeast(one, other) && isAtLeast(other, one)
+
 /** Upstream paths that two paths of clients lead to under different requirements, once for each pair of routes. */
-export function findCollisions(routes: readonly Route[]): readonly Collision[] {
+export function findCollisions(routes: readonly Route[], isAlike = requiresAlike): readonly Collision[] {
   const { places, text, literals } = readPlaces(routes)
   if (places.size === 0) return []
   const trie = buildTrie(routes)
@@ -58,7 +63,7 @@ export function findCollisions(routes: readonly Route[]): readonly Collision[] {
       const path = steps.map((step) => step.text)
       const origins = listOrigins(place, path, trie, text)
       for (const method of origins.length > 1 ? methods : [])
-        for (const found of findDifferent(claimsFor(origins, method), path))
+        for (const found of findDifferent(claimsFor(origins, method), path, isAlike))
           collisions.set(JSON.stringify([found.claim.route.id, found.other.route.id]), found)
     }
   return [...collisions.values()]
@@ -98,12 +103,10 @@ const isSameVariable = (one: PatternSegment, other: PatternSegment): boolean =>
 const describePattern = (pattern: Pattern): string =>
   pattern.map((segment) => (segment.kind === 'literal' ? `/${segment.text}` : `/${segment.kind}`)).join('')
 
-function* findDifferent(claims: readonly Claim[], path: readonly string[]): Generator<Collision> {
+function* findDifferent(claims: readonly Claim[], path: readonly string[], isAlike: IsAlike): Generator<Collision> {
   for (const [index, one] of claims.entries())
-    for (const other of claims.slice(0, index)) {
-      const isAlike = isAtLeast(one.route, other.route) && isAtLeast(other.route, one.route)
-      if (!isAlike && !isFoldedAlike(one.path, other.path)) yield { claim: one, other, path }
-    }
+    for (const other of claims.slice(0, index))
+      if (!isAlike(one.route, other.route) && !isFoldedAlike(one.path, other.path)) yield { claim: one, other, path }
 }
 
 export const isAtLeast = (route: Route, other: Route): boolean =>

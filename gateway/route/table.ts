@@ -78,9 +78,14 @@ function refuseMisreadableUpstream({ route, target, rest }: RouteMatch, upstream
   const readings = otherReadings({ path, segments }, upstreamPaths.mostSegments)
   if (!isContested) return
   const claimsFor = (reading: readonly string[]) => upstreamPaths.findClaims(route, reading, target.method)
+  const claims = claimsFor(segments)
+  const isCounted = (other: Route): boolean =>
+    isCountedAlike(route, other) || claims.some((claim) => claim.route === other)
   const isBroken =
-    claimsFor(segments).some((claim) => !isAtLeast(route, claim.route) && !isSamePath(claim, route, target)) ||
-    readings.some((reading) => claimsFor(reading).some((claim) => !isAtLeast(route, claim.route)))
+    claims.some((claim) => !isAtLeast(route, claim.route) && !isSamePath(claim, route, target)) ||
+    readings.some((reading) =>
+      claimsFor(reading).some((claim) => !isAtLeast(route, claim.route) || !isCounted(claim.route)),
+    )
   if (isBroken) throw new GatewayError('target_like_stricter_row')
 }
 

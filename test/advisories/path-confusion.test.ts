@@ -76,13 +76,16 @@ t.test('a spelling that only a backend would take for a guarded path is refused,
 
 t.test('no other spelling of a path is counted in another budget, or in none', async (t) => {
   const upstream = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'))
+  const inner = await startRawUpstream(t, (socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'))
   const route = { surface: 'platform', upstream: 'platform', access: 'public' }
+  const behind = { ...route, upstream: 'data' }
   const hour = { seconds: 3_600, by: 'address' }
   const gateway = await startTestGateway(t, {
     world,
-    upstreams: { platform: { url: upstream.url } },
+    upstreams: { platform: { url: upstream.url }, data: { url: inner.url } },
     rateLimits: {
       few: { ...hour, requests: 1 },
+      rare: { ...hour, requests: 1 },
       many: { ...hour, requests: 100 },
       together: { ...hour, requests: 100, by: 'route' },
     },
@@ -95,6 +98,11 @@ t.test('no other spelling of a path is counted in another budget, or in none', a
       { ...route, id: 'counted.free', match: { path: '/counted/free' } },
       { ...route, id: 'shared', match: { path: '/shared/*' }, rateLimit: 'together' },
       { ...route, id: 'shared.one', match: { path: '/shared/one' }, rateLimit: 'together' },
+      { ...behind, id: 'moved', match: { path: '/moved/:x' }, rewrite: '/at/:x' },
+      { ...behind, id: 'moved.login', match: { path: '/moved/login' }, rewrite: '/elsewhere' },
+      { ...behind, id: 'enter', match: { path: '/enter' }, rewrite: '/at/login', rateLimit: 'rare' },
+      { ...behind, id: 'v1', match: { path: '/v1/:x' }, rewrite: '/v/:x', rateLimit: 'many' },
+      { ...behind, id: 'v2', match: { path: '/v2/:x' }, rewrite: '/v/:x' },
     ],
   })
   const ask = async (path: string): Promise<number> => (await call(gateway.public, { path })).status
@@ -104,6 +112,10 @@ t.test('no other spelling of a path is counted in another budget, or in none', a
     t.equal(await ask(path), 400, path)
   t.equal(upstream.received().join('').length, arrived, 'nothing arrived')
   for (const path of ['/Other', '/counted/Alike', '/counted/Free', '/counted/x;a', '/shared/x;a'])
+    t.equal(await ask(path), 200, path)
+  for (const path of ['/moved/LOGIN', '/moved/login;a', '/moved/login.']) t.equal(await ask(path), 400, path)
+  t.same(inner.received(), [], 'nothing arrived behind the rewrites')
+  for (const path of ['/moved/login', '/moved/Other', '/enter', '/v1/Some%20thing', '/v2/Some%20thing'])
     t.equal(await ask(path), 200, path)
 })
 

@@ -136,6 +136,21 @@ t.test('the path that the upstream gets stands in the explanation and the matrix
   const messages = lintPolicy(rewritten).map(({ message }) => message)
   t.ok(messages.some((message) => /"r0" rewrites its path: a proxy that asks the decision listener/.test(message)))
   t.notOk(messages.some((message) => /"r1" rewrites/.test(message)))
+  const warn = (limits: readonly [string, string], by = 'principal'): readonly string[] => {
+    const rateLimits = `{ a: { requests: 9, seconds: 1, by: ${by} }, b: { requests: 1, seconds: 1 } }`
+    const routes = limits.map((limit, index) => `/v${index}/:x rewrite: /v/:x ${limit}`)
+    return lintPolicy(parseTable({ routes, rateLimits })).flatMap(({ message }) =>
+      /apart/.test(message) ? message : [],
+    )
+  }
+  for (const limits of [
+    ['', 'rateLimit: b'],
+    ['rateLimit: a', 'rateLimit: b'],
+    ['rateLimit: a', ''],
+  ] as const)
+    t.match(warn(limits), [/^routes "r1" and "r0" reach \/v\/\w+ at one upstream, and count it apart$/])
+  t.equal(warn(['rateLimit: a', 'rateLimit: a'], 'route').length, 1)
+  t.same(warn(['rateLimit: a', 'rateLimit: a']), [])
 })
 
 t.test('a rule that is seldom intended gets a warning', async (t) => {
