@@ -33,6 +33,7 @@ const late = await startRawUpstream(t, (socket, soFar) => {
   if (ids.length === 1) socket.write(answerTo(ids[0], true))
   else socket.write(answerTo(ids[0], true), () => socket.write(answerTo(ids[1], false)))
 })
+const tardy = await startRawUpstream(t, () => undefined)
 const writer = new pg.Client({ connectionString: world.databaseUrl })
 await writer.connect()
 t.teardown(() => writer.end())
@@ -71,6 +72,7 @@ const gateway = await startTestGateway(t, {
       other: { url: other.url, deadlineMs: patient, cacheMs: 0 },
       raw: { url: raw.url, deadlineMs: patient, cacheMs: 0 },
       late: { url: late.url, deadlineMs: patient, cacheMs: 0, maxInFlight: 1 },
+      tardy: { url: tardy.url, cacheMs: 0, maxInFlight: 1 },
     },
   },
   routes: [
@@ -84,6 +86,7 @@ const gateway = await startTestGateway(t, {
     { ...decided('secret', { pdp: 'pdp', action: 'read', resource: thing }), match: { path: '/area/secret/:id' } },
     decided('raw', { pdp: 'raw', resource: thing }),
     decided('late', { pdp: 'late', resource: thing }),
+    decided('tardy', { pdp: 'tardy', resource: thing }),
     decided('route', { pdp: 'pdp', action: 'enter' }),
     { id: 'me', match: { path: '/me' }, surface: 'platform', answer: 'users.me' },
   ],
@@ -249,6 +252,13 @@ t.test('an answer that comes twice, behind the next question, does not answer th
     t.equal(await knock(drawPath('late')), '503 decision_unavailable')
   }
   t.equal(late.sockets().length, 3, 'its connection is used no more')
+})
+
+t.test('an answer that comes after its deadline answers no later question, though it has no id', async (t) => {
+  for (let count = 1; count <= 3; count++) {
+    t.equal(await knock(drawPath('tardy'), count === 2 ? users.admin : users.member), '503 decision_unavailable')
+    for (const socket of tardy.sockets()) if (socket.writable) socket.write(rawAnswer(true))
+  }
 })
 
 t.test('an answer is held by all that was asked, for as long as both sides allow', async (t) => {
