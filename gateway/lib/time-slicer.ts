@@ -70,7 +70,6 @@ export class TimeSlicer<Item> {
       spentMs = this.#monotonicMs() - startedMs
       if (spentMs >= this.#partMs) break
     }
-    // An item that is added later in this turn waits for the next one.
     this.#plan(spentMs)
   })
 }

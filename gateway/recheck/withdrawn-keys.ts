@@ -1,12 +1,11 @@
 import type { Proof } from '../authenticate/principal.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
+import { inSlices } from '../lib/in-slices.ts'
 import { endedBy } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
 
 type Keys = NonNullable<Extract<Proof, { kind: 'oauth' }>['keys']>
-
-const sliceMs = 5
 
 /** Watches the key sets of open exchanges: one that has changed may lack the key of an open exchange. */
 export class WithdrawnKeys {
@@ -42,15 +41,12 @@ export class WithdrawnKeys {
     }
   }
 
-  async #check(signed: readonly OpenExchange[]): Promise<void> {
-    let untilMs = this.#monotonicMs() + sliceMs
-    for (const open of signed) {
+  #check(signed: readonly OpenExchange[]): Promise<void> {
+    const judge = async (open: OpenExchange): Promise<void> => {
       const end = await findKeyEnd(open)
       if (end) this.#onEnd(open, end)
-      if (this.#monotonicMs() < untilMs) continue
-      await new Promise(setImmediate)
-      untilMs = this.#monotonicMs() + sliceMs
     }
+    return inSlices(signed, judge, this.#monotonicMs)
   }
 }
 

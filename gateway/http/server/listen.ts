@@ -122,11 +122,10 @@ function watchConnections(connections: UnorderedList<ClientConnection>, options:
     { idleMs: options.clientIdleTimeoutMs, bytesPerSecond: options.minResponseBytesPerSecond },
     cutStalled,
   )
-  const visitBusy = (visit: (busy: Busy) => void): void =>
-    connections.visit(({ socket, work }) => {
-      if (work) visit({ socket, work })
-    })
-  const stopSilentWatch = watchSilentPeers(visitBusy, options.clientIdleTimeoutMs, cutStalled)
+  const listBusy = function* (): Iterable<Busy> {
+    for (const { socket, work } of connections) if (work) yield { socket, work }
+  }
+  const stopSilentWatch = watchSilentPeers(listBusy, options.clientIdleTimeoutMs, cutStalled)
   const countOne = (connection: ClientConnection): void => connection.count()
   const countAll = (): void => connections.visit(countOne)
   const counting = setInterval(guarded('timer', countAll), countEveryMs)

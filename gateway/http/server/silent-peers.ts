@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs'
 import { isIPv4, type Socket } from 'node:net'
 import { endianness } from 'node:os'
 import { guarded } from '../../fault/guarded.ts'
+import { inSlices } from '../../lib/in-slices.ts'
 import { tunnelUpstreamOf } from '../socket/transport.ts'
 import { readGroups } from '../upstream/embedded-address.ts'
 
@@ -22,7 +23,7 @@ type Mark = Readonly<{ unacknowledged: number; count: number }>
  * connections with unacknowledged writes: thousands of idle ones cost nothing. Returns a function that stops the watch.
  */
 export function watchSilentPeers(
-  visitBusy: (visit: (busy: Busy) => void) => void,
+  listBusy: () => Iterable<Busy>,
   idleMs: number,
   onSilent: (socket: Socket) => void,
 ): () => void {
@@ -44,31 +45,30 @@ export function watchSilentPeers(
     return isSilent(socket, unacknowledged ?? 0)
   }
   const mayBeOwed = (socket: Socket): boolean => socket.bytesWritten > (acknowledged.get(socket) ?? 0)
-  const listLasting = (): readonly Socket[] => {
-    const lasting: Socket[] = []
+  const listLasting = async (): Promise<readonly Lasting[]> => {
+    const lasting: Lasting[] = []
     const owed = new WeakSet<object>()
-    visitBusy(({ socket, work }) => {
+    await inSlices(listBusy(), ({ socket, work }) => {
       const upstream = tunnelUpstreamOf(socket)
       if (!mayBeOwed(socket) && !(upstream && mayBeOwed(upstream))) return
       owed.add(work)
-      if (known.has(work)) lasting.push(socket)
+      if (known.has(work)) lasting.push({ socket, sides: listSides(socket) })
     })
     known = owed
     return lasting
   }
   const check = async (): Promise<void> => {
     if (isChecking) return
-    const lasting = listLasting()
-    if (lasting.length === 0) return
     isChecking = true
     try {
-      // Taken before the tables are read: bytes written meanwhile are not acknowledged yet.
-      const connections = lasting.map((socket) => ({ socket, sides: listSides(socket) }))
+      // Their bytes are counted before the tables are read: those written meanwhile are not acknowledged yet.
+      const lasting = await listLasting()
+      if (lasting.length === 0) return
       const table = await readUnacknowledged()
-      for (const { socket, sides } of connections) {
+      await inSlices(lasting, ({ socket, sides }) => {
         const isAnySilent = sides.map((side) => isSideSilent(side, table)).includes(true)
         if (isAnySilent && !socket.destroyed) onSilent(socket)
-      }
+      })
     } finally {
       isChecking = false
     }
@@ -79,6 +79,8 @@ export function watchSilentPeers(
 }
 
 type Side = Readonly<{ socket: Socket; bytes: number }>
+
+type Lasting = Readonly<{ socket: Socket; sides: readonly Side[] }>
 
 function listSides(socket: Socket): readonly Side[] {
   const upstream = tunnelUpstreamOf(socket)

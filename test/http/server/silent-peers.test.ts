@@ -36,9 +36,9 @@ t.test(
     const busy = { socket: socket as unknown as Socket, work: {} }
     let looks = 0
     const stop = watchSilentPeers(
-      (visit) => {
+      () => {
         looks += 1
-        visit(busy)
+        return [busy]
       },
       20,
       () => t.fail('it is not silent'),
@@ -53,3 +53,40 @@ t.test(
     t.ok(reads() - before <= 2, 'both tables were read once')
   },
 )
+
+t.test('a look at many connections lets other work go in between', async (t) => {
+  // Each takes a slice of its own.
+  const takeTime = (): number => {
+    const endMs = performance.now() + 0.6
+    while (performance.now() < endMs);
+    return 1
+  }
+  let looked = 0
+  const turnsBetween: number[] = []
+  let turns = 0
+  const connections = Array.from({ length: 20 }, () => ({
+    socket: {
+      get bytesWritten() {
+        looked += 1
+        turnsBetween.push(turns)
+        return takeTime()
+      },
+    } as unknown as Socket,
+    work: {},
+  }))
+  let isOver = false
+  const countTurns = (): void => {
+    turns += 1
+    if (!isOver) setImmediate(countTurns)
+  }
+  countTurns()
+  const stop = watchSilentPeers(
+    () => connections,
+    20,
+    () => t.fail('it is not silent'),
+  )
+  t.teardown(stop)
+  await until(() => looked >= connections.length, 'a look at all of them')
+  isOver = true
+  t.equal(new Set(turnsBetween.slice(0, connections.length)).size, connections.length, 'a turn for each')
+})
