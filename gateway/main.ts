@@ -190,7 +190,7 @@ for (const [name, description, run] of [
 
 const sessions = program
   .command('sessions')
-  .description('List what is open, and end it on every replica')
+  .description('List open exchanges, and end them on every replica')
   .addHelpText('after', example('npx sallyport sessions list --user 8', 'npx sallyport sessions end --user 8'))
 
 const chosenSessions = (name: string, description: string) =>
@@ -206,8 +206,8 @@ const chosenSessions = (name: string, description: string) =>
 
 chosenSessions('list', 'List the exchanges that are open at one replica, oldest first')
   .option('--admin <url>', 'admin listener of the replica')
-  .option('--limit <n>', 'most exchanges of a page, up to 1000', '100')
-  .option('--after <place>', 'go on after this place, which the page before names')
+  .option('--limit <n>', 'largest number of exchanges in a page, up to 1000', '100')
+  .option('--after <place>', 'continue after this place, which the previous page names')
   .option('--json', 'print the page as JSON')
   .addHelpText(
     'after',
@@ -218,7 +218,7 @@ chosenSessions('list', 'List the exchanges that are open at one replica, oldest 
   )
   .action(lazyCommand(() => import('./cli/sessions.ts'), 'runListSessions'))
 
-chosenSessions('end', 'End what is open and fits all options, on every replica; rights stay as they are')
+chosenSessions('end', 'End the open exchanges that match all options, on every replica; rights stay as they are')
   .option('--json', 'print the order as JSON')
   .addHelpText('after', example('npx sallyport sessions end --user 8'))
   .action(lazyCommand(() => import('./cli/sessions.ts'), 'runEndSessions'))
@@ -259,7 +259,7 @@ program
   .description('Print every command as JSON, for the documentation')
   .action(() => void process.stdout.write(`${JSON.stringify(describeProgram(program))}\n`))
 
-// Commander exits with 1 on bad usage; the specification requires 2.
+// Commander exits with 1 on bad usage; every command of the gateway exits with 2.
 for (const command of [program, ...program.commands, ...program.commands.flatMap(({ commands }) => commands)])
   command.exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
 

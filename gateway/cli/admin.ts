@@ -26,7 +26,7 @@ export async function askAdmin(
   let bytes = 0
   for await (const chunk of body ?? []) {
     bytes += chunk.length
-    if (bytes > limitBytes) throw new Error('the answer is too long')
+    if (bytes > limitBytes) throw new Error(`the answer is longer than ${limitBytes} bytes`)
     chunks.push(chunk)
   }
   return { status, text: Buffer.concat(chunks).toString('utf8') }

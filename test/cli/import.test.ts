@@ -118,7 +118,7 @@ t.test('an import shows its changes, and applies exactly those or none', async (
   t.match(rehearsed, { code: 0, stdout: /^\+ organizations externalId="umbrella" name="Umbrella" slug="umbrella"/ })
   t.match(rehearsed.stdout, `role="org-member" (user ${known})\n`)
   t.match(rehearsed.stdout, /role="org-owner" \(new user\)\n/)
-  t.same(await count(), before, 'a rehearsal changes nothing')
+  t.same(await count(), before, 'a dry run changes nothing')
   const hash = /--expect ([0-9a-f]{32})\n$/.exec(rehearsed.stdout)?.[1] ?? ''
 
   t.match(await run(file), { code: 2, stderr: /look first, by --dry-run; then --expect HASH/ })

@@ -122,7 +122,7 @@ t.test('a change that fails leaves the file as it was', async (t) => {
   t.same(readdirSync(directory), ['key'])
 })
 
-t.test('of two changes at the same time one is kept out, and loses nothing of the other', async (t) => {
+t.test('one of two changes at the same time is kept out, and loses nothing of the other', async (t) => {
   const directory = t.testdir({ key: '0' })
   const file = join(directory, 'key')
   const results = await Promise.allSettled(

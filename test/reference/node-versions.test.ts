@@ -23,7 +23,7 @@ t.test('the floor is one version: of package.json, its lock, its types and the d
   t.match(floor, /^\d+\.\d+$/)
   t.equal(readJson('package-lock.json').packages[''].engines.node, `>=${floor}`)
   t.equal(known[0]?.[1].from, floor)
-  // Else a call could compile that the floor does not have.
+  // With newer types a call could compile that the oldest Node lacks.
   const types: string = readJson('package.json').devDependencies['@types/node']
   t.match(types, new RegExp(`^\\^${floor.split('.')[0]}\\.`))
   const named = listDocuments().flatMap((file) => findAll(readDocument(file), /Node (\d+\.\d+) or newer/g))

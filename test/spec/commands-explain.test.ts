@@ -100,7 +100,7 @@ t.test('explain --user tells what it cannot find, and what does not go together'
   t.match(await explain('GET', '/datasets', ...stranger), { code: 1, stderr: /has no token \d+\. Name another/ })
   const expired = [...asUser(robot), '--token', numberOf(robot.expired)]
   t.match(await explain('GET', '/datasets', ...expired), { code: 1, stderr: /has expired\. Name another/ })
-  t.match(await explain('GET', '/datasets', '--organization', acme.id), { code: 2, stderr: /go with --user/ })
+  t.match(await explain('GET', '/datasets', '--organization', acme.id), { code: 2, stderr: /need --user/ })
   const foreign = ['GET', '/datasets', ...asUser(users.member), '--org', globex.id]
   t.match(await explain(...foreign), { code: 1, stdout: /refused: 401/ }, 'another name of --organization')
   for (const more of [['--anonymous'], ['--role', 'org-owner'], ['--scope', 'api-key'], ['--ability', 'data:read']])

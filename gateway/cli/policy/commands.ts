@@ -28,7 +28,7 @@ const addSourced = (policy: Command, name: string, defaultConfig: string): Comma
     .command(name)
     .option('-c, --config <file>', 'configuration file that names the folder and the upstreams', defaultConfig)
     .option('-p, --policies <folder>', 'a folder of policies instead, for any upstreams')
-    .option('--json', 'print it as JSON')
+    .option('--json', 'print the result as JSON')
 
 function addCheck(command: Command): void {
   command
@@ -41,7 +41,7 @@ function addCheck(command: Command): void {
 function addExplain(command: Command): void {
   command
     .description('Explain the outcome of a request, check by check, and name the deciding route')
-    .argument('<method>')
+    .argument('<method>', 'HTTP method, such as GET')
     .argument('<target>', 'path and query, as a client sends them')
     .option('--role <slug>', 'the role in the organization in force; omit it for a request without organization')
     .option('--platform-role <slug>', 'a role on the platform; may be repeated', collect, [])
@@ -50,7 +50,7 @@ function addExplain(command: Command): void {
     .option('--ability <name>', 'an API token with this ability; may be repeated', collect, [])
     .option('--agent <whose>', "the agent of the request: 'own', 'public' or 'foreign'", 'own')
     .option('--host <host>', 'the Host header', 'localhost')
-    .option('--anonymous', 'without a credential')
+    .option('--anonymous', 'a request without a credential')
     .option('--user <id>', 'a user of the database, instead of a described caller')
     .option('--organization <id>', 'with --user: the organization that the request names in its header (or --org)')
     .addOption(new Option('--org <id>').hideHelp())
@@ -68,12 +68,12 @@ function addExplain(command: Command): void {
 function addWhoMay(command: Command, defaultConfig: string): void {
   command
     .description('List the members of an organization who may send a request, by the facts in the database')
-    .argument('<method>')
+    .argument('<method>', 'HTTP method, such as GET')
     .argument('<target>', 'path and query, as a client sends them')
     .requiredOption('--organization <organization>', 'id or slug of the organization in force')
-    .option('--after <id>', 'only users behind this id')
+    .option('--after <id>', 'only users after this id')
     .option('-c, --config <file>', 'configuration file', defaultConfig)
-    .option('--json', 'print it as JSON')
+    .option('--json', 'print the result as JSON')
     .addHelpText('after', example('npx sallyport policy who-may DELETE /datasets/5 --organization acme'))
     .action(lazyCommand(() => import('./who-may.ts'), 'runWhoMay'))
 }
@@ -131,7 +131,7 @@ function addDiff(command: Command): void {
     .argument('<new>', 'the new folder of policies')
     .option('--allow-widening', 'exit with 0 even if a caller gains access')
     .option('-f, --format <name>', 'table, markdown or json', 'table')
-    .option('--json', 'print it as JSON')
+    .option('--json', 'print the result as JSON')
     .addHelpText(
       'after',
       example(

@@ -13,7 +13,7 @@ export function runConfirm({ config, pid }: Readonly<{ config: string; pid?: str
 
 function readPid(text: string): number {
   if (/^[1-9][0-9]{0,9}$/.test(text)) return Number(text)
-  throw new UsageError('--pid needs a process id')
+  throw new UsageError('--pid takes a process id, such as 4711')
 }
 
 /**
@@ -31,7 +31,7 @@ function findGateway(port: number): number {
   )
 }
 
-/** As `socket:[inode]`, the form of the links in /proc/PID/fd. `/proc/net/tcp`: proc(5). */
+/** Lists sockets as `socket:[inode]`, the form of the links in /proc/PID/fd. `/proc/net/tcp`: proc(5). */
 function listListening(port: number): ReadonlySet<string> {
   const suffix = `:${port.toString(16).toUpperCase().padStart(4, '0')}`
   const lines = ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((file) => readLines(file))

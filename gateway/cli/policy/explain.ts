@@ -55,7 +55,7 @@ async function findRequestCaller(
   const { config, user, organization, token, anonymous } = options
   if (user === undefined) {
     if (organization !== undefined || token !== undefined)
-      throw new UsageError('--organization and --token go with --user')
+      throw new UsageError('--organization and --token need --user; give it too')
     return { caller: anonymous ? undefined : imagineFrom(options, policy) }
   }
   const more = findDescribed(options)

@@ -54,7 +54,7 @@ function addOrganizations(program: Command, add: Add): void {
     )
     .action(lazyCommand(loadOrganizations, 'runCreateOrganization'))
   add(family, 'list', 'List organizations by id, archived ones included')
-    .option('--after <id>', 'only those behind this id')
+    .option('--after <id>', 'only entries after this id')
     .addHelpText('after', example('npx sallyport organizations list'))
     .action(lazyCommand(loadOrganizations, 'runListOrganizations'))
   add(family, 'show', 'Show one organization')
@@ -78,13 +78,13 @@ function addMembers(program: Command, add: Add): void {
     .option('--replace', 'change the role of a user who has another one there')
     .addHelpText('after', example('npx sallyport members add --organization acme --user 8 --role org-member'))
     .action(lazyCommand(loadMembers, 'runAddMember'))
-  withPerson(add(family, 'remove', 'Take the role of a user in an organization away'))
+  withPerson(add(family, 'remove', 'Remove the role of a user in an organization'))
     .requiredOption('--organization <organization>', 'id or slug')
     .addHelpText('after', example('npx sallyport members remove --organization acme --user 8'))
     .action(lazyCommand(loadMembers, 'runRemoveMember'))
   add(family, 'list', 'List the members of an organization')
     .requiredOption('--organization <organization>', 'id or slug')
-    .option('--after <id>', 'only those behind this user')
+    .option('--after <id>', 'only members after this user id')
     .addHelpText('after', example('npx sallyport members list --organization acme'))
     .action(lazyCommand(loadMembers, 'runListMembers'))
 }
@@ -114,7 +114,7 @@ function addUsers(program: Command, add: Add): void {
   withPerson(add(family, 'disable', 'Disable a user: every credential of it gets 401, and a login creates no new user'))
     .addHelpText('after', example('npx sallyport users disable --user 8'))
     .action(lazyCommand(loadPeople, 'runDisableUser'))
-  withPerson(add(family, 'enable', 'Take the disabling of a user or service account back'))
+  withPerson(add(family, 'enable', 'Enable a disabled user or service account'))
     .addHelpText('after', example('npx sallyport users enable --user 8'))
     .action(lazyCommand(loadPeople, 'runEnableUser'))
 }
@@ -127,7 +127,7 @@ function addServiceAccounts(program: Command, add: Add): void {
   add(family, 'create', 'Create a service account in an Enterprise organization')
     .requiredOption('--organization <organization>', 'id or slug')
     .requiredOption('--name <text>', 'name of the program')
-    .requiredOption('--email <address>', 'mailbox of those who answer for it')
+    .requiredOption('--email <address>', 'mailbox of the people who are responsible for it')
     .option('--role <slug>', 'its role in the organization; the lowest that reads, unless given')
     .option('--external-id <text>', externalId)
     .addHelpText(
@@ -136,12 +136,12 @@ function addServiceAccounts(program: Command, add: Add): void {
     )
     .action(lazyCommand(loadPeople, 'runCreateServiceAccount'))
   add(family, 'list', 'List service accounts by id, disabled ones included')
-    .option('--organization <organization>', 'only members of this one, by id or slug')
-    .option('--after <id>', 'only those behind this id')
+    .option('--organization <organization>', 'only members of this organization, by id or slug')
+    .option('--after <id>', 'only entries after this id')
     .addHelpText('after', example('npx sallyport service-accounts list --organization acme'))
     .action(lazyCommand(loadPeople, 'runListServiceAccounts'))
   add(family, 'disable', 'Disable a service account: its tokens get 401')
-    .argument('<id>', 'the number of the account, as "service-accounts list" shows it')
+    .argument('<id>', 'id of the account, from "service-accounts list"')
     .addHelpText('after', example('npx sallyport service-accounts disable 8'))
     .action(lazyCommand(loadPeople, 'runDisableServiceAccount'))
 }
@@ -159,22 +159,22 @@ function addAgents(program: Command, add: Add): void {
     .addHelpText('after', example('npx sallyport agents create --organization acme --name Helper'))
     .action(lazyCommand(loadAgents, 'runCreateAgent'))
   add(family, 'list', 'List agents by id, archived ones included')
-    .option('--organization <organization>', 'only those of this one, by id or slug')
-    .option('--after <id>', 'only those behind this id')
+    .option('--organization <organization>', 'only agents of this organization, by id or slug')
+    .option('--after <id>', 'only entries after this id')
     .addHelpText('after', example('npx sallyport agents list --organization acme'))
     .action(lazyCommand(loadAgents, 'runListAgents'))
   add(family, 'archive', 'Archive an agent: it gets no more requests')
-    .argument('<id>', 'the number of the agent, as "agents list" shows it')
+    .argument('<id>', 'id of the agent, from "agents list"')
     .addHelpText('after', example('npx sallyport agents archive 3'))
     .action(lazyCommand(loadAgents, 'runArchiveAgent'))
 }
 
 const addCreateCluster = (clusters: Command, add: Add): void =>
-  void add(clusters, 'create', 'create a cluster, which is offline until its first heartbeat')
+  void add(clusters, 'create', 'Create a cluster, which is offline until its first heartbeat')
     .requiredOption('--organization <organization>', 'id or slug')
     .requiredOption('--name <text>', 'name for people')
     .requiredOption('--slug <slug>', 'short name, unique in the organization')
-    .requiredOption('--base-url <url>', 'where its Data API is')
+    .requiredOption('--base-url <url>', 'address of its Data API')
     .option('--external-id <text>', externalId)
     .addHelpText(
       'after',
@@ -185,9 +185,13 @@ const addCreateCluster = (clusters: Command, add: Add): void =>
     .action(lazyCommand(loadAgents, 'runCreateCluster'))
 
 const addImport = (program: Command, add: Add): void =>
-  void add(program, 'import', 'Create the entries of a file: look by --dry-run, then apply exactly that by --expect')
-    .argument('<file>', 'YAML, or CSV where its name ends in .csv')
+  void add(
+    program,
+    'import',
+    'Create the entries of a file: --dry-run shows the changes, and --expect applies exactly those',
+  )
+    .argument('<file>', 'YAML file, or CSV file if its name ends in .csv')
     .option('--dry-run', 'print what would change, and its hash; changes nothing')
-    .option('--expect <hash>', 'apply, all or nothing, where the changes are those of this hash')
+    .option('--expect <hash>', 'apply the changes as a whole, only if they have this hash')
     .addHelpText('after', example('npx sallyport import directory.yaml --dry-run'))
     .action(lazyCommand(() => import('./import.ts'), 'runImport'))

@@ -9,7 +9,7 @@ const block = /-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----[^-]*-----END (?:TR
  */
 export function readCertificates(what: string, pem: string): readonly X509Certificate[] {
   const blocks = pem.match(block) ?? []
-  if (blocks.length === 0) throw new Error(`${what} holds no certificate in PEM`)
+  if (blocks.length === 0) throw new Error(`${what} holds no certificate in PEM; name a file that begins with one`)
   return blocks.map((text, index) => {
     try {
       return new X509Certificate(text)
@@ -21,7 +21,8 @@ export function readCertificates(what: string, pem: string): readonly X509Certif
 
 export function checkPair(cert: string, key: string): void {
   const [own] = readCertificates('cert', cert)
-  if (own?.checkPrivateKey(readKey(key)) !== true) throw new Error('cert and key do not belong together')
+  if (own?.checkPrivateKey(readKey(key)) !== true)
+    throw new Error('cert and key do not belong together; name the key of the first certificate')
 }
 
 function readKey(pem: string): KeyObject {
@@ -29,7 +30,7 @@ function readKey(pem: string): KeyObject {
     return createPrivateKey(pem)
   } catch {
     // OpenSSL's message may quote the input.
-    throw new Error('key holds no private key in PEM, or one under a passphrase')
+    throw new Error('key holds no private key in PEM, or one under a passphrase; name a key without a passphrase')
   }
 }
 

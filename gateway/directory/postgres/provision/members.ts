@@ -63,7 +63,10 @@ export async function addMember(
   await provision.query(insertMember, [userId, organizationId, role])
   await provision.note({ action: before ? 'member.changed' : 'member.added', organizationId, userId, role })
   const membership = await findMembership(provision, organizationId, userId)
-  if (!membership) throw new ProvisionRefusal(`user ${userId} could not be made a member of ${organizationId}`)
+  if (!membership)
+    throw new ProvisionRefusal(
+      `the database declined the role of user ${userId} in ${organizationId}; a trigger of its table may say why`,
+    )
   return { membership, isNew: true, was: before?.role }
 }
 
@@ -80,7 +83,10 @@ export async function removeMember(
   const { id: organizationId } = await requireOrganization(provision, organization)
   const { id: userId } = await requirePerson(provision, person)
   const before = await findMembership(provision, organizationId, userId)
-  if (!before) throw new ProvisionRefusal(`user ${userId} is not a member of organization ${organizationId}`)
+  if (!before)
+    throw new ProvisionRefusal(
+      `user ${userId} is not a member of organization ${organizationId}; "sallyport members list" shows its members`,
+    )
   await provision.query(deleteMember, [organizationId, userId])
   await provision.note({ action: 'member.removed', organizationId, userId, role: before.role })
   return before

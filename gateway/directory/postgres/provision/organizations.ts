@@ -109,7 +109,7 @@ const archiveAgentsOf = {
     where organization_id = $1 and archived_at is null returning id`,
 }
 
-/** Its agents are archived too, because a public agent requires no membership. It stays archived. */
+/** Archives its agents too, because a public agent requires no membership. No command undoes that. */
 export async function archiveOrganization(
   provision: Provision,
   reference: OrganizationReference,

@@ -62,7 +62,9 @@ export async function requirePerson(provision: Provision, reference: PersonRefer
   if ('externalId' in reference) {
     const [found] = await select(provision, 'find-person-by-external-id', byExternalId, [reference.externalId])
     if (found) return found
-    throw new ProvisionRefusal(`no user has the external id "${reference.externalId}"`)
+    throw new ProvisionRefusal(
+      `no user has the external id "${reference.externalId}"; correct it, or create the user first`,
+    )
   }
   const [found] =
     'id' in reference

@@ -19,7 +19,7 @@ export async function createServiceAccount(
   const { id, accountType, slug } = await requireActiveOrganization(provision, organization)
   if (accountType !== 'enterprise')
     throw new ProvisionRefusal(
-      `organization ${id} (${slug}) is of type ${accountType}, and only enterprise ones have service accounts`,
+      `organization ${id} (${slug}) is of type ${accountType}, and only enterprise ones have service accounts; name another`,
     )
   const unnamed = { isEmailVerified: false, firstName: null, lastName: null, identity: undefined }
   const created = await createPerson(provision, { ...unnamed, userType: 'client-managed', email, username, externalId })
