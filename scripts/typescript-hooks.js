@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const require = createRequire(import.meta.url)
 const kept = new URL('../.sallyport/compiled/', import.meta.url)
-/** Of another compiler, or by other rules, it would be another text. */
+/** Another compiler, or other rules, would make another text. */
 const compiler = [
   JSON.parse(readFileSync(require.resolve('typescript/package.json'), 'utf8')).version,
   readFileSync(new URL(import.meta.url)),

@@ -142,7 +142,7 @@ t.test('authorize waits for nothing and reads no clock', async (t) => {
   }
 })
 
-/** They hand the target to `receive/`, or serve a listener without routes. */
+/** Files that hand the target to `receive/`, or serve a listener without routes. */
 const targetReaders = [
   'pipeline.ts',
   'admin/listener.ts',

@@ -114,7 +114,7 @@ const reasons: Readonly<Record<RouteCheck['name'], (route: Route, caller: Caller
       ? 'a public agent'
       : ownsAgent(caller)
         ? 'an agent of the organization in force'
-        : 'another’s agent'
+        : 'an agent of another organization'
   },
 }
 

@@ -10,7 +10,7 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Send the plain path. Percent-encode all characters but letters, digits and `-._~`.',
   ],
   target_misreadable: [
-    'Some servers would read the target as the path of a stricter route, or another id, or it has too many readings.',
+    'Some servers would read the target as the path of a stricter route or with another id, or it has too many readings.',
     'Send the target as the documentation of the API spells it, with its letters, slashes and escapes.',
   ],
   headers_malformed: [

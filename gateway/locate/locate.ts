@@ -58,8 +58,7 @@ function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost
   const tls = settings.tls?.()
   const { timeouts, bodyLimitBytes } = limits
   const host = preservesHost ? clientHost : undefined
-  // The gateway has not verified these credentials, so the backend must not take them for verified (SPEC section 5,
-  // `access: public`).
+  // The gateway has not verified the credentials of a public route, so the backend must not take them for verified.
   const forwardsCredentials = settings.forwardsCredentials && !route.isPublic
   const { rewrite } = route
   const rewrittenPath = rewrite && rewritePath(rewrite, target.path)

@@ -15,7 +15,7 @@ export class ConfigurationError extends Error {
 export const placeOf = ({ file, line, column }: Problem): string =>
   line === undefined ? file : `${file}:${line}:${column ?? 1}`
 
-/** Why a file or folder cannot be read, by the code: the system's own message would name the path a second time. */
+/** The reason why a path cannot be read, by its code: the system's own message would name the path a second time. */
 export function explainUnreadable(error: unknown): string {
   const { code = 'unknown error' } = error as NodeJS.ErrnoException
   const reason = unreadable[code]

@@ -31,8 +31,8 @@ function asksAtLeast(route: Route, other: Route, placeOf: PlaceOf): boolean {
 
 function nameQuestion(route: Route, { pdp, action, about }: PdpQuestion, placeOf: PlaceOf): string {
   const { type, from } = about
-  const of = from === 'path' ? placeOf(route, about.param) : from === 'guarded' ? about.level : route.id
-  return JSON.stringify([pdp, action, type, from, of])
+  const place = from === 'path' ? placeOf(route, about.param) : from === 'guarded' ? about.level : route.id
+  return JSON.stringify([pdp, action, type, from, place])
 }
 
 /**

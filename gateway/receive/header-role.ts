@@ -29,7 +29,7 @@ export type ReadHeader = (typeof readNames)[number]
 
 const read = new Map(readNames.map((name) => [name as string, { kind: 'read', name }] as const))
 
-/** Never passed on: these are hop-by-hop (RFC 9110 7.6.1), or the gateway sets them itself. */
+/** Headers that never pass: they are hop-by-hop (RFC 9110 7.6.1), or the gateway sets them itself. */
 const dropped = new Set([
   'keep-alive',
   'proxy-connection',

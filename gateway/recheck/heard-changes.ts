@@ -31,7 +31,7 @@ export class HeardChanges {
     return this.#resourcesAtMs.size === 0 && kinds.every((kind) => this.#atMs[kind].size === 0)
   }
 
-  /** When a change was heard that may concern this exchange; 0 for none. */
+  /** The time of a change that may concern this exchange; 0 if none was heard. */
   findNaming({ proof, userId, organizationId, agentId, clusterId, resourceTags }: OpenExchange): number {
     const { user, token, organization, agent, cluster } = this.#atMs
     let atMs = Math.max(at(user, userId), at(organization, organizationId), at(agent, agentId), at(cluster, clusterId))

@@ -64,7 +64,7 @@ export class OpenExchange implements Slot<OpenExchange> {
   consultedAtMs = 0
   expiresAtMs = 0
   verifiedAtMs: number
-  /** When the first change was heard that names this exchange, and that is not judged yet. */
+  /** The time of the first change that names this exchange and is not judged yet. */
   namedAtMs = 0
   /** Whether the facts must be read again, even if no change was missed since. */
   isStale = false

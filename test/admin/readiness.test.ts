@@ -15,7 +15,7 @@ t.test('a check that throws or rejects is failing, and the others are reported t
   t.same(readiness, { fine: 'ok', thrown: 'failing', rejected: 'failing' })
 })
 
-t.test('of several processes the worst is told for each check, whatever their order', async (t) => {
+t.test('each check reports the worst result of all processes, whatever their order', async (t) => {
   const well = { database: 'ok', policy: 'ok' } as const
   const ill = { database: 'failing', policy: 'ok' } as const
   t.same(combineReadiness([well, ill]), { database: 'failing', policy: 'ok' })

@@ -53,7 +53,7 @@ t.test('the operator’s pages can be read and nothing else', async (t) => {
   t.same(await world.recorded(), [], 'nothing arrived')
 })
 
-t.test('they tell nothing about a user, and nothing private', async (t) => {
+t.test('the operator’s pages tell nothing about a user, and nothing private', async (t) => {
   await world.call({ path: '/users/me', headers: oauth(owner) })
   for (const path of ['/', '/console/live', '/healthz', '/readyz', '/metrics', '/.well-known/jwks.json']) {
     const { status, text, headers } = await call(world.admin, { path, headers: { origin: 'https://evil.example' } })

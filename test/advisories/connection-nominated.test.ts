@@ -67,7 +67,7 @@ t.test('naming what decides takes nothing from the decision', async (t) => {
   t.same(await world.recorded(), [], 'nothing arrived')
 })
 
-t.test('lines for the gateway alone go no further', async (t) => {
+t.test('a header that Connection names is not forwarded', async (t) => {
   t.same(valuesOf(await send(['Connection: x-own, close']), 'x-own'), [])
   t.same(valuesOf(await send(['Connection: close']), 'x-own'), ['words'])
 })

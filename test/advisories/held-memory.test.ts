@@ -162,7 +162,7 @@ for (const [what, path, more] of [
     await untilFree(gateway, endUpstreams)
   })
 
-t.test('of unfinished events the largest streams end, and say so', async (t) => {
+t.test('the streams with the largest unfinished events end, and say so', async (t) => {
   const { gateway, endUpstreams } = await startPair(t)
   const texts: string[] = []
   const sockets: Socket[] = []

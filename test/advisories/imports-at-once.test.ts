@@ -68,7 +68,7 @@ async function holdClusters(t: Test): Promise<() => Promise<void>> {
 }
 
 // Both look for the same external ids, find none, and would create each entry.
-t.test('of two imports at once one creates, and the other changes nothing and says so', async (t) => {
+t.test('one of two imports at once creates, and the other changes nothing and says so', async (t) => {
   const file = writeFile(t, 'twins')
   const hash = await rehearse(file)
   const before = await count()

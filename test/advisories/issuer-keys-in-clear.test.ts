@@ -63,7 +63,7 @@ testCertificates(t, 'keys of an https issuer are not fetched in clear text, what
   }
 })
 
-testCertificates(t, 'and over TLS they are', async (t) => {
+testCertificates(t, 'keys of an https issuer are fetched over TLS', async (t) => {
   const { status, asked } = await useToken(t, (_, secure) => secure)
   t.equal(status, 200)
   t.ok(asked.includes('/keys'))

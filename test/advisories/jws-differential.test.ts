@@ -8,7 +8,7 @@ import type { JsonValue } from '../support/client.ts'
 import { holdKeySet, proveToken } from '../support/key-set.ts'
 import { testVectors } from '../support/vectors.ts'
 
-/** How many tokens are made; the gate makes 100,000. `SEED` makes others. */
+/** The number of generated tokens; the gate makes 100,000. `SEED` makes others. */
 const campaign = Number(process.env.CAMPAIGN) || 5_000
 let state = Number(process.env.SEED) || 7
 const random = (below: number): number => {
@@ -273,7 +273,7 @@ async function compare(t: Test, published: readonly unknown[], tokens: number): 
   return accepted
 }
 
-t.test(`of ${campaign} generated tokens nothing is accepted that jose refuses`, async (t) => {
+t.test(`the gateway accepts none of ${campaign} generated tokens that jose refuses`, async (t) => {
   const accepted = await compare(t, jwks, campaign)
   t.ok(accepted > campaign / 50, `${accepted} were accepted`)
   t.ok(campaign - accepted > campaign / 4, `${campaign - accepted} were refused`)
@@ -281,7 +281,7 @@ t.test(`of ${campaign} generated tokens nothing is accepted that jose refuses`, 
 
 const tokensOfSet = 25
 
-t.test(`nor of ${campaign} more, by key sets whose keys are changed as well`, async (t) => {
+t.test(`the gateway accepts none of ${campaign} tokens that jose refuses, with changed key sets too`, async (t) => {
   let accepted = 0
   let useless = 0
   for (let count = 0; count < campaign; count += tokensOfSet) {

@@ -261,7 +261,7 @@ t.test('an exchange whose question failed once is asked about again before its t
   outside.look(open, stage.ms)
 })
 
-t.test('so is one whose issuer failed once', async (t) => {
+t.test('an exchange whose issuer failed once is asked about again before its time is over', async (t) => {
   const stage = { ms: 1_000, asked: 0 }
   const opaque = new OpaqueTokens({ now: () => new Date(0), monotonicMs: () => stage.ms, longestUnknownMs: 930 }, () =>
     t.fail('an exchange ended'),

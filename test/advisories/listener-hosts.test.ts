@@ -53,7 +53,7 @@ t.test('a listener that names no host has its own, whatever else of its section 
   }
 })
 
-t.test('one that names no port has its own as well', async (t) => {
+t.test('a listener that names no port has its own, whatever else of its section is given', async (t) => {
   t.match(read({ public: {}, decision: {}, admin: {} }), usual)
   for (const name of ['public', 'decision', 'admin'] as const) {
     t.match(read({ [name]: { maxConnections: 5 } })[name], usual[name])

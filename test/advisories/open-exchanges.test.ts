@@ -7,7 +7,8 @@ import { populate } from '../support/population.ts'
 import { handshake, switching } from '../support/websocket.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
-// Rights that end while an exchange is open, or on its way. test/recheck/ has the same with clocks and outages of its own.
+// Rights end while an exchange is open, or while its request is on its way. test/recheck/ tests the parts with clocks and
+// outages of its own.
 
 const world = await startTestWorld(t)
 const { acme } = world.organizations
@@ -70,7 +71,7 @@ t.test('a reader that takes nothing is reset, and gets none of what waited for i
   socket.write(`GET /v1/files/flood HTTP/1.1\r\nHost: h\r\nAuthorization: ${authorization}\r\n\r\n`)
   socket.pause()
   await until(() => arrived('/v1/files/flood').length > 0, 'the request')
-  // By now nothing more fits into the buffers between.
+  // The buffers between upstream and client are full then.
   await until(() => arrived('/v1/files/flood')[0]?.isStalled, 'the stall')
   socket.on('error', () => {})
   const closed = new Promise((resolve) => socket.on('close', resolve))

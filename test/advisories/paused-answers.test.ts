@@ -17,7 +17,7 @@ type Framing = Readonly<{
   last?: string
 }>
 
-/** In two parts, of which the second comes with the end: it has to wait for a reader that the first has paused. */
+/** Encodes two chunks. The second comes with the end, and has to wait for a reader that the first has paused. */
 const asChunks = (content: Buffer): readonly Buffer[] =>
   [content.subarray(0, -10), content.subarray(-10)].map((part) =>
     Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from('\r\n')]),

@@ -7,7 +7,7 @@ import { startParsingBackend } from '../support/parsed-requests.ts'
 /** The most that one read of a socket may hold. */
 const packetBytes = 80_000
 
-/** How much more than a well-formed head of as many bytes anything else may cost, in processor time. */
+/** The largest cost of any text, as a multiple of that of a well-formed head of as many bytes. */
 const mostTimes = 10
 
 const fill = (unit: string): string => unit.repeat(Math.floor(packetBytes / unit.length))
@@ -21,7 +21,7 @@ const hostile = units.flatMap((unit) => [
   `GET / HTTP/1.1${fill(unit)}\r\nHost: h\r\n\r\n`,
 ])
 
-/** Of the median of so many readings, each by a parser of its own. */
+/** The median time of seven readings, each by a parser of its own. */
 function measure(text: string): number {
   const bytes = Buffer.from(text, 'latin1')
   const times = Array.from({ length: 7 }, () => {
@@ -78,7 +78,7 @@ t.test('before a request at most two line ends are skipped', async (t) => {
   }
 })
 
-t.test('behind a request as well', async (t) => {
+t.test('between two requests at most two line ends are skipped', async (t) => {
   const backend = await startParsingBackend(t)
   const gateway = await startTestGateway(t, { routes: [openRoute], upstreams: { platform: { url: backend.url } } })
   const get = (connection: string): string => `GET /x HTTP/1.1\r\nHost: h\r\nConnection: ${connection}\r\n\r\n`

@@ -13,7 +13,7 @@ const gateway = await startTestGateway(t, {
 
 type Seen = Readonly<{ statuses: readonly number[]; isClosed: boolean; connections: readonly ParsedConnection[] }>
 
-/** How long nothing must come after an answer before the exchange counts as over. */
+/** The silence after an answer that ends the exchange. */
 const quietMs = 100
 
 /** Sends bytes, and waits until the gateway has closed, or has answered and says no more. */

@@ -4,7 +4,7 @@ import { countHeads, openRawClient, openRoute, startRawUpstream, startTestGatewa
 
 const poison = 'HTTP/1.1 200 OK\r\nx-poison: 1\r\ncontent-length: 6\r\n\r\npoison'
 
-/** By the path that is asked for: what an upstream says in answer, and after it. */
+/** The bytes that the upstream answers with, and sends afterwards, by the path of the request. */
 const says: Readonly<Record<string, readonly string[]>> = {}
 const upstream = await startRawUpstream(t, (socket, soFar) => {
   const head = soFar.slice(soFar.lastIndexOf('GET '))

@@ -15,7 +15,7 @@ const { robot } = world.serviceAccounts
 const cookie = '__Host-access-token'
 const origin = 'https://app.example'
 
-/** Of the requests that arrived, in their order. */
+/** The heads of the requests that arrived, in order. */
 const heads: string[] = []
 
 const upstream = await startRawUpstream(t, (socket, soFar) => {

@@ -86,17 +86,20 @@ t.test('the gateway’s own answer has the id of its request, and is not stored'
   }
 })
 
-t.test('a forwarded answer has it too, and only its caller may keep it, except on public routes', async (t) => {
-  for (const asked of forwarded) {
-    const { status, valuesOf } = await ask(asked)
-    const name = `${asked[1]}: ${status}`
-    t.same(valuesOf('x-request-id'), ['one'], name)
-    if (asked[1] === 'GET /status') t.same(valuesOf('cache-control'), [], name)
-    else t.match(valuesOf('cache-control').join(), /private|no-store/, name)
-  }
-})
+t.test(
+  'a forwarded answer has the id of its request, and only its caller may keep it, except on public routes',
+  async (t) => {
+    for (const asked of forwarded) {
+      const { status, valuesOf } = await ask(asked)
+      const name = `${asked[1]}: ${status}`
+      t.same(valuesOf('x-request-id'), ['one'], name)
+      if (asked[1] === 'GET /status') t.same(valuesOf('cache-control'), [], name)
+      else t.match(valuesOf('cache-control').join(), /private|no-store/, name)
+    }
+  },
+)
 
-t.test('so have upgrades, and what could not be read as a request', async (t: Test) => {
+t.test('upgrades, and answers to bytes that are not a request, have an id', async (t: Test) => {
   const said = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`
   const upstream = await startRawUpstream(t, (socket, soFar) => {
     if (soFar.endsWith('\r\n\r\n')) socket.write(said)

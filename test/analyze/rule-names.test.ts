@@ -25,7 +25,7 @@ t.test('policy check refuses a directory rule for a role or organization that no
   t.match(stderr, /organization "acme" is in no policy/)
 })
 
-t.test('and takes one for a role that there is', async (t) => {
+t.test('policy check takes a directory rule for a role of the policy', async (t) => {
   const { code, stdout, stderr } = await checkPolicy(t, { claim: '/roles', matches: 'root', platformRole: 'admin' })
   t.equal(code, 0, stderr)
   t.match(stdout, /1 routes/)

@@ -33,7 +33,7 @@ const read = (changes: Readonly<Record<string, unknown>> = {}, at = now) => {
   return judge(Object.fromEntries(claims), trust, at)
 }
 
-/** As the guard does: first what it says, then whether that is in force. */
+/** Checks claims as the guard does: first their form, then whether they are in force. */
 function judge(raw: Readonly<Record<string, unknown>>, issuer: TrustedIssuer, at: number): Claims {
   const claims = readClaims(raw, issuer)
   requireInForce(claims, issuer, at)
@@ -200,7 +200,7 @@ async function trustIssuers(settings: Readonly<Record<string, Partial<TrustedIss
 const one = 'https://one.example'
 const two = 'https://two.example'
 
-t.test('of several issuers each is verified with its own keys alone', async (t) => {
+t.test('each of several issuers is verified with its own keys alone', async (t) => {
   const { sign, log, asked } = await trustIssuers({ [one]: {}, [two]: {} })
   await log(await sign(one))
   await log(await sign(two))
@@ -210,7 +210,7 @@ t.test('of several issuers each is verified with its own keys alone', async (t) 
   t.equal(asked.length, 2)
 })
 
-t.test('of several issuers each has its own audience', async (t) => {
+t.test('each of several issuers has its own audience', async (t) => {
   const { sign, log } = await trustIssuers({ [one]: { audiences: ['first'] }, [two]: { audiences: ['second'] } })
   await log(await sign(one, { aud: 'first' }))
   await t.rejects(log(await sign(one, { aud: 'second' })), unauthenticated)

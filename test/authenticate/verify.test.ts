@@ -320,7 +320,7 @@ t.test('a malformed token, or one of an unknown issuer, leaves nothing behind an
   t.same([lookups.count, verified.size()], [0, 0])
 })
 
-t.test('of sound signatures over bad claims nothing is kept either', async (t) => {
+t.test('a sound signature over bad claims leaves nothing behind', async (t) => {
   const { verify, verified } = await holdVerify()
   for (const claims of [{ sub: '' }, { aud: 'other' }, { exp: undefined }])
     await t.rejects(verify(await first.sign(claims)), unauthenticated)

@@ -23,17 +23,20 @@ const kept: Outcome = {
   order: { connections: 50, perSecond: 300 },
 }
 
-t.test('an attack is withstood where others get twice the time of quiet, or what nginx gives them', async (t) => {
-  t.same(findBreaches(kept), [])
-  t.same(findBreaches({ ...kept, attacked: fared(4.1) }), ['p99 above 4.0 ms'])
-  t.same(findBreaches({ ...kept, attacked: fared(4.1), nginx: fared(4.2) }), [])
-  t.same(
-    findBreaches({ ...kept, attacked: fared(4.1), nginx: fared(4.2, 1) }),
-    ['p99 above 4.0 ms'],
-    'nginx failed them',
-  )
-  t.same(findBreaches({ ...kept, attacked: fared(4.1), nginx: undefined }), ['p99 above 4.0 ms'])
-})
+t.test(
+  'a gateway withstands an attack where others wait at most twice as long as in quiet, or no longer than behind nginx',
+  async (t) => {
+    t.same(findBreaches(kept), [])
+    t.same(findBreaches({ ...kept, attacked: fared(4.1) }), ['p99 above 4.0 ms'])
+    t.same(findBreaches({ ...kept, attacked: fared(4.1), nginx: fared(4.2) }), [])
+    t.same(
+      findBreaches({ ...kept, attacked: fared(4.1), nginx: fared(4.2, 1) }),
+      ['p99 above 4.0 ms'],
+      'nginx failed them',
+    )
+    t.same(findBreaches({ ...kept, attacked: fared(4.1), nginx: undefined }), ['p99 above 4.0 ms'])
+  },
+)
 
 t.test('a failed request, an ended process, too much memory or a late admin listener is a breach', async (t) => {
   t.same(findBreaches({ ...kept, attacked: fared(1, 7) }), ['7 failed: answered 503'])

@@ -28,16 +28,16 @@ type Options = Readonly<{
 }>
 
 const options = new Command('bench:attacks')
-  .description('Attacks a gateway in a container of 512 MiB, and measures what those who mean no harm notice of it.')
+  .description('Attacks a gateway in a container of 512 MiB, and measures the effect on honest clients.')
   .option('--attack <pattern>', 'attacks whose names match, such as "paths|guesses"', parsePattern)
-  .option('--seconds <n>', 'in quiet, under attack, and behind nginx under the same attack', parseCount, 20)
-  .option('--warm-up <n>', 'seconds before anything is measured', parseCount, 5)
-  .option('--rate <n>', 'requests a second of the others', parseCount, 100)
-  .option('--scale <part>', 'of the attackers, such as 0.1', parsePart, 1)
-  .option('--commit <name>', 'attacks that commit in place of the working tree', parseCommit, workingTree)
-  .option('--out <file>', 'where the figures go', 'attacks.json')
+  .option('--seconds <n>', 'seconds of each phase: quiet, attack, and the same attack on nginx', parseCount, 20)
+  .option('--warm-up <n>', 'seconds of load before the measurement', parseCount, 5)
+  .option('--rate <n>', 'requests a second of honest clients', parseCount, 100)
+  .option('--scale <part>', 'part of the full number of attackers, such as 0.1', parsePart, 1)
+  .option('--commit <name>', 'commit to attack in place of the working tree', parseCommit, workingTree)
+  .option('--out <file>', 'file for the figures', 'attacks.json')
   .addHelpText('after', `\nAttacks:\n${attacks.map(({ name, what }) => `  ${name.padEnd(16)} ${what}`).join('\n')}`)
-  .addHelpText('after', '\nExits 1 where another’s request fails, its 99th percentile is above twice that in quiet and')
+  .addHelpText('after', '\nExits 1 where an honest request fails, the 99th percentile is above twice that in quiet and')
   .addHelpText(
     'after',
     'above nginx’s, memory above 512 MiB, or the admin listener takes more than 100 ms. The gateway',
@@ -74,7 +74,7 @@ try {
   console.log(`${render(outcomes)}\n\nload of the machine at the end: ${readLoad()}`)
   process.exitCode = figures.some(({ breaches }) => breaches.length > 0) ? 1 : 0
 } catch (error) {
-  // Once interrupted, whatever fails fails of that.
+  // After an interruption, every failure follows from it.
   const cause: unknown = interruption.signal.reason ?? error
   console.error(`bench:attacks: ${cause instanceof Error ? cause.message : String(cause)}`)
   process.exitCode = 1
@@ -107,7 +107,7 @@ function putAside(postgres: number): void {
   try {
     setPriority(-10)
   } catch {
-    notify('only root may let those who ask come first: their times have some of the attackers’ in them')
+    notify('honest clients have no priority, which only root may give: their times include waits behind attackers')
   }
 }
 

@@ -33,26 +33,26 @@ type Options = Readonly<{
 
 const command = new Command('bench:compare')
   .description('Processor time a request of two commits, in turns; before that of the first one beside itself.')
-  .argument('<A>', 'what it was: a commit, by any name that git knows', parseCommit)
-  .argument('<B>', 'what it is: a commit, or "." for the working tree as it is', parseCommit)
+  .argument('<A>', 'the old commit, by any name that git knows', parseCommit)
+  .argument('<B>', 'the new commit, or "." for the working tree', parseCommit)
   .option('--rounds <n>', 'starts of each side; a confidence interval wants eight at least', parseCount, 8)
-  .option('--seconds <n>', 'of load in each turn, of which each row has two a round', parseCount, 1)
+  .option('--seconds <n>', 'seconds of load in each turn; each row has two turns a round', parseCount, 1)
   .option('--warm-up <n>', 'seconds of load on a gateway that was just started', parseCount, 6)
-  .option('--connections <n>', 'of the load', parseCount, 64)
-  .option('--streams <n>', 'that are open where events are measured', parseCount, 500)
+  .option('--connections <n>', 'connections of the load', parseCount, 64)
+  .option('--streams <n>', 'open streams while events are measured', parseCount, 500)
   .option('--rows <pattern>', 'rows whose names match, such as "^JWT|stream"', parsePattern)
   .option(
     '--allow <row=percent>',
-    'what rows whose names match may cost, in place of 3; again for more',
+    'percentage that rows whose names match may cost, in place of 3; may be repeated',
     addAllowance,
     new Map(),
   )
-  .option('--out <file>', 'where the figures go', 'compare.json')
+  .option('--out <file>', 'file for the figures', 'compare.json')
   .addHelpText(
     'after',
     '\nA row is worse where its ratio is above 1.03 by more than A differs from itself. Exits 1 then.',
   )
-  .addHelpText('after', 'All rows take some forty minutes; --rounds 2 with a few rows says what is grossly wrong.')
+  .addHelpText('after', 'All rows take some forty minutes. --rounds 2 with a few rows finds large differences.')
   .addHelpText('after', '\nExamples:\n  $ npm run --silent bench:compare -- HEAD~1 HEAD')
   .addHelpText('after', '  $ npm run --silent bench:compare -- v1.2.0 . --rows "new|40[0-4]" --allow "every one new=6"')
   .showHelpAfterError('(add --help for usage and examples)')
@@ -78,7 +78,7 @@ try {
   console.log(`${render(rows)}\n\nload of the machine at the end: ${readLoad()}`)
   process.exitCode = rows.some(({ verdict }) => verdict === 'worse') ? 1 : 0
 } catch (error) {
-  // Once interrupted, whatever fails fails of that.
+  // After an interruption, every failure follows from it.
   const cause: unknown = interruption.signal.reason ?? error
   console.error(`bench:compare: ${cause instanceof Error ? cause.message : String(cause)}`)
   process.exitCode = 1

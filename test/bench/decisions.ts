@@ -20,7 +20,7 @@ type Options = Readonly<{ requests: number; json?: boolean }>
 
 const { requests, json } = new Command('bench:decisions')
   .description('Time of answers while OpenFGA, Cerbos and Keycloak are killed, frozen, slow and garbled under load.')
-  .option('--requests <n>', 'that begin and end within each fault', parseCount, 4_000)
+  .option('--requests <n>', 'requests that begin and end within each fault', parseCount, 4_000)
   .option('--json', 'print one line of JSON instead of the table')
   .addHelpText('after', '\nExits 1 where an answer of a fault takes more than 100 ms, or a request reaches the backend')
   .addHelpText('after', 'without a yes of the decision point.')
@@ -45,7 +45,7 @@ try {
   else console.log(render(rows))
   process.exitCode = rows.every(({ maxMs, unproven }) => maxMs <= limitMs && unproven === 0) ? 0 : 1
 } catch (error) {
-  // Once interrupted, whatever fails fails of that.
+  // After an interruption, every failure follows from it.
   const cause: unknown = interruption.signal.reason ?? error
   console.error(`bench:decisions: ${cause instanceof Error ? cause.message : String(cause)}`)
   process.exitCode = 1
@@ -97,5 +97,5 @@ function render(rows: readonly Row[]): string {
 function parseCount(text: string): number {
   const count = Number(text)
   if (Number.isInteger(count) && count > 0) return count
-  throw new InvalidArgumentError('It must be a number above 0.')
+  throw new InvalidArgumentError('It must be a whole number above 0.')
 }

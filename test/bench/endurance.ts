@@ -1,4 +1,4 @@
-// How soon a gateway serves, and whether a million requests leave anything behind: `npm run bench:endurance -- --help`.
+// The time of a start, and the memory after a million requests: `npm run bench:endurance -- --help`.
 import { Command, InvalidArgumentError } from 'commander'
 import { type Owner, withOwner } from '../support/owner.ts'
 import { measurable, type ProcessFigures, readSettledFigures } from '../support/process-figures.ts'
@@ -13,9 +13,9 @@ import { renderTable } from './statistics.ts'
 type Options = Readonly<{ requests: number; seconds: number }>
 
 const { requests, seconds } = new Command('bench:endurance')
-  .description('Measures how soon a gateway serves, and what it holds before and after many requests.')
-  .option('--requests <n>', 'how many, after a tenth as many to warm up', parseCount, 1_000_000)
-  .option('--seconds <n>', 'of each round, until there were so many', parseCount, 10)
+  .description('Measures the time of a start, and the memory before and after many requests.')
+  .option('--requests <n>', 'number of requests, after a tenth as many to warm up', parseCount, 1_000_000)
+  .option('--seconds <n>', 'seconds of each round of requests', parseCount, 10)
   .addHelpText('after', '\nExits 1 where a request fails, or more than a tenth of the memory was added.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:endurance -- --requests 20000 --seconds 1')
   .showHelpAfterError('(add --help for usage and an example)')
@@ -26,7 +26,7 @@ const { requests, seconds } = new Command('bench:endurance')
 
 const connections = 64
 
-/** Garbage, and what V8 keeps for what comes, is in `rssBytes` as far as it was not given back. */
+/** `rssBytes` includes garbage and the reserve of V8, as far as these were not given back. */
 type Figures = Readonly<{
   startMs: number
   served: number

@@ -17,9 +17,9 @@ const { out, title, seconds } = new Command('bench:flame')
   .description(
     'Profiles a gateway under load and draws a flame graph: callers above, callees below, idle time left out.',
   )
-  .option('--out <file>', 'where to write the SVG', 'flame.svg')
-  .option('--title <text>', 'what it says above', 'Processor time of the gateway')
-  .option('--seconds <n>', 'how long it is profiled, after as long to warm up', parseCount, 5)
+  .option('--out <file>', 'file for the SVG', 'flame.svg')
+  .option('--title <text>', 'title of the picture', 'Processor time of the gateway')
+  .option('--seconds <n>', 'seconds of the profile, after as many to warm up', parseCount, 5)
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:flame -- --seconds 2 --out flame.svg')
   .showHelpAfterError('(add --help for usage and an example)')
   // Commander's exit code for bad usage is 1; every program here ends with 2.

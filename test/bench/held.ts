@@ -15,12 +15,24 @@ import { renderTable } from './statistics.ts'
 type Options = Readonly<{ connections: number; scene: string; tls?: true; seconds: number; heldBytes: number }>
 
 const options = new Command('bench:held')
-  .description('Fills what a gateway holds for slow peers, over many connections, and says how much memory that took.')
-  .option('--connections <n>', '90 % of those that the listener takes', parseCount, 9_000)
-  .addOption(new Option('--scene <name>', 'what they do').choices(Object.keys(heldScenes)).default('ahead'))
-  .option('--tls', 'on TLS')
-  .option('--seconds <n>', 'how long it is looked at', parseCount, 10)
-  .option('--held-bytes <n>', 'the budget; by default that of a container of 512 MiB', parseCount, 64 * 1024 * 1024)
+  .description('Fills the memory that a gateway holds for slow peers, over many connections, and measures it.')
+  .option(
+    '--connections <n>',
+    'number of connections, 90 % of the largest number that the listener takes',
+    parseCount,
+    9_000,
+  )
+  .addOption(
+    new Option('--scene <name>', 'behavior of the connections').choices(Object.keys(heldScenes)).default('ahead'),
+  )
+  .option('--tls', 'use TLS')
+  .option('--seconds <n>', 'seconds of the measurement', parseCount, 10)
+  .option(
+    '--held-bytes <n>',
+    'budget of the gateway; by default that of a container of 512 MiB',
+    parseCount,
+    64 * 1024 * 1024,
+  )
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:held -- --scene bodies --connections 2000')
   .showHelpAfterError('(add --help for usage and an example)')
   // Commander's exit code for bad usage is 1; every program here ends with 2.

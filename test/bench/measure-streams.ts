@@ -10,11 +10,11 @@ import { findPercentile } from './statistics.ts'
 export type StreamFigures = Readonly<{
   way: string
   streams: number
-  /** Of each: memory that the process cannot do without, and the parts of it that V8 knows of. */
+  /** Bytes for each stream: memory that the process cannot do without, and the parts of it that V8 counts. */
   heldBytes: number
   heapBytes: number
   externalBytes: number
-  /** Of each, too, with what V8 keeps for what comes. */
+  /** Bytes for each stream, with memory that V8 keeps in reserve. */
   rssBytes: number
   cpuMicrosPerEvent: number
   /** From a client's connecting to its first event, the median of some that come one by one. */
@@ -43,7 +43,7 @@ export type Spray = (
   signal: AbortSignal,
 ) => Promise<number>
 
-/** How often an event is written: so seldom that none waits for the one before it. */
+/** The pause between events, so long that none waits for the one before it. */
 const everyMs = 4
 
 /** Takes the time from an upstream's write to its client's read, by the events' numbers. */

@@ -7,7 +7,7 @@ const lack = ['wrk', 'nginx', 'taskset'].map((name) => findLack(name, `apt-get i
 
 testUnlessLacking(
   t,
-  'npm run bench:objects says of foreign beside absent objects, and of a check, what they cost, and judges it',
+  'npm run bench:objects measures foreign beside absent objects and the cost of a check, and judges both',
   async (t) => {
     const { code, stdout, stderr } = await runBench(t, 'objects', '--pairs', '200', '--rounds', '2', '--json')
     const { times, checkMicros, ratio } = JSON.parse(stdout)

@@ -1,4 +1,4 @@
-// Time and cost of the check whose object it is: `npm run bench:objects -- --help`.
+// Time and cost of the checks of guarded resources: `npm run bench:objects -- --help`.
 import { Command, InvalidArgumentError } from 'commander'
 import { withOwner } from '../support/owner.ts'
 import { readLoad } from '../support/process-figures.ts'
@@ -12,9 +12,9 @@ type Options = Readonly<{ pairs: number; rounds: number; seconds: number; json?:
 
 const { pairs, rounds, seconds, json } = new Command('bench:objects')
   .description('Time of foreign objects beside absent ones, cost of a cached check, and of a request with a check.')
-  .option('--pairs <n>', 'foreign and absent ids, each pair in an order by chance', parseCount, 10_000)
-  .option('--rounds <n>', 'turns of load with a resource and without', parseCount, 20)
-  .option('--seconds <n>', 'of load in each turn', parseCount, 1)
+  .option('--pairs <n>', 'pairs of a foreign and an absent id, each asked for in random order', parseCount, 10_000)
+  .option('--rounds <n>', 'turns of load with a resource, and as many without', parseCount, 20)
+  .option('--seconds <n>', 'seconds of load in each turn', parseCount, 1)
   .option('--json', 'print one line of JSON instead of the tables')
   .addHelpText(
     'after',
@@ -59,7 +59,7 @@ try {
   else console.log(render(times, checkMicros, ratio, cost))
   process.exitCode = kept.every(Boolean) ? 0 : 1
 } catch (error) {
-  // Once interrupted, whatever fails fails of that.
+  // After an interruption, every failure follows from it.
   const cause: unknown = interruption.signal.reason ?? error
   console.error(`bench:objects: ${cause instanceof Error ? cause.message : String(cause)}`)
   process.exitCode = 1
@@ -95,5 +95,5 @@ function render(
 function parseCount(text: string): number {
   const count = Number(text)
   if (Number.isInteger(count) && count > 0) return count
-  throw new InvalidArgumentError('It must be a number above 0.')
+  throw new InvalidArgumentError('It must be a whole number above 0.')
 }

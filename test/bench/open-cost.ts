@@ -21,9 +21,11 @@ import { renderTable } from './statistics.ts'
 type Options = Readonly<{ open: number; rounds: number }>
 
 const program = new Command('bench:open-cost')
-  .description('Opens event streams of as many callers, and says how much of the heap of a gateway each of them holds.')
+  .description(
+    'Opens event streams, each of a caller of its own, and measures how much heap of the gateway each of them holds.',
+  )
   .argument('[commits...]', 'the commits to compare, "." for the working tree', [workingTree])
-  .option('--open <n>', 'streams, each of a caller of its own', parseCount, 10_000)
+  .option('--open <n>', 'number of streams', parseCount, 10_000)
   .option('--rounds <n>', 'gateways of each commit, by turns', parseCount, 2)
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:open-cost -- HEAD~1 . --open 2000')
   .showHelpAfterError('(add --help for usage and an example)')

@@ -1,4 +1,4 @@
-// The cost of the way through the gateway beside other programs, in one run: `npm run bench -- --help`.
+// The cost of a request through the gateway and through other programs, in one run: `npm run bench -- --help`.
 import { createPublicKey, type JsonWebKey } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { Command, InvalidArgumentError } from 'commander'
@@ -40,16 +40,16 @@ type Options = Readonly<{
 const options = new Command('bench')
   .description('Processor time a request and added latency of the gateway and of its peers, rounds interleaved.')
   .option('--rounds <n>', 'rounds; every other one runs backwards', parseCount, 12)
-  .option('--seconds <n>', 'of load for each row in each round', parseCount, 2)
-  .option('--connections <n>', 'of the load', parseCount, 64)
-  .option('--rate <n>', 'requests in a second for the latencies; 0 leaves them out', parseRate, 3_000)
+  .option('--seconds <n>', 'seconds of load for each row in each round', parseCount, 2)
+  .option('--connections <n>', 'connections of the load', parseCount, 64)
+  .option('--rate <n>', 'requests a second while latencies are measured; 0 leaves latencies out', parseRate, 3_000)
   .option('--only <pattern>', 'rows whose names match, such as "sallyport|nginx"', parsePattern)
-  .option('--out <file>', 'where the figures go', 'bench.json')
-  .option('--plot <file>', 'where an SVG of them goes')
+  .option('--out <file>', 'file for the figures', 'bench.json')
+  .option('--plot <file>', 'file for an SVG of the figures')
   .option('--strict', 'exit 1 where a ratio is above its limit')
   .addHelpText(
     'after',
-    '\nProcessor 0 is for what is measured, 1 for the load and the backend. What is not installed is',
+    '\nProcessor 0 runs the measured programs, 1 the load and the backend. A program that is not installed is',
   )
   .addHelpText('after', 'left out and named; node scripts/install-bench.js and install-proxies.js bring most of it.')
   .addHelpText('after', 'All rows take some twenty minutes. BENCH_NODE names another Node than the image has.')

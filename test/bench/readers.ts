@@ -6,7 +6,7 @@ import { readers } from '../support/readers.ts'
 import { renderTable } from './statistics.ts'
 
 const { mixtures, only } = new Command('bench:readers')
-  .description('Processor time of each reader of the network, tokens and headers, with the text that costs it most.')
+  .description('Measures the processor time of each reader of foreign bytes, with the text that costs it most.')
   .option('--mixtures <n>', 'generated mixtures, beside repeated and nested units', parseCount, 20)
   .option('--only <pattern>', 'readers whose name this regular expression finds', '')
   .addHelpText(
@@ -50,5 +50,5 @@ if (slow > 0) process.exitCode = 1
 function parseCount(text: string): number {
   const count = Number(text)
   if (Number.isInteger(count) && count > 0) return count
-  throw new InvalidArgumentError('It must be a number above 0.')
+  throw new InvalidArgumentError('It must be a whole number above 0.')
 }

@@ -1,4 +1,4 @@
-// How long a replica goes on accepting what was taken away elsewhere: `npm run bench:revocation -- --help`.
+// The time for which a replica accepts rights that were taken away elsewhere: `npm run bench:revocation -- --help`.
 import { Command, InvalidArgumentError } from 'commander'
 import { type Owner, withOwner } from '../support/owner.ts'
 import { findMeasureLack } from '../support/process-figures.ts'
@@ -11,16 +11,16 @@ import { renderTable } from './statistics.ts'
 type Options = Readonly<{ count: number; open: number; atOnce: number; redis?: boolean; json?: boolean }>
 
 const { count, open, atOnce, redis, json } = new Command('bench:revocation')
-  .description('Measures how fast a change of rights is felt at another replica, and ends what is open at two.')
+  .description('Measures how fast a change of rights takes effect at another replica, and ends open exchanges at two.')
   .option('--count <n>', 'changes of each kind', parseCount, 1_000)
-  .option('--open <n>', 'exchanges that are open, of as many callers; 4 times --count of them end', parseCount, 10_000)
+  .option('--open <n>', 'open exchanges, each of a caller of its own; 4 times --count of them end', parseCount, 10_000)
   .option('--at-once <n>', 'members who lose their organization in one statement', parseCount, 1_000)
   .option('--redis', 'with a Redis between the replicas: the one at REDIS_URL, else one of its own')
   .option('--json', 'print one line of JSON for each kind instead of the table')
-  .addHelpText('after', '\nExits 1 where a change took more than a second, or was not felt for good; where an exchange')
+  .addHelpText('after', '\nExits 1 where a change took more than a second or did not last, where an exchange')
   .addHelpText(
     'after',
-    'whose rights did not change was harmed, or a 99th percentile of the ends is above 250 ms; where the one statement',
+    'whose rights did not change was harmed, where a 99th percentile of the ends is above 250 ms, or where the one statement',
   )
   .addHelpText('after', "more than doubles the 99th percentile of other callers' requests.")
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:revocation -- --count 200 --open 2000 --redis --json')
@@ -44,7 +44,7 @@ try {
   if (!json) console.log(`${renderFigures(figures)}\n\n${renderEnds(ends)}`)
   process.exitCode = figures.every(isKept) && areKept(ends) ? 0 : 1
 } catch (error) {
-  // Once interrupted, whatever fails fails of that.
+  // After an interruption, every failure follows from it.
   const cause: unknown = interruption.signal.reason ?? error
   console.error(`bench:revocation: ${cause instanceof Error ? cause.message : String(cause)}`)
   process.exitCode = 1
@@ -82,7 +82,7 @@ function areKept({ ended, atOnce, harmed }: OpenFigures): boolean {
 }
 
 function renderEnds({ ended, atOnce, bystanders, harmed }: OpenFigures): string {
-  const head = ['what was open ends with', 'count', 'median ms', 'p99 ms', 'max ms', 'went on']
+  const head = ['open streams, ended by', 'count', 'median ms', 'p99 ms', 'max ms', 'went on']
   const rows = ended.map(({ change, count, medianMs, p99Ms, maxMs, acceptedAfter }) => [
     change,
     ...[count, medianMs, p99Ms, maxMs, acceptedAfter].map(String),

@@ -36,7 +36,7 @@ export function startScript(owner: Owner, name: string, place: ScriptPlace): Scr
   }
 }
 
-/** Its children follow it, those that it has yet to start alone. */
+/** Lowers the priority of a process. Only children that it starts later inherit that. */
 export const putElsewhere = (pid: number): void =>
   setPriority(pid, Math.min(constants.priority.PRIORITY_LOW, getPriority() + elsewhereNiceness))
 

@@ -15,7 +15,7 @@ export type Attacked = Readonly<{
   cutAfterMs: number
 }>
 
-/** How many connections the attacker opens in a second: its own default. */
+/** The connections that the attacker opens in a second, by its own default. */
 const rate = 50
 
 /**

@@ -34,9 +34,9 @@ type Figures = Attacked &
 
 const { connections } = new Command('bench:slow-clients')
   .description('Attacks a gateway by slowhttptest: slow heads, slow bodies, slow reading, with the default limits.')
-  .option('--connections <n>', 'of the attacker', parseCount, 1_000)
+  .option('--connections <n>', 'connections of the attacker', parseCount, 1_000)
   .addHelpText('after', '\nExits 1 where a request fails, a stream is cut, an attacker stands for more than 31 s,')
-  .addHelpText('after', 'or the 99th percentile of the others is twice what it is')
+  .addHelpText('after', 'or the 99th percentile of other clients is twice that which they have')
   .addHelpText('after', 'while the same attack goes against another server of this machine.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:slow-clients -- --connections 200')
   .showHelpAfterError('(add --help for usage and an example)')

@@ -1,4 +1,4 @@
-// Whether a gateway stays as it is under a day's mix of requests: `npm run soak -- --help`.
+// Memory, descriptors and responses of a gateway under a day's mix of requests: `npm run soak -- --help`.
 import { cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ type Options = Readonly<{ minutes: number; rate: number; memory: number; json?: 
 
 const { minutes, rate, memory, json } = new Command('soak')
   .description('Sends a mix of requests, bodies, tokens and streams for a while, with a reload each minute.')
-  .option('--minutes <n>', 'how long', parseNumber, 30)
+  .option('--minutes <n>', 'length of the run', parseNumber, 30)
   .option('--rate <n>', 'scenes begun in a second; most are one request, a fifth are streams', parseNumber, 200)
   .option(
     '--memory <ratio>',
@@ -29,7 +29,7 @@ const { minutes, rate, memory, json } = new Command('soak')
     1.1,
   )
   .option('--json', 'print the figures as one line of JSON')
-  .addHelpText('after', '\nExits 1 where an answer is not what it had to be, or memory or descriptors grow.')
+  .addHelpText('after', '\nExits 1 where a response is wrong, or memory or descriptors grow.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent soak -- --minutes 30 --rate 200')
   .showHelpAfterError('(add --help for usage and an example)')
   // Commander's exit code for bad usage is 1; every program here ends with 2.
@@ -58,7 +58,7 @@ try {
   for (const excess of excesses) console.error(`soak: ${excess}`)
   process.exitCode = excesses.length === 0 ? 0 : 1
 } catch (error) {
-  // Once interrupted, whatever fails fails of that.
+  // After an interruption, every failure follows from it.
   const cause: unknown = interruption.signal.reason ?? error
   console.error(`soak: ${cause instanceof Error ? cause.message : String(cause)}`)
   process.exitCode = 1

@@ -27,7 +27,7 @@ export type Bench = Readonly<{
   world: World['description']
   database: pg.Client
   upstream: string
-  /** Of the replicas. */
+  /** Addresses of the replicas. */
   origins: readonly string[]
   changing: Send
   watching: Send

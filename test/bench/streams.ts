@@ -28,7 +28,7 @@ const { streams, events, json } = new Command('bench:streams')
   .description(
     'Measures what idle event streams cost in the gateway, and in nginx where it is, and how long an event takes.',
   )
-  .option('--streams <n,…>', 'how many are open, in ascending order', parseSizes, [1_000, 5_000])
+  .option('--streams <n,…>', 'numbers of open streams, in ascending order', parseSizes, [1_000, 5_000])
   .option('--events <n>', 'events of each size, one every 4 ms', parseCount, 2_000)
   .option('--json', 'print one line of JSON for each size instead of the table')
   .addHelpText('after', '\nExits 1 where a stream costs more than 20 KiB, or the 99th percentile is above 5 ms.')
@@ -51,7 +51,7 @@ const sprays = 9
 /** Hot code is compiled after so long at twice that rate. */
 const warmUpSeconds = 4
 
-/** How many come while the others are open. */
+/** The number of streams that are opened while the others are open. */
 const newcomers = 100
 
 const interruption = new AbortController()
@@ -65,7 +65,7 @@ try {
   if (!json) console.log(renderFigures(figures))
   process.exitCode = figures.every(isKept) ? 0 : 1
 } catch (error) {
-  // Once interrupted, whatever fails fails of that.
+  // After an interruption, every failure follows from it.
   const cause: unknown = interruption.signal.reason ?? error
   console.error(`bench:streams: ${cause instanceof Error ? cause.message : String(cause)}`)
   process.exitCode = 1

@@ -47,9 +47,12 @@ t.test('a suspended cluster is suspended, however it beats; one of another statu
   )
 })
 
-t.test('of an address scheme and host are told, and of thousands of clusters the first, and how many', async (t) => {
-  const { clusters, total } = await read(Array.from({ length: 3_000 }, (_, id) => cluster(id)))
-  t.same([clusters.length, total], [200, 3_000])
-  t.equal(clusters[0]?.origin, 'https://cluster.example')
-  t.notMatch(JSON.stringify(clusters), /secret|private/)
-})
+t.test(
+  'an address is told by scheme and host, and thousands of clusters by the first of them and their number',
+  async (t) => {
+    const { clusters, total } = await read(Array.from({ length: 3_000 }, (_, id) => cluster(id)))
+    t.same([clusters.length, total], [200, 3_000])
+    t.equal(clusters[0]?.origin, 'https://cluster.example')
+    t.notMatch(JSON.stringify(clusters), /secret|private/)
+  },
+)

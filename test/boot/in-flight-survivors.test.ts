@@ -1,4 +1,4 @@
-// In a process of its own: it looks for garbage.
+// In a process of its own: it measures garbage.
 import t from 'tap'
 import { trackInFlight } from '../../gateway/boot/in-flight-requests.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
@@ -6,7 +6,7 @@ import type { Log } from '../../gateway/observe/log/log.ts'
 import { measureSurvivors } from '../support/survivors.ts'
 
 t.test('exchanges that have ended do not outlive a scavenge', async (t) => {
-  // Nothing goes wrong here, so nothing is said.
+  // No handler throws here, so the log is never called.
   const exchanges = trackInFlight({} as Log)
   const handle = exchanges.track(async () => {})
   const survivors = await measureSurvivors((member) => {

@@ -148,7 +148,7 @@ t.test('file: is that file’s content, relative to the configuration, without i
   t.same(configuration().identity.keys, ['first', 'second\r\nline\n'])
 })
 
-t.test('of each identity key it is known from which file it came, wherever its name came from', async (t) => {
+t.test('each identity key knows the file from which it came, wherever its name came from', async (t) => {
   const { directory, configuration } = load(
     t,
     instead(2, `identity: { keys: ["file:one.pem", inline, "${variable('THIRD')}"] }`),

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { SearchCandidate } from '../../gateway/decision/authzen/candidates.ts'
 import { collectPage, createSearchRoom } from '../../gateway/decision/authzen/search.ts'
 
-/** So many candidates, of which every `nth` is allowed. */
+/** A list of `count` candidates, of which every `nth` is allowed. */
 function listOf(count: number, nth: number, onAsked: () => void = () => undefined) {
   const parts: number[] = []
   const list = async (after: string, limit: number): Promise<readonly SearchCandidate[]> => {
@@ -22,7 +22,7 @@ function listOf(count: number, nth: number, onAsked: () => void = () => undefine
 
 const noTime = () => 0
 
-t.test('a page judges at most 1,000 candidates, and the next one goes on behind them', async (t) => {
+t.test('a page judges at most 1,000 candidates, and the next page goes on after them', async (t) => {
   let asked = 0
   const { list, parts } = listOf(2_500, 2_400, () => {
     asked += 1

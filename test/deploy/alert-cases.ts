@@ -6,7 +6,7 @@ export type AlertCase = Readonly<{ fires: Series; stays: Series }>
 
 const hours = 'x40'
 
-/** So many of each hundred answers are 5xx, at 100 a minute. */
+/** 100 answers a minute, of which `failed` are 5xx. */
 const answers = (failed: number): Series => ({
   'sallyport_requests_total{status="200"}': `0+${100 - failed}${hours}`,
   'sallyport_requests_total{status="503"}': `0+${failed}${hours}`,
@@ -42,7 +42,7 @@ const share = (part: string, whole: string): AlertCase => ({
   stays: { [part]: `70${hours}`, [whole]: `100${hours}` },
 })
 
-/** By the alert's name. */
+/** The cases of each alert, by its name. */
 export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportDown: { fires: {}, stays: { 'sallyport_build_info{instance="a"}': `1${hours}` } },
   SallyportReplicaDown: one('up{job="sallyport-admin",instance="a"}', `0${hours}`, `1${hours}`),

@@ -9,7 +9,7 @@ t.test('a message is read as it was written', async (t) => {
   t.same(parseChanges(formatChange(everything)), [everything])
 })
 
-t.test('spaces as PostgreSQL writes them, and members that we do not know, do no harm', async (t) => {
+t.test('spaces as PostgreSQL writes them, and unknown members, are ignored', async (t) => {
   t.same(parseChanges('{"kind" : "user", "id" : 7}'), [{ kind: 'user', id: 7 }])
   t.same(parseChanges('{"id":7,"by":"somebody","kind":"token"}'), [{ kind: 'token', id: 7 }])
 })

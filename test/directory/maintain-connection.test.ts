@@ -90,17 +90,20 @@ const moment = (ms = 20): Promise<void> => new Promise((resolve) => setTimeout(r
 
 const broken = new Error('broken')
 
-t.test('it is up from the first proof on, and says that it is connected before it asks for one', async (t) => {
-  const { attempt, question, diary, isUp } = keep(t)
-  const current = await attempt()
-  t.notOk(isUp())
-  current.succeed()
-  const { resolve } = await question(current)
-  t.notOk(isUp(), 'an unanswered question proves nothing')
-  resolve()
-  await until(isUp, 'the proof')
-  t.same(diary, ['connecting', 'connected', 'asked', 'proof'])
-})
+t.test(
+  'a connection is up from the first proof on, and says that it is connected before it asks for one',
+  async (t) => {
+    const { attempt, question, diary, isUp } = keep(t)
+    const current = await attempt()
+    t.notOk(isUp())
+    current.succeed()
+    const { resolve } = await question(current)
+    t.notOk(isUp(), 'an unanswered question proves nothing')
+    resolve()
+    await until(isUp, 'the proof')
+    t.same(diary, ['connecting', 'connected', 'asked', 'proof'])
+  },
+)
 
 t.test('a proof speaks of the moment at which it was asked for', async (t) => {
   const { attempt, question, proofs, pass } = keep(t)
@@ -117,7 +120,7 @@ t.test('a proof speaks of the moment at which it was asked for', async (t) => {
   t.same(proofs, [1_000, 1_400])
 })
 
-t.test('it asks again and again, one question at a time, and leaves no signal behind for any', async (t) => {
+t.test('a connection asks again and again, one question at a time, and leaves no signal behind', async (t) => {
   const made = [t.capture(AbortSignal, 'any', AbortSignal.any), t.capture(AbortSignal, 'timeout', AbortSignal.timeout)]
   const { rise, question, proofs } = keep(t)
   const current = await rise()
@@ -237,34 +240,37 @@ t.test('the pauses between attempts grow, and begin anew after a connection that
 const stopped = ['connecting', 'asking', 'waiting', 'pausing'] as const
 
 for (const state of stopped)
-  t.test(`stopped while ${state} it ends at once, tells no loss and tries nothing more`, async (t) => {
-    const { attempt, attempts, question, rise, stop, diary, isUp } = keep(t)
-    const current = await attempt()
-    if (state === 'asking') {
+  t.test(
+    `a connection that is stopped while ${state} ends at once, tells no loss and tries nothing more`,
+    async (t) => {
+      const { attempt, attempts, question, rise, stop, diary, isUp } = keep(t)
+      const current = await attempt()
+      if (state === 'asking') {
+        current.succeed()
+        await question(current)
+      }
+      if (state === 'waiting') await rise()
+      if (state === 'pausing') {
+        current.fail(broken)
+        await until(() => diary.includes('lost'), 'the loss')
+      }
+      const before = diary.filter((entry) => entry !== 'closed')
+      await Promise.all([stop(), stop()])
+      // A connection that comes too late is closed, unused.
       current.succeed()
-      await question(current)
-    }
-    if (state === 'waiting') await rise()
-    if (state === 'pausing') {
-      current.fail(broken)
-      await until(() => diary.includes('lost'), 'the loss')
-    }
-    const before = diary.filter((entry) => entry !== 'closed')
-    await Promise.all([stop(), stop()])
-    // A connection that comes too late is closed, unused.
-    current.succeed()
-    current.events.onBroken(broken)
-    await moment(120)
-    t.same(
-      diary.filter((entry) => entry !== 'closed'),
-      before,
-    )
-    t.equal(diary.filter((entry) => entry === 'closed').length, state === 'pausing' ? 0 : 1)
-    t.equal(attempts.length, 1)
-    t.notOk(isUp())
-  })
+      current.events.onBroken(broken)
+      await moment(120)
+      t.same(
+        diary.filter((entry) => entry !== 'closed'),
+        before,
+      )
+      t.equal(diary.filter((entry) => entry === 'closed').length, state === 'pausing' ? 0 : 1)
+      t.equal(attempts.length, 1)
+      t.notOk(isUp())
+    },
+  )
 
-t.test('no timer of it keeps a process alive', async (t) => {
+t.test('no timer of a connection keeps a process alive', async (t) => {
   const countTimers = (): number => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
   const timersBefore = countTimers()
   const waiting = keep(t)

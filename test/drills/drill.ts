@@ -34,7 +34,7 @@ export type Drill = Readonly<{
   isShort?: boolean
   /** The fault is of another gateway on the same database, which runs only then. */
   hasPeer?: boolean
-  /** Why this machine cannot play it; undefined where it can. */
+  /** The reason why this machine cannot play the drill; undefined where it can. */
   findLack?: () => string | undefined
   /** Starts the database of the stage, where it is not a PostgreSQL of its own. */
   startDatabase?: (owner: Owner, notes: Stage['notes']) => Promise<EmbeddedPostgres>
@@ -44,11 +44,11 @@ export type Drill = Readonly<{
   prepare?: (stage: Stage) => GatewayOptions | Promise<GatewayOptions>
   begin: (stage: Stage) => unknown
   end: (stage: Stage) => unknown
-  /** By flow; one that is not named must not notice anything. */
+  /** The effects by flow; a flow that is not named must notice nothing. */
   expect?: Partial<Record<FlowName, Expectation>>
   /** Flows that may be refused need not be: the fault is felt where they are slower by half, and none is refused. */
   isMild?: boolean
-  /** How soon after its end everything is as before; 2,000 ms where it is left out. */
+  /** The time after the fault within which everything is as before; 2,000 ms where it is left out. */
   goodAfterMs?: number
   /** Looked at while the fault lasts, and when everything is over. */
   lookDuring?: (stage: Stage) => Promise<readonly Finding[]>
@@ -109,7 +109,7 @@ export function alternate(
 export function pipeLog(stage: Stage): number {
   const { reading, writing } = openPipe(stage.owner)
   const reader = spawn('cat', [], { stdio: [reading, 'ignore', 'ignore'] })
-  // Else this process would be a reader of its own.
+  // If this end stayed open, this process would be a second reader.
   closeSync(reading)
   stage.owner.teardown(() => {
     reader.kill('SIGKILL')

@@ -16,7 +16,7 @@ export type Played = Readonly<{
 /** Resources of the gateway's processes; `connections` are those of the load. */
 export type Holdings = Readonly<{ rssBytes: number; descriptors: number; connections: number }>
 
-/** How hard it is judged: on a machine with other work to do, times say little. */
+/** The strictness of a judgment: on a machine with other work to do, times say little. */
 export type Rigor = Readonly<{
   /** Whether the slowest answers of flows that must not notice are compared with those before. */
   judgesLatency: boolean
@@ -24,7 +24,7 @@ export type Rigor = Readonly<{
   patience: number
 }>
 
-/** Below this a slowest answer counts like one of half its time. */
+/** A p99 below this passes, however fast the answers before the fault were. */
 const floorMs = 10
 
 const growthBytes = 32 * 1024 * 1024
@@ -65,7 +65,7 @@ export function summarize(flows: Flows, { samples, startedMs, beganMs, endedMs }
   )
 }
 
-/** Holds what was seen against what the drill promises. */
+/** Compares the samples of a drill with its expectations. */
 export function judge(drill: Drill, flows: Flows, played: Played, rigor: Rigor): readonly Finding[] {
   const figures = summarize(flows, played)
   const find = (flow: FlowName, phase: Phase) => figures.find((one) => one.flow === flow && one.phase === phase)
@@ -96,7 +96,7 @@ export function judge(drill: Drill, flows: Flows, played: Played, rigor: Rigor):
     }
   }
   if (refusals.size > 0) {
-    // Else the fault was none, and all the rest says nothing.
+    // If the fault had no effect, the other findings prove nothing.
     const seen = [...refusals.values()].reduce((sum, count) => sum + count, 0)
     const isSlower = [...refusals.keys()].some((flow) => {
       const [before, during] = [find(flow, 'before'), find(flow, 'during')]
@@ -137,7 +137,7 @@ function judgeAcceptance(flows: Flows, { samples, reached }: Played): readonly F
   return [
     { check: 'forbidden requests accepted', seen: `${accepted}`, limit: '0', isMet: accepted === 0 },
     { check: 'forbidden requests at the upstream', seen: `${arrived}`, limit: '0', isMet: arrived === 0 },
-    // Else nothing passes on what must not arrive either.
+    // If no request arrives at all, the finding above proves nothing.
     { check: 'requests at the upstream', seen: `${reached.length}`, limit: '> 0', isMet: reached.length > 0 },
   ]
 }

@@ -9,7 +9,7 @@ import { openStage, readHoldings } from './stage.ts'
 
 export type PlayOptions = Rigor &
   Readonly<{
-    /** How long the fault lasts. */
+    /** The length of the fault. */
     seconds: number
     /** Requests in a second, of all flows together. */
     rate: number

@@ -18,7 +18,7 @@ type Options = Readonly<{
 
 const parseNumber = (text: string): number => {
   const value = Number(text)
-  if (!(value > 0)) throw new InvalidArgumentError('a number above 0')
+  if (!(value > 0)) throw new InvalidArgumentError('It must be a number above 0.')
   return value
 }
 
@@ -27,7 +27,7 @@ const program = new Command('drill')
   .argument('[names...]', 'drills to play; the name "dependencies" means each drill of the table in the outage guide')
   .option('--list', 'print every drill')
   .option('--all', 'play every drill')
-  .option('--seconds <n>', 'how long the fault lasts', parseNumber, 60)
+  .option('--seconds <n>', 'length of the fault', parseNumber, 60)
   .option('--rate <n>', 'requests a second', parseNumber, 200)
   .option('--patience <n>', 'multiply all limits of time by this, for a machine with other work to do', parseNumber, 1)
   .option('--no-latency', 'do not compare the p99 of unaffected requests with their p99 before the fault')

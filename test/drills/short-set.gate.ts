@@ -7,7 +7,7 @@ const skip = process.platform === 'linux' ? false : 'looks at processes by /proc
 t.test('the short set holds its limits', { skip }, async (t) => {
   const short = [...(await listDrills())].filter(([, { isShort }]) => isShort)
   t.ok(short.length >= 2)
-  // Of times only the order of magnitude: the tests share their machine.
+  // Only the order of magnitude of times is judged, since the tests share their machine.
   const options = { seconds: 3, rate: 40, patience: 8, judgesLatency: false }
   for (const [name, drill] of short) {
     const { findings } = await play(drill, { ...options, notify: (sentence) => t.comment(sentence) })

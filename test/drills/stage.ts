@@ -180,7 +180,7 @@ export const auditFile = ({ directory }: Stage): string => join(directory, 'dril
 
 export const resumeAnswers = ({ upstream }: Stage): void => upstream.answer(answerWell)
 
-/** Of all labels together. */
+/** The sum of a metric over all labels. */
 const sumMetric = (text: string, name: string): number =>
   [...text.matchAll(new RegExp(`^${name}(?:\\{.*\\})? (\\S+)$`, 'gm'))].reduce(
     (sum, [, value]) => sum + Number(value),

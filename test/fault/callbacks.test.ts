@@ -5,9 +5,9 @@ import { findBareCallbacks } from '../support/find-callbacks.ts'
 
 const root = fileURLToPath(new URL('../../gateway', import.meta.url))
 
-/** Files that serve no request: the demo, a script for browsers, and the last line of a process that is ending. */
+/** Files that serve no request: the demo, and code of a process that starts or ends. */
 const isElsewhere = (file: string): boolean =>
-  /^demo\/|^fault\/|^console\/script\.ts$|^boot\/crash\.ts$|^main\.ts$|^cli\/healthcheck\.ts$/.test(file)
+  /^demo\/|^fault\/|^boot\/crash\.ts$|^main\.ts$|^cli\/healthcheck\.ts$/.test(file)
 
 t.test('no callback of a socket, timer or emitter can end the process', async (t) => {
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
@@ -39,7 +39,7 @@ t.test('a callback that is not guarded is found, wherever it is registered', asy
   for (const source of bare) t.equal(findBareCallbacks('x.ts', source).length, 1, source)
 })
 
-t.test('one that is guarded, or cannot throw, is not', async (t) => {
+t.test('a callback that is guarded, or cannot throw, is not found', async (t) => {
   const safe: readonly string[] = [
     "socket.on('data', guarded('client', take))",
     "const take = guarded('client', (bytes) => work(bytes))\nsocket.on('data', take)",

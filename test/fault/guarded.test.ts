@@ -18,7 +18,7 @@ t.test('an error of a guarded callback is reported, and ends its own work alone'
   t.same([heard, ended], [[['client', 'ab']], ['a']])
 })
 
-t.test('so is a promise that rejects, and what the ending itself throws', async (t) => {
+t.test('a promise that rejects is reported, and so is what the ending itself throws', async (t) => {
   const heard: string[] = []
   t.teardown(hearFaults((_component, error) => heard.push((error as Error).message)))
   const rejecting = guarded('timer', async () => {

@@ -10,18 +10,18 @@ import { type FuzzReport, runFuzz } from './run-fuzz.ts'
 
 const positive = (text: string): number => {
   const value = Number(text)
-  if (!(value > 0)) throw new InvalidArgumentError('it must be a number above 0')
+  if (!(value > 0)) throw new InvalidArgumentError('It must be a number above 0.')
   return value
 }
 
 const command = new Command('npm run fuzz --')
   .description('Sends generated requests through a gateway and judges everything that reaches the backend.')
-  .option('--minutes <number>', 'how long; without --requests an hour', positive)
-  .option('--requests <number>', 'at most so many', positive, Number.POSITIVE_INFINITY)
-  .option('--seed <number>', 'repeats a run', positive, Math.floor(Math.random() * 1e9) + 1)
+  .option('--minutes <number>', 'length of the run; an hour, unless --requests is given', positive)
+  .option('--requests <number>', 'largest number of requests', positive, Number.POSITIVE_INFINITY)
+  .option('--seed <number>', 'seed of a run that is to be repeated', positive, Math.floor(Math.random() * 1e9) + 1)
   .option('--clients <number>', 'connections at once', positive, 48)
-  .option('--decisions', 'ask the decision listener, as proxies do whose clients lie')
-  .option('--rewrites', 'by routes and an upstream that change paths')
+  .option('--decisions', 'ask the decision listener, as proxies with lying clients do')
+  .option('--rewrites', 'use routes and an upstream that change paths')
   .option('--json', 'print the report as JSON')
   .addHelpText(
     'after',

@@ -110,7 +110,7 @@ export async function judgeByReference(
   return isRead ? [] : ['node:http reads no such request']
 }
 
-/** As it goes out; undefined for one that the house's rules refuse. */
+/** The request line as it goes out; undefined for one that the gateway's rules refuse. */
 function toRequestLine(request: Reading, { forward }: Plan): string | undefined {
   try {
     const { path, search } = readTarget(request.method, request.target, readHeaders(request).host)

@@ -6,7 +6,7 @@ import type { Arrival } from './judge.ts'
 /** Called with an arrival, or with bytes that are not one. */
 export type OnArrival = (arrival: Arrival | undefined, bytes: Buffer) => void
 
-/** A backend that reads requests by the letter of RFC 9112 and no further, and answers each with 200 and what is hostile. */
+/** A backend that reads requests by the letter of RFC 9112 alone, and answers each with a hostile response. */
 export async function startJudgingBackend(owner: Owner, onArrival: OnArrival): Promise<string> {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -37,7 +37,7 @@ export async function startJudgingBackend(owner: Owner, onArrival: OnArrival): P
   return `http://127.0.0.1:${port}`
 }
 
-/** By its mark, so that a run that is repeated has the same answers. */
+/** The number in the request's mark, so that a repeated run gets the same answers. */
 const numberOf = ({ headers }: Arrival): number =>
   Number(headers.find(([name]) => name.toLowerCase() === 'x-mark')?.[1].slice(1) ?? 0)
 

@@ -1,6 +1,6 @@
 /** The routes of a run, and what its judge has to know about them. */
 export type Plan = Readonly<{
-  /** Instead of the shipped ones. */
+  /** Routes in place of the shipped ones. */
   routes?: readonly Readonly<Record<string, unknown>>[]
   upstreams: (backend: string) => Readonly<Record<string, Readonly<{ url: string }>>>
   /** Beginnings of targets that mostly lead somewhere, and names for all others. */

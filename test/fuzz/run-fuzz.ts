@@ -26,7 +26,7 @@ export type Violation = Readonly<{ what: string; sent: string | undefined; arriv
 export type FuzzReport = Readonly<{
   requests: number
   arrived: number
-  /** How many answers had which status. */
+  /** The number of answers of each status. */
   statuses: ReadonlyMap<number, number>
   violations: readonly Violation[]
 }>
@@ -109,7 +109,7 @@ export const patientDatabase = ({ databaseUrl }: World['description']) => ({
   queryTimeoutMs: 20_000,
 })
 
-/** Of the shipped routes one is open to all. */
+/** One of the shipped routes is open to all. */
 const isPublic = (target: string): boolean => /\/status(?:\?|$)/i.test(target)
 
 /** None of them may see /admin. */

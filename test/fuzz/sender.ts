@@ -6,7 +6,7 @@ import { type AnswerHead, readAnswerHeads } from './judge-answer.ts'
 /** Sends bytes and resolves with the heads that came back for them, none where the gateway waits for more. */
 export type SendBytes = (bytes: Buffer) => Promise<readonly AnswerHead[]>
 
-/** How long the gateway may say nothing once it has begun to answer. */
+/** The longest silence of the gateway once it has begun to answer. */
 const silenceMs = 250
 
 /**

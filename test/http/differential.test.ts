@@ -111,7 +111,7 @@ const withoutSpaces = (one: FuzzRequest): FuzzRequest => ({
   target: one.target.replace(/^ +| +$/g, ''),
 })
 
-/** So many generated requests in a row, one to three a connection, cut anywhere. */
+/** Generates `count` requests, one to three a connection, cut anywhere. */
 function* generate(count: number, seed: number): Generator<Case> {
   for (let sent = 0, portions = 0; sent < count; portions += 1) {
     const sample = fc.tuple(fc.array(request, { minLength: 1, maxLength: 3 }), places)
@@ -124,7 +124,7 @@ function* generate(count: number, seed: number): Generator<Case> {
   }
 }
 
-/** How many requests; `CAMPAIGN=1000000` runs as many, and says every few seconds how far it is. */
+/** The number of requests; `CAMPAIGN=1000000` runs as many, and reports every few seconds. */
 const campaign = Number(process.env.CAMPAIGN ?? 0)
 
 t.test('generated requests are read as node:http reads them, however they are cut', { timeout: 0 }, async (t) => {

@@ -112,7 +112,7 @@ async function tryTokens(t: Test, keycloak: Keycloak): Promise<void> {
   })
   const ask = (jwt: string, method = 'GET') => call(gateway.public, { method, path: '/datasets', headers: bearer(jwt) })
 
-  await t.test('one without aud passes as Bearer, with the role of its group', async (t) => {
+  await t.test('a lightweight token without aud passes as Bearer, with the role of its group', async (t) => {
     const { access_token: jwt } = await signIn(keycloak, 'light', 'ada')
     const claims = readClaims(jwt)
     t.match(claims, { aud: undefined, email: undefined, azp: 'light', groups: ['/acme/org-member'] })
@@ -291,7 +291,7 @@ async function tryLogouts(t: Test, { administer }: Keycloak, { first, enter, lea
 
 const requested = { events_requested: [eventTypes.sessionRevoked, eventTypes.credentialChange] }
 
-/** Of a client that has no address for logouts. */
+/** Tries the security events of a client that has no address for logouts. */
 async function tryEvents(t: Test, keycloak: Keycloak, { first, start, enter, leave, isOut, isIn }: Stage) {
   const { administer, requestToken } = keycloak
   const endpoint = `${first.signals}/ssf/keycloak`

@@ -14,7 +14,7 @@ t.test('work of a turn is done at its end, in its order', async (t) => {
   t.same(done, [1, 2, 3, 4])
 })
 
-t.test('of a crowd the first do not wait for the last', async (t) => {
+t.test('the first items of a crowd do not wait for the last', async (t) => {
   const done: number[] = []
   const batch = new EndOfTickBatch<number>((item) => done.push(item))
   for (let item = 0; item < maxBatchSize; item += 1) batch.add(item)

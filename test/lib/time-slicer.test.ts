@@ -34,7 +34,7 @@ t.test('a burst is worked off in its order, some of it in each turn', async (t) 
   t.equal(done.at(-1), 7)
 })
 
-t.test('its part of a turn is the same, whatever the others take', async (t) => {
+t.test('a burst has the same part of each turn, whatever other work takes', async (t) => {
   const { bursts, done, clock } = start(t)
   for (let item = 1; item <= 8; item++) bursts.add(item)
   for (let turn = 1; turn <= 3; turn++) {

@@ -8,16 +8,19 @@ const [first, second] = [generatePem('EdDSA'), generatePem('EdDSA')]
 const hour = '2030-01-01T00:00:00.000Z'
 const hourMs = Date.parse(hour)
 
-t.test('a file holds one key or several, each with its hour, and without one it signs ever since', async (t) => {
-  t.same(
-    readKeyBundle(`${first}${writeKeyBlock(second, hourMs)}`).map(({ pem, signsFromMs }) => [pem, signsFromMs]),
-    [
-      [first, 0],
-      [second, hourMs],
-    ],
-  )
-  t.equal(readKeyBundle(first)[0]?.signsFromMs, 0)
-})
+t.test(
+  'a file holds one key or several, each with its hour, and a key without an hour signs from the beginning',
+  async (t) => {
+    t.same(
+      readKeyBundle(`${first}${writeKeyBlock(second, hourMs)}`).map(({ pem, signsFromMs }) => [pem, signsFromMs]),
+      [
+        [first, 0],
+        [second, hourMs],
+      ],
+    )
+    t.equal(readKeyBundle(first)[0]?.signsFromMs, 0)
+  },
+)
 
 const layouts: Readonly<Record<string, string>> = {
   'line feeds of Windows': `Signs-From: ${hour}\n${first}`.replaceAll('\n', '\r\n'),
@@ -60,7 +63,7 @@ const faults: Readonly<Record<string, readonly [text: string, message: RegExp]>>
   'an encrypted key': [encrypted.toString(), /^block 1 is not a private key in PEM/],
   'a key of another kind': [rsa.toString(), /^block 1 does not fit EdDSA/],
   'a key of another algorithm': [`${first}${generatePem('ES256')}`, /^block 2 does not fit EdDSA/],
-  'an hour that is none': [`Signs-From: tomorrow\n${first}`, /^block 1 must have its start as "Signs-From: 2030/],
+  'a malformed hour': [`Signs-From: tomorrow\n${first}`, /^block 1 must have its start as "Signs-From: 2030/],
   'a day that does not exist': [`Signs-From: 2030-02-30T00:00:00Z\n${first}`, /^block 1 must have its start/],
   'an hour without a time zone': [`Signs-From: 2030-01-01T00:00:00\n${first}`, /^block 1 must have its start/],
   'an hour in another time zone': [`Signs-From: 2030-01-01T00:00:00+01:00\n${first}`, /^block 1 must have its start/],

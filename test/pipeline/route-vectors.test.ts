@@ -17,7 +17,7 @@ const translate = (pattern: string): string =>
     )
     .join('/')
 
-/** How often each route matched, by its id. */
+/** The number of matches of each route, by its id. */
 async function countMatches(admin: string): Promise<ReadonlyMap<string, number>> {
   const { text } = await call(admin, { path: '/metrics' })
   const counts = new Map<string, number>()

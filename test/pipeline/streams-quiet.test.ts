@@ -82,7 +82,7 @@ t.test('silence after keep-alives alone is a response.created and a response.fai
   t.match(second, { type: 'response.failed', sequence_number: 1, response: { id: first.response.id } })
 })
 
-t.test('on chat it is the error alone', async (t) => {
+t.test('silence of a chat stream after keep-alives alone is the error alone', async (t) => {
   const answer = await open(chatPath, (socket) => socket.write(`${streamHead}\r\n`))
   const [failed, ...more] = parseEvents(await answer.whole())
   t.same(more, [])

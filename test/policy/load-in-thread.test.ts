@@ -21,7 +21,7 @@ const writeTable = (count: number, last = ''): ReadonlyMap<string, string> =>
     ['routes.yaml', `routes:\n${Array.from({ length: count }, (_, index) => row(index)).join('')}${last}`],
   ])
 
-/** How a table was refused, however it was read. */
+/** The refusal of a policy, however it was read. */
 const refusalOf = async (parse: () => unknown): Promise<string> => {
   try {
     await parse()
@@ -39,7 +39,7 @@ t.test('a long policy read in a thread equals the one read here', async (t) => {
   t.ok(Object.isFrozen(apart))
 })
 
-t.test('its mistakes are the same, with their places', async (t) => {
+t.test('a policy read in a thread has the same mistakes, with their places', async (t) => {
   const mistakes = {
     'of YAML': '  - { id: a, id: b }\n',
     'of the schema': row(500, ', surfce: data'),
@@ -58,7 +58,7 @@ t.test('its mistakes are the same, with their places', async (t) => {
 /** More turns prove nothing more, and would take the thread's processor. */
 const enoughTurns = 101
 
-/** How often the event loop turned until the work was done, up to `enoughTurns`. */
+/** The turns of the event loop until the work was done, up to `enoughTurns`. */
 async function countTurns(work: () => Promise<unknown>): Promise<number> {
   let turns = 0
   let done = false

@@ -384,7 +384,7 @@ function tryCompile(rows: readonly Row[]): ReturnType<typeof compileRoutes> | un
   }
 }
 
-t.test('in generated policies, no path that is open to all is read as one that owners alone reach', async (t) => {
+t.test('no generated policy has a path open to all that is read as one that owners alone reach', async (t) => {
   let judged = 0
   const policies = fc.sample(fc.array(anyRow, { minLength: 2, maxLength: 6 }), { numRuns: 3_000, seed: 20_251 })
   for (const [index, rows] of policies.entries()) {

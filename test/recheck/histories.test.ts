@@ -156,7 +156,7 @@ function startReplica({ world, draw, sleep, readRow, ask }: World) {
 type Replica = ReturnType<typeof startReplica>
 type Delivery = Readonly<{ entry: OpenExchange; id: Id; replica: number; openedAtMs: number }>
 
-/** As the pipeline does: facts, then the permit, then the place among the open ones, then the first byte. */
+/** Opens an exchange as the pipeline does: facts, permit, place among the open ones, first byte. */
 async function request({ recheck, directory, policy, lookUp }: Replica, id: Id): Promise<OpenExchange | undefined> {
   const heard = recheck.countHeard()
   const { table } = policy

@@ -93,7 +93,7 @@ t.test('the end of another organization does not wait for those of a crowd', asy
   t.ok(stage.ended.length < 10)
 })
 
-t.test('nor does the end of another user without an organization', async (t) => {
+t.test('the end of a user without an organization does not wait for those of a crowd', async (t) => {
   const { stage, addWithout } = stageEnds(t)
   for (let count = 0; count < 50; count += 1) addWithout(1)
   addWithout(2)

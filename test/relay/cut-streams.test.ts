@@ -6,7 +6,7 @@ const ends: Readonly<Record<string, readonly [end: (fake: FakeStream) => void, c
   'an end': [(fake) => fake.end(), 'worker_disconnected'],
   'a break': [(fake) => fake.fail('protocol-error'), 'worker_disconnected'],
   'a time-out': [(fake) => fake.fail('timeout'), 'upstream_timeout'],
-  'our drain': [(fake) => fake.stream.drain(), 'gateway_draining'],
+  'a drain of the gateway': [(fake) => fake.stream.drain(), 'gateway_draining'],
 }
 
 const streams: readonly (readonly [name: string, options: FakeOptions, text: string])[] = [

@@ -115,7 +115,7 @@ function drawValue(draw: () => number, depth: number): unknown {
   return Object.fromEntries(Array.from({ length: size }, (_, index) => [`k${index}`, drawValue(draw, depth + 1)]))
 }
 
-t.test('it finds what JSON.parse finds', async (t) => {
+t.test('the scanner finds what JSON.parse finds', async (t) => {
   const draw = drawNumbers(2)
   for (let round = 0; round < 500; round++) {
     const value = Object.fromEntries(Array.from({ length: 5 }, (_, index) => [`key${index}`, drawValue(draw, 0)]))

@@ -104,7 +104,7 @@ t.test('the response’s id and time of creation are the first that were told', 
   })
 })
 
-t.test('on chat they are the chunk’s own', async (t) => {
+t.test('the id and time of creation of a chat stream are those of its first chunk', async (t) => {
   const chunk = event({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 17, choices: [{ id: 'no' }] })
   t.match(readAll('chat', [chunk, event({ id: 'chatcmpl-2' })]), { responseId: 'chatcmpl-1', createdAt: 17 })
 })

@@ -98,7 +98,7 @@ async function testTogether(t: Test): Promise<void> {
     },
   )
 
-  t.test('its abilities limit it here', async (t) => {
+  t.test('the abilities of a token of AdonisJS limit it at the gateway', async (t) => {
     const reading = await adonis.mint(robot, ['datasets:read'])
     t.equal(await use(reading.value), 200)
     t.equal(await use(reading.value, 'POST'), 403)
@@ -111,7 +111,7 @@ async function testTogether(t: Test): Promise<void> {
     t.equal(await use(nothing.value), 403)
   })
 
-  t.test('its expiry ends it here', async (t) => {
+  t.test('the expiry of a token of AdonisJS ends it at the gateway', async (t) => {
     const { value, expiresAt } = await adonis.mint(robot, ['*'], { expiresIn: '2 seconds' })
     t.equal(await use(value), 200)
     await until(() => Date.now() >= Date.parse(expiresAt ?? ''), 'its time')

@@ -237,7 +237,7 @@ testCertificates(t, 'programs that ask by a client certificate', async (t) => {
     refusesFromNowOn(t, byName, () => writeFileSync(caFile, next.cert)),
   )
 
-  await t.test('nor is one that outlives its certificate', (t) =>
+  await t.test('a connection that outlives its certificate is a caller no more', (t) =>
     refusesFromNowOn(t, next.issue(['DNS:reports.internal']), () => serving.child.kill('SIGUSR2')),
   )
 })

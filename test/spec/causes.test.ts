@@ -485,7 +485,7 @@ async function provoke(cause: RefusalCause, { provoke, on = 'main' }: Row): Prom
 
 const seen: Seen[] = []
 
-/** Of each gateway, read after its last cause. */
+/** The metrics of each gateway, read after its last cause. */
 const metrics = new Map<CauseGateway, string>()
 
 // `Object.entries` loses the type of the keys.

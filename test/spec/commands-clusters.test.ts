@@ -54,7 +54,7 @@ t.test('a cluster that is suspended answers 403 at once, and 200 once it is resu
     { ...trail, action: 'cluster.suspended', subject_id: null },
     { ...trail, action: 'cluster.resumed' },
   ])
-  t.equal((await readTrail()).length, 2, 'what changed nothing left no trace')
+  t.equal((await readTrail()).length, 2, 'a command without effect writes no event')
 })
 
 t.test('a heartbeat brings a silent cluster back', async (t) => {
@@ -63,7 +63,7 @@ t.test('a heartbeat brings a silent cluster back', async (t) => {
   await until(async () => (await reach(stale)) === 200, 'the heartbeat', 2_000)
 })
 
-t.test('a cluster that is being deleted stays so, and one that is not there is not invented', async (t) => {
+t.test('a command changes no cluster that is being deleted, and creates none for an unknown id', async (t) => {
   for (const change of ['suspend', 'resume']) {
     const { code, stderr } = await clusters(change, deleting)
     t.equal(code, 1)

@@ -79,7 +79,7 @@ t.test('a failure of an upstream is explained once, by the audit and by the admi
   }
 })
 
-t.test('of an unknown token the trail says when it was revoked and by whom', async (t) => {
+t.test('the audit trail says when an unknown token was revoked, and by whom', async (t) => {
   const minted = await runCommand([
     ...['tokens', 'mint', '--organization', String(world.organizations.acme.id), '--user', String(robot.id)],
     ...['--scope', 'api-key', '--config', config, '--json'],

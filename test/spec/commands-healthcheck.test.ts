@@ -45,7 +45,7 @@ async function startStranger(t: Test, answer: RequestListener): Promise<Readonly
   return { host: '127.0.0.1', port }
 }
 
-t.test('a gateway that is ready ends it with 0, also by the address of every interface', async (t) => {
+t.test('healthcheck ends with 0 for a gateway that is ready, also by the address of every interface', async (t) => {
   const port = portOf(world.admin)
   const ends = await Promise.all(['127.0.0.1', '0.0.0.0', 'localhost'].map((host) => check(t, { host, port })))
   for (const { code, stdout, stderr } of ends) {
@@ -57,7 +57,7 @@ t.test('a gateway that is ready ends it with 0, also by the address of every int
   t.match(JSON.parse(stdout), { status: 'ready', checks: { database: 'ok', policy: 'ok' } })
 })
 
-t.test('one whose database is down is not ready, and alive', async (t) => {
+t.test('a gateway whose database is down is not ready, and alive', async (t) => {
   const gateway = await startTestGateway(t, {})
   const admin = { host: '127.0.0.1', port: portOf(gateway.admin) }
   const { code, stdout, stderr } = await check(t, admin)
@@ -70,7 +70,7 @@ t.test('one whose database is down is not ready, and alive', async (t) => {
   t.match(await check(t, admin, '--live'), { code: 0, stdout: 'alive\n' })
 })
 
-t.test('one that is not there ends it with 1 and says what to look at', async (t) => {
+t.test('healthcheck ends with 1 where no gateway runs, and says what to look at', async (t) => {
   const { code, stderr } = await check(t, { host: '127.0.0.1', port: 1 })
   t.equal(code, 1)
   t.match(stderr, /^sallyport: no answer from http:\/\/127\.0\.0\.1:1\/readyz in time\. Check that the gateway runs/)

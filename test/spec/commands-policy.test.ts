@@ -11,7 +11,7 @@ const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
 const run = (...words: string[]) => runCommand(['policy', ...words])
 
-t.test('policy check passes the shipped table, and ends with 1 for a warning where it is strict', async (t) => {
+t.test('policy check passes the shipped policy, and ends with 1 for a warning where it is strict', async (t) => {
   const passed = await run('check', '--policies', policies)
   t.match(passed, { code: 0, stdout: /\d+ routes, 4 roles, no mistakes, \d+ warnings\n$/ })
   t.match(await run('check', '--policies', policies, '--strict'), { code: 1 })

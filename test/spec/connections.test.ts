@@ -11,7 +11,7 @@ const skip = process.platform === 'linux' ? false : 'counts descriptors by /proc
 /** `/status` is public: it needs neither a database nor an issuer. */
 const path = '/status'
 
-/** An upstream that answers `/status`, but only when it is told to where the query says so. */
+/** An upstream that answers at once, or upon `release` where the query says `held`. */
 async function startUpstream(t: Test) {
   const held: (() => void)[] = []
   const upstream = await startHttpUpstream(t, (request, response) => {
@@ -53,7 +53,7 @@ async function checkAsBefore(t: Test, serving: Serving, filesBefore: number): Pr
   t.ok(serving.child.exitCode === null)
 }
 
-t.test('one connection more than may be is closed at once and counted, and another takes its place', async (t) => {
+t.test('a connection beyond the limit is closed at once and counted, and a free place is taken again', async (t) => {
   const { url } = await startUpstream(t)
   const gateway = await startTestGateway(t, {
     routes: [openRoute],
@@ -83,7 +83,7 @@ t.test('one connection more than may be is closed at once and counted, and anoth
 })
 
 t.test(
-  '2,000 connections at 512 descriptors: the gateway lives, and is as before when they leave',
+  'a gateway with 512 descriptors survives 2,000 connections, and serves as before once they leave',
   { skip },
   async (t) => {
     const { url } = await startUpstream(t)
@@ -137,7 +137,7 @@ t.test('clients that all keep an upstream busy leave descriptors for the admin l
   await checkAsBefore(t, serving, before)
 })
 
-t.test('nor can requests in a row on one connection take all descriptors', { skip }, async (t) => {
+t.test('requests in a row on one connection leave descriptors for the admin listener', { skip }, async (t) => {
   const { url, held, release } = await startUpstream(t)
   const serving = await startServing(t, { upstream: url, descriptors: 512 })
   const before = await openFiles(serving)
@@ -168,7 +168,7 @@ t.test('limits are those of each worker', async (t) => {
   t.equal(await health(serving), 200)
 })
 
-t.test('a promise that the descriptors do not keep is told at the start', { skip }, async (t) => {
+t.test('the start warns of a configured limit that the descriptors do not allow', { skip }, async (t) => {
   const { url } = await startUpstream(t)
   const place = { host: '127.0.0.1', port: 0 }
   const listeners = { public: { ...place, maxConnections: 5_000 }, decision: place, admin: place }
@@ -177,5 +177,5 @@ t.test('a promise that the descriptors do not keep is told at the start', { skip
   t.equal(await serving.ended, 0)
   const warnings = serving.log().filter(({ msg }) => /connection limit lowered/.test(msg))
   t.match(warnings, [{ level: 'warn', listener: 'public', wanted: 5_000, maxConnections: Number, descriptors: 4_096 }])
-  t.equal(warnings.length, 1, 'what was not promised needs no word')
+  t.equal(warnings.length, 1, 'listeners without a limit of their own cause no warning')
 })

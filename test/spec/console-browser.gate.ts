@@ -159,7 +159,7 @@ testChromium(t, 'in a browser', async (t) => {
     await page.keyboard.type('org-m')
     await page.keyboard.press('Tab')
     const outline = await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')
-    t.equal(outline, 'solid', 'one sees where one is')
+    t.equal(outline, 'solid', 'the focus is visible')
     await page.keyboard.press('Shift+Tab')
     await page.keyboard.press('Shift+Tab')
     await page.keyboard.press('Shift+Tab')
@@ -179,7 +179,7 @@ testChromium(t, 'in a browser', async (t) => {
     t.ok((await refusalRows(page).count()) > 5)
     for (const id of ['parts', 'upstreams', 'issuers', 'caches', 'sources', 'connections', 'clusters', 'differences'])
       t.ok(await page.locator(`#${id}`).isVisible(), id)
-    t.notOk(await page.locator('#pause').isVisible(), 'what needs it is not there')
+    t.notOk(await page.locator('#pause').isVisible(), 'a control that needs JavaScript is hidden')
     await page.getByRole('searchbox').fill('users/me')
     await page.getByRole('button', { name: 'Search' }).click()
     t.match(await textOf(page.locator('#matches')), /^\d of \d+ routes$/)
@@ -258,7 +258,7 @@ testChromium(t, 'in a browser', async (t) => {
     await page.context().close()
   })
 
-  await t.test('a gateway that is gone is told of', async () => {
+  await t.test('the page says that the gateway does not answer', async () => {
     const { page } = await openPage(browser, `${admin}/`)
     await page.route(/console\/live/, (route) => route.abort())
     await page.getByText('The gateway does not answer').waitFor()

@@ -119,7 +119,7 @@ async function isNamed(serving: Serving, pattern: RegExp): Promise<void> {
   })
 }
 
-/** So many requests without a credential over one connection. */
+/** Sends `count` requests without a credential over one connection. */
 const sendAnonymous = (serving: Serving, count: number): Promise<void> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(serving.public)

@@ -199,7 +199,7 @@ t.test('a broken table and a broken shadow are told with their places, and forgo
   t.match(text, '<code>/fresh</code>', 'and shown')
 })
 
-t.test('with the database down the page comes all the same, and says so', async (t) => {
+t.test('the page comes with the database down too, and says so', async (t) => {
   const { admin } = await startTestGateway(t, {})
   const { status, text } = await call(admin, { path: '/' })
   t.equal(status, 200)

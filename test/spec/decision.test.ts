@@ -82,7 +82,7 @@ t.test('an owned endpoint is judged like any route', async (t) => {
   t.equal((await ask({ path: '/authorize', headers })).status, 401)
 })
 
-t.test('its paths are not on the public listener, and the policy’s are not on this one', async (t) => {
+t.test('the public listener has no path of the decision listener, nor the other way round', async (t) => {
   const headers = { ...about('GET', '/datasets'), ...oauth(world.users.owner) }
   t.equal((await world.call({ path: '/authorize', headers })).status, 404)
   t.equal((await ask({ path: '/datasets', headers })).status, 404)

@@ -85,7 +85,7 @@ t.test('the check’s own SQL leads a database with uuids from its views to a me
   t.ok(followed.includes("call sallyport_directory.watch('roles');"))
 })
 
-t.test('and one with integers', async (t) => {
+t.test('the check’s own SQL leads a database with integers from its views to a member’s 200', async (t) => {
   const followed = await adoptByAdvice(t, 'plain', backendTables, '1')
   t.notOk(followed.includes('call sallyport_directory.number_views();'))
 })

@@ -60,21 +60,24 @@ t.test('nothing is wrong with a database that the migrations made', async (t) =>
   t.same(report, { isAdopted: false, relations: 14, problems: [] })
 })
 
-t.test('nor with an adopted one that the example maps, for a role that has no other right', async (t) => {
-  t.same(await check('adopted', true), [])
-  const gateway = new pg.Client({ connectionString: urlOf('adopted', gatewayUrl) })
-  await gateway.connect()
-  t.teardown(() => gateway.end())
-  for (const sql of [
-    'select password from users',
-    'select slug from organizations',
-    "update sallyport_directory.users set email = 'x'",
-    "update sallyport_directory.auth_access_tokens set abilities = '[]'",
-    'delete from sallyport_directory.users',
-    'delete from sallyport_directory.audit_events',
-  ])
-    await t.rejects(gateway.query(sql), { code: '42501' }, sql)
-})
+t.test(
+  'nothing is wrong with an adopted database that the example maps, for a role that has no other right',
+  async (t) => {
+    t.same(await check('adopted', true), [])
+    const gateway = new pg.Client({ connectionString: urlOf('adopted', gatewayUrl) })
+    await gateway.connect()
+    t.teardown(() => gateway.end())
+    for (const sql of [
+      'select password from users',
+      'select slug from organizations',
+      "update sallyport_directory.users set email = 'x'",
+      "update sallyport_directory.auth_access_tokens set abilities = '[]'",
+      'delete from sallyport_directory.users',
+      'delete from sallyport_directory.audit_events',
+    ])
+      await t.rejects(gateway.query(sql), { code: '42501' }, sql)
+  },
+)
 
 t.test('tried writes are rolled back, and send no message', async (t) => {
   const listener = new pg.Client({ connectionString: urlOf('adopted') })

@@ -106,7 +106,7 @@ t.test('through the views every question is planned as it would be on the tables
   t.match((await plan('look', statements.findToken.text, '1')).nodes, /Index Scan auth_access_tokens_pkey/)
 })
 
-t.test('a database at migration 6 goes on: its tokens, and a role that was granted its tables alone', async (t) => {
+t.test('a database at migration 6 keeps its tokens, and its role that was granted the tables alone', async (t) => {
   const { url, client } = await createDatabase('upgraded')
   const migrations = fileURLToPath(new URL('../../gateway/directory/postgres/migrations/', import.meta.url))
   const earlier = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
@@ -181,7 +181,7 @@ t.test('a role that may not create schemas migrates, where an administrator has 
   }
 })
 
-t.test('a watched table tells of what counts, and never fails its owner', async (t) => {
+t.test('triggers of a watched table tell of changes that count, and fail no statement', async (t) => {
   const { url, client } = await createDatabase('watched')
   await client.query(`create table things (id bigint primary key, owner bigint, note text, name text);
     create table words (word text); create table ids (id uuid, owner text)`)

@@ -44,23 +44,26 @@ t.test('until the delay is over connections are taken, and those that are kept s
   await drained
 })
 
-t.test('then neither listener takes one, and the answer under way is the last of its connection', async (t) => {
-  const { upstream, gateway, answerHeld, countHeld } = await start(t)
-  const client = await openRawClient(t, gateway.public)
-  client.send(get('/held'))
-  await until(() => countHeld() === 1, 'the request at the upstream')
-  const drained = gateway.drain({ delayMs: 0, timeoutMs: 20_000 })
-  await until(() => isRefused(gateway.public), 'the end of accepting')
-  t.equal(await isRefused(gateway.decision), true)
-  t.equal(await readiness(gateway.admin), 503, 'which the admin listener still says')
-  client.send(get('/pipelined'))
-  answerHeld()
-  const text = await client.closed()
-  t.match(text, /^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n[\s\S]*ok$/i)
-  t.equal(countHeads(text), 1, 'one answer')
-  t.notMatch(upstream.received().join(''), '/pipelined')
-  await drained
-})
+t.test(
+  'after the delay neither listener takes a connection, and the answer under way is the last of its connection',
+  async (t) => {
+    const { upstream, gateway, answerHeld, countHeld } = await start(t)
+    const client = await openRawClient(t, gateway.public)
+    client.send(get('/held'))
+    await until(() => countHeld() === 1, 'the request at the upstream')
+    const drained = gateway.drain({ delayMs: 0, timeoutMs: 20_000 })
+    await until(() => isRefused(gateway.public), 'the end of accepting')
+    t.equal(await isRefused(gateway.decision), true)
+    t.equal(await readiness(gateway.admin), 503, 'which the admin listener still says')
+    client.send(get('/pipelined'))
+    answerHeld()
+    const text = await client.closed()
+    t.match(text, /^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n[\s\S]*ok$/i)
+    t.equal(countHeads(text), 1, 'one answer')
+    t.notMatch(upstream.received().join(''), '/pipelined')
+    await drained
+  },
+)
 
 t.test('a request of which a part is here when accepting ends is finished', async (t) => {
   const { upstream, gateway } = await start(t)

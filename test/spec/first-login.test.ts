@@ -61,7 +61,7 @@ t.test('100 parallel first requests over two replicas make one user', async (t) 
   t.same(await summarize('crowd', await answering), oneOfEach)
 })
 
-t.test('and however they meet, time after time', async (t) => {
+t.test('parallel first requests make one user however they meet, time after time', async (t) => {
   for (let round = 1; round <= 5; round++) {
     const subject = `crowd-${round}`
     t.same(await summarize(subject, await logIn(subject)), oneOfEach, subject)

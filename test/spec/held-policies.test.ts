@@ -120,7 +120,7 @@ t.test('a set of files that is replaced as a whole is taken after a while, thoug
   t.equal(await status('/public/secret'), 200)
 })
 
-t.test('a table that lost its routes with their file is held, and so is a directory without files', async (t) => {
+t.test('a policy that lost its routes with their file is held, and so is a folder without files', async (t) => {
   const { folder, status, isHeld, lines, metric } = await start(t)
   const names = ['routes.yaml', 'roles.yaml']
   const texts = names.map((name) => readFileSync(join(folder, name), 'utf8'))
@@ -143,7 +143,7 @@ t.test('a table that lost its routes with their file is held, and so is a direct
 t.test('gained, lost and widened routes of a reload are named', async (t) => {
   const { folder, status, metric, lines, console } = await start(t)
   replace(folder, 'routes.yaml', tableOf([open('mine', '/mine'), guarded('new', '/new')]))
-  await until(async () => (await status('/mine')) === 200, 'the table')
+  await until(async () => (await status('/mine')) === 200, 'the policy')
   await until(() => lines('policies changed').length > 0, 'the line')
   t.match(lines('policies changed'), [
     { level: 'warn', gained: ['new'], lost: ['public'], widened: [/ \/mine for .*anonymous.*, by mine$/] },
@@ -154,25 +154,32 @@ t.test('gained, lost and widened routes of a reload are named', async (t) => {
 })
 
 for (const workers of [1, 2])
-  t.test(`with hold, a table that widens waits for its confirmation, with ${workers} workers`, async (t) => {
-    const { replica, folder, status, isHeld, lines, configuration } = await start(t, {
-      reload: { onWidening: 'hold' },
-      workers,
-    })
-    replace(folder, 'routes.yaml', tableOf([open('public', '/public/*'), guarded('mine', '/mine'), guarded('n', '/n')]))
-    await until(isHeld, 'the gauge: a new route lets members in')
-    replace(folder, 'routes.yaml', openMine)
-    await until(() => lines('policies held back').some(({ names }) => names.includes('mine')), 'the line')
-    for (let time = 0; time < 10; time += 1) t.equal(await status('/mine'), 401)
-    t.match((await call(replica.admin, { path: '/readyz' })).json(), { checks: { policy: 'ok' } })
-    const { code, stderr } = await runCommand(['policy', 'confirm', '--config', configuration])
-    t.equal(code, 0, stderr)
-    await until(async () => (await status('/mine')) === 200, 'what was confirmed')
-    await until(async () => !(await isHeld()), 'the gauge')
-    // A narrower policy needs no confirmation.
-    replace(folder, 'routes.yaml', tableOf([guarded('mine', '/mine')]))
-    await until(async () => (await status('/mine')) === 401, 'the narrower table')
-  })
+  t.test(
+    `with onWidening: hold, a policy that widens access waits for its confirmation, with ${workers} worker(s)`,
+    async (t) => {
+      const { replica, folder, status, isHeld, lines, configuration } = await start(t, {
+        reload: { onWidening: 'hold' },
+        workers,
+      })
+      replace(
+        folder,
+        'routes.yaml',
+        tableOf([open('public', '/public/*'), guarded('mine', '/mine'), guarded('n', '/n')]),
+      )
+      await until(isHeld, 'the gauge: a new route lets members in')
+      replace(folder, 'routes.yaml', openMine)
+      await until(() => lines('policies held back').some(({ names }) => names.includes('mine')), 'the line')
+      for (let time = 0; time < 10; time += 1) t.equal(await status('/mine'), 401)
+      t.match((await call(replica.admin, { path: '/readyz' })).json(), { checks: { policy: 'ok' } })
+      const { code, stderr } = await runCommand(['policy', 'confirm', '--config', configuration])
+      t.equal(code, 0, stderr)
+      await until(async () => (await status('/mine')) === 200, 'what was confirmed')
+      await until(async () => !(await isHeld()), 'the gauge')
+      // A narrower policy needs no confirmation.
+      replace(folder, 'routes.yaml', tableOf([guarded('mine', '/mine')]))
+      await until(async () => (await status('/mine')) === 401, 'the narrower policy')
+    },
+  )
 
 t.test('a pipe in the place of a file stops no reload', async (t) => {
   const { folder, status, metric } = await start(t)
@@ -199,7 +206,7 @@ t.test('a start logs the changes since the previous start', async (t) => {
   t.teardown(() => client.end())
   const kept = async (): Promise<string> =>
     JSON.stringify((await client.query('select files from sallyport_directory.policy_tables')).rows)
-  await until(async () => (await kept()).includes('/mine'), 'the table in the database', 60_000)
+  await until(async () => (await kept()).includes('/mine'), 'the policy in the database', 60_000)
   t.notMatch(first.readLog(), 'since the last start')
   await first.stop()
   replace(directory, 'routes.yaml', tableOf([open('mine', '/mine'), guarded('more', '/more')]))

@@ -246,7 +246,7 @@ t.test('a gateway that stops leaves no fetch behind', async (t) => {
   await until(() => issuer.answering() === 0, 'its end', 2_500)
 })
 
-t.test('of stored key sets the one that was fetched last stays', async (t) => {
+t.test('the store keeps the key set that was fetched last', async (t) => {
   const issuer = 'https://later.example'
   const at = (seconds: number): Date => new Date(Date.now() + seconds * 1_000)
   const list = async (): Promise<unknown> => (await store.load(issuer))?.keys
@@ -259,7 +259,7 @@ t.test('of stored key sets the one that was fetched last stays', async (t) => {
   await store.save(issuer, [second.jwk], later)
   t.same(await store.load(issuer), { keys: [second.jwk], fetchedAt: later })
   await store.save(issuer, [], at(-58))
-  t.same(await list(), [], 'an empty set is one')
+  t.same(await list(), [], 'an empty set is kept too')
   t.equal(await store.load('https://other.example'), undefined, 'each issuer has its own')
 })
 

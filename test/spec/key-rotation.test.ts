@@ -157,7 +157,7 @@ t.test('keys in a mounted Secret are followed when the link to its folder is tur
   }
 })
 
-t.test('of keys from several places the one with the latest hour signs, wherever it stands', async (t) => {
+t.test('the key with the latest hour signs, in whichever of several files it stands', async (t) => {
   const inline = generatePem('EdDSA')
   const gateway = await startGateway(t, { keys: [inline, 'file:identity.pem'] })
   const [first = ''] = (await readSigningKeys(inline, 'EdDSA')).map(({ kid }) => kid)

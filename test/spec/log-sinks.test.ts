@@ -24,7 +24,7 @@ const kinds = { 'one process': 1, 'two workers': 2 }
 const countDropped = async (serving: Serving): Promise<number> =>
   (await readMetric(serving, 'sallyport_log_lines_dropped_total'))[''] ?? 0
 
-/** Its line of the log is as long as one can be, so that few fill what holds them. */
+/** A request whose line of the log is as long as one can be, so that few lines fill the buffer. */
 const longNowhere = { path: `/nowhere${'/a'.repeat(500)}` }
 
 const ask = async ({ public: origin }: Serving): Promise<void> => {

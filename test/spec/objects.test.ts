@@ -141,7 +141,7 @@ const send = async (request: Call): Promise<Answer & Readonly<{ mark: string }>>
 }
 
 t.test(
-  'of all kinds, callers, methods and ids, exactly those objects reach a backend that the rules name',
+  'exactly the objects that the rules name reach a backend, over all kinds, callers, methods and ids',
   async (t) => {
     const due = new Set<string>()
     const faces = new Set<string>()
@@ -204,7 +204,7 @@ t.test('a foreign id is held for as long as an absent one', async (t) => {
   t.equal(await countTwice(objects.datasets.globex), 2)
 })
 
-t.test('of a foreign object the database sends no fact, so that it takes the time of an absent one', async (t) => {
+t.test('the database sends no fact of a foreign object, so that it takes the time of an absent one', async (t) => {
   const { resources } = loadPolicy(fileURLToPath(new URL('../../policies', import.meta.url)), upstreamNames)
   const ask = async (kind: string, id: string | number, organizationId: number | null) => {
     const known = resources.get(kind)

@@ -243,7 +243,7 @@ t.test('without a stored organization the oldest is in force, by creation and no
   t.equal(await pinned(await createUser([young, old])), old)
 })
 
-t.test('of organizations created at the same moment the lower id is the oldest', async (t) => {
+t.test('the oldest of organizations created at the same moment is that with the lowest id', async (t) => {
   const first = await createOrganization('2019-01-01')
   const second = await createOrganization('2019-01-01')
   t.equal(await pinned(await createUser([second, first])), first)

@@ -65,7 +65,7 @@ const claimsOf = (request: RecordedRequest | undefined): JsonValue => {
   return JSON.parse(Buffer.from(jws.split('.')[1] ?? '', 'base64url').toString())
 }
 
-/** An API token of a service account, in the format of SPEC section 2.6. */
+/** An API token of a service account, in the format of AdonisJS. */
 async function createToken(userId: number | undefined, abilities: readonly string[]): Promise<string> {
   const random = randomBytes(20).toString('hex')
   const secret = `${random}${crc32(random)}`
@@ -374,7 +374,7 @@ t.test('a public route forwards no credential to an upstream that gets them else
   }
 })
 
-t.test('of two routes the more specific one decides, whichever is stricter', async (t) => {
+t.test('the more specific of two routes decides, whichever is stricter', async (t) => {
   const backend = await startBackend(t)
   const to = { surface: 'platform', upstream: 'platform' }
   const gateway = await startTestGateway(t, {

@@ -77,25 +77,28 @@ async function start(t: Test, settings: Settings = {}) {
 
 const get = (path: string, headers: Call['headers'] = {}): Call => ({ path, headers })
 
-t.test('so many requests pass, one more is 429 and reaches no backend; answers tell what is left', async (t) => {
-  const { upstream, send, metrics } = await start(t)
-  for (const left of [2, 1, 0]) {
-    const { status, headers } = await send(get('/user', oauth(member)))
-    t.equal(status, 200)
-    t.equal(headers['ratelimit-policy'], '"user";q=3;w=3600')
-    t.match(headers.ratelimit, new RegExp(`^"user";r=${left};t=(3600|3[0-5]\\d\\d)$`))
-    t.equal(headers['retry-after'], undefined)
-  }
-  const refused = await send(get('/user', { ...oauth(member), 'x-request-id': 'late' }))
-  t.equal(refused.status, 429)
-  t.match(refused.headers, { 'ratelimit-policy': '"user";q=3;w=3600', ratelimit: /^"user";r=0;t=3\d\d\d$/ })
-  t.match(refused.headers['retry-after'], /^3[0-6]\d\d$/)
-  t.equal(upstream.ids().length, 3)
-  t.notOk(upstream.ids().includes('late'))
-  t.match(await metrics(), 'sallyport_rate_limited_total{route="user",limit="user"} 1')
-})
+t.test(
+  'as many requests as the budget pass, one more is 429 and reaches no backend; answers tell what is left',
+  async (t) => {
+    const { upstream, send, metrics } = await start(t)
+    for (const left of [2, 1, 0]) {
+      const { status, headers } = await send(get('/user', oauth(member)))
+      t.equal(status, 200)
+      t.equal(headers['ratelimit-policy'], '"user";q=3;w=3600')
+      t.match(headers.ratelimit, new RegExp(`^"user";r=${left};t=(3600|3[0-5]\\d\\d)$`))
+      t.equal(headers['retry-after'], undefined)
+    }
+    const refused = await send(get('/user', { ...oauth(member), 'x-request-id': 'late' }))
+    t.equal(refused.status, 429)
+    t.match(refused.headers, { 'ratelimit-policy': '"user";q=3;w=3600', ratelimit: /^"user";r=0;t=3\d\d\d$/ })
+    t.match(refused.headers['retry-after'], /^3[0-6]\d\d$/)
+    t.equal(upstream.ids().length, 3)
+    t.notOk(upstream.ids().includes('late'))
+    t.match(await metrics(), 'sallyport_rate_limited_total{route="user",limit="user"} 1')
+  },
+)
 
-t.test('by principal: one budget a user on every route that names the limit', async (t) => {
+t.test('a limit by principal is one budget a user, on every route that names it', async (t) => {
   const { statuses } = await start(t)
   t.same(await statuses(get('/user', oauth(member)), 2), [200, 200])
   t.same(await statuses(get('/user2', oauth(member)), 2), [200, 429])
@@ -105,7 +108,7 @@ t.test('by principal: one budget a user on every route that names the limit', as
   t.same(await statuses(get('/users/me', oauth(owner)), 4), [200, 200, 200, 429], 'endpoints of the gateway too')
 })
 
-t.test('by organization: one budget for the organization in force, for all its users', async (t) => {
+t.test('a limit by organization is one budget for all users of the organization in force', async (t) => {
   const { statuses } = await start(t)
   const inGlobex = { ...oauth(owner), 'x-organization-id': String(globex.id) }
   t.same(await statuses(get('/team', oauth(member)), 2), [200, 200])
@@ -114,7 +117,7 @@ t.test('by organization: one budget for the organization in force, for all its u
   t.same(await statuses(get('/team', oauth(outsider)), 3), [200, 200, 429])
 })
 
-t.test('by route: all callers together, each route alone, public ones too', async (t) => {
+t.test('a limit by route counts all callers together, for each route alone, public ones too', async (t) => {
   const { statuses } = await start(t)
   t.same(await statuses(get('/whole', oauth(member)), 2), [200, 200])
   t.same(await statuses(get('/whole', oauth(admin)), 2), [200, 429])
@@ -122,7 +125,7 @@ t.test('by route: all callers together, each route alone, public ones too', asyn
   t.same(await statuses(get('/open/whole'), 4), [200, 200, 200, 429])
 })
 
-t.test('by address: with or without a credential, and before it is looked at', async (t) => {
+t.test('a limit by address counts with or without a credential, and before a credential is looked at', async (t) => {
   const { statuses, send } = await start(t)
   t.same(await statuses(get('/place', bearer('oat_guess')), 3), [401, 401, 401])
   t.same(await statuses(get('/place', oauth(member)), 1), [429])
@@ -132,7 +135,7 @@ t.test('by address: with or without a credential, and before it is looked at', a
   t.match(refused, { status: 401, headers: { ratelimit: /^"place";r=1;/ } })
 })
 
-t.test('by address: that behind trusted proxies', async (t) => {
+t.test('a limit by address counts the address behind trusted proxies', async (t) => {
   const { statuses } = await start(t, { trustedProxies: ['127.0.0.0/8'] })
   const from = (address: string) => get('/open/place', { 'x-forwarded-for': address })
   t.same(await statuses(from('2001:db8:1:2::3'), 2), [200, 200])

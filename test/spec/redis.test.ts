@@ -104,7 +104,7 @@ testRedis(t, 'a change that we make is published', async (t) => {
   t.same(heard, [JSON.stringify({ kind: 'token', id: account.tokenId })])
 })
 
-testRedis(t, 'of two heartbeats the newer counts, and malformed ones are ignored', async (t) => {
+testRedis(t, 'the newer of two heartbeats counts, and malformed ones are ignored', async (t) => {
   const { url } = await startRedis(t)
   const { reach } = await startWith(t, { url })
   const redis = connectRedis(t, url)

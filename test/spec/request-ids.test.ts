@@ -38,7 +38,7 @@ t.test('an id that the backend says stays, and is the only one', async (t) => {
   t.same(idsOf(text), ['own 1'])
 })
 
-t.test('it is in the log beside the gateway’s own, unless it could be a secret', async (t) => {
+t.test('an id that the backend says is in the log beside the gateway’s own, unless it could be a secret', async (t) => {
   const say = (path: string, id: string) =>
     world.call({
       path,
@@ -58,13 +58,13 @@ t.test('it is in the log beside the gateway’s own, unless it could be a secret
     t.notMatch(lineOf(path), /upstreamRequestId|oat_secret|two words/)
 })
 
-t.test('so does the answer of an upgrade', async (t) => {
+t.test('the answer of an upgrade carries the id of its request', async (t) => {
   const switching = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
   const gateway = await startPair(t, `${switching}Sec-WebSocket-Accept: ${accept}\r\n\r\n`, socketRoute)
   t.same(idsOf(await callRaw(gateway.public, handshake('/socket', 'x-request-id: r-2\r\n'))), ['r-2'])
 })
 
-t.test('so does everything that the gateway says itself', async (t) => {
+t.test('each answer of the gateway itself carries the id of its request', async (t) => {
   for (const [path, headers] of [
     ['/users/me', member],
     ['/users/me', {}],

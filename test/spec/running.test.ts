@@ -213,7 +213,7 @@ t.test('a second migration finds nothing to do', async (t) => {
   t.same(JSON.parse(second.stdout), { applied: [], created: [], missing: [] })
 })
 
-t.test('of migrations at the same time one works and the others wait', async (t) => {
+t.test('one of several migrations at the same time works, and the others wait', async (t) => {
   const cwd = writeInstallation(t)
   const env = await createDatabase(t, 'migrated_at_once')
   const ends = await Promise.all([1, 2, 3].map(() => runProcess(migrate, { cwd, env })))

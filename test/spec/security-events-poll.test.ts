@@ -201,7 +201,7 @@ t.test('a transmitter that fails is polled again, and its answers are taken in f
 
 t.test('an event that comes again is acknowledged again, and moves nothing', async (t) => {
   const stream = await startEventStream(t)
-  stream.remember(false)
+  stream.keepAcknowledged()
   const subject = await addSubject()
   stream.offer({ again: await tell('again', subject), bad: 'x' })
   const gateway = await start(t, stream)
@@ -219,7 +219,7 @@ t.test('an event that comes again is acknowledged again, and moves nothing', asy
   t.equal(rows.length, 1)
 })
 
-t.test('of several workers one polls, and the log has no secret', async (t) => {
+t.test('one of several workers polls, and the log has no secret', async (t) => {
   const stream = await startEventStream(t)
   const settings = {
     ...settingsOf(stream, { timeoutMs: 1_000, returnImmediately: true }),

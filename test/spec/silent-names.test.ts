@@ -95,7 +95,7 @@ const run = async (t: Test): Promise<void> => {
     const { status } = await call(gateway.public, { path: '/data/x', headers: member })
     t.equal(status, 503)
   })
-  await t.test('delays neither refusals nor the files of the gateway', async (t) => {
+  await t.test('delays neither refusals nor the admin listener', async (t) => {
     t.equal(await statusOf(gateway, '/datasets'), 401)
     t.equal((await call(gateway.admin, { path: '/healthz' })).status, 200)
   })

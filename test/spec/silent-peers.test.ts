@@ -86,38 +86,44 @@ const run = async (t: Test): Promise<void> => {
     t.equal(await metric(gateway.admin, stalled), 1)
   })
 
-  await t.test('so is one of a WebSocket, while its upstream goes on to speak', async (t) => {
-    const machine = startOtherMachine(t)
-    const upstream = await startRawUpstream(t, (socket) => socket.write(switching))
-    const { gateway, port } = await start(t, machine.here, upstream.url)
-    const text = hear(machine.run(script(machine.here, port, handshake())))
-    await until(() => text().includes(' 101 '), 'the switch', 20_000)
-    const [socket] = upstream.sockets()
-    const speaking = setInterval(() => socket?.write('x'), 100)
-    t.teardown(() => clearInterval(speaking))
-    machine.vanish()
-    await until(() => socket?.destroyed || socket?.readableEnded, 'the end of the upstream', soonMs)
-    t.equal(await metric(gateway.admin, stalled), 1)
-  })
+  await t.test(
+    'the client of a WebSocket that is gone without a word is cut, while its upstream goes on to speak',
+    async (t) => {
+      const machine = startOtherMachine(t)
+      const upstream = await startRawUpstream(t, (socket) => socket.write(switching))
+      const { gateway, port } = await start(t, machine.here, upstream.url)
+      const text = hear(machine.run(script(machine.here, port, handshake())))
+      await until(() => text().includes(' 101 '), 'the switch', 20_000)
+      const [socket] = upstream.sockets()
+      const speaking = setInterval(() => socket?.write('x'), 100)
+      t.teardown(() => clearInterval(speaking))
+      machine.vanish()
+      await until(() => socket?.destroyed || socket?.readableEnded, 'the end of the upstream', soonMs)
+      t.equal(await metric(gateway.admin, stalled), 1)
+    },
+  )
 
-  await t.test('and the upstream of a WebSocket, while its client goes on to speak', async (t) => {
-    const machine = startOtherMachine(t)
-    const child = machine.run(
-      `require('node:net').createServer((s) => { s.on('error', () => {}); s.once('data', () => s.write(${JSON.stringify(switching)})) })
+  await t.test(
+    'the upstream of a WebSocket that is gone without a word is cut, while its client goes on to speak',
+    async (t) => {
+      const machine = startOtherMachine(t)
+      const child = machine.run(
+        `require('node:net').createServer((s) => { s.on('error', () => {}); s.once('data', () => s.write(${JSON.stringify(switching)})) })
         .listen(8080, '${machine.there}', () => console.log('listening'))`,
-    )
-    const text = hear(child)
-    await until(() => text().includes('listening'), 'the upstream', 20_000)
-    const { gateway } = await start(t, machine.here, `http://${machine.there}:8080`)
-    const client = await openRawClient(t, gateway.public)
-    client.send(handshake())
-    await client.until(/ 101 /)
-    const speaking = setInterval(() => client.socket.write('x'), 100)
-    t.teardown(() => clearInterval(speaking))
-    machine.vanish()
-    await until(() => client.socket.destroyed || client.socket.closed, 'the end of the client', soonMs)
-    t.equal(await metric(gateway.admin, stalled), 1)
-  })
+      )
+      const text = hear(child)
+      await until(() => text().includes('listening'), 'the upstream', 20_000)
+      const { gateway } = await start(t, machine.here, `http://${machine.there}:8080`)
+      const client = await openRawClient(t, gateway.public)
+      client.send(handshake())
+      await client.until(/ 101 /)
+      const speaking = setInterval(() => client.socket.write('x'), 100)
+      t.teardown(() => clearInterval(speaking))
+      machine.vanish()
+      await until(() => client.socket.destroyed || client.socket.closed, 'the end of the client', soonMs)
+      t.equal(await metric(gateway.admin, stalled), 1)
+    },
+  )
 }
 
 testUnlessLacking(t, 'peers that are gone without a word', run, namespaceLack)

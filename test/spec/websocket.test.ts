@@ -107,7 +107,7 @@ t.test('the backend gets the pinned headers, never the client’s own nor its cr
   t.same(linesOf(seen, 'origin'), ['https://app.example'], 'which is the backend’s to judge')
 })
 
-t.test('without a credential it is 401, without the role 403, and nothing reaches the backend', async (t) => {
+t.test('a handshake without a credential is 401, without the role 403, and neither reaches the backend', async (t) => {
   await world.clearRecorder()
   for (const [headers, status, error] of [
     [{}, 401, { code: 'unauthenticated' }],
@@ -132,7 +132,7 @@ const readLog = (requestId: string): readonly JsonValue[] =>
     .filter((line) => line.includes(`"${requestId}"`))
     .map((line) => JSON.parse(line))
 
-t.test('its log line is written at its end, with status 101', async (t) => {
+t.test('the log line of a WebSocket is written at its end, with status 101', async (t) => {
   const socket = await openSocket(t, { 'x-request-id': 'joined-1' })
   t.match((await call(world.admin, { path: '/metrics' })).text, /\nsallyport_websockets_open [1-9]/)
   t.same(readLog('joined-1'), [])
@@ -154,7 +154,7 @@ t.test('a handshake that is refused has ended when its answer has', async (t) =>
   t.notMatch(readLog('refused-1')[0], { isComplete: false })
 })
 
-t.test('one that broke off is not complete in the log', async (t) => {
+t.test('a WebSocket that broke off is not complete in the log', async (t) => {
   const client = await openRawClient(t, world.public)
   const { jwt } = world.users.member
   client.send(handshake('/socket', `x-oauth-access-token: ${jwt}\r\nx-request-id: broken-1\r\n`))

@@ -12,7 +12,7 @@ export type Storm = Readonly<{
   certain: readonly string[]
   possible: readonly string[]
   unreadable: number
-  /** Of the certain ones, those whose body broke off. */
+  /** The number of certain requests whose body broke off. */
   brokenBodies: number
 }>
 

@@ -34,7 +34,7 @@ export const readAudit = (...files: readonly string[]): readonly JsonValue[] =>
 export const decisionsOf = (lines: readonly JsonValue[]): readonly JsonValue[] =>
   lines.filter(({ audit }) => audit === 'decision')
 
-/** How often each request has a line of its decision. */
+/** The number of decision lines of each request. */
 export function countIds(lines: readonly JsonValue[]): ReadonlyMap<string, number> {
   const counts = new Map<string, number>()
   for (const { requestId } of decisionsOf(lines)) counts.set(requestId, (counts.get(requestId) ?? 0) + 1)

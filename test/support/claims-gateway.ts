@@ -161,7 +161,7 @@ export const declaredOf = (issuer: string): readonly Organization[] => [
   { id: 1_008, slug: 'hooli', claims: [{ issuer, value: 'hooli' }] },
 ]
 
-/** As `startClaimsStage`, beside the database of a world, whose users come by an issuer without rules. */
+/** Starts a claims stage beside the database of a world, whose users come by an issuer without rules. */
 export const startJoinedStage = (
   t: Test,
   { databaseUrl, oidc }: Pick<TestWorld, 'databaseUrl' | 'oidc'>,

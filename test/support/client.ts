@@ -7,9 +7,9 @@ export type Call = Readonly<{
   path: string
   headers?: Readonly<Record<string, string | string[]>>
   body?: string | Buffer
-  /** Of the client, where it is not to be the usual one. */
+  /** The address of the client, in place of the usual one. */
   localAddress?: string
-  /** Of connections that are kept, for many requests: to open one costs more than a request. */
+  /** An agent that keeps connections, for many requests: to open one costs more than a request. */
   agent?: Agent
 }>
 

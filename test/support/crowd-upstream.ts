@@ -9,7 +9,7 @@ export type CrowdUpstream = Readonly<{
   url: string
   /** The open ones. */
   streams: ReadonlySet<Socket>
-  /** When the last of them was closed, on `performance.now`'s clock. */
+  /** The time at which the last of them was closed, by `performance.now`. */
   lastClosedAtMs: () => number
 }>
 

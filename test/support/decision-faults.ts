@@ -17,7 +17,7 @@ type Sent = Readonly<{
   startedMs: number
   endedMs: number
   status: number
-  /** When the backend got it. */
+  /** The time at which the backend got it. */
   arrivedMs: number | undefined
 }>
 
@@ -36,7 +36,7 @@ export type FaultFigures = Readonly<{
   recoveryMs: number
 }>
 
-/** Requests that came to a backend, by their number, and when. */
+/** A backend that notes the time at which each numbered request arrives. */
 export async function startCountingBackend(owner: Owner) {
   const arrivals = new Map<number, number>()
   const server = createServer((request, response) => {
@@ -63,7 +63,7 @@ const routeThrough = (pdp: 'direct' | 'linked') => ({
   decision: { pdp, action: 'viewer', resource: { type: 'document', param: 'id' } },
 })
 
-/** Of a gateway that asks one decision point on two ways: straight, and by the link that a test spoils. */
+/** Routes that ask one decision point in two ways: directly, and over the link that a test disturbs. */
 export const faultRoutes = [routeThrough('direct'), routeThrough('linked')]
 
 export async function linkDecisionPoint(owner: Owner, { url, headers }: RealDecisionPoint) {
@@ -85,7 +85,7 @@ const restMs = 20
 /** A server that has just started answers few questions in time. */
 const fewPermits = 50
 
-/** Callers who ask for documents in turn, of which every fourth is shut; no two at a time ask for the same. */
+/** Callers ask for documents in turn, no two at a time for the same one. Every fourth document is shut. */
 function startLoad(owner: Owner, { gateway, headers, backend }: FaultStage, way: 'direct' | 'linked') {
   const pool = new Pool(gateway, { connections: callers, keepAliveTimeout: 1_000, keepAliveMaxTimeout: 1_000 })
   const sent: Sent[] = []
@@ -141,7 +141,7 @@ function injectionOf(fault: FaultName, { real, link }: FaultStage): Injection {
   }
 }
 
-/** Sends requests without a pause, of which `count` or more begin and end within the fault. */
+/** Sends requests without a pause; at least `count` of them begin and end within the fault. */
 export async function measureFault(
   owner: Owner,
   stage: FaultStage,

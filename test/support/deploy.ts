@@ -25,7 +25,7 @@ export const tool = {
   node: join(tools, 'npm', 'node_modules', `node-linux-${process.arch}`, 'bin', 'node'),
 } as const
 
-/** Why a test cannot run without one of these, if so. */
+/** The reason why a test cannot run, if one of these is missing. */
 export const lackOf = (...names: readonly (keyof typeof tool)[]): string | undefined => {
   const missing = names.filter((name) => !existsSync(tool[name]))
   return missing.length === 0 ? undefined : `${missing.join(' and ')} missing: run scripts/install-deploy.js`

@@ -99,7 +99,7 @@ function download(response: ServerResponse, again: Again): void {
   again(() => response.write('x'.repeat(1_024)))
 }
 
-/** As fast as it is taken. */
+/** Writes as fast as the reader takes. */
 function flood(response: ServerResponse, request: EndlessRequest): void {
   response.writeHead(200, { 'content-length': 1_000_000_000 })
   let stall: NodeJS.Timeout | undefined

@@ -99,15 +99,15 @@ export async function startEventStream(t: Test, onAck: (id: string) => Promise<v
     disturb: (how: Disturb | undefined): void => {
       disturb = how
     },
-    remember: (isToForget: boolean): void => {
-      forgets = isToForget
+    keepAcknowledged: (): void => {
+      forgets = false
     },
   }
 }
 
 export type EventStream = Awaited<ReturnType<typeof startEventStream>>
 
-/** Instead of a push. */
+/** Settings by which a transmitter is polled and does not push. */
 export const polled = ({ endpoint }: EventStream, more: object = {}) => ({
   push: undefined,
   poll: { endpoint, bearer: pollSecret, everyMs: 100, ...more },

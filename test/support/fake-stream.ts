@@ -129,7 +129,7 @@ export function openFakeStream({
     stream,
     isOpen: () => [...open].includes(stream),
     /** Texts are taken as latin1, like what was written. */
-    /** As an engine lends it: the bytes are another's afterwards. */
+    /** Gives bytes as the engine does, which reuses their memory afterwards. */
     data: (text: string | Buffer) => {
       const lent = typeof text === 'string' ? Buffer.from(text, 'latin1') : Buffer.from(text)
       const wantsMore = stream.data(lent)

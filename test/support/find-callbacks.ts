@@ -51,7 +51,7 @@ function callbacksOf(node: ts.Node): readonly ts.Expression[] {
   const name = expression.name.text
   if (name === 'nextTick') return given.slice(0, 1)
   if (registrations.has(name)) return given.slice(1, 2)
-  // Of a socket or a server, which call back when it is done; a method of the house's own is looked at by itself.
+  // These methods of a socket or a server call back when they are done. A method of the gateway is looked at by itself.
   if (expression.expression.kind === ts.SyntaxKind.ThisKeyword) return []
   return ['end', 'write', 'listen', 'close', 'connect'].includes(name) ? given.filter(isFunction) : []
 }

@@ -29,7 +29,7 @@ const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
 export const anyPort = { host: '127.0.0.1', port: 0 }
 
-/** Nothing listens on the port multiplexer's port. */
+/** Nothing listens on port 1. */
 const nowhere = 'http://127.0.0.1:1'
 
 /**
@@ -83,9 +83,9 @@ export type TestGatewayOptions = Readonly<{
   world?: Pick<TestWorld, 'databaseUrl' | 'oidc'>
   /** Whole top-level sections of the configuration. */
   settings?: Settings
-  /** By the names that the shipped policies use. */
+  /** Settings of upstreams, by the names that the shipped policies use. */
   upstreams?: Readonly<Record<string, Settings>>
-  /** Instead of the shipped ones; the roles stay. */
+  /** Routes in place of the shipped ones; the roles stay. */
   routes?: readonly Settings[]
   /** With `routes`: what they name in `rateLimit`. */
   rateLimits?: Readonly<Record<string, Settings>>
@@ -136,7 +136,7 @@ export async function startRawUpstream(t: Test, take: TakeBytes): Promise<RawUps
   return { url: `http://127.0.0.1:${port}`, received: () => received, sockets: () => sockets }
 }
 
-/** How many requests stand in these bytes, by their heads. */
+/** The number of requests in these bytes, by their heads. */
 export const countHeads = (bytes: string): number => bytes.split('\r\n\r\n').length - 1
 
 /** A client's socket, for what no HTTP client would do. */

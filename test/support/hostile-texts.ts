@@ -128,7 +128,7 @@ export type HostileText = Readonly<{ name: string; write: (size: number) => stri
 /** Whole units alone: half of one would be refused at once, in one size and not in another. */
 const fill = (unit: string, size: number): string => unit.repeat(Math.max(0, Math.floor(size / unit.length)))
 
-/** How many texts there are, and the place of the reader that gets its part of the endings; all of them without one. */
+/** The number of texts, and the place of the reader that gets its part of the endings. Without a place it gets all. */
 type Part = Readonly<{ mixtures: number; place?: number | undefined; isThorough?: boolean }>
 
 /**

@@ -8,10 +8,10 @@ import { buildArguments, type Container, type Mount } from './sandbox.ts'
 /** The files that the steps of the Dockerfile made, in a folder, and the start of its container. */
 export type Image = Readonly<{ root: string; container: Container }>
 
-/** A day on which nothing happened. */
+/** The time of every file in the image, in seconds, so that two builds have equal bytes. */
 export const epoch = 1_600_000_000
 
-/** Which files a build may see, by the allow list of `.dockerignore`. */
+/** The files that a build may see, by the allow list of `.dockerignore`. */
 export const contextOf = (): readonly string[] =>
   readFileSync(join(repository, '.dockerignore'), 'utf8')
     .split('\n')
@@ -55,7 +55,8 @@ async function takeSteps(stage: Stage, folder: string, sandbox: readonly string[
     else if (name === 'RUN') {
       const { code, stdout, stderr } = await run('bwrap', [...sandbox, '--chdir', directory, 'sh', '-ec', value])
       if (code !== 0) throw new Error(`RUN ${value}: ${stdout}${stderr}`)
-    } else if (name !== 'ARG') throw new Error(`the rehearsal knows no ${name}`)
+    } else if (name !== 'ARG')
+      throw new Error(`takeSteps cannot play the instruction ${name} of the Dockerfile; add it there`)
   }
 }
 

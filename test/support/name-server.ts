@@ -19,7 +19,7 @@ export type NameServer = Readonly<{
   set: (name: string, address: string | undefined) => void
   /** Stops the answers, for all names or for some, or resumes them. */
   silence: (isSilent: boolean | ((name: string) => boolean)) => void
-  /** How long each answer takes from now on. */
+  /** Sets the time that each answer takes from now on. */
   delay: (ms: number) => void
   /** The names that were asked for; IPv4 and IPv6 are a question each. */
   asked: () => readonly string[]

@@ -6,7 +6,7 @@ const ip = (...words: readonly string[]): void => {
   if (status !== 0) throw new Error(`ip ${words.join(' ')}: ${error?.message ?? stderr}`)
 }
 
-/** Why this machine cannot make network namespaces, if it cannot. */
+/** The reason why this machine cannot make network namespaces, if it cannot. */
 export const namespaceLack: string | undefined = findLack()
 
 function findLack(): string | undefined {

@@ -20,7 +20,7 @@ export const pgbouncers = [
 
 export type PgBouncer = (typeof pgbouncers)[number]
 
-/** Why it cannot be started here; undefined where it can. */
+/** The reason why PgBouncer cannot be started here; undefined where it can. */
 export const lackOf = ({ name, program }: PgBouncer): string | undefined =>
   existsSync(program) && spawnSync(program, ['--version']).status === 0 ? undefined : `there is no ${name} (${program})`
 

@@ -8,7 +8,7 @@ export type TableParts = Readonly<{
   abilities?: Readonly<Record<string, string>>
   scopes?: Readonly<Record<string, string>>
   bypass?: boolean
-  /** As in YAML, in braces. */
+  /** The rate limits as YAML in braces. */
   rateLimits?: string
 }>
 

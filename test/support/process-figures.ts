@@ -20,7 +20,7 @@ export type ProcessFigures = Readonly<{
 /** The environment of a replica that can be asked for its figures. */
 export const measurable = { NODE_OPTIONS: `--import ${new URL('./tell-memory.js', import.meta.url)}` }
 
-/** As tell-memory.js sends it. */
+/** The message that tell-memory.js sends. */
 type Told = Readonly<{ memory: NodeJS.MemoryUsage; spareBytes: number }>
 
 /** Has the garbage collected, then reads. */
@@ -35,11 +35,11 @@ export async function readFigures(replica: Replica): Promise<ProcessFigures> {
   }
 }
 
-/** How many strings of its heap hold a text within their first kilobyte, after a collection. */
+/** The number of strings in the heap that hold a text within their first kilobyte, after a collection. */
 export const countStrings = async (replica: Replica, text: string): Promise<number> =>
   (await replica.ask(`count ${Buffer.from(text).toString('hex')}`)) as number
 
-/** Of a process of which only the system can be asked. */
+/** The figures of a process about which only the system can be asked. */
 export const readSystemFigures = (pid: number): ProcessFigures => ({
   rssBytes: readRss(pid),
   spareBytes: 0,
@@ -78,7 +78,7 @@ export function countDescriptors(pid: number): number {
   return statSync(directory).size || readdirSync(directory).length
 }
 
-/** Why a process of this machine cannot be measured while each side has so many sockets; undefined where it can. */
+/** The reason why a process cannot be measured here while each side has so many sockets; undefined where it can. */
 export function findMeasureLack(sockets = 0): string | undefined {
   if (!existsSync('/proc/self/status')) return 'there is no /proc to read memory and descriptors from'
   const limit = readDescriptorLimit()
@@ -92,5 +92,5 @@ function readDescriptorLimit(): number {
   return soft === 'unlimited' ? Number.POSITIVE_INFINITY : Number(soft)
 }
 
-/** How busy the machine is, for beside a figure. */
+/** The load of the machine, to be printed beside a figure. */
 export const readLoad = (): number => Math.round((loadavg()[0] ?? 0) * 10) / 10

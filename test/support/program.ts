@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { endWithThisProcess } from './end-with-this-process.ts'
 import type { Owner } from './owner.ts'
 
-/** A server of somewhere else, which the test may harm. */
+/** A server of another project, which the test may kill or freeze. */
 export type Program = Readonly<{
   /** Resolves once the program is ready. */
   start: () => Promise<void>

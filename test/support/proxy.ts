@@ -25,7 +25,7 @@ export type ProxyCase = Readonly<{
 }>
 
 export type ProxyOptions = Readonly<{
-  /** Instead of one of its own. */
+  /** A world in place of one of its own. */
   world?: TestWorld
   settings?: TestGatewayOptions['settings']
   /** More about the upstream. */

@@ -35,7 +35,7 @@ testRedis(t, 'a Redis answers, the test’s own or the one that is named', async
   t.equal(await ping(redis), 'PONG')
 })
 
-testRedisServer(t, 'our own wants its password, and keeps nothing', async (t) => {
+testRedisServer(t, 'a Redis of the tests wants its password, and keeps nothing', async (t) => {
   const redis = await startRedisServer(t)
   t.match(await callRaw(redis.url, 'PING\r\n', 100), /^-NOAUTH/)
   await ask(redis.url, (client) => client.set('word', 'here'))
@@ -46,7 +46,7 @@ testRedisServer(t, 'our own wants its password, and keeps nothing', async (t) =>
   t.equal(await ask(redis.url, (client) => client.get('word')), null, 'restarted')
 })
 
-testRedisServer(t, 'it freezes, thaws, dies and comes back on its port', async (t) => {
+testRedisServer(t, 'a Redis of the tests freezes, thaws, dies and comes back on its port', async (t) => {
   const redis = await startRedisServer(t)
   const { url } = redis
   redis.freeze()
@@ -63,7 +63,7 @@ testRedisServer(t, 'it freezes, thaws, dies and comes back on its port', async (
   t.same([redis.url, await ping(redis)], [url, 'PONG'])
 })
 
-testRedisServer(t, 'it ends with its owner, frozen or not', async (t) => {
+testRedisServer(t, 'a Redis of the tests ends with its owner, frozen or not', async (t) => {
   const servers: RedisServer[] = []
   await t.test('the owner', async (t: Test) => {
     servers.push(await startRedisServer(t), await startRedisServer(t))
@@ -75,7 +75,7 @@ testRedisServer(t, 'it ends with its owner, frozen or not', async (t) => {
   )
 })
 
-testRedisServer(t, 'it ends with a process that is killed and runs no teardown', async (t) => {
+testRedisServer(t, 'a Redis of the tests ends with a process that is killed and runs no teardown', async (t) => {
   const script = fileURLToPath(new URL('redis-owner.ts', import.meta.url))
   const owner = spawn(process.execPath, [...process.execArgv, script], { stdio: ['ignore', 'pipe', 'inherit'] })
   const [line] = await once(owner.stdout, 'data')

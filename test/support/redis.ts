@@ -16,7 +16,7 @@ export async function startRedis(owner: Owner): Promise<TestRedis> {
 export const findRedisLack = (): string | undefined =>
   process.env.REDIS_URL || hasRedisServer() ? undefined : 'there is neither REDIS_URL nor a redis-server on PATH'
 
-/** Why no Redis of our own can be started, or undefined where one can. */
+/** The reason why the tests cannot start a Redis; undefined where they can. */
 export const findRedisServerLack = (): string | undefined =>
   hasRedisServer() ? undefined : 'there is no redis-server on PATH to freeze and to kill'
 

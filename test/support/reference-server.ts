@@ -23,7 +23,7 @@ export type ReferenceReading = Readonly<{
   end: 'idle' | 'unfinished' | 'refused'
 }>
 
-/** As large as the gateway's own, so that both refuse the same heads for their size. */
+/** The gateway's own limit, so that both refuse the same heads for their size. */
 const headBytes = 32 * 1024
 
 type Growing = { -readonly [Key in keyof Reading]: Reading[Key] }

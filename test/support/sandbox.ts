@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import type { Test } from 'tap'
 
-/** Why programs cannot be put into a sandbox here, if so. */
+/** The reason why programs cannot be put into a sandbox here, if they cannot. */
 export const sandboxLack: string | undefined =
   spawnSync('bwrap', ['--unshare-all', '--ro-bind', '/', '/', 'true']).status === 0
     ? undefined
@@ -50,8 +50,8 @@ export type Container = Readonly<{
 const libraries = ['/usr/lib', '/usr/lib64', '/lib', '/lib64', '/etc/ld.so.cache', '/usr/bin/env']
 
 /**
- * As a container would: the image's Node as process 1, a root of which nothing can be written, no capability, and neither
- * a shell nor npm. The network is this machine's, where the database of the tests is.
+ * The arguments of a sandbox that is like a container. The image's Node is process 1, and nothing can be written. The
+ * sandbox has neither capabilities nor a shell nor npm. The network is this machine's, where the database of the tests is.
  */
 function containerArguments({ mounts, env, directory }: Container): readonly string[] {
   const machine = libraries.filter((path) => existsSync(path)).map((path) => ({ from: path, to: path }))
@@ -67,7 +67,7 @@ function containerArguments({ mounts, env, directory }: Container): readonly str
 
 export type Contained = Readonly<{
   child: ChildProcess
-  /** Of process 1, as this machine counts. */
+  /** The id that this machine gives process 1 of the sandbox. */
   pid: Promise<number>
   stdout: () => string
   stderr: () => string

@@ -40,9 +40,9 @@ export type ServeOptions = Readonly<{
   environment?: Readonly<Record<string, string>>
   /** Descriptors in place of pipes to this process. */
   output?: Readonly<{ stdout?: number; stderr?: number }>
-  /** A command that runs it, its own words in front. */
+  /** A command with its arguments, which runs the program. */
   within?: readonly string[]
-  /** A folder of packages that lies where it is started. */
+  /** A folder that becomes `node_modules` beside the configuration. */
   packages?: string
 }>
 
@@ -50,12 +50,15 @@ export type ServeOptions = Readonly<{
 const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
-/** Nothing listens on the port multiplexer's port. */
+/** Nothing listens on port 1. */
 const nowhere = 'http://127.0.0.1:1'
 
 const anyPort = { host: '127.0.0.1', port: 0 }
 
-/** Starts it with the shipped policies, in a process group of its own as a terminal would; all of it ends with the test. */
+/**
+ * Starts the program with the shipped policies, in a process group of its own as a terminal would. The group ends with
+ * the test.
+ */
 export function runServe(t: Test, options: ServeOptions): Serve {
   const directory = writeInstallation(t, options)
   const { preload, descriptors, environment, within, packages, output = {} } = options
@@ -124,14 +127,15 @@ async function waitForEnd(child: ChildProcess): Promise<number | null> {
 
 type Address = Readonly<{ host: string; port: number }>
 
-/** Starts it, and waits until it tells its addresses. */
+/** Starts the program, and waits until it tells its addresses. */
 export async function startServing(t: Test, options: ServeOptions): Promise<Serving> {
   const serve = runServe(t, options)
   const ready = once(serve.child, 'message').then(
     ([message]) => message as Record<'public' | 'decision' | 'admin', Address>,
   )
   const addresses = await Promise.race([ready, serve.ended])
-  if (addresses === null || typeof addresses === 'number') throw new Error(`it did not start: ${serve.stderr()}`)
+  if (addresses === null || typeof addresses === 'number')
+    throw new Error(`sallyport serve did not start: ${serve.stderr()}`)
   return {
     ...serve,
     public: toUrl(addresses.public),

@@ -7,7 +7,7 @@ export type SimulatedClock = Clock &
     pass: (ms: number) => Promise<void>
     /** Sets the time of day, as an operator or NTP would; the monotonic clock goes on. */
     setNow: (now: Date) => void
-    /** How many timers are waiting. */
+    /** The number of timers that wait. */
     timers: () => number
   }>
 

@@ -49,7 +49,7 @@ export function findRawTokens(text: string, hashes: ReadonlySet<string>): readon
   const tokens = text.match(/oat_[\w-]{2,14}\.[\w-]{54,67}/g) ?? []
   const runs = text.match(/[\w-]{41,}/g) ?? []
   const secrets = runs.flatMap((run) => {
-    // Wherever in the run it begins: base64 has four alignments.
+    // A secret may begin at each of the four alignments of base64.
     const decoded = [0, 1, 2, 3].map((start) => Buffer.from(run.slice(start), 'base64url').toString('latin1'))
     return [run, ...decoded].flatMap(findSecrets)
   })

@@ -6,7 +6,7 @@ import { joinWire, type Wire, type WireEnd } from './tcp-wire.ts'
 /** A wire that a test can stall, cut or listen to, in front of a server that knows nothing of it. */
 export type TcpProxy = Readonly<{
   port: number
-  /** How many clients are connected. */
+  /** The number of connected clients. */
   connections: () => number
   /** No byte passes any more, in either direction; connections stay, and new ones are accepted in silence. */
   freeze: () => void

@@ -24,7 +24,7 @@ while True:
         os.write(1 if ready == master else master, data)
 `
 
-/** Why this machine has no pseudo-terminal. */
+/** The reason why this machine has no pseudo-terminal, if it has none. */
 export const terminalLack: string | undefined =
   spawnSync('python3', ['--version']).status === 0 ? undefined : 'there is no python3'
 

@@ -99,7 +99,7 @@ t.test('the history of a group is that of all workers, and each is asked for the
   t.same(asked, [query, query, query])
 })
 
-t.test('of its policies a group shows one that could not be loaded, or else the oldest', async (t) => {
+t.test('a group shows the policy of a worker that could not load it, or else the oldest', async (t) => {
   const state = (second: number, failure?: string) => ({
     loadedAt: at(second),
     failure: failure && { since: at(9), message: failure },

@@ -1,12 +1,12 @@
 import t from 'tap'
 import { createRestartBackoff } from '../../gateway/workers/restart-backoff.ts'
 
-t.test('a death after a long life is made good at once', async (t) => {
+t.test('a worker that ends after a long life is started again at once', async (t) => {
   const judge = createRestartBackoff()
   t.same(judge(60_000), { delayMs: 0, quickDeaths: 0 })
 })
 
-t.test('quick deaths in a row are counted, and made good ever later, within bounds', async (t) => {
+t.test('quick deaths in a row are counted, and each restart waits longer, up to 10 s', async (t) => {
   const judge = createRestartBackoff()
   const verdicts = Array.from({ length: 12 }, () => judge(50))
   t.same(

@@ -25,12 +25,12 @@ export type ClaimsDirectory = Readonly<{
 export function createClaimsDirectory(policy: () => ClaimsPolicy): ClaimsDirectory {
   // One record for each verified JWT, since identity headers are cached by it; a reload replaces all of them.
   let users = new WeakMap<Assertions, AssertedUser>()
-  let of: ClaimsPolicy | undefined
+  let inForce: ClaimsPolicy | undefined
   const findUser = ({ issuer, subject, assertions }: IdentityName): AssertedUser | undefined => {
     if (assertions === undefined) return undefined
     const current = policy()
-    if (current !== of) users = new WeakMap()
-    of = current
+    if (current !== inForce) users = new WeakMap()
+    inForce = current
     const known = users.get(assertions)
     if (known) return known
     const user = toUser({ issuer, subject, assertions }, current)

@@ -92,20 +92,20 @@ type JoinUser = (user: UserRecord, assertions: Assertions | undefined) => UserRe
 
 /** Equal facts give the same record, since identity headers are cached by it. A reload of the policy begins anew. */
 export function createJoin(policy: () => ClaimsPolicy): Join {
-  let of: ClaimsPolicy | undefined
+  let inForce: ClaimsPolicy | undefined
   let joined = new WeakMap<UserRecord, WeakMap<object, UserRecord>>()
   const current = (): ClaimsPolicy => {
     const now = policy()
-    if (now !== of) joined = new WeakMap()
-    of = now
+    if (now !== inForce) joined = new WeakMap()
+    inForce = now
     return now
   }
   const join: JoinUser = (user, assertions) => {
-    const ofPolicy = current()
+    const claims = current()
     const key = assertions ?? noAssertions
     const known = joined.get(user)?.get(key)
     if (known) return known
-    const made = joinUser(user, assertions, ofPolicy)
+    const made = joinUser(user, assertions, claims)
     const others = joined.get(user) ?? new WeakMap<object, UserRecord>()
     joined.set(user, others.set(key, made))
     return made

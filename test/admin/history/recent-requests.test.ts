@@ -122,7 +122,7 @@ t.test('credentials in a path stay out, and nothing is longer than a page can ta
   t.ok(JSON.stringify(long).length < 1_024)
 })
 
-t.test('of several processes the newest requests count, and as many as of one', async (t) => {
+t.test('the newest requests of all processes are kept, as many as one process keeps', async (t) => {
   const at = (timeMs: number): RecentRequest => ({ ...refusal, timeMs })
   const numbers = Array.from({ length: listLimit }, (_, index) => index)
   const merged = mergeRequests([numbers.map((number) => at(number * 2)), numbers.map((number) => at(number * 2 + 1))])

@@ -449,7 +449,7 @@ t.test('keys that are too old have no version', async (t) => {
   t.equal(keys.version(), version, 'the same keys are the same set')
 })
 
-/** When the simulated clock starts. */
+/** The time at which the simulated clock starts. */
 const startedAt = Date.parse('2031-02-03T04:05:06Z')
 
 /** Stores the keys of an earlier process. */

@@ -81,7 +81,7 @@ t.test('a malformed key does not affect the others', async (t) => {
   t.equal(await judge(await first.sign('off-curve')), 'unauthenticated')
 })
 
-t.test('of a published private key only the public half is kept', async (t) => {
+t.test('only the public half of a published private key is kept', async (t) => {
   const { privateKey } = await generateKeyPair('ES256', { extractable: true })
   const [key] = usableKeys([await exportJWK(privateKey)])
   t.same(Object.keys(key ?? {}).sort(), ['crv', 'kty', 'use', 'x', 'y'])

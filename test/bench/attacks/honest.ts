@@ -5,7 +5,7 @@ import { findPercentile } from '../statistics.ts'
 
 export type HonestRequest = Readonly<{ path: string; headers: Readonly<Record<string, string>> }>
 
-/** How those fared who mean no harm; a failure is any answer but 200, or none. */
+/** The responses to honest clients; a failure is any answer but 200, or none. */
 export type Fared = Readonly<{
   p50Ms: number
   p99Ms: number

@@ -11,7 +11,7 @@ export type Outcome = Readonly<{
   nginx: Fared | undefined
   peakBytes: number
   adminMs: number
-  /** Of a processor, under attack: what it took, however long the machine let it wait for one. */
+  /** The part of a processor that the gateway used under attack, without its waiting for one. */
   cpuShare: number
   /** Whether the process was there at the end, and the system had not ended any of its own. */
   isAlive: boolean

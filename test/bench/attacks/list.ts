@@ -17,7 +17,7 @@ export type Attack = Readonly<{
 /** Every attacker has several of these. */
 export const attackerAddresses = Array.from({ length: 8 }, (_, index) => `127.0.0.${index + 2}`)
 
-/** As many as the gateway opens, of which each may take two descriptors, and this machine lets a process have. */
+/** The limit of the gateway, within this machine's limit of descriptors. A connection may take two. */
 const maxConnections = Math.min(10_000, Math.floor((readDescriptorLimit() - 400) / 2))
 
 /** Nine in ten. A tenth of the attack comes before it, and a gateway that reads nothing of it cannot see that it has gone. */

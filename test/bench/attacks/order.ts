@@ -2,11 +2,11 @@
 export type Order = Readonly<{
   kind: 'line ends' | 'requests' | 'targets' | 'read-ahead' | 'guesses'
   origin: string
-  /** Its own. */
+  /** Addresses of the attacker itself. */
   addresses: readonly string[]
   /** Connections at once. */
   connections: number
-  /** In a second, where the attack has a rate; else each connection goes on as soon as it may. */
+  /** Requests a second, where the attack has a rate; else each connection goes on as soon as it may. */
   perSecond?: number
   path?: string
   headers?: Readonly<Record<string, string>>
@@ -16,9 +16,9 @@ export type Order = Readonly<{
 export type Told = Readonly<{
   /** Requests begun, or connections where that is what is spent. */
   begun: number
-  /** How often each status came; 0 for a connection that ended without one. */
+  /** The count of each status; 0 stands for a connection that ended without one. */
   statuses: Readonly<Record<string, number>>
   seconds: number
-  /** Of a processor. */
+  /** The part of a processor that the attacker used. */
   cpuShare: number
 }>

@@ -28,9 +28,9 @@ export type Ground = Readonly<{
   seconds: number
   /** Before anything is measured. */
   warmUp: number
-  /** Of others, in a second. */
+  /** Honest requests a second. */
   rate: number
-  /** Of each attack: 1 is all of it. */
+  /** The part of each attack that is played: 1 is all of it. */
   scale: number
   notify: (sentence: string) => void
   interruption: AbortSignal
@@ -109,7 +109,7 @@ async function attackNginx(
   return during(order(1), () => others.ask(() => request, rate, seconds))
 }
 
-/** It has little of a processor, and yet it is one line that it has to say. */
+/** The attacker has little of a processor, and has to report one line. */
 const tellWithinMs = 60_000
 
 /** Attacks while something is done; resolves to what came of both. */

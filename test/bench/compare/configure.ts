@@ -12,7 +12,7 @@ export type SetUp = Readonly<{
   routes?: readonly Readonly<Record<string, unknown>>[]
 }>
 
-/** Nothing listens on the port multiplexer's port. */
+/** Nothing listens on port 1. */
 const nowhere = 'http://127.0.0.1:1'
 export const anyPort = { host: '127.0.0.1', port: 0 }
 

@@ -28,7 +28,7 @@ export function estimate(ratios: readonly number[]): Estimate {
   }
 }
 
-/** How far a build may seem to be from itself: the end of its estimate that is farther from 1. */
+/** The largest difference of a build from itself: the end of its estimate that is farther from 1. */
 export const findSpread = ({ low, high }: Estimate): number => Math.max(high - 1, 1 - low)
 
 /** Judges a ratio by the spread of one build beside itself; `namedPercent` is what a row was announced to cost. */

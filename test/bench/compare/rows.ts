@@ -5,7 +5,7 @@ import type { SetUp } from './configure.ts'
 
 type Headers = Readonly<Record<string, string>>
 
-/** How a kind of request is asked for, and of which gateway. */
+/** One kind of request, and the gateway that gets it. */
 export type Row = Readonly<{
   name: string
   of: keyof typeof setUps

@@ -36,8 +36,8 @@ export async function startSide(
   const agents = await startCrowdUpstream(owner)
   const wanted = new Set<Row['of']>([...rows.map(({ of }) => of), ...(isStreaming ? (['usual'] as const) : [])])
   const gateways = new Map<Row['of'], Replica>()
-  for (const of of wanted)
-    gateways.set(of, await startGateway(owner, checkout, stage, setUps[of], options.backendPort, agents.url))
+  for (const name of wanted)
+    gateways.set(name, await startGateway(owner, checkout, stage, setUps[name], options.backendPort, agents.url))
   const warm = new Set<Replica>()
   /** The first load on a gateway lasts long. Before later ones V8 has only the code of their own row left to compile. */
   const chooseWarmUp = (gateway: Replica): number => {
@@ -45,9 +45,9 @@ export async function startSide(
     warm.add(gateway)
     return isWarm ? Math.min(1, options.warmUpSeconds) : options.warmUpSeconds
   }
-  const find = (of: Row['of']): Replica => {
-    const gateway = gateways.get(of)
-    if (!gateway) throw new Error(`there is no gateway ${of}`)
+  const find = (name: Row['of']): Replica => {
+    const gateway = gateways.get(name)
+    if (!gateway) throw new Error(`there is no gateway ${name}`)
     return gateway
   }
   const courses = rows.map((row): Course => {
@@ -94,7 +94,7 @@ export async function startSide(
   ]
 }
 
-/** Of all streams of a side together. */
+/** The rate of all streams of a side together. */
 const eventsPerSecond = 5_000
 
 async function startGateway(

@@ -25,7 +25,7 @@ export async function measureCheck(): Promise<number> {
   const levels = (id: string): ResourceRecord => ({
     levels: [{ id, organizationId: 1, ownerId: null, visibility: 'organization' }],
   })
-  // Of a directory no other question is asked.
+  // The check asks a directory for nothing else.
   const store = { findResource: async ({ id }: { id: string }) => levels(id) } as unknown as Directory
   const ignore = (): void => undefined
   const { directory } = createCachedDirectory(store, {

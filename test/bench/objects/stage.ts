@@ -18,7 +18,7 @@ export type ObjectsStage = Readonly<{
   gateway: Replica
   headers: Readonly<Record<string, string>>
   ownId: number | string
-  /** As many of each, in turn and of equal length. */
+  /** Equally many ids of each kind, created in turn and of equal length. */
   foreignIds: readonly number[]
   absentIds: readonly number[]
 }>

@@ -8,7 +8,7 @@ export type Pairs = Readonly<{
   foreignMicros: number
   absentMicros: number
   t: number
-  /** Of the values below the ninth decile of both: pauses of the machine hide a small difference. */
+  /** Welch's t of the values below the ninth decile of both, since pauses of the machine hide a small difference. */
   fastT: number
 }>
 

@@ -43,7 +43,7 @@ export type ContestOptions = Readonly<{
   notify: (sentence: string) => void
 }>
 
-/** Of load on each way, before anything is measured. */
+/** Seconds of load on each way before the measurement. */
 const warmUpSeconds = 3
 
 /** The same for those that begin anew: until V8 has compiled what is hot, and collected what the start left, they are dearer. */

@@ -14,7 +14,7 @@ export function findProgram(name: string): string | undefined {
   return all.map((folder) => join(folder, name)).find(isProgram)
 }
 
-/** Why a program cannot be run. */
+/** The reason why a program cannot be run, if there is one. */
 export const findLack = (name: string, hint: string): string | undefined =>
   findProgram(name) === undefined ? `there is no ${name} (${hint})` : undefined
 

@@ -3,7 +3,7 @@ import type { Owner } from '../../support/owner.ts'
 
 const folder = '/sys/module/haltpoll/parameters'
 
-/** How a guest of a hypervisor waits for work: so many nanoseconds by looking for it, before it lets the host halt it. */
+/** The nanoseconds for which a guest of a hypervisor looks for work before it lets the host halt it. */
 const wanted = { guest_halt_poll_ns: '2000000', guest_halt_poll_grow_start: '1000000' }
 
 /**

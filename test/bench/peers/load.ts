@@ -20,7 +20,7 @@ export type Throughput = Readonly<{
   refused: number
 }>
 
-/** As many requests as go through, over connections that are kept. */
+/** Sends as many requests as go through, over connections that are kept. */
 export async function drive(owner: Owner, asked: Asked, connections: number, seconds: number): Promise<Throughput> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-bench-'))
   owner.teardown(() => rmSync(folder, { recursive: true, force: true }))

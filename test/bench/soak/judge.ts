@@ -20,7 +20,7 @@ export type SoakLimits = Readonly<{ rssRatio: number }>
 /** More or less is how many streams happen to be open. */
 const spareDescriptors = 20
 
-/** How long a moment lasts: single readings jump by what the garbage collector has just done. */
+/** The length of one sample; single readings jump by the last work of the garbage collector. */
 const momentShare = 1 / 30
 
 /** Middles of the readings around two moments: when it has warmed up, and at the end. */

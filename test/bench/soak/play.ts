@@ -6,7 +6,7 @@ import { type Ask, drawScene, type Scene } from './scenes.ts'
 export type Play = Readonly<{
   requests: () => number
   inFlight: () => number
-  /** Of everything that was not as it had to be; each sort once, with how many there were and the first in full. */
+  /** Unexpected results: their number, and a complaint for each kind with its count and its first result in full. */
   unexpected: () => number
   complaints: () => readonly string[]
   complain: (sort: string, detail?: string) => void

@@ -288,7 +288,7 @@ t.test('issuer and subject name a user together, whatever is in them', async (t)
   t.equal(asked.length, names.length)
 })
 
-t.test('that a user is not there is not remembered: a first login follows', async (t) => {
+t.test('the absence of a user is not remembered, because a first login follows', async (t) => {
   const { directory, rows } = holdDirectory()
   t.equal(await directory.findByIdentity({ issuer, subject: 'new' }), undefined)
   rows.users.set('new', user(4))
@@ -296,7 +296,7 @@ t.test('that a user is not there is not remembered: a first login follows', asyn
 })
 
 t.test(
-  'that a token is not there is remembered for the hash that was claimed, so that a guess hides nothing',
+  'the absence of a token is remembered for the hash that was claimed, so that a guess hides nothing',
   async (t) => {
     const { directory, rows, asked, pass } = holdDirectory()
     t.equal(await directory.findToken(103, 'guess'), undefined)
@@ -309,7 +309,7 @@ t.test(
   },
 )
 
-t.test('with an absence its reason is remembered, and forgotten by a change', async (t) => {
+t.test('an absence is remembered with its reason, and forgotten by a change', async (t) => {
   const { directory, rows, asked, forget } = holdDirectory()
   rows.wrongSecrets.add(103)
   for (let again = 0; again < 2; again += 1) t.equal(await directory.findToken(103, 'guess'), 'wrong-secret')

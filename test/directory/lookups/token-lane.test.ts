@@ -55,7 +55,7 @@ async function openLane(width: number, batchSize: number, maxWaiting: number) {
   return { ...lane, confirm, questions, whole, turn, pass, most: () => most }
 }
 
-/** As after a first guess: from then on nothing is asked but hashes. */
+/** Makes a first guess; from then on the lane asks for hashes alone. */
 async function openSuspiciousLane(width: number, batchSize: number, maxWaiting: number) {
   const opened = await openLane(width, batchSize, maxWaiting)
   await opened.confirm(1, hashOf(1), 'first')

@@ -85,7 +85,7 @@ t.test('sessions of one subject beyond the newest become one logout of the subje
   ])
 })
 
-t.test('logouts of one issuer beyond the newest become one of everyone, and others stay', async (t) => {
+t.test('logouts of one issuer beyond the newest become one of all its subjects, and others stay', async (t) => {
   await store.write([1, 2, 3, 4, 5].map((at) => logout('full', `subject-${at}`, '', at)))
   await store.write([logout('other', 'a', '', 1)])
   await store.widenIssuer('full', 3)

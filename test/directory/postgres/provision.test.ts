@@ -102,7 +102,7 @@ t.test('an organization is created once for each external id, in the trail, and 
   t.match(kept, { id: first.row.id, name: 'Umbrella', externalId: 'crm-1' })
 })
 
-t.test('of two commands at once with one external id one creates', async (t) => {
+t.test('one of two commands at once with one external id creates', async (t) => {
   const both = await Promise.all([create('twin', 'twin'), create('twin', 'twin')])
   t.same(both.map(({ isNew }) => isNew).sort(), [false, true])
   t.equal(both[0].row.id, both[1].row.id)

@@ -32,7 +32,7 @@ for (const [name, answer] of Object.entries(answers))
     await checkEnds(t, await startRawUpstream(t, (socket) => socket.write(Buffer.from(answer, 'hex'))))
   })
 
-testCertificates(t, 'on TLS', async (t) => {
+testCertificates(t, 'malformed messages on TLS', async (t) => {
   const { cert, key } = createAuthority(t).issue(ownNames)
   for (const [name, answer] of Object.entries(answers))
     t.test(`${name} ends the connection`, async (t) => {

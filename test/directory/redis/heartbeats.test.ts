@@ -5,7 +5,7 @@ import { createReadHeartbeat, withHeartbeats } from '../../../gateway/directory/
 const nowMs = 1_800_000_000_000
 const ago = (ms: number): Date => new Date(nowMs - ms)
 
-/** Older than this is offline. */
+/** A cluster whose last heartbeat is older counts as offline. */
 const aliveSince = ago(60_000)
 
 /** A directory with one cluster and a Redis with one key; both take notes of who asks. */
@@ -30,7 +30,7 @@ function holdCluster(row: Date | null, value?: string) {
       read: async (key) => {
         keys.push(key)
         if (state.isHeld) await new Promise<void>((resolve) => (release = resolve))
-        // As the link does: what cannot be asked at once is not there.
+        // The link to Redis gives undefined, too, where it cannot ask at once.
         return state.isUp ? state.value : undefined
       },
       maxEntries: 100,
@@ -52,7 +52,7 @@ function holdCluster(row: Date | null, value?: string) {
   }
 }
 
-t.test('of the row’s heartbeat and that in Redis the newer counts', async (t) => {
+t.test('the newer of two heartbeats counts, that of the row or that in Redis', async (t) => {
   const [older, newer] = [ago(50_000), ago(10_000)]
   t.same(await holdCluster(older, String(newer.getTime())).beat(), newer)
   t.same(await holdCluster(newer, String(older.getTime())).beat(), newer)
@@ -113,7 +113,7 @@ t.test('a malformed time does not count as a heartbeat', async (t) => {
     t.same(await holdCluster(row, value).beat(), row, JSON.stringify(value))
 })
 
-t.test('a heartbeat more than five minutes ahead of our clock is a broken clock’s', async (t) => {
+t.test('a heartbeat more than five minutes ahead of the gateway’s clock is ignored', async (t) => {
   const row = ago(500_000)
   t.same(await holdCluster(row, String(nowMs + 300_000)).beat(), new Date(nowMs + 300_000))
   t.same(await holdCluster(row, String(nowMs + 300_001)).beat(), row)
@@ -167,6 +167,6 @@ t.test('a cluster that goes between the two looks is gone', async (t) => {
   t.equal(await found, undefined)
 })
 
-t.test('the rest of the directory is as it was', async (t) => {
+t.test('other calls of the directory pass through', async (t) => {
   await t.rejects(holdCluster(null).directory.ping(), /another ping/)
 })

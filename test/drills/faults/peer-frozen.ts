@@ -19,6 +19,6 @@ export const drill: Drill = {
     owner.teardown(() => process.kill(world.pids.gateway, 'SIGCONT'))
   },
   end: ({ world }) => process.kill(world.pids.gateway, 'SIGCONT'),
-  // The one that slept had heard of nothing meanwhile.
+  // The stopped replica heard of no change.
   lookAfter: (stage) => findRevoked(stage, stage.world.public, 2_000),
 }

@@ -9,7 +9,7 @@ export const drill: Drill = {
   ],
   alerts: ['SallyportRedisDown'],
   findLack: findRedisServerLack,
-  // Of a primary that does not exist.
+  // The primary that it follows does not exist.
   begin: ({ redis }) => redis.tell('REPLICAOF 127.0.0.1 1'),
   end: ({ redis }) => redis.tell('REPLICAOF NO ONE'),
   lookDuring: async ({ metric }) => {

@@ -9,7 +9,7 @@ const other = `other.${drillDomain}`
 
 const serverOf = ({ notes }: Stage): NameServer => notes.get('names') as NameServer
 
-/** As many requests meet the address before it is left alone, so that each method does. */
+/** The address is left alone after as many failures, so that requests of each method meet it. */
 const failures = 100
 
 export const drill: Drill = {

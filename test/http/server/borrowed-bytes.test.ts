@@ -10,7 +10,7 @@ import { listenerOptions } from '../../support/listener-options.ts'
 /** None of them is a digit of a chunk's size. */
 const letters = [...'GHIJKLMN']
 
-/** Of a body; the system's buffers would take four mebibytes from one side, however slow the other one is. */
+/** The size of a body. The system's buffers take four mebibytes from one side, however slow the other one is. */
 const size = 8 * 1024 * 1024 + 4_321
 const last = 'Z'
 

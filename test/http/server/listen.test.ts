@@ -50,7 +50,7 @@ t.test('a client that pipelines without end is read no further than its answers'
   t.ok(bytes > 0 && bytes <= 16 * 1024, `${bytes} bytes are held, of one read of a socket`)
 })
 
-t.test('simultaneous requests of clients stay apart, however long it is held', async (t) => {
+t.test('requests of several clients stay apart, however long their bytes are held', async (t) => {
   const exchanges: Exchange[] = []
   const { origin } = await listen(t, (exchange) => void exchanges.push(exchange))
   const letters = [...'abcdefghijkl']
@@ -113,7 +113,7 @@ t.test('an answer that only its connection ends, and that breaks off, ends by a 
   t.equal(fault?.code, 'ECONNRESET')
 })
 
-t.test('an answer that breaks off reaches its client so far, and never whole', async (t) => {
+t.test('an answer that breaks off reaches its client in part, and never as a whole one', async (t) => {
   const { origin } = await listen(t, (exchange) => {
     const writer = exchange.startResponse({ status: 200, headers: ['content-length', '5'] })
     writer.write(Buffer.from('whole'))
@@ -139,7 +139,7 @@ t.test('an answer that was given before its client ends its side arrives', async
   t.match(await client.closed(), /\r\n\r\nok$/)
 })
 
-t.test('no head goes out that would be two, and none twice', async (t) => {
+t.test('a head that would read as two is refused, and so is a second head', async (t) => {
   const faults: string[] = []
   const { origin } = await listen(t, (exchange) => {
     for (const head of [
@@ -199,7 +199,7 @@ t.test('a listener that closes lets an answer end, says that it is the last, and
   t.equal(exchanges.length, 1)
 })
 
-t.test('a client that waits delays no other', async (t) => {
+t.test('a client that sends no whole head in time is closed, with 408 if it had begun one', async (t) => {
   const { listener, origin } = await listen(t, answerOk, { headersTimeoutMs: 100 })
   const silent = await openRawClient(t, origin)
   const partial = await openRawClient(t, origin)

@@ -35,16 +35,16 @@ function open({ minBodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 
       seen.end = fault
     },
   }
-  /** As its connection lends it: the bytes are another's afterwards. */
+  /** Pushes bytes as a connection does, which reuses their memory afterwards. */
   const say = (text: string): void => {
-    const lent = Buffer.from(text)
-    body.push(lent)
-    lent.fill('?')
+    const bytes = Buffer.from(text)
+    body.push(bytes)
+    bytes.fill('?')
   }
   return { seen, body, take: () => body.consume(consumer, limitBytes), say }
 }
 
-t.test('a client is told to go on when its body is wanted, and once', async (t) => {
+t.test('the client gets one 100 Continue, once its body is asked for', async (t) => {
   const { seen, take, say, body } = open({ awaitsContinue: true })
   t.equal(seen.continues, 0)
   take()
@@ -92,7 +92,7 @@ t.test('a body over its limit, one that breaks off, and a malformed one, fail', 
   await t.rejects(refused, { code: 'headers_malformed' })
 })
 
-t.test('a silent client fails, one that drips too; one that is not waited for does not', async (t) => {
+t.test('a body that stops or drips fails, and one whose reader pauses does not', async (t) => {
   const silent = open()
   silent.take()
   const dripping = open({ minBodyBytesPerSecond: 1_000 })
@@ -107,7 +107,7 @@ t.test('a silent client fails, one that drips too; one that is not waited for do
   waiting.body.discard()
 })
 
-t.test('a body that is read here is what came, whatever becomes of the bytes', async (t) => {
+t.test('a body that the gateway reads is a copy, which later reads do not change', async (t) => {
   const { body, say } = open()
   say('early, ')
   const read = body.read(100)

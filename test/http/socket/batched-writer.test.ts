@@ -96,7 +96,7 @@ t.test('no more text is joined than node writes without a copy', async (t) => {
   t.same(writes, [half + half, 'y'])
 })
 
-t.test('of a crowd the first do not wait for the last', async (t) => {
+t.test('the first writers of a crowd do not wait for the last', async (t) => {
   const pairs = await openWriters(t, 20)
   for (const { writer } of pairs) writer.write('text')
   const written = (): number => pairs.filter(({ writes }) => writes.length === 1).length

@@ -22,7 +22,7 @@ async function openFull(t: Test, count: number, bytes: number): Promise<readonly
   return sockets
 }
 
-t.test('those who say much are read a part of it in each turn', async (t) => {
+t.test('a peer that sends much is read in parts, one in each turn', async (t) => {
   const sockets = await openFull(t, 8, 2 * mebibyte)
   let whole = 0
   let thisTurn = 0

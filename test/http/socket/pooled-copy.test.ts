@@ -38,7 +38,7 @@ t.test('a slab is at least half full', async (t) => {
   }
 })
 
-t.test('of 100 slabs that are recycled at once, 32 are kept', async (t) => {
+t.test('32 of 100 slabs that are recycled at once are kept', async (t) => {
   const copies = Array.from({ length: 100 }, () => new PooledCopy(Buffer.alloc(64 * kib)))
   const before = new Set(copies.map(({ bytes }) => bytes.buffer))
   t.equal(before.size, 100)

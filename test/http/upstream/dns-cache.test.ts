@@ -42,7 +42,7 @@ const look = ({ lookup }: DnsCache, name: string): Promise<readonly string[]> =>
     })
   })
 
-t.test('an answer is good for its time, and those who ask at once ask once', async (t) => {
+t.test('an answer is good for its time, and callers at the same time share a lookup', async (t) => {
   const { names, asked, pass } = fakeNames({ a: ['192.0.2.1'] })
   await Promise.all([look(names, 'a'), look(names, 'a')])
   t.equal(asked.length, 1)

@@ -157,7 +157,7 @@ for (const [what, answer] of Object.entries(broken))
     await until(() => upstream.sockets()[0]?.readableEnded || upstream.sockets()[0]?.destroyed, 'the close')
   })
 
-t.test('other early heads are passed over', async (t) => {
+t.test('early heads that are well-formed are passed over', async (t) => {
   const early = 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n'
   const upstream = await startRawUpstream(t, answerHeads(early + early + ok))
   t.equal(await ask(upstream.url), '200 ok')

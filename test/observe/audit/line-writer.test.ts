@@ -116,7 +116,7 @@ t.test('a line that is cut by a failure is finished, and not begun again', async
   t.equal(place.taken(), lines(0, 5).join(''))
 })
 
-t.test('in another file a line that was cut begins again', async (t) => {
+t.test('a line that was cut begins again in another file', async (t) => {
   const { place, writer, told } = open(t, { followMs: 0 })
   const pieces: (number | string)[] = [3, 'ENOSPC']
   place.answer(() => {
@@ -158,7 +158,7 @@ t.test('after a rest the next line tries whether the place works again', async (
 })
 
 t.test(
-  'of a batch that fails in its middle, those who wait for its first lines are told that they stand',
+  'callers who wait for the first lines of a batch that fails in its middle learn that these are written',
   async (t) => {
     const { place, writer, told } = open(t)
     const { answer, release } = holdBack()

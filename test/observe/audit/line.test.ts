@@ -100,7 +100,7 @@ t.test('an unknown value is null, so that every line has every field', async (t)
     t.equal(line[field], null, field)
 })
 
-t.test('an OAuth credential has no number', async (t) => {
+t.test('an OAuth credential has no id', async (t) => {
   const principal: Principal = {
     user: { ...robot.user, userType: 'human' },
     credential: { kind: 'oauth', expiresAt: new Date(0) },

@@ -11,7 +11,7 @@ const application = fileURLToPath(new URL('app', import.meta.url))
 const installed = fileURLToPath(new URL('../../../.sallyport/adonis', import.meta.url))
 const typescript = fileURLToPath(import.meta.resolve('typescript'))
 
-/** Why no AdonisJS can be started; undefined where it can. The file is written last by the script. */
+/** The reason why AdonisJS cannot be started; undefined where it can. The script writes the file last. */
 export const adonisLack: string | undefined = existsSync(join(installed, '.lock'))
   ? undefined
   : 'there is no AdonisJS: run scripts/install-companions.js'

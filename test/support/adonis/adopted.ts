@@ -8,7 +8,7 @@ const example = new URL('../../../docs/guides/adopt-a-database/adonis.sql', impo
 
 /** A database of a backend, and a role that may do in it what the example grants to a gateway. */
 export type AdoptedDatabase = Readonly<{
-  /** As the backend itself. */
+  /** A connection with the role of the backend itself. */
   backend: pg.Client
   /** The database for the gateway, with a role of its own. */
   gatewayUrl: string

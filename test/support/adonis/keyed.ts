@@ -5,7 +5,7 @@ import type { Owner } from '../owner.ts'
 import { type AdoptedDatabase, readExample } from './adopted.ts'
 import { backendTables } from './tables.ts'
 
-/** The first key of an organization: no double holds it. */
+/** The first key of an organization, which JavaScript's numbers cannot hold. */
 export const firstOrganization = '9007199254740993'
 
 /** The backend's tables, with uuids as keys, and organizations with large integers. */

@@ -25,7 +25,7 @@ type Pod = {
   restarts: number
   isStarted: boolean
   isReady: boolean
-  /** When it became ready, or ceased to be. */
+  /** The time at which it became ready, or ceased to be. */
   changedAt: string
   isStopping: boolean
   phase: string

@@ -8,19 +8,19 @@ import { testSpoofed } from './spoofed.ts'
 import type { Stage } from './stage.ts'
 import { testStreams } from './streams.ts'
 
-/** The particular behaviour of a proxy, as its page says. */
+/** The behavior in which proxies differ, as the page of each says. */
 export type Manners = Readonly<{
-  /** Whether it only asks, or leaves it to the gateway to forward. */
+  /** Whether the proxy asks the gateway and forwards the request itself, or the gateway forwards it. */
   forwards: 'itself' | 'by the gateway'
-  /** Headers, in small letters, that it adds to what a gateway alone would send to the backend. */
+  /** Headers, in small letters, that the backend gets from this proxy and would not get from a gateway alone. */
   adds: readonly string[]
-  /** Statuses while the proxy cannot ask the gateway, or cannot send a request on to it. */
+  /** The proxy's statuses while neither the decision listener nor the public listener can be reached. */
   gatewayDown: Readonly<{ decision: number; public: number }>
   /** The status while the backend cannot be reached. */
   backendDown: number
 }>
 
-/** Every scene that a proxy in front has to play as a gateway alone does. */
+/** Tests that a client and a backend see the same with this proxy in front as with the gateway alone. */
 export function testScenes(t: Test, stage: Stage, manners: Manners): void {
   testAllowed(t, stage, manners)
   testRefused(t, stage)

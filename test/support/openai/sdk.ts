@@ -30,7 +30,7 @@ export type Outcome = Readonly<{
   text: string
   /** The types of the events; those of chat are each a `chunk`. */
   events: readonly string[]
-  /** How the whole answer says that it ended: a response by its status, a completion by its `finish_reason`. */
+  /** The end that the whole answer states: a response by its status, a completion by its `finish_reason`. */
   result?: string
   /** The response of a `response.failed` event. */
   failed?: JsonValue

@@ -48,7 +48,7 @@ export type Stage = Readonly<{
   play: (sdk: Sdk, ways: readonly Way[], scene: Scene) => Promise<readonly Use[]>
 }>
 
-/** How long a stream is quiet before the hasty gateway says something, and how long before it gives it up. */
+/** The silence of a stream after which the hasty gateway sends a keep-alive, and that after which it ends the stream. */
 export const hasteMs = { keepAlive: 200, silence: 1_500 }
 
 /** Starts whatever an SDK may meet, short of the gateway's own end. */

@@ -121,7 +121,7 @@ async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<rea
     severity: 'error',
     code: 'silent-table',
     where: table,
-    message: `no trigger tells of ${[...events].join(', ')}, and ${[...relations].join(', ')} read from it: what is held of it would be old`,
+    message: `no trigger tells of ${[...events].join(', ')}, and ${[...relations].join(', ')} read from it: caches would keep old rows of it`,
     help: isAdopted
       ? `${composeCall(table, relations)} It needs a table, not a materialized view (docs/guides/adopt-a-database.md)`
       : `alter table ${table} enable trigger all; or restore the triggers of migration 3`,
