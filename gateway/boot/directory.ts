@@ -21,7 +21,7 @@ import { createFindSchemaFault, type SchemaWatch, watchSchema } from '../directo
 import { createServers, type Servers } from '../directory/postgres/servers.ts'
 import { createSessionEndStore, type SessionEndStore } from '../directory/postgres/session-ends.ts'
 import { createFindShared } from '../directory/postgres/shared-organizations.ts'
-import { createFindHashes } from '../directory/postgres/token-store.ts'
+import { createTokenLookups } from '../directory/postgres/token-store.ts'
 import { collectTokenUses } from '../directory/postgres/token-uses.ts'
 import { createReadHeartbeat, type ReadHeartbeat, withHeartbeats } from '../directory/redis/heartbeats.ts'
 import type { RedisLink } from '../directory/redis/redis-link.ts'
@@ -258,7 +258,7 @@ function guardUnknownTokens(
 ): Directory {
   const logGuess = createGuessLog(log, monotonicMs)
   const guarded = guardLookups(store, {
-    findHashes: createFindHashes(database.query),
+    ...createTokenLookups(database.query),
     poolSize: requireDatabase(configuration).poolSize,
     maxEntries: configuration.cache.maxEntries,
     limit: configuration.authentication.unknownTokens,

@@ -2,12 +2,13 @@ import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { type AttemptLimit, createAttempts } from '../../lib/attempts.ts'
 import type { Directory, DirectoryStore } from '../directory.ts'
-import { createTokenLane, type FindHashes } from './token-lane.ts'
+import { createTokenLane, type FindHashes, type FindTokens } from './token-lane.ts'
 
 export type UnknownToken = 'found' | 'refused' | 'throttled' | 'shed'
 
 export type GuardOptions = Readonly<{
   findHashes: FindHashes
+  findTokens: FindTokens
   poolSize: number
   maxEntries: number
   limit: AttemptLimit | undefined
@@ -28,11 +29,12 @@ const laneShare = 1 / 3
  * guess costs a query.
  */
 export function guardLookups(store: DirectoryStore, options: GuardOptions) {
-  const { findHashes, poolSize, maxEntries, limit, ownerOf, monotonicMs, onUnknown } = options
+  const { findHashes, findTokens, poolSize, maxEntries, limit, ownerOf, monotonicMs, onUnknown } = options
   const width = Math.max(1, Math.floor(poolSize * laneShare))
   const lane = createTokenLane({
     findHashes,
     findToken: async (id) => store.findToken(id),
+    findTokens,
     width,
     batchSize,
     maxWaiting,

@@ -6,9 +6,12 @@ import type { TokenRecord, WrongSecret } from '../directory.ts'
 
 export type FindHashes = (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>
 
+export type FindTokens = (ids: readonly number[]) => Promise<ReadonlyMap<number, TokenRecord>>
+
 export type TokenLaneOptions = Readonly<{
   findHashes: FindHashes
   findToken: (id: number) => Promise<TokenRecord | undefined>
+  findTokens: FindTokens
   width: number
   batchSize: number
   maxWaiting: number
@@ -43,24 +46,29 @@ const paceMs = 8
  * wait for the pace.
  */
 export function createTokenLane(options: TokenLaneOptions): TokenLane {
-  const { findHashes, findToken, width, batchSize, maxWaiting, monotonicMs } = options
+  const { findHashes, findToken, findTokens, width, batchSize, maxWaiting, monotonicMs } = options
   const waiting = createTurns<Claim>(maxWaiting)
   const pace = createPace(monotonicMs)
   let running = 0
   let isPaused = false
+  const findWhole = async (claims: readonly Claim[]): Promise<ReadonlyMap<number, TokenRecord>> => {
+    const [first, second] = claims
+    if (!first || second) return findTokens(idsOf(claims))
+    const token = await findToken(first.id)
+    return new Map(token && [[token.id, token]])
+  }
   const judge = ({ hash, settle }: Claim, stored: string | undefined, token: () => ReturnType<typeof findToken>) => {
     if (isSame(hash, stored)) return settle(token())
     pace.noteGuess()
     settle(stored === undefined ? undefined : 'wrong-secret')
   }
   const look = async (claims: readonly Claim[]): Promise<void> => {
-    const [first, second] = claims
-    if (first && !second && !pace.isSuspicious()) {
-      const token = await findToken(first.id)
-      judge(first, token?.hash, async () => token)
+    if (!pace.isSuspicious()) {
+      const tokens = await findWhole(claims)
+      for (const claim of claims) judge(claim, tokens.get(claim.id)?.hash, async () => tokens.get(claim.id))
       return
     }
-    const hashes = await findHashes([...new Set(claims.map(({ id }) => id))])
+    const hashes = await findHashes(idsOf(claims))
     for (const claim of claims) judge(claim, hashes.get(claim.id), () => findToken(claim.id))
   }
   const ask = async (claims: readonly Claim[]): Promise<void> => {
@@ -117,6 +125,8 @@ function createPace(monotonicMs: () => number) {
     untilNextMs: (): number => (isSuspicious() ? askedAtMs + paceMs - monotonicMs() : 0),
   }
 }
+
+const idsOf = (claims: readonly Claim[]): readonly number[] => [...new Set(claims.map(({ id }) => id))]
 
 const noHash = '0'.repeat(64)
 

@@ -28,7 +28,7 @@ import {
 } from './rows.ts'
 import { areRemovalsNoted, findRemovedIdentity, unnoted } from './shared-organizations.ts'
 import * as statements from './statements.ts'
-import { createTokenStore } from './token-store.ts'
+import { createTokenLookups, createTokenStore } from './token-store.ts'
 
 export type DirectoryReports = Readonly<{
   noteTokenUse: Directory['noteTokenUse']
@@ -184,6 +184,7 @@ export async function findUser(query: Query, id: number): Promise<UserRecord | u
 }
 
 export const createReadFacts = (query: Query): ReadFacts => {
+  const { findTokens } = createTokenLookups(query)
   const readByIds = <Row extends { id: number }>(statement: Statement, ids: readonly number[]) =>
     ids.length === 0 ? Promise.resolve<readonly Row[]>([]) : query<Row>(statement, [ids])
   const readUsers = async (issuers: readonly string[], subjects: readonly string[]) =>
@@ -193,17 +194,16 @@ export const createReadFacts = (query: Query): ReadFacts => {
   return async ({ identities, tokens, agents, clusters, resources }) => {
     const issuers = identities.map(({ issuer }) => issuer)
     const subjects = identities.map(({ subject }) => subject)
-    const [userRows, tokenRows, agentRows, clusterRows, findRead] = await Promise.all([
+    const [userRows, foundTokens, agentRows, clusterRows, findRead] = await Promise.all([
       readUsers(issuers, subjects),
-      readByIds<TokenRow>(statements.findTokens, tokens),
+      findTokens(tokens),
       readByIds<AgentRow>(statements.findAgents, agents),
       readByIds<ClusterRow>(statements.findClusters, clusters),
       readResources(query, resources),
     ])
-    const found = tokenRows.map(toToken).filter((token) => token !== undefined)
     return {
       users: new Map(userRows.map((row) => [nameIdentity(row), row.user])),
-      tokens: new Map(found.map((token) => [token.id, token])),
+      tokens: foundTokens,
       agents: new Map(agentRows.map((row): [number, AgentRecord] => [row.id, toAgent(row)])),
       clusters: new Map(clusterRows.map((row): [number, ClusterRecord] => [row.id, toCluster(row)])),
       findResource: findRead,

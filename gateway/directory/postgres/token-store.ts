@@ -1,9 +1,9 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Directory, Minter, UserRecord } from '../directory.ts'
-import type { FindHashes } from '../lookups/token-lane.ts'
+import type { FindHashes, FindTokens } from '../lookups/token-lane.ts'
 import { writeAudit } from './audit.ts'
 import type { Database, Query } from './pool.ts'
-import { type TokenMetadataRow, toMetadata } from './rows.ts'
+import { type TokenMetadataRow, type TokenRow, toMetadata, toToken } from './rows.ts'
 import * as statements from './statements.ts'
 import { type AncestorRow, isUnbroken, longestLine } from './token-line.ts'
 
@@ -37,12 +37,17 @@ export const createTokenStore = ({
     }),
 })
 
-export const createFindHashes =
-  (query: Query): FindHashes =>
-  async (ids) => {
+export const createTokenLookups = (query: Query): Readonly<{ findHashes: FindHashes; findTokens: FindTokens }> => ({
+  findHashes: async (ids) => {
     const rows = await query<{ id: number; hash: string }>(statements.findTokenHashes, [ids])
     return new Map(rows.map(({ id, hash }) => [id, hash]))
-  }
+  },
+  findTokens: async (ids) => {
+    const rows = ids.length === 0 ? [] : await query<TokenRow>(statements.findTokens, [ids])
+    const tokens = rows.map(toToken).filter((token) => token !== undefined)
+    return new Map(tokens.map((token) => [token.id, token]))
+  },
+})
 
 type MintFacts = {
   minter: UserRecord | null

@@ -23,6 +23,7 @@ const exists = (id: number): boolean => id % 2 === 0
 async function openLane(width: number, batchSize: number, maxWaiting: number) {
   const questions: Readonly<{ ids: readonly number[]; answer: () => void; fail: (error: unknown) => void }>[] = []
   const whole: number[] = []
+  const together: (readonly number[])[] = []
   let [under, most] = [0, 0]
   let nowMs = 0
   const lane = createTokenLane({
@@ -33,6 +34,11 @@ async function openLane(width: number, batchSize: number, maxWaiting: number) {
     findToken: async (id) => {
       whole.push(id)
       return exists(id) ? tokenOf(id) : undefined
+    },
+    findTokens: async (ids) => {
+      whole.push(...ids)
+      together.push(ids)
+      return new Map(ids.filter(exists).map((id) => [id, tokenOf(id)]))
     },
     findHashes: (ids) => {
       under += 1
@@ -52,7 +58,7 @@ async function openLane(width: number, batchSize: number, maxWaiting: number) {
   const pass = (ms: number): void => {
     nowMs += ms
   }
-  return { ...lane, confirm, questions, whole, turn, pass, most: () => most }
+  return { ...lane, confirm, questions, whole, together, turn, pass, most: () => most }
 }
 
 /** Makes a first guess; from then on the lane asks for hashes alone. */
@@ -78,6 +84,28 @@ t.test('without guesses a token takes one question', async (t) => {
   pass(1_000)
   t.equal(await confirm(8, hashOf(8), 'a'), true)
   t.equal(questions.length, 1, 'one again a second later')
+})
+
+t.test('without guesses tokens that come together take one question, until one of them is a guess', async (t) => {
+  const { confirm, questions, together, pass } = await openLane(1, 64, 10)
+  const claim = (ids: readonly number[]) => Promise.all(ids.map((id) => confirm(id, hashOf(id), `a${id}`)))
+  t.same(await claim([2, 4, 6, 8]), [true, true, true, true])
+  t.same([together, questions.length], [[[4, 6, 8]], 0], 'the first is asked for at once')
+  t.same(await claim([10, 12, 13, 14]), [true, true, false, true])
+  t.same(together, [
+    [4, 6, 8],
+    [12, 13, 14],
+  ])
+  pass(10)
+  const claims = claim([16, 18])
+  questions[0]?.answer()
+  await until(() => {
+    pass(10)
+    return questions.length === 2
+  }, 'another question for hashes')
+  questions[1]?.answer()
+  t.same(await claims, [true, true])
+  t.equal(together.length, 2, 'no user is read for a guess')
 })
 
 t.test('a claim is right where the token is there and has that hash', async (t) => {
