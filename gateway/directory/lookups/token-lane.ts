@@ -46,17 +46,11 @@ const paceMs = 8
  * wait for the pace.
  */
 export function createTokenLane(options: TokenLaneOptions): TokenLane {
-  const { findHashes, findToken, findTokens, width, batchSize, maxWaiting, monotonicMs } = options
+  const { findHashes, findToken, width, batchSize, maxWaiting, monotonicMs } = options
   const waiting = createTurns<Claim>(maxWaiting)
   const pace = createPace(monotonicMs)
   let running = 0
   let isPaused = false
-  const findWhole = async (claims: readonly Claim[]): Promise<ReadonlyMap<number, TokenRecord>> => {
-    const [first, second] = claims
-    if (!first || second) return findTokens(idsOf(claims))
-    const token = await findToken(first.id)
-    return new Map(token && [[token.id, token]])
-  }
   const judge = ({ hash, settle }: Claim, stored: string | undefined, token: () => ReturnType<typeof findToken>) => {
     if (isSame(hash, stored)) return settle(token())
     pace.noteGuess()
@@ -64,7 +58,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
   }
   const look = async (claims: readonly Claim[]): Promise<void> => {
     if (!pace.isSuspicious()) {
-      const tokens = await findWhole(claims)
+      const tokens = await findWhole(idsOf(claims), options)
       for (const claim of claims) judge(claim, tokens.get(claim.id)?.hash, async () => tokens.get(claim.id))
       return
     }
@@ -108,6 +102,16 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
       }),
     countWaiting: waiting.size,
   }
+}
+
+async function findWhole(
+  ids: readonly number[],
+  { findToken, findTokens }: Pick<TokenLaneOptions, 'findToken' | 'findTokens'>,
+): Promise<ReadonlyMap<number, TokenRecord>> {
+  const [id, another] = ids
+  if (id === undefined || another !== undefined) return findTokens(ids)
+  const token = await findToken(id)
+  return new Map(token && [[id, token]])
 }
 
 function createPace(monotonicMs: () => number) {
