@@ -8,8 +8,8 @@ export type ApiToken = Readonly<{ id: number; hash: string }>
 const largestId = 2_147_483_647
 
 /**
- * Reads the format of AdonisJS access tokens: `oat_` + base64url(decimal id) + `.` + base64url(40 characters and the
- * decimal CRC32 of them). The checksum refuses typing errors and guesses without a database query.
+ * Reads the format of AdonisJS access tokens (SPEC section 2.6): `oat_` + base64url(decimal id) + `.` + base64url(40
+ * characters and the decimal CRC32 of them). The checksum refuses typing errors and guesses without a database query.
  */
 export function parseApiToken(token: string): ApiToken | undefined {
   const parts = takeApart(token)

@@ -4,7 +4,7 @@ import type { RequestHeaders } from '../receive/headers.ts'
 
 export type Carrier = 'header' | 'bearer' | 'subprotocol' | `cookie:${string}`
 
-/** The header decides the kind of a credential; a JWT as Bearer is told by its prefix. */
+/** The header decides the kind of a credential (SPEC section 2.1-2.2); a JWT as Bearer is told by its prefix. */
 export type RawCredential = Readonly<
   { kind: 'oauth'; jwt: string; carrier: Carrier } | { kind: 'api-token'; token: string }
 >

@@ -141,14 +141,14 @@ export const runsPublicAgent = (route: Route, { resource }: Caller): boolean =>
 
 /**
  * Abilities that count for this caller. To run a public agent takes no role, but a token still may do no more than its
- * abilities say.
+ * abilities say (SPEC section 11).
  */
 export const abilitiesInForce = (route: Route, caller: CallerWithPermissions): AbilitySet =>
   runsPublicAgent(route, caller) ? caller.permissions.credentialAbilities : caller.permissions.abilities
 
 /**
  * The stored organization counts for every credential of the account. So a read-only token must not change where a
- * writing one acts.
+ * writing one acts (SPEC section 6).
  */
 const needsWriting = ({ destination }: Pick<Route, 'destination'>): boolean =>
   destination.kind === 'answer' && destination.name === 'organizations.switch'

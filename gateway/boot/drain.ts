@@ -23,7 +23,7 @@ type Drained = Readonly<{
   certificates: FilesWatcher
 }>
 
-/** Requests end first, then the services that they need; services that still write end last. */
+/** Requests end first, then the services that they need; services that still write end last (SPEC section 6, Drain). */
 export function createDrain(configuration: Configuration, log: ProcessLog, drained: Drained) {
   const { services, listeners, drainStreams, inFlight, certificates } = drained
   const { issuers, keys, upstreams, policies, shadow, exchanges, logouts, polls, opened, decisionPoints } = services

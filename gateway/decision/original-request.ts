@@ -17,7 +17,7 @@ type Name = (typeof names)[number]
 
 /**
  * Reads the original method, target and host from the path under `/envoy` or from the proxy's headers. Traefik and
- * Caddy send `X-Forwarded-*`, nginx sends `X-Original-*`. An ambiguous request is refused.
+ * Caddy send `X-Forwarded-*`, nginx sends `X-Original-*`. An ambiguous request is refused (SPEC sections 8 and 11).
  * @param host The value of `Host`, used unless a header names the host.
  */
 export function readOriginalRequest(

@@ -47,7 +47,7 @@ const assignments: readonly (readonly [DemoUser | DemoServiceAccount, DemoOrgani
 
 type Scopes = ReadonlyMap<string, ReadonlySet<string>>
 
-/** Ids follow the order of the inserts. Programs and pages rely on them. */
+/** Ids follow the order of the inserts and are part of SPEC section 9. */
 export async function seed(
   client: pg.ClientBase,
   issuer: string,

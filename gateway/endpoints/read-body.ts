@@ -5,7 +5,7 @@ const bodyLimitBytes = 64 * 1024
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Malformed JSON is 400, and JSON of another type is 422. */
+/** Malformed JSON is 400, and JSON of another type is 422 (SPEC section 11). */
 export async function readJsonObject({ body }: Pick<RequestFacts, 'body'>): Promise<JsonObject> {
   const bytes = await body.read(bodyLimitBytes)
   const value = parseJson(bytes)

@@ -5,7 +5,8 @@ import { findMembership } from '../resolve/organization.ts'
 
 /**
  * A token acts wherever its account is a member, so minting one lends all rights of the account. The caller must hold a
- * role that manages in each of these organizations, and its role here must not be lower than the account's.
+ * role that manages in each of these organizations, and its role here must not be lower than the account's (SPEC section
+ * 6).
  */
 export function requireReach(caller: UserRecord, account: UserRecord, organizationId: number, roles: Roles): void {
   for (const { organization, role } of account.roles) {

@@ -15,7 +15,7 @@ export function makeSecret(draw: DrawInteger): TokenSecret {
   return { secret, hash: createHash('sha256').update(secret).digest('hex') }
 }
 
-/** Formats the raw token, which only one response ever holds. */
+/** Formats the raw token (SPEC section 2.6), which only one response ever holds. */
 export const formatToken = (id: number, secret: string): string =>
   `oat_${toBase64Url(String(id))}.${toBase64Url(secret)}`
 

@@ -87,7 +87,7 @@ type PageRequest = Readonly<{ page: number; perPage: number }>
 
 const largestPage = 1_000_000
 
-/** `page` starts at 1; `perPage` is 1 to 100, by default 20. Other values are 422. */
+/** `page` starts at 1; `perPage` is 1 to 100, by default 20. Other values are 422 (SPEC section 6). */
 export function readPage(search: string): PageRequest {
   const messages: ValidationMessage[] = []
   const read = (field: string, fallback: number, largest: number): number => {

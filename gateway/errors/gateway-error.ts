@@ -1,6 +1,6 @@
 import { type CodeWithExactCauses, causes, type ExactCause } from './causes.ts'
 
-/** The check of the policy that a 403 failed. It never says what would have been enough. */
+/** The check of the policy that a 403 failed (SPEC section 5). It never says what would have been enough. */
 export type Check = 'role' | 'ability' | 'resource' | 'decision'
 
 export type RefusalDetails = Readonly<{

@@ -3,7 +3,7 @@ import type { Surface } from './surface.ts'
 
 export type Rendered = Readonly<{ status: number; headers: readonly string[]; body: string }>
 
-/** `error.status` and `success` are stable; code, check and requestId are best-effort. */
+/** `error.status` and `success` are stable; code, check and requestId are best-effort (SPEC section 7). */
 const platform = (error: GatewayError, requestId: string): unknown => ({
   success: false,
   message: error.message,

@@ -175,7 +175,7 @@ function keepCookieLines(lines: RawHeaders, rules: CookieRules): RawHeaders {
   return kept
 }
 
-/** Event streams must not be compressed, because the relay must find their events. */
+/** Event streams must not be compressed, because the relay must find their events (SPEC section 6). */
 const askingForIdentity = (lines: RawHeaders): RawHeaders => [
   ...lines.filter((_, index) => lines[index - (index % 2)]?.toLowerCase() !== 'accept-encoding'),
   'accept-encoding',

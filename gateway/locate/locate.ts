@@ -58,7 +58,8 @@ function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost
   const tls = settings.tls?.()
   const { timeouts, bodyLimitBytes } = limits
   const host = preservesHost ? clientHost : undefined
-  // The gateway has not verified the credentials of a public route, so the backend must not take them for verified.
+  // The gateway has not verified these credentials, so the backend must not take them for verified (SPEC section 5,
+  // `access: public`).
   const forwardsCredentials = settings.forwardsCredentials && !route.isPublic
   const { rewrite } = route
   const rewrittenPath = rewrite && rewritePath(rewrite, target.path)

@@ -61,7 +61,7 @@ export class IdentityError extends Error {
 
 export type VerifyIdentity = (request: RequestLike) => Promise<Identity>
 
-/** Lifetime of a header, in seconds. A longer one is an error or is not from the gateway. */
+/** Lifetime of a header (SPEC section 4), in seconds. A longer one is an error or is not from the gateway. */
 const longestLife = 60
 
 /**

@@ -11,7 +11,7 @@ export type PlatformRole = Readonly<{
   slug: string
   name: string
   description: string | null
-  /** Whether its holder has the highest role in each of their organizations. */
+  /** Whether its holder has the highest role in each of their organizations (SPEC section 5). */
   isBypassScope: boolean
 }>
 

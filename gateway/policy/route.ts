@@ -3,7 +3,7 @@ import type { RateLimit } from './rate-limit.ts'
 import type { ResourceKind } from './resource-kind.ts'
 import type { OrganizationRole } from './role.ts'
 
-/** Other known methods are 405, and unknown ones are 501. */
+/** Other known methods are 405, and unknown ones are 501 (SPEC section 11). */
 export const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 
 export type Method = (typeof methods)[number]
@@ -125,7 +125,7 @@ export function parsePattern(path: string): readonly PatternSegment[] {
   })
 }
 
-/** Refuses literals that no request can hold past `receive/`, because the route would never match. */
+/** Refuses literals that no request can hold past `receive/` (SPEC section 11), because the route would never match. */
 function readLiteral(part: string): string {
   if (/%(?![0-9a-f]{2})/i.test(part))
     throw new Error('a path has % only before two hexadecimal digits; write it as %25')

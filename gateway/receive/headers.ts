@@ -31,7 +31,7 @@ export type RequestHeaders = Readonly<{
 /** Forwarding headers, to be trusted only from a trusted proxy. */
 export type ForwardedHeaders = Readonly<{ for: readonly string[]; proto: readonly string[]; host: readonly string[] }>
 
-/** Sorts lines by role, and refuses what the framing rules forbid. */
+/** Sorts lines by role, and refuses what the framing rules forbid (SPEC section 11). */
 export function readHeaders(
   exchange: Pick<Exchange, 'headers' | 'httpVersion'>,
   limitBytes: number = usualHeadLimits.headerBytes,

@@ -16,7 +16,7 @@ export type RequestTarget = Readonly<{
 // Visible ASCII without the number sign: a fragment has no place in a request-target (RFC 9112 3.2).
 const visible = /^[\x21\x22\x24-\x7e]*$/
 
-/** Reads the target strictly: one that has two readings is refused. */
+/** Reads the target strictly (SPEC section 11): one that has two readings is refused. */
 export function readTarget(
   method: string,
   target: string,

@@ -36,7 +36,7 @@ export type StreamSource = Pick<UpstreamResponse, 'resume' | 'abort'>
 type State = 'waiting' | 'streaming' | 'done' | 'failed' | 'closed'
 
 /**
- * Relays an event stream by whole events and reports its failure to the client.
+ * Relays an event stream by whole events and reports its failure to the client (SPEC section 6).
  *
  *     waiting ── an event, or idle ───▶ streaming ── terminal event ──▶ done ── any end ──▶ closed
  *        ╰── any end ──▶ failed: a refusal   ╰── any other end ──▶ failed: response.failed

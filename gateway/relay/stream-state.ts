@@ -4,7 +4,7 @@ import { isOneOf, readScalar, scanMembers } from './scan-json.ts'
 
 export type BlockKind = 'no-event' | 'event' | 'terminal-event'
 
-/** These end a stream. They count in chat streams too, because a worker may itself stand behind such a gateway. */
+/** SPEC section 6. They count in chat streams too, because a worker may itself stand behind such a gateway. */
 const terminalTypes = ['response.completed', 'response.failed', 'response.incomplete']
 
 /** Official SDKs stop at data that starts like this, not only at data that equals it. */

@@ -9,7 +9,7 @@ export type Organization = OrganizationSummary & Readonly<{ role: string }>
 
 export type OrganizationHeaders = Pick<RequestHeaders, 'organizationId' | 'cookie'>
 
-/** The route's path decides, then the header, then the cookie, then the user's last choice. */
+/** The route's path decides, then the header, then the cookie, then the user's last choice (SPEC section 3). */
 export function resolveOrganization(
   principal: Principal,
   match: RouteMatch,
@@ -39,7 +39,7 @@ function chooseMembership({ user }: Principal): Organization | undefined {
 }
 
 function resolveFromPath(principal: Principal, segment: string, headers: OrganizationHeaders): Organization {
-  // Read first: a malformed header is refused before a malformed path.
+  // Read first: a malformed header is refused before a malformed path (SPEC section 5, order of refusal).
   const beside = readOrganizationId(headers.organizationId)
   const id = parseId(segment)
   if (id === undefined) throw new GatewayError('resource_id_malformed')

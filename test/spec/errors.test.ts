@@ -41,7 +41,7 @@ const modelTypes: Readonly<Record<number, string>> = {
 }
 const graphqlCodes: Readonly<Record<number, string>> = { 401: 'UNAUTHENTICATED', 403: 'FORBIDDEN' }
 
-/** Checks an answer of the gateway against the shape of its surface. */
+/** Checks an answer of the gateway against the shape of its surface (SPEC section 7). */
 function hasShape(t: Test, surface: Surface, answer: Answer, { status, code, check }: Expected): void {
   t.equal(answer.status, status, `${surface} ${code}`)
   t.match(answer.headers['content-type'], /^application\/json/)

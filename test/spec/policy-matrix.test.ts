@@ -116,7 +116,7 @@ const cluster = (id: number, outcome: Outcome, inOther: Outcome): readonly Line[
   ...write(writes, proxy(id), outcome, inOther),
 ]
 
-/** Each path of the shipped policy, with who may send which request and where it ends. */
+/** SPEC section 9, line by line. */
 const table: Readonly<Record<string, readonly Line[]>> = {
   '/status': each(reads, (method) => line(method, '/status', 'public', 'platform')),
   '/public/*': each(all, (method) => line(method, '/public/a/b', 'authenticated', 'platform')),

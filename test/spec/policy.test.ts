@@ -65,7 +65,7 @@ const claimsOf = (request: RecordedRequest | undefined): JsonValue => {
   return JSON.parse(Buffer.from(jws.split('.')[1] ?? '', 'base64url').toString())
 }
 
-/** An API token of a service account, in the format of AdonisJS. */
+/** An API token of a service account, in the format of SPEC section 2.6. */
 async function createToken(userId: number | undefined, abilities: readonly string[]): Promise<string> {
   const random = randomBytes(20).toString('hex')
   const secret = `${random}${crc32(random)}`

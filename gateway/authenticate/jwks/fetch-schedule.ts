@@ -19,7 +19,7 @@ export const afterFetch = (state: FetchState, isGood: boolean, endedAtMs: number
   isFetched: state.isFetched || isGood,
 })
 
-/** A failing issuer is asked no more often than this, whatever the reason or the rate of unknown keys. */
+/** A failing issuer is asked no more often than this, whatever the reason or the rate of unknown keys (SPEC 2.4). */
 const intervalMs = 30_000
 
 /** Without any keys all tokens are refused, so a gateway that starts before its issuer retries sooner. */

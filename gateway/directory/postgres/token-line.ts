@@ -3,7 +3,7 @@ export const longestLine = 8
 
 export type AncestorRow = { id: number; userId: number | null; isAlive: boolean; expiresAt: string | null }
 
-/** A token ends with any of its ancestors. */
+/** A token ends with any of its ancestors (SPEC section 6). */
 export const isUnbroken = (ancestors: readonly AncestorRow[]): boolean =>
   ancestors.length <= longestLine && ancestors.every(({ isAlive }) => isAlive)
 

@@ -15,7 +15,7 @@ const rememberMs = 1_000
 /** A clock that is further ahead is wrong, and would keep its cluster alive forever. */
 const largestSkewMs = 5 * 60_000
 
-/** Takes the newer heartbeat of the database's and Redis'. */
+/** Takes the newer heartbeat of the database's and Redis' (SPEC section 6, cluster proxy). */
 export function withHeartbeats(directory: Directory, readHeartbeat: ReadHeartbeat): Directory {
   return {
     ...directory,
