@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { type Logout, receiptsOf } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { parseShallow } from '../lib/parse-shallow.ts'
 import { isSeconds, isSubject } from './claims.ts'
 import type { KeySet } from './jwks/key-set.ts'
 import { chooseKey, parseObject, parseToken, verifySignature } from './signature.ts'
@@ -22,7 +23,7 @@ export async function verifyEventToken<Told>(
   findRules: (issuer: unknown) => EventRules<Told> | undefined,
 ): Promise<Told> {
   const token = parseToken(text)
-  const said = parseObject(token.payload)
+  const said = parseClaims(token.payload)
   const rules = findRules(said.iss)
   if (!rules) throw new GatewayError('unknown_issuer')
   const { keys, types, read } = rules
@@ -30,6 +31,17 @@ export async function verifyEventToken<Told>(
   const isType = (typ: unknown): boolean => typeof typ === 'string' && types.includes(typ.toLowerCase())
   verifySignature(token, await chooseKey(token.headerText, keys.findKey, isType))
   return told
+}
+
+const mostDepth = 32
+
+function parseClaims(payload: Buffer): RawClaims {
+  try {
+    parseShallow(payload.toString('utf8'), mostDepth)
+  } catch (cause) {
+    throw new GatewayError('malformed', { cause })
+  }
+  return parseObject(payload)
 }
 
 /** OpenID Connect Core 3.1.3.7, 3: a token that names another audience beside this one is not trusted either. */

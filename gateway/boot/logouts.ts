@@ -50,7 +50,7 @@ export function openLogouts(
   dependencies: LogoutDependencies,
 ): OpenLogouts {
   if (!store || !eventStreams || listToldIssuers(configuration).size === 0) return none
-  const { metrics, now } = dependencies
+  const steadySeconds = createSteadySeconds(dependencies)
   const table = new LogoutTable()
   let onEnded = (): void => undefined
   const add = (logouts: readonly Logout[]): void => {
@@ -58,16 +58,15 @@ export function openLogouts(
     if (news.length > 0) onEnded()
   }
   const follower = follow(configuration, store, rights, dependencies, add)
-  const keep = createKeep(store, table, dependencies)
+  const keep = createKeep(store, table, steadySeconds, dependencies)
   let verify: VerifyChange | undefined
   const verifyNow = (change: TokenChange) => verify?.(change)
   const obey = createObey(verifyNow, add, dependencies)
   const sessionless = new Set<string>()
-  const sweeping = setInterval(
-    guarded('timer', () => table.dropExpired(now().getTime() / 1000)),
-    sweepMs,
-  ).unref()
-  metrics.watchLogouts({ inForce: () => table.size, unstored: keep.unstored, sessionless: () => sessionless })
+  const drop = (): void => table.dropExpired(steadySeconds())
+  const sweeping = setInterval(guarded('timer', drop), sweepMs).unref()
+  const watched = { inForce: () => table.size, unstored: keep.unstored, sessionless: () => sessionless }
+  dependencies.metrics.watchLogouts(watched)
   return {
     requireLoggedIn: (login) => {
       const refuse = (): void => {
@@ -105,6 +104,12 @@ export function openLogouts(
   }
 }
 
+/** A wall clock may run ahead for a while, and a logout that is dropped meanwhile would be missing afterwards. */
+function createSteadySeconds({ now, monotonicMs }: Pick<LogoutDependencies, 'now' | 'monotonicMs'>): () => number {
+  const aheadMs = now().getTime() - monotonicMs()
+  return () => Math.min(now().getTime(), aheadMs + monotonicMs()) / 1000
+}
+
 function follow(
   { directory: { graceMs } }: Configuration,
   store: LogoutStore,
@@ -122,7 +127,12 @@ function follow(
   })
 }
 
-function createKeep(store: LogoutStore, table: LogoutTable, { log, monotonicMs }: LogoutDependencies) {
+function createKeep(
+  store: LogoutStore,
+  table: LogoutTable,
+  steadySeconds: () => number,
+  { log, monotonicMs }: LogoutDependencies,
+) {
   let isTold = false
   let sweptAtMs = Number.NEGATIVE_INFINITY
   const { sessionsOfSubject, entriesOfIssuer } = usualBounds
@@ -134,7 +144,7 @@ function createKeep(store: LogoutStore, table: LogoutTable, { log, monotonicMs }
     }
     if (monotonicMs() - sweptAtMs < sweepMs) return
     sweptAtMs = monotonicMs()
-    await store.dropExpired()
+    await store.dropExpired(steadySeconds())
   }
   const writer = new LogoutWriter({
     write: async (logouts) => {

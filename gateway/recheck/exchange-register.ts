@@ -47,12 +47,13 @@ export class ExchangeRegister {
 
   visit(work: (open: OpenExchange) => void, onEnd: () => void): void {
     const { monotonicMs } = this.#options
+    const look = guarded<OpenExchange>('timer', work)
     const goOn = guarded('timer', (from: number): void => {
       const untilMs = monotonicMs() + sliceMs
       let visited = 0
       const place = this.#open.visitDown(from, (open) => {
         const wasEnded = open.end !== undefined
-        work(open)
+        look(open)
         visited += 1
         const isCheap = wasEnded || open.end === undefined
         return (isCheap && visited % 64 !== 0) || monotonicMs() < untilMs

@@ -10,9 +10,8 @@ type CountedKind = Exclude<DecidingKind, ResourceChange>
 export const decides = (kind: Change['kind']): kind is DecidingKind =>
   kinds.some((known) => known === kind) || concernsResources(kind)
 
-/** Changes by kind and id, each with the moment when it was last heard. */
 export class HeardChanges {
-  readonly #atMs: Readonly<Record<CountedKind, Map<number, number>>> = {
+  readonly #moments: Readonly<Record<CountedKind, Map<number, number>>> = {
     user: new Map(),
     token: new Map(),
     organization: new Map(),
@@ -20,38 +19,38 @@ export class HeardChanges {
     cluster: new Map(),
   }
 
-  readonly #resourcesAtMs = new Map<Tag, number>()
+  readonly #momentsOfResources = new Map<Tag, number>()
 
-  add(kind: DecidingKind, id: number, atMs: number): void {
-    if (concernsResources(kind)) this.#resourcesAtMs.set(`${kind}:${id}`, atMs)
-    else this.#atMs[kind].set(id, atMs)
+  add(kind: DecidingKind, id: number, moment: number): void {
+    if (concernsResources(kind)) this.#momentsOfResources.set(`${kind}:${id}`, moment)
+    else this.#moments[kind].set(id, moment)
   }
 
-  get isEmpty(): boolean {
-    return this.#resourcesAtMs.size === 0 && kinds.every((kind) => this.#atMs[kind].size === 0)
-  }
-
-  /** The time of a change that may concern this exchange; 0 if none was heard. */
+  /** The moment of the last change that may concern this exchange; 0 if none was heard. */
   findNaming({ proof, userId, organizationId, agentId, clusterId, resourceTags }: OpenExchange): number {
-    const { user, token, organization, agent, cluster } = this.#atMs
-    let atMs = Math.max(at(user, userId), at(organization, organizationId), at(agent, agentId), at(cluster, clusterId))
-    for (const tag of resourceTags) atMs = Math.max(atMs, this.#resourcesAtMs.get(tag) ?? 0)
-    if (proof?.kind !== 'api-token') return atMs
-    atMs = Math.max(atMs, at(token, proof.id))
+    const { user, token, organization, agent, cluster } = this.#moments
+    let last = Math.max(at(user, userId), at(organization, organizationId), at(agent, agentId), at(cluster, clusterId))
+    for (const tag of resourceTags) last = Math.max(last, this.#momentsOfResources.get(tag) ?? 0)
+    if (proof?.kind !== 'api-token') return last
+    last = Math.max(last, at(token, proof.id))
     // A token ends with its ancestors, and with their owners.
-    for (const ancestor of proof.ancestors) atMs = Math.max(atMs, at(token, ancestor.id), at(user, ancestor.userId))
-    return atMs
+    for (const ancestor of proof.ancestors) last = Math.max(last, at(token, ancestor.id), at(user, ancestor.userId))
+    return last
   }
 }
 
 const at = (moments: ReadonlyMap<number, number>, id: number | undefined): number =>
   id === undefined || moments.size === 0 ? 0 : (moments.get(id) ?? 0)
 
-/** More changes than these between a request's facts and its forwarding count as one that concerns it. */
-const remembered = 64
+/** One statement names at most as many. When more came since a request's facts, one of them may concern it. */
+const remembered = 20_000
 
 export class LatestChanges {
-  readonly #changes: Change[] = []
+  #heard = new HeardChanges()
+  #earlier = new HeardChanges()
+  #heardFrom = 0
+  #earlierFrom = 0
+  #everythingAt = 0
   #count = 0
 
   get count(): number {
@@ -59,20 +58,20 @@ export class LatestChanges {
   }
 
   add(change: Change): void {
-    this.#changes[this.#count % remembered] = change
     this.#count += 1
+    if (change.kind === 'everything') this.#everythingAt = this.#count
+    else if (change.kind !== 'logout-token' && decides(change.kind))
+      this.#heard.add(change.kind, change.id, this.#count)
+    if (this.#count - this.#heardFrom < remembered) return
+    this.#earlier = this.#heard
+    this.#earlierFrom = this.#heardFrom
+    this.#heard = new HeardChanges()
+    this.#heardFrom = this.#count
   }
 
   mayConcern(open: OpenExchange, since: number): boolean {
-    const missed = this.#count - since
-    if (missed === 0) return false
-    if (missed > remembered) return true
-    const heard = new HeardChanges()
-    for (let number = since; number < this.#count; number++) {
-      const change = this.#changes[number % remembered]
-      if (!change || change.kind === 'everything') return true
-      if (change.kind !== 'logout-token' && decides(change.kind)) heard.add(change.kind, change.id, 1)
-    }
-    return heard.findNaming(open) > 0
+    if (since === this.#count) return false
+    if (since < this.#earlierFrom || since < this.#everythingAt) return true
+    return Math.max(this.#heard.findNaming(open), this.#earlier.findNaming(open)) > since
   }
 }

@@ -23,11 +23,12 @@ export function matchAgain(open: OpenExchange, { table }: CurrentPolicy): RouteM
   const target = readTarget(exchange.method, exchange.target, host, exchange.target.length)
   const match = table.match(target, host)
   const { destination, isWebSocket } = match.route
-  const isSwitched = exchange.status === 101 && !isWebSocket
+  const mayBeSwitched = open.asksForWebSocket && (exchange.status === 101 || !exchange.hasStarted)
+  const isBarred = mayBeSwitched && !isWebSocket
   const isSamePlace =
     destination.kind !== 'upstream' ||
     (destination.name === upstreamName && isSameRewrite(rewrite, match.route.rewrite, target.path))
-  if (isSwitched || !isSamePlace || destination.kind === 'answer') throw new GatewayError('route_not_found')
+  if (isBarred || !isSamePlace || destination.kind === 'answer') throw new GatewayError('route_not_found')
   return match
 }
 

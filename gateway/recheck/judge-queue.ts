@@ -4,7 +4,7 @@ import type { Logouts } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
 import { createTurns } from '../lib/turns.ts'
-import { FactBatch } from './fact-batch.ts'
+import { FactBatch, type Judging } from './fact-batch.ts'
 import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
 import { type EndOpen, PacedEnds } from './paced-ends.ts'
@@ -40,16 +40,16 @@ const retryMs = 100
 const staleEvery = 3
 
 /**
- * Reads the facts of waiting exchanges in batches, one at a time, and judges them. Those that a change named come first,
- * and their organizations take turns: a crowd that loses its rights at once delays no other tenant. The others have every
- * third place, since a tenant may name its own without an end.
+ * Reads the facts of waiting exchanges in batches, one at a time, and judges them. Those that a change named come first.
+ * The others have every third place, since a tenant may name its own without an end. Among both organizations take turns:
+ * a crowd of one delays no other tenant.
  */
 export class JudgeQueue {
   readonly #options: JudgeQueueOptions
   readonly #verdicts: Verdicts
   readonly #named = createTurns<OpenExchange>(Number.POSITIVE_INFINITY)
+  readonly #stale = createTurns<OpenExchange>(Number.POSITIVE_INFINITY)
   readonly #ends: PacedEnds
-  #stale: OpenExchange[] = []
   #isReading = false
   #isStopped = false
   #begunAtMs = 0
@@ -76,7 +76,7 @@ export class JudgeQueue {
     if (open.end || (open.queue !== undefined && !(open.queue === 'stale' && open.namedAtMs > 0))) return
     open.queue = open.namedAtMs > 0 ? 'named' : 'stale'
     if (open.queue === 'named') this.#named.push(open.owner, open)
-    else this.#stale.push(open)
+    else this.#stale.push(open.owner, open)
   }
 
   read(): void {
@@ -99,31 +99,27 @@ export class JudgeQueue {
   }
 
   get #waiting(): number {
-    return this.#named.size() + this.#stale.length
+    return this.#named.size() + this.#stale.size()
   }
 
   async #takeBatch(policy: CurrentPolicy): Promise<FactBatch> {
     this.#factsAtMs = Number.POSITIVE_INFINITY
     const batch = new FactBatch()
     const slice = this.#beginSlice()
-    const stale = this.#stale
-    let taken = 0
-    for (let place = 1; !batch.isFull && (this.#named.size() > 0 || taken < stale.length); place++) {
-      const isOfStale = place % staleEvery === 0 && taken < stale.length
-      const [named] = isOfStale ? [] : this.#named.take(1)
-      const open = named ?? stale[taken++]
-      if (open && open.queue === (named ? 'named' : 'stale')) {
+    for (let place = 1; !batch.isFull && this.#waiting > 0; place++) {
+      const isOfStale = this.#named.size() === 0 || (place % staleEvery === 0 && this.#stale.size() > 0)
+      const [open] = (isOfStale ? this.#stale : this.#named).take(1)
+      if (open?.queue === (isOfStale ? 'stale' : 'named')) {
         open.queue = 'facts'
         if (!open.end && !open.isOver) batch.add({ open, match: matchOrEnd(open, policy) })
       }
       if (slice.isOver()) await slice.next()
     }
-    stale.splice(0, taken)
     return batch
   }
 
-  async #judge(batch: FactBatch, { policy: current, policyAtMs, heard }: Asked): Promise<void> {
-    const { readFacts, hasEnded, monotonicMs, now } = this.#options
+  async #judge(batch: FactBatch, asked: Asked): Promise<void> {
+    const { readFacts, monotonicMs } = this.#options
     const factsAtMs = monotonicMs()
     this.#factsAtMs = factsAtMs
     let facts: DirectoryFacts
@@ -139,20 +135,35 @@ export class JudgeQueue {
       return
     }
     const slice = this.#beginSlice()
-    for (const { open, match } of batch.members) {
-      const end =
-        'code' in match
-          ? match
-          : (findLogout(open, hasEnded) ?? (await findKeyEnd(open)) ?? judgeAgain(open, match, facts, current, now()))
-      if (end) this.#ends.add(open, end)
-      else {
-        const isOutdated = open.queue === 'outdated-facts'
-        open.queue = undefined
-        if (!('code' in match)) open.noteMatch(match)
-        this.#verdicts.keep(open, { policyAtMs, heard, factsAtMs, isOutdated }, facts)
+    for (const member of batch.members) {
+      try {
+        await this.#judgeOne(member, facts, { ...asked, factsAtMs })
+      } catch (error) {
+        reportFault('timer', error)
+        member.open.queue = undefined
       }
       if (slice.isOver()) await slice.next()
     }
+  }
+
+  async #judgeOne(
+    { open, match }: Judging,
+    facts: DirectoryFacts,
+    { policy, policyAtMs, heard, factsAtMs }: Asked & Readonly<{ factsAtMs: number }>,
+  ): Promise<void> {
+    const { hasEnded, now } = this.#options
+    const end =
+      'code' in match
+        ? match
+        : (findLogout(open, hasEnded) ?? (await findKeyEnd(open)) ?? judgeAgain(open, match, facts, policy, now()))
+    if (end) {
+      this.#ends.add(open, end)
+      return
+    }
+    const isOutdated = open.queue === 'outdated-facts'
+    open.queue = undefined
+    if (!('code' in match)) open.noteMatch(match)
+    this.#verdicts.keep(open, { policyAtMs, heard, factsAtMs, isOutdated }, facts)
   }
 
   #beginSlice() {

@@ -92,12 +92,16 @@ export class OpenExchange implements Slot<OpenExchange> {
     this.openedAtMs = nowMs
     this.verifiedAtMs = verifiedAtMs
     this.#report = report
-    this.#place = describePlace(match, upstream, exchange.headers)
+    this.#place = describePlace(match, upstream, exchange)
     if (caller && match.route.questions.length > 0) {
       this.consultation = composeConsultation(match, caller)
       this.consultedAtMs = nowMs
     }
     this.noteResource(match, caller?.resource)
+  }
+
+  get asksForWebSocket(): boolean {
+    return this.#place.asksForWebSocket
   }
 
   get rewrite(): PathRewrite | undefined {
@@ -184,6 +188,7 @@ export class OpenExchange implements Slot<OpenExchange> {
 }
 
 type Place = Readonly<{
+  asksForWebSocket: boolean
   rewrite: PathRewrite | undefined
   clusterOrigin: string | undefined
   /** The header that named the resource, as name and value: the response's begin empties the request's headers. */
@@ -196,6 +201,7 @@ type Place = Readonly<{
 const noHeader: readonly string[] = []
 
 const noPlace: Place = {
+  asksForWebSocket: false,
   rewrite: undefined,
   clusterOrigin: undefined,
   idHeader: noHeader,
@@ -204,13 +210,20 @@ const noPlace: Place = {
   resourceTags: [],
 }
 
-function describePlace(match: RouteMatch, { origin }: Upstream, headers: readonly string[]): Place {
-  const { rewrite, resource, destination } = match.route
-  if (rewrite === undefined && resource === undefined && destination.kind !== 'cluster') return noPlace
+const noPlaceOfSocket: Place = { ...noPlace, asksForWebSocket: true }
+
+function describePlace(
+  match: RouteMatch,
+  { origin }: Upstream,
+  { isHandshake, headers }: Pick<Exchange, 'isHandshake' | 'headers'>,
+): Place {
+  const { rewrite, resource, destination, isWebSocket } = match.route
+  const usual = isHandshake && isWebSocket ? noPlaceOfSocket : noPlace
+  if (rewrite === undefined && resource === undefined && destination.kind !== 'cluster') return usual
   const idHeader = findIdHeader(match, headers)
   const clusterOrigin = destination.kind === 'cluster' ? origin : undefined
   const [agentId, clusterId] = [agentIdOf(match, idHeader), clusterIdOf(match)]
-  return { ...noPlace, rewrite, clusterOrigin, idHeader, agentId, clusterId }
+  return { ...usual, rewrite, clusterOrigin, idHeader, agentId, clusterId }
 }
 
 function findIdHeader({ route }: RouteMatch, headers: readonly string[]): readonly string[] {

@@ -17,7 +17,13 @@ const longestRetryMs = 1_000
 
 type Share = { taken: number; readonly line: WaitingLine<() => void> }
 
-type Standing = { about: Consultation; round: number; dueAtMs: number; askNotBeforeMs: number; asking?: Promise<void> }
+type Standing = {
+  about: Consultation
+  round: number
+  dueAtMs: number
+  askNotBeforeMs: number
+  asking: Promise<void> | undefined
+}
 
 export class OutsideDecisions {
   readonly #options: OutsideDecisionOptions
@@ -42,7 +48,7 @@ export class OutsideDecisions {
     const isSame = known !== undefined && asksTheSame(known.about, about)
     const standing = known ?? this.#standingOf(open, about)
     standing.about = about
-    if (isSame && open.namedAtMs === 0) return undefined
+    if (isSame && open.namedAtMs === 0) return standing.asking
     standing.round += 1
     standing.dueAtMs = Math.min(standing.dueAtMs, nowMs)
     standing.askNotBeforeMs = 0
@@ -59,7 +65,12 @@ export class OutsideDecisions {
     if (overdueMs > this.#options.longestUnknownMs) this.#onEnd(open, unverified())
     else if (nowMs >= standing.askNotBeforeMs) {
       standing.askNotBeforeMs = Number.POSITIVE_INFINITY
-      standing.asking = this.#ask(open, standing, about).catch((error: unknown) => reportFault('timer', error))
+      const asking = this.#ask(open, standing, about)
+        .catch((error: unknown) => reportFault('timer', error))
+        .finally(() => {
+          if (standing.asking === asking) standing.asking = undefined
+        })
+      standing.asking = asking
     }
   }
 
@@ -69,7 +80,7 @@ export class OutsideDecisions {
     const { consultedAtMs } = open
     const { recheckMsOf, monotonicMs } = this.#options
     const dueAtMs = consultedAtMs > 0 ? consultedAtMs + recheckMsOf(about) : Math.ceil(monotonicMs())
-    const standing: Standing = { about, round: 0, dueAtMs, askNotBeforeMs: 0 }
+    const standing: Standing = { about, round: 0, dueAtMs, askNotBeforeMs: 0, asking: undefined }
     this.#standings.set(open, standing)
     return standing
   }

@@ -104,12 +104,14 @@ export class OpenExchanges {
   }
 
   /** Resolves once the exchange was judged on facts that no change has touched; its `end` is then set, or not. */
-  readonly confirm = (open: OpenExchange): Promise<void> =>
-    new Promise((resolve) => {
+  readonly confirm = async (open: OpenExchange): Promise<void> => {
+    if (open.isOver) return
+    await new Promise<void>((resolve) => {
       this.#waiting.set(open, resolve)
       this.#queue.add(open)
       this.#queue.read()
     })
+  }
 
   readonly hear = (change: Change): void => {
     if (change.kind === 'everything') {

@@ -96,6 +96,9 @@ const ofLogouts: readonly Forge[] = [
 const complex = (members: object) => ({ format: 'complex', ...members })
 const opaque = { format: 'opaque', id: session }
 
+/** Deeper than the stack: a comparison of both would fail, and the event would come again and again. */
+const nested = JSON.parse(`${'['.repeat(1_500)}${']'.repeat(1_500)}`)
+
 /** Subjects that are malformed, of no format that could match, or of another issuer. */
 const wrongSubjects: readonly unknown[] = [
   ...[null, 'text', 7, [], [user], {}, { iss: issuer.issuer, sub: victim }],
@@ -174,6 +177,10 @@ const ofEvents: readonly Forge[] = [
       (sign) =>
         sign({ events: { [type]: event } }),
   ),
+  (sign) => {
+    const deep = { ...user, nested }
+    return sign({ sub_id: deep, events: { [eventTypes.sessionRevoked]: { subject: deep } } })
+  },
   () => issuer.sign({ sub: victim }),
   () => signLogout({ sub: victim }),
   async () => '',

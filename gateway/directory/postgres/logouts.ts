@@ -6,7 +6,7 @@ export type LogoutStore = Readonly<{
   readSince: (since: number) => Promise<Readonly<{ horizon: number; logouts: readonly Logout[] }>>
   widenSubjects: (issuer: string, subjects: readonly string[], mostSessions: number) => Promise<void>
   widenIssuer: (issuer: string, most: number) => Promise<void>
-  dropExpired: () => Promise<void>
+  dropExpired: (nowSeconds: number) => Promise<void>
 }>
 
 export const writeLogouts: Statement = {
@@ -90,7 +90,7 @@ export const widenIssuer: Statement = {
 
 export const dropExpiredLogouts: Statement = {
   name: 'drop-expired-logouts',
-  text: 'delete from sallyport_directory.logouts where expires_at < now()',
+  text: 'delete from sallyport_directory.logouts where expires_at < least(now(), to_timestamp($1::float8))',
 }
 
 type Row = {
@@ -133,8 +133,8 @@ export const createLogoutStore = (query: Query): LogoutStore => ({
   widenIssuer: async (issuer, most) => {
     await query(widenIssuer, [issuer, most])
   },
-  dropExpired: async () => {
-    await query(dropExpiredLogouts, [])
+  dropExpired: async (nowSeconds) => {
+    await query(dropExpiredLogouts, [nowSeconds])
   },
 })
 

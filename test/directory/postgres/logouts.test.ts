@@ -107,9 +107,13 @@ t.test('an expired logout is dropped, and no other', async (t) => {
      ('old', 'a', now() - interval '2 days', now() - interval '1 second'),
      ('old', 'b', now() - interval '2 days', now() + interval '1 hour')`,
   )
-  await store.dropExpired()
-  const { rows } = await writer.query("select subject from logouts where issuer = 'old'")
-  t.same(rows, [{ subject: 'b' }])
+  const rows = async () =>
+    (await writer.query("select subject from logouts where issuer = 'old' order by subject")).rows
+  const nowSeconds = Date.now() / 1_000
+  await store.dropExpired(nowSeconds - 60)
+  t.same(await rows(), [{ subject: 'a' }, { subject: 'b' }], 'one of the clocks may run ahead')
+  await store.dropExpired(nowSeconds + 86_400)
+  t.same(await rows(), [{ subject: 'b' }])
 })
 
 t.test('an adopted database keeps logouts too, and tells of them', async (t) => {
@@ -125,6 +129,6 @@ t.test('an adopted database keeps logouts too, and tells of them', async (t) => 
   t.match((await own.readSince(0)).logouts, [{ issuer: 'adopted', subject: 'a', at: base + 2 }])
   await own.widenSubjects('adopted', ['a'], 1)
   await own.widenIssuer('adopted', 0)
-  await own.dropExpired()
+  await own.dropExpired(Date.now() / 1_000)
   t.match((await own.readSince(0)).logouts, [{ issuer: 'adopted', subject: '', at: base + 2 }])
 })
