@@ -17,7 +17,7 @@ const { startTestProcess } = await import('./test-process.js')
 const { findMemoryFolder, startTestDatabase } = await import('./test-database.js')
 
 /** Files start servers and wait for real time-outs; on a busy machine that takes a while. A campaign has a day. */
-const timeoutMs = process.env.CAMPAIGN ? 86_400_000 : 300_000
+const timeoutMs = process.env.CAMPAIGN ? 86_400_000 : 900_000
 
 /** Much of a file's time is spent in waiting, so that more of them than processors are done sooner. */
 const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 4

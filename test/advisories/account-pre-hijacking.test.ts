@@ -182,7 +182,7 @@ t.test('in an adopted database the view’s column decides, and one that is not 
     insert into users (email, password, created_at) values ('person@acme.example', 'x', now())`)
   await owner.end()
   const { backend, gatewayUrl } = await adoptDatabase(t, databaseUrl)
-  const settings = { ...describeIssuers({ linkVerifiedEmail: true }), database: { url: gatewayUrl } }
+  const settings = { ...describeIssuers({ linkVerifiedEmail: true }), database: { url: gatewayUrl, ...world.patience } }
   const logIn = logInAt((await startTestGateway(t, { settings })).public)
   const config = writeConfiguration(t, { settings })
   const check = async () => (await runCommand(['directory', 'check', '--config', config, '--try-writes'])).stdout

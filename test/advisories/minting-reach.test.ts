@@ -293,7 +293,7 @@ t.test('beside an adopted table a token dies with its parent as well, whichever 
   await backendOwner.query(`${backendTables}; ${backendRows}`)
   await backendOwner.end()
   const { backend, gatewayUrl } = await adoptDatabase(t, databaseUrl)
-  const gateway = await startTestGateway(t, { settings: { database: { url: gatewayUrl } } })
+  const gateway = await startTestGateway(t, { settings: { database: { url: gatewayUrl, ...world.patience } } })
   const { secret, hash } = makeSecret(randomInt)
   const { rows } = await backend.query<{ id: number }>(
     `insert into auth_access_tokens (tokenable_id, type, hash, abilities) values (1, 'auth_token', $1, '["*"]') returning id`,

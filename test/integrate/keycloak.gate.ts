@@ -8,10 +8,10 @@ import { anyPort, startTestGateway, type TestGateway, until } from '../support/g
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { type Keycloak, keycloakLack, startKeycloak, type TokenAnswer } from '../support/keycloak.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { patience, statusOf } from '../support/logout-stage.ts'
+import { statusOf } from '../support/logout-stage.ts'
 import { type ReadAnswer, readAnswer } from '../support/streams.ts'
 import { eventAudience, eventTypes, pushSecret } from '../support/transmitter.ts'
-import { bearer, oauth, startTestWorld, type TestWorld } from '../support/world.ts'
+import { bearer, oauth, patience, startTestWorld, type TestWorld } from '../support/world.ts'
 
 const mapper = (protocolMapper: string, config: object) => ({
   name: protocolMapper,

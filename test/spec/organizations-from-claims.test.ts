@@ -9,10 +9,9 @@ import { declaredOf, startJoinedStage } from '../support/claims-gateway.ts'
 import { type Answer, type Call, call } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
 import { anyPort, until, writeConfiguration } from '../support/gateway.ts'
-import { patience } from '../support/logout-stage.ts'
 import { readAnswer } from '../support/streams.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
-import { bearer, oauth, startTestWorld } from '../support/world.ts'
+import { bearer, oauth, patience, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const { users, serviceAccounts, organizations } = world
@@ -113,7 +112,7 @@ const checks: Readonly<Record<string, Check>> = {
     t.match(await organizationOf({ ...higher, ...at(acme) }), { role: 'org-admin' })
   },
   'A claim gives no platform role': async (t) => {
-    const settings = { database: { url: world.databaseUrl }, directory: { kind: 'both' } }
+    const settings = { database: { url: world.databaseUrl, ...world.patience }, directory: { kind: 'both' } }
     for (const kind of [{ platformRole: 'admin' }, { userType: 'client-managed' }]) {
       const rule = { claim: '/roles', matches: 'x', ...kind }
       const issuers = [{ issuer: issuer.issuer, audience: 'a', directoryRules: [rule] }]

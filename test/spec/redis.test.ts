@@ -26,7 +26,7 @@ async function startWith(t: Test, redis: Readonly<Record<string, unknown>>) {
   listenUrl.port = String(notifications.port)
   const gateway = await startTestGateway(t, {
     world,
-    settings: { redis, database: { url: world.databaseUrl, listenUrl: listenUrl.href } },
+    settings: { redis, database: { url: world.databaseUrl, listenUrl: listenUrl.href, ...world.patience } },
     upstreams: { platform: { url: upstream.url } },
   })
   const send = async (request: Call): Promise<number> => (await call(gateway.public, request)).status

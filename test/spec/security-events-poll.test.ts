@@ -4,11 +4,11 @@ import { call } from '../support/client.ts'
 import { type EventStream, polled, pollSecret, startEventStream } from '../support/event-stream.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { patience, prepareLogouts, seconds, statusOf } from '../support/logout-stage.ts'
+import { prepareLogouts, seconds, statusOf } from '../support/logout-stage.ts'
 import { startReplica } from '../support/replicas.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { eventAudience, eventTypes, startTransmitter, withTransmitter } from '../support/transmitter.ts'
-import { startTestWorld } from '../support/world.ts'
+import { patience, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const stage = await prepareLogouts(t, world)

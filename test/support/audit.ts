@@ -19,10 +19,18 @@ export function makeAuditFolder(owner: Owner): string {
   return directory
 }
 
+/** A write is in a file page by page, so that a moment later a half line may be a whole one. */
+function readWhole(file: string): string {
+  const text = readFileSync(file, 'utf8')
+  if (/(?:^|\n)$/.test(text)) return text
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50)
+  return readFileSync(file, 'utf8')
+}
+
 /** Every line of these files. Throws for a line that is not whole JSON. */
 export const readAudit = (...files: readonly string[]): readonly JsonValue[] =>
   files.flatMap((file) => {
-    const text = readFileSync(file, 'utf8')
+    const text = readWhole(file)
     if (!/^(?:\{[\x20-\x7e]*\}\n)*$/.test(text)) throw new Error(`not lines of ASCII: ${file}`)
     return text
       .split('\n')

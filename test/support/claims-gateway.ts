@@ -164,12 +164,12 @@ export const declaredOf = (issuer: string): readonly Organization[] => [
 /** Starts a claims stage beside the database of a world, whose users come by an issuer without rules. */
 export const startJoinedStage = (
   t: Test,
-  { databaseUrl, oidc }: Pick<TestWorld, 'databaseUrl' | 'oidc'>,
+  { databaseUrl, oidc, patience }: Pick<TestWorld, 'databaseUrl' | 'oidc' | 'patience'>,
   settings: ClaimsStageOptions['settings'] = {},
 ): Promise<ClaimsStage> =>
   startClaimsStage(t, {
     rules: [{ claim: '/groups', matches: '/{organization}/{role}' }],
     organizations: declaredOf,
     otherIssuers: [{ issuer: oidc.issuer, audience: 'sallyport-demo' }],
-    settings: { database: { url: databaseUrl }, directory: { kind: 'both' }, ...settings },
+    settings: { database: { url: databaseUrl, ...patience }, directory: { kind: 'both' }, ...settings },
   })

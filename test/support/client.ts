@@ -1,5 +1,7 @@
 import { type Agent, request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
+import { startFairClock } from './fair-clock.ts'
+import { withOwner } from './owner.ts'
 
 /** A request as a test writes it; header values in an array become lines of their own. */
 export type Call = Readonly<{
@@ -59,28 +61,36 @@ export function call(origin: string, wanted: Call): Promise<Answer> {
   })
 }
 
-/** Sends bytes as they are; resolves with what came back, once the peer closed or `silenceMs` passed without a byte. */
+/**
+ * Sends bytes as they are; resolves with what came back, once the peer closed or `silenceMs` passed without a byte. The fair
+ * clock tells: after a stall of this process the bytes are here, and have not been read.
+ */
 export function callRaw(origin: string, bytes: string | Buffer, silenceMs = 400): Promise<string> {
   const { hostname, port } = new URL(origin)
-  return new Promise((resolve) => {
-    const socket = connect(Number(port), hostname)
-    const chunks: Buffer[] = []
-    const finish = (): void => {
-      socket.destroy()
-      resolve(Buffer.concat(chunks).toString('latin1'))
-    }
-    // A busy machine takes its time for the first byte.
-    let timer = setTimeout(finish, Math.max(5_000, silenceMs))
-    socket.on('data', (chunk) => {
-      chunks.push(chunk)
-      clearTimeout(timer)
-      timer = setTimeout(finish, silenceMs)
-    })
-    socket.on('error', () => {})
-    socket.on('close', () => {
-      clearTimeout(timer)
-      finish()
-    })
-    socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
-  })
+  return withOwner(
+    (owner) =>
+      new Promise((resolve) => {
+        const socket = connect(Number(port), hostname)
+        const chunks: Buffer[] = []
+        const finish = (): void => {
+          socket.destroy()
+          resolve(Buffer.concat(chunks).toString('latin1'))
+        }
+        const passedMs = startFairClock(owner)
+        let lastMs = 0
+        const look = (): void => {
+          // A busy machine takes its time for the first byte.
+          if (passedMs() - lastMs >= (chunks.length > 0 ? silenceMs : Math.max(5_000, silenceMs))) finish()
+        }
+        const timer = setInterval(look, 20)
+        owner.teardown(() => clearInterval(timer))
+        socket.on('data', (chunk) => {
+          chunks.push(chunk)
+          lastMs = passedMs()
+        })
+        socket.on('error', () => {})
+        socket.on('close', finish)
+        socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
+      }),
+  )
 }

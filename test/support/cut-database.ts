@@ -1,9 +1,8 @@
 import type { Test } from 'tap'
 import { call } from './client.ts'
 import { startTestGateway, type TestGateway, until } from './gateway.ts'
-import { patience } from './logout-stage.ts'
 import { startTcpProxy } from './tcp-proxy.ts'
-import type { TestWorld } from './world.ts'
+import { patience, type TestWorld } from './world.ts'
 
 /** Each source that connects clears the caches, from which an outage is answered. */
 export const untilHears = ({ admin }: TestGateway, source: 'postgres' | 'redis'): Promise<void> =>

@@ -8,7 +8,8 @@ import type { Test } from 'tap'
 import { type Gateway, startGateway } from '../../gateway/boot/gateway.ts'
 import { generatePem } from '../../gateway/cli/keys.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
-import type { Owner } from './owner.ts'
+import { startFairClock } from './fair-clock.ts'
+import { type Owner, withOwner } from './owner.ts'
 import type { TestWorld } from './world.ts'
 
 type Settings = Readonly<Record<string, unknown>>
@@ -65,7 +66,7 @@ export function writeConfiguration(
     file,
     JSON.stringify({
       listeners: { public: anyPort, decision: anyPort, admin: anyPort },
-      database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere' },
+      database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere', ...world?.patience },
       issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo', clockToleranceSeconds: 0 }],
       identity: { keys: ['file:identity.pem'] },
       policies: { directory: routes ? 'policies' : policies },
@@ -80,7 +81,7 @@ export function writeConfiguration(
 }
 
 export type TestGatewayOptions = Readonly<{
-  world?: Pick<TestWorld, 'databaseUrl' | 'oidc'>
+  world?: Pick<TestWorld, 'databaseUrl' | 'oidc'> & Partial<Pick<TestWorld, 'patience'>>
   /** Whole top-level sections of the configuration. */
   settings?: Settings
   /** Settings of upstreams, by the names that the shipped policies use. */
@@ -145,11 +146,14 @@ export type RawClient = Readonly<{
   send: (bytes: string | Buffer) => void
   /** Everything that came back so far. */
   text: () => string
-  /** Resolves with all that came once it matches; rejects when the other side closes before, or after 5 s. */
+  /** Resolves with all that came once it matches; rejects when the other side closes before, or after a while. */
   until: (pattern: RegExp) => Promise<string>
-  /** Resolves with all that came once the other side has closed, by FIN or reset; rejects after 5 s. */
+  /** Resolves with all that came once the other side has closed, by FIN or reset; rejects after a while. */
   closed: () => Promise<string>
 }>
+
+/** On the fair clock. */
+const patienceMs = 5_000
 
 /** Connects, and drops the connection with the test. */
 export async function openRawClient(owner: Owner, origin: string): Promise<RawClient> {
@@ -181,20 +185,26 @@ export function watchClient(socket: Socket): RawClient {
   socket.on('end', close)
   socket.on('close', close)
   const wait = (isDone: () => boolean, what: string): Promise<string> =>
-    new Promise((resolve, reject) => {
-      const end = (settle: () => void): void => {
-        clearTimeout(timer)
-        watchers.delete(look)
-        settle()
-      }
-      const look = (): void => {
-        if (isDone()) end(() => resolve(text))
-        else if (isClosed) end(() => reject(new Error(`closed before ${what}: ${text}`)))
-      }
-      const timer = setTimeout(() => end(() => reject(new Error(`no ${what} within 5 s: ${text}`))), 5_000)
-      watchers.add(look)
-      look()
-    })
+    withOwner(
+      (owner) =>
+        new Promise((resolve, reject) => {
+          const look = (): void => {
+            if (isDone()) resolve(text)
+            else if (isClosed) reject(new Error(`closed before ${what}: ${text}`))
+          }
+          const passedMs = startFairClock(owner)
+          const giveUp = (): void => {
+            if (passedMs() > patienceMs) reject(new Error(`no ${what} within ${patienceMs} ms: ${text}`))
+          }
+          const timer = setInterval(giveUp, 100)
+          watchers.add(look)
+          owner.teardown(() => {
+            clearInterval(timer)
+            watchers.delete(look)
+          })
+          look()
+        }),
+    )
   return {
     socket,
     send: (bytes) => void socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes),
@@ -205,15 +215,22 @@ export function watchClient(socket: Socket): RawClient {
 }
 
 /**
- * Resolves once the condition holds; fails the test when it has not after `withinMs`. It rests longer than it looks, or a
- * condition that reads a page of metrics would keep a processor busy. The longer it waits, the less often it looks.
+ * Resolves once the condition holds; fails the test when it has not after `withinMs` on the fair clock. It rests longer
+ * than it looks, or a condition that reads a page of metrics would keep a processor busy. The longer it waits, the less
+ * often it looks.
  */
 export async function until(condition: () => unknown, what: string, withinMs = 20_000): Promise<void> {
-  const startedMs = performance.now()
-  for (let beganMs = startedMs; !(await condition()); beganMs = performance.now()) {
-    const nowMs = performance.now()
-    if (nowMs - startedMs > withinMs) throw new Error(`not within ${withinMs} ms: ${what}`)
-    const restMs = Math.max(10, Math.min(50, 3 * (nowMs - beganMs)), Math.min(250, (nowMs - startedMs) / 20))
-    await new Promise((resolve) => setTimeout(resolve, restMs))
-  }
+  if (await condition()) return
+  await withOwner(async (owner) => {
+    const passedMs = startFairClock(owner)
+    const startedMs = performance.now()
+    for (let lookedMs = 0; ; ) {
+      if (passedMs() > withinMs) throw new Error(`not within ${withinMs} ms: ${what}`)
+      const restMs = Math.max(10, Math.min(50, 3 * lookedMs), Math.min(250, (performance.now() - startedMs) / 20))
+      await new Promise((resolve) => setTimeout(resolve, restMs))
+      const beganMs = performance.now()
+      if (await condition()) return
+      lookedMs = performance.now() - beganMs
+    }
+  })
 }

@@ -3,13 +3,11 @@ import type { Test } from 'tap'
 import { startKeyedIssuer } from './cause-people.ts'
 import { type Answer, call } from './client.ts'
 import { anyPort } from './gateway.ts'
-import { oauth, type TestWorld } from './world.ts'
+import { oauth, patience, type TestWorld } from './world.ts'
 
 export const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout'
 
 export const client = 'sallyport-client'
-
-export const patience = { queryTimeoutMs: 15_000, connectTimeoutMs: 15_000 }
 
 export const seconds = (): number => Math.floor(Date.now() / 1_000)
 

@@ -27,7 +27,7 @@ export type Serving = Serve & Readonly<{ public: string; decision: string; admin
 
 export type ServeOptions = Readonly<{
   /** Needed for a database; without a world only public routes answer. */
-  world?: Pick<TestWorld, 'databaseUrl' | 'oidc'>
+  world?: Pick<TestWorld, 'databaseUrl' | 'oidc'> & Partial<Pick<TestWorld, 'patience'>>
   /** Whole top-level sections of the configuration. */
   settings?: Readonly<Record<string, unknown>>
   /** The address of every upstream. */
@@ -151,7 +151,7 @@ function writeInstallation(t: Test, { world, settings, upstream = nowhere }: Ser
   const names = ['platform', 'agents', 'files', 'graphql', 'data']
   const configuration = {
     listeners: { public: anyPort, decision: anyPort, admin: anyPort },
-    database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere' },
+    database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere', ...world?.patience },
     issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo' }],
     identity: { keys: ['file:identity.pem'] },
     upstreams: Object.fromEntries(names.map((name) => [name, { url: upstream }])),

@@ -26,8 +26,15 @@ export type TestWorld = World['description'] &
     raw: (bytes: string | Buffer, silenceMs?: number) => Promise<string>
     recorded: () => Promise<readonly RecordedRequest[]>
     clearRecorder: () => Promise<void>
+    /** For how long a gateway of a test waits for the database. */
+    patience: DatabasePatience
     mint: (request: Readonly<Record<string, unknown>>) => Promise<string>
   }>
+
+export type DatabasePatience = Readonly<{ connectTimeoutMs?: number; queryTimeoutMs?: number }>
+
+/** On a busy machine a query may take a second. A server of a file's own may be frozen, and then the usual limits count. */
+export const patience: DatabasePatience = { connectTimeoutMs: 15_000, queryTimeoutMs: 15_000 }
 
 export type TestWorldOptions = Readonly<{
   /** A database server that the file may stop, freeze or reconfigure. */
@@ -48,7 +55,10 @@ export async function startTestWorld(t: Test, options: TestWorldOptions = {}): P
     startDatabase: () =>
       server === undefined ? startTestPostgres({ onUnexpectedExit: (text) => t.comment(text) }) : cloneDatabase(server),
     ...(server !== undefined && { populate: addressPopulation }),
-    ...(sharedServer !== undefined && !options.hasOwnProcess && { runGateway: startGatewayHere }),
+    ...(sharedServer !== undefined &&
+      !options.hasOwnProcess && {
+        runGateway: startGatewayHere(options.hasOwnServer ? {} : patience),
+      }),
   })
   t.teardown(async () => {
     await world.stop()
@@ -62,6 +72,7 @@ export async function startTestWorld(t: Test, options: TestWorldOptions = {}): P
     directory,
     call: (request) => call(description.public, request),
     raw: (bytes, silenceMs) => callRaw(description.public, bytes, silenceMs),
+    patience: options.hasOwnServer ? {} : patience,
     recorded: async () => (await fetch(`${recorder}/requests`)).json() as Promise<readonly RecordedRequest[]>,
     clearRecorder: async () => {
       await fetch(`${recorder}/requests`, { method: 'DELETE' })
@@ -139,22 +150,28 @@ async function cloneDatabase(server: string, template = 'sallyport'): Promise<Em
 
 const demoConfiguration = fileURLToPath(new URL('../../config/demo.yaml', import.meta.url))
 
-const startGatewayHere: NonNullable<WorldOptions['runGateway']> = async (_logFile, environment) => {
-  const configuration = loadConfiguration(demoConfiguration, { ...process.env, ...environment })
-  const gateway = await startGateway({ ...configuration, log: { ...configuration.log, level: 'silent' } })
-  const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string => `http://${host}:${port}`
-  return {
-    pid: process.pid,
-    public: toUrl(gateway.public),
-    decision: toUrl(gateway.decision),
-    admin: toUrl(gateway.admin),
-    ended: new Promise(() => undefined),
-    stop: async () => {
-      await gateway.drain({ delayMs: 0, timeoutMs: 0 })
-      return 0
-    },
+const startGatewayHere =
+  (database: DatabasePatience): NonNullable<WorldOptions['runGateway']> =>
+  async (_logFile, environment) => {
+    const configuration = loadConfiguration(demoConfiguration, { ...process.env, ...environment })
+    const gateway = await startGateway({
+      ...configuration,
+      ...(configuration.database && { database: { ...configuration.database, ...database } }),
+      log: { ...configuration.log, level: 'silent' },
+    })
+    const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string => `http://${host}:${port}`
+    return {
+      pid: process.pid,
+      public: toUrl(gateway.public),
+      decision: toUrl(gateway.decision),
+      admin: toUrl(gateway.admin),
+      ended: new Promise(() => undefined),
+      stop: async () => {
+        await gateway.drain({ delayMs: 0, timeoutMs: 0 })
+        return 0
+      },
+    }
   }
-}
 
 /** The header of a user's OAuth token. */
 export const oauth = ({ jwt }: { jwt: string }): Record<string, string> => ({ 'x-oauth-access-token': jwt })
