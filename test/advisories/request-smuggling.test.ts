@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { callRaw } from '../support/client.ts'
+import { startFairClock } from '../support/fair-clock.ts'
 import { openRawClient, openRoute, startTestGateway, until } from '../support/gateway.ts'
 import { findH11, type ParsedConnection, parseByH11, startParsingBackend } from '../support/parsed-requests.ts'
 import { testVectors } from '../support/vectors.ts'
@@ -24,12 +25,13 @@ async function send(t: Test, bytes: Buffer): Promise<Seen> {
   client.socket.once('close', () => {
     isClosed = true
   })
-  let lastMs = performance.now()
+  const passedMs = startFairClock(t)
+  let lastMs = 0
   client.socket.on('data', () => {
-    lastMs = performance.now()
+    lastMs = passedMs()
   })
   client.send(bytes)
-  const isOver = (): boolean => isClosed || (client.text() !== '' && performance.now() - lastMs > quietMs)
+  const isOver = (): boolean => isClosed || (client.text() !== '' && passedMs() - lastMs > quietMs)
   await until(isOver, 'an answer, or the end')
   client.socket.destroy()
   const statuses = [...client.text().matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status))

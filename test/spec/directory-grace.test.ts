@@ -10,7 +10,7 @@ import { leadThrough, startTcpProxy } from '../support/tcp-proxy.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
-const { addAccount } = await populate(t, world)
+const { addAccount, writer } = await populate(t, world)
 
 const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
@@ -43,13 +43,15 @@ async function startBehind(t: Test, settings: Readonly<Record<string, unknown>>)
   }
   /** Adds an account and waits for its messages: a later one would clear the caches. */
   const addHeard = async (name: string): Promise<Account> => {
-    const before = await countHeard()
     const account = await addAccount(name)
-    await until(async () => {
-      const heard = await countHeard()
-      await new Promise((resolve) => setTimeout(resolve, 500))
-      return heard > before && heard === (await countHeard())
-    }, 'the changes of the account')
+    const before = await countHeard()
+    // Far more messages than an account has. They come last, in the order of the commits.
+    const many = 100
+    await writer.query(
+      `select pg_notify('sallyport_changes', '{"kind":"agent","id":' || id || '}') from generate_series(1, $1::int) id`,
+      [many],
+    )
+    await until(async () => (await countHeard()) >= before + many, 'the changes of the account')
     return account
   }
   return { ...serving, ask, addHeard, breakDown, mend: proxy.accept, readMetrics, hears }

@@ -6,6 +6,7 @@ import t, { type Test } from 'tap'
 import { createIssuerKeyStore } from '../../gateway/directory/postgres/issuer-keys.ts'
 import { openDatabase } from '../../gateway/directory/postgres/pool.ts'
 import { type Answer, call } from '../support/client.ts'
+import { startFairClock } from '../support/fair-clock.ts'
 import { startTestGateway, type TestGateway, until } from '../support/gateway.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
@@ -81,9 +82,9 @@ async function expectEntry(t: Test, gateway: TestGateway, jwt: string, what: str
 const answerWithinMs = 1_000 + 500
 
 async function expectUnavailable(t: Test, gateway: TestGateway, jwt: string): Promise<void> {
-  const startedMs = performance.now()
+  const passedMs = startFairClock(t)
   const answer = await enter(gateway, jwt)
-  const tookMs = performance.now() - startedMs
+  const tookMs = passedMs()
   t.equal(answer.status, 503)
   t.match(answer.json(), { success: false, error: { status: 503, code: 'issuer_unavailable' } })
   t.ok(tookMs < answerWithinMs, `took ${Math.round(tookMs)} ms`)
@@ -180,9 +181,9 @@ t.test('a restart during an outage serves the keys of before, with its first req
     if (misbehaviour === 'refuse') await issuer.refuse()
     else issuer.misbehave = misbehaviour
     const later = await startGateway(t, issuer)
-    const startedMs = performance.now()
+    const passedMs = startFairClock(t)
     await expectEntry(t, later, jwt, 'after')
-    t.ok(performance.now() - startedMs < answerWithinMs)
+    t.ok(passedMs() < answerWithinMs, `${passedMs()} ms`)
     await expectUnavailable(t, later, await second.sign(issuer.origin))
     t.match(await readMetrics(later), /jwks_age_seconds\{issuer="[^"]+"\} \d/)
   }
@@ -215,7 +216,7 @@ t.test('a database and an issuer that both hang delay neither the start nor an a
   t.teardown(() => silent.close())
   const issuer = await startIssuer(t)
   issuer.misbehave = () => undefined
-  const startedMs = performance.now()
+  const passedMs = startFairClock(t)
   const gateway = await startTestGateway(t, {
     settings: {
       database: { url: `postgres://nobody@127.0.0.1:${(silent.address() as AddressInfo).port}/nowhere` },
@@ -223,7 +224,7 @@ t.test('a database and an issuer that both hang delay neither the start nor an a
     },
   })
   const jwt = await first.sign(issuer.origin)
-  t.ok(performance.now() - startedMs < answerWithinMs, 'it listens')
+  t.ok(passedMs() < answerWithinMs, 'it listens')
   await expectUnavailable(t, gateway, jwt)
 })
 
