@@ -12,6 +12,8 @@ t.test('the short set holds its limits', { skip }, async (t) => {
   for (const [name, drill] of short) {
     const { findings } = await play(drill, { ...options, notify: (sentence) => t.comment(sentence) })
     t.ok(findings.length > 15, name)
-    for (const { check, seen, limit, isMet } of findings) t.ok(isMet, `${name}: ${check}: ${seen}, wanted ${limit}`)
+    // Beside other tests a process's pages say more of V8 than of the gateway: `.ci/drills` judges them.
+    for (const { check, seen, limit, isMet } of findings)
+      if (check !== 'memory at most') t.ok(isMet, `${name}: ${check}: ${seen}, wanted ${limit}`)
   }
 })

@@ -10,7 +10,7 @@ import { findMeasureLack, measurable, readFigures } from '../support/process-fig
 import { startReplica } from '../support/replicas.ts'
 import { connectSlowly } from '../support/slow-reader.ts'
 import { modelRoutes, responsesPath, toChunk } from '../support/streams.ts'
-import { watchRss } from '../support/watch-rss.ts'
+import { watchHeld } from '../support/watch-held.ts'
 
 /** The longest wait on a loaded machine. */
 const patienceMs = 30_000
@@ -44,8 +44,8 @@ async function testSlow(t: Test): Promise<void> {
     socket.write(composeRequest({ path: responsesPath, headers: {} }))
   }
   const saidBytes = (): number => [...said.values()].reduce((sum, bytes) => sum + bytes, 0)
-  const { rssBytes } = await readFigures(replica)
-  const highest = await watchRss(replica.pid, async () => {
+  const { heapBytes, externalBytes } = await readFigures(replica)
+  const highest = await watchHeld(replica, async () => {
     for (let index = 0; index < slowCount; index++) open(index)
     await until(() => said.size === slowCount, 'the streams', patienceMs)
     // Ten times the readers' share is still little for an upstream that is not stopped, which sends as much at once.
@@ -59,17 +59,12 @@ async function testSlow(t: Test): Promise<void> {
       patienceMs,
     )
     const before = texts.map(({ length }) => length)
-    await sleep(3_000)
-    t.ok(
-      texts.every(({ length }, index) => length > (before[index] ?? 0)),
-      'each reader got more all the same',
-    )
+    const isRead = (): boolean => texts.every(({ length }, index) => length > (before[index] ?? 0))
+    await until(isRead, 'that each reader gets more all the same', patienceMs)
   })
-  const grown = Math.round((highest - rssBytes) / slowCount)
-  t.comment(`each: ${grown} bytes of RSS at most, after ${Math.round(saidBytes() / slowCount)} bytes of its upstream`)
-  // On Node 24 the C library keeps more of what was read and given back: now half a MiB of each, now one.
-  const most = Number(process.versions.node.split('.')[0]) > 20 ? 2 : 1
-  t.ok(grown < most * 1024 * 1024, `${grown} bytes`)
+  const grown = Math.round((highest - heapBytes - externalBytes) / slowCount)
+  t.comment(`each: ${grown} bytes at most, after ${Math.round(saidBytes() / slowCount)} bytes of its upstream`)
+  t.ok(grown < 512 * 1024, `${grown} bytes`)
   const sequences = texts.map((text) =>
     [...text.matchAll(/"sequence_number":(\d+),/g)].map(([, number]) => Number(number)),
   )
