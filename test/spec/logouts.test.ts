@@ -231,6 +231,7 @@ t.test('200 forged, replayed, misaddressed and malformed tokens change nothing',
   const jwt = await issuer.sign({ sub: subject })
   const before = await countRows()
   const fetches = issuer.asked.length
+  const startedMs = performance.now()
   let refused = 0
   for (let count = 0; count < 200; count += 1) {
     const make = breaks[count % breaks.length]
@@ -242,7 +243,8 @@ t.test('200 forged, replayed, misaddressed and malformed tokens change nothing',
   t.equal(await countRows(), before)
   t.equal(await statusOf(first, jwt), 200)
   t.equal(await statusOf(second, jwt), 200)
-  t.ok(issuer.asked.length - fetches <= 1, `${issuer.asked.length - fetches} fetches of keys`)
+  const halfMinutes = Math.ceil((performance.now() - startedMs) / 30_000)
+  t.ok(issuer.asked.length - fetches <= halfMinutes, `${issuer.asked.length - fetches} fetches of keys`)
 })
 
 t.test('a logout token is not a credential, and the listener takes its form alone', async (t) => {

@@ -67,7 +67,7 @@ const routes = [
   route('read', '/read/:id', { match: { path: '/read/:id', methods: ['GET'] } }),
   route('small', '/small/*', { limits: { bodyBytes: 1000 } }),
   route('hasty', '/hasty/*', { timeouts: { bodyIdleMs: 300, firstByteMs: 300, idleMs: 300 } }),
-  route('agents', '/agent/:id/responses', { surface: 'model', timeouts: { firstByteMs: 300 } }),
+  route('agents', '/agent/:id/responses', { surface: 'model', timeouts: { firstByteMs: 2_000 } }),
 ]
 
 /** A client and an upstream that say exactly the bytes of a test, and the whole gateway between them. */

@@ -57,7 +57,7 @@ function dripBody(): Http1RequestBody {
     resumeReading: () => {},
     writeContinue: () => {},
   }
-  return new Http1RequestBody(source, 8, false, { bodyIdleTimeoutMs: 2_000, minBodyBytesPerSecond: 0 })
+  return new Http1RequestBody(source, 8, false, { bodyIdleTimeoutMs: 20_000, minBodyBytesPerSecond: 0 })
 }
 
 const answerHeads = (answer: string | ((count: number) => string)) => (socket: Socket, soFar: string) => {
