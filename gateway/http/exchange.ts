@@ -31,7 +31,8 @@ export interface UpgradedConnection {
 
 /**
  * One connection's part of the memory budget: bytes that wait for a slow peer, on either side. A buffer's owner counts
- * its bytes here until it has passed them on or dropped them. The account closes with its connection.
+ * its bytes here until it has passed them on or dropped them. The account closes with its connection. A piece counts
+ * `pieceBytes` more, since its object takes as much however few bytes it has, and `mostPieces` may wait for a peer.
  */
 export interface MemoryAccount {
   /**
@@ -47,6 +48,10 @@ export interface MemoryAccount {
   /** Calls back once when memory runs out, to release bytes without closing the connection. */
   onRelief(listener: (() => void) | undefined): void
 }
+
+export const pieceBytes = 128
+
+export const mostPieces = 256
 
 export class Holding {
   #account: MemoryAccount

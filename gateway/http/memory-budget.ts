@@ -1,8 +1,8 @@
 import { type Slot, UnorderedList } from '../lib/unordered-list.ts'
 import { readNetwork } from '../network/network.ts'
 import type { MemoryAccount } from './exchange.ts'
+import { relieveGreediest } from './relieve-greediest.ts'
 
-/** Share of the budget from which the largest holders are read sparingly. */
 const pressedPart = 1 / 2
 
 /** Share down to which connections are cut, so that not every later read cuts one more. */
@@ -47,10 +47,6 @@ class Groups {
     if (group.heldBytes === 0 && bytes > 0) this.holding += 1
     group.heldBytes += bytes
     if (group.heldBytes === 0 && bytes < 0) this.holding -= 1
-  }
-
-  all(): readonly Group[] {
-    return [...this.#byKey.values()]
   }
 }
 
@@ -136,24 +132,13 @@ export class MemoryBudget {
   #relieve(): void {
     this.#isRelieving = true
     try {
-      while (this.heldBytes > this.limitBytes * relievedPart) this.#relieveOfGreediest()
+      relieveGreediest(
+        this.#accounts,
+        ({ network, organization }) => (organization ? [network, organization] : [network]),
+        () => this.heldBytes <= this.limitBytes * relievedPart,
+      )
     } finally {
       this.#isRelieving = false
-    }
-  }
-
-  #relieveOfGreediest(): void {
-    const groups = [...this.#networks.all(), ...this.#organizations.all()]
-    groups.sort((one, other) => other.heldBytes - one.heldBytes)
-    const [greediest, next] = groups
-    if (!greediest) return
-    const accounts = [...this.#accounts]
-      .filter((account) => account.network === greediest || account.organization === greediest)
-      .sort((one, other) => other.heldBytes - one.heldBytes)
-    for (const account of accounts) {
-      account.relieve()
-      const isSmaller = greediest.heldBytes < (next?.heldBytes ?? 0)
-      if (isSmaller || this.heldBytes <= this.limitBytes * relievedPart) return
     }
   }
 }

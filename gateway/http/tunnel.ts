@@ -1,6 +1,13 @@
 import type { Socket } from 'node:net'
 import { guarded } from '../fault/guarded.ts'
-import { Holding, type MemoryAccount, type PassedBytes, type UpgradedConnection } from './exchange.ts'
+import {
+  Holding,
+  type MemoryAccount,
+  mostPieces,
+  type PassedBytes,
+  pieceBytes,
+  type UpgradedConnection,
+} from './exchange.ts'
 import { closeLingering } from './socket/close-lingering.ts'
 import { HandleGate, type ReadGate } from './socket/read-gate.ts'
 import { noteTunnel, resetConnection } from './socket/transport.ts'
@@ -58,9 +65,9 @@ export function pipeBoth(
   const { socket: upstream } = upstreamEnd
   noteTunnel(client, upstream)
   const waiting = new Holding(account)
-  const count = (): void => waiting.set(waitingBytes(client) + waitingBytes(upstream))
-  const toUpstream = { bytes: early.length }
-  const toClient = { bytes: 0, boundary: new FrameBoundary() }
+  const toUpstream = { bytes: early.length, pieces: 1 }
+  const toClient = { bytes: 0, pieces: 0, boundary: new FrameBoundary() }
+  const count = (): void => waiting.set(waitingBytes(client, toClient) + waitingBytes(upstream, toUpstream))
   if (early.length > 0) upstream.write(early)
   pass(clientEnd, upstream, count, toUpstream)
   pass(upstreamEnd, client, count, toClient)
@@ -101,25 +108,33 @@ export function pipeBoth(
   }
 }
 
-const waitingBytes = ({ destroyed, writableLength, readableLength }: Socket): number =>
-  destroyed ? 0 : writableLength + readableLength
+function waitingBytes({ destroyed, writableLength, readableLength }: Socket, { pieces }: Passed): number {
+  if (destroyed) return 0
+  return readableLength + writableLength + (writableLength > 0 ? pieces * pieceBytes : 0)
+}
 
-type Passed = { bytes: number; readonly boundary?: FrameBoundary }
+type Passed = { bytes: number; pieces: number; readonly boundary?: FrameBoundary }
 
-/** Like `pipe`, but reading stops as soon as the other side is full. */
+const nothing = Buffer.alloc(0)
+
+/** Like `pipe`, but reading stops as soon as the other side is full, of bytes or of pieces. Node emits `drain` for bytes alone. */
 function pass({ socket, gate, listen }: TunnelEnd, to: Socket, count: () => void, passed: Passed): void {
-  listen((bytes) => {
-    if (!to.writable) return
-    passed.bytes += bytes.length
-    passed.boundary?.pass(bytes)
-    if (to.write(bytes)) return
-    gate.close()
-    count()
-  })
   const cut = (): void => {
     socket.destroy()
     to.destroy()
   }
+  const goOn = guarded<Error | null | undefined>('client', () => void to.emit('drain'), cut)
+  listen((bytes) => {
+    if (!to.writable) return
+    passed.bytes += bytes.length
+    passed.pieces = to.writableLength === 0 ? 1 : passed.pieces + 1
+    passed.boundary?.pass(bytes)
+    const hasRoom = to.write(bytes)
+    if (hasRoom && passed.pieces < mostPieces) return
+    if (hasRoom) to.write(nothing, goOn)
+    gate.close()
+    count()
+  })
   const onDrain = (): void => {
     count()
     gate.open()

@@ -157,7 +157,7 @@ export function foldName(text: string): string {
   let plain = text
   for (let depth = 0; depth < decodingDepth; depth++) plain = decode(plain)
   const form = /\p{M}{31}/u.test(plain) ? plain : plain.normalize('NFKC')
-  const [name = ''] = form.toUpperCase().toLowerCase().split(';')
+  const [name = ''] = form.toUpperCase().toLowerCase().split(/[;?#]/)
   return name.replace(/(?<![.\s])[.\s]+$/, '').trimStart()
 }
 

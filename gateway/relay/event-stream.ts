@@ -3,7 +3,7 @@ import { keepAlive, keepAliveAfterId, renderStreamFailure, responseIdPrefixes } 
 import { type AccessEndCode, refusalOfStreamFailure, type StreamFailureCode } from '../errors/stream-failure.ts'
 import type { StreamKind } from '../errors/surface.ts'
 import type { ResponseSink, UpstreamError, UpstreamResponse } from '../http/engine.ts'
-import { type Exchange, Holding, type ResponseHead, type ResponseWriter } from '../http/exchange.ts'
+import { type Exchange, Holding, pieceBytes, type ResponseHead, type ResponseWriter } from '../http/exchange.ts'
 import type { Slot, UnorderedList } from '../lib/unordered-list.ts'
 import { EventSplitter, part } from './split-events.ts'
 import { StreamState, withoutByteOrderMark } from './stream-state.ts'
@@ -157,7 +157,7 @@ export class EventStreamRelay implements ResponseSink {
     if (bytes.length === 0) return
     if (this.#state === 'waiting') {
       this.#held.push(Buffer.from(bytes))
-      this.#heldBytes += bytes.length
+      this.#heldBytes += bytes.length + pieceBytes
       if (this.#stream.hasEvents) this.#begin()
       else if (this.#heldBytes > this.#settings.eventLimitBytes) this.#stop('event_too_large', undefined)
       return

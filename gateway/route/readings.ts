@@ -20,8 +20,9 @@ const leastCharacters = 64
 /**
  * Returns the other interpretations that backends are known to have of a path that passed `receive/`. Some decode it
  * never or twice, or take encoded slashes as slashes. Others ignore case, apply Unicode's compatibility forms, or drop
- * path parameters. Some drop spaces around names, dots after them, or the trailing slash. All combinations and orders
- * count, since one server cuts parameters before it decodes and another after.
+ * path parameters. A proxy that composes its target from the decoded path ends it at `?` or `#`. Some drop spaces around
+ * names, dots after them, or the trailing slash. All combinations and orders count, since one server cuts parameters
+ * before it decodes and another after.
  * @param mostSegments Segments that the caller reads; the rest of a longer reading is left out.
  * @throws GatewayError `target_with_many_readings` if the path takes too much work, or `target_like_dot_segment` if a
  * reading has a dot segment.
@@ -63,6 +64,7 @@ const trait = {
   endSlash: 128,
   dotSegment: 256,
   emptySegment: 512,
+  end: 1_024,
 }
 
 type Change = Readonly<{ needs: number; passes?: number; apply: (reading: string) => string }>
@@ -76,6 +78,7 @@ const changes: readonly Change[] = [
   { needs: trait.letter | trait.beyondAscii, apply: (reading) => reading.toUpperCase().toLowerCase() },
   { needs: trait.beyondAscii, apply: foldCompatible },
   { needs: trait.parameter, apply: (reading) => reading.replace(/;[^\0]*/g, '') },
+  { needs: trait.end, apply: (reading) => reading.slice(0, reading.search(/[?#]/)) },
   {
     needs: trait.outerSpace,
     apply: (reading) => reading.replace(/(?:^|(?<=\0))\s+|(?<!\s)\s+(?=\0|$)/g, ''),
@@ -130,9 +133,10 @@ const isHexDigit = (code: number): boolean =>
 
 const maySpace = (code: number): boolean => code <= 32 || code > 127
 
-const traitsOf = Uint8Array.from({ length: 128 }, (_, code) => {
+const traitsOf = Uint16Array.from({ length: 128 }, (_, code) => {
   const character = String.fromCharCode(code)
   if (character === '/' || character === '\\') return trait.slash
   if (character === ';') return trait.parameter
+  if (character === '?' || character === '#') return trait.end
   return /[A-Z]/.test(character) ? trait.letter : 0
 })

@@ -59,22 +59,31 @@ t.test('every character that a dot hides in is a dot in one reading', async (t) 
   t.throws(() => find(`/files/${encodeURIComponent('⒈')}`), misreadable, 'a digit with its dot')
 })
 
-t.test('every character that folds into a slash, a backslash, a semicolon or a percent sign is one', async (t) => {
-  for (const slash of ['/', '\\']) {
-    const alone = formsOf(slash).filter((form) => form.normalize('NFKC') === slash)
-    t.ok(alone.length > 0, slash)
-    for (const form of alone) t.throws(() => find(`/files/admin${encodeURIComponent(form)}keys`), misreadable, form)
-  }
-  const longer = formsOf('/').filter((form) => form.normalize('NFKC').length > 1)
-  t.ok(longer.length >= 4, 'account of, addressed to the subject, care of, cada una')
-  for (const form of longer) {
-    const guarded = compile({ '/files/*': 'org-member', [`/files/${form.normalize('NFKC')}`]: 'org-owner' })
-    const path = `/files/${encodeURIComponent(form)}`
-    t.throws(() => guarded.match(readTarget('GET', path, 'h'), 'h'), misreadable, form)
-  }
-  for (const form of formsOf(';')) t.throws(() => find(`/files/admin${encodeURIComponent(form)}v=1`), misreadable, form)
-  for (const form of formsOf('%')) t.throws(() => find(`/files/${encodeURIComponent(form)}61dmin`), misreadable, form)
-})
+t.test(
+  'every character that folds into a slash, a backslash, a semicolon, a percent sign or an end of a path is one',
+  async (t) => {
+    for (const slash of ['/', '\\']) {
+      const alone = formsOf(slash).filter((form) => form.normalize('NFKC') === slash)
+      t.ok(alone.length > 0, slash)
+      for (const form of alone) t.throws(() => find(`/files/admin${encodeURIComponent(form)}keys`), misreadable, form)
+    }
+    const longer = formsOf('/').filter((form) => form.normalize('NFKC').length > 1)
+    t.ok(longer.length >= 4, 'account of, addressed to the subject, care of, cada una')
+    for (const form of longer) {
+      const guarded = compile({ '/files/*': 'org-member', [`/files/${form.normalize('NFKC')}`]: 'org-owner' })
+      const path = `/files/${encodeURIComponent(form)}`
+      t.throws(() => guarded.match(readTarget('GET', path, 'h'), 'h'), misreadable, form)
+    }
+    for (const form of formsOf(';'))
+      t.throws(() => find(`/files/admin${encodeURIComponent(form)}v=1`), misreadable, form)
+    for (const end of ['?', '#']) {
+      const first = formsOf(end).filter((form) => form.normalize('NFKC').startsWith(end))
+      t.ok(first.length >= 2, end)
+      for (const form of first) t.throws(() => find(`/files/admin${encodeURIComponent(form)}x`), misreadable, form)
+    }
+    for (const form of formsOf('%')) t.throws(() => find(`/files/${encodeURIComponent(form)}61dmin`), misreadable, form)
+  },
+)
 
 t.test('letters are read by their compatibility forms as well, and marks in every order', async (t) => {
   t.throws(() => find(`/files/${encodeURIComponent('ａｄｍｉｎ')}`), misreadable)

@@ -215,7 +215,7 @@ t.test(
     honest.on('close', () => {
       hasClosed = true
     })
-    await until(async () => (await readHeld(gateway)) === 14_000, 'its bytes', 20_000)
+    await until(async () => (await readHeld(gateway)) >= 14_000, 'its bytes', 20_000)
     for (let count = 0; count < 250 && (await countCut(gateway)) === 0; count++)
       await open(world.users.member.jwt, acme.id, `203.0.113.${count}`, 12_000)
     t.ok((await countCut(gateway)) > 0, 'some of the crowd are cut')

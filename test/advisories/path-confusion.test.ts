@@ -22,6 +22,7 @@ const confusing: Readonly<Record<string, readonly string[]>> = {
   'empty segments': ['//admin/x', '/public//../admin/x', '/admin//x', '///admin/x'],
   'overlong and broken escapes': ['/public/%c0%ae%c0%ae/admin/x', '/public/%ff/x', '/public/%2', '/public/%zz/x'],
   'a fragment': ['/public/x#/../admin/x', '/admin/x#', '/public/%23/../admin/x'],
+  'escaped ends of a path': ['/public/..%3Fx', '/public/..%23/admin/x', '/public/x/%252e%252e%253F/admin/x'],
   'control bytes and spaces': ['/public/%00/x', '/public/x%0d%0ay', '/admin%00/x'],
   'another authority': ['http://elsewhere/admin/x', 'http:/admin/x', 'http:http://elsewhere/admin/x', 'admin/x', '*'],
 }

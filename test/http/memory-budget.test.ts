@@ -91,6 +91,34 @@ t.test('a holder that releases enough when asked keeps its connection, and is as
   t.equal(budget.heldBytes, 0)
 })
 
+t.test('groups are cut in turns, the largest first, each down to the next one', async (t) => {
+  const { budget, cut, open } = openBudget(1_000)
+  for (const [name, address, bytes] of [
+    ['a', '192.0.2.1', 90],
+    ['b', '192.0.2.2', 88],
+  ] as const)
+    for (let count = 0; count < 4; count++) open(name, address).hold(bytes)
+  open('c', '192.0.2.3').hold(280)
+  open('d', '192.0.2.4').hold(50)
+  t.same(cut, ['a', 'b'])
+  t.equal(budget.heldBytes, 864)
+})
+
+// Each cut looked at all networks: 64 MiB of a crowd stopped the process for half a second, again and again.
+t.test('a crowd with a network for each member is cut in the time that its cuts take', async (t) => {
+  const members = 40_000
+  const { budget, cut, open } = openBudget(members * 100)
+  for (let index = 0; index < members; index++)
+    open('crowd', `2001:db8:${(index >> 8).toString(16)}:${(index & 255).toString(16)}::1`).hold(100)
+  t.same(cut, [])
+  const started = process.cpuUsage()
+  open('greediest', '192.0.2.1').hold(200)
+  const { user, system } = process.cpuUsage(started)
+  t.equal(cut[0], 'greediest')
+  t.equal(budget.heldBytes, (members * 100 * 7) / 8)
+  t.ok(user + system < 2_000_000, `${(user + system) / 1_000} ms of a processor`)
+})
+
 t.test('the sums stay right, however bytes are held, released, moved, cut and closed', async () => {
   const step = fc.record({
     index: fc.nat(9),

@@ -60,6 +60,9 @@ for (const [reading, path] of Object.entries({
   'without regard to case and then decoded': '/files/%4BEYS',
   'decoded twice': '/files/%2561dmin',
   'decoded three times': '/files/%252561dmin',
+  'decoded and then as a target': '/files/admin%3Fx',
+  'decoded and then as a target with a fragment': '/files/admin%23/x',
+  'decoded twice, as a target, and without regard to case': '/files/ADMIN%253Fx/y',
   'in several of these ways at once': '/files/%2541DMIN;x/KEYS',
   'in one of these ways, but not in another': '/files/A;b',
   'not decoded, where the plain path asks for less': '/files/%73tatus',
@@ -77,6 +80,7 @@ t.test('a path that only routes with the same guard or a lesser one know, howeve
   t.equal(path('/files/admin'), '/files/admin')
   t.equal(path('/files/admin/keys'), '/files/admin/keys')
   t.equal(path('/files/b;a'), '/files/*')
+  t.equal(path('/files/C%23%20notes%3F.md'), '/files/*')
 })
 
 t.test('a path with too many readings is refused', async (t) => {
@@ -89,7 +93,7 @@ t.test('a path with too many readings is refused', async (t) => {
 })
 
 t.test('a path with a dot segment in one of its readings is refused', async (t) => {
-  for (const path of ['/files/..%20/x', '/files/%20.', '/files/..%2520;v/x'])
+  for (const path of ['/files/..%20/x', '/files/%20.', '/files/..%2520;v/x', '/files/x/..%3Fy', '/files/.%2523'])
     t.throws(() => find(files, path), misreadable, path)
 })
 

@@ -36,6 +36,7 @@ export const backendReadings: readonly BackendReading[] = [
     name: 'path parameters cut, decoded, and cut again',
     read: (path) => cutParameters(decodeAll(cutParameters(path))),
   },
+  { name: 'decoded, then read as a target', read: (path) => removeDots(decodeAll(path).replace(/[?#].*$/s, '')) },
   { name: 'lower case, then decoded', read: (path) => decodeAll(path.toLowerCase()) },
   { name: 'without spaces around names', read: (path) => trimNames(decodeAll(path)) },
   { name: 'without dots at the ends of names', read: (path) => dropEndDots(decodeAll(path)) },

@@ -22,6 +22,7 @@ const changes: readonly ((reading: string) => string)[] = [
   (reading) => reading.toUpperCase().toLowerCase(),
   foldCompatible,
   (reading) => reading.replace(/;[^\0]*/g, ''),
+  (reading) => reading.replace(/[?#].*$/s, ''),
   (reading) => reading.replace(/(?:^|(?<=\0))\s+|(?<!\s)\s+(?=\0|$)/g, ''),
   (reading) => reading.replace(/(?<!\.)\.+(?=\0|$)/g, ''),
   (reading) => reading.replace(/^\0+|(?<=\0)\0+/g, ''),

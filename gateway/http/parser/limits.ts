@@ -1,12 +1,15 @@
 /** Limit for the bytes between body pieces: chunk extensions and trailers, which the gateway ignores. */
 const framingLimitBytes = 16 * 1024
 
+const ropeBytes = 32
+
 /** Counts the bytes of a message besides its body. Positions are offsets into the current read. */
 export class ParseLimits {
   isHeadTooLarge = false
   readonly #headLimitBytes: number
   #headBytes = 0
   #packetBytes = 0
+  #headReads = 0
   #framingBytes = 0
   #contentEnd = 0
 
@@ -15,7 +18,7 @@ export class ParseLimits {
   }
 
   get headBytes(): number {
-    return Math.max(this.#headBytes, this.#packetBytes)
+    return Math.max(this.#headBytes, this.#packetBytes) + this.#headReads * ropeBytes
   }
 
   get isFramingTooLarge(): boolean {
@@ -30,6 +33,7 @@ export class ParseLimits {
   endBytes(end: number, isInHead: boolean): boolean {
     if (isInHead) {
       this.#packetBytes += end
+      this.#headReads += 1
       this.isHeadTooLarge ||= this.#packetBytes > 2 * this.#headLimitBytes
     } else {
       this.#framingBytes += end - this.#contentEnd
@@ -40,6 +44,7 @@ export class ParseLimits {
   beginHead(): void {
     this.#headBytes = 0
     this.#packetBytes = 0
+    this.#headReads = 0
   }
 
   /** Counts as node:http does: target, names and values. False beyond the limit. */

@@ -1,4 +1,4 @@
-import type { MemoryAccount } from '../exchange.ts'
+import { type MemoryAccount, pieceBytes } from '../exchange.ts'
 
 /** Less than one read of a socket, since a head comes before. Later bytes wait in the system's buffers. */
 const limitBytes = 12 * 1024
@@ -24,8 +24,8 @@ export class PipelinedBytes {
     // One chunk is usual, and `push` to an empty array allocates room for 17.
     if (this.#chunks.length === 0) this.#chunks = [bytes]
     else this.#chunks.push(bytes)
-    this.#bytes += bytes.length
-    this.#account.hold(bytes.length)
+    this.#bytes += bytes.length + pieceBytes
+    this.#account.hold(bytes.length + pieceBytes)
   }
 
   take(): Buffer {

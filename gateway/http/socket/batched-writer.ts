@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { guarded } from '../../fault/guarded.ts'
 import { EndOfTickBatch } from '../../lib/end-of-tick-batch.ts'
-import { Holding, type MemoryAccount } from '../exchange.ts'
+import { Holding, type MemoryAccount, mostPieces, pieceBytes } from '../exchange.ts'
 import { PooledCopy } from './pooled-copy.ts'
 
 /** Text up to this size is joined into one write, which Node does without a copy. */
@@ -27,6 +27,7 @@ export class BatchedWriter {
   #account: MemoryAccount
   readonly #waiting: Holding
   #isAwaited = false
+  #pieces = 0
   #text = ''
   #onWritten: ((error?: Error | null) => void) | undefined
   #isWaiting = false
@@ -44,7 +45,9 @@ export class BatchedWriter {
   }
 
   count(): void {
-    this.#waiting.set(this.#socket.destroyed ? 0 : this.#socket.writableLength * this.#copies)
+    const { destroyed, writableLength } = this.#socket
+    const isWaiting = !destroyed && writableLength > 0
+    this.#waiting.set(isWaiting ? writableLength * this.#copies + this.#pieces * pieceBytes : 0)
   }
 
   /**
@@ -76,7 +79,7 @@ export class BatchedWriter {
   isCongested(): boolean {
     if (this.#socket.writableLength === 0) return false
     if (this.#socket.writableNeedDrain) return true
-    if (!this.#account.isThrottled) return false
+    if (this.#pieces < mostPieces && !this.#account.isThrottled) return false
     this.#awaitRoom()
     return true
   }
@@ -132,6 +135,7 @@ export class BatchedWriter {
     const socket = this.#socket
     if (!socket.writable) return
     this.hasWritten = true
+    this.#pieces = socket.writableLength === 0 ? 1 : this.#pieces + 1
     if (typeof bytes === 'string') socket.write(bytes, 'latin1', onWritten)
     else socket.write(bytes, onWritten)
   }

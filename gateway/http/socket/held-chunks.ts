@@ -1,4 +1,4 @@
-import type { MemoryAccount } from '../exchange.ts'
+import { type MemoryAccount, pieceBytes } from '../exchange.ts'
 import { PooledCopy } from './pooled-copy.ts'
 
 /** Ordered copies of borrowed buffers, counted on an account until they are passed on. */
@@ -18,20 +18,24 @@ export class HeldChunks {
   }
 
   get isFull(): boolean {
-    return this.bytes > this.#limitBytes || (this.bytes > 0 && this.#account.isThrottled)
+    return this.#heldBytes > this.#limitBytes || (this.bytes > 0 && this.#account.isThrottled)
+  }
+
+  get #heldBytes(): number {
+    return this.bytes + this.#chunks.length * pieceBytes
   }
 
   push(lent: Buffer): void {
     this.#chunks.push(new PooledCopy(lent))
     this.bytes += lent.length
-    this.#account.hold(lent.length)
+    this.#account.hold(lent.length + pieceBytes)
   }
 
   shift(): PooledCopy {
     const chunk = this.#chunks.shift()
     if (!chunk) throw new Error('nothing is held')
     this.bytes -= chunk.bytes.length
-    this.#account.release(chunk.bytes.length)
+    this.#account.release(chunk.bytes.length + pieceBytes)
     return chunk
   }
 
@@ -43,7 +47,7 @@ export class HeldChunks {
   }
 
   clear(): void {
-    this.#account.release(this.bytes)
+    this.#account.release(this.#heldBytes)
     this.#chunks = []
     this.bytes = 0
   }
