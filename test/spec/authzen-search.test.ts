@@ -1,7 +1,7 @@
 import t from 'tap'
 import { evaluateAbility, may, prepareAuthzen, record, user } from '../support/authzen-stage.ts'
 import { type Call, call, type JsonValue } from '../support/client.ts'
-import { until } from '../support/gateway.ts'
+import { openRawClient, until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { bearer, startTestWorld } from '../support/world.ts'
 
@@ -337,6 +337,17 @@ t.test('the audit tells who searched', async (t) => {
   })
 })
 
+const headOf = (id: string, length: number): string =>
+  [
+    'POST /access/v1/search/resource HTTP/1.1',
+    'Host: pdp',
+    `Authorization: Bearer ${evaluator}`,
+    'Content-Type: application/json',
+    `X-Request-Id: ${id}`,
+    `Content-Length: ${length}`,
+    '\r\n',
+  ].join('\r\n')
+
 t.test('searches beyond the share of their caller are 429, and room comes back', async (t) => {
   const question = { subject: user('alice'), action: { name: 'read' }, resource: { type: 'record' } }
   const search = () => ask('search/resource', question)
@@ -349,11 +360,27 @@ t.test('searches beyond the share of their caller are 429, and room comes back',
     return `${status} ${headers['retry-after']}`
   })
   await until(() => refusals === 4, 'the refusals')
+  const early = await openRawClient(t, serving.decision)
+  early.send(headOf('searched-early', 100))
+  t.match(await early.until(/rate_limited/), /^HTTP\/1\.1 429 /, 'before its body')
   t.equal((await ask('evaluation', may('alice', 'GET', { type: 'path', id: '/status' }))).status, 200)
   await database.query('rollback')
   const told = ['200 undefined', '200 undefined', '429 1', '429 1', '429 1', '429 1']
   t.same((await Promise.all(asked)).sort(), told)
   t.equal((await search()).status, 200)
+})
+
+t.test('a search whose body comes slowly holds no place', async (t) => {
+  const question = JSON.stringify({ subject: user('alice'), action: { name: 'read' }, resource: { type: 'record' } })
+  const ids = ['searched-slowly-1', 'searched-slowly-2']
+  const slow = await Promise.all(ids.map(() => openRawClient(t, serving.decision)))
+  for (const [index, client] of slow.entries())
+    client.send(headOf(ids[index] ?? '', question.length) + question.slice(0, 9))
+  const isAudited = (id: string): boolean => serving.audit().some(({ requestId }) => requestId === id)
+  await until(async () => ids.every(isAudited), 'their decisions')
+  t.equal((await ask('search/resource', question)).status, 200)
+  for (const client of slow) client.send(question.slice(9))
+  for (const client of slow) t.match(await client.until(/results/), /^HTTP\/1\.1 200 /)
 })
 
 t.test('an id with a second line in another organization is not found', async (t) => {

@@ -51,17 +51,18 @@ function createRespond(stage: Stages, { subject, evaluators }: AuthzenSettings, 
   const answer = async (endpoint: GuardedEndpoint, received: ReceivedQuestion, asker: Asker): Promise<unknown> => {
     const { record, observer } = received
     const wanted = searches[endpoint]
-    const leave = wanted ? room.enter(asker) : undefined
+    if (wanted) room.requirePlace(asker)
+    observer.onAllowed()
+    await passAudit(stage.audit, record, observer)
+    const bytes = await readBody(received)
+    const policy = { ...stage.snapshot(), consult: stage.consult }
+    if (!wanted) return answerQuestions(endpoint, bytes, (one) => evaluate(one, asker.organizationId, policy))
+    const question = readSearch(wanted, bytes)
+    const leave = room.enter(asker)
     try {
-      observer.onAllowed()
-      await passAudit(stage.audit, record, observer)
-      const bytes = await readBody(received)
-      const policy = { ...stage.snapshot(), consult: stage.consult }
-      if (!wanted) return await answerQuestions(endpoint, bytes, (one) => evaluate(one, asker.organizationId, policy))
-      const scope = { policy, directory, naming: subject }
-      return await search(readSearch(wanted, bytes), asker, scope, tools)
+      return await search(question, asker, { policy, directory, naming: subject }, tools)
     } finally {
-      leave?.()
+      leave()
     }
   }
   return async (endpoint: GuardedEndpoint, received: ReceivedQuestion, snapshot: Snapshot): Promise<unknown> => {

@@ -25,9 +25,16 @@ export async function search(
   return { results, page: { next_token: pageTokens.seal(next, bound) } }
 }
 
-export type SearchRoom = Readonly<{ enter: (asker: Asker) => () => void }>
+export type SearchRoom = Readonly<{ requirePlace: (asker: Asker) => void; enter: (asker: Asker) => () => void }>
 
 const most = { ofCaller: 2, ofOrganization: 4, inAll: 16 }
+
+const sharesOf = ({ caller, organizationId }: Asker) =>
+  [
+    [JSON.stringify(caller), most.ofCaller],
+    [`organization ${organizationId}`, most.ofOrganization],
+    ['all', most.inAll],
+  ] as const
 
 export function createSearchRoom(): SearchRoom {
   const underWay = new Map<string, number>()
@@ -36,15 +43,15 @@ export function createSearchRoom(): SearchRoom {
     if (left > 0) underWay.set(name, left)
     else underWay.delete(name)
   }
+  const requirePlace = (asker: Asker): void => {
+    if (sharesOf(asker).some(([name, limit]) => (underWay.get(name) ?? 0) >= limit))
+      throw new GatewayError('rate_limited', { retryAfter: '1' })
+  }
   return {
-    enter: ({ caller, organizationId }) => {
-      const shares = [
-        [JSON.stringify(caller), most.ofCaller],
-        [`organization ${organizationId}`, most.ofOrganization],
-        ['all', most.inAll],
-      ] as const
-      if (shares.some(([name, limit]) => (underWay.get(name) ?? 0) >= limit))
-        throw new GatewayError('rate_limited', { retryAfter: '1' })
+    requirePlace,
+    enter: (asker) => {
+      requirePlace(asker)
+      const shares = sharesOf(asker)
       for (const [name] of shares) count(name, 1)
       return () => {
         for (const [name] of shares) count(name, -1)
