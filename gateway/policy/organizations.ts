@@ -44,3 +44,33 @@ export function compileOrganizations(files: readonly PolicyFile[], problems: Pro
     }
   return Object.freeze({ byId, bySlug, byClaim })
 }
+
+export type StoredOrganization = Readonly<{ id: number; slug: string; externalId?: string | null }>
+
+export function mayBeTakenFor(
+  { id, slug, externalId }: StoredOrganization,
+  { byId, bySlug }: Pick<DeclaredOrganizations, 'byId' | 'bySlug'>,
+): boolean {
+  const [name, key] = [slug, externalId ?? '']
+  if (byId.has(id) || Math.max(name.length, key.length) > mostCharacters) return true
+  return bySlug.has(foldName(name)) || byId.has(Number(foldName(key).replaceAll('_', '')))
+}
+
+const mostCharacters = 1_000
+
+/** As collations compare that know neither case nor accents. Marks go first, since their order takes quadratic time. */
+const foldName = (text: string): string =>
+  text
+    .replace(ignored, '')
+    .normalize('NFKD')
+    .replace(ignored, '')
+    .toUpperCase()
+    .toLowerCase()
+    .replace(struck, (letter) => plainLetters[letter] ?? letter)
+    .trim()
+
+const ignored = /[\p{M}\p{C}\p{DI}]/gu
+
+const plainLetters: Readonly<Record<string, string>> = { æ: 'ae', đ: 'd', ħ: 'h', ł: 'l', ø: 'o', œ: 'oe', ŧ: 't' }
+
+const struck = /[æđħłøœŧ]/g

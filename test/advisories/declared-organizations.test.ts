@@ -33,8 +33,17 @@ t.test('an organization of the database that may be taken for a declared one giv
     ['its slug', { slug: 'partner' }],
     ['its slug in capitals', { slug: 'PARTNER' }],
     ['its slug in other letters', { slug: 'Partner' }],
+    ['its slug with accents', { slug: 'p\u00e1rtne\u0301r' }],
+    ['its slug in wide letters', { slug: '\uff30artner' }],
+    ['its slug with spaces around', { slug: ' partner\u00a0' }],
+    ['its slug with letters that do not show', { slug: 'part\u200bne\u3164r\0' }],
+    ['its slug with a stroke', { slug: 'par\u0167ner' }],
+    ['a slug too long to be read', { slug: 'x'.repeat(1_001) }],
     ['its id as the key of the backend', { externalId: '7' }],
     ['its id as such a key, with a zero', { externalId: '07' }],
+    ['its id as such a key, in wide digits', { externalId: '\uff17' }],
+    ['its id as such a key, with an underscore', { externalId: '0_7' }],
+    ['a key too long to be read', { externalId: 'x'.repeat(1_001) }],
   ] as const) {
     t.same(rolesOf(organization), [], name)
     t.same(rolesOf(organization, assertions), ['org-member of 7'], `${name}, beside the claim`)
@@ -42,6 +51,10 @@ t.test('an organization of the database that may be taken for a declared one giv
   for (const organization of [
     { id: 8 },
     { slug: 'partners' },
+    { slug: 'p-artner' },
+    { slug: 'part ner' },
+    { slug: 'pa\u0433tner' },
+    { slug: 'x'.repeat(1_000) },
     { externalId: '70' },
     { externalId: null },
     { externalId: '' },

@@ -278,6 +278,7 @@ t.test('an organization of the database with a declared id or slug counts as abs
   for (const [id, slug] of [
     [umbrella, 'equal-id'],
     [70, 'hooli'],
+    [71, 'Hóoli'],
   ] as const) {
     await database.query(`insert into organizations (id, name, slug, account_type) values ($1, $2, $2, 'enterprise')`, [
       id,
@@ -302,6 +303,7 @@ t.test('an organization of the database with a declared id or slug counts as abs
   for (const [headers, organization] of [
     [plain, umbrella],
     [plain, 70],
+    [plain, 71],
     [bearer(robot.apiKey), umbrella],
     [bearer(robot.apiKey), 70],
   ] as const)
@@ -339,6 +341,7 @@ t.test('an organization of the database with a declared id or slug counts as abs
   t.equal(checked.code, 1)
   t.match(JSON.parse(checked.stdout).problems, [
     { severity: 'error', code: 'declared-too', message: /organization 70 \(hooli\)/ },
+    { severity: 'error', code: 'declared-too', message: /organization 71 \(Hóoli\)/ },
     { severity: 'error', code: 'declared-too', message: /organization 1007 \(equal-id\)/ },
   ])
   const jwt = await issuer.sign({ sub: 'owner-of-equals', groups: ['/umbrella/org-member'], aud: 'a' })

@@ -41,6 +41,7 @@ import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
 import { redact } from '../../gateway/observe/log/redact.ts'
 import { readKeyBundle } from '../../gateway/pin/key-bundle.ts'
 import { parseYaml } from '../../gateway/policy/document.ts'
+import { mayBeTakenFor } from '../../gateway/policy/organizations.ts'
 import { rewritePath } from '../../gateway/policy/path-rewrite.ts'
 import { isResourceId } from '../../gateway/policy/resource-kind.ts'
 import { type PathRewrite, parsePattern } from '../../gateway/policy/route.ts'
@@ -152,6 +153,7 @@ const readGranted = compileDirectoryRules('https://a.example', [
   { claim: '/groups', matches: 'aaaa', platformRole: 'admin' },
 ])
 
+const noOrganizations = { byId: new Map(), bySlug: new Map() }
 const bounds = { now: new Date(0), latest: null }
 const auditOf = (text: string): string =>
   composeAuditLine(
@@ -412,6 +414,9 @@ export const readers: readonly Reader[] = [
     readExchangeQuery(new URLSearchParams({ user: text, after: text, route: text })),
   ),
   reader('a message of a change', 'directory/change.ts', 8_000, parseChanges),
+  reader('a name of an organization', 'policy/organizations.ts', 1_000, (text) =>
+    mayBeTakenFor({ id: 0, slug: text, externalId: text }, noOrganizations),
+  ),
   reader('a token’s abilities', 'directory/postgres/rows.ts', 8 * 1024, parseAbilities),
   ofFiles('a key file', 'pin/key-bundle.ts', 32 * 1024, readKeyBundle),
   ofFiles('keys of a key file', 'pin/key-bundle.ts', 32 * 1024 - 60, (text) =>

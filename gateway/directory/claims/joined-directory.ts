@@ -1,12 +1,11 @@
 import { type Awaitable, andThen } from '../../lib/awaitable.ts'
-import type { DeclaredOrganization } from '../../policy/organizations.ts'
+import { type DeclaredOrganization, mayBeTakenFor } from '../../policy/organizations.ts'
 import {
   type Assertions,
   type Directory,
   type DirectoryFacts,
   nameIdentity,
   type OrganizationRecord,
-  type OrganizationSummary,
   type ReadFacts,
   type ResourceRecord,
   type TokenRecord,
@@ -135,12 +134,6 @@ function joinUser(user: UserRecord, assertions: Assertions | undefined, policy: 
     ],
   }
 }
-
-const mayBeTakenFor = (
-  { id, externalId, slug }: OrganizationSummary,
-  { byId, bySlug }: ClaimsPolicy['organizations'],
-): boolean =>
-  byId.has(id) || bySlug.has(slug.toLowerCase()) || (typeof externalId === 'string' && byId.has(Number(externalId)))
 
 function joinToken(token: TokenRecord, join: JoinUser): TokenRecord {
   const user = join(token.user, undefined)

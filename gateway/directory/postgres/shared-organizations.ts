@@ -9,12 +9,7 @@ export const findShared: Statement = {
     where id = any($1::integer[]) or slug = any($2::text[]) order by id limit 20`,
 }
 
-export const findLikeShared = `select id, slug from sallyport_directory.organizations o
-    where id = any($1::integer[]) or lower(slug) = any($2::text[])
-      or to_jsonb(o) ->> 'external_id' = any($1::integer[]::text[])
-    order by id limit 20`
-
-export const nameDeclared = ({ byId, bySlug }: DeclaredOrganizations): readonly [number[], string[]] => [
+const nameDeclared = ({ byId, bySlug }: DeclaredOrganizations): readonly [number[], string[]] => [
   [...byId.keys()],
   [...bySlug.keys()],
 ]

@@ -1,8 +1,7 @@
 import pg from 'pg'
-import type { DeclaredOrganizations } from '../../../policy/organizations.ts'
+import { type DeclaredOrganizations, mayBeTakenFor, type StoredOrganization } from '../../../policy/organizations.ts'
 import { createHideUser } from '../hide-user.ts'
 import { relationsWith, removedIdentities } from '../relations.ts'
-import { findLikeShared, nameDeclared, type SharedOrganization } from '../shared-organizations.ts'
 import { findTablesWithoutTriggers } from '../tables-without-triggers.ts'
 import { checkColumns } from './columns.ts'
 import { checkPlans } from './plans.ts'
@@ -100,14 +99,31 @@ async function look(
 }
 
 async function checkShared(client: pg.Client, declared: DeclaredOrganizations): Promise<readonly DirectoryProblem[]> {
-  const { rows } = await client.query<SharedOrganization>(findLikeShared, [...nameDeclared(declared)])
-  return rows.map(({ id, slug }) => ({
+  const shared = await findTaken(client, declared)
+  return shared.slice(0, mostNamed).map(({ id, slug }) => ({
     severity: 'error',
     code: 'declared-too',
     where: `${schema}.organizations`,
-    message: `has organization ${id} (${slug}), whose id, key or slug the policy declares: it counts as absent`,
+    message: `has organization ${id} (${slug.slice(0, 64)}), whose id, key or slug may be taken for a declared one: it counts as absent`,
     help: 'give the declared organization another id and slug, or leave the row out of the view',
   }))
+}
+
+const mostNamed = 20
+const rowsAtOnce = 500
+
+async function findTaken(client: pg.Client, declared: DeclaredOrganizations): Promise<readonly StoredOrganization[]> {
+  await client.query(`declare stored_organizations no scroll cursor for
+    select id, slug, to_jsonb(o) ->> 'external_id' as "externalId" from ${schema}.organizations o order by id`)
+  const taken: StoredOrganization[] = []
+  let isAll = false
+  while (!isAll && taken.length < mostNamed) {
+    const { rows } = await client.query<StoredOrganization>(`fetch ${rowsAtOnce} from stored_organizations`)
+    taken.push(...rows.filter((row) => mayBeTakenFor(row, declared)))
+    isAll = rows.length < rowsAtOnce
+  }
+  await client.query('close stored_organizations')
+  return taken
 }
 
 async function checkTriggers(client: pg.Client, isAdopted: boolean): Promise<readonly DirectoryProblem[]> {
