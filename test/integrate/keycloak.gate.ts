@@ -228,6 +228,14 @@ async function stageSessions(t: Test, keycloak: Keycloak) {
       body: new URLSearchParams({ client_id: client, refresh_token: refresh }),
     })
 
+  const revoke = async ({ client, refresh }: Session): Promise<unknown> => {
+    await fetch(`${keycloak.issuer}/protocol/openid-connect/revoke`, {
+      method: 'POST',
+      body: new URLSearchParams({ client_id: client, token: refresh, token_type_hint: 'refresh_token' }),
+    })
+    return keycloak.requestToken({ client_id: client, grant_type: 'refresh_token', refresh_token: refresh })
+  }
+
   const isOut = async (t: Test, { jwt, streams }: Session): Promise<void> => {
     for (const stream of streams) {
       const last = parseEvents(await stream.whole()).at(-1)
@@ -246,7 +254,7 @@ async function stageSessions(t: Test, keycloak: Keycloak) {
       await until(() => stream.text().length > length, 'further events')
     }
   }
-  return { first, start, enter, leave, isOut, isIn }
+  return { first, start, enter, leave, revoke, isOut, isIn }
 }
 
 type Stage = Awaited<ReturnType<typeof stageSessions>>
@@ -260,7 +268,7 @@ type Session = Readonly<{
   streams: readonly ReadAnswer[]
 }>
 
-async function tryLogouts(t: Test, { administer }: Keycloak, { first, enter, leave, isOut, isIn }: Stage) {
+async function tryLogouts(t: Test, { administer }: Keycloak, { first, enter, leave, revoke, isOut, isIn }: Stage) {
   await t.test('an administrator signs a user out: JWTs are 401 and streams end, on every replica', async (t) => {
     const [mine, another, other] = [await enter('ada'), await enter('ada'), await enter('ben')]
     await administer('POST', `/users/${mine.sub}/logout`)
@@ -278,10 +286,12 @@ async function tryLogouts(t: Test, { administer }: Keycloak, { first, enter, lea
   })
 
   await t.test('a user signs out', async (t) => {
-    const [mine, other] = [await enter('ada'), await enter('ben')]
+    const [mine, revoked, other] = [await enter('ada'), await enter('ada'), await enter('ben')]
+    await t.rejects(revoke(revoked), { message: /invalid_grant/ })
     await leave(mine)
     await isOut(t, mine)
     await isIn(t, other)
+    await isIn(t, revoked)
   })
 
   const { text } = await call(first.admin, { path: '/metrics' })
@@ -292,7 +302,8 @@ async function tryLogouts(t: Test, { administer }: Keycloak, { first, enter, lea
 const requested = { events_requested: [eventTypes.sessionRevoked, eventTypes.credentialChange] }
 
 /** Tries the security events of a client that has no address for logouts. */
-async function tryEvents(t: Test, keycloak: Keycloak, { first, start, enter, leave, isOut, isIn }: Stage) {
+async function tryEvents(t: Test, keycloak: Keycloak, stage: Stage) {
+  const { first, start, enter, leave, revoke, isOut, isIn } = stage
   const { administer, requestToken } = keycloak
   const endpoint = `${first.signals}/ssf/keycloak`
   await administer('POST', '/clients', {
@@ -321,6 +332,14 @@ async function tryEvents(t: Test, keycloak: Keycloak, { first, start, enter, lea
     await leave(mine)
     await isOut(t, mine)
     await isIn(t, another)
+  })
+
+  await t.test('an application revokes its token: Keycloak tells nothing, and the JWT counts on', async (t) => {
+    const [revoked, another] = await enterTwice()
+    await t.rejects(revoke(revoked), { message: /invalid_grant/ })
+    await leave(another)
+    await isOut(t, another)
+    await isIn(t, revoked)
   })
 
   await t.test('a new password ends all sessions of the user', async (t) => {
