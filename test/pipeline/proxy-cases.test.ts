@@ -44,7 +44,7 @@ const covers: readonly Cover[] = [
   {
     rows: 'D10',
     file: 'spec/websocket',
-    title: 'without a credential it is 401, without the role 403, and nothing reaches the backend',
+    title: 'a handshake without a credential is 401, without the role 403, and neither reaches the backend',
   },
   {
     rows: 'D11',
@@ -62,7 +62,7 @@ const covers: readonly Cover[] = [
     title: 'an upgrade to h2c is an ordinary request, and its connection goes on',
   },
   { rows: 'E10', file: 'route/table', title: 'the most specific pattern wins, in any order of the routes' },
-  { rows: 'E10', file: 'spec/policy', title: 'of two routes the more specific one decides, whichever is stricter' },
+  { rows: 'E10', file: 'spec/policy', title: 'the more specific of two routes decides, whichever is stricter' },
 ]
 
 const is503 = 'the users’ clients try 500 and 503 again and nothing else of the kind, so a bad upstream is 503'

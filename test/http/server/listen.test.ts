@@ -47,7 +47,7 @@ t.test('a client that pipelines without end is read no further than its answers'
   t.ok(client.socket.writableLength > 0, 'the rest waits at the client')
   t.equal(exchanges.length, 1)
   const { bytes } = engine.readHeldMemory()
-  t.ok(bytes > 0 && bytes <= 16 * 1024, `${bytes} bytes are held, of one read of a socket`)
+  t.ok(bytes > 0 && bytes <= 16 * 1024 + 128, `${bytes} bytes are held, of one read of a socket and what keeps it`)
 })
 
 t.test('requests of several clients stay apart, however long their bytes are held', async (t) => {
