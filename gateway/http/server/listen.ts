@@ -1,6 +1,7 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer } from 'node:tls'
 import { guarded, reportFault } from '../../fault/guarded.ts'
+import { inSlices } from '../../lib/in-slices.ts'
 import { TimeSlicer } from '../../lib/time-slicer.ts'
 import { UnorderedList } from '../../lib/unordered-list.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
@@ -127,7 +128,14 @@ function watchConnections(connections: UnorderedList<ClientConnection>, options:
   }
   const stopSilentWatch = watchSilentPeers(listBusy, options.clientIdleTimeoutMs, cutStalled)
   const countOne = (connection: ClientConnection): void => connection.count()
-  const countAll = (): void => connections.visit(countOne)
+  let isCounting = false
+  const countAll = async (): Promise<void> => {
+    if (isCounting) return
+    isCounting = true
+    await inSlices(connections, countOne).finally(() => {
+      isCounting = false
+    })
+  }
   const counting = setInterval(guarded('timer', countAll), countEveryMs)
   counting.unref()
   return () => {
