@@ -96,8 +96,7 @@ const ofLogouts: readonly Forge[] = [
 const complex = (members: object) => ({ format: 'complex', ...members })
 const opaque = { format: 'opaque', id: session }
 
-/** Deeper than the stack: a comparison of both would fail, and the event would come again and again. */
-const nested = JSON.parse(`${'['.repeat(1_500)}${']'.repeat(1_500)}`)
+const nest = (levels: number): unknown => JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`)
 
 /** Subjects that are malformed, of no format that could match, or of another issuer. */
 const wrongSubjects: readonly unknown[] = [
@@ -177,8 +176,10 @@ const ofEvents: readonly Forge[] = [
       (sign) =>
         sign({ events: { [type]: event } }),
   ),
+  (sign) => sign({ events: { [eventTypes.sessionRevoked]: { nested: nest(32) } } }),
+  // Deeper than the stack in two places, in as many bytes as a token may have: their comparison would fail.
   (sign) => {
-    const deep = { ...user, nested }
+    const deep = { ...user, nested: nest(1_300) }
     return sign({ sub_id: deep, events: { [eventTypes.sessionRevoked]: { subject: deep } } })
   },
   () => issuer.sign({ sub: victim }),
