@@ -86,7 +86,6 @@ export const codeOf = (cause: RefusalCause): RefusalCode =>
 export type CataloguedRefusal = Readonly<{ code: RefusalCode; status: number; message: string; check?: Check }>
 
 export const listRefusals = (): readonly CataloguedRefusal[] =>
-  // `Object.keys` loses the type of the keys.
   (Object.keys(refusals) as RefusalCode[]).map(findRefusal)
 
 export const findRefusal = (code: RefusalCode): CataloguedRefusal => {

@@ -47,7 +47,7 @@ export async function removeAtOnce(
   others: readonly Member[],
   giveUpMs: number,
 ): Promise<MassFigures> {
-  const { ask } = startScript(owner, 'ask-others.ts', 'here')
+  const { ask } = startScript(owner, 'ask-others.ts', 'ahead')
   const tell = async (message: AskerMessage) => (await ask(message)) as readonly number[]
   await tell({ origins, members: others })
   await tell(warmUpMs)

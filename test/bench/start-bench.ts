@@ -73,7 +73,7 @@ export const startStreaming = async (owner: Owner): Promise<string> =>
   (await startScript(owner, 'open-upstream.ts', 'elsewhere').answer()) as string
 
 const startPlain = async (owner: Owner): Promise<string> =>
-  (await startScript(owner, 'plain-upstream.ts', 'here').answer()) as string
+  (await startScript(owner, 'plain-upstream.ts', 'ahead').answer()) as string
 
 /** Far below the time after which a gateway closes an idle connection. */
 const idleMs = 1_000

@@ -109,7 +109,7 @@ String.prototype.normalize = function (...forms) {
 /** Unknown tokens of one address; more than may wait, so that the next is refused. */
 export const guesses = 4_200
 
-export const floodMs = 60_000
+export const floodMs = 120_000
 
 export async function startCauseStage(t: Test, world: TestWorld, issuer: string): Promise<CauseStage> {
   const upstream = await startFailingUpstream(t)

@@ -93,7 +93,6 @@ function createPages({ readSince, onLogouts }: Pick<FollowLogoutsOptions, 'readS
     read: async (): Promise<void> => {
       const isWhole = since === 0
       await readPage()
-      // Pages of a whole read are of different moments.
       if (isWhole) await readPage()
     },
   }

@@ -44,7 +44,6 @@ export class ClientSocket {
     joinConnection(socket, this)
     this.reader = new FairReader(socket, !this.input.ownsBytes)
     this.writer = new BatchedWriter(socket, this.account)
-    // `close` follows and is enough.
     socket.on('error', ignore)
   }
 
