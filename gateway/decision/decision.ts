@@ -8,7 +8,7 @@ import { readClient } from '../receive/client.ts'
 import { readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import { readTarget } from '../receive/target.ts'
-import { readOriginalRequest } from './original-request.ts'
+import { asksForNginxStatuses, readOriginalRequest } from './original-request.ts'
 
 /**
  * Serves proxies that forward requests themselves. It runs the same policy and stages up to `pin`. The response is 200
@@ -82,8 +82,7 @@ const keepPath = (upstream: Upstream, { match: { target } }: Permit): Upstream =
 
 /** nginx's `auth_request` supports 2xx, 401 and 403 alone, so `?statuses=nginx` puts the real status in a header. */
 function chooseAnswer(exchange: Exchange, requestId: string) {
-  const [path, query] = exchange.target.split('?')
-  const isNginx = path === '/authorize' && new URLSearchParams(query).get('statuses') === 'nginx'
+  const isNginx = asksForNginxStatuses(exchange.target)
   return (status: number, headers: readonly string[], body: string): void => {
     const sent = isNginx && status !== 200 && status !== 401 ? 403 : status
     const lines = headers.includes('x-request-id') ? [...headers] : [...headers, 'x-request-id', requestId]

@@ -81,3 +81,8 @@ function only(lines: readonly Line[]): string | undefined {
   if (lines.length > 1 || lines[0]?.isAlias) throw new GatewayError('original_header_repeated')
   return lines[0]?.value
 }
+
+export function asksForNginxStatuses(target: string): boolean {
+  const [path, query = ''] = target.split('?')
+  return path === '/authorize' && query.split('&').includes('statuses=nginx')
+}

@@ -14,7 +14,7 @@ import { readDecisions, readFreshMs } from '../../gateway/consult/answer.ts'
 import { readMetadata } from '../../gateway/consult/discovery.ts'
 import { createPageTokens } from '../../gateway/decision/authzen/page-tokens.ts'
 import { readQuestion, readQuestionBatch, readSearch } from '../../gateway/decision/authzen/questions.ts'
-import { readOriginalRequest } from '../../gateway/decision/original-request.ts'
+import { asksForNginxStatuses, readOriginalRequest } from '../../gateway/decision/original-request.ts'
 import { parseChanges } from '../../gateway/directory/change.ts'
 import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
 import { createCors } from '../../gateway/endpoints/cors.ts'
@@ -224,6 +224,9 @@ export const readers: readonly Reader[] = [
     const headers = ['x-forwarded-method', text, 'x-forwarded-uri', text, 'x-forwarded-host', text]
     return readOriginalRequest({ method: 'GET', target: '/authorize', headers }, text)
   }),
+  reader('a query of the decision listener', 'decision/original-request.ts', head, (text) =>
+    asksForNginxStatuses(`/authorize?${text}`),
+  ),
   reader('a header’s name on the decision listener', 'decision/original-request.ts', head, (text) =>
     readOriginalRequest({ method: 'GET', target: '/authorize', headers: [text, 'x'] }, 'h'),
   ),
