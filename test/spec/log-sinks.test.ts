@@ -204,7 +204,7 @@ t.test('memory is bounded while standard output is not read', { skip }, async (t
   })
   const ended = once(child, 'exit')
   const [{ growth, dropped }] = await once(child, 'message')
-  // The lines themselves are 45 MB. What V8 compiles meanwhile is a megabyte or two.
+  // The lines themselves are 45 MB, and the code that V8 compiles meanwhile is a megabyte or two.
   t.ok(growth <= 8 * 1024 * 1024, `${growth} bytes`)
   t.ok(dropped > 120_000 && dropped < 180_000, `${dropped} dropped`)
   t.same(await ended, [0, null])
