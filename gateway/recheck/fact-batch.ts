@@ -4,13 +4,16 @@ import { readResourceIds } from '../resolve/resource-ids.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AccessEnd, agentIdOf, clusterIdOf, type OpenExchange } from './open-exchange.ts'
 
+const fewestKeys = 50
 const mostKeys = 500
-
-const mostMembers = 1_000
+const shareOfCrowd = 0.1
+const membersPerKey = 2
 
 export type Judging = Readonly<{ open: OpenExchange; match: RouteMatch | AccessEnd }>
 
+/** A tenth of a crowd, so that other requests are answered between the statements. */
 export class FactBatch {
+  readonly #mostKeys: number
   readonly members: Judging[] = []
   readonly #identities = new Map<string, IdentityName>()
   readonly #tokens = new Set<number>()
@@ -18,12 +21,16 @@ export class FactBatch {
   readonly #clusters = new Set<number>()
   readonly #resources = new Map<string, ResourceName>()
 
+  constructor(crowd: number) {
+    this.#mostKeys = Math.min(mostKeys, Math.max(fewestKeys, Math.ceil(crowd * shareOfCrowd)))
+  }
+
   get isFull(): boolean {
     const { size: identities } = this.#identities
     const { size: tokens } = this.#tokens
     return (
-      this.members.length >= mostMembers ||
-      Math.max(identities + tokens, this.#agents.size, this.#clusters.size, this.#resources.size) >= mostKeys
+      this.members.length >= membersPerKey * this.#mostKeys ||
+      Math.max(identities + tokens, this.#agents.size, this.#clusters.size, this.#resources.size) >= this.#mostKeys
     )
   }
 

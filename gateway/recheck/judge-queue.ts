@@ -33,7 +33,8 @@ export type Verdicts = Readonly<{
 const sliceMs = 0.5
 
 const restMs = 2
-const restingMs = 100
+const restOfBatchMs = 8
+const restingMs = 200
 
 const retryMs = 100
 
@@ -86,12 +87,15 @@ export class JudgeQueue {
   async #readAll(): Promise<void> {
     this.#isReading = true
     this.#begunAtMs = this.#options.monotonicMs()
+    let crowd = 0
     try {
       while (!this.#isStopped && this.#waiting > 0 && this.#options.monotonicMs() >= this.#restUntilMs) {
         const { policy, monotonicMs, countHeard } = this.#options
         const asked = { policyAtMs: monotonicMs(), heard: countHeard(), policy: policy() }
-        const batch = await this.#takeBatch(asked.policy)
+        crowd = Math.max(crowd, this.#waiting)
+        const batch = await this.#takeBatch(asked.policy, crowd)
         if (batch.members.length > 0) await this.#judge(batch, asked)
+        if (batch.isFull && monotonicMs() - this.#begunAtMs < restingMs) await sleep(restOfBatchMs)
       }
     } finally {
       this.#isReading = false
@@ -102,9 +106,9 @@ export class JudgeQueue {
     return this.#named.size() + this.#stale.size()
   }
 
-  async #takeBatch(policy: CurrentPolicy): Promise<FactBatch> {
+  async #takeBatch(policy: CurrentPolicy, crowd: number): Promise<FactBatch> {
     this.#factsAtMs = Number.POSITIVE_INFINITY
-    const batch = new FactBatch()
+    const batch = new FactBatch(crowd)
     const slice = this.#beginSlice()
     for (let place = 1; !batch.isFull && this.#waiting > 0; place++) {
       const isOfStale = this.#named.size() === 0 || (place % staleEvery === 0 && this.#stale.size() > 0)

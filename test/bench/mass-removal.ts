@@ -3,7 +3,7 @@ import type { Owner } from '../support/owner.ts'
 import type { AskerMessage } from './ask-others.ts'
 import type { CrowdMessage } from './hold-crowd.ts'
 import type { Member } from './prepare-subjects.ts'
-import { startScript, systemMs } from './scripts.ts'
+import { putElsewhere, startScript, systemMs } from './scripts.ts'
 import type { Bench } from './start-bench.ts'
 import { findPercentile } from './statistics.ts'
 
@@ -48,6 +48,8 @@ export async function removeAtOnce(
   giveUpMs: number,
 ): Promise<MassFigures> {
   const { ask } = startScript(owner, 'ask-others.ts', 'ahead')
+  // This process is the client of all other streams.
+  putElsewhere(process.pid)
   const tell = async (message: AskerMessage) => (await ask(message)) as readonly number[]
   await tell({ origins, members: others })
   await tell(warmUpMs)
