@@ -1,7 +1,7 @@
 import type { Principal } from '../authenticate/principal.ts'
 import { decide, enforce } from '../authorize/decide.ts'
 import { composeConsultation } from '../consult/compose.ts'
-import { type DirectoryFacts, nameIdentity } from '../directory/directory.ts'
+import { type DirectoryFacts, nameIdentity, type SessionEnd } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { isSameRewrite } from '../policy/path-rewrite.ts'
 import type { Roles } from '../policy/role.ts'
@@ -77,6 +77,20 @@ export function endedBy(error: unknown, isCredential: boolean): AccessEnd {
   const code = refusal.exactCause === 'token_expired' ? 'credential_expired' : 'access_revoked'
   return { code, refusal, isCredential }
 }
+
+/** The credential may be good still, but its session is over: its client must present it again. */
+export const orderedBy = ({ id }: SessionEnd): AccessEnd => ({
+  code: 'access_revoked',
+  refusal: new GatewayError('session_ended'),
+  isCredential: true,
+  sessionEndId: id,
+})
+
+export const unverified = (): AccessEnd => ({
+  code: 'access_unverified',
+  refusal: new GatewayError('directory_unavailable'),
+  isCredential: false,
+})
 
 function judgeCredential({ proof, userId }: OpenExchange, facts: DirectoryFacts, at: Date): Principal | undefined {
   if (!proof) return undefined

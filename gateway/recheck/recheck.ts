@@ -1,14 +1,14 @@
 import type { Change } from '../directory/change.ts'
 import type { DirectoryFacts, SessionEnd } from '../directory/directory.ts'
-import { GatewayError } from '../errors/gateway-error.ts'
 import { guarded, reportFault } from '../fault/guarded.ts'
 import { ExchangeRegister } from './exchange-register.ts'
 import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
 import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
+import { orderedBy, unverified } from './judge-again.ts'
 import { findLogout, type JudgedAt, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter } from './list-exchanges.ts'
 import { OpaqueTokens } from './opaque-tokens.ts'
-import type { AccessEnd, OpenExchange, Opening } from './open-exchange.ts'
+import { type AccessEnd, OpenExchange, type Opening } from './open-exchange.ts'
 import { type ConsultAgain, OutsideDecisions } from './outside-decisions.ts'
 import { WithdrawnKeys } from './withdrawn-keys.ts'
 
@@ -24,7 +24,17 @@ export type RecheckOptions = ExpiryRules &
 
 export type Recheck = Pick<
   OpenExchanges,
-  'open' | 'confirm' | 'countHeard' | 'hear' | 'recheckAll' | 'count' | 'list' | 'endSessions' | 'endLogins' | 'stop'
+  | 'open'
+  | 'confirm'
+  | 'countHeard'
+  | 'isOutdated'
+  | 'hear'
+  | 'recheckAll'
+  | 'count'
+  | 'list'
+  | 'endSessions'
+  | 'endLogins'
+  | 'stop'
 >
 
 const coalesceMs = 10
@@ -43,6 +53,8 @@ const namedLimitMs = 850
 const unknownLimitMs = 930
 
 const resetAfterMs = 700
+
+const logout: Change = { kind: 'logout', id: 0 }
 
 export class OpenExchanges {
   readonly #options: RecheckOptions
@@ -88,6 +100,13 @@ export class OpenExchanges {
   }
 
   readonly countHeard = (): number => this.#latest.count
+
+  /** Whether a change since `heard`, or a logout, may concern a permit that no exchange will be open under. */
+  readonly isOutdated = (opening: Opening, heard: number): boolean => {
+    if (this.#latest.count === heard) return false
+    const open = new OpenExchange(opening, 0, 0, 0)
+    return findLogout(open, this.#options.hasEnded) !== undefined || this.#latest.mayConcern(open, heard)
+  }
 
   /** Registers an exchange before its first byte goes out. A change since `heard` makes it wait for `confirm`. */
   readonly open = (opening: Opening, heard: number): OpenExchange => {
@@ -155,6 +174,7 @@ export class OpenExchanges {
   }
 
   readonly endLogins = (): void => {
+    this.#latest.add(logout)
     if (this.#isLogoutScanPlanned) return
     this.#isLogoutScanPlanned = true
     const scan = (): void => {
@@ -287,17 +307,3 @@ export class OpenExchanges {
     this.#options.onEnded(end, open)
   }
 }
-
-/** The credential may be good still, but its session is over: its client must present it again. */
-const orderedBy = ({ id }: SessionEnd): AccessEnd => ({
-  code: 'access_revoked',
-  refusal: new GatewayError('session_ended'),
-  isCredential: true,
-  sessionEndId: id,
-})
-
-const unverified = (): AccessEnd => ({
-  code: 'access_unverified',
-  refusal: new GatewayError('directory_unavailable'),
-  isCredential: false,
-})

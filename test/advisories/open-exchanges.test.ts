@@ -1,11 +1,12 @@
 import { connect } from 'node:net'
 import pg from 'pg'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
+
 import { populate } from '../support/population.ts'
 import { handshake, switching } from '../support/websocket.ts'
-import { oauth, startTestWorld } from '../support/world.ts'
+import { oauth, patience, startTestWorld } from '../support/world.ts'
 
 // Rights end while an exchange is open, or while its request is on its way. test/recheck/ tests the parts with clocks and
 // outages of its own.
@@ -15,35 +16,60 @@ const { acme } = world.organizations
 const { writer, insert, addAccount } = await populate(t, world)
 const upstream = await startEndlessUpstream(t)
 const { url } = upstream
-const gateway = await startTestGateway(t, { world, upstreams: { files: { url }, agents: { url }, platform: { url } } })
+const gateway = await startTestGateway(t, {
+  world,
+  // On a busy machine a lookup takes a while.
+  settings: { database: { url: world.databaseUrl, ...patience } },
+  upstreams: { files: { url }, agents: { url }, platform: { url } },
+})
 
 const arrived = (path: string) => upstream.requests().filter((request) => request.path === path)
 
-t.test('a right that ends between the facts and the first byte forwards nothing', async (t) => {
-  const account = await addAccount('in-between')
-  const headers = account.headers
+type Ask = (path: string, headers: Record<string, string>) => Promise<Response>
+
+const askGateway: Ask = (path, headers) => fetch(gateway.public + path, { headers })
+const askForProxy: Ask = (path, headers) =>
+  fetch(`${gateway.decision}/authorize`, {
+    headers: { ...headers, 'x-original-method': 'GET', 'x-original-uri': path },
+  })
+
+/** The status of a request whose token is revoked while the lookup of its cluster waits: its caller is known by then. */
+async function revokeDuringLookup(t: Test, name: string, ask: Ask): Promise<number> {
+  const { tokenId, headers } = await addAccount(name)
   const cluster = await insert(
     `clusters (organization_id, name, slug, base_url, status, last_heartbeat_at)
-     values ($1, 'Between', 'between', $2, 'active', now())`,
-    [acme.id, url],
+     values ($1, $2, $2, $3, 'active', now())`,
+    [acme.id, name, url],
   )
+  const isKnown = async (): Promise<boolean> => {
+    const { status, body } = await ask('/v1/files/1/content', headers)
+    await body?.cancel()
+    return status === 200
+  }
+  t.ok(await isKnown())
   const locker = new pg.Client({ connectionString: world.databaseUrl })
   await locker.connect()
   t.teardown(() => locker.end())
-  // The caller is known by now, and the lookup of the cluster waits.
-  await fetch(`${gateway.public}/v1/files/1/content`, { headers }).then(({ body }) => body?.cancel())
   await locker.query('begin; lock table clusters in access exclusive mode')
-  const sending = fetch(`${gateway.public}/clusters/${cluster}/proxy/between`, { headers })
+  const sending = ask(`/clusters/${cluster}/proxy/${name}`, headers)
   await until(async () => {
     const waiting = `select from pg_stat_activity
       where datname = current_database() and wait_event_type = 'Lock' and query like '%clusters%'`
     return (await writer.query(waiting)).rowCount
   }, 'the lookup')
-  await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
-  await new Promise((resolve) => setTimeout(resolve, 100))
+  await writer.query('delete from auth_access_tokens where id = $1', [tokenId])
+  await until(async () => !(await isKnown()), 'the end of the token')
   await locker.query('commit')
-  t.equal((await sending).status, 401)
+  return (await sending).status
+}
+
+t.test('a right that ends between the facts and the first byte forwards nothing', async (t) => {
+  t.equal(await revokeDuringLookup(t, 'between', askGateway), 401)
   t.same(arrived('/between'), [])
+})
+
+t.test('a right that ends while a decision for a proxy waits gives no identity', async (t) => {
+  t.equal(await revokeDuringLookup(t, 'decided', askForProxy), 401)
 })
 
 t.test('a notification from any login ends nothing that is still permitted', async (t) => {

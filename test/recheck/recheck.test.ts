@@ -1,10 +1,12 @@
 import t from 'tap'
+import { toTokenPrincipal } from '../../gateway/authenticate/principal.ts'
+import type { Login } from '../../gateway/directory/logout.ts'
 import type { Route } from '../../gateway/policy/route.ts'
 import type { Place } from '../../gateway/recheck/list-exchanges.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { startFairClock } from '../support/fair-clock.ts'
 import { until } from '../support/gateway.ts'
-import { route, tokenOf } from '../support/open-exchange.ts'
+import { openAs, openWith, route, TestProof, tokenOf } from '../support/open-exchange.ts'
 import { pause, stageRecheck } from '../support/recheck-stage.ts'
 
 t.test('without an open exchange no policy is asked for, since a start has none yet', async (t) => {
@@ -96,6 +98,33 @@ t.test('a change between the facts and the first byte is judged before it', asyn
   t.ok(entry.namedAtMs > 0)
   await recheck.confirm(entry)
   t.match(entry.end, { code: 'access_revoked', isCredential: true })
+})
+
+t.test('a permit is outdated by a change that concerns it, and by no other', (t) => {
+  const { recheck } = stageRecheck(t)
+  const opening = openWith(tokenOf(1), compileRoutes([route]), {})
+  const heard = recheck.countHeard()
+  recheck.hear({ kind: 'token', id: 2 })
+  t.notOk(recheck.isOutdated(opening, heard))
+  recheck.hear({ kind: 'token', id: 1 })
+  t.ok(recheck.isOutdated(opening, heard))
+  t.notOk(recheck.isOutdated(opening, recheck.countHeard()), 'its facts were read after the change')
+  t.end()
+})
+
+t.test('a permit is outdated by a logout of its session, and by no other', (t) => {
+  const ended = new Set<unknown>()
+  const { recheck } = stageRecheck(t, {}, { hasEnded: (login) => ended.has(login) })
+  const login = {} as Partial<Login> as Login // only compared
+  const principal = { ...toTokenPrincipal(tokenOf(1)), proof: new TestProof(1, { login }) }
+  const opening = openAs({ caller: { principal, organizationId: 1 } }, compileRoutes([route]), {})
+  const heard = recheck.countHeard()
+  recheck.endLogins()
+  t.notOk(recheck.isOutdated(opening, heard))
+  ended.add(login)
+  recheck.endLogins()
+  t.ok(recheck.isOutdated(opening, heard))
+  t.end()
 })
 
 t.test('a route that leads elsewhere permits nothing', async (t) => {
