@@ -19,7 +19,7 @@ export function requireCarrier({ carriers }: Readonly<{ carriers: Carriers }>, c
 export type CredentialRules = Readonly<{
   /** The carriers that at least one issuer allows. Each token's own issuer is asked at every use. */
   carriers: Carriers
-  /** The places within other lines; undefined on a listener that cannot take a credential out of these. */
+  /** Places of a JWT in cookies and subprotocols; undefined on a listener that cannot remove it from these lines. */
   places: CredentialPlaces | undefined
   origins: ReadonlySet<string>
 }>

@@ -25,7 +25,7 @@ export async function runListSessions(options: ListSessionsOptions): Promise<voi
   else if (page.exchanges.length === 0) process.stdout.write('no open exchanges found\n')
   else process.stdout.write(formatTable(header, page.exchanges.map(toCells)))
   if (page.next !== null && !options.json)
-    process.stderr.write(`${page.total} are open; --after ${page.next} lists those that opened later\n`)
+    process.stderr.write(`${page.total} exchanges are open; --after ${page.next} lists those that opened later\n`)
 }
 
 function findConfigured(config: string): string {
@@ -98,7 +98,7 @@ export async function runEndSessions(options: EndSessionsOptions): Promise<void>
     endSessions(filter, commandLineAudit(null, randomUUID())),
   )
   if (options.json) process.stdout.write(`${escapeJson({ id, ...filter })}\n`)
-  else process.stdout.write(`order ${id}: every replica ends what is open now within a second\n`)
+  else process.stdout.write(`order ${id}: every replica ends the matching open exchanges within a second\n`)
 }
 
 function readFilter({ user, organization, token, route, request }: Chosen): SessionFilter {

@@ -28,7 +28,7 @@ export function describeFailure(error: unknown): Failure {
 
 export async function reportFailure(error: unknown): Promise<never> {
   const { exitCode, message } = describeFailure(error)
-  // A message may quote a file, or a name from the database.
+  // A message may quote a file or a name from the database, and these may hold control characters.
   process.stderr.write(`${paintError(`sallyport: ${escapeLines(message)}`)}\n`)
   return endProcess(exitCode)
 }

@@ -22,8 +22,9 @@ export type Tag = `${ChangedKind}:${number}`
 const anyChange: readonly Change[] = [{ kind: 'everything' }]
 
 /**
- * Reads `{"kind":"user","id":7}`, `{"kind":"user","ids":[7,8]}`, `{"kind":"everything"}` or a logout token, which counts
- * by its own signature, as a security event token of a transmitter does. An unreadable message may mean any change, so it counts as `everything`.
+ * Reads `{"kind":"user","id":7}`, `{"kind":"user","ids":[7,8]}`, `{"kind":"everything"}` or a logout token or a
+ * security event token, whose own signature is verified. An unreadable message may mean any change, so it counts as
+ * `everything`.
  */
 export function parseChanges(message: string): readonly Change[] {
   try {

@@ -36,12 +36,12 @@ export function createThreshold({
   unhealthyAfter,
   healthyAfter,
 }: HealthRules): (isGood: boolean) => boolean | undefined {
-  let row = 0
+  let sameInARow = 0
   let last: boolean | undefined
   return (isGood) => {
-    row = isGood === last ? row + 1 : 1
+    sameInARow = isGood === last ? sameInARow + 1 : 1
     last = isGood
-    return row >= (isGood ? healthyAfter : unhealthyAfter) ? isGood : undefined
+    return sameInARow >= (isGood ? healthyAfter : unhealthyAfter) ? isGood : undefined
   }
 }
 

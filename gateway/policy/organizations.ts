@@ -58,7 +58,7 @@ export function mayBeTakenFor(
 
 const mostCharacters = 1_000
 
-/** As collations compare that know neither case nor accents. Marks go first, since their order takes quadratic time. */
+/** Folds as a collation without case and accents does. Marks go first, since sorting them takes quadratic time. */
 const foldName = (text: string): string =>
   text
     .replace(ignored, '')

@@ -5,7 +5,7 @@ const quickMs = 10_000
 const firstDelayMs = 100
 const longestDelayMs = 10_000
 
-/** The delay before the next start: none after the first death, doubled by each quick death in a row. */
+/** The delay before the next start: none after a life of 10 s or more, else doubled by each quick death in a row. */
 export function createRestartBackoff(): (livedMs: number) => RestartDecision {
   let quickDeaths = 0
   return (livedMs) => {

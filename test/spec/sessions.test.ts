@@ -133,7 +133,7 @@ t.test('pages follow one another over all workers, oldest first', async (t) => {
   t.match(stdout.split('\n'), { length: 3 })
   t.equal(stderr, '')
   const page = await sessions('list', '--admin', first.admin, '--limit', '3', '--user', String(account.id))
-  t.match(page.stderr, /^7 are open; --after \d+\.\d+\.\d+ lists those that opened later\n$/)
+  t.match(page.stderr, /^7 exchanges are open; --after \d+\.\d+\.\d+ lists those that opened later\n$/)
   for (const answer of answers) answer.leave()
 })
 

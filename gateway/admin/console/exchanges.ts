@@ -24,14 +24,14 @@ export const renderExchanges = (page: ExchangePage | undefined, now: Date): Html
       'Request id',
     ],
     rows: (page?.exchanges ?? []).map((exchange) => renderExchange(exchange, now)),
-    empty: page ? 'None is open.' : 'No process reports its exchanges.',
+    empty: page ? 'No exchange is open.' : 'No process reports its exchanges.',
     isLarge: true,
   })
 
 function describePage(page: ExchangePage | undefined): string {
   const { total = 0, exchanges = [] } = page ?? {}
   const all = `${amount(total)} open, oldest first`
-  return exchanges.length < total ? `${all}; the first ${exchanges.length}, and more by sallyport sessions list` : all
+  return exchanges.length < total ? `${all}; the first ${exchanges.length}, and all by sallyport sessions list` : all
 }
 
 function renderExchange(exchange: ListedExchange, now: Date): Html {

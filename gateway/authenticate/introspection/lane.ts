@@ -23,10 +23,10 @@ type Waiter = Readonly<{ begin: () => void; giveUp: () => void }>
 
 const mostWaiting = 1_024
 
-const longestWait = 0.5
+const longestWaitShare = 0.5
 
-/** A question with less of its time says nothing about the issuer, since a flood of guesses takes it away by waiting. */
-const tellingTime = 0.75
+/** A failed question that had less of its time says nothing about the issuer: it lost the rest among queued guesses. */
+const tellingShare = 0.75
 
 /**
  * Owners take turns, so a guesser delays another owner by one question. Questions without an owner, about tokens of open
@@ -61,7 +61,7 @@ export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): Intr
       return result
     } catch (error) {
       const isAnswered = error instanceof UnusableAnswer
-      if (isAnswered || withinMs >= timeoutMs * tellingTime) breaker.note(isAnswered)
+      if (isAnswered || withinMs >= timeoutMs * tellingShare) breaker.note(isAnswered)
       throw new GatewayError('issuer_unavailable', { cause: error })
     } finally {
       inFlight -= 1
@@ -83,7 +83,7 @@ export function createLane({ maxInFlight, timeoutMs, clock }: LaneOptions): Intr
           callOff()
           askNow(ask, untilMs - monotonicMs()).then(resolve, reject)
         }
-        const callOff = after(timeoutMs * longestWait, giveUp)
+        const callOff = after(timeoutMs * longestWaitShare, giveUp)
         const waiting = owner === undefined ? rechecks : requests
         waiting.push(owner ?? subject, { begin, giveUp })?.giveUp()
         pump()

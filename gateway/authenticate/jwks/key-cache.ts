@@ -9,7 +9,7 @@ export type KeysByHeader = Readonly<{
   set: (headerText: string, key: ChosenKey) => void
 }>
 
-/** Tokens of one key share one header. If an issuer adds a value of each token's own, this cache cannot help. */
+/** Tokens of one key share one header. If an issuer puts a new value into each header, this cache cannot help. */
 const maxChosen = 16
 
 function createKeysByHeader(): KeysByHeader {

@@ -165,7 +165,7 @@ function createAbsences<Absence extends string>(maxEntries: number, freshness: F
     },
     note: (key: string, absent: HeldAbsence<Absence>): void => void held.set(key, absent),
     clear: (): void => {
-      // A clear takes time by the most entries that there could be, and each change asks for one.
+      // A clear takes time in proportion to `max`, not to its entries, and each change asks for one.
       if (held.size > 0) held.clear()
     },
   }

@@ -26,16 +26,16 @@ const retryMs = 1_000
 export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   const { knownAt, monotonicMs, isCovered, onFailed } = options
   const pages = createPages(options)
-  const told = createTold()
+  const unread = createUnreadChanges()
   let readAtMs: number | undefined
   let failed: Readonly<{ error: unknown; atMs: number }> | undefined
   const reads = createNextRead()
   const read = async (): Promise<void> => {
     const askedAtMs = monotonicMs()
-    told.beginRead()
+    unread.beginRead()
     await pages.read()
     readAtMs = askedAtMs
-    told.endRead()
+    unread.endRead()
     failed = undefined
     reads.end(askedAtMs)
   }
@@ -46,7 +46,7 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   }
   const rows = followRows({ read, isNeeded: () => true, knownAt, monotonicMs, onFailed: fail })
   const knownAtMs = (): number | undefined =>
-    readAtMs === undefined ? undefined : Math.min(knownAt(readAtMs), told.firstMs())
+    readAtMs === undefined ? undefined : Math.min(knownAt(readAtMs), unread.firstMs())
   const isFresh = (): boolean => {
     const atMs = knownAtMs()
     return atMs !== undefined && monotonicMs() - atMs <= maxUnsyncedMs
@@ -59,7 +59,7 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   return {
     look: (from) => {
       if (from === 'start') pages.startAgain()
-      told.note(monotonicMs())
+      unread.note(monotonicMs())
       rows.look()
     },
     requireFresh: () => {
@@ -100,7 +100,7 @@ function createPages({ readSince, onLogouts }: Pick<FollowLogoutsOptions, 'readS
 
 const never = Number.POSITIVE_INFINITY
 
-function createTold() {
+function createUnreadChanges() {
   let waitingMs = never
   let beingReadMs = never
   return {

@@ -4,19 +4,19 @@ import { composeLine, readLineName } from '../header-line.ts'
 /** These state a missing body by its length (RFC 9110 8.6). */
 const methodsWithBody = new Set(['POST', 'PUT', 'PATCH'])
 
-/** The engine sets framing and connection itself: such a header here is a mistake of the caller. */
+/** The engine writes these headers itself, so a caller that passes one has a bug. */
 const ownNames = new Set(['connection', 'keep-alive', 'transfer-encoding', 'upgrade', 'expect'])
 
 const hostName = readLineName('host')
 
-/** RFC 9112 3: neither may end the request line. */
-const wordPattern = /^[A-Z]+$/
+/** RFC 9112 3: a byte of the method or target must not end its word of the request line. */
+const methodPattern = /^[A-Z]+$/
 const targetPattern = /^[\x21-\x7e\x80-\xff]+$/
 
 /** The head without its framing, in a fixed order: `Host` and `Connection` first. */
 export function composeRequestHead(request: UpstreamRequest, originHost: string): string {
   const { method, path, headers, prepared } = request
-  if (!wordPattern.test(method) || !targetPattern.test(path)) throw new TypeError('not a request line')
+  if (!methodPattern.test(method) || !targetPattern.test(path)) throw new TypeError('not a request line')
   let host: string | undefined
   let lines = ''
   for (let index = 0; index < headers.length; index += 2) {
