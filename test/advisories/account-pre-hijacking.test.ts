@@ -201,7 +201,7 @@ t.test('in an adopted database the view’s column decides, and one that is not 
   t.match(checked, /users\.email_verified: warning\[missing-column\]/)
   t.notMatch(checked, /directory\.users\S*: error/, 'and nothing fails of it')
   await setColumn(', verified_at as email_verified')
-  t.not(await logIn('two', 'person@acme.example', true), person, 'another type is no yes')
+  t.not(await logIn('two', 'person@acme.example', true), person, 'a value of another type is not a yes')
   t.match(await check(), /users\.email_verified: warning\[wrong-type\]/)
   await setColumn(', verified_at is not null as email_verified')
   t.not(await logIn('three', 'person@acme.example', true), person, 'not verified')

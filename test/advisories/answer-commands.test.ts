@@ -82,7 +82,7 @@ t.test('SECURITY.md lists each header that is dropped, and each that is known st
   )
 })
 
-t.test('none passes with an interim head, behind the body, on an upgrade, or on the surface of models', async (t) => {
+t.test('no header that commands a proxy passes in early heads, trailers, upgrades or model streams', async (t) => {
   const all = lines.join('')
   const interim = await startPair(
     t,
@@ -105,7 +105,7 @@ t.test('none passes with an interim head, behind the body, on an upgrade, or on 
   t.same(namesIn(await callRaw(stream.gateway.public, ask)), [])
 })
 
-t.test('an upstream may be trusted with such a header, by name and in its plain spelling', async (t) => {
+t.test('an upstream may be trusted with a commanding header, by its name in plain spelling', async (t) => {
   const passResponseHeaders = ['x-accel-redirect', 'x-accel-expires']
   const { gateway } = await startPair(t, `HTTP/1.1 200 OK\r\n${lines.join('')}content-length: 0\r\n\r\n`, {
     passResponseHeaders,
@@ -135,7 +135,7 @@ t.test('an event stream tells nginx to hold nothing back, whatever its backend s
   }
 })
 
-t.test('another spelling of a line of framing does not pass', async (t) => {
+t.test('a response header that is a misspelled framing header does not pass', async (t) => {
   const framing = 'Content_Length: 0\r\nTransfer_Encoding: chunked\r\nConnection_: close\r\nkeep.alive: 1\r\n'
   const { gateway } = await startPair(t, `HTTP/1.1 200 OK\r\n${framing}content-length: 2\r\n\r\nhi`)
   const text = await callRaw(gateway.public, ask)

@@ -60,7 +60,7 @@ t.test('every character that a dot hides in is a dot in one reading', async (t) 
 })
 
 t.test(
-  'every character that folds into a slash, a backslash, a semicolon, a percent sign or an end of a path is one',
+  'every character that folds into a slash, backslash, semicolon, percent sign or end of a path is read as one',
   async (t) => {
     for (const slash of ['/', '\\']) {
       const alone = formsOf(slash).filter((form) => form.normalize('NFKC') === slash)

@@ -33,7 +33,7 @@ const plain = (url: string, more: object = {}) => ({
 
 const text = (url: string, more: object = {}): string => JSON.stringify(plain(url, more))
 
-/** Metadata whose endpoint for single questions is another. */
+/** Metadata with another endpoint for single questions. */
 const at =
   (describe: (url: string) => unknown): Describe =>
   (url) =>
@@ -138,7 +138,7 @@ function answer(url: string, response: ServerResponse): void {
 pdp.describe(answer)
 other.describe((_, response) => void response.writeHead(200, json).end(text(other.url)))
 
-const patient = 60_000
+const patientMs = 60_000
 const decision = (pdp: string) => ({ pdp, action: 'read', resource: { type: 'thing', param: 'id' } })
 
 const gateway = await startTestGateway(t, {
@@ -149,7 +149,7 @@ const gateway = await startTestGateway(t, {
       [...cases, later].map(({ pdp: name, url }) => {
         const isHeld = cases.some((one) => one.pdp === name && one.name in held)
         const headers = { authorization: 'Bearer canary' }
-        return [name, { url, discover: true, headers, cacheMs: 0, ...(!isHeld && { deadlineMs: patient }) }]
+        return [name, { url, discover: true, headers, cacheMs: 0, ...(!isHeld && { deadlineMs: patientMs }) }]
       }),
     ),
   },
@@ -161,7 +161,7 @@ const knock = async (path: string) => {
   return status === 200 ? '200' : `${status} ${json().error?.code ?? text}`
 }
 
-t.test('metadata that do not count permit nothing, and lead nowhere', async (t) => {
+t.test('metadata that the gateway refuses permit nothing, and lead to no other server', async (t) => {
   for (const { name, pdp: id } of cases.filter(({ name }) => name in refused || name in held))
     t.equal(await knock(`/${id}/x`), '503 decision_unavailable', name)
   t.same(pdp.asked, [], 'no question was sent')
@@ -179,7 +179,7 @@ t.test('the endpoints of the metadata are asked', async (t) => {
   pdp.decide(() => true)
 })
 
-t.test('a decision point whose metadata come later is asked by itself', async (t) => {
+t.test('a decision point whose metadata come later is asked without a restart', async (t) => {
   t.equal(await knock('/later/x'), '503 decision_unavailable')
   isLate = false
   await until(async () => (await knock('/later/x')) === '200', 'a permit')

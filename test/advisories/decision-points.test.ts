@@ -24,7 +24,7 @@ let besideRefusal = ''
 const raw = await startRawUpstream(t, (socket, soFar) => {
   if (soFar.endsWith('}')) socket.write(rawAnswer(false) + besideRefusal)
 })
-/** Answers as AuthZEN says, with the id of the question; a second one comes behind the answer to the first, again. */
+/** Answers with the id of the question, as AuthZEN says. Before a second answer it repeats the first. */
 const late = await startRawUpstream(t, (socket, soFar) => {
   if (!soFar.endsWith('}')) return
   const ids = [...soFar.matchAll(/x-request-id: (\S+)/g)].map(([, id]) => `HTTP/1.1 200 OK\r\nx-request-id: ${id}\r\n`)
@@ -43,7 +43,7 @@ let changes = 0
 const change = (column: string) =>
   writer.query(`update users set ${column} = $1 where id = $2`, [`changed ${changes++}`, users.member.id])
 
-const patient = 60_000
+const patientMs = 60_000
 
 const decided = (id: string, decision: object | undefined, more: object = {}) => ({
   id,
@@ -63,15 +63,15 @@ const gateway = await startTestGateway(t, {
   settings: {
     streams: { onUnknown: 'end' },
     decisionPoints: {
-      pdp: { url: `${pdp.url}/base`, deadlineMs: patient, cacheMs: 0, headers: { authorization: 'Bearer canary' } },
-      held: { url: pdp.url, deadlineMs: patient, cacheMs: patient },
+      pdp: { url: `${pdp.url}/base`, deadlineMs: patientMs, cacheMs: 0, headers: { authorization: 'Bearer canary' } },
+      held: { url: pdp.url, deadlineMs: patientMs, cacheMs: patientMs },
       brief: { url: pdp.url, cacheMs: 0 },
-      shared: { url: pdp.url, deadlineMs: patient, cacheMs: 0, maxInFlight: 4, maxInFlightPerOrganization: 2 },
-      open: { url: pdp.url, deadlineMs: patient, cacheMs: 0, recheckMs: 1_000 },
-      patient: { url: pdp.url, deadlineMs: patient, cacheMs: 0, recheckMs: patient },
-      other: { url: other.url, deadlineMs: patient, cacheMs: 0 },
-      raw: { url: raw.url, deadlineMs: patient, cacheMs: 0 },
-      late: { url: late.url, deadlineMs: patient, cacheMs: 0, maxInFlight: 1 },
+      shared: { url: pdp.url, deadlineMs: patientMs, cacheMs: 0, maxInFlight: 4, maxInFlightPerOrganization: 2 },
+      open: { url: pdp.url, deadlineMs: patientMs, cacheMs: 0, recheckMs: 1_000 },
+      patient: { url: pdp.url, deadlineMs: patientMs, cacheMs: 0, recheckMs: patientMs },
+      other: { url: other.url, deadlineMs: patientMs, cacheMs: 0 },
+      raw: { url: raw.url, deadlineMs: patientMs, cacheMs: 0 },
+      late: { url: late.url, deadlineMs: patientMs, cacheMs: 0, maxInFlight: 1 },
       tardy: { url: tardy.url, cacheMs: 0, maxInFlight: 1 },
     },
   },
@@ -400,7 +400,7 @@ t.test('equal questions at a time are one', async (t) => {
   t.equal(pdp.asked.length - before, 1)
 })
 
-t.test('both listeners ask', async (t) => {
+t.test('the decision listener asks the decision point too', async (t) => {
   const ask = (path: string) =>
     call(gateway.decision, {
       path: '/authorize',

@@ -37,7 +37,7 @@ const signFor = (issuer: string, kid = 'k'): Promise<string> =>
 
 const apiToken = formatToken(1, makeSecret(randomInt).secret)
 
-/** Without a database: what must be asked there cannot be answered. */
+/** Starts a gateway whose database does not answer. */
 const start = (issuer: string, database: string): Promise<TestGateway> =>
   startTestGateway(t, {
     routes,

@@ -41,7 +41,7 @@ t.test('an upgrade to h2c is an ordinary request, and its connection goes on', a
   t.equal(upstream.sockets().length, 1)
 })
 
-t.test('putting requests back leaves nothing on their connection', async (t) => {
+t.test('requests that are put back leave no listener on their connection', async (t) => {
   const { gateway } = await startPair(t)
   const warnings: string[] = []
   const hear = ({ message }: Error): number => warnings.push(message)
@@ -53,7 +53,7 @@ t.test('putting requests back leaves nothing on their connection', async (t) => 
   t.same(warnings, [])
 })
 
-t.test('requests pipelined around it are answered, in order', async (t) => {
+t.test('requests pipelined around an upgrade to h2c are answered, in order', async (t) => {
   const { gateway, untouched } = await startPair(t)
   const plain = (path: string): string => `GET ${path} HTTP/1.1\r\n${host}\r\n`
   const upgrade = (path: string): string => `GET ${path} HTTP/1.1\r\n${host}${h2c}\r\n`
@@ -73,7 +73,7 @@ t.test('a client that leaves behind an unanswered request takes its upgrade alon
   t.equal(countHeads(upstream.received().join('')), 1)
 })
 
-t.test('a body under it arrives whole, in whatever packets', async (t) => {
+t.test('a body behind an upgrade to h2c arrives whole, in whatever packets', async (t) => {
   const seen: string[] = []
   const server = createServer((request, response) => {
     const hash = createHash('sha256')
@@ -105,14 +105,14 @@ t.test('a body under it arrives whole, in whatever packets', async (t) => {
   t.same(seen, [expected, expected])
 })
 
-t.test('Expect is answered under it as without it', async (t) => {
+t.test('Expect beside an upgrade to h2c is answered as without it', async (t) => {
   const { gateway } = await startPair(t)
   const client = await openRawClient(t, gateway.public)
   client.send(`GET /x HTTP/1.1\r\n${host}${h2c}Expect: 100-continue\r\nContent-Length: 4\r\n\r\n`)
   await client.until(/^HTTP\/1\.1 100 Continue\r\n\r\n/)
 })
 
-t.test('a head that is refused is refused under it too', async (t) => {
+t.test('a head that is refused is refused with an upgrade to h2c too', async (t) => {
   const { upstream, gateway } = await startPair(t)
   for (const [lines, status] of [
     ['', 400],

@@ -57,7 +57,7 @@ for (const name of ['x-gateway-identity', 'x-forwarded-for', 'x-forwarded-host',
     }
   })
 
-t.test('no spelling of a credential or of a deciding header is one, and none arrives', async (t) => {
+t.test('a misspelled credential or deciding header does not count, and does not arrive', async (t) => {
   const { jwt } = world.users.owner
   for (const line of [
     `x_oauth_access_token: ${jwt}`,

@@ -69,7 +69,7 @@ testCertificates(t, 'keys of an https issuer are fetched over TLS', async (t) =>
   t.ok(asked.includes('/keys'))
 })
 
-t.test('a configuration that names such an address does not start', async (t) => {
+t.test('a configuration with an http address for the keys of an https issuer does not start', async (t) => {
   const settings = settingsFor({ issuer: 'https://login.example', jwksUri: 'http://login.example/keys' })
   for (const workers of [1, 2]) {
     const serve = runServe(t, { settings: { ...settings, workers } })

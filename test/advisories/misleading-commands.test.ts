@@ -70,7 +70,7 @@ testRedis(
     }
     const beat = (ageMs: number) => client.set(key, Date.now() - ageMs)
     const both = (expected: boolean) => async () => (await readStates()).every((isOffline) => isOffline === expected)
-    await until(both(true), 'a silent one', 10_000)
+    await until(both(true), 'a silent cluster', 10_000)
     await beat(0)
     await until(both(false), 'the heartbeat in Redis', 10_000)
     await beat(120_000)

@@ -13,7 +13,7 @@ const mebibyte = 1024 * 1024
 const { publicKey, privateKey } = await generateKeyPair('ES256')
 const key = { ...(await exportJWK(publicKey)), kid: 'k', use: 'sig' }
 
-/** The status for a token of this issuer, whose key set is this answer. */
+/** The status of a request with a token of an issuer that answers so when it is asked for its key set. */
 async function enterBy(t: Test, headers: Record<string, string>, body: string | Buffer): Promise<number> {
   const server = createServer((_request, response) => response.writeHead(200, headers).end(body))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -42,7 +42,7 @@ t.test('a key set that is too large, packed or not, is refused', async (t) => {
   t.equal(await enterBy(t, {}, JSON.stringify({ keys: [key, ...Array(256).fill({ kty: 'oct' })] })), 503, '257 keys')
 })
 
-t.test('a body over its limit is 413, however it is told, and no backend has it whole', async (t) => {
+t.test('a body over its limit is 413, announced or chunked, and no backend has it whole', async (t) => {
   const upstream = await startRawUpstream(t, () => {})
   const gateway = await startTestGateway(t, {
     routes: [{ ...openRoute, limits: { bodyBytes: 1_000 } }],
@@ -65,7 +65,7 @@ t.test('a body over its limit is 413, however it is told, and no backend has it 
 })
 
 // Node CVE-2024-22019: what stands beside a chunk's size was read without end.
-t.test('chunk extensions, trailers and heads do not go on forever', async (t) => {
+t.test('endless chunk extensions, trailers and heads end the connection', async (t) => {
   const upstream = await startRawUpstream(t, () => {})
   const gateway = await startTestGateway(t, { routes: [openRoute], upstreams: { platform: { url: upstream.url } } })
   const head = 'POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n'
@@ -82,7 +82,7 @@ t.test('chunk extensions, trailers and heads do not go on forever', async (t) =>
   }
 })
 
-t.test('an event without an end is not held without an end', async (t) => {
+t.test('an event without an end is refused at a limit', async (t) => {
   const upstream = await startRawUpstream(t, (socket) => {
     socket.write('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ')
     const piece = Buffer.alloc(mebibyte, 'x')

@@ -86,7 +86,7 @@ for (const [framing, { lines, encode, begun = 'begun', last = '' }] of Object.en
     t.match(read, { end: 'complete', bytes: bodyBytes })
   })
 
-  t.test(`an upstream that closes within an answer with ${framing} is noticed under a slow client`, async (t) => {
+  t.test(`an upstream that closes within an answer with ${framing} is noticed though its client is slow`, async (t) => {
     const read = await readSlowly(t, (socket) => {
       socket.write(head)
       socket.end(Buffer.concat(encode(body.subarray(1))))
@@ -95,11 +95,11 @@ for (const [framing, { lines, encode, begun = 'begun', last = '' }] of Object.en
       read.resume()
       return read.end
     }, 'the end of the answer')
-    // Without framing every end is one.
+    // Without framing every end of the connection ends the answer.
     t.match(read, { end: lines ? 'protocol-error' : 'complete', bytes: bodyBytes - 1 })
   })
 
-  t.test(`an upstream that resets within an answer with ${framing} is noticed under a slow client`, async (t) => {
+  t.test(`an upstream that resets within an answer with ${framing} is noticed though its client is slow`, async (t) => {
     const read = await readSlowly(t, (socket) => socket.write(head + begun))
     await until(() => read.bytes === 5, 'the first bytes')
     for (const socket of read.upstream.sockets()) socket.resetAndDestroy()

@@ -55,7 +55,7 @@ t.test('a token that may write nothing does not choose the organization of its a
   t.equal(trail.rowCount, 0)
 })
 
-t.test('a token that may write does, and so does a session', async (t) => {
+t.test('a token that may write chooses the organization of its account, and so does a session', async (t) => {
   await database.query('update users set current_organization_id = null where id = $1', [robot.id])
   t.equal((await switchTo(acme.id, bearer(robot.apiSecret))).status, 200)
   t.equal(await stored(robot.id), acme.id)
@@ -63,7 +63,7 @@ t.test('a token that may write does, and so does a session', async (t) => {
   t.equal((await switchTo(acme.id, oauth(admin))).status, 200)
 })
 
-t.test('a caller who is not a member learns nothing of that', async (t) => {
+t.test('a caller who is not a member does not learn what its token lacks', async (t) => {
   const answer = await switchTo(2_147_483_647, bearer(robot.apiKey))
   t.match(answer.json(), { error: { status: 403, code: 'organization_forbidden' } })
 })

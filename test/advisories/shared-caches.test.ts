@@ -101,7 +101,7 @@ t.test('an answer of a route that is not public says what shared caches may do w
 
 const targeted = ['cdn-cache-control', 'cloudflare-cdn-cache-control', 'example-cache-control', 'CDN_Cache_Control']
 
-t.test('a field for some caches alone does not overrule it (RFC 9213)', async (t) => {
+t.test('a field for some caches alone does not overrule Cache-Control (RFC 9213)', async (t) => {
   const lines = targeted.map((name) => `${name}: max-age=600`)
   const { rawHeaders } = await (await startAsking(t))(lines)
   t.same(
@@ -113,7 +113,7 @@ t.test('a field for some caches alone does not overrule it (RFC 9213)', async (t
   t.same(valuesOf(passed.rawHeaders, 'cdn-cache-control'), ['max-age=600'])
 })
 
-t.test('public routes and cache: pass leave it to the upstream', async (t) => {
+t.test('public routes and cache: pass leave Cache-Control to the upstream', async (t) => {
   const askPassing = await startAsking(t, { cache: 'pass' })
   const lines = ['cache-control: max-age=60', 'cdn-cache-control: max-age=600', 'pragma: no-cache']
   for (const { rawHeaders } of [await (await startAsking(t, {}, true))(lines), await askPassing(lines)]) {
@@ -123,7 +123,7 @@ t.test('public routes and cache: pass leave it to the upstream', async (t) => {
   t.same(valuesOf((await askPassing([])).rawHeaders, 'cache-control'), [])
 })
 
-t.test('cluster.cache says so for the clusters of tenants', async (t) => {
+t.test('cluster.cache says whether answers of tenants’ clusters are private or pass', async (t) => {
   const path = `/clusters/${world.clusters.healthy}/proxy/x`
   for (const [cache, expected] of [
     [undefined, ['max-age=60, private', undefined, 'private']],
@@ -148,7 +148,7 @@ t.test('cluster.cache says so for the clusters of tenants', async (t) => {
   }
 })
 
-t.test('clusters and event streams are not an exception', async (t) => {
+t.test('answers of clusters and event streams are kept from shared caches too', async (t) => {
   const cluster = await world.call({ path: `/clusters/${world.clusters.healthy}/proxy/x`, headers: owner })
   t.same([cluster.status, cluster.headers['cache-control']], [200, 'private'])
   const stream = await world.call({

@@ -63,14 +63,14 @@ t.test('a tenant’s cluster neither gets the platform’s cookies nor sets any'
   t.notMatch(received.join(''), /session|theme|secret/)
 })
 
-t.test('cluster.cookies names those that pass, in both directions', async (t) => {
+t.test('cluster.cookies names the cookies that pass, in both directions', async (t) => {
   const { text, received } = await askCluster(t, { cookies: ['theme'] })
   t.equal(cookieOf(received), 'theme=dark')
   t.same(nosy(text), [])
   t.match(text, /\r\nSet-Cookie: theme=dark; HttpOnly\r\n/)
 })
 
-t.test('a trusted cluster may have them all', async (t) => {
+t.test('cluster.cookies: forward passes all cookies of a trusted cluster', async (t) => {
   const { text, received } = await askCluster(t, { cookies: 'forward' })
   t.match(cookieOf(received), /session=secret; theme=dark/)
   t.ok(nosy(text).length > 5)

@@ -26,7 +26,7 @@ const leastPieceBytes = 100
 
 // Apache CVE-2019-9517 is the class. A byte in a packet of its own takes over a hundred bytes of memory. The budget
 // counted 12 KiB for 12,288 of them that were read ahead.
-t.test('bytes that come one by one count with what keeps them, and fewer of them are read ahead', async (t) => {
+t.test('pipelined bytes that come one by one count with what keeps them, and few are read ahead', async (t) => {
   const account = openAccount()
   const ahead = new PipelinedBytes(account)
   let pieces = 0
@@ -37,7 +37,7 @@ t.test('bytes that come one by one count with what keeps them, and fewer of them
   t.equal(account.heldBytes, 0)
 })
 
-t.test('so do those of bodies that wait', async (t) => {
+t.test('bytes of a waiting body that come one by one count with what keeps them, and few are held', async (t) => {
   const account = openAccount()
   const chunks = new HeldChunks(account, 64 * 1_024)
   let pieces = 0
@@ -51,7 +51,7 @@ t.test('so do those of bodies that wait', async (t) => {
   t.equal(account.heldBytes, 0)
 })
 
-t.test('and those of a head', async (t) => {
+t.test('bytes of a head that come one by one count with what keeps them', async (t) => {
   const limits = new ParseLimits(64 * 1_024)
   limits.beginHead()
   for (let reads = 0; reads < 1_000; reads++) limits.endBytes(1, true)
@@ -60,7 +60,7 @@ t.test('and those of a head', async (t) => {
   t.equal(limits.headBytes, 0)
 })
 
-t.test('and comments that wait for the first event of a stream', async (t) => {
+t.test('comments that wait for the first event of a stream count with what keeps them', async (t) => {
   const fake = openFakeStream({ eventLimitBytes: 10_000 })
   let comments = 0
   for (; fake.seen.refusal === undefined && comments < 3_000; comments++) fake.data(':\n\n')
@@ -107,7 +107,7 @@ t.test('few pieces are written to a peer that takes nothing, and more once they 
   socket.destroy()
 })
 
-t.test('few pass through a tunnel to such a peer, and more once they have left', async (t) => {
+t.test('few pieces pass through a tunnel to a peer that takes nothing, and more once they have left', async (t) => {
   const account = openAccount()
   const [client, upstream] = [new DeafSocket(), new DeafSocket()]
   const events = new EventEmitter()

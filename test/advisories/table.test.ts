@@ -34,12 +34,12 @@ t.test('each resource that an outsider can spend has a bound, a metric and a tes
 /** Their defences are in the tests themselves: they keep the suite from failing by chance, and no attacker out. */
 const ofSuite = ['busy-machine.test.ts']
 
-t.test('every test of an advisory stands for a class there', async (t) => {
+t.test('every test of this folder stands for a class in SECURITY.md', async (t) => {
   const missing = tests.filter((name) => !ofSuite.includes(name) && !linked.includes(`test/advisories/${name}`))
   t.same(missing, [])
 })
 
-t.test('README.md here names every test and its defence, and nothing that is not there', async (t) => {
+t.test('README.md of this folder names every test and its defence, and nothing else', async (t) => {
   const guide = readFileSync(`${repository}/test/advisories/README.md`, 'utf8')
   const rows = guide.split('\n').filter((line) => line.startsWith('| ['))
   const named = rows.map((row) => /^\| \[[\w-]+\]\(([\w.-]+)\) \|/.exec(row)?.[1] ?? row)

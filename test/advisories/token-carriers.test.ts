@@ -73,7 +73,7 @@ t.test('a JWT as Bearer is verified like any other, and creates no user before',
     t.equal((await ask({ authorization: `Bearer ${text}` })).status, 401, text)
 })
 
-t.test('an issuer may close the header', async (t) => {
+t.test('a JWT in the OAuth header is 401 where its issuer has that off', async (t) => {
   const closed = await startTestGateway(t, { world, settings: settingsWith({ header: false, bearer: true }) })
   const jwt = await sign()
   const status = async (headers: Record<string, string>) =>
@@ -84,7 +84,7 @@ t.test('an issuer may close the header', async (t) => {
   t.equal(await status(oauth(member)), 200, 'the other issuer keeps its own')
 })
 
-t.test('without a setting a JWT as Bearer is 401, as ever', async (t) => {
+t.test('by default a JWT as Bearer is 401', async (t) => {
   const plain = await startTestGateway(t, { world, settings: { issuers: settingsWith({}).issuers } })
   t.equal((await call(plain.public, { path: '/users/me', headers: bearer(await sign()) })).status, 401)
 })

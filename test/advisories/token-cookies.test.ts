@@ -64,7 +64,7 @@ t.test('a cookie counts for an EventSource and a WebSocket of a listed origin', 
   t.equal(await join(t, [`Origin: ${origin}`, `Cookie: ${cookie}=${jwt}`]), 101)
 })
 
-t.test('a page of another origin cannot use it', async (t) => {
+t.test('a page of another origin cannot use the cookie', async (t) => {
   const lies = ['null', 'https://evil.example', `${origin}.evil.example`, `${origin}/`, 'https://APP.example', '*', '']
   for (const other of [...lies, 'http://app.example', `${origin}:443`]) {
     const refused = await ask({ ...carried, ...events, origin: other })
@@ -158,7 +158,7 @@ t.test('a token counts where its issuer allows it, also when it is cached', asyn
   t.equal(await join(t, [`Sec-WebSocket-Protocol: chat, bearer.jwt.${jwt}`], closed.public), 401)
 })
 
-t.test('without a setting neither counts, and both pass as ever', async (t) => {
+t.test('by default neither the cookie nor the subprotocol counts, and both pass', async (t) => {
   const plain = await start(t, {})
   t.equal((await call(plain.public, { path: '/x', headers: { ...carried, ...events, origin } })).status, 401)
   const lines = [`Origin: ${origin}`, `Cookie: ${cookie}=x`, 'Sec-WebSocket-Protocol: chat, bearer.jwt.x']
@@ -168,7 +168,7 @@ t.test('without a setting neither counts, and both pass as ever', async (t) => {
   t.match(lastHead(), /^sec-websocket-protocol: chat, bearer\.jwt\.x$/im)
 })
 
-t.test('the decision listener reads neither', async (t) => {
+t.test('the decision listener reads neither the cookie nor the subprotocol', async (t) => {
   const original = { 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/x' }
   const at = (headers: Headers) => call(gateway.decision, { path: '/authorize', headers: { ...original, ...headers } })
   t.equal((await at(oauth(member))).status, 200)

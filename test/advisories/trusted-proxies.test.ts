@@ -9,7 +9,7 @@ const member = oauth(world.users.member)
 const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok')
 })
-/** A gateway that believes these proxies; we speak from 127.0.0.1. */
+/** A gateway that believes these proxies; the test speaks from 127.0.0.1. */
 const startBehind = (trustedProxies: readonly string[]) =>
   startTestGateway(t, {
     routes: [openRoute],

@@ -25,13 +25,13 @@ async function start(t: Test) {
 }
 
 for (const [what, ask] of Object.entries(asking))
-  for (const [door, prefix] of [
+  for (const [listener, prefix] of [
     ['public', ''],
     ['decision', '/envoy'],
   ] as const)
-    t.test(`behind an upgrade with ${what} nothing is lost and then misread: ${door}`, async (t) => {
+    t.test(`behind an upgrade with ${what} nothing is lost and then misread: ${listener}`, async (t) => {
       const { gateway, requests } = await start(t)
-      const client = await openRawClient(t, gateway[door])
+      const client = await openRawClient(t, gateway[listener])
       const outer = `PUT ${prefix}/outer HTTP/1.1\r\nHost: h\r\nContent-Length: ${within.length}\r\n\r\n`
       client.send(ask(`${prefix}/first`) + outer)
       await client.until(/HTTP\/1\.1 200 /)
@@ -44,5 +44,5 @@ for (const [what, ask] of Object.entries(asking))
         requests.some((request) => request.startsWith('GET')),
         'the body of a request is no request',
       )
-      if (answers === 2 && door === 'public') t.same(requests, ['POST /first', 'PUT /outer'])
+      if (answers === 2 && listener === 'public') t.same(requests, ['POST /first', 'PUT /outer'])
     })

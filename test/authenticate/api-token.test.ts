@@ -178,7 +178,7 @@ t.test('only canonical base64url without padding: stray bits in the last charact
   t.ok(seen > 100, `${seen} twins were tried`)
 })
 
-t.test('other shapes are refused', async (t) => {
+t.test('a text that is not a whole API token is refused', async (t) => {
   const [head = '', secret = ''] = good.split('.')
   for (const token of [
     '',
@@ -209,7 +209,7 @@ t.test('other shapes are refused', async (t) => {
     t.equal(parseApiToken(token), undefined, JSON.stringify(token.slice(0, 90)))
 })
 
-t.test('hashes are the same only whole', async (t) => {
+t.test('two hashes are the same only if both are whole', async (t) => {
   const hash = sha256('a')
   t.ok(isSameHash(hash, hash))
   t.notOk(isSameHash(hash, sha256('b')))

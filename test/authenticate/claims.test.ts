@@ -59,7 +59,7 @@ t.test('a token issued in the future is refused, but for the tolerance', async (
   t.throws(() => read({ iat: now + tolerance + 1 }), unauthenticated)
 })
 
-t.test('without tolerance a second counts', async (t) => {
+t.test('without clock tolerance a token is judged to the second', async (t) => {
   const strict = { ...trust, clockToleranceSeconds: 0 }
   t.ok(judge({ ...sound, exp: now + 1, nbf: now, iat: now }, strict, now))
   t.throws(() => judge({ ...sound, exp: now }, strict, now), unauthenticated)

@@ -137,7 +137,7 @@ t.test('a transmitter that repeats itself slows its polls, and its events are no
   t.equal(changed.questions.length, 2)
 })
 
-t.test('an answer is taken in its form alone', async (t) => {
+t.test('a poll answer is taken only in the form of RFC 8936', async (t) => {
   const read = (text: string | Buffer) => readPollAnswer(Buffer.from(text), 'https://login.example/poll?secret=1')
   t.same(read('{"sets":{}}'), [])
   t.same(read('{"sets":{"a":"x","__proto__":7},"moreAvailable":true,"other":[]}'), [

@@ -244,7 +244,7 @@ t.test('a foreign algorithm is refused by its name, and once more where the sign
   }
 })
 
-t.test('no token without a signature, and none signed with a public key as a shared secret', async (t) => {
+t.test('a token without a signature, or signed with a public key as a shared secret, is refused', async (t) => {
   const { jwk } = signers.RS256 ?? {}
   if (!jwk) throw new Error('no RS256')
   const pem = createPublicKey({ key: jwk as JsonValue, format: 'jwk' }).export({ type: 'spki', format: 'pem' })

@@ -42,7 +42,7 @@ const composeOptions = (monotonicMs: () => number): KeySetOptions => ({
   signal: new AbortController().signal,
 })
 
-/** The memory of one issuer's tokens, its keys and both clocks in the test's hand. */
+/** A verifier of one issuer's tokens; the test sets the published keys and both clocks. */
 async function holdVerify(maxEntries = 100) {
   const state = { published: [first.jwk], isDown: false, now, isHeld: false }
   let monotonicMs = 0
@@ -96,7 +96,7 @@ async function holdVerify(maxEntries = 100) {
       monotonicMs += ms
     },
     release: () => release(),
-    log: async (jwt: string) =>
+    logIn: async (jwt: string) =>
       authenticate({ kind: 'oauth', jwt, carrier: 'header' }, { clientAddress: '192.0.2.7', requestId: 'r' }),
   }
 }
@@ -113,7 +113,7 @@ t.test('a token is verified once, and then known', async (t) => {
   t.match(fresh, { issuer: { trust }, claims: { subject: 'a', email: 'a@b.example' } })
 })
 
-t.test('another token of the same subject is another token', async (t) => {
+t.test('another token of the same subject is verified by itself', async (t) => {
   const { verify, reads } = await holdVerify()
   await verify(await first.sign())
   await verify(await first.sign({ exp: now + 101 }))
@@ -178,7 +178,7 @@ t.test('a known header is of no use once the keys are too old', async (t) => {
   await t.rejects(verify(await first.sign({ sub: 'b' })), { code: 'issuer_unavailable', status: 503 })
 })
 
-t.test('an issuer may write something of each token’s own into its header', async (t) => {
+t.test('a header that differs in each token needs a lookup each time, and the last are remembered', async (t) => {
   const { verify, lookups } = await holdVerify()
   for (let count = 0; count < 20; count++) await verify(await first.sign({ count }, { nonce: count }))
   t.equal(lookups.count, 20)
@@ -240,7 +240,7 @@ t.test('a refresh that fails makes no known token unknown', async (t) => {
   t.equal(lookups.count, 1)
 })
 
-t.test('a known token is of no use once the keys are too old, and again when they are young', async (t) => {
+t.test('a known token is refused once the keys are too old, and accepted again after a refresh', async (t) => {
   const { verify, state, pass, refresh } = await holdVerify()
   const jwt = await first.sign()
   await verify(jwt)
@@ -327,7 +327,7 @@ t.test('a sound signature over bad claims leaves nothing behind', async (t) => {
   t.equal(verified.size(), 0)
 })
 
-t.test('an issuer that cannot be asked is not a refusal, and is not kept as one', async (t) => {
+t.test('a failure to ask the issuer is not a refusal, and is not kept as one', async (t) => {
   const { verify, state, rotate } = await holdVerify()
   const jwt = await second.sign()
   state.isDown = true
@@ -338,25 +338,25 @@ t.test('an issuer that cannot be asked is not a refusal, and is not kept as one'
 })
 
 t.test('a token that was verified before is refused at its first use after its end', async (t) => {
-  const { log, state, lookups } = await holdVerify()
+  const { logIn, state, lookups } = await holdVerify()
   const jwt = await first.sign()
-  await log(jwt)
+  await logIn(jwt)
   state.now = now + 109
-  await log(jwt)
+  await logIn(jwt)
   state.now = now + 110
-  await t.rejects(log(jwt), unauthenticated)
+  await t.rejects(logIn(jwt), unauthenticated)
   t.equal(lookups.count, 1, 'without another look at its signature')
 })
 
 t.test('a token that came before its time is refused, and accepted in it', async (t) => {
   for (const name of ['nbf', 'iat']) {
-    const { log, state } = await holdVerify()
+    const { logIn, state } = await holdVerify()
     const jwt = await first.sign({ [name]: now + 11 })
-    await t.rejects(log(jwt), unauthenticated)
+    await t.rejects(logIn(jwt), unauthenticated)
     state.now = now + 1
-    t.equal((await log(jwt)).user.id, 1, name)
+    t.equal((await logIn(jwt)).user.id, 1, name)
     state.now = now
-    await t.rejects(log(jwt), unauthenticated, 'a clock that is set back counts as well')
+    await t.rejects(logIn(jwt), unauthenticated, 'a clock that is set back counts as well')
   }
 })
 

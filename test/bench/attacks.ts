@@ -28,7 +28,7 @@ type Options = Readonly<{
 }>
 
 const options = new Command('bench:attacks')
-  .description('Attacks a gateway in a container of 512 MiB, and measures the effect on honest clients.')
+  .description('Attack a gateway in a container of 512 MiB, and measure the effect on honest clients.')
   .option('--attack <pattern>', 'attacks whose names match, such as "paths|guesses"', parsePattern)
   .option('--seconds <n>', 'seconds of each phase: quiet, attack, and the same attack on nginx', parseCount, 20)
   .option('--warm-up <n>', 'seconds of load before the measurement', parseCount, 5)

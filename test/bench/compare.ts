@@ -32,7 +32,7 @@ type Options = Readonly<{
 }>
 
 const command = new Command('bench:compare')
-  .description('Processor time a request of two commits, in turns; before that of the first one beside itself.')
+  .description('Compare the processor time of a request of two commits, in turns, after one commit with itself.')
   .argument('<A>', 'the old commit, by any name that git knows', parseCommit)
   .argument('<B>', 'the new commit, or "." for the working tree', parseCommit)
   .option('--rounds <n>', 'starts of each side; a confidence interval wants eight at least', parseCount, 8)

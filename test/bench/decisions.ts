@@ -19,7 +19,7 @@ import { findPercentile, renderTable } from './statistics.ts'
 type Options = Readonly<{ requests: number; json?: boolean }>
 
 const { requests, json } = new Command('bench:decisions')
-  .description('Time of answers while OpenFGA, Cerbos and Keycloak are killed, frozen, slow and garbled under load.')
+  .description('Measure answers while OpenFGA, Cerbos and Keycloak are killed, frozen, slow and garbled under load.')
   .option('--requests <n>', 'requests that begin and end within each fault', parseCount, 4_000)
   .option('--json', 'print one line of JSON instead of the table')
   .addHelpText('after', '\nExits 1 where an answer of a fault takes more than 100 ms, or a request reaches the backend')

@@ -13,7 +13,7 @@ import { renderTable } from './statistics.ts'
 type Options = Readonly<{ requests: number; seconds: number }>
 
 const { requests, seconds } = new Command('bench:endurance')
-  .description('Measures the time of a start, and the memory before and after many requests.')
+  .description('Measure the time of a start, and the memory before and after many requests.')
   .option('--requests <n>', 'number of requests, after a tenth as many to warm up', parseCount, 1_000_000)
   .option('--seconds <n>', 'seconds of each round of requests', parseCount, 10)
   .addHelpText('after', '\nExits 1 where a request fails, or more than a tenth of the memory was added.')

@@ -14,9 +14,7 @@ import { startBenchWorld } from './start-bench.ts'
 type Options = Readonly<{ out: string; title: string; seconds: number }>
 
 const { out, title, seconds } = new Command('bench:flame')
-  .description(
-    'Profiles a gateway under load and draws a flame graph: callers above, callees below, idle time left out.',
-  )
+  .description('Profile a gateway under load and draw a flame graph: callers above, callees below, idle time left out.')
   .option('--out <file>', 'file for the SVG', 'flame.svg')
   .option('--title <text>', 'title of the picture', 'Processor time of the gateway')
   .option('--seconds <n>', 'seconds of the profile, after as many to warm up', parseCount, 5)

@@ -1,4 +1,4 @@
-// The slow backend of bench:held, in a process of its own: takes connections and what comes with them as its argument says.
+// The slow backend of bench:held, in a process of its own. Its argument names the way in which it treats connections.
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 
 const [mode = 'silent'] = process.argv.slice(2)
@@ -7,7 +7,7 @@ const large = Buffer.alloc(64 * 1024, 'x')
 const ways: Readonly<Record<string, (socket: Socket) => void>> = {
   /** Reads the request, and says nothing. */
   silent: (socket) => void socket.resume(),
-  /** Does not even read. */
+  /** Reads nothing. */
   deaf: (socket) => void socket.pause(),
   /** Answers with more than any client takes. */
   large: (socket) =>

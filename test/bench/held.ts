@@ -15,7 +15,7 @@ import { renderTable } from './statistics.ts'
 type Options = Readonly<{ connections: number; scene: string; tls?: true; seconds: number; heldBytes: number }>
 
 const options = new Command('bench:held')
-  .description('Fills the memory that a gateway holds for slow peers, over many connections, and measures it.')
+  .description('Fill the memory that a gateway holds for slow peers, over many connections, and measure it.')
   .option(
     '--connections <n>',
     'number of connections, 90 % of the largest number that the listener takes',
@@ -56,10 +56,10 @@ async function measure(owner: Owner): Promise<string> {
   const [port] = await once(upstream, 'message')
   const gateway = await startGateway(owner, port)
   const restBytes = readRss(gateway.pid)
-  const { hostname: host, port: door } = new URL(gateway.public)
+  const { hostname: host, port: publicPort } = new URL(gateway.public)
   const orders: CrowdOrders = {
     host,
-    port: Number(door),
+    port: Number(publicPort),
     isSecure: options.tls === true,
     connections: options.connections,
     ...scene,
@@ -76,12 +76,12 @@ async function measure(owner: Owner): Promise<string> {
   const held = await readMetric(gateway, 'sallyport_held_bytes')
   const tookMs = performance.now() - startedMs
   const cut = await readMetric(gateway, 'sallyport_connections_dropped_total{listener="public",reason="memory"}')
-  const door90 = `${options.connections}${options.tls ? ' on TLS' : ''}`
+  const connections = `${options.connections}${options.tls ? ' on TLS' : ''}`
   return renderTable([
     ['scene', 'connections', 'rest MiB', 'most MiB', 'now MiB', 'held MiB', 'cut', 'admin ms', 'load'],
     [
       options.scene,
-      door90,
+      connections,
       toMebibytes(restBytes),
       toMebibytes(mostBytes),
       toMebibytes(readRss(gateway.pid)),
@@ -96,13 +96,13 @@ async function measure(owner: Owner): Promise<string> {
 function startGateway(owner: Owner, upstreamPort: number): Promise<Replica> {
   const issued = options.tls ? createAuthority(owner).issue(ownNames) : undefined
   const tls = issued && { tls: { cert: `file:${issued.certFile}`, key: `file:${issued.keyFile}` } }
-  const door = { host: '127.0.0.1', port: 0 }
+  const address = { host: '127.0.0.1', port: 0 }
   return startReplica(owner, {
     settings: {
       listeners: {
-        public: { ...door, maxConnections: Math.ceil(options.connections / 0.9), ...tls },
-        decision: { ...door, maxConnections: 10 },
-        admin: door,
+        public: { ...address, maxConnections: Math.ceil(options.connections / 0.9), ...tls },
+        decision: { ...address, maxConnections: 10 },
+        admin: address,
       },
       limits: { heldBytes: options.heldBytes },
       log: { level: 'error' },

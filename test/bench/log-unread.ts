@@ -12,7 +12,7 @@ import { startBenchWorld } from './start-bench.ts'
 type Options = Readonly<{ requests: number; seconds: number; json?: boolean }>
 
 const { requests, seconds, json } = new Command('bench:log-unread')
-  .description('Sends anonymous requests to a gateway whose log and audit go to a pipe that no program reads.')
+  .description('Send anonymous requests to a gateway whose log and audit go to a pipe that no program reads.')
   .option('--requests <n>', 'number of requests', parseCount, 1_000_000)
   .option('--seconds <n>', 'seconds of each round of requests', parseCount, 2)
   .option('--json', 'print the figures as one line of JSON')

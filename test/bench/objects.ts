@@ -11,7 +11,7 @@ import { findPercentile, renderTable } from './statistics.ts'
 type Options = Readonly<{ pairs: number; rounds: number; seconds: number; json?: boolean }>
 
 const { pairs, rounds, seconds, json } = new Command('bench:objects')
-  .description('Time of foreign objects beside absent ones, cost of a cached check, and of a request with a check.')
+  .description('Measure the time of foreign and absent objects, and the cost of a cached check and a request with it.')
   .option('--pairs <n>', 'pairs of a foreign and an absent id, each asked for in random order', parseCount, 10_000)
   .option('--rounds <n>', 'turns of load with a resource, and as many without', parseCount, 20)
   .option('--seconds <n>', 'seconds of load in each turn', parseCount, 1)

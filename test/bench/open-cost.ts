@@ -22,7 +22,7 @@ type Options = Readonly<{ open: number; rounds: number }>
 
 const program = new Command('bench:open-cost')
   .description(
-    'Opens event streams, each of a caller of its own, and measures how much heap of the gateway each of them holds.',
+    'Open event streams, each of a caller of its own, and measure how much heap of the gateway each of them holds.',
   )
   .argument('[commits...]', 'the commits to compare, "." for the working tree', [workingTree])
   .option('--open <n>', 'number of streams', parseCount, 10_000)

@@ -38,7 +38,7 @@ type Options = Readonly<{
 }>
 
 const options = new Command('bench')
-  .description('Processor time a request and added latency of the gateway and of its peers, rounds interleaved.')
+  .description('Measure the processor time of a request and the added latency of the gateway and its peers, in turns.')
   .option('--rounds <n>', 'rounds; every other one runs backwards', parseCount, 12)
   .option('--seconds <n>', 'seconds of load for each row in each round', parseCount, 2)
   .option('--connections <n>', 'connections of the load', parseCount, 64)

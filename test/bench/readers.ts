@@ -6,7 +6,7 @@ import { readers } from '../support/readers.ts'
 import { renderTable } from './statistics.ts'
 
 const { mixtures, only } = new Command('bench:readers')
-  .description('Measures the processor time of each reader of foreign bytes, with the text that costs it most.')
+  .description('Measure the processor time of each reader of foreign bytes, with the text that costs it most.')
   .option('--mixtures <n>', 'generated mixtures, beside repeated and nested units', parseCount, 20)
   .option('--only <pattern>', 'readers whose name this regular expression finds', '')
   .addHelpText(

@@ -11,7 +11,7 @@ import { renderTable } from './statistics.ts'
 type Options = Readonly<{ count: number; open: number; atOnce: number; redis?: boolean; json?: boolean }>
 
 const { count, open, atOnce, redis, json } = new Command('bench:revocation')
-  .description('Measures how fast a change of rights takes effect at another replica, and ends open exchanges at two.')
+  .description('Measure how fast a change of rights takes effect at another replica, and ends open exchanges at two.')
   .option('--count <n>', 'changes of each kind', parseCount, 1_000)
   .option('--open <n>', 'open exchanges, each of a caller of its own; 4 times --count of them end', parseCount, 10_000)
   .option('--at-once <n>', 'members who lose their organization in one statement', parseCount, 1_000)

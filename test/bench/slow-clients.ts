@@ -33,7 +33,7 @@ type Figures = Attacked &
   }>
 
 const { connections } = new Command('bench:slow-clients')
-  .description('Attacks a gateway by slowhttptest: slow heads, slow bodies, slow reading, with the default limits.')
+  .description('Attack a gateway by slowhttptest: slow heads, slow bodies, slow reading, with the default limits.')
   .option('--connections <n>', 'connections of the attacker', parseCount, 1_000)
   .addHelpText('after', '\nExits 1 where a request fails, a stream is cut, an attacker stands for more than 31 s,')
   .addHelpText('after', 'or the 99th percentile of other clients is twice that which they have')

@@ -19,7 +19,7 @@ import { startBenchWorld } from './start-bench.ts'
 type Options = Readonly<{ minutes: number; rate: number; memory: number; json?: boolean }>
 
 const { minutes, rate, memory, json } = new Command('soak')
-  .description('Sends a mix of requests, bodies, tokens and streams for a while, with a reload each minute.')
+  .description('Send a mix of requests, bodies, tokens and streams for a while, with a reload each minute.')
   .option('--minutes <n>', 'length of the run', parseNumber, 30)
   .option('--rate <n>', 'scenes begun in a second; most are one request, a fifth are streams', parseNumber, 200)
   .option(

@@ -19,7 +19,7 @@ export type BenchRequest = Readonly<{
 /** Sends a request to one replica, over connections that are kept; resolves to the status. */
 export type Send = (request: BenchRequest) => Promise<number>
 
-/** Answered at once, whatever the backend of other paths is. */
+/** A path that is answered at once, whatever the backend of other paths is. */
 export const quickPath = '/data/bench'
 
 /** Two replicas on the database of a demo world, and a backend behind them that says yes to everything. */
@@ -29,11 +29,13 @@ export type Bench = Readonly<{
   upstream: string
   /** Addresses of the replicas. */
   origins: readonly string[]
+  /** Sends to the replica that changes rights. */
   changing: Send
+  /** Sends to the replica that has to notice the changes. */
   watching: Send
 }>
 
-/** Starts all of it on free ports; with a Redis between the replicas where that is wanted. */
+/** Starts a bench on free ports, with a Redis between the replicas if `hasRedis`. */
 export async function startBench(owner: Owner, hasRedis: boolean, startUpstream = startPlain): Promise<Bench> {
   const redis = hasRedis ? { redis: { url: await requireRedis(owner) } } : {}
   const world = await startBenchWorld(owner)
@@ -58,7 +60,7 @@ async function requireRedis(owner: Owner): Promise<string> {
   return (await startRedis(owner)).url
 }
 
-/** A demo world for benches alone, which goes with its owner. */
+/** A demo world for benches alone, which ends with its owner. */
 export async function startBenchWorld(owner: Owner): Promise<World['description']> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-bench-'))
   owner.teardown(() => rmSync(directory, { recursive: true, force: true }))

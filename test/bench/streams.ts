@@ -26,7 +26,7 @@ type Options = Readonly<{ streams: readonly number[]; events: number; json?: boo
 
 const { streams, events, json } = new Command('bench:streams')
   .description(
-    'Measures what idle event streams cost in the gateway, and in nginx where it is, and how long an event takes.',
+    'Measure the cost of idle event streams and the delay of an event, in the gateway and in an installed nginx.',
   )
   .option('--streams <n,…>', 'numbers of open streams, in ascending order', parseSizes, [1_000, 5_000])
   .option('--events <n>', 'events of each size, one every 4 ms', parseCount, 2_000)
@@ -48,7 +48,7 @@ const eventsPerSecond = 5_000
 const spraySeconds = 1
 const sprays = 9
 
-/** Hot code is compiled after so long at twice that rate. */
+/** Seconds of load at twice that rate, after which hot code is compiled. */
 const warmUpSeconds = 4
 
 /** The number of streams that are opened while the others are open. */
@@ -100,7 +100,7 @@ async function measure(owner: Owner): Promise<readonly StreamFigures[]> {
   return figures
 }
 
-/** Those of the smaller sizes stay open when the rest of a larger one is added; at the end all are closed. */
+/** Streams of the smaller sizes stay open when the rest of a larger one is added; at the end all are closed. */
 async function measureWay(
   way: Way,
   upstream: CrowdUpstream,
@@ -109,7 +109,7 @@ async function measureWay(
   const all = await withOwner(async (owner) => {
     const stopwatch = createStopwatch(() => performance.now())
     const open = (count: number) => openCrowd(owner, { origin: way.origin, ...request, count, hear: stopwatch.hear })
-    // A few first: what it takes to serve streams at all is not theirs.
+    // The first streams are not measured, because they pay for code and memory that all later ones share.
     leave(await open(200))
     await until(() => upstream.streams.size === 0, 'the end of the first streams')
     const before = await way.readFigures()

@@ -26,7 +26,7 @@ const run = (...args: readonly string[]) => {
   return { status, stdout, stderr }
 }
 
-t.test('help and version wait for no driver', async (t) => {
+t.test('help and version need no package but the one that reads the command line', async (t) => {
   for (const args of [['--help'], ['serve', '--help'], ['policy', 'explain', '--help'], ['--version']])
     t.match(run(...args), { status: 0, stderr: '' }, args.join(' '))
 })

@@ -28,7 +28,7 @@ t.test('a slug is never taken for an id', async (t) => {
   t.same(readOrganization('--organization', '7'), { id: 7 })
 })
 
-t.test('a user is named in one way, and in whole', async (t) => {
+t.test('a user is named by an id, an e-mail address, or an issuer with a subject: exactly one of them', async (t) => {
   t.same(readPerson({ user: '8' }), { id: 8 })
   t.same(readPerson({ issuer: 'https://a.example', subject: 's' }), { issuer: 'https://a.example', subject: 's' })
   t.same(readPerson({ email: 'a@b.example' }), { email: 'a@b.example' })
@@ -37,13 +37,13 @@ t.test('a user is named in one way, and in whole', async (t) => {
   for (const options of [{ issuer: 'https://a.example' }, { subject: 's' }])
     t.throws(() => readIdentity(options), usage(/belong together/))
   const stranger = { issuer: 'https://a.example', subject: 's' }
-  t.throws(() => readIssuer(stranger, new Set(), ''), usage(/^issuer must be an issuer of the/), 'the field of a file')
+  t.throws(() => readIssuer(stranger, new Set(), ''), usage(/^issuer must be an issuer of the/), 'a file has no dashes')
   t.throws(() => readPerson({}, ''), usage(/^name the user by user, by issuer and subject, or by email$/))
   for (const text of ['a', 'a@', '@b', 'a@b@c', 'a b@c'])
     t.throws(() => readEmail('--email', text), usage(/must be an address/), text)
 })
 
-t.test('from nothing to a member by three commands', async (t) => {
+t.test('commands create an organization, its member and users, and show them', async (t) => {
   const world = await startTestWorld(t)
   const { insert, writer } = await populate(t, world)
   const config = writeConfiguration(t, { world })
@@ -63,17 +63,13 @@ t.test('from nothing to a member by three commands', async (t) => {
     new RegExp(`^USER +ROLE +TYPE +EMAIL +STATE\n${user} +org-member +human +\\?\\[2J\\?31mada@.* active\n$`),
   )
   const found = (await run('users', 'find', '--user', String(user), '--json')).stdout
-  t.match(found, /^[\x20-\x7e]+\n$/, 'JSON has no control of a terminal either')
+  t.match(found, /^[\x20-\x7e]+\n$/, 'JSON has no control character of a terminal either')
   t.equal(JSON.parse(found).email, '\u001b[2J\u009b31mada@umbrella.example')
   for (const [email, ...flags] of [['plain@umbrella.example'], ['known@umbrella.example', '--email-verified']]) {
     const created = await run('users', 'create', '--email', String(email), ...flags, '--json')
     const { id: createdId } = JSON.parse(created.stdout)
     const { rows } = await writer.query('select email_verified from users where id = $1', [createdId])
-    t.same(
-      rows,
-      [{ email_verified: flags.length > 0 }],
-      'an address counts as verified by a word of the operator alone',
-    )
+    t.same(rows, [{ email_verified: flags.length > 0 }], 'an address is verified only if the operator says so')
   }
   t.match(await run('organizations', 'show', 'nowhere'), { code: 1, stderr: /organization "nowhere" does not exist/ })
   t.match((await run('organizations', 'list')).stdout, /^ID +SLUG .*\n(?:.*\n)*.*umbrella .* 1 +crm-1 +active\n/)

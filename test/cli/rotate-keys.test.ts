@@ -64,7 +64,7 @@ t.test('a rotation under way is told with its hour, and can be replaced by force
   t.same((await rotate(text, minutes(5))).dropped, [], 'its hour has come: it is no longer under way')
 })
 
-t.test('at once is at once, and the newest of several at one moment signs', async (t) => {
+t.test('a rotation without a delay signs at once, and the newest of several at one moment signs', async (t) => {
   const first = await rotate(generatePem('EdDSA'), 0, { afterMs: 0 })
   t.equal(first.fresh.signsFromMs, startMs)
   const second = await rotate(first.text, 0, { afterMs: 0 })

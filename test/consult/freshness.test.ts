@@ -1,7 +1,7 @@
 import t from 'tap'
 import { readFreshMs } from '../../gateway/consult/answer.ts'
 
-t.test('an answer counts no longer than its own word', async (t) => {
+t.test('an answer counts no longer than its own headers say', async (t) => {
   const rows: readonly (readonly [object, number | undefined])[] = [
     [{}, undefined],
     [{ 'cache-control': 'private' }, undefined],

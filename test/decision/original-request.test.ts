@@ -16,7 +16,7 @@ t.test('Traefik and Caddy name the original request in X-Forwarded-*', async (t)
   t.same(read('/authorize', forwarded('PUT', '/a?b')), { ...told, host: 'here.example' })
 })
 
-t.test('nginx names it in X-Original-*, and its host in Host', async (t) => {
+t.test('nginx names the original request in X-Original-*, and its host in Host', async (t) => {
   const told = { method: 'PUT', target: '/a?b', host: 'here.example' }
   t.same(read('/authorize', original('PUT', '/a?b')), told)
   for (const name of ['X-Forwarded-Host', 'X_Forwarded_Host', 'x+forwarded+host'])
@@ -33,7 +33,7 @@ t.test('Envoy asks with the request itself', async (t) => {
   t.same(read('/envoy/admin/x?y', headers, { method: 'DELETE' }), told)
 })
 
-t.test('both families pass where they agree in method, target and host', async (t) => {
+t.test('X-Forwarded-* and X-Original-* pass together where they agree in method, target and host', async (t) => {
   const both = (host?: string) => [...original('GET', '/a'), ...forwarded('GET', '/a', host)]
   t.same(read('/authorize', both()), { method: 'GET', target: '/a', host: 'here.example' })
   for (const host of ['here.example', 'HERE.example', 'here.example:443', 'here.example.'])

@@ -55,7 +55,7 @@ async function rehearse(t: Test): Promise<void> {
   const [image, world] = await Promise.all([buildImage(t), startTestWorld(t)])
   await t.test('holds what runs, and nothing else', (t) => checkContent(t, image))
   await t.test('serves with a read-only root, without rights, and stops as asked', (t) => checkService(t, image, world))
-  await t.test('does not start without a table', (t) => checkClosed(t, image, world))
+  await t.test('does not start without policies', (t) => checkClosed(t, image, world))
   await t.test('serves as the chart says', (t) => checkPod(t, image, world))
 }
 

@@ -30,9 +30,9 @@ export type Drill = Readonly<{
   cells: readonly Cell[]
   /** The alerts of helm/sallyport/files/alerts.yaml that it rehearses. */
   alerts?: readonly string[]
-  /** Part of the short set, which the tests run. */
+  /** Whether it is part of the short set, which the tests run. */
   isShort?: boolean
-  /** The fault is of another gateway on the same database, which runs only then. */
+  /** Whether the fault is one of another gateway on the same database, which runs in such a drill alone. */
   hasPeer?: boolean
   /** The reason why this machine cannot play the drill; undefined where it can. */
   findLack?: () => string | undefined
@@ -46,11 +46,11 @@ export type Drill = Readonly<{
   end: (stage: Stage) => unknown
   /** The effects by flow; a flow that is not named must notice nothing. */
   expect?: Partial<Record<FlowName, Expectation>>
-  /** Flows that may be refused need not be: the fault is felt where they are slower by half, and none is refused. */
+  /** Whether answers that are slower by half prove the effect of the fault too, even if none is refused. */
   isMild?: boolean
   /** The time after the fault within which everything is as before; 2,000 ms where it is left out. */
   goodAfterMs?: number
-  /** Looked at while the fault lasts, and when everything is over. */
+  /** Findings while the fault lasts, and when everything is over. */
   lookDuring?: (stage: Stage) => Promise<readonly Finding[]>
   lookAfter?: (stage: Stage) => Promise<readonly Finding[]>
 }>
@@ -63,7 +63,7 @@ export type GatewayOptions = Readonly<{
   environment?: Readonly<Record<string, string>>
   /** A descriptor in place of the log's file. */
   output?: number
-  /** A command that runs it, its own words in front. */
+  /** The first words of a command that runs the gateway. */
   within?: readonly string[]
   /** The domain of each dependency's name, `database.` and so on, instead of an address. */
   domain?: string
@@ -81,7 +81,7 @@ export const withoutUpstream = (withinMs: number, statuses = [503]): Partial<Rec
   return { public: refused, session: refused, token: refused, newcomer: refused }
 }
 
-/** Calls back by turns, first with true; ends with false, and with the owner. */
+/** Calls back in turns, first with true. The last call is with false, when the result is called or the owner ends. */
 export function alternate(
   owner: Owner,
   stillMs: number,

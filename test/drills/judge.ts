@@ -20,7 +20,7 @@ export type Holdings = Readonly<{ rssBytes: number; descriptors: number; connect
 export type Rigor = Readonly<{
   /** Whether the slowest answers of flows that must not notice are compared with those before. */
   judgesLatency: boolean
-  /** Every other time is multiplied by this. */
+  /** Every other time limit is multiplied by this. */
   patience: number
 }>
 
@@ -28,7 +28,7 @@ export type Rigor = Readonly<{
 const floorMs = 10
 
 const growthBytes = 32 * 1024 * 1024
-/** Beside the connections of the load, and one to the upstream for each of them. */
+/** Descriptors beside the connections of the load, and one to the upstream for each of them. */
 const growthDescriptors = 32
 
 export type Phase = 'before' | 'during' | 'after'
@@ -142,7 +142,7 @@ function judgeAcceptance(flows: Flows, { samples, reached }: Played): readonly F
   ]
 }
 
-/** From the end of the fault to the last request that was not answered as usual. */
+/** Judges the time from the end of the fault to the last request that was not answered as usual. */
 function judgeRecovery(
   { goodAfterMs = 2_000 }: Drill,
   flows: Flows,

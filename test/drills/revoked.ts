@@ -7,11 +7,11 @@ export const keepAccount = ({ notes }: Stage, population: Population): void => {
   notes.set('population', population)
 }
 
-/** The work of a drill between the steps. */
+/** Work of a drill between the steps of `findRevoked`. */
 export type Steps = Readonly<{
   /** The token is in the database. */
   whenAdded?: () => Promise<unknown>
-  /** It was taken, and is revoked next. */
+  /** The gateway has accepted the token, which is revoked next. */
   whenTaken?: () => Promise<unknown>
 }>
 

@@ -69,7 +69,7 @@ t.test('failures in a row take an address out, an answer between them does not',
   t.same(askMany(6), ['b'])
 })
 
-t.test('after its time one request tries it: an answer takes it back, a failure doubles the time', async (t) => {
+t.test('an ejected address is tried after its time: an answer takes it back, a failure doubles the time', async (t) => {
   const { addresses, changes, finish, askMany, pass } = start(['a', 'b'])
   askMany(6, ['a'])
   for (const waitMs of [1_000, 2_000, 3_000, 3_000]) {
@@ -130,7 +130,7 @@ t.test('an only address counts nothing that is under way, and makes nothing for 
   t.type(start(['a', 'b']).addresses.pick(true).end, 'function')
 })
 
-t.test('no more are taken out than may be, but one of several always', async (t) => {
+t.test('no more addresses are ejected than ejectPercent allows, but of several always one', async (t) => {
   const half = start(['a', 'b', 'c', 'd'], { ejectPercent: 50 })
   half.askMany(40, ['a', 'b', 'c', 'd'])
   t.equal(half.askMany(12, ['a', 'b', 'c', 'd']).length, 2)
@@ -139,7 +139,7 @@ t.test('no more are taken out than may be, but one of several always', async (t)
   t.same(few.askMany(6), ['b', 'c'])
 })
 
-t.test('another address is a good one, or none', async (t) => {
+t.test('a retry gets another good address, or none', async (t) => {
   const { addresses, askMany } = start(['a', 'b'])
   const first = addresses.pick(true)
   t.not(addresses.pickOther([first])?.origin, first.origin)

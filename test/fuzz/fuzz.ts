@@ -15,12 +15,12 @@ const positive = (text: string): number => {
 }
 
 const command = new Command('npm run fuzz --')
-  .description('Sends generated requests through a gateway and judges everything that reaches the backend.')
+  .description('Send generated requests through a gateway and judge everything that reaches the backend.')
   .option('--minutes <number>', 'length of the run; an hour, unless --requests is given', positive)
   .option('--requests <number>', 'largest number of requests', positive, Number.POSITIVE_INFINITY)
   .option('--seed <number>', 'seed of a run that is to be repeated', positive, Math.floor(Math.random() * 1e9) + 1)
   .option('--clients <number>', 'connections at once', positive, 48)
-  .option('--decisions', 'ask the decision listener, as proxies with lying clients do')
+  .option('--decisions', 'ask the decision listener instead, as a proxy does whose clients lie')
   .option('--rewrites', 'use routes and an upstream that change paths')
   .option('--json', 'print the report as JSON')
   .addHelpText(
@@ -42,7 +42,7 @@ const { minutes, requests, seed, clients, decisions, rewrites, json } = command.
 const longestMinutes = minutes ?? (Number.isFinite(requests) ? Number.POSITIVE_INFINITY : 60)
 const untilMs = performance.now() + longestMinutes * 60_000
 
-console.error(`seed ${seed}; Ctrl-C ends it with the report so far`)
+console.error(`seed ${seed}; Ctrl-C ends the run and prints the report so far`)
 let isInterrupted = false
 process.once('SIGINT', () => {
   isInterrupted = true

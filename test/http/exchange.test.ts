@@ -40,7 +40,7 @@ t.test('a head whose body keeps its client waiting goes out alone', async (t) =>
   await client.until(/\r\n\r\n0\r\n\r\n$/)
 })
 
-t.test('two that change the head of an answer both have their say, in their order', async (t) => {
+t.test('two transformations of the head of an answer both apply, in their order', async (t) => {
   const listener = await engine.listen(listenerOptions, (exchange) => {
     exchange.transformHead((headers) => [...headers, 'x-first', 'one'])
     exchange.transformHead((headers) => [...headers, 'x-second', String(headers.includes('x-first'))])

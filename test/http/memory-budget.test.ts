@@ -23,7 +23,7 @@ t.test('half of the budget is for any connection to use', async (t) => {
   t.equal(account.isThrottled, false)
 })
 
-t.test('beyond it, only connections of those that hold more than an equal part are throttled', async (t) => {
+t.test('beyond half of the budget, only holders of more than an equal part are throttled', async (t) => {
   const { open } = openBudget(1_000)
   const greedy = open('greedy', '192.0.2.1')
   const other = open('other', '192.0.2.2')
@@ -35,7 +35,7 @@ t.test('beyond it, only connections of those that hold more than an equal part a
   t.equal(open('newcomer', '192.0.2.3').isThrottled, false)
 })
 
-t.test('at its end the largest of the greediest are cut, and no more than it takes', async (t) => {
+t.test('at the end of the budget the largest of the greediest are cut, and no more than it takes', async (t) => {
   const { budget, cut, open } = openBudget(1_000)
   const accounts = [300, 200, 100].map((bytes, index) => {
     const account = open(`greedy ${index}`, '192.0.2.1')

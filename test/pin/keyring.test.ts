@@ -13,7 +13,7 @@ import { meaningsOf } from '../support/meanings.ts'
 /** One second into a day; the starts of keys count from here. */
 const startMs = Date.parse('2030-01-01T00:00:01.000Z')
 
-/** A key that signs from so many seconds after the start; without a number ever since. */
+/** A key that signs from so many seconds after the start; without a number, from the beginning. */
 async function makeKey(fromSeconds?: number): Promise<SigningKey> {
   const [key] = await readSigningKeys(generatePem('EdDSA'), 'EdDSA')
   if (!key) throw new Error('no key')
@@ -112,7 +112,7 @@ t.test('a withdrawn key signs no more at once, and stays published until its las
   t.same(publishedOf(ring), [fresh.kid])
 })
 
-t.test('the minute counts from when a key signed last, not from when it left', async (t) => {
+t.test('a withdrawn key is published for a minute after it last signed, not after it was withdrawn', async (t) => {
   const clock = holdClock()
   const [old, fresh, never] = [await makeKey(), await makeKey(10), await makeKey(-1_000)]
   const ring = createKeyring([old, fresh], clock.now)

@@ -51,7 +51,7 @@ testUnlessLacking(t, `${many} streams at once`, testMany, findMeasureLack(2 * ma
 async function testMany(t: Test): Promise<void> {
   const { upstream, replica, open } = await startCrowd(t, { timeouts: { keepAliveMs: 500 } })
 
-  t.test('all are kept alive, and all are told once when their upstreams drop them', async (t) => {
+  t.test('all streams are kept alive, and each is told once when its upstream drops it', async (t) => {
     const clients = await open(many)
     t.equal(upstream.streams.size, many)
     const isKept = ({ text }: CrowdClient): boolean => text().includes(':keep-alive')

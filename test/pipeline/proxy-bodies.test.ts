@@ -33,7 +33,7 @@ const isReleased = (socket: Socket | undefined): boolean => socket?.readableEnde
 const untilReleased = ({ sockets }: Drive): Promise<void> =>
   until(() => sockets().length > 0 && sockets().every(isReleased), 'the release of the upstream', 2_000)
 
-/** Sends another request behind what was sent, and gives its answer: the connection is where it should be. */
+/** Sends one more request and resolves to all answers, which show whether the connection is still in step. */
 async function goOn({ client }: Drive): Promise<string> {
   client.send(`GET /x/next HTTP/1.1\r\n${host}${credential}Connection: close\r\n\r\n`)
   return client.closed()
@@ -113,7 +113,7 @@ for (const method of ['GET', 'HEAD', 'DELETE', 'OPTIONS'])
   ] as const)
     proxy.testCase(
       t,
-      `B06: ${method} keeps ${how}, and harms no next request`,
+      `B06: ${method} keeps ${how}, and does not harm the next request`,
       { request: (lines) => `${method} /x/1 HTTP/1.1\r\n${host}${lines}${framing}\r\n${body}` },
       async (t, drive) => {
         await drive.client.until(/\r\n\r\n/)
@@ -206,7 +206,7 @@ proxy.testCase(
   async (t, drive) => {
     t.match(await drive.client.until(/body_too_large/), /^HTTP\/1\.1 413 /)
     t.same(drive.received(), [])
-    t.same(statusesOf(await goOn(drive)), [413, 200], 'what it sent all the same was dropped')
+    t.same(statusesOf(await goOn(drive)), [413, 200], 'the body that came anyway was dropped')
   },
 )
 
@@ -274,7 +274,7 @@ const early: Readonly<Record<string, readonly (string | ((socket: Socket) => voi
   'that its FIN delimits': ['HTTP/1.1 413 No\r\nconnection: close\r\n\r\nearly', (s) => s.end()],
 }
 
-/** Says this as soon as the first bytes of a body are here, a pause between the parts. */
+/** Says these parts, with pauses between them, as soon as the first bytes of a body are here. */
 const sayEarly = (parts: readonly (string | ((socket: Socket) => void))[]): TakeBytes => {
   let hasBegun = false
   return (socket, soFar, connection) => {

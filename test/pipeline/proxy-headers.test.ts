@@ -106,7 +106,7 @@ const spellings = [
   'X-GATEWAY_USER',
 ]
 testLines(
-  'A13: of our internal headers only our own arrive',
+  'A13: of the gateway’s internal headers only its own lines arrive',
   [...spellings, 'x_organization_id', 'X.Organization.Id'].map((name) => `${name}: 666\r\n${name}: 667\r\n`).join(''),
   (t, head) => {
     const alike = namesOf(head).map((name) => name.replace(/[^a-z0-9]/g, '-'))

@@ -28,7 +28,7 @@ for (const segment of ['a%2Fb', 'a%2fb', '%5C', 'a%252Fb'])
   testRefused(`E01: the escape of ${segment} is 400`, `/x/${segment}`, 400)
 
 testPassing('E02: an empty query keeps its question mark', '/x/1?')
-testPassing('E02: and so do two', '/x/1??')
+testPassing('E02: two question marks are kept', '/x/1??')
 proxy.testCase(
   t,
   'E02: an empty query decides nothing',
@@ -46,7 +46,7 @@ for (const target of ['//evil.example/x', '///evil.example/x', '//x/1', '/x//1',
 
 for (const target of ['http://other-host/x/1', 'http://api.example.com:81/x/1', 'http://user@api.example.com/x/1'])
   testRefused(`E05: the absolute form ${target} is 400`, target, 400)
-testPassing('E05: the absolute form of our own host is its path', 'http://api.example.com/x/1?y', '/x/1?y')
+testPassing('E05: the absolute form of the request’s own host is its path', 'http://api.example.com/x/1?y', '/x/1?y')
 proxy.testCase(
   t,
   'E05: the absolute form is judged by its path',

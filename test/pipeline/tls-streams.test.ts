@@ -49,7 +49,7 @@ testCertificates(t, 'long connections on TLS', async (t) => {
   const own = authority.issue(ownNames)
   const ca = authority.cert
 
-  await t.test('events pass as they come, and their client’s leaving is heard', async (t) => {
+  await t.test('events pass as they come, and a client that leaves releases the upstream', async (t) => {
     let asking: Socket | undefined
     const upstream = await startRawUpstream(t, (socket) => {
       asking = socket
@@ -67,7 +67,7 @@ testCertificates(t, 'long connections on TLS', async (t) => {
     await until(() => upstream.sockets()[0]?.destroyed || upstream.sockets()[0]?.readableEnded, 'the end', 1_500)
   })
 
-  await t.test('a WebSocket is joined, and its end is whole', async (t) => {
+  await t.test('a WebSocket is joined, and its last bytes arrive', async (t) => {
     const upstream = await startRawUpstream(t, (socket, soFar) => {
       const [, said] = soFar.split('\r\n\r\n')
       socket.write(said === '' ? switching : `heard ${said}`)

@@ -38,7 +38,7 @@ t.test('path parameters stay in their segment', async (t) => {
   t.same(read('/a%3Bb').segments, ['a;b'])
 })
 
-t.test('the absolute form of our own host is its path', async (t) => {
+t.test('the absolute form of the request’s own host is its path', async (t) => {
   t.match(read('http://h/a?b'), { path: '/a', search: '?b', segments: ['a'] })
   t.match(read('HTTPS://H:80/a', 'h:80'), { path: '/a' })
   t.match(read('http://h'), { path: '/', search: '' })

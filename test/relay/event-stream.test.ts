@@ -252,7 +252,7 @@ t.test('neither an error event nor [DONE] ends a Responses stream, nor finish_re
   }
 })
 
-t.test('a stream whose events tell neither number nor id fails with numbers and ids of our own', async (t) => {
+t.test('a stream whose events tell neither number nor id fails with those of the gateway’s own', async (t) => {
   const fake = openFakeStream()
   fake.data('data: {}\n\n')
   fake.end()

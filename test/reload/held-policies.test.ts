@@ -71,7 +71,7 @@ t.test('a table that has lost every route with its files is held back, whatever 
   t.equal(judge(before, table({ 'a.yaml': routes(), 'b.yaml': routes() })), undefined, 'an author wrote so')
 })
 
-t.test('places are where files really are', async (t: Test) => {
+t.test('the place of a file is where its symbolic links lead', async (t: Test) => {
   const folder = t.testdir()
   for (const version of ['..1', '..2']) {
     mkdirSync(join(folder, version))

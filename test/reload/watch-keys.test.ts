@@ -126,11 +126,11 @@ t.test('a bad file that becomes good by the clock alone is taken then', async (t
   t.same(adopted, [['later']])
 })
 
-t.test('a file that is gone is told with its name; back again, it is as if nothing had been', async (t) => {
+t.test('a file that is gone is reported by its name, and is not taken again if it comes back as it was', async (t) => {
   const { adopted, lookTwice, look, file, outcomes, lines } = holdWatch(t)
   rmSync(file)
   await look()
-  t.same(outcomes, [], 'a moment without it is nothing')
+  t.same(outcomes, [], 'a file that is missing for a moment is not reported')
   await lookTwice()
   t.same(outcomes.at(-1), false)
   t.match(lines, [{ error: { message: `file ${file} cannot be read: ENOENT` } }])
@@ -140,7 +140,7 @@ t.test('a file that is gone is told with its name; back again, it is as if nothi
   t.same(adopted, [])
 })
 
-t.test('a key that came from no file stays beside one that does', async (t) => {
+t.test('a key that no file holds stays beside one from a file', async (t) => {
   const { adopted, lookTwice, file } = holdWatch(t, ['inline'])
   writeFileSync(file, 'second')
   await lookTwice()

@@ -118,7 +118,7 @@ async function testTogether(t: Test): Promise<void> {
     t.equal(await use(value), 401)
   })
 
-  t.test('deleted there, it is refused here within the bound', async (t) => {
+  t.test('a token that AdonisJS deletes is refused at the gateway within the bound', async (t) => {
     const { id, value } = await adonis.mint(robot)
     t.equal(await use(value), 200)
     t.equal(await adonis.delete(robot, id), 1)
@@ -126,7 +126,7 @@ async function testTogether(t: Test): Promise<void> {
     for (let again = 0; again < 20; again += 1) t.equal(await use(value), 401)
   })
 
-  t.test('a forged one is refused', async (t) => {
+  t.test('a forged token of AdonisJS is refused', async (t) => {
     const { id, value } = await adonis.mint(robot)
     const [prefix = '', encoded = ''] = value.split('.')
     const secret = Buffer.from(encoded, 'base64url').toString()
@@ -184,7 +184,7 @@ async function testTogether(t: Test): Promise<void> {
     t.equal((await backend.query("select id from users where email = 'leaver@acme.example'")).rowCount, 0)
   })
 
-  t.test('a token minted here is verified by AdonisJS, with its abilities and expiry', async (t) => {
+  t.test('a token minted by the gateway is verified by AdonisJS, with its abilities and expiry', async (t) => {
     await send({ path: '/users/me', headers: await login('admin', 'admin@acme.example') })
     await backend.query(
       `insert into user_roles (user_id, role_id, organization_id)
@@ -218,7 +218,7 @@ async function testTogether(t: Test): Promise<void> {
   })
 
   t.test(
-    'revoked here, it is gone there; use and organization switch are written to the backend’s tables',
+    'a token that the gateway revokes is gone in AdonisJS; uses and switches are written to the backend’s tables',
     async (t) => {
       const { token, id } = (await mintHere({ scope: 'api-key' })).json().data
       t.ok(await adonis.verify(token))

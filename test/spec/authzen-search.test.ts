@@ -105,7 +105,7 @@ const whatMay = async (subject: string, name: string, type: string, headers?: Ca
 const actionsOf = async (subject: string, resource: object, headers?: Call['headers']) =>
   namesOf(await findAll('action', { subject: user(subject), resource }, undefined, headers))
 
-t.test('evaluation and search are the gateway’s own answers, on random triples', async (t) => {
+t.test('evaluation and search agree with the gateway’s own answers, on random triples', async (t) => {
   const campaign = Number(process.env.CAMPAIGN) || 150
   t.comment(`SEED=${seed}`)
   const known = new Map<string, Promise<readonly string[]>>()

@@ -58,7 +58,7 @@ const warm: readonly Call[] = [
   { method: 'POST', path: `/agent/${world.agents.acme}/responses`, headers: bearer(robot.apiKey), body: '{}' },
 ]
 
-/** Without the writes of a token's uses, which come in the background, and once a minute again. */
+/** The count of statements but for the writes of a token's uses, which come in the background, once a minute. */
 const countNow = (): number => statements.count() - statements.count('UPDATE')
 
 const none = (): number => 0
@@ -154,7 +154,7 @@ t.test('an unknown token is looked up about once a second, however often it come
   t.ok(count <= mostLooks(result), `${count} statements`)
 })
 
-t.test('first logins that come at once share their looks and one creation', async (t) => {
+t.test('first logins that come at once share their lookups and one creation', async (t) => {
   let newcomers = 0
   const { result, count } = await countStatementsOf(
     async () => {
@@ -173,7 +173,7 @@ t.test('first logins that come at once share their looks and one creation', asyn
   t.ok(count <= 25, `${count} statements of 100 requests`)
 })
 
-t.test('a failed look is not remembered, and never reads as an unknown token', async (t) => {
+t.test('a failed lookup is not remembered, and never reads as an unknown token', async (t) => {
   const { secret, hash } = makeSecret(randomInt)
   const id = await insert(
     `auth_access_tokens (tokenable_id, type, hash, abilities) values ($1, 'auth_token', $2, '["*"]')`,

@@ -109,7 +109,7 @@ t.test('an ended membership no longer counts', async () => {
   await expectChange(request, answers(200), 'delete from role_assignments where user_id = $1', [id], answers(401))
 })
 
-t.test('a membership that begins is one', async () => {
+t.test('a membership that begins counts', async () => {
   const { id, headers } = await addHuman('joining', globex.id, 'org-member')
   const request = datasets({ ...headers, 'x-organization-id': String(acme.id) })
   const sql = "insert into role_assignments (user_id, organization_id, role) values ($1, $2, 'org-member')"
@@ -190,7 +190,7 @@ t.test('an agent that moves, turns private, or comes into being counts', async (
   await expectChange(request, answers(404), create, [agent, acme.id], answers(200))
 })
 
-t.test('a cluster that is suspended, resumed, deleted or moved answers for it', async () => {
+t.test('a cluster that is suspended, resumed, deleted or moved is answered accordingly', async () => {
   const { healthy } = world.clusters
   const { headers } = await addAccount('cluster-user')
   const request: Call = { path: `/clusters/${healthy}/proxy/x`, headers }

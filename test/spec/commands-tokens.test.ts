@@ -78,7 +78,7 @@ t.test('a mint prints the token alone, so that a shell can take it, and the rest
   t.match(await audit(), { ...byOperator, action: 'token.minted', token_id: id, organization_id: acme.id })
 })
 
-t.test('a mint with --json is the object of the endpoint', async (t) => {
+t.test('a mint with --json prints the object that the endpoint answers', async (t) => {
   const body = { name: 'x', expiresAt: '2999-01-01T00:00:00.000Z' }
   const ours = JSON.parse((await mint('--json', '--name', body.name, '--expires-at', body.expiresAt)).stdout)
   const shape = ({ id, token, createdAt, ...same }: JsonValue) => [typeof id, typeof token, typeof createdAt, same]
@@ -112,11 +112,11 @@ t.test('a refused mint says what to do, and leaves nothing', async (t) => {
   t.same(await countRows(), before)
 })
 
-t.test('missing options are reported', async (t) => {
+t.test('tokens mint reports a missing option', async (t) => {
   t.match(await tokens(['mint', '--user', '8']), { code: 2, stderr: /--organization.*not specified/ })
 })
 
-t.test('a list is for people, newest first, with expired tokens and never a secret', async (t) => {
+t.test('tokens list prints a table, newest first, with expired tokens and never a secret', async (t) => {
   const { id, token } = await mintByEndpoint({ name: 'the newest', expiresAt: '2999-01-01T00:00:00.000Z' })
   const { code, stdout } = await tokens(['list', '--user', robot.id])
   t.equal(code, 0)

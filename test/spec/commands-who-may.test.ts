@@ -62,7 +62,7 @@ t.test('the members whom the command lists are those whose requests the gateway 
   }
 })
 
-t.test('the list is a table, or JSON', async (t) => {
+t.test('policy who-may prints a table, or JSON', async (t) => {
   const { code, stdout } = await whoMay('get', '/datasets', '--organization', acme.id)
   t.equal(code, 0)
   t.match(stdout, /^USER +ROLE +TYPE +EMAIL/)

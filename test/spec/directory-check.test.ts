@@ -267,7 +267,7 @@ t.test('an operator is led from another program’s tables to a directory that h
   t.match(JSON.parse((await run('directory', 'check', '--json')).stdout), { isAdopted: true, problems: [] })
 })
 
-t.test('a database of our own is not adopted over, and what it holds is never printed', async (t) => {
+t.test('a database of the gateway’s own is not adopted over, and what it holds is never printed', async (t) => {
   const name = await copy('own')
   await t.rejects(migrate(urlOf(name), { adopt: true }), /the gateway's own/)
   await execute(

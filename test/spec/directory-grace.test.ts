@@ -77,7 +77,7 @@ t.test('callers known before go on for the grace, others do not, and it is said'
   await until(async () => (await gateway.ask({ headers: oauth(world.users.member) })) === 200, 'the recovery', 20_000)
 })
 
-testRedisServer(t, 'a change that was heard of ends it, even where PostgreSQL cannot be asked', async (t) => {
+testRedisServer(t, 'a change that was heard of ends the grace, even where PostgreSQL cannot be asked', async (t) => {
   const redis = await startRedisServer(t)
   const gateway = await startBehind(t, { directory: { graceMs: 600_000 }, redis: { url: redis.url } })
   await gateway.hears()

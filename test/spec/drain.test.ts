@@ -30,7 +30,7 @@ const isRefused = (origin: string): Promise<boolean> =>
 
 const readiness = async (admin: string): Promise<number> => (await call(admin, { path: '/readyz' })).status
 
-t.test('until the delay is over connections are taken, and those that are kept stay so', async (t) => {
+t.test('during the delay of a drain connections are accepted, and kept ones stay open', async (t) => {
   const { gateway } = await start(t)
   const kept = await openRawClient(t, gateway.public)
   kept.send(get('/before'))
@@ -45,7 +45,7 @@ t.test('until the delay is over connections are taken, and those that are kept s
 })
 
 t.test(
-  'after the delay neither listener takes a connection, and the answer under way is the last of its connection',
+  'after the delay neither listener accepts a connection, and a response under way is the last of its connection',
   async (t) => {
     const { upstream, gateway, answerHeld, countHeld } = await start(t)
     const client = await openRawClient(t, gateway.public)
@@ -54,18 +54,18 @@ t.test(
     const drained = gateway.drain({ delayMs: 0, timeoutMs: 20_000 })
     await until(() => isRefused(gateway.public), 'the end of accepting')
     t.equal(await isRefused(gateway.decision), true)
-    t.equal(await readiness(gateway.admin), 503, 'which the admin listener still says')
+    t.equal(await readiness(gateway.admin), 503, 'the admin listener still answers')
     client.send(get('/pipelined'))
     answerHeld()
     const text = await client.closed()
     t.match(text, /^HTTP\/1\.1 200 [\s\S]*\r\nconnection: close\r\n[\s\S]*ok$/i)
-    t.equal(countHeads(text), 1, 'one answer')
+    t.equal(countHeads(text), 1, 'the pipelined request gets no response')
     t.notMatch(upstream.received().join(''), '/pipelined')
     await drained
   },
 )
 
-t.test('a request of which a part is here when accepting ends is finished', async (t) => {
+t.test('a request that has arrived in part when accepting ends is answered', async (t) => {
   const { upstream, gateway } = await start(t)
   const head = await openRawClient(t, gateway.public)
   head.send('GET /head HTTP/1.1\r\nHo')
@@ -85,7 +85,7 @@ t.test('a request of which a part is here when accepting ends is finished', asyn
   await drained
 })
 
-t.test('a client that takes nothing of its stream holds the end of the drain up for a second', async (t) => {
+t.test('a client that reads nothing of its stream delays the end of the drain by a second', async (t) => {
   const { gateway, upstream, open } = await startStreamPair(t)
   const answer = await open(responsesPath, (socket) => {
     socket.write(`${streamHead}\r\n${createdEvent}`)
@@ -102,7 +102,7 @@ t.test('a client that takes nothing of its stream holds the end of the drain up 
   await until(() => upstream.sockets().every(({ destroyed }) => destroyed), 'the release of the upstream')
 })
 
-t.test('a stream with its terminal event is cut by no drain, and a whole answer by none', async (t) => {
+t.test('a stream whose terminal event comes during the drain arrives whole', async (t) => {
   const { gateway, open } = await startStreamPair(t)
   const ends: (() => void)[] = []
   const answer = await open(responsesPath, (socket) => {
@@ -112,6 +112,6 @@ t.test('a stream with its terminal event is cut by no drain, and a whole answer 
   const drained = gateway.drain({ delayMs: 0, timeoutMs: 500 })
   await until(() => isRefused(gateway.public), 'the end of accepting')
   for (const end of ends) end()
-  t.equal((await answer.whole()).toString(), createdEvent + completedEvent, 'its upstream never ended it')
+  t.equal((await answer.whole()).toString(), createdEvent + completedEvent, 'whole, though its upstream never ends it')
   await drained
 })

@@ -175,7 +175,7 @@ for (const [name, headers, ...expected] of permissions)
     )
   })
 
-t.test('without an organization it and the four permission fields are null', async (t) => {
+t.test('without an organization currentOrganization and the four permission fields are null', async (t) => {
   const user = await me(t, oauth(users.homeless))
   for (const field of [
     'currentOrganizationId',

@@ -342,7 +342,7 @@ for (const [what, method, body] of [
   })
 }
 
-t.test('a second failure is final', async (t) => {
+t.test('a retry that fails is final', async (t) => {
   const { upstream, gateway } = await startPair(t, (socket) => socket.resetAndDestroy())
   t.equal((await call(gateway.public, { path: '/x' })).status, 503)
   t.equal(requestsOf(upstream), 2)

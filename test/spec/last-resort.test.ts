@@ -65,7 +65,7 @@ t.test('a second fault ends the process at once', async (t) => {
   t.equal(await underWay, 'broken')
 })
 
-t.test('a request that does not end in time is cut', async (t) => {
+t.test('a request that does not end in time after a fault is cut', async (t) => {
   const upstream = await startHeldUpstream(t)
   const serving = await startServing(t, { upstream: upstream.url, preload })
   const underWay = call(serving.public, { path }).catch(() => 'broken')
@@ -77,7 +77,7 @@ t.test('a request that does not end in time is cut', async (t) => {
   t.equal(await underWay, 'broken')
 })
 
-t.test('a worker that ends so is replaced, and the group stays ready', async (t) => {
+t.test('a worker that ends by a fault is replaced, and the group stays ready', async (t) => {
   const upstream = await startHeldUpstream(t)
   const serving = await startGroup(t, { upstream: upstream.url, preload })
   await visitBoth(serving)

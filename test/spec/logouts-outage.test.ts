@@ -34,7 +34,7 @@ t.test('a logout that cannot be stored counts at once, is 503, and is stored onc
   t.equal((await push(gateway, await signLogout({ sub: subject }))).status, 200)
 })
 
-t.test('without knowledge of logouts a JWT is 503, and so is it at a start', async (t) => {
+t.test('without fresh knowledge of logouts a JWT is 503, and served again once the database is back', async (t) => {
   const { gateway, stop, start } = await startBehindProxy(t, world, { ...settings, directory: { graceMs: 0 } })
   const jwt = await issuer.sign({ sub: await addSubject() })
   t.equal(await statusOf(gateway, jwt), 200)
@@ -101,7 +101,7 @@ testRedis(t, 'a message of Redis without a valid signature ends nothing', async 
   t.equal(await statusOf(gateway, jwt), 200)
 })
 
-t.test('each worker takes logouts, and all refuse', async (t) => {
+t.test('each worker takes logouts, and all workers enforce them', async (t) => {
   const replica = await startReplica(t, { world, settings: { ...settings, workers: 2 } })
   const subject = await addSubject()
   const jwt = await issuer.sign({ sub: subject })

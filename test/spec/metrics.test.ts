@@ -102,7 +102,7 @@ testPrometheus(t, 'Prometheus takes the page, the examples and the dashboard', a
   })
 
   if (writesPictures)
-    await t.test('the picture of the documentation', async (t) => {
+    await t.test('the picture of the documentation is drawn without gaps', async (t) => {
       const untilMs = Date.now() + pictureSeconds * 1_000
       while (Date.now() < untilMs) {
         for (let count = Math.random() * 3; count > 0; count--) await makeTraffic(world)

@@ -118,7 +118,7 @@ const wronglyNested: readonly Case[] = [
   ),
 ]
 
-/** The rules anew, without a line of the gateway. */
+/** The rules written anew, without code of the gateway. */
 function expect({ organization, rank, isReadOnly, isOwner }: Who, method: string, named: Named | undefined): number {
   const isRead = method === 'GET'
   if (rank < (isRead ? 2 : 3)) return 403

@@ -169,7 +169,7 @@ t.test('keepAlive: false and a cluster have the idle time alone', async (t) => {
   }
 })
 
-t.test('another answer gets neither', async (t) => {
+t.test('an answer that is not an event stream gets no comments, and the ordinary idle time', async (t) => {
   const { answer, whole } = await open('/platform/page?content-type=text/plain')
   await t.rejects(whole(), 'after timeouts.idleMs')
   t.equal(answer.text(), '')

@@ -146,7 +146,7 @@ pgbouncers.forEach((pgbouncer, at) => {
         t.same(new Set(await Promise.all(accounts.map(ask))), new Set([200]))
       })
 
-      t.test('changes are not listened for through it, which is said once', async (t) => {
+      t.test('changes are not listened for through a transaction pooler, which is said once', async (t) => {
         const url = await startPgBouncer(t, pgbouncer, world.databaseUrl)
         const serving = await startServing(t, {
           world,
@@ -170,7 +170,7 @@ pgbouncers.forEach((pgbouncer, at) => {
         t.equal(tellings(), 1, 'once')
       })
 
-      t.test('commands go through it', async (t) => {
+      t.test('commands work through a pooler', async (t) => {
         const url = await startPgBouncer(t, pgbouncer, world.databaseUrl)
         const file = writeConfiguration(t, { world, settings: { database: { url, ...pooled } } })
         for (const command of [['clusters', 'list'], ['directory', 'check', '--try-writes'], ['migrate']])

@@ -183,7 +183,7 @@ t.test('routes without a limit say nothing of any; an upstream’s own lines sta
   t.match(limited.headers.ratelimit, /^"theirs";r=5, "user";r=2;t=\d+$/)
 })
 
-t.test('pages of other origins may read them', async (t) => {
+t.test('pages of other origins may read the headers of a rate limit', async (t) => {
   const { send } = await start(t, { cors: { origins: ['https://app.example'] } })
   const { headers } = await send(get('/user', { ...oauth(member), origin: 'https://app.example' }))
   t.match(headers['access-control-expose-headers'], /\bratelimit, ratelimit-policy\b/)

@@ -90,7 +90,7 @@ testRedis(t, 'a change that a backend publishes is known at once', async () => {
   }
 })
 
-testRedis(t, 'a change that we make is published', async (t) => {
+testRedis(t, 'a change that the gateway makes is published', async (t) => {
   const { url } = await startRedis(t)
   const { send } = await startWith(t, { url })
   const heard: string[] = []

@@ -29,7 +29,7 @@ t.test('a forwarded answer carries the id of its request', async (t) => {
   t.match((await call(gateway.public, { path: '/x' })).headers['x-request-id'], /^[\w-]{36}$/)
 })
 
-t.test('an id that the backend says stays, and is the only one', async (t) => {
+t.test('a request id that the backend sends stays, and is the only one', async (t) => {
   const gateway = await startPair(t, 'HTTP/1.1 200 OK\r\nX-Request-Id: own 1\r\ncontent-length: 0\r\n\r\n')
   const text = await callRaw(
     gateway.public,
@@ -38,25 +38,28 @@ t.test('an id that the backend says stays, and is the only one', async (t) => {
   t.same(idsOf(text), ['own 1'])
 })
 
-t.test('an id that the backend says is in the log beside the gateway’s own, unless it could be a secret', async (t) => {
-  const say = (path: string, id: string) =>
-    world.call({
-      path,
-      headers: { ...member, 'x-demo-answer': JSON.stringify({ status: 200, headers: { 'x-request-id': id } }) },
-    })
-  await say('/public/secret', 'oat_secret')
-  await say('/public/odd', 'two words')
-  await say('/public/named', 'backend-7')
-  const log = () => readFileSync(join(world.directory, 'gateway.log'), 'utf8')
-  await until(() => log().includes('/public/named'), 'the line')
-  const lineOf = (path: string) =>
-    log()
-      .split('\n')
-      .find((line) => line.includes(path)) ?? ''
-  t.match(lineOf('/public/named'), '"upstreamRequestId":"backend-7"')
-  for (const path of ['/public/secret', '/public/odd'])
-    t.notMatch(lineOf(path), /upstreamRequestId|oat_secret|two words/)
-})
+t.test(
+  'a request id that the backend sends is logged beside the gateway’s own, unless it could be a secret',
+  async (t) => {
+    const say = (path: string, id: string) =>
+      world.call({
+        path,
+        headers: { ...member, 'x-demo-answer': JSON.stringify({ status: 200, headers: { 'x-request-id': id } }) },
+      })
+    await say('/public/secret', 'oat_secret')
+    await say('/public/odd', 'two words')
+    await say('/public/named', 'backend-7')
+    const log = () => readFileSync(join(world.directory, 'gateway.log'), 'utf8')
+    await until(() => log().includes('/public/named'), 'the line')
+    const lineOf = (path: string) =>
+      log()
+        .split('\n')
+        .find((line) => line.includes(path)) ?? ''
+    t.match(lineOf('/public/named'), '"upstreamRequestId":"backend-7"')
+    for (const path of ['/public/secret', '/public/odd'])
+      t.notMatch(lineOf(path), /upstreamRequestId|oat_secret|two words/)
+  },
+)
 
 t.test('the answer of an upgrade carries the id of its request', async (t) => {
   const switching = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'

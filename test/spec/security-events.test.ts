@@ -222,7 +222,7 @@ t.test('a session without a user ends that session, and is counted apart', async
   t.match(text, new RegExp(`sallyport_logins_without_session\\{issuer="${issuer.issuer}"`))
 })
 
-t.test('known and unknown subjects are answered alike, and a first login after it is refused', async (t) => {
+t.test('known and unknown subjects are answered alike, and a first login after an event is refused', async (t) => {
   const tell = (sub: string) => transmitter.tell(eventTypes.accountDisabled, user(sub))
   const known = await pushEvent(first, await tell(await addSubject()))
   const unknown = await pushEvent(first, await tell('unheard-of'))

@@ -63,7 +63,7 @@ t.test('a shadow table is counted and never enforced, follows its files, and may
 
   const original = { 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/members' }
   t.equal(await status('/authorize', gateway.decision, original), 200)
-  t.equal(await differences('members', 'lost'), 2, 'the second door is listened to as well')
+  t.equal(await differences('members', 'lost'), 2, 'decisions of the decision listener are compared too')
 
   rmSync(join(shadow, 'a.yaml'))
   mkdirSync(join(shadow, 'a.yaml'))

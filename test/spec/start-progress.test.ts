@@ -80,7 +80,7 @@ t.test('the demo says at each step what it does, and again while the step lasts'
   t.equal(said.length, before, 'nothing more once it has started')
 })
 
-t.test('npm start says so too while a step keeps its thread', async (t) => {
+t.test('npm start says what it does even while a step keeps its thread busy', async (t) => {
   const words = `import { runStep } from ${JSON.stringify(new URL('../../scripts/install.js', import.meta.url).href)}
     import { spawnSync } from 'node:child_process'
     runStep('Compiling …', () => spawnSync('sleep', ['2']), 100)`

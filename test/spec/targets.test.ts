@@ -128,7 +128,7 @@ t.test('an escape that spells a letter names the same path, and goes out as it c
   await expectTargets(t, 403, ['/%61dmin/x', '/admi%6e/x'])
 })
 
-t.test('an absolute form of our own host means its path', async (t) => {
+t.test('an absolute form of the request’s own host means its path', async (t) => {
   await world.clearRecorder()
   for (const target of ['http://h/public/x?y', 'HTTP://H/public/x?y', 'https://h/public/x?y'])
     t.equal(await statusOf(`${get(target, close)}\r\n`), 200, target)

@@ -81,7 +81,7 @@ testCertificates(t, 'TLS towards clients', async (t) => {
     t.equal(mocked.status, 200)
   })
 
-  await t.test('a trusted proxy says by what its client came; TLS to us is its own', async (t) => {
+  await t.test('the scheme is what a trusted proxy says of its client, else that of its own connection', async (t) => {
     const { url, upstream } = await start(t, authority, { trustedProxies: ['127.0.0.1'] })
     await callSecurely(url, '/open', { ca }, { headers: { 'x-forwarded-proto': 'http' } })
     await callSecurely(url, '/open', { ca })
@@ -95,7 +95,7 @@ testCertificates(t, 'TLS towards clients', async (t) => {
     )
   })
 
-  await t.test('TLS below 1.2 is refused, and 1.2 where 1.3 is demanded; so is another protocol above', async (t) => {
+  await t.test('TLS below 1.2 is refused, 1.2 where 1.3 is demanded, and HTTP/2 everywhere', async (t) => {
     const usual = await start(t, authority)
     const strict = await start(t, authority, { tls: { minVersion: 'TLSv1.3' } })
     const old = { ca, minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const

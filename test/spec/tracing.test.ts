@@ -81,7 +81,7 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
   const ask = (path: string, requestId: string, headers: Record<string, string | string[]> = {}) =>
     call(serving.public, { path, headers: { ...oauth(member), 'x-request-id': requestId, ...headers } })
 
-  await t.test('a client’s trace goes on through us to the upstream', async (t) => {
+  await t.test('a client’s trace goes on through the gateway to the upstream', async (t) => {
     await ask('/datasets/7?secret=in-the-query', 'through', { traceparent, tracestate: 'vendor=1' })
     const [request, upstream] = await spansOf(collector, 'through', 2)
     t.match(request, { traceId, parentSpanId: parentId, name: 'GET /datasets/:id', kind: 2, status: 0 })
@@ -118,7 +118,7 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
     t.match(request?.resource, { 'service.name': 'sallyport' })
   })
 
-  await t.test('a bad or missing parent begins a trace of our own', async (t) => {
+  await t.test('a bad or missing parent begins a trace of the gateway’s own', async (t) => {
     const zeros = `00-${'0'.repeat(32)}-${parentId}-01`
     for (const [index, bad] of ['nonsense', zeros, [traceparent, traceparent], undefined].entries()) {
       const headers = { tracestate: 'vendor=1', ...(bad !== undefined && { traceparent: bad }) }
@@ -224,7 +224,7 @@ testSdk(t, 'with the SDK and an endpoint every request is a span, and its upstre
   })
 })
 
-testSdk(t, 'every worker exports', async (t) => {
+testSdk(t, 'every worker exports its spans', async (t) => {
   const collector = await startCollector(t)
   const options = { world, packages: sdkPackages, environment: variablesOf(collector) }
   const serving = await startGroup(t, options)

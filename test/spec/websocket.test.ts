@@ -398,7 +398,7 @@ t.test('a reset in the middle of traffic ends no more than its own connection', 
   await untilIdle(gateway.admin)
 })
 
-t.test('silence of both sides ends it, and bytes of either side keep it', async (t) => {
+t.test('silence of both sides ends a WebSocket, and bytes of either side keep it', async (t) => {
   const { upstream, gateway } = await startPair(t, switchOnce, { route: { timeouts: { streamIdleMs: 1_500 } } })
   const client = await openJoined(t, gateway.public)
   for (let count = 0; count < 16; count++) {

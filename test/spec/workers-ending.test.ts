@@ -132,7 +132,7 @@ const signalEarly = (signal: string): string =>
 
 for (const workers of [1, 2]) {
   for (const signal of ['SIGTERM', 'SIGINT'])
-    t.test(`${signal} before it serves ends ${workers} workers with 0`, async (t) => {
+    t.test(`${signal} before the gateway serves ends ${workers} workers with 0`, async (t) => {
       const serve = runServe(t, { preload: signalEarly(signal), settings: { workers } })
       // On a busy machine it may still read its modules after a second, and then a signal ends it.
       t.ok([0, null].includes(await serve.ended))
@@ -146,7 +146,7 @@ for (const workers of [1, 2]) {
       t.equal(serve.stderr(), '')
     })
 
-  t.test(`SIGHUP before it serves is heard by ${workers} workers once they do`, async (t) => {
+  t.test(`SIGHUP before the gateway serves is heard by ${workers} workers once they do`, async (t) => {
     const serve = await startServing(t, { preload: signalEarly('SIGHUP'), settings: { workers } })
     const isReloaded = () => serve.log().filter(({ msg }) => msg === 'reload requested').length
     await until(() => isReloaded() === workers, 'the reload')

@@ -7,10 +7,11 @@ import type { Serving } from './serve.ts'
 import { askAtOnce } from './workers.ts'
 import { bearer, oauth, type TestWorld } from './world.ts'
 
-/** Counts of requests: answered ones, those whose client may have left before, and the rest by number. */
+/** Requests by id: those that the audit must have, and those that it may have, since their client may leave before. */
 export type Storm = Readonly<{
   certain: readonly string[]
   possible: readonly string[]
+  /** The number of requests that the gateway cannot read, whose ids it does not know. */
   unreadable: number
   /** The number of certain requests whose body broke off. */
   brokenBodies: number
@@ -38,7 +39,7 @@ function askAndLeave(origin: string, id: string, jwt: string): Promise<void> {
   return once(socket, 'close').then(() => undefined)
 }
 
-/** Opens a stream, and leaves within it. */
+/** Opens a stream, and closes the connection after its first bytes. */
 function openAndLeave(origin: string, id: string, credential: Record<string, string>): Promise<void> {
   return new Promise((resolve, reject) => {
     const headers = { ...credential, 'x-request-id': id }

@@ -11,10 +11,10 @@ export type Comparison = Readonly<{ problems: readonly string[]; arrived: number
 
 type Outcome = Readonly<{ answers: readonly RawAnswer[]; isClosed: boolean; arrived: readonly ParsedRequest[] }>
 
-/** For how long an exchange may last; the second time, for what a busy machine did the first time. */
+/** The longest time of an exchange. The second attempt has more, in case the machine was busy at the first. */
 const patienceMs = [1_500, 5_000] as const
 
-/** Asked for last where the reference waits for another request, so that the gateway closes the connection. */
+/** A request that is sent last where the reference waits for one, so that the gateway closes the connection. */
 const last = Buffer.from('GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n')
 
 /** Starts a gateway that forwards everything, and compares what it makes of bytes with what node:http makes of them. */
@@ -89,7 +89,7 @@ function compare({ answers, isClosed, arrived }: Outcome, { requests, end }: Ref
 /** The gateway must read no request that the reference does not read. */
 function judgeRest({ status, isLast }: RawAnswer, end: ReferenceReading['end']): readonly string[] {
   if (end === 'idle') return [`an answer (${status}) that nothing asked for`]
-  return status >= 400 && isLast ? [] : [`${status} for what is no request`]
+  return status >= 400 && isLast ? [] : [`${status} for bytes that are not a request`]
 }
 
 /** The engine's refusals of an unreadable head; all other refusals are of requests that it has read. */
@@ -110,7 +110,7 @@ function judgeAnswer({ status, isLast, body }: RawAnswer, request: Reading): rea
 /** Refusals of a head that could be read in two ways: they end the connection. */
 const closing: ReadonlySet<number> = new Set([400, 414, 417, 431, 501])
 
-/** After an expectation the client may send its body or not; after a handshake it may speak another language. */
+/** After an expectation the client may send its body or not; after a handshake it may speak another protocol. */
 const mayBeLast = (status: number, { isKeptAlive, httpVersion, headers }: Reading): boolean =>
   !isKeptAlive ||
   // Without a length, as that of a HEAD may be, an answer to HTTP/1.0 ends with its connection.
@@ -118,7 +118,7 @@ const mayBeLast = (status: number, { isKeptAlive, httpVersion, headers }: Readin
   closing.has(status) ||
   headers.some((name, index) => index % 2 === 0 && /^(?:expect|sec-websocket-key)$/i.test(name))
 
-/** Whether the house's own rules refuse what node:http has read. */
+/** Whether the gateway's own rules refuse a request that node:http has read. */
 function explainRefusal(request: Reading): boolean {
   try {
     readHeaders(request)

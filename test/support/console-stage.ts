@@ -13,6 +13,7 @@ const shipped = fileURLToPath(new URL('../../policies', import.meta.url))
 /** A gateway with something to show: policies of its own, a shadow beside them, and callers. */
 export type ConsoleStage = Readonly<{
   gateway: Serving
+  /** The folder of the policies in force. */
   policies: string
   /** Changes a policy file, by renaming. */
   edit: (name: string, change: (text: string) => string) => void
@@ -20,7 +21,7 @@ export type ConsoleStage = Readonly<{
   callAround: () => Promise<void>
 }>
 
-/** Owns folders that go with the test. The shadow asks for a higher role where datasets are listed. */
+/** Works on copies of the policies, which end with the test. The shadow asks for a higher role to list datasets. */
 export async function startConsoleStage(t: Test, world: TestWorld): Promise<ConsoleStage> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))

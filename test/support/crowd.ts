@@ -89,10 +89,10 @@ export const composeRequest = ({ path, headers }: Pick<CrowdOptions, 'path' | 'h
     body,
   ].join('\r\n')
 
-/** True once the answer of a client came to its clean end. */
+/** Whether the answer of a client came to its clean end. */
 export const hasEnded = ({ text }: CrowdClient): boolean => text().endsWith('\r\n0\r\n\r\n')
 
-/** The events of an answer, without its head and its chunks' frames. */
+/** The events of an answer, without its head and its chunk framing. */
 export function readEvents({ text }: CrowdClient): readonly ParsedEvent[] {
   let rest = text().slice(text().indexOf('\r\n\r\n') + 4)
   let events = ''

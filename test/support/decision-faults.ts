@@ -23,16 +23,16 @@ type Sent = Readonly<{
 
 export type FaultFigures = Readonly<{
   fault: FaultName
-  /** Answers before, during and after the fault. */
+  /** Counts of answers before, during and after the fault. */
   permittedBefore: number
   during: number
   after: number
   permittedAfter: number
   /** Requests that reached the backend without a yes of the decision point. */
   unproven: number
-  /** Time of answers that the fault touched. */
+  /** Times of the answers that the fault touched. */
   millis: readonly number[]
-  /** From the end of the fault to the first permit. */
+  /** Time from the end of the fault to the first permit. */
   recoveryMs: number
 }>
 
@@ -82,7 +82,7 @@ export type FaultStage = Readonly<{
 
 const callers = 64
 const restMs = 20
-/** A server that has just started answers few questions in time. */
+/** Permits to wait for before and after a fault: few, since a server that has just started answers few in time. */
 const fewPermits = 50
 
 /** Callers ask for documents in turn, no two at a time for the same one. Every fourth document is shut. */
@@ -160,7 +160,7 @@ export async function measureFault(
   const beginsMs = performance.now()
   await begin()
   const begunMs = performance.now()
-  await waitFor(count, ({ startedMs }) => startedMs >= begunMs, 'answers of the fault')
+  await waitFor(count, ({ startedMs }) => startedMs >= begunMs, 'answers during the fault')
   const endsMs = performance.now()
   await end()
   const endedMs = performance.now()

@@ -1,8 +1,10 @@
-/**
- * Which rooms a room may import from, beside itself and the leaves. A stage sees earlier stages only;
- * `directory` stands for its interface, `http` for its interface.
- */
+/** Folders of `gateway/`, called rooms here, from which every room may import. */
 export const leaves = ['errors', 'fault', 'lib', 'network', 'policy']
+
+/**
+ * The rooms from which each room may import, beside itself and the leaves. A stage sees earlier stages only.
+ * `directory` and `http` stand for their interfaces.
+ */
 export const rooms: Readonly<Record<string, readonly string[]>> = {
   errors: [],
   fault: [],
@@ -29,7 +31,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   // Its console shows what the others say of themselves, and asks them for nothing but plain data.
   admin: ['http', 'receive', 'locate', 'recheck', 'observe'],
   configuration: ['directory', 'http', 'forward', 'observe', 'pin', 'recheck'],
-  // Questions about a policy: no listener. Of a request, shadow/ has the facts that the way found, and no more.
+  // It answers questions about a policy and needs no listener. shadow/ gets only facts that the stages have found.
   analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe', 'configuration'],
   reload: ['admin', 'analyze', 'configuration', 'directory', 'http', 'observe', 'pin', 'route'],
   workers: ['admin', 'boot', 'configuration', 'observe', 'recheck'],
@@ -39,10 +41,10 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   ],
 }
 
-/** Rooms that may import anything but those that start them: they wire, or stand outside the way. */
+/** Rooms that wire the others, or stand outside the way. They may import all but the rooms that start them. */
 export const wiring = ['boot', 'demo']
 
-/** Rooms that may name an implementation, beside those that wire: they check, watch or run it by itself. */
+/** Rooms that may name an implementation, beside those that wire, because they check, watch or run it by itself. */
 export const implementers = ['configuration', 'reload', 'cli']
 
 /** Rooms that start the gateway, and the only ones that import what wires it. */

@@ -11,7 +11,7 @@ export const client = 'sallyport-client'
 
 export const seconds = (): number => Math.floor(Date.now() / 1_000)
 
-/** An issuer that tells of logouts, with users that a database has, and the settings of a gateway that takes its word. */
+/** An issuer that signs logout tokens, its users in the database, and the settings of a gateway that takes them. */
 export async function prepareLogouts(t: Test, world: TestWorld) {
   const issuer = await startKeyedIssuer(t)
   const database = new pg.Pool({ connectionString: world.databaseUrl, max: 2 })
@@ -35,7 +35,7 @@ export async function prepareLogouts(t: Test, world: TestWorld) {
     logouts += 1
     const iat = seconds()
     const usual = { aud: client, iat, exp: iat + 120, jti: `logout-${logouts}`, events: { [logoutEvent]: {} } }
-    // Those of an access token that a logout token has not.
+    // Claims of an access token that a logout token does not have.
     const without = { sub: null, canary: null }
     return issuer.sign({ ...without, ...usual, ...claims }, { typ: 'logout+jwt', ...header })
   }

@@ -25,7 +25,7 @@ export type NameServer = Readonly<{
   asked: () => readonly string[]
 }>
 
-/** Each on an address of loopback of its own: port 53 is the only one that resolv.conf knows. */
+/** The count of servers. Each has a loopback address of its own, since resolv.conf knows port 53 alone. */
 let servers = 0
 
 /** A name server on UDP, real to the system's resolver (RFC 1035, 4). */
@@ -81,7 +81,7 @@ function readQuestion(message: Buffer): Readonly<{ name: string; type: number; e
 
 const typeA = 1
 
-/** With IPv4 addresses alone; a name without one does not exist. */
+/** Answers with IPv4 addresses alone; a name without one does not exist. */
 function composeAnswer(question: Buffer, type: number, address: string | undefined): Buffer {
   const records = address !== undefined && type === typeA ? [composeRecord(address)] : []
   const head = Buffer.from(question)

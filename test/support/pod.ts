@@ -4,7 +4,7 @@ import { generatePem } from '../../gateway/cli/keys.ts'
 import { findManifest, type Manifest, repository } from './deploy.ts'
 import { type Mount, nobody } from './sandbox.ts'
 
-/** Files of a folder with their contents; null is a fresh private key. */
+/** Files of a folder with their contents; null stands for a fresh private key. */
 export type Content = Readonly<Record<string, string | null>>
 
 /** Folders with these files, to be mounted at these places; readable to the group alone, as Kubernetes mounts Secrets. */
@@ -14,7 +14,7 @@ export function mountContents(folder: string, contents: Readonly<Record<string, 
     mkdirSync(from)
     for (const [name, text] of Object.entries(files)) {
       writeFileSync(join(from, name), text ?? generatePem('EdDSA'))
-      // The owner is root if the test is root; any other user is both.
+      // A root test gives the file to the group of the pod. Any other test runs the pod as its own user and group.
       if (process.getuid?.() === 0) chownSync(join(from, name), 0, nobody.gid)
       chmodSync(join(from, name), 0o440)
     }
@@ -22,7 +22,7 @@ export function mountContents(folder: string, contents: Readonly<Record<string, 
   })
 }
 
-/** The shipped table. */
+/** The policy files of this repository. */
 export const shippedPolicies = (): Content =>
   Object.fromEntries(
     readdirSync(join(repository, 'policies'))

@@ -81,7 +81,7 @@ const read = async (address: string, more?: Partial<ConsoleSources>): Promise<st
 
 const readHeader = ({ headers = [] }: AdminPage, name: string): string => headers[headers.indexOf(name) + 1] ?? ''
 
-t.test('no other address is the console’s', async (t) => {
+t.test('the console answers at no other path', async (t) => {
   const console = createConsole(well)
   for (const path of ['/console/', '/console/x', '/index.html', '//', '', '/live'])
     t.equal(console(path, new URLSearchParams()), undefined, path)

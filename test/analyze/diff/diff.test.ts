@@ -316,7 +316,7 @@ for (const { name, old, new: fresh, cells: expected } of pairs)
       )
   })
 
-t.test('a table means what it means', async (t) => {
+t.test('a diff of a policy with itself is empty', async (t) => {
   for (const { old } of pairs)
     t.strictSame(compare(asParts(old), asParts(old)), { isWidened: false, routes: [], roles: [], organizations: [] })
 })

@@ -32,7 +32,7 @@ export function createContainer(owner: Owner): Container | undefined {
   const folder = join(version.root, `sallyport-bench-${process.pid}-${count++}`)
   try {
     mkdirSync(folder)
-    // Its processes are asked to end after this was registered, and so are gone when it runs.
+    // Teardowns run the latest first, so the processes of the group have ended when this one runs.
     owner.teardown(async () => {
       await until(() => readFileSync(join(folder, 'cgroup.procs'), 'utf8') === '', 'the end of a cgroup')
       rmdirSync(folder)

@@ -14,7 +14,7 @@ export type Order = Readonly<{
 
 /** The attacker's report when it is stopped. */
 export type Told = Readonly<{
-  /** Requests begun, or connections where that is what is spent. */
+  /** Requests begun, or connections begun where the attack spends connections. */
   begun: number
   /** The count of each status; 0 stands for a connection that ended without one. */
   statuses: Readonly<Record<string, number>>

@@ -25,8 +25,9 @@ export type Ground = Readonly<{
   database: pg.Client
   backendPort: number
   checkout: Checkout
+  /** The length of each measured part. */
   seconds: number
-  /** Before anything is measured. */
+  /** Seconds of load before anything is measured. */
   warmUp: number
   /** Honest requests a second. */
   rate: number
@@ -36,10 +37,10 @@ export type Ground = Readonly<{
   interruption: AbortSignal
 }>
 
-/** A tenth of the attack: what it takes to compile what serves attackers is not the attack's doing. */
+/** A tenth of the attack runs this long first, so that no figure has the compilation of the code that serves it. */
 const foretasteSeconds = 1
 
-/** Starts a gateway, and has others ask of it in quiet, then under attack; and of nginx under the same attack. */
+/** Measures honest clients of a new gateway, without the attack and under it; then those of an nginx under it. */
 export async function play(attack: Attack, ground: Ground): Promise<Outcome> {
   return withOwner(async (owner) => {
     const { notify, seconds, warmUp, rate, scale, interruption } = ground
@@ -109,10 +110,10 @@ async function attackNginx(
   return during(order(1), () => others.ask(() => request, rate, seconds))
 }
 
-/** The attacker has little of a processor, and has to report one line. */
+/** Long, because the attacker gets only idle time of a processor: it reports one message. */
 const tellWithinMs = 60_000
 
-/** Attacks while something is done; resolves to what came of both. */
+/** Attacks while the work runs; resolves to the work's result and the attacker's report. */
 async function during<Result>(order: Order, work: () => Promise<Result>): Promise<readonly [Result, Told]> {
   const script = fileURLToPath(new URL('attacker.ts', import.meta.url))
   const loader = `--import=${new URL('../typescript.js', import.meta.url)}`
@@ -128,7 +129,7 @@ async function during<Result>(order: Order, work: () => Promise<Result>): Promis
     return [result, (await told)[0] as Told]
   } finally {
     child.kill('SIGKILL')
-    // Its connections are gone before anything else is measured.
+    // The server gets time to close the attacker's connections before the next measurement.
     await sleep(500)
   }
 }
@@ -162,7 +163,7 @@ async function startGateway(
   return replica
 }
 
-/** Gives what others ask next: the same as ever, or each time of a caller who was never there before. */
+/** Makes a function that gives the next honest request: always the same, or each of a caller new to the gateway. */
 async function prepareOthers(
   attack: Attack,
   { database, world, rate, seconds, warmUp }: Ground,
@@ -180,7 +181,7 @@ async function prepareOthers(
   let turn = 0
   return () => {
     const request = requests[turn++]
-    if (!request) throw new Error('there are no others left')
+    if (!request) throw new Error('each prepared caller has had its turn')
     return request
   }
 }

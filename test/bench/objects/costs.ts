@@ -15,7 +15,7 @@ import { guardedPath, type ObjectsStage, plainPath } from './stage.ts'
 const rounds = 50
 const checksOfRound = 20_000
 
-/** Microseconds of a processor for one check whose answer is held: the id of the path, its key, and the cache. */
+/** Processor time of one check with a cached answer, in microseconds: the id of the path, its key, and the cache. */
 export async function measureCheck(): Promise<number> {
   const policies = fileURLToPath(new URL('../../../policies', import.meta.url))
   const { routes } = loadPolicy(policies, new Set(['platform', 'agents', 'files', 'graphql', 'data']))
@@ -55,7 +55,7 @@ type Load = Readonly<{ rounds: number; seconds: number; signal: AbortSignal }>
 
 const connections = 64
 
-/** Processor time of a request by turns, the same number with a resource and without, in one gateway. */
+/** Processor time of a request with a resource and of one without, in as many turns each, in one gateway. */
 export async function measureRatio(owner: Owner, stage: ObjectsStage, { rounds, seconds, signal }: Load) {
   const { gateway, headers, ownId } = stage
   const measure = async (path: string, forSeconds: number): Promise<number> => {

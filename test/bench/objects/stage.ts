@@ -44,7 +44,7 @@ const routes = [
   { id: 'bench.without', match: { methods: ['GET'], path: '/bench/without/:id' }, ...route },
 ]
 
-/** Twice the pairs and some: ids that warm the way up are not asked for again. */
+/** Makes a foreign and an absent id for each pair, and more for the warm-up, whose ids are not asked for again. */
 export async function startObjects(owner: Owner, pairs: number): Promise<ObjectsStage> {
   const world = await startBenchWorld(owner)
   const count = pairs + warmUpPairs
@@ -68,7 +68,7 @@ export async function startObjects(owner: Owner, pairs: number): Promise<Objects
   })
   for (const pid of listTree(gateway.pid))
     execFileSync('taskset', ['-a', '-p', '-c', measuredCore, String(pid)], { stdio: 'ignore' })
-  // The notice of the rows has arrived by then, and forgets nothing of what is measured.
+  // By then the gateway has heard of the new rows, so it drops no cache entry during the measurement.
   await sleep(1_500)
   return {
     gateway,

@@ -8,8 +8,8 @@ const wanted = { guest_halt_poll_ns: '2000000', guest_halt_poll_grow_start: '100
 
 /**
  * Lets a virtual processor poll before it sleeps, if the kernel allows that, until the bench ends. To wake one costs
- * the waking process about ten microseconds. That is as much as nginx takes for a request, and no way to the backend
- * has a part in it. Returns a sentence about it.
+ * the waking process about ten microseconds. That is as much as nginx takes for a request, and
+ * none of it is a cost of a proxy. Returns a sentence that tells whether it polls.
  */
 export function keepAwake(owner: Owner): string {
   try {

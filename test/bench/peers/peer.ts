@@ -19,20 +19,20 @@ export type Surroundings = Readonly<{
 export type Way = Readonly<{
   name: string
   port: number
-  /** Takes the JWT in Authorization alone. */
+  /** Whether it takes the JWT in Authorization alone. */
   takesBearer?: true
   /** All processes whose work it is, children counted. */
   pids: readonly number[]
 }>
 
-/** A way that may be missing on this machine; `lack` says what it wants. */
+/** A way that may be missing on this machine; `lack` says what it needs. */
 export type Peer = Readonly<{
   name: string
   lack: () => string | undefined
   start: (owner: Owner, surroundings: Surroundings) => Promise<Way>
 }>
 
-/** The processor that what is measured has for itself; load and backend share the other. */
+/** The processor of the measured program alone; load and backend share the other. */
 export const measuredCore = '0'
 export const otherCore = '1'
 
@@ -48,7 +48,7 @@ export type Server = Readonly<{
 export async function startServer(owner: Owner, port: number, server: Server): Promise<number> {
   const { path, args, files = {}, environment = {}, core = measuredCore } = server
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-bench-'))
-  // Servers give up being root before they read it.
+  // Servers drop the rights of root before they read the folder.
   chmodSync(folder, 0o755)
   owner.teardown(() => rmSync(folder, { recursive: true, force: true }))
   for (const [name, text] of Object.entries(files))

@@ -58,7 +58,7 @@ export function composeScenes({
       read(bearer(formatToken(1 + randomInt(2 ** 31 - 2), makeSecret(randomInt).secret)), 401),
     ),
     one('an expired token', 0.03, () => read(bearer(robot.expired), 401)),
-    one('nobody', 0.03, () => read({}, 401)),
+    one('no credential', 0.03, () => read({}, 401)),
     one('a role that is too low', 0.06, () => write(oauth(users.member), 403, 100)),
     one('an ability that is missing', 0.04, () => write(bearer(robot.apiKey), 403, 100)),
     one('no route', 0.01, () => ({ ...read({}, 404), path: `/nowhere/${randomInt(1_000_000)}` })),

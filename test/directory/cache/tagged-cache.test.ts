@@ -377,7 +377,7 @@ t.test('an entry too large for the cache is answered and not kept, and neither i
   t.equal(await look('a'), 'small again', 'and left no trace under its tags')
 })
 
-t.test('cleared, it begins anew', async (t) => {
+t.test('a cleared cache begins anew', async (t) => {
   const { keep, look, read, clear, size, drop } = holdCache()
   await keep('a', fact('one', 'user:1'))
   await keep('b', fact('two', 'user:1'))

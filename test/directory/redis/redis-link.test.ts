@@ -73,7 +73,7 @@ const restrict = (...rules: readonly string[]): string =>
 
 const asLimited = ({ url }: RedisServer): string => url.replace(/redis:\/\/:[^@]*@/, 'redis://limited:secret@')
 
-testRedisServer(t, 'the rights that are documented are enough', async (t) => {
+testRedisServer(t, 'the documented rights in Redis are enough', async (t) => {
   const redis = await startRedisServer(t)
   await redis.tell(least)
   const { isUp, told, count, announce, heard, read } = follow(t, { url: asLeast(redis) })
@@ -157,7 +157,7 @@ testRedisServer(t, 'a server that became a replica is left, and a replica does n
   await until(isUp, 'the link again')
 })
 
-testRedisServer(t, 'a cause holds no name of a user and no key', async (t) => {
+testRedisServer(t, 'the logged cause of a failure holds no name of a user and no key', async (t) => {
   const redis = await startRedisServer(t)
   await redis.tell(restrict('-subscribe'))
   const { causes } = follow(t, { url: asLimited(redis) })
@@ -176,7 +176,7 @@ testRedisServer(t, 'if Redis alone is believed, it must say that it is the prima
   t.notOk(isUp())
 })
 
-testRedisServer(t, 'sentinels: the primary of now is found, also after it died', async (t) => {
+testRedisServer(t, 'sentinels: the current primary is found, also after it died', async (t) => {
   const primary = await startRedisServer(t)
   const password = new URL(primary.url).password
   const replica = await startRedisServer(t, { password })

@@ -7,7 +7,7 @@ import { readKeysUrl } from '../stage.ts'
 const lies: readonly string[] = ['<html>Sign in</html>', '{"keys":{}}', 'null', '{"keys":[', '']
 
 export const drill: Drill = {
-  about: 'the issuer answers with 200 and what is no key set',
+  about: 'the issuer answers with 200 and without a key set',
   cells: [['issuer', 'lies']],
   alerts: ['SallyportIssuerDown'],
   prepare: async ({ owner, world, notes }) => {

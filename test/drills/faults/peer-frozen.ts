@@ -3,7 +3,7 @@ import type { Drill } from '../drill.ts'
 import { findRevoked, keepAccount } from '../revoked.ts'
 
 export const drill: Drill = {
-  about: 'another replica on the same database is stopped in its tracks, and goes on',
+  about: 'another replica on the same database is frozen, and goes on later',
   hasPeer: true,
   cells: [
     ['peer replica', 'hangs'],

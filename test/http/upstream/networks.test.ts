@@ -38,7 +38,7 @@ t.test(
   },
 )
 
-t.test('deny wins over allow, and what is wrapped is what it wraps', async (t) => {
+t.test('deny wins over allow, and an IPv4 address within an IPv6 one counts as that IPv4 address', async (t) => {
   const networks = createNetworks(
     { allow: ['127.0.0.0/8', '::1', '10.0.0.0/8'], deny: ['10.1.0.0/16', '64:ff9b::/96'] },
     ports,

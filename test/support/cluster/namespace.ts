@@ -60,7 +60,7 @@ export async function followService(owner: Owner, callApi: CallApi, service: str
   return () => addresses
 }
 
-/** Plays kube-proxy: leads connections to a ready pod, and gives the Service's address. */
+/** Plays kube-proxy: takes connections for the Service, passes each to a ready pod, and resolves to the address. */
 export async function leadToService(owner: Owner, addresses: () => readonly string[], port: number): Promise<string> {
   let count = 0
   const server = createServer((client) => {

@@ -7,7 +7,7 @@ import type { Owner } from '../owner.ts'
 import { shippedPolicies } from '../pod.ts'
 import { oauth, startTestPostgres } from '../world.ts'
 
-/** Values of the chart, and how each mistake of an upgrade changes them. */
+/** An upgrade by a change of the chart's values, most often a mistake. */
 export type Upgrade = Readonly<{
   name: string
   values: Manifest
@@ -95,7 +95,7 @@ const listUpgrades = (issuer: string): readonly Upgrade[] => [
   },
   {
     name: 'a bad policy',
-    // Pods follow policies; with another change they start with them.
+    // Running pods only reload policies. The label makes new pods, which start with the bad one.
     values: {
       podLabels: { version: 'broken' },
       policies: { files: { 'routes.yaml': 'routes: [{ id: broken, upstream: nowhere }]\n' } },

@@ -9,7 +9,7 @@ import type { Stage } from './stage.ts'
 /** No header that holds this may reach a backend. */
 const forged = 'forged'
 
-/** Each in every spelling that some backend reads as the first. */
+/** Every spelling that some backend reads as this name. */
 const spell = (name: string): readonly string[] => [
   name,
   name.replaceAll('-', '_'),
