@@ -262,7 +262,7 @@ t.test('a statement names a tenth of a crowd, and 500 callers at the most', asyn
     for (let id = 1; id <= crowd; id += 1) open(id)
     recheck.hear({ kind: 'everything' })
     await until(() => stage.reads.flatMap(({ tokens }) => tokens).length >= crowd, 'all')
-    t.equal(Math.max(...stage.reads.map(({ tokens }) => tokens.length)), most)
+    t.ok(stage.reads.every(({ tokens }) => tokens.length <= most))
     t.same(stage.ended, [])
   }
 })

@@ -16,6 +16,7 @@ import {
   type CauseStage,
   credentialCookie,
   floodMs,
+  floodWave,
   guesses,
   startCauseStage,
 } from '../support/cause-stage.ts'
@@ -139,22 +140,24 @@ const askInFlood: Provoke = async (id, gateway) => {
   try {
     await client.query('begin; lock table auth_access_tokens in access exclusive mode')
     const { hostname, port } = new URL(gateway.public)
-    for (let index = 0; index < guesses; index++) {
-      const socket = connect({ host: hostname, port: Number(port), localAddress: '127.0.0.9' })
-      socket.on('error', () => undefined)
-      const authorization = `authorization: Bearer ${guessToken(1_000_000_000 + index)}`
-      socket.write(`GET /public/x HTTP/1.1\r\nhost: a\r\n${authorization}\r\n\r\n`)
-      sockets.push(socket)
+    for (let count = floodWave; count <= guesses; count += floodWave) {
+      while (sockets.length < count) {
+        const socket = connect({ host: hostname, port: Number(port), localAddress: '127.0.0.9' })
+        socket.on('error', () => undefined)
+        const authorization = `authorization: Bearer ${guessToken(1_000_000_000 + sockets.length)}`
+        socket.write(`GET /public/x HTTP/1.1\r\nhost: a\r\n${authorization}\r\n\r\n`)
+        sockets.push(socket)
+      }
+      await until(
+        async () => {
+          const { text } = await call(gateway.admin, { path: '/metrics' })
+          const read = (name: string): number => Number(text.split(`\n${name} `)[1]?.split('\n')[0] ?? 0)
+          return read('sallyport_requests_in_flight') + read('sallyport_unknown_tokens_total{outcome="shed"}') >= count
+        },
+        'the flood',
+        floodMs,
+      )
     }
-    await until(
-      async () => {
-        const { text } = await call(gateway.admin, { path: '/metrics' })
-        const read = (name: string): number => Number(text.split(`\n${name} `)[1]?.split('\n')[0] ?? 0)
-        return read('sallyport_requests_in_flight') + read('sallyport_unknown_tokens_total{outcome="shed"}') >= guesses
-      },
-      'the flood',
-      floodMs,
-    )
     // In a flood the console keeps one request of an address in 10 ms.
     await sleep(20)
     return await guessing(id, gateway)

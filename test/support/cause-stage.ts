@@ -109,6 +109,9 @@ String.prototype.normalize = function (...forms) {
 /** Unknown tokens of one address; more than may wait, so that the next is refused. */
 export const guesses = 4_200
 
+/** Below the backlog of a listener: a busy system drops a connection beyond it, whose next try comes seconds later. */
+export const floodWave = 300
+
 export const floodMs = 120_000
 
 export async function startCauseStage(t: Test, world: TestWorld, issuer: string): Promise<CauseStage> {
