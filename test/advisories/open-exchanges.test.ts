@@ -2,6 +2,7 @@ import { connect } from 'node:net'
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
+import { startFairClock } from '../support/fair-clock.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 
 import { populate } from '../support/population.ts'
@@ -98,7 +99,7 @@ t.test('a reader that takes nothing is reset, and gets none of what waited for i
   socket.pause()
   await until(() => arrived('/v1/files/flood').length > 0, 'the request')
   // The buffers between upstream and client are full then.
-  await until(() => arrived('/v1/files/flood')[0]?.isStalled, 'the stall')
+  await until(() => (arrived('/v1/files/flood')[0]?.stalledForMs() ?? 0) > 300, 'the stall')
   socket.on('error', () => {})
   const closed = new Promise((resolve) => socket.on('close', resolve))
   await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
@@ -111,22 +112,17 @@ t.test('a reader that takes nothing is reset, and gets none of what waited for i
 
 t.test('a WebSocket whose client takes nothing is reset, and gets none of what waited for it', async (t) => {
   const frames = Buffer.alloc(65_536).fill(Buffer.from([0x82, 0]))
-  let isStalled = false
+  const passedMs = startFairClock(t)
+  let filledAtMs = Number.POSITIVE_INFINITY
   let isClosed = false
   const raw = await startRawUpstream(t, (socket, soFar) => {
     if (!soFar.endsWith('\r\n\r\n')) return
-    let stall: NodeJS.Timeout | undefined
     const fill = (): void => {
-      clearTimeout(stall)
-      isStalled = false
       while (socket.write(frames));
-      stall = setTimeout(() => {
-        isStalled = true
-      }, 300)
+      filledAtMs = passedMs()
     }
     socket.on('drain', fill)
     socket.on('close', () => {
-      clearTimeout(stall)
       isClosed = true
     })
     socket.write(switching)
@@ -140,7 +136,7 @@ t.test('a WebSocket whose client takes nothing is reset, and gets none of what w
   socket.on('error', () => {})
   socket.write(handshake('/socket', `Authorization: ${account.headers.authorization}\r\n`))
   socket.pause()
-  await until(() => isStalled, 'the stall')
+  await until(() => passedMs() - filledAtMs > 300, 'the stall')
   await writer.query('delete from auth_access_tokens where id = $1', [account.tokenId])
   await until(() => isClosed, 'the end of the upstream')
   const closed = new Promise((resolve) => socket.on('close', resolve))

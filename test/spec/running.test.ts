@@ -407,7 +407,7 @@ t.test('Ctrl-C stops a demo without leaving a process, a directory or its file',
     banner += chunk.toString()
   })
   const file = join(cwd, '.sallyport', 'demo.json')
-  await until(() => existsSync(file), 'the demo’s file', 60_000)
+  await until(() => existsSync(file), 'the demo’s file', 180_000)
   t.equal(statSync(file).mode & 0o777, 0o600)
   const demo: JsonValue = JSON.parse(readFileSync(file, 'utf8'))
   await until(() => banner.includes(demo.public), 'the banner')

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { WebSocketServer } from 'ws'
 import { chatChunk, createdEvent, deltaEvent } from './event-streams.ts'
+import { startFairClock } from './fair-clock.ts'
 import type { Owner } from './owner.ts'
 
 /** One request at the upstream. */
@@ -12,8 +13,8 @@ export type EndlessRequest = {
   /** Whether the request was received to its last byte. */
   isWhole: boolean
   isClosed: boolean
-  /** Whether the connection has taken nothing for a while. */
-  isStalled: boolean
+  /** For how long the connection has taken nothing, by a fair clock. */
+  stalledForMs: () => number
 }
 
 /** An upstream that answers without end, until its connection closes. */
@@ -30,8 +31,15 @@ export async function startEndlessUpstream(
   { everyMs, burst }: Pace = { everyMs: 20, burst: 1 },
 ): Promise<EndlessUpstream> {
   const requests: EndlessRequest[] = []
+  const passedMs = startFairClock(owner)
   const note = (message: IncomingMessage): EndlessRequest => {
-    const request = { path: message.url ?? '', receivedBytes: 0, isWhole: false, isClosed: false, isStalled: false }
+    const request = {
+      path: message.url ?? '',
+      receivedBytes: 0,
+      isWhole: false,
+      isClosed: false,
+      stalledForMs: () => 0,
+    }
     requests.push(request)
     message.on('data', (chunk: Buffer) => {
       request.receivedBytes += chunk.length
@@ -50,7 +58,7 @@ export async function startEndlessUpstream(
     const again = (work: () => void): void => repeat(message, everyMs, work)
     if (path.endsWith('/responses')) speak(response, createdEvent, deltaEvent, burst, again)
     else if (path.endsWith('/completions')) speak(response, chatChunk, () => chatChunk, burst, again)
-    else if (path.includes('flood')) flood(response, request)
+    else if (path.includes('flood')) flood(response, request, passedMs)
     else if (message.method === 'GET' && !path.includes('silent')) download(response, again)
   })
   const sockets = new WebSocketServer({ server })
@@ -100,19 +108,15 @@ function download(response: ServerResponse, again: Again): void {
 }
 
 /** Writes as fast as the reader takes. */
-function flood(response: ServerResponse, request: EndlessRequest): void {
+function flood(response: ServerResponse, request: EndlessRequest, passedMs: () => number): void {
   response.writeHead(200, { 'content-length': 1_000_000_000 })
-  let stall: NodeJS.Timeout | undefined
+  let filledAtMs = 0
   const fill = (): void => {
-    clearTimeout(stall)
-    request.isStalled = false
     while (response.write('x'.repeat(65_536)));
-    stall = setTimeout(() => {
-      request.isStalled = true
-    }, 300)
+    filledAtMs = passedMs()
   }
+  request.stalledForMs = () => passedMs() - filledAtMs
   response.on('drain', fill)
-  response.on('close', () => clearTimeout(stall))
   fill()
 }
 
