@@ -11,7 +11,7 @@ const membersPerKey = 2
 
 export type Judging = Readonly<{ open: OpenExchange; match: RouteMatch | AccessEnd }>
 
-/** A tenth of a crowd, so that other requests are answered between the statements. */
+/** A tenth of a crowd, so that other requests are answered between the statements. An infinite crowd has the largest. */
 export class FactBatch {
   readonly #mostKeys: number
   readonly members: Judging[] = []

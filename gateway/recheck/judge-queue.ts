@@ -92,14 +92,18 @@ export class JudgeQueue {
       while (!this.#isStopped && this.#waiting > 0 && this.#options.monotonicMs() >= this.#restUntilMs) {
         const { policy, monotonicMs, countHeard } = this.#options
         const asked = { policyAtMs: monotonicMs(), heard: countHeard(), policy: policy() }
-        crowd = Math.max(crowd, this.#waiting)
+        crowd = this.#isResting ? Math.max(crowd, this.#waiting) : Number.POSITIVE_INFINITY
         const batch = await this.#takeBatch(asked.policy, crowd)
         if (batch.members.length > 0) await this.#judge(batch, asked)
-        if (batch.isFull && monotonicMs() - this.#begunAtMs < restingMs) await sleep(restOfBatchMs)
+        if (batch.isFull && this.#isResting) await sleep(restOfBatchMs)
       }
     } finally {
       this.#isReading = false
     }
+  }
+
+  get #isResting(): boolean {
+    return this.#options.monotonicMs() - this.#begunAtMs < restingMs
   }
 
   get #waiting(): number {
@@ -176,7 +180,7 @@ export class JudgeQueue {
     return {
       isOver: (): boolean => monotonicMs() >= untilMs,
       next: async (): Promise<void> => {
-        await (monotonicMs() - this.#begunAtMs < restingMs ? sleep(restMs) : nextTurn())
+        await (this.#isResting ? sleep(restMs) : nextTurn())
         untilMs = monotonicMs() + sliceMs
       },
     }
