@@ -1,3 +1,4 @@
+import { inOwnTurn } from '../lib/background-turns.ts'
 import { TimeSlicer } from '../lib/time-slicer.ts'
 import type { Change } from './change.ts'
 
@@ -22,7 +23,7 @@ export function createChangeQueue(onChange: (change: Change) => void, onLost: ()
     if ('kind' in item) onChange(item)
     else item.resolve()
   }
-  const slicer = new TimeSlicer(take, onLost, undefined, () => sliceMs)
+  const slicer = new TimeSlicer(take, onLost, undefined, () => sliceMs, inOwnTurn)
   const shorten = (): void => {
     const waiting = slicer.clear()
     slicer.add({ kind: 'everything' })

@@ -1,8 +1,7 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { ownTurn } from './background-turns.ts'
 
 const sliceMs = 0.5
 
-/** Works through many items by time, a slice in each turn of the event loop, so that requests go in between. */
 export async function inSlices<Item>(
   items: Iterable<Item>,
   work: (item: Item) => void | Promise<void>,
@@ -13,7 +12,7 @@ export async function inSlices<Item>(
     const working = work(item)
     if (working instanceof Promise) await working
     if (monotonicMs() < untilMs) continue
-    await nextTurn()
+    await ownTurn()
     untilMs = monotonicMs() + sliceMs
   }
 }

@@ -13,6 +13,7 @@ export class TimeSlicer<Item> {
   readonly #work: (item: Item) => void
   readonly #monotonicMs: () => number
   readonly #choosePart: ChoosePart
+  readonly #inNextTurn: (work: () => void) => void
   #partMs: number
   #turnMs: number | undefined
   #waiting: WaitingLine<Item> = { items: [], next: 0 }
@@ -24,10 +25,12 @@ export class TimeSlicer<Item> {
     onFault?: (item: Item) => void,
     monotonicMs = () => performance.now(),
     choosePart = usualPart,
+    inNextTurn: (work: () => void) => void = setImmediate,
   ) {
     this.#work = guarded('timer', work, onFault)
     this.#monotonicMs = monotonicMs
     this.#choosePart = choosePart
+    this.#inNextTurn = inNextTurn
     this.#partMs = choosePart(0)
   }
 
@@ -55,7 +58,7 @@ export class TimeSlicer<Item> {
   #plan(spentMs: number): void {
     this.#isPlanned = true
     this.#spentMs = spentMs
-    setImmediate(this.#nextTurn)
+    this.#inNextTurn(this.#nextTurn)
   }
 
   readonly #nextTurn = guarded('timer', (): void => {

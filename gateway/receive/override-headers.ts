@@ -70,7 +70,6 @@ export const overridingFamilies = [
   ...['original-', 'x-original-', 'x-rewrite-', 'x-envoy-', 'x-proxy-', 'proxy'],
   // Next.js skips its own access checks for these (CVE-2025-29927).
   'x-middleware-',
-  // The user that another proxy authenticated, in plain text.
   ...['remote-user', 'remote-group', 'remote-name', 'remote-email', 'x-remote-', 'x-webauth-', 'x-authenticated-'],
   ...['x-auth-request-', 'x-ms-client-principal', 'x-ssl-client-', 'ssl-client-'],
 ]

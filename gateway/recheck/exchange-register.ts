@@ -1,4 +1,5 @@
 import { guarded } from '../fault/guarded.ts'
+import { inOwnTurn } from '../lib/background-turns.ts'
 import { UnorderedList } from '../lib/unordered-list.ts'
 import { type ExchangePage, type ExchangeQuery, PageOfExchanges } from './list-exchanges.ts'
 import { OpenExchange, type Opening } from './open-exchange.ts'
@@ -59,7 +60,7 @@ export class ExchangeRegister {
         return (isCheap && visited % 64 !== 0) || monotonicMs() < untilMs
       })
       if (place < 0) onEnd()
-      else setImmediate(goOn, place)
+      else inOwnTurn(() => goOn(place))
     })
     goOn(Number.MAX_SAFE_INTEGER)
   }

@@ -1,7 +1,7 @@
 import { type Change, type ChangedKind, concernsResources, type ResourceChange, type Tag } from '../directory/change.ts'
 import type { OpenExchange } from './open-exchange.ts'
 
-type DecidingKind = Exclude<ChangedKind, 'members' | 'session-end' | 'logout'>
+export type DecidingKind = Exclude<ChangedKind, 'members' | 'session-end' | 'logout'>
 
 const kinds = ['user', 'token', 'organization', 'agent', 'cluster'] as const satisfies readonly DecidingKind[]
 

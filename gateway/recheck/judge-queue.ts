@@ -1,8 +1,9 @@
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { DirectoryFacts, ReadFacts } from '../directory/directory.ts'
 import type { Logouts } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
+import { ownTurn } from '../lib/background-turns.ts'
 import { createTurns } from '../lib/turns.ts'
 import { FactBatch, type Judging } from './fact-batch.ts'
 import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
@@ -34,7 +35,7 @@ const sliceMs = 0.5
 
 const restMs = 2
 const restOfBatchMs = 8
-const restingMs = 200
+const restingMs = 300
 
 const retryMs = 100
 
@@ -180,7 +181,8 @@ export class JudgeQueue {
     return {
       isOver: (): boolean => monotonicMs() >= untilMs,
       next: async (): Promise<void> => {
-        await (this.#isResting ? sleep(restMs) : nextTurn())
+        if (this.#isResting) await sleep(restMs)
+        await ownTurn()
         untilMs = monotonicMs() + sliceMs
       },
     }

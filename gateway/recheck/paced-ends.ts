@@ -1,4 +1,5 @@
 import { guarded, reportFault } from '../fault/guarded.ts'
+import { ownTurn } from '../lib/background-turns.ts'
 import { createTurns } from '../lib/turns.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
 
@@ -41,14 +42,12 @@ export class PacedEnds {
     this.#isEnding = false
   }
 
-  #rest(ended: number): Promise<void> {
+  async #rest(ended: number): Promise<void> {
     const count = this.#condemned.size()
     const leftMs = this.#spreadUntilMs - this.#monotonicMs()
     const restMs = count === 0 ? 0 : Math.min(longestRestMs, (leftMs * ended) / count)
-    return new Promise((resolve) => {
-      if (restMs < 1) setImmediate(resolve)
-      else setTimeout(resolve, restMs)
-    })
+    if (restMs >= 1) await new Promise((resolve) => setTimeout(resolve, restMs))
+    await ownTurn()
   }
 
   #endSome(): number {

@@ -3,7 +3,8 @@ import type { DirectoryFacts, SessionEnd } from '../directory/directory.ts'
 import { guarded, reportFault } from '../fault/guarded.ts'
 import { ExchangeRegister } from './exchange-register.ts'
 import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
-import { decides, HeardChanges, LatestChanges } from './heard-changes.ts'
+import { decides, LatestChanges } from './heard-changes.ts'
+import { HeardScan } from './heard-scan.ts'
 import { orderedBy, unverified } from './judge-again.ts'
 import { findLogout, type JudgedAt, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter } from './list-exchanges.ts'
@@ -66,9 +67,8 @@ export class OpenExchanges {
   readonly #opaque: OpaqueTokens
   readonly #outside: OutsideDecisions
   readonly #queue: JudgeQueue
+  readonly #heard: HeardScan
   readonly #sweeping: NodeJS.Timeout
-  #heard = new HeardChanges()
-  #isScanPlanned = false
   #isLogoutScanPlanned = false
   #isSweeping = false
   #isStopped = false
@@ -88,6 +88,12 @@ export class OpenExchanges {
       { ...options, countHeard },
       { end: finish, keep: (...verdict) => this.#keep(...verdict) },
     )
+    this.#heard = new HeardScan({
+      ...options,
+      visit: (...work) => this.#open.visit(...work),
+      onNamed: (open, namedAtMs) => this.#queue.addNamed(open, namedAtMs),
+      onScanned: () => this.#queue.read(),
+    })
     this.#sweeping = setInterval(
       guarded('timer', () => this.#sweep()),
       sweepMs,
@@ -140,13 +146,7 @@ export class OpenExchanges {
     }
     if (change.kind === 'logout-token' || !decides(change.kind)) return
     this.#latest.add(change)
-    this.#heard.add(change.kind, change.id, Math.ceil(this.#options.monotonicMs()))
-    if (this.#isScanPlanned) return
-    this.#isScanPlanned = true
-    setTimeout(
-      guarded('timer', () => this.#scan()),
-      coalesceMs,
-    ).unref()
+    this.#heard.add(change.kind, change.id)
   }
 
   readonly recheckAll = (): void => {
@@ -206,19 +206,6 @@ export class OpenExchanges {
     if (this.#waiting.size === 0) return
     this.#waiting.get(open)?.()
     this.#waiting.delete(open)
-  }
-
-  #scan(): void {
-    this.#isScanPlanned = false
-    const heard = this.#heard
-    this.#heard = new HeardChanges()
-    this.#open.visit(
-      (open) => {
-        const namedAtMs = heard.findNaming(open)
-        if (namedAtMs > 0) this.#queue.addNamed(open, namedAtMs)
-      },
-      () => this.#queue.read(),
-    )
   }
 
   /** Nothing was heard of one exchange alone: `onUnknown` decides about those whose facts cannot be read. */
