@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Owner } from '../support/owner.ts'
 import type { Change, Subject } from './changes.ts'
-import { type MassFigures, openCrowd, removeAtOnce } from './mass-removal.ts'
+import { type MassFigures, openCrowd, removeAtOnce, rounds } from './mass-removal.ts'
 import { giveUpMs } from './measure-change.ts'
 import { addMembers } from './prepare-subjects.ts'
 import type { Figures } from './run-change.ts'
@@ -14,7 +14,7 @@ export type OpenOptions = Readonly<{
   open: number
   /** Those of them that each kind of change ends. */
   count: number
-  /** Those of them whose callers lose their organization in one statement. */
+  /** Those of them whose callers lose their organization in one statement, of several. */
   atOnce: number
   nowMs: () => number
   notify: (sentence: string) => void
@@ -53,10 +53,10 @@ export async function runOpenChanges(
 ): Promise<OpenFigures> {
   const { database, world, origins } = bench
   const { open, count, atOnce, nowMs, notify, signal } = options
-  const others = open - count * kinds.length - atOnce
+  const others = open - count * kinds.length - atOnce * rounds
   if (others < 0)
     throw new Error(
-      `${kinds.length} kinds of ${count} changes, and ${atOnce} at once, take more than ${open} open exchanges`,
+      `${kinds.length} kinds of ${count} changes, and ${rounds} times ${atOnce} at once, take more than ${open} open exchanges`,
     )
   const openAll = (subjects: readonly Pick<Subject, 'path' | 'headers'>[]): Promise<readonly Watched[]> =>
     openExchanges(owner, origins, subjects, nowMs)
@@ -70,11 +70,13 @@ export async function runOpenChanges(
     const subjects = await kind.prepare(count)
     prepared.push({ kind, subjects, watched: await openAll(subjects) })
   }
-  notify(`opening ${atOnce} exchanges of callers who lose their organization at once`)
-  const crowd = await openCrowd(owner, origins, await addMembers(database, world, atOnce))
+  notify(`opening ${rounds} times ${atOnce} exchanges of callers who lose their organization at once`)
+  const crowds = []
+  for (let round = 0; round < rounds; round++)
+    crowds.push(await openCrowd(owner, origins, await addMembers(database, world, atOnce)))
   const asking = await addMembers(database, world, askers)
-  notify('one statement takes the organization from all of them')
-  const mass = await removeAtOnce(owner, bench, crowd, asking, giveUpMs)
+  notify(`one statement takes the organization from ${atOnce} of them, ${rounds} times`)
+  const mass = await removeAtOnce(owner, bench, crowds, asking, giveUpMs)
   const ended: Figures[] = []
   for (const { kind, subjects, watched } of prepared) {
     notify(`${kind.name}: ${count} changes, ${perSecond} a second`)

@@ -13,16 +13,26 @@ type Options = Readonly<{ count: number; open: number; atOnce: number; redis?: b
 const { count, open, atOnce, redis, json } = new Command('bench:revocation')
   .description('Measure how fast a change of rights takes effect at another replica, and ends open exchanges at two.')
   .option('--count <n>', 'changes of each kind', parseCount, 1_000)
-  .option('--open <n>', 'open exchanges, each of a caller of its own; 4 times --count of them end', parseCount, 10_000)
-  .option('--at-once <n>', 'members who lose their organization in one statement', parseCount, 1_000)
+  .option(
+    '--open <n>',
+    'open exchanges, each of a caller of its own; 4 times --count and 5 times --at-once of them end',
+    parseCount,
+    10_000,
+  )
+  .option(
+    '--at-once <n>',
+    'members who lose their organization in one statement, five times in turn',
+    parseCount,
+    1_000,
+  )
   .option('--redis', 'with a Redis between the replicas: the one at REDIS_URL, else one of its own')
   .option('--json', 'print one line of JSON for each kind instead of the table')
   .addHelpText('after', '\nExits 1 where a change took more than a second or did not last, where an exchange')
   .addHelpText(
     'after',
-    'whose rights did not change was harmed, where a 99th percentile of the ends is above 250 ms, or where the one statement',
+    'whose rights did not change was harmed, where a 99th percentile of the ends is above 250 ms, or where such statements',
   )
-  .addHelpText('after', "more than doubles the 99th percentile of other callers' requests.")
+  .addHelpText('after', "more than double the 99th percentile of other callers' requests.")
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench:revocation -- --count 200 --open 2000 --redis --json')
   .showHelpAfterError('(add --help for usage and an example)')
   // Commander's exit code for bad usage is 1; every program here ends with 2.

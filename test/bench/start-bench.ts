@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { Pool } from 'undici'
 import { startWorld, type World } from '../../gateway/demo/world.ts'
+import { runNone } from '../support/no-gateway.ts'
 import type { Owner } from '../support/owner.ts'
 import { findRedisLack, startRedis } from '../support/redis.ts'
 import { startReplica } from '../support/replicas.ts'
@@ -65,7 +66,9 @@ export async function startBenchWorld(owner: Owner): Promise<World['description'
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-bench-'))
   owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const ports = { public: 0, decision: 0, admin: 0 }
-  const world = await startWorld({ directory, ports, notify: (sentence) => console.error(sentence) })
+  // A bench starts the gateways that it measures.
+  const options = { directory, ports, runGateway: runNone }
+  const world = await startWorld({ ...options, notify: (sentence) => console.error(sentence) })
   owner.teardown(world.stop)
   return world.description
 }

@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { EmbeddedPostgres } from '../../gateway/demo/postgres.ts'
-import { startWorld, type World, type WorldOptions } from '../../gateway/demo/world.ts'
+import { startWorld, type World } from '../../gateway/demo/world.ts'
+import { runNone } from '../support/no-gateway.ts'
 import type { Owner } from '../support/owner.ts'
 import { countDescriptors, readRss } from '../support/process-figures.ts'
 import { type RedisServer, startRedisServer } from '../support/redis-server.ts'
@@ -113,13 +114,6 @@ export async function openStage(owner: Owner, drill: Drill, notify: (sentence: s
   gateway = await startReplica(owner, options, environment, output, within)
   return stage
 }
-
-/** In the place of the world’s own gateway. A signal to its pid throws, where one to 0 would reach this process. */
-const runNone: NonNullable<WorldOptions['runGateway']> = async () => ({
-  ...{ pid: Number.NaN, public: '', decision: '', admin: '' },
-  ended: new Promise(() => undefined),
-  stop: async () => 0,
-})
 
 /** Memory and descriptors of the gateway and its workers together. */
 export function readHoldings(stage: Stage): Readonly<{ rssBytes: number; descriptors: number }> {
