@@ -91,7 +91,7 @@ t.test('a worker that ends by a fault is replaced, and the group stays ready', a
   t.equal((await call(serving.public, { path: '/nowhere' })).status, 404)
   upstream.release()
   t.ok((await underWay).every(({ status }) => status === 200))
-  await until(() => workersOf(serving).get(1) !== faulty, 'another worker', 20_000)
+  await until(() => workersOf(serving).get(1) !== faulty, 'another worker', 60_000)
   t.equal(isAlive(faulty), false)
   await until(
     () => serving.log().some(({ msg, code }) => msg === 'worker died; another starts' && code === 1),
