@@ -7,9 +7,9 @@ import { migrate } from '../directory/postgres/migrate.ts'
 import { loadPolicy } from '../policy/load.ts'
 import { startBackends } from './backends/start-backends.ts'
 import { describeWorld, type WorldDescription } from './describe-world.ts'
-import { isPortFree } from './free-port.ts'
 import { type GatewayProcess, spawnGateway } from './gateway-process.ts'
 import { type DemoIssuerOptions, startIssuer } from './issuer.ts'
+import { type Ports, startOnFreePorts } from './ports.ts'
 import { type EmbeddedPostgres, startPostgres } from './postgres.ts'
 import { type ClusterUrls, heartbeat, type Population, seed } from './seed.ts'
 
@@ -23,7 +23,7 @@ export type World = Readonly<{
 
 export type WorldOptions = Readonly<{
   directory: string
-  ports: Readonly<{ public: number; decision: number; admin: number }>
+  ports: Ports
   notify: (sentence: string) => void
   onStep?: (sentence: string) => void
   startDatabase?: () => Promise<EmbeddedPostgres>
@@ -35,7 +35,6 @@ export type WorldOptions = Readonly<{
 const audience = 'sallyport-demo'
 const heartbeatMs = 10_000
 
-/** No program listens on the port multiplexer's port, so a cluster there is unreachable. */
 const unreachableUrl = 'http://127.0.0.1:1'
 
 export async function startWorld(options: WorldOptions): Promise<World> {
@@ -70,9 +69,8 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
   const signingKey = join(directory, 'demo-identity.pem')
   writeFileSync(signingKey, generatePem('EdDSA'), { mode: 0o600 })
   onStep('Starting the gateway …')
-  const ports = await choosePorts(options.ports)
-  const gateway = keep(
-    await (options.runGateway ?? spawnGateway)(join(directory, 'gateway.log'), {
+  const startOn = (ports: Ports): Promise<GatewayProcess> =>
+    (options.runGateway ?? spawnGateway)(join(directory, 'gateway.log'), {
       DATABASE_URL: postgres.url,
       DEMO_PUBLIC_PORT: String(ports.public),
       DEMO_DECISION_PORT: String(ports.decision),
@@ -85,8 +83,8 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
       DEMO_FILES_URL: backends.urls.files,
       DEMO_GRAPHQL_URL: backends.urls.graphql,
       DEMO_DATA_URL: backends.urls.data,
-    }),
-  )
+    })
+  const gateway = keep(await startOnFreePorts(options.ports, startOn))
   const hearts = startHeartbeats(postgres.url)
   const description = await describeWorld({ population, gateway, postgres, issuer, backends, audience })
   let stopped: Promise<number> | undefined
@@ -120,23 +118,6 @@ export async function populate(url: string, issuer: string, clusters: ClusterUrl
     return await seed(client, issuer, clusters, roles.tokenScopes)
   } finally {
     await client.end()
-  }
-}
-
-async function choosePorts(preferred: WorldOptions['ports']): Promise<WorldOptions['ports']> {
-  const taken = new Set<number>()
-  const choose = async (first: number): Promise<number> => {
-    for (let port = first; first > 0 && port < first + 100; port++) {
-      if (taken.has(port) || !(await isPortFree(port))) continue
-      taken.add(port)
-      return port
-    }
-    return 0
-  }
-  return {
-    public: await choose(preferred.public),
-    decision: await choose(preferred.decision),
-    admin: await choose(preferred.admin),
   }
 }
 

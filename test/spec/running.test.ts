@@ -402,12 +402,17 @@ t.test('Ctrl-C stops a demo without leaving a process, a directory or its file',
   const cwd = makeDirectory(t)
   const child = spawn(process.execPath, [program, 'demo'], { cwd, env: bare, stdio: ['ignore', 'pipe', 'pipe'] })
   t.teardown(() => child.kill('SIGKILL'))
+  let complaint = ''
+  child.stderr.on('data', (chunk: Buffer) => {
+    complaint += chunk.toString()
+  })
   let banner = ''
   child.stdout.on('data', (chunk: Buffer) => {
     banner += chunk.toString()
   })
   const file = join(cwd, '.sallyport', 'demo.json')
-  await until(() => existsSync(file), 'the demo’s file', 180_000)
+  await until(() => existsSync(file) || child.exitCode !== null, 'the demo’s file', 180_000)
+  t.equal(child.exitCode, null, complaint)
   t.equal(statSync(file).mode & 0o777, 0o600)
   const demo: JsonValue = JSON.parse(readFileSync(file, 'utf8'))
   await until(() => banner.includes(demo.public), 'the banner')
