@@ -59,7 +59,6 @@ export const overridingNames: ReadonlySet<string> = new Set([
   'x-remote-addr',
   'x-remote-ip',
   'x-true-ip',
-  // Another referring page: the standard's name is Referer.
   'referrer',
   'x-referer',
   'x-referrer',

@@ -1,11 +1,19 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { hearFaults } from '../../gateway/fault/guarded.ts'
 import { inOwnTurn, ownTurn } from '../../gateway/lib/background-turns.ts'
 import { inSlices } from '../../gateway/lib/in-slices.ts'
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
+/** A clock that stands still unless the test moves it. */
+function stopClock(t: Test): { ms: number } {
+  const clock = { ms: 1_000 }
+  t.intercept(performance, 'now', { value: () => clock.ms })
+  return clock
+}
+
 t.test('works that come together have a turn of the event loop each, in their order', async (t) => {
+  stopClock(t)
   const done: string[] = []
   for (const name of ['first', 'second', 'third']) inOwnTurn(() => done.push(name))
   t.same(done, [])
@@ -16,6 +24,7 @@ t.test('works that come together have a turn of the event loop each, in their or
 })
 
 t.test('a work that goes on takes its place behind the others', async (t) => {
+  stopClock(t)
   const done: string[] = []
   const goOn = async (name: string): Promise<void> => {
     for (let slice = 0; slice < 2; slice += 1) {
@@ -28,19 +37,36 @@ t.test('a work that goes on takes its place behind the others', async (t) => {
 })
 
 t.test('two long works do one slice in a turn together', async (t) => {
-  const clock = { ms: 0 }
+  const clock = stopClock(t)
   let done = 0
   const work = (): void => {
     done += 1
     clock.ms += 1
   }
-  const works = ['one', 'another'].map((name) => inSlices([name, name, name], work, () => clock.ms))
+  const works = ['one', 'another'].map((name) => inSlices([name, name, name], work))
   t.equal(done, 2, 'the first slice of each needs no turn')
   for (let turn = 1; turn <= 4; turn += 1) {
     await nextTurn()
     t.equal(done, 2 + turn)
   }
   await Promise.all(works)
+})
+
+t.test('a long turn has several works, so that they proceed beside many requests', async (t) => {
+  const clock = stopClock(t)
+  const done: number[] = []
+  const goOn = (number: number) => (): void => {
+    done.push(number)
+    inOwnTurn(() => done.push(-number))
+  }
+  for (const number of [1, 2, 3, 4]) inOwnTurn(goOn(number))
+  clock.ms += 48
+  await nextTurn()
+  t.same(done, [1, 2, 3], 'one for each 16 ms')
+  clock.ms += 1_000
+  await nextTurn()
+  t.same(done, [1, 2, 3, 4, -1, -2, -3], 'a work that goes on comes once in a turn, however long that is')
+  await nextTurn()
 })
 
 t.test('a work that throws is reported and stops no other', async (t) => {
